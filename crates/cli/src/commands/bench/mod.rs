@@ -1,0 +1,13 @@
+//! `uwork bench`.
+use std::process::ExitCode;
+
+use super::UserError;
+
+/// The command line of `uwork bench`.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+/// Runs the command.
+pub(crate) fn run(_args: Args) -> Result<ExitCode, UserError> {
+    Err(UserError("not in this build".to_owned()))
+}

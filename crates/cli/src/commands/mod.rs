@@ -1,0 +1,17 @@
+//! One module per subcommand; each has `Args` and `run`.
+
+pub(crate) mod bench;
+pub(crate) mod sum;
+pub(crate) mod topology;
+
+use std::fmt;
+
+/// A user error: one line that says what was wrong and what is allowed. The process exits with 2.
+#[derive(Debug)]
+pub(crate) struct UserError(pub(crate) String);
+
+impl fmt::Display for UserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,41 @@
+//! The `uwork` command: topology, bench and sum.
+
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Linux workqueues in user space: look at the machine, measure, do real work.
+#[derive(Parser)]
+#[command(name = "uwork", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Draw this machine (or a described one) and the pods of each affinity scope.
+    Topology(commands::topology::Args),
+    /// Checksum files with work items; prints and checks what sha256sum prints.
+    Sum(commands::sum::Args),
+    /// Run a benchmark and print its table.
+    Bench(commands::bench::Args),
+}
+
+fn main() -> ExitCode {
+    // clap exits with 2 on a bad command line, as every other user error here does.
+    let outcome = match Cli::parse().command {
+        Command::Topology(args) => commands::topology::run(args),
+        Command::Sum(args) => commands::sum::run(args),
+        Command::Bench(args) => commands::bench::run(args),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("uwork: {error}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! The uwork command.
+fn main() {}
