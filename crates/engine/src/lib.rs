@@ -1,1 +1,41 @@
-//! Placeholder.
+//! The mechanism of uwork: work items, pools, workers, queues, flush, cancel, timers.
+//!
+//! Generic over one small trait, [`host::Host`]: the same code runs on Linux threads, in virtual
+//! time and under a model checker. Users want the crate `uwork`, which pins it to Linux.
+
+mod block;
+mod cancel;
+mod delayed;
+mod engine;
+mod flush;
+mod help;
+pub mod host;
+mod inbox;
+mod owner;
+mod pool;
+mod pwq;
+mod queue;
+mod slab;
+mod slot;
+mod submit;
+pub mod sync;
+mod thread;
+mod timer;
+mod wake;
+mod word;
+mod work;
+mod worker;
+
+pub use cancel::DepthError;
+pub use delayed::{Delayed, Rearmed};
+pub use engine::{Config, Engine};
+pub use help::Helped;
+pub use owner::Queue;
+pub use queue::{
+    Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
+    QueueSpec, Wq, scope_names,
+};
+pub use submit::Queued;
+pub use thread::ThreadState;
+pub use word::DISABLE_DEPTH_MAX;
+pub use work::{Action, Work, WorkFn};

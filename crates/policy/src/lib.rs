@@ -1,1 +1,23 @@
-//! Placeholder.
+//! The decisions of uwork, apart from everything that carries them out.
+//!
+//! Nothing here reads a clock, starts a thread, touches a file or shares memory: counters, ids and
+//! plain values go in, a decision comes out. The same functions run on real threads, under the
+//! model checker and in the simulator.
+//!
+//! - [`cpuset`]: sets of CPUs and the kernel's text formats for them
+//! - [`topology`]: a machine as a plain value, and its one-line notation
+//! - [`scope`]: affinity scopes, the pods they cut a machine into, the default's fallback
+//! - [`concurrency`]: when a pool wants one more worker, and when it may let one go
+//! - [`batch`]: how many items a worker takes at once
+//! - [`timer`]: where a timer goes in the wheel
+//! - [`cpu_choice`]: which CPU a work item is queued for
+
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod concurrency;
+pub mod cpu_choice;
+pub mod cpuset;
+pub mod scope;
+pub mod timer;
+pub mod topology;

@@ -1,13 +1,73 @@
-//! `uwork bench`.
+//! `uwork bench`: measures this machine's uwork, and other pools beside it.
+//!
+//! A benchmark is a list of groups; the runners of a group run interleaved, sample by sample, so
+//! that whatever else the machine does meanwhile hits all of them alike and their ratio holds. All
+//! checks of the command line come before the first measurement.
+
+mod contestant;
+mod interleave;
+mod options;
+mod record;
+mod report;
+mod scope;
+mod summary;
+mod uwork_pool;
+mod warning;
+mod workqueue;
+
 use std::process::ExitCode;
+use std::time::Instant;
 
 use super::UserError;
+use contestant::Group;
+use options::Options;
 
 /// The command line of `uwork bench`.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(clap::Subcommand)]
+enum Bench {
+    /// Items per second, enqueue latency and CPU cost of small work items (as the kernel's
+    /// test_workqueue).
+    Workqueue(workqueue::Args),
+    /// Many submitters on one last-level cache: scope `cache` against the automatic fallback of
+    /// `default`.
+    Scope(scope::Args),
+}
 
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, UserError> {
-    Err(UserError("not in this build".to_owned()))
+pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
+    match args.bench {
+        Bench::Workqueue(args) => workqueue::run(args),
+        Bench::Scope(args) => scope::run(args),
+    }
+}
+
+/// Measures the groups, prints their tables and warnings, and writes the records.
+fn measure_and_report(
+    bench: &'static str,
+    groups: Vec<Group>,
+    options: &Options,
+) -> Result<(), UserError> {
+    if groups.iter().all(|group| group.contestants.is_empty()) {
+        return Err(UserError("nothing to run: add --rivals, or choose with --runner".to_owned()));
+    }
+    let json = options.json.as_deref().map(record::Target::check).transpose()?;
+    let before = warning::MachineTime::now();
+    let start = Instant::now();
+    let results = interleave::run(groups, options.samples);
+    for group in &results {
+        print!("{}", report::table(group));
+    }
+    for warning in warning::about(&results, options.samples, before, start.elapsed()) {
+        eprintln!("warning: {warning}");
+    }
+    match json {
+        Some(target) => target.write(&record::records(bench, &results)),
+        None => Ok(()),
+    }
 }

@@ -1,13 +1,221 @@
-//! `uwork sum`.
-use std::process::ExitCode;
+//! `uwork sum`: checksums of file trees, computed by work items.
+//!
+//! `job` says what the items do and give back, `walk` lists directories, `read` opens and reads, `digest` hashes,
+//! `output` puts the answers in order, `check` is `-c`, `names` escapes, `progress` draws.
 
+mod check;
+mod digest;
+mod job;
+mod names;
+mod output;
+mod progress;
+mod read;
+mod walk;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use self::check::{Check, Mode};
+use self::digest::Algorithm;
+use self::job::{FILES_PER_ITEM, Job, Shared, Tally};
+use self::output::Printer;
+use self::progress::Progress;
+use self::walk::Listing;
 use super::UserError;
+
+/// What `uwork sum --help` says below the options.
+const DETAILS: &str = "\
+A line is HASH, two spaces, NAME. Lines come in the order of the PATHs. A directory stands for the
+regular files below it, in the order of their paths' bytes (that of LC_ALL=C sort). Symbolic links
+are followed where they are a PATH, not below a directory. A backslash, newline or carriage return
+in a name is escaped as by GNU coreutils, and the line then starts with a backslash.
+
+With -c, the lines of a checksum file are 'HASH  NAME', 'HASH *NAME' or 'SHA256 (NAME) = HASH'.
+
+Exit code: 0; 1 if a file could not be read or did not match; 2 if a PATH does not exist or the
+command line or a checksum file makes no sense, in which case nothing was done.";
 
 /// The command line of `uwork sum`.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+#[command(after_long_help = DETAILS)]
+pub(crate) struct Args {
+    /// The digest
+    #[arg(short, long, value_enum, default_value_t = Algorithm::Sha256)]
+    algorithm: Algorithm,
+    /// Read checksums from the PATHs and check the files that they name
+    #[arg(short, long)]
+    check: bool,
+    /// With -c: print no line for a file that matches; of this, --status and --warn the last counts
+    #[arg(long, requires = "check", overrides_with_all = ["status", "warn"])]
+    quiet: bool,
+    /// With -c: print no results; the exit code tells
+    #[arg(long, requires = "check", overrides_with_all = ["quiet", "warn"])]
+    status: bool,
+    /// With -c: refuse a checksum file that has a malformed line
+    #[arg(long, requires = "check")]
+    strict: bool,
+    /// With -c: say nothing of files that do not exist
+    #[arg(long, requires = "check")]
+    ignore_missing: bool,
+    /// With -c: name each malformed line
+    #[arg(short, long, requires = "check", overrides_with_all = ["quiet", "status"])]
+    warn: bool,
+    /// End lines with NUL, and do not escape names
+    #[arg(short, long, conflicts_with = "check")]
+    zero: bool,
+    /// The queue's affinity scope
+    #[arg(long, value_name = "SCOPE")]
+    scope: Option<String>,
+    /// Draw no progress line, even on a terminal
+    #[arg(long)]
+    no_progress: bool,
+    /// Files and directories; - is standard input, as is no PATH at all
+    #[arg(value_name = "PATH")]
+    paths: Vec<OsString>,
+}
+
+/// What a shell reports for a program that a closed pipe ended: 128 and SIGPIPE.
+const BROKEN_PIPE: u8 = 128 + 13;
 
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, UserError> {
-    Err(UserError("not in this build".to_owned()))
+pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
+    let plan = match args.check {
+        true => Plan::Check(read_checks(&args)?),
+        false => Plan::Sum(look_at(&paths(&args))?),
+    };
+    let scope = match &args.scope {
+        Some(scope) => scope.parse().map_err(|error| UserError(format!("--scope: {error}")))?,
+        None => uwork::ScopeChoice::Default,
+    };
+    let queue = uwork::Queue::builder("sum").unbound().affinity_scope(scope).build();
+    let queue = queue.map_err(|error| UserError(error.to_string()))?;
+    let progress = Progress::new(!args.no_progress && !args.status);
+    let shared = Shared::new(queue, args.algorithm, args.zero, progress);
+    let outcome = carry_out(&shared, plan);
+    shared.progress.finish();
+    match outcome {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::FAILURE),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::from(BROKEN_PIPE)),
+        Err(error) => {
+            eprintln!("uwork: standard output: {}", names::reason(&error));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// What is to be done, with all that can be refused behind it.
+enum Plan {
+    Sum(Vec<Argument>),
+    Check(Vec<Check>),
+}
+
+enum Argument {
+    StandardInput,
+    Directory(Vec<u8>),
+    File(Vec<u8>),
+}
+
+fn paths(args: &Args) -> Vec<&OsStr> {
+    match args.paths.is_empty() {
+        true => vec![OsStr::new("-")],
+        false => args.paths.iter().map(OsString::as_os_str).collect(),
+    }
+}
+
+/// Looks at each argument before any is read: a missing one is an error now, an unreadable one is named in its turn.
+fn look_at(paths: &[&OsStr]) -> Result<Vec<Argument>, UserError> {
+    let look = |path: &&OsStr| {
+        let bytes = path.as_bytes().to_vec();
+        if *path == "-" {
+            return Ok(Argument::StandardInput);
+        }
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => Ok(Argument::Directory(bytes)),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Err(UserError(format!("{}: {}", names::quoted(&bytes), names::reason(&error))))
+            }
+            _ => Ok(Argument::File(bytes)),
+        }
+    };
+    paths.iter().map(look).collect()
+}
+
+/// Reads all checksum files before anything is checked.
+fn read_checks(args: &Args) -> Result<Vec<Check>, UserError> {
+    let mode = Mode {
+        quiet: args.quiet,
+        status: args.status,
+        strict: args.strict,
+        ignore_missing: args.ignore_missing,
+        warn: args.warn,
+    };
+    let read = |path: &OsStr| {
+        let mut text = Vec::new();
+        let (source, outcome) = match path.as_bytes() {
+            b"-" => {
+                ("'standard input'".to_owned(), io::stdin().lock().read_to_end(&mut text).map(drop))
+            }
+            bytes => (names::quoted(bytes), std::fs::read(path).map(|read| text = read)),
+        };
+        match outcome {
+            Ok(()) => Check::parse(source, &text, args.algorithm, mode),
+            Err(error) => Err(UserError(format!("{source}: {}", names::reason(&error)))),
+        }
+    };
+    paths(args).into_iter().map(read).collect()
+}
+
+/// Does what was planned. False if a file could not be read or did not match.
+fn carry_out(shared: &Arc<Shared>, plan: Plan) -> io::Result<bool> {
+    let mut printer = Printer::new(shared.clone(), output::standard_output()?);
+    match plan {
+        Plan::Sum(arguments) => Ok(printer.print(jobs(shared, &arguments))? == Tally::default()),
+        Plan::Check(checks) => {
+            let mut good = true;
+            for check in checks.into_iter().map(Arc::new) {
+                printer.complain(&check.opening_warnings())?;
+                let tally = printer.print(check.jobs())?;
+                printer.complain(&check.closing_warnings(tally))?;
+                good &= tally.mismatched == 0 && tally.unreadable == 0 && tally.matched > 0;
+            }
+            Ok(good)
+        }
+    }
+}
+
+/// The jobs for the arguments: files that stand next to each other share items.
+fn jobs(shared: &Arc<Shared>, arguments: &[Argument]) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    let both_files =
+        |a: &Argument, b: &Argument| matches!((a, b), (Argument::File(_), Argument::File(_)));
+    for group in arguments.chunk_by(both_files) {
+        match &group[0] {
+            Argument::StandardInput => jobs.push(Job::StandardInput),
+            Argument::Directory(path) => {
+                jobs.push(Job::Directory { path: path.clone(), named: true })
+            }
+            Argument::File(_) => {
+                let paths = group.iter().filter_map(|argument| match argument {
+                    Argument::File(path) => Some(path.as_slice()),
+                    _ => None,
+                });
+                let files = Arc::new(Listing::of_arguments(shared, paths));
+                let starts = (0..files.len()).step_by(FILES_PER_ITEM);
+                jobs.extend(starts.map(|start| {
+                    let end = files.len().min(start + FILES_PER_ITEM);
+                    Job::Entries(files.clone(), start..end)
+                }));
+            }
+        }
+    }
+    jobs
 }

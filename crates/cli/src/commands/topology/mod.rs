@@ -1,13 +1,128 @@
-//! `uwork topology`.
+//! `uwork topology`: draws a machine and the pods of each affinity scope.
+//!
+//! The machine is this one, or one that a file describes in the notation of `docs/topology.md`.
+
+mod draw;
+mod json;
+mod scopes;
+mod source;
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use uwork_policy::cpuset::{CpuSet, MAX_CPUS};
+use uwork_policy::scope::{
+    DEFAULT_SHARD_SIZE, EffectiveScope, Scope, ScopeChoice, effective_scope,
+};
+
 use super::UserError;
+use source::Source;
+
+/// The scope that stands for `default` unless the machine makes it fall back.
+const DEFAULT_SCOPE: Scope = Scope::Cache;
 
 /// The command line of `uwork topology`.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Draw the machine that FILE describes instead of this one; - reads standard input.
+    #[arg(long, value_name = "FILE")]
+    machine: Option<PathBuf>,
+
+    /// List every pod of one scope: default, cpu, smt, cluster, cache_shard, cache, numa, system.
+    #[arg(long, value_name = "SCOPE")]
+    scope: Option<String>,
+
+    /// Cores in a pod of the scope cache_shard; 0 counts as 1. [default: 8]
+    #[arg(long, value_name = "N")]
+    shard_size: Option<String>,
+
+    /// Print the same as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A machine with everything that decides its pods.
+struct View {
+    source: Source,
+    /// The CPUs that unbound queues use here: the allowed ones that are not isolated.
+    unbound: CpuSet,
+    shard_size: u32,
+}
+
+impl View {
+    fn effective(&self, choice: ScopeChoice) -> EffectiveScope {
+        effective_scope(
+            self.source.topology(),
+            choice,
+            DEFAULT_SCOPE,
+            &self.unbound,
+            self.shard_size,
+        )
+    }
+}
 
 /// Runs the command.
-pub(crate) fn run(_args: Args) -> Result<ExitCode, UserError> {
-    Err(UserError("not in this build".to_owned()))
+pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
+    let choice = match &args.scope {
+        Some(name) => Some(name.parse().map_err(|error| UserError(format!("--scope: {error}")))?),
+        None => None,
+    };
+    let shard_size = match &args.shard_size {
+        Some(text) => parse_shard_size(text)?,
+        None => DEFAULT_SHARD_SIZE,
+    };
+    let source = Source::read(args.machine.as_deref())?;
+    let view = View { unbound: unbound(&source), source, shard_size };
+    let text = match args.json {
+        true => json::render(&view, choice),
+        false => render(&view, choice),
+    };
+    print(&text)
+}
+
+fn parse_shard_size(text: &str) -> Result<u32, UserError> {
+    let size = text.parse().ok().filter(|size| *size <= MAX_CPUS);
+    size.ok_or_else(|| {
+        UserError(format!(
+            "--shard-size: '{text}' is not a number of cores (allowed: 0 to {MAX_CPUS})"
+        ))
+    })
+}
+
+fn unbound(source: &Source) -> CpuSet {
+    let housekeeping = source.allowed().and_not(source.topology().isolated());
+    match housekeeping.is_empty() {
+        true => source.allowed().clone(),
+        false => housekeeping,
+    }
+}
+
+fn render(view: &View, choice: Option<ScopeChoice>) -> String {
+    let mut text = String::new();
+    match choice {
+        Some(choice) => text.push_str(&scopes::one(view, choice)),
+        None => {
+            text.push_str(&source::facts(&view.source, &view.unbound));
+            let _ = writeln!(
+                text,
+                "\n{}\n\n{}",
+                draw::tree(view.source.topology()),
+                scopes::table(view)
+            );
+        }
+    }
+    text
+}
+
+/// Prints to standard output; a reader that has seen enough (`| head`) is no error.
+fn print(text: &str) -> Result<ExitCode, UserError> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(UserError(format!("standard output: {error}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
 }

@@ -1,0 +1,58 @@
+# Every job is a script in ci/ or one cargo command, so nothing here is needed to work on uwork; it is
+# the list of what can be done.
+
+SHELL := /bin/bash
+# rustup installs here, and not every shell has been told.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run test build fmt lint tidy doc loom stress bench native deps deny deny-install clean
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+run: ## from a fresh checkout to the main job: build, quick benchmark, checksums of a real tree
+	@ci/tour.sh
+
+test: ## from a fresh checkout to a green test run: every step of ci/, with a summary
+	@ci/all.sh
+
+build: ## build the command uwork, optimized
+	cargo build --release
+
+fmt: ## format the code (ci/fmt.sh only checks)
+	cargo fmt --all
+
+lint: ## clippy, warnings denied
+	ci/clippy.sh
+
+tidy: ## the house rules: sizes, banned words, layers, dead links, tests named in the documents
+	ci/tidy.sh
+
+doc: ## build the documentation, warnings denied
+	ci/doc.sh
+
+loom: ## check the engine's protocols over all interleavings
+	ci/loom.sh
+
+stress: ## mix every operation on real threads, optimized, several rounds
+	ci/stress.sh
+
+bench: build ## the whole workqueue benchmark with rivals; takes minutes
+	$${CARGO_TARGET_DIR:-target}/release/uwork bench workqueue --rivals
+
+native: ## install the native rivals (oneTBB, GLib, libuv) and build with them
+	ci/native.sh
+
+deps: ## install what is missing to build and test, or say exactly how to get it
+	@ci/deps.sh
+
+deny: ## check licences, advisories and sources of the dependencies
+	@command -v cargo-deny >/dev/null || { echo "cargo-deny is missing: make deny-install"; exit 1; }
+	cargo deny check
+
+deny-install: ## build cargo-deny, which takes minutes
+	cargo install cargo-deny --locked
+
+clean: ## remove everything that was built
+	cargo clean

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Every step from a fresh checkout to a green test run. All steps run, whatever fails; the summary and the
+# exit code tell. Each step is a script of its own: to repeat one, run ci/STEP.sh.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+
+# Far above what a step takes on two cores; a step that hangs is a step that failed.
+readonly STEP_SECONDS_MAX=900
+readonly STEPS=(deps fmt tidy clippy test doc loom stress)
+
+running=
+trap '[ -z "$running" ] || kill "$running" 2>/dev/null; echo "interrupted"; exit 130' INT TERM
+
+summary=()
+failed=0
+for step in "${STEPS[@]}"; do
+    printf '\n== %s\n' "$step"
+    started=$SECONDS
+    timeout "$STEP_SECONDS_MAX" "ci/$step.sh" </dev/null &
+    running=$!
+    wait "$running"
+    status=$?
+    running=
+    case $status in
+        0) verdict=ok ;;
+        124) verdict="FAILED: still running after $STEP_SECONDS_MAX s" ;;
+        *) verdict="FAILED: exit code $status, to repeat: ci/$step.sh" ;;
+    esac
+    summary+=("$(printf '%-8s %4d s  %s' "$step" $((SECONDS - started)) "$verdict")")
+    if [ "$status" != 0 ]; then
+        failed=$((failed + 1))
+        # Without its tools no step can say anything.
+        [ "$step" != deps ] || break
+    fi
+done
+
+printf '\n== summary\n'
+printf '%s\n' "${summary[@]}"
+printf '%-8s %4d s  ' all "$SECONDS"
+if [ "$failed" != 0 ]; then
+    echo "FAILED: $failed of ${#STEPS[@]} steps"
+    exit 1
+fi
+echo ok

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Installs what is missing to build and test uwork, or says exactly what is missing and how to get it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+rust_wanted=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+missing=0
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+is_root_with_apt() { [ "$(id -u)" = 0 ] && have apt-get; }
+
+# say_missing WHAT COMMAND
+say_missing() {
+    printf 'missing: %s\n  %s\n' "$1" "$2"
+    missing=1
+}
+
+install_packages() {
+    local packages=()
+    have cc || packages+=(gcc libc6-dev)
+    have make || packages+=(make)
+    have git || packages+=(git)
+    [ "${#packages[@]}" -gt 0 ] || return 0
+    if is_root_with_apt; then
+        echo "installing: ${packages[*]}"
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -q
+        apt-get install -y --no-install-recommends "${packages[@]}"
+    else
+        say_missing "${packages[*]}" "sudo apt-get install ${packages[*]}   (or your system's packages of these)"
+    fi
+}
+
+rust_is_new_enough() {
+    have cargo || return 1
+    local found
+    found=$(rustc --version 2>/dev/null | cut -d ' ' -f 2 | cut -d - -f 1)
+    [ -n "$found" ] && printf '%s\n%s\n' "$rust_wanted" "$found" | sort --version-sort --check=quiet
+}
+
+install_rust() {
+    rust_is_new_enough && return 0
+    if have rustup; then
+        echo "installing: Rust, stable channel, for this folder only"
+        rustup toolchain install stable --profile minimal --component rustfmt --component clippy
+        rustup override set stable
+    fi
+    rust_is_new_enough || say_missing "rustc and cargo $rust_wanted or newer" \
+        "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal -c rustfmt -c clippy"
+}
+
+install_components() {
+    have cargo || return 0
+    local component
+    for component in rustfmt clippy; do
+        if "cargo-${component/rust/}" --version >/dev/null 2>&1; then
+            continue
+        fi
+        if have rustup && rustup component add "$component"; then
+            continue
+        fi
+        say_missing "$component" "rustup component add $component"
+    done
+}
+
+install_packages
+install_rust
+install_components
+if [ "$missing" = 1 ]; then
+    echo "then run the same command again"
+    exit 1
+fi
+cargo fetch --locked --quiet || {
+    echo "cannot fetch the dependencies that Cargo.lock names: see above; if Cargo.lock is stale, run cargo check"
+    exit 1
+}
+echo "$(rustc --version), $(cc --version | head -n 1), $(make --version | head -n 1), $(git --version)"

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Installs the thread pools that are not written in Rust, and builds the command with them as rivals.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+packages=(g++ pkg-config libtbb-dev libglib2.0-dev libuv1-dev)
+install=(apt-get install -y --no-install-recommends)
+
+is_complete() { command -v c++ >/dev/null && pkg-config --exists tbb glib-2.0 libuv 2>/dev/null; }
+
+if ! is_complete; then
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "missing: ${packages[*]}"
+        echo "  sudo ${install[*]} ${packages[*]}   (or your system's packages of these)"
+        exit 1
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q
+    # Not in every release of Debian, and not required.
+    ! apt-cache show libdispatch-dev >/dev/null 2>&1 || packages+=(libdispatch-dev)
+    "${install[@]}" "${packages[@]}"
+fi
+cargo build --release --package uwork-cli --features native

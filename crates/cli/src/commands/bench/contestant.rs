@@ -1,0 +1,56 @@
+//! Who takes part: one runner with one load, and the groups that are compared with each other.
+
+use uwork_rivals::{Load, Rival, Sample, Standing};
+
+/// The fixed names under which a figure is followed over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Names {
+    pub(super) case: &'static str,
+    pub(super) runner: &'static str,
+    pub(super) variant: String,
+}
+
+impl Names {
+    /// For a sentence: `uwork default (flood)`.
+    pub(super) fn spoken(&self) -> String {
+        let space = if self.variant.is_empty() { "" } else { " " };
+        format!("{}{space}{} ({})", self.runner, self.variant, self.case)
+    }
+}
+
+/// One runner, ready to be measured as often as wanted.
+pub(super) struct Contestant {
+    pub(super) names: Names,
+    /// `None` for uwork itself.
+    pub(super) standing: Option<Standing>,
+    pub(super) measure: Box<dyn Fn() -> Sample>,
+}
+
+impl Contestant {
+    /// A rival under the load; `ordered` holds it to one worker.
+    pub(super) fn rival(rival: Rival, case: &'static str, load: Load, ordered: bool) -> Self {
+        let workers = if ordered { 1 } else { cpus() };
+        let variant = if ordered { "ordered" } else { rival.variant };
+        Self {
+            names: Names { case, runner: rival.runner, variant: with_clock(variant, load.clock) },
+            standing: Some(rival.standing),
+            measure: Box::new(move || rival.measure(workers, &load)),
+        }
+    }
+}
+
+/// Contestants that run interleaved and share a table.
+pub(super) struct Group {
+    pub(super) title: String,
+    pub(super) contestants: Vec<Contestant>,
+}
+
+/// The variant's name where each enqueue is timed.
+pub(super) fn with_clock(variant: &str, clock: bool) -> String {
+    format!("{variant}{}", if clock { "+clock" } else { "" })
+}
+
+/// CPUs this process may use: what every pool gets as its number of workers.
+pub(super) fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

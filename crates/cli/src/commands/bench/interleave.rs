@@ -1,0 +1,91 @@
+//! Runs the contestants of each group in turn: A B C, A B C, A B C.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use uwork_rivals::{Sample, Standing};
+
+use super::contestant::{Group, Names};
+
+/// A contestant's samples.
+pub(super) struct Outcome {
+    pub(super) names: Names,
+    /// `None` for uwork itself.
+    pub(super) standing: Option<Standing>,
+    pub(super) samples: Vec<Sample>,
+}
+
+/// A group's outcomes, in the order in which they ran.
+pub(super) struct GroupOutcome {
+    pub(super) title: String,
+    pub(super) outcomes: Vec<Outcome>,
+}
+
+/// Measures everything. The progress line is drawn between samples only (and on a terminal only):
+/// it takes no time from them.
+pub(super) fn run(groups: Vec<Group>, samples: usize) -> Vec<GroupOutcome> {
+    let runs: usize = groups.iter().map(|group| group.contestants.len() * samples).sum();
+    let progress = ProgressBar::new(runs as u64);
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:36} {eta:>4} left");
+    progress.set_style(style.expect("a valid template"));
+    let results = groups.into_iter().map(|group| run_group(group, samples, &progress)).collect();
+    progress.finish_and_clear();
+    results
+}
+
+fn run_group(group: Group, samples: usize, progress: &ProgressBar) -> GroupOutcome {
+    let mut taken: Vec<Vec<Sample>> =
+        group.contestants.iter().map(|_| Vec::with_capacity(samples)).collect();
+    for _ in 0..samples {
+        for (contestant, taken) in group.contestants.iter().zip(&mut taken) {
+            progress.set_message(contestant.names.spoken());
+            taken.push((contestant.measure)());
+            progress.inc(1);
+        }
+    }
+    let outcomes = group
+        .contestants
+        .into_iter()
+        .zip(taken)
+        .map(|(contestant, samples)| Outcome {
+            names: contestant.names,
+            standing: contestant.standing,
+            samples,
+        })
+        .collect();
+    GroupOutcome { title: group.title, outcomes }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::commands::bench::contestant::Contestant;
+
+    #[test]
+    fn contestants_take_turns() {
+        let order = Rc::new(RefCell::new(String::new()));
+        let contestant = |runner: &'static str| {
+            let order = Rc::clone(&order);
+            Contestant {
+                names: Names { case: "flood", runner, variant: String::new() },
+                standing: Some(Standing::Pool),
+                measure: Box::new(move || {
+                    order.borrow_mut().push_str(runner);
+                    Sample {
+                        items: 1,
+                        wall: Duration::from_secs(1),
+                        cpu: Duration::ZERO,
+                        latency: None,
+                    }
+                }),
+            }
+        };
+        let group =
+            Group { title: String::new(), contestants: vec![contestant("a"), contestant("b")] };
+        let results = run(vec![group], 3);
+        assert_eq!(*order.borrow(), "ababab");
+        assert!(results[0].outcomes.iter().all(|outcome| outcome.samples.len() == 3));
+    }
+}

@@ -1,0 +1,125 @@
+//! What the benchmarks' command lines share, checked: sizes within bounds, names that exist.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use super::UserError;
+
+const PRODUCERS: RangeInclusive<usize> = 1..=1024;
+const ITEMS: RangeInclusive<usize> = 1..=10_000_000;
+const SAMPLES: RangeInclusive<usize> = 1..=1000;
+/// A flood holds all items of all producers in memory at once, in some runners a few hundred bytes
+/// each.
+const MAX_ITEMS_IN_ALL: usize = 20_000_000;
+
+/// Counts are read as text, so that a bad one gets a line that says what is allowed.
+#[derive(clap::Args)]
+pub(super) struct OptionArgs {
+    /// Smaller sizes and fewer samples, for a look
+    #[arg(long)]
+    quick: bool,
+    /// Threads that submit
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    producers: Option<String>,
+    /// Items per producer [default: 200000; 20000 where each item is waited for; --quick: half]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    items: Option<String>,
+    /// Runs of each runner, of which the median counts [default: 5; --quick: 3]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    samples: Option<String>,
+    /// Also write the figures to FILE, as a JSON array of flat records
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// The checked form.
+pub(super) struct Options {
+    pub(super) quick: bool,
+    pub(super) producers: usize,
+    /// Overrides the default of every case.
+    pub(super) items: Option<usize>,
+    pub(super) samples: usize,
+    pub(super) json: Option<PathBuf>,
+}
+
+impl OptionArgs {
+    pub(super) fn check(self, default_producers: usize) -> Result<Options, UserError> {
+        let count = |flag, given: &Option<String>, range| match given {
+            Some(text) => count(flag, text, range).map(Some),
+            None => Ok(None),
+        };
+        let producers =
+            count("--producers", &self.producers, PRODUCERS)?.unwrap_or(default_producers);
+        let items = count("--items", &self.items, ITEMS)?;
+        let samples =
+            count("--samples", &self.samples, SAMPLES)?.unwrap_or(if self.quick { 3 } else { 5 });
+        let options = Options { quick: self.quick, producers, items, samples, json: self.json };
+        let in_all = producers.saturating_mul(options.items_of(usize::MAX));
+        if in_all > MAX_ITEMS_IN_ALL {
+            return Err(UserError(format!(
+                "--producers {producers} with {} items each makes {in_all} items: \
+                 at most {MAX_ITEMS_IN_ALL} in all are allowed",
+                options.items_of(usize::MAX)
+            )));
+        }
+        Ok(options)
+    }
+}
+
+impl Options {
+    /// Items per producer where up to `outstanding` are in flight.
+    pub(super) fn items_of(&self, outstanding: usize) -> usize {
+        let full = if outstanding == 1 { 20_000 } else { 200_000 };
+        self.items.unwrap_or(if self.quick { full / 2 } else { full })
+    }
+}
+
+fn count(flag: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usize, UserError> {
+    match text.parse() {
+        Ok(value) if allowed.contains(&value) => Ok(value),
+        _ => Err(UserError(format!(
+            "{flag} '{text}': a number from {} to {} is allowed",
+            allowed.start(),
+            allowed.end()
+        ))),
+    }
+}
+
+/// Checks that each name is one of those allowed, and gives them without repeats, in the order of
+/// `allowed`.
+pub(super) fn names<'a>(
+    flag: &str,
+    given: &[String],
+    allowed: &[&'a str],
+) -> Result<Vec<&'a str>, UserError> {
+    if let Some(unknown) = given.iter().find(|name| !allowed.contains(&name.as_str())) {
+        return Err(UserError(format!(
+            "{flag} '{unknown}' does not exist: allowed are {}",
+            allowed.join(", ")
+        )));
+    }
+    Ok(allowed.iter().copied().filter(|name| given.iter().any(|g| g == name)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_outside_their_range_are_refused_with_the_range() {
+        for text in ["0", "-1", "1025", "eight", "", "99999999999999999999"] {
+            let UserError(line) = count("--producers", text, PRODUCERS).unwrap_err();
+            assert_eq!(line, format!("--producers '{text}': a number from 1 to 1024 is allowed"));
+        }
+        assert_eq!(count("--producers", "8", PRODUCERS).unwrap(), 8);
+    }
+
+    #[test]
+    fn names_come_once_and_in_the_fixed_order() {
+        let given = ["flood", "wait", "flood"].map(str::to_owned);
+        assert_eq!(
+            names("--case", &given, &["wait", "batch", "flood"]).unwrap(),
+            ["wait", "flood"]
+        );
+    }
+}

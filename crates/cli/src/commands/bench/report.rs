@@ -1,0 +1,151 @@
+//! The table of a group: one row per contestant, fastest first, with a bar scaled to the fastest.
+
+use std::fmt::Write;
+
+use uwork_rivals::Standing;
+
+use super::interleave::{GroupOutcome, Outcome};
+use super::summary::{self, Figure};
+
+const BAR_CELLS: usize = 24;
+/// One cell filled by 0 to 7 eighths.
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+/// The table, ready to print.
+pub(super) fn table(group: &GroupOutcome) -> String {
+    let columns = Columns::of(&group.outcomes);
+    let mut ranked: Vec<(&Outcome, Figure)> =
+        group.outcomes.iter().map(|o| (o, summary::rate(o))).collect();
+    ranked.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
+    let fastest = ranked.first().map_or(1.0, |(_, rate)| rate.median);
+
+    let mut rows = vec![columns.header()];
+    rows.extend(ranked.iter().map(|(outcome, rate)| columns.row(outcome, *rate)));
+    let mut text = format!("\n{}\n", group.title);
+    let bars = std::iter::once(String::new())
+        .chain(ranked.iter().map(|(_, rate)| bar(rate.median / fastest)));
+    for (line, bar) in aligned(&rows).into_iter().zip(bars) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}", format!("{line}  {bar}").trim_end());
+    }
+    text + &yardsticks(&group.outcomes)
+}
+
+/// What the ratios are to, and where the shapes stand, which nobody would use but everybody can
+/// compare with.
+fn yardsticks(outcomes: &[Outcome]) -> String {
+    let Some(rival) = summary::fastest(outcomes, Standing::Pool) else { return String::new() };
+    let mut text = format!("ratio: to {}, the fastest rival\n", rival.names.spoken());
+    if let Some(shape) = summary::fastest(outcomes, Standing::Shape) {
+        let ratio = summary::rate(shape).median / summary::rate(rival).median;
+        let _ = writeln!(
+            text,
+            "not a rival but a shape to compare with: {} at {ratio:.2}x",
+            shape.names.spoken()
+        );
+    }
+    text
+}
+
+/// The columns that not every table has.
+struct Columns {
+    /// Where the contestants are not all of one case.
+    case: bool,
+    /// Where there is a rival: its rate.
+    ratio_to: Option<f64>,
+    /// Where enqueues were timed.
+    enqueue: bool,
+}
+
+impl Columns {
+    fn of(outcomes: &[Outcome]) -> Self {
+        Self {
+            case: outcomes.iter().any(|outcome| outcome.names.case != outcomes[0].names.case),
+            ratio_to: summary::fastest(outcomes, Standing::Pool)
+                .map(|rival| summary::rate(rival).median),
+            enqueue: outcomes.iter().any(|outcome| !summary::enqueue(outcome).is_empty()),
+        }
+    }
+
+    fn header(&self) -> Vec<String> {
+        let mut header = vec!["runner", "variant"];
+        header.extend(self.case.then_some("case"));
+        header.extend(["items/s", "[min .. max]"]);
+        header.extend(self.ratio_to.map(|_| "ratio"));
+        header.push("CPU-s/Mitem");
+        if self.enqueue {
+            header.extend(["p50 ns", "p90 ns", "p95 ns", "p99 ns"]);
+        }
+        header.into_iter().map(str::to_owned).collect()
+    }
+
+    fn row(&self, outcome: &Outcome, rate: Figure) -> Vec<String> {
+        let names = &outcome.names;
+        let mut row = vec![names.runner.to_owned(), names.variant.clone()];
+        row.extend(self.case.then(|| names.case.to_owned()));
+        row.push(scaled(rate.median));
+        row.push(format!("[{} .. {}]", scaled(rate.min), scaled(rate.max)));
+        row.extend(self.ratio_to.map(|rival| format!("{:.2}x", rate.median / rival)));
+        row.push(format!("{:.3}", summary::cpu(outcome).median));
+        row.extend(
+            summary::enqueue(outcome).iter().map(|(_, figure)| format!("{:.0}", figure.median)),
+        );
+        row
+    }
+}
+
+/// Three digits and a unit prefix: `431 k`, `7.12 M`.
+fn scaled(value: f64) -> String {
+    let (value, prefix) = match value {
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e3 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    let decimals = if value < 10.0 { 2 } else { usize::from(value < 100.0) };
+    format!("{value:.decimals$} {prefix}").trim_end().to_owned()
+}
+
+/// Columns as wide as their widest cell: names to the left, figures to the right.
+fn aligned(rows: &[Vec<String>]) -> Vec<String> {
+    const NAMES: [&str; 3] = ["runner", "variant", "case"];
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let header: Vec<(bool, usize)> = rows[0]
+        .iter()
+        .enumerate()
+        .map(|(column, title)| (NAMES.contains(&title.as_str()), width(column).unwrap_or(0)))
+        .collect();
+    let line = |row: &Vec<String>| {
+        let cells = header.iter().zip(row).map(|((is_name, width), cell)| {
+            if *is_name { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect()
+}
+
+/// A bar of `part` (0 to 1) of the full length, in eighths of a cell; never quite empty.
+fn bar(part: f64) -> String {
+    let eighths = ((part.clamp(0.0, 1.0) * (BAR_CELLS * 8) as f64).round() as usize).max(1);
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_scaled_in_eighths_and_never_empty() {
+        assert_eq!(bar(1.0), "█".repeat(BAR_CELLS));
+        assert_eq!(bar(0.5), "█".repeat(BAR_CELLS / 2));
+        assert_eq!(bar(0.0), "▏");
+        assert_eq!(bar(f64::NAN).chars().count(), 1);
+    }
+
+    #[test]
+    fn figures_have_three_digits_and_a_prefix() {
+        let shown = [7.5, 431_200.0, 7_123_000.0, 44_100_000.0].map(scaled);
+        assert_eq!(shown, ["7.50", "431 k", "7.12 M", "44.1 M"]);
+    }
+}

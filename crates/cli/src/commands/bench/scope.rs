@@ -1,0 +1,50 @@
+//! `uwork bench scope`: submitters that share one last-level cache.
+//!
+//! With scope `cache` they all meet in one pool; `default` notices the single pod and falls back to
+//! a finer scope. The rivals here are the two shapes of the kernel's queue and the limit, each with
+//! one pool and with one per CPU.
+
+use std::process::ExitCode;
+
+use uwork_rivals::catalogue;
+
+use super::contestant::{Contestant, Group};
+use super::options::{self, OptionArgs, Options};
+use super::workqueue::{load_of, title};
+use super::{UserError, measure_and_report, uwork_pool};
+
+/// As many as the clients in the report that led to the fallback.
+const SUBMITTERS: usize = 12;
+const CASES: [&str; 2] = ["batch", "flood"];
+const VARIANTS: [&str; 2] = ["cache", "default"];
+
+/// The command line.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Also the shape of the kernel's queue and the limit, with one pool and with one per CPU
+    #[arg(long)]
+    rivals: bool,
+    /// Only these cases: batch (100 outstanding), flood (all at once)
+    #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
+    case: Vec<String>,
+    #[command(flatten)]
+    options: OptionArgs,
+}
+
+/// Runs it.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    let cases = options::names("--case", &args.case, &CASES)?;
+    let cases = if cases.is_empty() { CASES.to_vec() } else { cases };
+    let options = args.options.check(SUBMITTERS)?;
+    let groups = cases.into_iter().map(|case| group(case, args.rivals, &options)).collect();
+    measure_and_report("scope", groups, &options)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn group(case: &'static str, rivals: bool, options: &Options) -> Group {
+    let load = load_of(case, false, options);
+    let mut contestants = uwork_pool::contestants(case, &VARIANTS, load);
+    let shapes = catalogue().into_iter().filter(|rival| rivals && !rival.variant.is_empty());
+    contestants.extend(shapes.map(|rival| Contestant::rival(rival, case, load, false)));
+    Group { title: title(&[case], false, &load, options), contestants }
+}

@@ -1,0 +1,138 @@
+//! Reasons to doubt the figures, each with what to do about it.
+
+use std::fmt;
+use std::fs;
+use std::time::Duration;
+
+use uwork_rivals::load::cpu_time;
+
+use super::contestant::cpus;
+use super::interleave::GroupOutcome;
+use super::summary;
+
+const FEW_SAMPLES: usize = 3;
+const LARGE_SPREAD: f64 = 0.5;
+/// CPUs' worth of other programs, as a part of the CPUs there are.
+const OTHER_LOAD: f64 = 0.1;
+
+/// A reason to doubt.
+#[derive(Debug, PartialEq)]
+pub(super) enum Warning {
+    /// Built without optimisation.
+    DebugBuild,
+    /// Too few samples for a median to mean much.
+    FewSamples(usize),
+    /// Other programs used so many CPUs meanwhile.
+    OtherLoad(f64),
+    /// So many runners spread widely; the widest, and how far.
+    LargeSpread { runners: usize, widest: String, spread: f64 },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DebugBuild => {
+                write!(f, "this is a debug build, its figures mean nothing: build with --release")
+            }
+            Self::FewSamples(samples) => {
+                write!(
+                    f,
+                    "{samples} sample(s) per runner tell little: use --samples {FEW_SAMPLES} or more"
+                )
+            }
+            Self::OtherLoad(used) => write!(
+                f,
+                "other programs used {used:.1} of {} CPUs meanwhile: compare ratios only, or stop them and run again",
+                cpus()
+            ),
+            Self::LargeSpread { runners, widest, spread } => write!(
+                f,
+                "{runners} runner(s) spread by more than {:.0} % of their median, {widest} by {:.0} %: \
+                 look at [min .. max], use more --samples or more --items",
+                LARGE_SPREAD * 100.0,
+                spread * 100.0
+            ),
+        }
+    }
+}
+
+/// CPU time of the whole machine and of this process so far.
+pub(super) struct MachineTime {
+    /// `None` where /proc/stat cannot be read.
+    busy: Option<Duration>,
+    own: Duration,
+}
+
+impl MachineTime {
+    pub(super) fn now() -> Self {
+        let stat = fs::read_to_string("/proc/stat").ok();
+        Self { busy: stat.as_deref().and_then(busy_time), own: cpu_time() }
+    }
+
+    /// CPUs' worth of other programs between `self` and `later`.
+    fn others_until(&self, later: &Self, wall: Duration) -> Option<f64> {
+        let busy = later.busy?.saturating_sub(self.busy?);
+        let own = later.own.saturating_sub(self.own);
+        Some(busy.saturating_sub(own).as_secs_f64() / wall.as_secs_f64().max(1e-9))
+    }
+}
+
+/// Sums user, nice, system, irq, softirq and steal of the first line of /proc/stat; its unit is 10
+/// ms on every Linux.
+fn busy_time(stat: &str) -> Option<Duration> {
+    let ticks: Vec<u64> = stat
+        .lines()
+        .next()?
+        .split_whitespace()
+        .skip(1)
+        .map_while(|field| field.parse().ok())
+        .collect();
+    let busy: u64 = [0, 1, 2, 5, 6, 7].iter().filter_map(|field| ticks.get(*field)).sum();
+    (ticks.len() >= 4).then(|| Duration::from_millis(busy * 10))
+}
+
+/// The warnings that apply.
+pub(super) fn about(
+    results: &[GroupOutcome],
+    samples: usize,
+    before: MachineTime,
+    wall: Duration,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if cfg!(debug_assertions) {
+        warnings.push(Warning::DebugBuild);
+    }
+    if samples < FEW_SAMPLES {
+        warnings.push(Warning::FewSamples(samples));
+    }
+    if let Some(used) = before.others_until(&MachineTime::now(), wall)
+        && used > OTHER_LOAD * cpus() as f64
+    {
+        warnings.push(Warning::OtherLoad(used));
+    }
+    warnings.extend(large_spread(results));
+    warnings
+}
+
+fn large_spread(results: &[GroupOutcome]) -> Option<Warning> {
+    let outcomes = results.iter().flat_map(|group| &group.outcomes);
+    let wide: Vec<_> = outcomes
+        .map(|outcome| (summary::rate(outcome).spread(), &outcome.names))
+        .filter(|(spread, _)| *spread > LARGE_SPREAD)
+        .collect();
+    let (spread, names) = wide.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(Warning::LargeSpread { runners: wide.len(), widest: names.spoken(), spread: *spread })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_time_leaves_out_idle_and_iowait() {
+        let stat = "cpu  100 10 50 9999 777 1 2 3 0 0\ncpu0 1 1 1 1\n";
+        assert_eq!(busy_time(stat), Some(Duration::from_millis(1660)));
+        assert_eq!(busy_time("nonsense"), None);
+        assert_eq!(busy_time(""), None);
+    }
+}

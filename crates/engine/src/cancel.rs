@@ -1,0 +1,284 @@
+//! Taking items back: cancel, disable, enable.
+//!
+//! `grab` makes the caller the owner of the item, wherever it is. README.md beside the pwq has the
+//! places, and who guards them.
+
+use std::ptr::NonNull;
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::pwq::{Inner, Pwq};
+use crate::queue::Wq;
+use crate::slot::RemoteSlot;
+use crate::sync::LockGuard;
+use crate::wake::{Waiter, Waiters};
+use crate::word::{Acquire, DepthChange, Owned, RunId};
+use crate::work::{Place, Work};
+
+/// What a grab found.
+#[must_use = "the caller owns the item and must let go of its word"]
+pub(crate) struct Grabbed {
+    pub(crate) owned: Owned,
+    /// Whether the item was pending: queued or armed.
+    pub(crate) was_pending: bool,
+}
+
+/// The disable depth would leave its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DepthError {
+    /// As many disables as can be counted have no enable.
+    TooDeep,
+    /// The item is not disabled.
+    NotDisabled,
+}
+
+impl std::fmt::Display for DepthError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DepthError::TooDeep => write!(
+                f,
+                "the item is disabled {} times already, which is the limit",
+                crate::word::DISABLE_DEPTH_MAX
+            ),
+            DepthError::NotDisabled => f.write_str("the item is enabled; there is no disable left"),
+        }
+    }
+}
+
+impl std::error::Error for DepthError {}
+
+/// A queued item's list, with its guards.
+pub(crate) struct Located<'a, H: Host> {
+    pub(crate) pwq: &'a Pwq<H>,
+    pub(crate) inner: LockGuard<'a, Inner<H>>,
+    remote: Option<RemoteSlot<'a, H>>,
+    pub(crate) place: Place,
+}
+
+impl<H: Host> Located<'_, H> {
+    /// Takes the item out of its list, into the caller's hands.
+    ///
+    /// # Safety
+    /// `work` is the item that was located.
+    pub(crate) unsafe fn unlink(&mut self, work: NonNull<Work>) {
+        // SAFETY: the item's place and pwq were read under the guards that we hold.
+        unsafe {
+            match (self.place, &mut self.remote) {
+                (Place::Scheduled(_), Some(slot)) => slot.remove_scheduled(work.as_ptr()),
+                (Place::Deferred(_), Some(slot)) => slot.remove_deferred(work.as_ptr()),
+                _ => self.inner.worklist.remove(work.as_ptr()),
+            }
+            work.as_ref().set_place(Place::Hands);
+        }
+    }
+
+    /// Takes out the threads that wait for the item's coming run.
+    pub(crate) fn take_waiters(&mut self, work: NonNull<Work>) -> Waiters<H> {
+        // SAFETY: located, hence live.
+        let item = unsafe { work.as_ref() };
+        if !item.ticket().waited_for() {
+            return Waiters::new();
+        }
+        item.set_ticket(item.ticket().with_waited_for(false));
+        self.inner.waiters.take_matching(work.as_ptr().addr())
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Takes a pending item off wherever it is, without waiting for its function. True if it was
+    /// pending: it is the caller's again, as it was before it was queued.
+    ///
+    /// # Safety
+    /// `work` is live, and has only been queued on queues of this engine.
+    pub unsafe fn cancel(&self, work: NonNull<Work>) -> bool {
+        // SAFETY: by this function's contract.
+        let item = unsafe { work.as_ref() };
+        if !item.is_pending() {
+            return false;
+        }
+        // SAFETY: by this function's contract.
+        let grabbed = unsafe { self.grab(work) };
+        item.word.release(grabbed.owned);
+        grabbed.was_pending
+    }
+
+    /// As [`Engine::cancel`], and waits for a run that is going on. Queueing the item during the
+    /// wait is refused. From inside the item itself there is nothing to wait for.
+    ///
+    /// # Errors
+    /// The item cannot be disabled once more; nothing was done.
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub unsafe fn cancel_sync(&self, work: NonNull<Work>) -> Result<bool, DepthError> {
+        // SAFETY: by this function's contract.
+        unsafe {
+            let was_pending = self.disable_sync(work)?;
+            self.enable(work)?;
+            Ok(was_pending)
+        }
+    }
+
+    /// Keeps the item from being queued until as many `enable` calls, and takes it off if it is
+    /// pending. True if it was pending: it is the caller's again.
+    ///
+    /// # Errors
+    /// The item is disabled as often as can be counted; nothing was done.
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub unsafe fn disable(&self, work: NonNull<Work>) -> Result<bool, DepthError> {
+        // SAFETY: by this function's contract.
+        let grabbed = unsafe { self.grab(work) };
+        // SAFETY: by this function's contract.
+        match unsafe { work.as_ref() }.word.release_disabled(grabbed.owned) {
+            DepthChange::Now(_) => Ok(grabbed.was_pending),
+            DepthChange::Refused => Err(DepthError::TooDeep),
+        }
+    }
+
+    /// As [`Engine::disable`], and waits for a run that is going on.
+    ///
+    /// # Errors
+    /// As [`Engine::disable`].
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub unsafe fn disable_sync(&self, work: NonNull<Work>) -> Result<bool, DepthError> {
+        // SAFETY: by this function's contract.
+        let was_pending = unsafe { self.disable(work) }?;
+        // SAFETY: by this function's contract.
+        let (_, run) = unsafe { work.as_ref() }.word.snapshot();
+        if let Some(run) = run {
+            self.wait_for_run(run);
+        }
+        Ok(was_pending)
+    }
+
+    /// Takes one disable back. True if the item can be queued again. Does not queue it.
+    ///
+    /// # Errors
+    /// The item is not disabled.
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub unsafe fn enable(&self, work: NonNull<Work>) -> Result<bool, DepthError> {
+        // SAFETY: by this function's contract.
+        let item = unsafe { work.as_ref() };
+        let mut round = 0;
+        loop {
+            if let Acquire::Owned(owned) = item.word.acquire() {
+                return match item.word.release_enabled(owned) {
+                    DepthChange::Now(depth) => Ok(depth == 0),
+                    DepthChange::Refused => Err(DepthError::NotDisabled),
+                };
+            }
+            // A disabled item is in no list: somebody holds it for a few instructions. Should
+            // another enable have been the last, a pending item is none of our business.
+            if item.disable_depth() == 0 {
+                return Err(DepthError::NotDisabled);
+            }
+            self.host().relax(round);
+            round += 1;
+        }
+    }
+
+    /// Becomes the owner of the item, taking it off wherever it is.
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub(crate) unsafe fn grab(&self, work: NonNull<Work>) -> Grabbed {
+        // SAFETY: by this function's contract.
+        let item = unsafe { work.as_ref() };
+        let mut round = 0;
+        loop {
+            if let Acquire::Owned(owned) = item.word.acquire() {
+                return Grabbed { owned, was_pending: false };
+            }
+            let taken = match item.place() {
+                Place::Hands => false,
+                // SAFETY: by this function's contract.
+                Place::Timer(pool) => unsafe { self.disarm(work, pool) },
+                // SAFETY: by this function's contract.
+                _ => unsafe { self.take_off(work) },
+            };
+            if taken {
+                return Grabbed { owned: item.word.owned(), was_pending: true };
+            }
+            // In somebody's hands for a few instructions, unless that thread is preempted.
+            self.host().relax(round);
+            round += 1;
+        }
+    }
+
+    /// Finds the list that a queued item is in, and takes its guards. `None` if it is in none at
+    /// the moment.
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub(crate) unsafe fn locate(&self, work: NonNull<Work>) -> Option<Located<'_, H>> {
+        // SAFETY: by this function's contract.
+        let item = unsafe { work.as_ref() };
+        // The ticket may be stale by the time we have the lock of the pwq that it names. Pwqs are
+        // never freed, so looking is safe, and under the lock the ticket is looked at again.
+        let pwq = self.pwqs().get(item.ticket().pwq())?;
+        let mut inner = pwq.lock();
+        pwq.splice(&mut inner);
+        // First the place, then the ticket: whoever queued the item elsewhere since wrote them in
+        // the other order, so a place from there comes with the ticket from there.
+        let place = item.place();
+        let remote = match place {
+            Place::Worklist => None,
+            Place::Scheduled(slot) | Place::Deferred(slot) => {
+                Some(self.slots().get(slot)?.lock_remote(self.host()))
+            }
+            // Not pushed yet, or started, or moving.
+            Place::Hands | Place::Inbox | Place::Timer(_) => return None,
+        };
+        if item.place() != place || item.ticket().pwq() != pwq.id {
+            return None;
+        }
+        Some(Located { pwq, inner, remote, place })
+    }
+
+    /// Takes a queued item out of its list. False if it is not in one at the moment.
+    unsafe fn take_off(&self, work: NonNull<Work>) -> bool {
+        // SAFETY: the caller's promise, handed on.
+        let Some(mut found) = (unsafe { self.locate(work) }) else { return false };
+        // SAFETY: located: in that list, whose guards are held.
+        unsafe { found.unlink(work) };
+        let waiters = found.take_waiters(work);
+        let Located { pwq, inner, remote, .. } = found;
+        drop(remote);
+        // SAFETY: the caller's promise that the item is live; and it is ours now.
+        let colour = unsafe { work.as_ref() }.ticket().colour();
+        let wq: *const Wq<H> = pwq.wq();
+        // The queue stays at least until this, since it counts the item.
+        let over = pwq.finish(colour, 1);
+        drop(inner);
+        if over {
+            // SAFETY: a flush waits for this colour, so the queue is there.
+            unsafe { &*wq }.colour_over(self, pwq, colour);
+        }
+        waiters.complete(self.host());
+        true
+    }
+
+    /// Waits until a run has ended. At once if it has, or if the caller is inside it.
+    pub(crate) fn wait_for_run(&self, run: RunId) -> bool {
+        let Some(slot) = self.slots().get(run.slot) else { return false };
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.host().thread() };
+        if !slot.is_running(run.run) || thread.runs(run.slot, run.run) {
+            return false;
+        }
+        let waiter = Waiter::new(0);
+        // SAFETY: the waiter is in no chain, and waited for below if it was put into one.
+        let waits = unsafe { slot.lock_remote(self.host()).wait_for(run.run, &waiter) };
+        if waits {
+            let _blocked = self.block();
+            waiter.wait(self.host());
+        }
+        waits
+    }
+}

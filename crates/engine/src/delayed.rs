@@ -1,0 +1,277 @@
+//! Items that are queued later.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Weak};
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::owner::{Owner, Queue};
+use crate::pool::Pool;
+use crate::queue::QueueError;
+use crate::submit::Queued;
+use crate::sync::{Cell, Link, Ordering};
+use crate::word::{Acquire, Owned};
+use crate::work::{Action, Place, Work, WorkFn};
+
+/// A work item with a timer. Embed it as [`Work`]; arming allocates nothing.
+#[repr(C)]
+pub struct Delayed<H: Host> {
+    /// First, so that the address of the work is the address of the whole.
+    work: Work,
+    pub(crate) node: Node<H>,
+}
+
+/// Guard: the owner of the item; while it is armed, the timers' lock.
+pub(crate) struct Node<H: Host> {
+    pub(crate) deadline: Cell<u64>,
+    pub(crate) next: Cell<Link<Delayed<H>>>,
+    pub(crate) prev: Cell<Link<Delayed<H>>>,
+    /// Level and slot in the wheel.
+    pub(crate) spot: Cell<(u8, u8)>,
+    /// The CPU to queue on; `None`: the one on which the timer expires.
+    cpu: Cell<Option<u32>>,
+    /// The queue, as a weak reference that the node owns while it is armed.
+    queue: Cell<Link<Owner<H>>>,
+}
+
+/// What came of arming a timer again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an item that was not armed stays with the caller"]
+pub enum Rearmed {
+    /// It was idle; now it is armed or queued.
+    Armed,
+    /// It was pending; it is now for the new time.
+    Moved,
+    /// It is disabled.
+    Disabled,
+    /// The queue drains or is destroyed.
+    Refused,
+}
+
+impl<H: Host> Delayed<H> {
+    /// An idle item that will call `func`, with the address of its `work`.
+    pub fn new(func: WorkFn) -> Delayed<H> {
+        Delayed {
+            work: Work::new(func),
+            node: Node {
+                deadline: Cell::new(0),
+                next: Cell::new(Link(std::ptr::null_mut())),
+                prev: Cell::new(Link(std::ptr::null_mut())),
+                spot: Cell::new((0, 0)),
+                cpu: Cell::new(None),
+                queue: Cell::new(Link(std::ptr::null_mut())),
+            },
+        }
+    }
+
+    /// The work item inside.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+}
+
+fn work_of<H: Host>(item: NonNull<Delayed<H>>) -> NonNull<Work> {
+    item.cast()
+}
+
+impl<H: Host> Queue<H> {
+    /// Queues `item` in `delay_ns` nanoseconds; at once if that is 0. With no CPU, on the one on
+    /// which the timer expires. The item is pending from now on.
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it; the item is as it was.
+    ///
+    /// # Safety
+    /// `item` is live and stays so, and in its place, until its function was called or a cancel
+    /// has taken it back.
+    pub unsafe fn queue_delayed(
+        &self,
+        cpu: Option<u32>,
+        item: NonNull<Delayed<H>>,
+        delay_ns: u64,
+    ) -> Result<Queued, QueueError> {
+        cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
+        // SAFETY: by this function's contract.
+        let owned = match unsafe { item.as_ref() }.work.word.acquire() {
+            Acquire::Owned(owned) => owned,
+            Acquire::Pending => return Ok(Queued::AlreadyPending),
+        };
+        // SAFETY: by this function's contract, and the item is ours.
+        Ok(unsafe { self.arm_owned(cpu, item, owned, delay_ns) })
+    }
+
+    /// Queues `item` in `delay_ns` nanoseconds from now, whether it was idle, armed or queued.
+    ///
+    /// # Errors
+    /// As [`Queue::queue_delayed`].
+    ///
+    /// # Safety
+    /// As [`Queue::queue_delayed`].
+    pub unsafe fn mod_delayed(
+        &self,
+        cpu: Option<u32>,
+        item: NonNull<Delayed<H>>,
+        delay_ns: u64,
+    ) -> Result<Rearmed, QueueError> {
+        cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
+        // SAFETY: by this function's contract.
+        let grabbed = unsafe { self.engine().grab(work_of(item)) };
+        // SAFETY: by this function's contract, and the item is ours.
+        Ok(match unsafe { self.arm_owned(cpu, item, grabbed.owned, delay_ns) } {
+            Queued::Yes if grabbed.was_pending => Rearmed::Moved,
+            Queued::Yes => Rearmed::Armed,
+            Queued::Disabled => Rearmed::Disabled,
+            Queued::Refused | Queued::AlreadyPending => {
+                if grabbed.was_pending {
+                    // SAFETY: the item came off its list and goes nowhere: its holder lets go.
+                    unsafe { (item.as_ref().work.func())(work_of(item), Action::Release) };
+                }
+                Rearmed::Refused
+            }
+        })
+    }
+
+    unsafe fn arm_owned(
+        &self,
+        cpu: Option<u32>,
+        item: NonNull<Delayed<H>>,
+        owned: Owned,
+        delay_ns: u64,
+    ) -> Queued {
+        // SAFETY: the caller owns the item.
+        let delayed = unsafe { item.as_ref() };
+        if delay_ns == 0 {
+            // SAFETY: the caller's promise, handed on.
+            return unsafe { self.queue_owned(work_of(item), owned, cpu) };
+        }
+        if owned.disable_depth() > 0 {
+            delayed.work.word.release(owned);
+            return Queued::Disabled;
+        }
+        if self.is_closed() {
+            delayed.work.word.release(owned);
+            return Queued::Refused;
+        }
+        let engine = self.engine();
+        let now = engine.host().now();
+        let (_, pool) = self.route(cpu.unwrap_or_else(|| engine.host().current_cpu()));
+        // SAFETY: the node is ours until it is in the wheel.
+        unsafe {
+            delayed.node.deadline.set(now.saturating_add(delay_ns).min(crate::pool::NEVER - 1));
+            delayed.node.cpu.set(cpu);
+            let queue = Weak::into_raw(Arc::downgrade(self.owner()));
+            delayed.node.queue.set(Link(queue.cast_mut()));
+        }
+        let mut timers = pool.timers.lock();
+        delayed.work.set_place(Place::Timer(pool.id));
+        // SAFETY: as above.
+        unsafe { timers.insert(item.as_ptr(), now) };
+        let (before, next) = (pool.next_timer.load(Ordering::Relaxed), timers.next());
+        pool.next_timer.store(next, Ordering::SeqCst);
+        drop(timers);
+        if next < before {
+            pool.refresh_keeper(engine);
+        }
+        Queued::Yes
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Queues an armed item at once and waits for it, as [`Engine::flush_work`].
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub unsafe fn flush_delayed(&self, item: NonNull<Delayed<H>>) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe {
+            if let Place::Timer(pool) = item.as_ref().work.place() {
+                self.expire_now(item, pool);
+            }
+            self.flush_work(work_of(item))
+        }
+    }
+
+    /// Takes an item out of a pool's timers. False if it is not there.
+    pub(crate) unsafe fn disarm(&self, work: NonNull<Work>, pool: u32) -> bool {
+        let item = work.cast::<Delayed<H>>();
+        // SAFETY: the caller's promise that the item is live, and its place says what it is part
+        // of.
+        match unsafe { self.unlink(item, pool) } {
+            Some(queue) => {
+                drop(queue);
+                true
+            }
+            None => false,
+        }
+    }
+
+    unsafe fn unlink(&self, item: NonNull<Delayed<H>>, pool: u32) -> Option<Weak<Owner<H>>> {
+        let pool = self.pool(pool);
+        let mut timers = pool.timers.lock();
+        // SAFETY: the caller's promise that the item is live.
+        let delayed = unsafe { item.as_ref() };
+        if delayed.work.place() != Place::Timer(pool.id) {
+            return None;
+        }
+        delayed.work.set_place(Place::Hands);
+        // SAFETY: its place, read under the lock.
+        unsafe {
+            timers.remove(item.as_ptr());
+            pool.next_timer.store(timers.next(), Ordering::SeqCst);
+            Some(Weak::from_raw(delayed.node.queue.get().0))
+        }
+    }
+
+    /// Queues an armed item ahead of time.
+    unsafe fn expire_now(&self, item: NonNull<Delayed<H>>, pool: u32) {
+        // SAFETY: the caller's promise that the item is live.
+        if let Some(queue) = unsafe { self.unlink(item, pool) } {
+            // SAFETY: the item is ours, as it came off the wheel.
+            unsafe { self.expired(item, queue) };
+        }
+    }
+
+    /// Queues what is due.
+    #[cold]
+    pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
+        let mut timers = pool.timers.lock();
+        let mut chain = timers.expire(now);
+        pool.next_timer.store(timers.next(), Ordering::SeqCst);
+        let mut item = chain;
+        while !item.is_null() {
+            // SAFETY: the chain is ours.
+            unsafe {
+                (*item).work.set_place(Place::Hands);
+                item = (*item).node.next.get().0;
+            }
+        }
+        drop(timers);
+        while let Some(item) = NonNull::new(chain) {
+            // SAFETY: as above; `next` and `queue` are read before the item goes on.
+            unsafe {
+                chain = item.as_ref().node.next.get().0;
+                self.expired(item, Weak::from_raw(item.as_ref().node.queue.get().0));
+            }
+        }
+    }
+
+    unsafe fn expired(&self, item: NonNull<Delayed<H>>, queue: Weak<Owner<H>>) {
+        // SAFETY: the item is the caller's.
+        let work = unsafe { &item.as_ref().work };
+        let owned = work.word.owned();
+        let outcome = match queue.upgrade() {
+            // SAFETY: ours, and live until its function was called.
+            Some(owner) => unsafe {
+                owner.wq().queue_owned(work_of(item), owned, item.as_ref().node.cpu.get())
+            },
+            None => {
+                work.word.release(owned);
+                Queued::Refused
+            }
+        };
+        if outcome != Queued::Yes {
+            // SAFETY: the item came off the wheel and goes nowhere: its holder lets go.
+            unsafe { (work.func())(work_of(item), Action::Release) };
+        }
+    }
+}

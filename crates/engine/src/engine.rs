@@ -1,0 +1,277 @@
+//! The engine as a whole: the machine it runs on, its tables, and the pools it shares out.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Weak};
+
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::Scope;
+use uwork_policy::topology::Topology;
+
+use crate::host::{Host, Report, WorkerSpec};
+use crate::pool::state::WORKERS_MAX;
+use crate::pool::{Pool, PoolSpec};
+use crate::pwq::Pwq;
+use crate::slab::Slab;
+use crate::slot::Slot;
+use crate::sync::Lock;
+use crate::wake::WakeToken;
+use crate::word::SLOTS_MAX;
+use crate::work::Ticket;
+use crate::worker::Worker;
+
+/// How an engine is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The machine.
+    pub topology: Topology,
+    /// The CPUs that the process may use.
+    pub allowed: CpuSet,
+    /// The CPUs that unbound queues may use (the kernel's `workqueue/cpumask`).
+    pub unbound_cpumask: CpuSet,
+    /// The scope of queues that did not choose one.
+    pub default_scope: Scope,
+    /// Cores in a `cache_shard` pod.
+    pub cache_shard_size: u32,
+    /// How long an idle worker stays when there are too many, in nanoseconds.
+    pub idle_timeout_ns: u64,
+}
+
+impl Config {
+    /// The defaults for a machine of which the process may use `allowed`.
+    pub fn new(topology: Topology, allowed: CpuSet) -> Config {
+        let unbound = allowed.and_not(topology.isolated());
+        Config {
+            unbound_cpumask: if unbound.is_empty() { allowed.clone() } else { unbound },
+            topology,
+            allowed,
+            default_scope: Scope::Cache,
+            cache_shard_size: 8,
+            idle_timeout_ns: 300_000_000_000,
+        }
+    }
+}
+
+/// The greatest number of pools of one engine.
+const POOLS_MAX: u32 = 1 << 16;
+
+/// See the module.
+pub struct Engine<H: Host> {
+    host: H,
+    me: Weak<Engine<H>>,
+    config: Config,
+    slots: Slab<Slot<H>>,
+    pwqs: Slab<Pwq<H>>,
+    pools: Slab<Pool<H>>,
+    /// Pool sets that exist, by what they are for.
+    sets: Lock<Vec<Arc<PoolSet>>>,
+    /// Names of the queues that exist.
+    names: Lock<HashSet<String>>,
+}
+
+/// What makes two queues share pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetKey {
+    pub(crate) pods: Vec<CpuSet>,
+    pub(crate) nice: i32,
+    /// Pools of CPU-bound queues run one worker at a time and share with nobody.
+    pub(crate) bound: bool,
+    /// Whether pods keep to themselves.
+    pub(crate) strict: bool,
+}
+
+/// The pools of one kind, one for each pod.
+#[derive(Debug)]
+pub(crate) struct PoolSet {
+    key: SetKey,
+    /// Pool ids, in the order of the pods.
+    pub(crate) pools: Vec<u32>,
+}
+
+impl PoolSet {
+    /// The position of the pod that holds this CPU.
+    pub(crate) fn pod_of(&self, cpu: u32) -> Option<usize> {
+        self.key.pods.iter().position(|pod| pod.contains(cpu))
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// An engine without threads; pools and their workers come with the queues that need them.
+    pub fn new(host: H, config: Config) -> Arc<Engine<H>> {
+        Arc::new_cyclic(|me| Engine {
+            host,
+            me: me.clone(),
+            config,
+            slots: Slab::new(SLOTS_MAX),
+            pwqs: Slab::new(Ticket::PWQS_MAX),
+            pools: Slab::new(POOLS_MAX),
+            sets: Lock::new(Vec::new()),
+            names: Lock::new(HashSet::new()),
+        })
+    }
+
+    /// The platform.
+    pub fn host(&self) -> &H {
+        &self.host
+    }
+
+    /// The setup.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn slots(&self) -> &Slab<Slot<H>> {
+        &self.slots
+    }
+
+    pub(crate) fn pwqs(&self) -> &Slab<Pwq<H>> {
+        &self.pwqs
+    }
+
+    /// A slot by an id that was given out.
+    pub(crate) fn slot(&self, id: u32) -> &Slot<H> {
+        self.slots.get(id).expect("a slot id that was given out names a slot")
+    }
+
+    /// A pool by an id that was given out.
+    pub(crate) fn pool(&self, id: u32) -> &Pool<H> {
+        self.pools.get(id).expect("a pool id that was given out names a pool")
+    }
+
+    /// Takes a free run slot.
+    pub(crate) fn allocate_slot(&self) -> Option<u32> {
+        self.slots.allocate(|_| Slot::new()).map(|(id, _)| id)
+    }
+
+    /// Registers a queue's name. False if it is taken.
+    pub(crate) fn claim_name(&self, name: &str) -> bool {
+        self.names.lock().insert(name.to_owned())
+    }
+
+    pub(crate) fn release_name(&self, name: &str) {
+        self.names.lock().remove(name);
+    }
+
+    /// The pools for this key; those that exist, or new ones with a worker each.
+    pub(crate) fn pool_set(&self, key: SetKey) -> Result<Arc<PoolSet>, crate::queue::QueueError> {
+        let mut sets = self.sets.lock();
+        if let Some(set) = sets.iter().find(|set| set.key == key) {
+            return Ok(set.clone());
+        }
+        let mut pools = Vec::with_capacity(key.pods.len());
+        for _ in &key.pods {
+            let (id, _) =
+                self.pools.allocate(Pool::new).ok_or(crate::queue::QueueError::TooManyPools)?;
+            pools.push(id);
+        }
+        for (index, pod) in key.pods.iter().enumerate() {
+            let spec = PoolSpec {
+                cpus: pod.clone(),
+                nice: key.nice,
+                label: label(&key, pod),
+                shares: !key.bound && !key.strict && key.pods.len() > 1,
+                neighbours: self.neighbours(&key, &pools, index),
+            };
+            let target = if key.bound { 1 } else { pod.len() as u32 };
+            self.pool(pools[index]).configure(spec, target);
+        }
+        let set = Arc::new(PoolSet { key, pools });
+        for &id in &set.pools {
+            self.create_first_worker(self.pool(id))?;
+        }
+        sets.push(set.clone());
+        Ok(set)
+    }
+
+    fn neighbours(&self, key: &SetKey, pools: &[u32], of: usize) -> Vec<u32> {
+        if key.bound || key.strict {
+            return Vec::new();
+        }
+        let distance = |pod: &CpuSet| match (key.pods[of].first(), pod.first()) {
+            (Some(a), Some(b)) => (self.config.topology.distance(a, b), a.abs_diff(b)),
+            _ => (u32::MAX, 0),
+        };
+        let mut others: Vec<usize> = (0..pools.len()).filter(|&other| other != of).collect();
+        others.sort_by_key(|&other| distance(&key.pods[other]));
+        others.into_iter().map(|other| pools[other]).collect()
+    }
+
+    /// A pool without any worker could never run an item, so the first must exist before a queue
+    /// may use the pool.
+    fn create_first_worker(&self, pool: &Pool<H>) -> Result<(), crate::queue::QueueError> {
+        if pool.state.begin_wake(1) { self.try_spawn(pool) } else { Ok(()) }
+            .map_err(crate::queue::QueueError::NoThread)
+    }
+
+    /// Creates a worker for which the wake was claimed. Failing is not fatal: the pool has others.
+    pub(crate) fn spawn_worker(&self, pool: &Pool<H>) {
+        if let Err(reason) = self.try_spawn(pool) {
+            self.host.report(Report::SpawnFailed { reason });
+        }
+    }
+
+    fn try_spawn(&self, pool: &Pool<H>) -> Result<(), String> {
+        let fail = |reason: String| {
+            pool.state.abort_wake();
+            Err(reason)
+        };
+        if pool.state.counts().workers >= WORKERS_MAX {
+            return fail(format!("a pool has at most {WORKERS_MAX} workers"));
+        }
+        let Some(slot) = self.allocate_slot() else {
+            return fail(format!("an engine has at most {SLOTS_MAX} workers"));
+        };
+        let Some(engine) = self.me.upgrade() else {
+            self.slots.release(slot);
+            return fail("the engine is going away".to_owned());
+        };
+        pool.state.add_worker();
+        pool.lock().workers.push(slot);
+        let spec = WorkerSpec {
+            name: format!("uw/{}", pool.spec().label),
+            cpus: pool.spec().cpus.clone(),
+            nice: pool.spec().nice,
+        };
+        let id = pool.id;
+        let main = Box::new(move || Worker::new(engine, id, slot).main());
+        self.host.spawn(&spec, main).map_err(|error| {
+            pool.lock().workers.retain(|&worker| worker != slot);
+            pool.state.abort_worker();
+            self.slots.release(slot);
+            error.0
+        })
+    }
+
+    /// Asks every worker to exit once it has nothing to do. The queues must be gone.
+    pub fn retire(&self) {
+        let sets = self.sets.lock().clone();
+        for &id in sets.iter().flat_map(|set| &set.pools) {
+            let pool = self.pool(id);
+            pool.state.set_retired(true);
+            let mut events = Vec::new();
+            let inner = pool.lock();
+            let mut idle = inner.idle_top;
+            while let Some(id) = idle {
+                let slot = self.slot(id);
+                events.push(&raw const slot.event);
+                idle = slot.idle_below_locked(&inner);
+            }
+            drop(inner);
+            for event in events {
+                // SAFETY: slots live as long as the engine.
+                unsafe { WakeToken::<H>::new(event) }.send(&self.host);
+            }
+        }
+    }
+
+    /// Worker threads that exist at this moment.
+    pub fn workers(&self) -> u32 {
+        let sets = self.sets.lock().clone();
+        let pools = sets.iter().flat_map(|set| &set.pools);
+        pools.map(|&id| self.pool(id).state.counts().workers).sum()
+    }
+}
+
+fn label(key: &SetKey, pod: &CpuSet) -> String {
+    let (kind, nice) = (if key.bound { "" } else { "u" }, if key.nice < 0 { "H" } else { "" });
+    format!("{kind}{pod}{nice}")
+}

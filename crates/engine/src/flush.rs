@@ -1,0 +1,247 @@
+//! Waiting: for an item, for everything that was queued, until a queue is empty.
+//!
+//! **Flush of a queue.** Items get the queue's present colour when they are spliced out of an
+//! inbox, and each pwq counts its items by colour. A flush splices every inbox, moves the queue on
+//! to the next colour, and waits until the old one, and all before it, have run out. Nothing is
+//! paid per item. Colours end in the order in which they began. When all are in use, further
+//! flushers wait until one has ended.
+
+use std::ptr::NonNull;
+
+use crate::engine::Engine;
+use crate::host::{Host, Report};
+use crate::pwq::{COLOURS, Pwq};
+use crate::queue::{QueueError, Wq};
+use crate::sync::Ordering;
+use crate::wake::{Waiter, Waiters};
+use crate::work::{Place, Work};
+
+/// Rounds of a drain before it is reported.
+const DRAIN_REPORTS: u32 = 10;
+/// And after which further rounds again.
+const DRAIN_REPORTS_AGAIN: u32 = 100;
+const DRAIN_REPORTS_LAST: u32 = 1_000;
+
+/// Guard: the queue's flush lock. Rank: before the pwq locks.
+pub(crate) struct FlushState<H: Host> {
+    /// The colour that items get now.
+    colour: usize,
+    /// The oldest colour that a flush waits for; equal to `colour` when there is none.
+    oldest: usize,
+    /// Pwqs that still have items of a colour that is waited for.
+    pending: [u32; COLOURS],
+    /// Who waits for a colour.
+    waiters: [Waiters<H>; COLOURS],
+    /// Who found no colour free.
+    overflow: Waiters<H>,
+}
+
+impl<H: Host> FlushState<H> {
+    pub(crate) fn new() -> Self {
+        FlushState {
+            colour: 0,
+            oldest: 0,
+            pending: [0; COLOURS],
+            waiters: std::array::from_fn(|_| Waiters::new()),
+            overflow: Waiters::new(),
+        }
+    }
+
+    /// The colour that items get now.
+    pub(crate) fn colour(&self) -> usize {
+        self.colour
+    }
+
+    /// Ends the oldest colours that have run out. Who waited for them, and who waited for one to
+    /// become free.
+    fn end_oldest(&mut self) -> Waiters<H> {
+        let mut done = Waiters::new();
+        while self.oldest != self.colour && self.pending[self.oldest] == 0 {
+            done.append(self.waiters[self.oldest].take());
+            self.oldest = (self.oldest + 1) % COLOURS;
+        }
+        if self.oldest == self.colour || !done.is_empty() {
+            done.append(self.overflow.take());
+        }
+        done
+    }
+}
+
+/// How a flusher got on.
+enum Began {
+    /// Nothing is in flight.
+    Nothing,
+    /// It waits for its colour.
+    Waiting,
+    /// No colour is free.
+    Full,
+}
+
+impl<H: Host> Wq<H> {
+    /// Waits until everything that was queued before this call has run. Later items do not hold it
+    /// up.
+    ///
+    /// # Errors
+    /// The caller is in an item of this queue.
+    pub fn flush(&self) -> Result<(), QueueError> {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.engine().host().thread() };
+        if thread.runs_queue(std::ptr::from_ref(self).cast()) {
+            return Err(QueueError::WouldDeadlock);
+        }
+        self.flush_outside();
+        Ok(())
+    }
+
+    fn flush_outside(&self) {
+        loop {
+            let waiter = Waiter::new(0);
+            match self.begin_flush(&waiter) {
+                Began::Nothing => return,
+                Began::Waiting => {
+                    let _blocked = self.engine().block();
+                    return waiter.wait(self.engine().host());
+                }
+                Began::Full => {
+                    let _blocked = self.engine().block();
+                    waiter.wait(self.engine().host());
+                }
+            }
+        }
+    }
+
+    fn begin_flush(&self, waiter: &Waiter<H>) -> Began {
+        let mut flush = self.flush.lock();
+        let colour = flush.colour;
+        let next = (colour + 1) % COLOURS;
+        if next == flush.oldest {
+            // SAFETY: in no chain; the caller waits.
+            unsafe { flush.overflow.push(waiter) };
+            return Began::Full;
+        }
+        let mut pending = 0;
+        self.pwqs().for_each(|pwq| {
+            let mut inner = pwq.lock();
+            pwq.splice(&mut inner);
+            inner.colour = next;
+            pending += u32::from(pwq.await_colour(colour));
+        });
+        flush.pending[colour] = pending;
+        flush.colour = next;
+        if pending == 0 && flush.oldest == colour {
+            flush.oldest = next;
+            return Began::Nothing;
+        }
+        // SAFETY: in no chain; the caller waits.
+        unsafe { flush.waiters[colour].push(waiter) };
+        Began::Waiting
+    }
+
+    /// The last item of an awaited colour of `pwq` is done.
+    #[cold]
+    pub(crate) fn colour_over(&self, engine: &Engine<H>, pwq: &Pwq<H>, colour: usize) {
+        let mut flush = self.flush.lock();
+        pwq.colour_is_over(colour);
+        flush.pending[colour] -= 1;
+        let done = flush.end_oldest();
+        drop(flush);
+        done.complete(engine.host());
+    }
+
+    /// Waits until the queue is empty. Meanwhile only the queue's own items may queue more.
+    ///
+    /// # Errors
+    /// The caller is in an item of this queue.
+    pub fn drain(&self) -> Result<(), QueueError> {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.engine().host().thread() };
+        if thread.runs_queue(std::ptr::from_ref(self).cast()) {
+            return Err(QueueError::WouldDeadlock);
+        }
+        self.begin_drain();
+        self.settle();
+        self.end_drain();
+        Ok(())
+    }
+
+    /// Flushes until nothing is left.
+    pub(crate) fn settle(&self) {
+        let mut rounds = 0;
+        loop {
+            self.flush_outside();
+            let mut idle = true;
+            self.pwqs().for_each(|pwq| idle &= pwq.is_idle(&mut pwq.lock()));
+            if idle {
+                return;
+            }
+            rounds += 1;
+            let again = rounds % DRAIN_REPORTS_AGAIN == 0 && rounds <= DRAIN_REPORTS_LAST;
+            if rounds == DRAIN_REPORTS || again {
+                let queue = self.name().to_owned();
+                self.engine().host().report(Report::DrainIsLong { queue, rounds });
+            }
+        }
+    }
+
+    /// Whether nothing is queued and nothing runs.
+    pub fn is_idle(&self) -> bool {
+        let mut idle = true;
+        self.pwqs().for_each(|pwq| idle &= pwq.is_idle(&mut pwq.lock()));
+        idle
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Waits until the last queueing of the item has run. False if it was idle; then, and when the
+    /// caller is inside the very run that it would wait for, it returns at once. A cancel of the
+    /// item ends the wait.
+    ///
+    /// # Safety
+    /// `work` is live, and has only been queued on queues of this engine.
+    pub unsafe fn flush_work(&self, work: NonNull<Work>) -> bool {
+        // SAFETY: by this function's contract.
+        let item = unsafe { work.as_ref() };
+        let mut round = 0;
+        loop {
+            let (pending, run) = item.word.snapshot();
+            if !pending {
+                return run.is_some_and(|run| self.wait_for_run(run));
+            }
+            match item.place() {
+                // Armed, not queued: there is nothing to wait for but what still runs.
+                Place::Timer(_) => return run.is_some_and(|run| self.wait_for_run(run)),
+                Place::Hands => {}
+                _ => {
+                    let waiter = Waiter::new(work.as_ptr().addr());
+                    // SAFETY: by this function's contract, and waited for if it was put in.
+                    if unsafe { self.wait_behind(work, &waiter) } {
+                        let _blocked = self.block();
+                        waiter.wait(self.host());
+                        return true;
+                    }
+                }
+            }
+            self.host().relax(round);
+            round += 1;
+        }
+    }
+
+    /// Puts a waiter behind a queued item. False if it is not in a list at the moment.
+    unsafe fn wait_behind(&self, work: NonNull<Work>, waiter: &Waiter<H>) -> bool {
+        // SAFETY: the caller's promise, handed on.
+        let Some(mut found) = (unsafe { self.locate(work) }) else { return false };
+        // SAFETY: located, hence live; its ticket is guarded by the guards that we hold.
+        let item = unsafe { work.as_ref() };
+        item.set_ticket(item.ticket().with_waited_for(true));
+        // SAFETY: in no chain; the caller waits.
+        unsafe { found.inner.waiters.push(waiter) };
+        true
+    }
+}
+
+impl<H: Host> Wq<H> {
+    /// Whether items were refused because the queue drained, since it exists.
+    pub fn has_refused(&self) -> bool {
+        self.warned.load(Ordering::Relaxed) != 0
+    }
+}

@@ -1,0 +1,104 @@
+//! A thread that waits for an item may run it itself: no switch, no wake.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::pool::NEVER;
+use crate::pwq::Pwq;
+use crate::slot::Next;
+use crate::thread::Frame;
+use crate::wake::Waiters;
+use crate::work::{Place, Work};
+use crate::worker::{Tally, report_panic, run_item};
+
+/// What came of an offer to help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helped {
+    /// The item ran on the calling thread.
+    Ran,
+    /// The item cannot be run here and now; waiting is what is left.
+    No,
+}
+
+impl<H: Host> Engine<H> {
+    /// Runs a queued item that has not started on the calling thread, if its queue allows that: it
+    /// is unbound, has a free place under `max_active`, and the item is the next if order counts.
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub unsafe fn help(&self, work: NonNull<Work>) -> Helped {
+        let Some(id) = self.allocate_slot() else { return Helped::No };
+        // SAFETY: by this function's contract.
+        let helped = unsafe { self.help_in(id, work) };
+        self.slots().release(id);
+        helped
+    }
+
+    unsafe fn help_in(&self, id: u32, work: NonNull<Work>) -> Helped {
+        // SAFETY: the caller's promise, handed on.
+        let Some((pwq, waiters)) = (unsafe { self.take_over(work) }) else { return Helped::No };
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.host().thread() };
+        let began = self.host().now();
+        let slot = self.slot(id);
+        let frame = Frame {
+            slot: id,
+            wq: pwq.wq().cast(),
+            item: Cell::new(std::ptr::null()),
+            run: Cell::new(NEVER),
+            outer: thread.frame(),
+        };
+        thread.set_frame(&frame);
+        let tally = Tally { engine: self, pwq, colour: Cell::new(0), count: Cell::new(0) };
+        let run = if waiters.is_empty() { slot.begin() } else { slot.begin_waited_for(waiters) };
+        // SAFETY: taken over: live, ours, of this pwq, and its run has begun.
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| unsafe { run_item(&frame, &tally, work.as_ptr(), run) }));
+        if let Err(payload) = outcome {
+            report_panic(self, pwq, &*payload);
+        }
+        while let Next::SetAside(aside) = slot.next(self.host()) {
+            self.put_back(pwq.home(), aside);
+        }
+        thread.set_frame(frame.outer);
+        let ready = pwq.release(self.host().now().saturating_sub(began), 1);
+        if ready {
+            pwq.home().push_ready(pwq);
+            pwq.home().kick(self);
+        }
+        tally.publish();
+        Helped::Ran
+    }
+
+    /// Takes a queued item out of its list, with a place under `max_active`.
+    unsafe fn take_over(&self, work: NonNull<Work>) -> Option<(&Pwq<H>, Waiters<H>)> {
+        // SAFETY: the caller's promise that the item is live.
+        let item = unsafe { work.as_ref() };
+        if !item.is_pending() {
+            return None;
+        }
+        // SAFETY: the caller's promise, handed on.
+        let mut found = unsafe { self.locate(work) }?;
+        let inner = &mut found.inner;
+        let runs = || {
+            let run = item.word.owned().last_run()?;
+            self.slots().get(run.slot).map(|slot| slot.is_running(run.run))
+        };
+        if found.pwq.is_bound()
+            || inner.nr_active >= inner.max_active
+            || (inner.max_active == 1 && inner.worklist.front() != work.as_ptr())
+            || matches!(found.place, Place::Deferred(_))
+            || (item.ticket().collision() && runs() == Some(true))
+        {
+            return None;
+        }
+        inner.nr_active += 1;
+        // SAFETY: located: in that list, whose guards are held.
+        unsafe { found.unlink(work) };
+        let waiters = found.take_waiters(work);
+        Some((found.pwq, waiters))
+    }
+}

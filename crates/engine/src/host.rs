@@ -1,0 +1,106 @@
+//! What the engine needs from the platform, and nothing more.
+
+use uwork_policy::cpuset::CpuSet;
+
+use crate::thread::ThreadState;
+
+/// What a new worker thread should be.
+#[derive(Clone, Debug)]
+pub struct WorkerSpec {
+    /// For the thread's name.
+    pub name: String,
+    /// The CPUs it may run on.
+    pub cpus: CpuSet,
+    /// Its niceness; the nearest allowed one is taken.
+    pub nice: i32,
+}
+
+/// A thread could not be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpawnError(pub String);
+
+/// Something that the engine's user should hear of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Report {
+    /// A work item panicked; the worker lives on.
+    ItemPanicked {
+        /// The queue's name.
+        queue: String,
+        /// The panic's message, where it had one.
+        message: String,
+    },
+    /// A queue has been draining for this many rounds and is not empty yet.
+    DrainIsLong {
+        /// The queue's name.
+        queue: String,
+        /// Rounds so far.
+        rounds: u32,
+    },
+    /// An item was queued from outside on a queue that drains or is destroyed; it was dropped.
+    QueuedWhileDraining {
+        /// The queue's name.
+        queue: String,
+    },
+    /// A worker thread could not be created. Its pool goes on with those it has.
+    SpawnFailed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The platform. One implementation pins it to Linux, one runs in virtual time, one under loom.
+///
+/// All methods may be called from any thread. Timing contracts are part of each method.
+pub trait Host: Send + Sync + Sized + 'static {
+    /// Where one thread sleeps until another wakes it.
+    ///
+    /// A wake that comes first is remembered: the next `park` returns at once.
+    type Event: Default + Send + Sync;
+
+    /// The monotonic clock, in nanoseconds. At most some tens of nanoseconds.
+    fn now(&self) -> u64;
+
+    /// The CPU that the caller runs on. A hint, stale by the time it is used. A nanosecond or two.
+    fn current_cpu(&self) -> u32;
+
+    /// Starts a thread that runs `main`. Tens of microseconds.
+    ///
+    /// # Errors
+    /// When no thread can be created. `main` is dropped.
+    fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError>;
+
+    /// Sleeps until `event` is woken or the clock reaches `deadline`. May return early.
+    ///
+    /// True if a wake was consumed; what happened before that wake is then visible. One wake is
+    /// consumed once.
+    #[must_use]
+    fn park(&self, event: &Self::Event, deadline: Option<u64>) -> bool;
+
+    /// Wakes the sleeper of `event`: a system call where it sleeps, an exchange where not.
+    ///
+    /// # Safety
+    /// `event` is live when the call is made. It may go away as soon as its sleeper can return
+    /// from `park`; the implementation must not dereference it after making that possible.
+    unsafe fn wake(&self, event: *const Self::Event);
+
+    /// Lets other threads of this CPU go first. Returns at once when there are none.
+    fn yield_now(&self);
+
+    /// Waits a little for another thread to finish a few instructions; `round` counts the calls
+    /// made for one such wait, so that a wait for a preempted thread can grow longer.
+    fn relax(&self, round: u32);
+
+    /// The cheap half of an asymmetric fence: on the side that runs all the time.
+    fn light_fence(&self);
+
+    /// The dear half: after it, every other thread has passed a full fence since the call began
+    /// or will see what the caller stored before it.
+    fn heavy_fence(&self);
+
+    /// The calling thread's state, valid until that thread exits.
+    fn thread(&self) -> *const ThreadState;
+
+    /// Tells the user. Called without locks held.
+    fn report(&self, report: Report);
+}

@@ -1,0 +1,241 @@
+//! A worker pool: threads that share counters, a ready list and an idle stack.
+//!
+//! README.md has the park and kick protocol.
+
+pub(crate) mod ready;
+pub(crate) mod state;
+
+use uwork_policy::cpuset::CpuSet;
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::inbox::Inbox;
+use crate::pwq::Pwq;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use crate::timer::Timers;
+use crate::wake::WakeToken;
+use ready::ReadyList;
+use state::PoolState;
+
+/// No deadline.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// What a pool is for; constant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PoolSpec {
+    /// The CPUs of the pod.
+    pub(crate) cpus: CpuSet,
+    pub(crate) nice: i32,
+    /// For the threads' names.
+    pub(crate) label: String,
+    /// Whether other pods may take its work, and its workers theirs.
+    pub(crate) shares: bool,
+    /// The other pools of the set, nearest first.
+    pub(crate) neighbours: Vec<u32>,
+}
+
+/// See the module.
+#[repr(align(128))]
+pub(crate) struct Pool<H: Host> {
+    /// Pwqs that became ready, not yet in `inner.ready`.
+    ready_inbox: Inbox<Pwq<H>>,
+    pub(crate) state: PoolState,
+    /// Workers that should run while work is pending.
+    target: AtomicU32,
+    /// Whether `inner.ready` has anything. A hint for those without the lock.
+    has_ready: AtomicBool,
+    /// When work was last taken. A hint.
+    pub(crate) last_take: AtomicU64,
+    /// What the items taken last took each. A hint.
+    pub(crate) item_ns: AtomicU64,
+    /// The earliest timer, or `NEVER`. Written under the timers' lock.
+    pub(crate) next_timer: AtomicU64,
+    pub(crate) id: u32,
+    pub(crate) timers: Lock<Timers<H>>,
+    inner: Lock<PoolInner<H>>,
+    spec: std::sync::OnceLock<PoolSpec>,
+}
+
+/// Guard: the pool lock.
+pub(crate) struct PoolInner<H: Host> {
+    pub(crate) ready: ReadyList<H>,
+    /// The worker that parked last.
+    pub(crate) idle_top: Option<u32>,
+    /// The parked worker that sleeps no longer than until the next timer.
+    pub(crate) keeper: Option<u32>,
+    /// The slots of all workers.
+    pub(crate) workers: Vec<u32>,
+}
+
+impl<H: Host> Pool<H> {
+    pub(crate) fn new(id: u32) -> Pool<H> {
+        Pool {
+            ready_inbox: Inbox::new(),
+            state: PoolState::new(),
+            target: AtomicU32::new(1),
+            has_ready: AtomicBool::new(false),
+            last_take: AtomicU64::new(0),
+            item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
+            next_timer: AtomicU64::new(NEVER),
+            id,
+            timers: Lock::new(Timers::new()),
+            inner: Lock::new(PoolInner {
+                ready: ReadyList::new(),
+                idle_top: None,
+                keeper: None,
+                workers: Vec::new(),
+            }),
+            spec: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// Gives a fresh pool its purpose.
+    pub(crate) fn configure(&self, spec: PoolSpec, target: u32) {
+        self.target.store(target.max(1), Ordering::Relaxed);
+        let fresh = self.spec.set(spec).is_ok();
+        assert!(fresh, "a pool is configured once");
+    }
+
+    pub(crate) fn spec(&self) -> &PoolSpec {
+        self.spec.get().expect("a pool is configured before anybody sees it")
+    }
+
+    #[inline]
+    pub(crate) fn target(&self) -> u32 {
+        self.target.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn lock(&self) -> LockGuard<'_, PoolInner<H>> {
+        self.inner.lock()
+    }
+
+    /// Whether a pwq is ready, as far as can be seen without the lock.
+    #[inline]
+    pub(crate) fn looks_ready(&self) -> bool {
+        self.has_ready.load(Ordering::SeqCst) || !self.ready_inbox.is_empty()
+    }
+
+    /// Whether a pwq is ready.
+    pub(crate) fn is_ready(&self, inner: &PoolInner<H>) -> bool {
+        !inner.ready.is_empty() || !self.ready_inbox.is_empty()
+    }
+
+    /// Puts a pwq on the ready list. The caller has claimed its readiness.
+    pub(crate) fn push_ready(&self, pwq: &Pwq<H>) {
+        // SAFETY: the claim on READY makes the link ours; pwqs are never freed while ready.
+        unsafe { self.ready_inbox.push(std::ptr::from_ref(pwq).cast_mut()) };
+    }
+
+    /// Takes the first ready pwq, pinned.
+    pub(crate) fn pop_ready<'a>(&self, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
+        inner.ready.append(self.ready_inbox.take_all_in_order());
+        let pwq = inner.ready.pop_front();
+        self.has_ready.store(!inner.ready.is_empty(), Ordering::SeqCst);
+        // SAFETY: a ready pwq is live, and the pin keeps it so.
+        let pwq = unsafe { pwq.as_ref() }?;
+        pwq.pin();
+        Some(pwq)
+    }
+
+    /// Brings one more worker up, if there is reason to. Spends the wake itself.
+    #[inline]
+    pub(crate) fn kick(&self, engine: &Engine<H>) {
+        if self.state.begin_wake(self.target()) {
+            self.wake_one(engine);
+        }
+    }
+
+    /// The caller has claimed the wake.
+    #[cold]
+    pub(crate) fn wake_one(&self, engine: &Engine<H>) {
+        let mut inner = self.lock();
+        let picked = self.pick_idle(engine, &mut inner);
+        drop(inner);
+        match picked {
+            Some(token) => token.send(engine.host()),
+            None => engine.spawn_worker(self),
+        }
+    }
+
+    /// Takes the worker that parked last off the idle stack; the one that watches the timers only
+    /// if there is no other.
+    ///
+    /// Who was picked is off the stack before it is woken, under the lock under which idle workers
+    /// retire: it cannot retire in between and leave the work behind.
+    fn pick_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>) -> Option<WakeToken<H>> {
+        let top = inner.idle_top?;
+        let below = engine.slot(top).idle_below_locked(inner);
+        let id = match below {
+            Some(below) if inner.keeper == Some(top) => below,
+            _ => top,
+        };
+        self.remove_idle(engine, inner, id);
+        self.state.leave_idle();
+        let slot = engine.slot(id);
+        slot.picked.store(true, Ordering::Relaxed);
+        // SAFETY: slots live as long as the engine.
+        Some(unsafe { WakeToken::new(&raw const slot.event) })
+    }
+
+    /// Puts a worker on the idle stack. True if it has to watch the timers.
+    pub(crate) fn push_idle(
+        &self,
+        engine: &Engine<H>,
+        inner: &mut PoolInner<H>,
+        id: u32,
+    ) -> bool {
+        let slot = engine.slot(id);
+        // SAFETY: both cells are guarded by the pool lock, which the caller holds.
+        unsafe {
+            slot.idle_below.set(inner.idle_top);
+            slot.is_idle.set(true);
+        }
+        inner.idle_top = Some(id);
+        if inner.keeper.is_none() {
+            inner.keeper = Some(id);
+        }
+        inner.keeper == Some(id)
+    }
+
+    /// Takes a worker off the idle stack, wherever in it.
+    pub(crate) fn remove_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) {
+        let slot = engine.slot(id);
+        let below = slot.idle_below_locked(inner);
+        if inner.idle_top == Some(id) {
+            inner.idle_top = below;
+        } else {
+            let mut above = inner.idle_top;
+            while let Some(upper) = above {
+                let upper_slot = engine.slot(upper);
+                let next = upper_slot.idle_below_locked(inner);
+                if next == Some(id) {
+                    // SAFETY: guarded by the pool lock, which the caller holds.
+                    unsafe { upper_slot.idle_below.set(below) };
+                    break;
+                }
+                above = next;
+            }
+        }
+        // SAFETY: guarded by the pool lock, which the caller holds.
+        unsafe { slot.is_idle.set(false) };
+        if inner.keeper == Some(id) {
+            inner.keeper = None;
+        }
+    }
+
+    /// Wakes the worker that watches the timers, for it to look again; where there is none and
+    /// nobody runs, brings one up.
+    pub(crate) fn refresh_keeper(&self, engine: &Engine<H>) {
+        let inner = self.lock();
+        let keeper = inner.keeper;
+        drop(inner);
+        match keeper {
+            // SAFETY: slots live as long as the engine.
+            Some(id) => unsafe { WakeToken::new(&raw const engine.slot(id).event) }
+                .send(engine.host()),
+            None if self.state.counts().running == 0 => self.kick(engine),
+            // A running worker looks at the timers between its batches and before it parks.
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A pool's counters in one word, so that "must somebody be woken?" is one load.
+//!
+//! | bits | name |
+//! |---|---|
+//! | 0..=15 | running |
+//! | 16..=31 | idle |
+//! | 32..=47 | workers |
+//! | 48 | waking: a worker is on its way up |
+//! | 49 | retired: no queue uses the pool; workers exit |
+
+use uwork_policy::concurrency::{PoolCounts, need_more_workers};
+
+use crate::sync::{AtomicU64, Ordering};
+
+const RUNNING: u64 = 1;
+const IDLE: u64 = 1 << 16;
+const WORKERS: u64 = 1 << 32;
+const WAKING: u64 = 1 << 48;
+const RETIRED: u64 = 1 << 49;
+const COUNT: u64 = 0xffff;
+/// The greatest number of workers of one pool.
+pub(crate) const WORKERS_MAX: u32 = COUNT as u32 - 1;
+
+/// The counters. Every change and every look is sequentially consistent: each is one half of a
+/// handshake with an inbox (see README.md).
+pub(crate) struct PoolState(AtomicU64);
+
+fn counts(word: u64) -> PoolCounts {
+    PoolCounts {
+        running: (word & COUNT) as u32,
+        idle: (word / IDLE & COUNT) as u32,
+        workers: (word / WORKERS & COUNT) as u32,
+        waking: word & WAKING != 0,
+    }
+}
+
+impl PoolState {
+    pub(crate) fn new() -> PoolState {
+        PoolState(AtomicU64::new(0))
+    }
+
+    #[inline]
+    pub(crate) fn counts(&self) -> PoolCounts {
+        counts(self.0.load(Ordering::SeqCst))
+    }
+
+    /// Claims the right to bring one more worker up, if policy wants one.
+    #[inline]
+    #[must_use]
+    pub(crate) fn begin_wake(&self, target: u32) -> bool {
+        let mut word = self.0.load(Ordering::SeqCst);
+        while need_more_workers(counts(word), target) {
+            match self.0.compare_exchange_weak(
+                word,
+                word | WAKING,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            ) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// The claim comes to nothing.
+    pub(crate) fn abort_wake(&self) {
+        self.0.fetch_and(!WAKING, Ordering::SeqCst);
+    }
+
+    /// A worker that is being created now exists.
+    pub(crate) fn add_worker(&self) {
+        self.0.fetch_add(WORKERS, Ordering::SeqCst);
+    }
+
+    /// An idle worker was taken off the stack by whoever claimed the wake, or by itself.
+    pub(crate) fn leave_idle(&self) {
+        self.0.fetch_sub(IDLE, Ordering::SeqCst);
+    }
+
+    /// The worker on its way up has arrived.
+    pub(crate) fn arrive(&self) {
+        self.0.fetch_sub(WAKING - RUNNING, Ordering::SeqCst);
+    }
+
+    /// A running worker lies down on the idle stack. The counters after that.
+    pub(crate) fn running_to_idle(&self) -> PoolCounts {
+        counts(self.0.fetch_add(IDLE - RUNNING, Ordering::SeqCst).wrapping_add(IDLE - RUNNING))
+    }
+
+    /// An idle worker gets up by itself.
+    pub(crate) fn idle_to_running(&self) {
+        self.0.fetch_sub(IDLE - RUNNING, Ordering::SeqCst);
+    }
+
+    /// A running worker waits inside an item. The counters after that.
+    pub(crate) fn block(&self) -> PoolCounts {
+        counts(self.0.fetch_sub(RUNNING, Ordering::SeqCst) - RUNNING)
+    }
+
+    /// It is back.
+    pub(crate) fn unblock(&self) {
+        self.0.fetch_add(RUNNING, Ordering::SeqCst);
+    }
+
+    /// An idle worker exits.
+    pub(crate) fn exit_idle(&self) {
+        self.0.fetch_sub(IDLE + WORKERS, Ordering::SeqCst);
+    }
+
+    /// A worker that never arrived is gone.
+    pub(crate) fn abort_worker(&self) {
+        self.0.fetch_sub(WORKERS + WAKING, Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_retired(&self, retired: bool) {
+        if retired {
+            self.0.fetch_or(RETIRED, Ordering::SeqCst);
+        } else {
+            self.0.fetch_and(!RETIRED, Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.0.load(Ordering::SeqCst) & RETIRED != 0
+    }
+}

@@ -1,0 +1,169 @@
+//! Taking a batch out of a pwq, and giving it back.
+
+use uwork_policy::batch::{batch_size, update_item_ns};
+
+use super::{Inner, Pwq, SATURATED};
+use crate::host::Host;
+use crate::inbox::Node;
+use crate::slab::Slab;
+use crate::slot::Slot;
+use crate::sync::Ordering;
+use crate::work::{Place, Work, WorkList};
+
+/// What came of an attempt to take a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// So many items are scheduled in the slot; so many more wait, which others may take at once.
+    Some {
+        /// Items that were taken.
+        count: u32,
+        /// Items that are left.
+        left: usize,
+        /// Whether somebody else may take some of those now.
+        more: bool,
+        /// What each took lately.
+        item_ns: u64,
+    },
+    /// Nothing to do, or as many workers at it as are allowed.
+    Nothing,
+}
+
+impl<H: Host> Pwq<H> {
+    /// Takes a batch into `slot`, whose owner the caller is. The pwq is pinned.
+    pub(crate) fn take(
+        &self,
+        host: &H,
+        slots: &Slab<Slot<H>>,
+        slot: (u32, &Slot<H>),
+        sharers: u32,
+    ) -> Taken {
+        let mut inner = self.lock();
+        self.splice(&mut inner);
+        if inner.worklist.is_empty() {
+            return Taken::Nothing;
+        }
+        if inner.nr_active >= inner.max_active {
+            // Whoever holds it looks again when it lets go: SATURATED is set under the lock that
+            // `release` takes.
+            self.state.fetch_or(SATURATED, Ordering::SeqCst);
+            return Taken::Nothing;
+        }
+        let free = inner.max_active - inner.nr_active;
+        let item_ns = inner.item_ns;
+        let wanted = batch_size(inner.worklist.len(), sharers.min(free), item_ns);
+        let (batch, count) = self.cut_batch(host, slots, &mut inner, slot.0, wanted);
+        if count == 0 {
+            return Taken::Nothing;
+        }
+        inner.nr_active += 1;
+        inner.started += u64::from(count);
+        slot.1.with_scheduled(host, |scheduled| scheduled.append(batch));
+        let left = inner.worklist.len();
+        let saturated = inner.nr_active >= inner.max_active;
+        if saturated {
+            self.state.fetch_or(SATURATED, Ordering::SeqCst);
+        }
+        Taken::Some { count, left, more: left > 0 && !saturated, item_ns }
+    }
+
+    /// Cuts up to `wanted` items off the front, setting aside those that still run elsewhere.
+    fn cut_batch(
+        &self,
+        host: &H,
+        slots: &Slab<Slot<H>>,
+        inner: &mut Inner<H>,
+        slot: u32,
+        wanted: u32,
+    ) -> (WorkList, u32) {
+        let (mut count, mut last) = (0, std::ptr::null_mut());
+        let mut item = inner.worklist.front();
+        while count < wanted && !item.is_null() {
+            // SAFETY: the items of our worklist are live and ours while we hold the lock.
+            let (work, next) = unsafe { (&*item, <Work as Node>::next(item)) };
+            // SAFETY: `item` is in our worklist.
+            if work.ticket().collision() && unsafe { set_aside(host, slots, inner, item) } {
+                item = next;
+                continue;
+            }
+            work.set_place(Place::Scheduled(slot));
+            last = item;
+            count += 1;
+            item = next;
+        }
+        if count == 0 {
+            return (WorkList::new(), 0);
+        }
+        // SAFETY: after the removals, `last` is the item at position `count`.
+        (unsafe { inner.worklist.split_front(last, count as usize) }, count)
+    }
+
+    /// A worker lets go after its batch. True if the pwq has become ready and the caller must put
+    /// it on a ready list.
+    pub(crate) fn release(&self, batch_ns: u64, count: u32) -> bool {
+        let mut inner = self.lock();
+        inner.nr_active -= 1;
+        inner.item_ns = update_item_ns(inner.item_ns, batch_ns, count);
+        if self.state.load(Ordering::Relaxed) & SATURATED == 0 {
+            return false;
+        }
+        self.unsaturate(&inner)
+    }
+
+    /// Ends saturation under the lock. True if the caller must put the pwq on a ready list.
+    fn unsaturate(&self, inner: &Inner<H>) -> bool {
+        // SeqCst: first the flag, then the inbox. A submitter pushes first and then looks at the
+        // flag (`claim_ready`): one of the two sees the other.
+        self.state.fetch_and(!SATURATED, Ordering::SeqCst);
+        let pending = !inner.worklist.is_empty() || !self.inbox.is_empty();
+        pending && self.claim_ready()
+    }
+
+    /// Puts items that were taken back in front. True if the pwq has become ready and the caller
+    /// must put it on a ready list.
+    pub(crate) fn give_back(&self, items: WorkList) -> bool {
+        let mut inner = self.lock();
+        let mut item = items.front();
+        while !item.is_null() {
+            // SAFETY: the items of a list that we hold.
+            unsafe {
+                (*item).set_place(Place::Worklist);
+                item = <Work as Node>::next(item);
+            }
+        }
+        inner.worklist.prepend(items);
+        inner.nr_active < inner.max_active && !inner.worklist.is_empty() && self.claim_ready()
+    }
+
+    /// Sets the limit. True if the pwq has become ready and the caller must put it on a ready
+    /// list.
+    pub(crate) fn set_max_active(&self, max_active: u32) -> bool {
+        let mut inner = self.lock();
+        inner.max_active = max_active;
+        inner.nr_active < max_active
+            && self.state.load(Ordering::Relaxed) & SATURATED != 0
+            && self.unsaturate(&inner)
+    }
+}
+
+/// Moves an item that is still running to the end of that run. False if it does not run any more.
+///
+/// # Safety
+/// `item` is in the worklist of `inner`.
+unsafe fn set_aside<H: Host>(
+    host: &H,
+    slots: &Slab<Slot<H>>,
+    inner: &mut Inner<H>,
+    item: *mut Work,
+) -> bool {
+    // SAFETY: live, as it is in the worklist.
+    let Some(run) = unsafe { (*item).word.owned() }.last_run() else { return false };
+    let Some(slot) = slots.get(run.slot) else { return false };
+    if !slot.is_running(run.run) {
+        return false;
+    }
+    // SAFETY: by this function's contract. Everybody who looks for the item needs the pwq lock,
+    // which we hold while it changes lists.
+    unsafe {
+        slot.lock_remote(host).defer(run.run, run.slot, item, || inner.worklist.remove(item))
+    }
+}

@@ -1,0 +1,497 @@
+//! A queue: a name, attributes, and a pwq for each pool that its items may run on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::{EffectiveScope, Pods, Scope, ScopeChoice, effective_cpumask};
+
+use crate::engine::{Engine, PoolSet, SetKey};
+use crate::flush::FlushState;
+use crate::host::Host;
+use crate::pool::Pool;
+use crate::pwq::{Limits, Pwq};
+use crate::sync::{AtomicPtr, AtomicU32, Lock, LockGuard, Ordering};
+
+/// The longest queue name, in bytes (the kernel's `WQ_NAME_LEN`, without the terminator).
+pub const NAME_MAX: usize = 31;
+/// The greatest `max_active`.
+pub const MAX_ACTIVE_LIMIT: u32 = 2048;
+/// The `max_active` of queues that did not choose one.
+pub const MAX_ACTIVE_DEFAULT: u32 = 1024;
+/// The niceness of high-priority queues.
+pub const NICE_HIGHPRI: i32 = -20;
+
+/// Where a queue's items may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// On the CPU that queued them.
+    PerCpu,
+    /// In the pod of the CPU that queued them.
+    Unbound(Attrs),
+    /// One at a time, in the order in which they were queued.
+    Ordered(Attrs),
+}
+
+/// The attributes of an unbound queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attrs {
+    /// Niceness of the workers.
+    pub nice: i32,
+    /// The CPUs to use, as far as the process may use them.
+    pub cpumask: CpuSet,
+    /// The affinity scope.
+    pub scope: ScopeChoice,
+    /// Whether pods keep to themselves.
+    pub strict: bool,
+}
+
+/// What a new queue should be.
+#[derive(Clone, Debug)]
+pub struct QueueSpec {
+    /// Its name, unique among the queues that exist.
+    pub name: String,
+    /// Where items run.
+    pub kind: Kind,
+    /// Niceness for per-CPU queues (unbound ones have it in their attributes).
+    pub highpri: bool,
+    /// Items that run at once on one pool, at most.
+    pub max_active: u32,
+    /// Whether workers on these items do not count as running.
+    pub cpu_intensive: bool,
+}
+
+/// Why a queue could not be made or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The name is empty or too long.
+    BadName(String),
+    /// A queue with this name exists.
+    NameTaken(String),
+    /// `max_active` is out of range.
+    BadMaxActive(u32),
+    /// The mask has no CPU that the process may use.
+    NoCpu {
+        /// The mask that was asked for.
+        cpumask: CpuSet,
+        /// The CPUs that are allowed.
+        allowed: CpuSet,
+    },
+    /// Niceness is out of range.
+    BadNice(i32),
+    /// Attributes are for unbound and ordered queues; `max_active` of an ordered one is 1.
+    NotForThisKind(&'static str),
+    /// No worker thread could be created.
+    NoThread(String),
+    /// Too many pools exist.
+    TooManyPools,
+    /// Too many queues exist.
+    TooManyQueues,
+    /// The CPU does not exist or the process may not use it.
+    BadCpu {
+        /// The CPU that was asked for.
+        cpu: u32,
+        /// The CPUs that are allowed.
+        allowed: CpuSet,
+    },
+    /// The wait would be for the caller itself.
+    WouldDeadlock,
+}
+
+impl fmt::Display for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueueError::BadName(name) => write!(
+                f,
+                "queue name {name:?} has {} bytes; allowed are 1 to {NAME_MAX}, without NUL",
+                name.len()
+            ),
+            QueueError::NameTaken(name) => {
+                write!(f, "a queue named {name:?} exists; names are unique while a queue lives")
+            }
+            QueueError::BadMaxActive(n) => {
+                write!(f, "max_active {n} is out of range; allowed are 1 to {MAX_ACTIVE_LIMIT}")
+            }
+            QueueError::NoCpu { cpumask, allowed } if cpumask.is_empty() => {
+                write!(f, "the cpumask is empty; this process may use CPUs {allowed}")
+            }
+            QueueError::NoCpu { cpumask, allowed } => write!(
+                f,
+                "cpumask {cpumask} has no CPU that this process may use; allowed are {allowed}"
+            ),
+            QueueError::BadNice(nice) => {
+                write!(f, "nice {nice} is out of range; allowed are -20 to 19")
+            }
+            QueueError::NotForThisKind(what) => f.write_str(what),
+            QueueError::NoThread(why) => write!(f, "no worker thread could be created: {why}"),
+            QueueError::TooManyPools => f.write_str("too many worker pools exist"),
+            QueueError::TooManyQueues => f.write_str("too many queues exist"),
+            QueueError::BadCpu { cpu, allowed } => {
+                write!(f, "CPU {cpu} cannot be used by this process; allowed are {allowed}")
+            }
+            QueueError::WouldDeadlock => {
+                f.write_str("the caller runs in an item of this queue and would wait for itself")
+            }
+        }
+    }
+}
+
+impl std::error::Error for QueueError {}
+
+/// The queue takes items only from its own items: it drains.
+const DRAINING: u32 = 1;
+/// The queue takes no items at all any more.
+const CLOSED: u32 = 1 << 31;
+
+/// Where an item goes that is queued on a given CPU.
+struct Route<H: Host> {
+    pwq: AtomicPtr<Pwq<H>>,
+    pool: AtomicPtr<Pool<H>>,
+}
+
+/// A queue.
+pub struct Wq<H: Host> {
+    engine: Arc<Engine<H>>,
+    name: String,
+    /// By CPU id; null where the queue does not reach. Replaced entry by entry.
+    routes: Box<[Route<H>]>,
+    /// Open, draining (a count, times `DRAINING`), closed.
+    pub(crate) gate: AtomicU32,
+    /// Warned of queueing while draining.
+    pub(crate) warned: AtomicU32,
+    /// The CPU that was used last for a caller outside the mask.
+    round_robin: AtomicU32,
+    ordered: bool,
+    cpu_intensive: bool,
+    highpri: bool,
+    tunable: Lock<Tunable>,
+    /// Every pwq that the queue ever had: they are reused when their pool comes back, and given
+    /// back with the queue.
+    pwqs: Lock<Vec<(u32, u32)>>,
+    pub(crate) flush: Lock<FlushState<H>>,
+}
+
+/// A queue's pwqs.
+pub(crate) struct Pwqs<'a, H: Host> {
+    engine: &'a Engine<H>,
+    ids: LockGuard<'a, Vec<(u32, u32)>>,
+}
+
+impl<H: Host> Pwqs<'_, H> {
+    pub(crate) fn for_each(&self, f: impl FnMut(&Pwq<H>)) {
+        self.ids.iter().filter_map(|&(id, _)| self.engine.pwqs().get(id)).for_each(f);
+    }
+}
+
+struct Tunable {
+    kind: Kind,
+    max_active: u32,
+    effective: Option<EffectiveScope>,
+    mask: CpuSet,
+}
+
+impl<H: Host> Wq<H> {
+    /// Makes a queue.
+    ///
+    /// # Errors
+    /// See [`QueueError`]; nothing is left behind.
+    pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Box<Wq<H>>, QueueError> {
+        if spec.name.is_empty() || spec.name.len() > NAME_MAX || spec.name.contains('\0') {
+            return Err(QueueError::BadName(spec.name));
+        }
+        let ordered = matches!(spec.kind, Kind::Ordered(_));
+        if spec.max_active == 0 || spec.max_active > MAX_ACTIVE_LIMIT {
+            return Err(QueueError::BadMaxActive(spec.max_active));
+        }
+        if !engine.claim_name(&spec.name) {
+            return Err(QueueError::NameTaken(spec.name));
+        }
+        let cpus = engine.config().topology.possible().last().map_or(1, |last| last + 1);
+        let route = |_| Route {
+            pwq: AtomicPtr::new(std::ptr::null_mut()),
+            pool: AtomicPtr::new(std::ptr::null_mut()),
+        };
+        let wq = Box::new(Wq {
+            engine: engine.clone(),
+            name: spec.name,
+            routes: (0..cpus).map(route).collect(),
+            gate: AtomicU32::new(0),
+            warned: AtomicU32::new(0),
+            round_robin: AtomicU32::new(0),
+            ordered,
+            cpu_intensive: spec.cpu_intensive,
+            highpri: spec.highpri,
+            tunable: Lock::new(Tunable {
+                kind: spec.kind.clone(),
+                max_active: if ordered { 1 } else { spec.max_active },
+                effective: None,
+                mask: CpuSet::new(),
+            }),
+            pwqs: Lock::new(Vec::new()),
+            flush: Lock::new(FlushState::new()),
+        });
+        // From here on, dropping the box undoes everything.
+        wq.apply(spec.kind)?;
+        Ok(wq)
+    }
+
+    /// The queue's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The engine that runs the queue.
+    pub fn engine(&self) -> &Arc<Engine<H>> {
+        &self.engine
+    }
+
+    /// Whether items run one at a time and in order.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// Where items may run at present.
+    pub fn kind(&self) -> Kind {
+        self.tunable.lock().kind.clone()
+    }
+
+    /// Items that run at once on one pool, at most.
+    pub fn max_active(&self) -> u32 {
+        self.tunable.lock().max_active
+    }
+
+    /// The scope that is in force; none for per-CPU queues.
+    pub fn effective_scope(&self) -> Option<EffectiveScope> {
+        self.tunable.lock().effective
+    }
+
+    /// The CPUs that are in use.
+    pub fn cpus(&self) -> CpuSet {
+        self.tunable.lock().mask.clone()
+    }
+
+    /// Changes the attributes of an unbound or ordered queue while it is in use. Items that are
+    /// queued already run where they are; ordered ones keep their order.
+    ///
+    /// # Errors
+    /// For per-CPU queues, and as [`Wq::new`]; nothing is changed then.
+    pub fn set_attrs(&self, attrs: Attrs) -> Result<(), QueueError> {
+        let kind = match self.kind() {
+            Kind::PerCpu => {
+                return Err(QueueError::NotForThisKind(
+                    "a per-CPU queue has no affinity attributes; they are for unbound queues",
+                ));
+            }
+            Kind::Unbound(_) => Kind::Unbound(attrs),
+            Kind::Ordered(_) => Kind::Ordered(attrs),
+        };
+        self.apply(kind)
+    }
+
+    /// Changes `max_active` while the queue is in use.
+    ///
+    /// # Errors
+    /// Out of range, or the queue is ordered.
+    pub fn set_max_active(&self, max_active: u32) -> Result<(), QueueError> {
+        if self.ordered {
+            return Err(QueueError::NotForThisKind("max_active of an ordered queue is always 1"));
+        }
+        if max_active == 0 || max_active > MAX_ACTIVE_LIMIT {
+            return Err(QueueError::BadMaxActive(max_active));
+        }
+        self.tunable.lock().max_active = max_active;
+        self.pwqs().for_each(|pwq| {
+            if pwq.set_max_active(max_active) {
+                pwq.home().push_ready(pwq);
+                pwq.home().kick(&self.engine);
+            }
+        });
+        Ok(())
+    }
+
+    /// The pwqs that the queue has, under the lock that keeps it from getting more.
+    pub(crate) fn pwqs(&self) -> Pwqs<'_, H> {
+        Pwqs { engine: &self.engine, ids: self.pwqs.lock() }
+    }
+
+    /// Whether this pwq, named by an item's ticket, is one of the queue's.
+    pub(crate) fn owns(&self, pwq: &Pwq<H>) -> bool {
+        std::ptr::eq(pwq.wq(), self)
+    }
+
+    /// Where an item goes that is queued on `cpu`, or by a caller there.
+    #[inline]
+    pub(crate) fn route(&self, cpu: u32) -> (&Pwq<H>, &Pool<H>) {
+        if let Some(route) = self.routes.get(cpu as usize) {
+            let pwq = route.pwq.load(Ordering::Acquire);
+            if !pwq.is_null() {
+                // SAFETY: the queue's pwqs, and their pools, live as long as the queue.
+                return unsafe { (&*pwq, &*route.pool.load(Ordering::Acquire)) };
+            }
+        }
+        self.route_elsewhere(cpu)
+    }
+
+    /// The caller's CPU is outside the mask: take turns among those in it.
+    #[cold]
+    fn route_elsewhere(&self, cpu: u32) -> (&Pwq<H>, &Pool<H>) {
+        let mask = self.cpus();
+        let last = self.round_robin.load(Ordering::Relaxed);
+        let chosen = uwork_policy::cpu_choice::choose_unbound(cpu, &mask, last);
+        self.round_robin.store(chosen, Ordering::Relaxed);
+        let route = &self.routes[chosen as usize];
+        // SAFETY: every CPU of the mask has a route; see `route`.
+        unsafe { (&*route.pwq.load(Ordering::Acquire), &*route.pool.load(Ordering::Acquire)) }
+    }
+
+    /// Whether items can be queued for this CPU.
+    pub(crate) fn check_cpu(&self, cpu: u32) -> Result<(), QueueError> {
+        let allowed = &self.engine.config().allowed;
+        if allowed.contains(cpu) {
+            Ok(())
+        } else {
+            Err(QueueError::BadCpu { cpu, allowed: allowed.clone() })
+        }
+    }
+
+    fn apply(&self, kind: Kind) -> Result<(), QueueError> {
+        let config = self.engine.config();
+        let mut tunable = self.tunable.lock();
+        let (key, effective, mask) = match &kind {
+            Kind::PerCpu => {
+                let pods = config.allowed.iter().map(CpuSet::single).collect();
+                let nice = if self.highpri { NICE_HIGHPRI } else { 0 };
+                let key = SetKey { pods, nice, bound: true, strict: true };
+                (key, None, config.allowed.clone())
+            }
+            Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(attrs)?,
+        };
+        let set = self.engine.pool_set(key)?;
+        let limits = Limits {
+            max_active: tunable.max_active,
+            cpu_intensive: self.cpu_intensive,
+            bound: matches!(kind, Kind::PerCpu),
+        };
+        let pwqs = self.pwqs_for(&set, limits)?;
+        for (cpu, route) in self.routes.iter().enumerate() {
+            let pod = set.pod_of(cpu as u32);
+            let (pwq, pool) = match pod {
+                Some(pod) => (pwqs[if self.ordered { 0 } else { pod }], set.pools[pod]),
+                None => {
+                    route.pwq.store(std::ptr::null_mut(), Ordering::Release);
+                    continue;
+                }
+            };
+            // A submitter may pair the new pool with the old pwq or the other way round. Readiness
+            // only says which pool looks at the pwq first, so either is right for the queue's
+            // guarantees.
+            let pool: *const Pool<H> = self.engine.pool(pool);
+            route.pool.store(pool.cast_mut(), Ordering::Release);
+            route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
+        }
+        tunable.kind = kind;
+        tunable.effective = effective;
+        tunable.mask = mask;
+        Ok(())
+    }
+
+    fn unbound_key(
+        &self,
+        attrs: &Attrs,
+    ) -> Result<(SetKey, Option<EffectiveScope>, CpuSet), QueueError> {
+        let config = self.engine.config();
+        if !(-20..=19).contains(&attrs.nice) {
+            return Err(QueueError::BadNice(attrs.nice));
+        }
+        if !attrs.cpumask.intersects(&config.allowed) {
+            let (cpumask, allowed) = (attrs.cpumask.clone(), config.allowed.clone());
+            return Err(QueueError::NoCpu { cpumask, allowed });
+        }
+        let mask = effective_cpumask(&attrs.cpumask, &config.unbound_cpumask);
+        let scope = uwork_policy::scope::effective_scope(
+            &config.topology,
+            attrs.scope,
+            config.default_scope,
+            &mask,
+            config.cache_shard_size,
+        );
+        let pods = Pods::of(&config.topology, scope.effective, config.cache_shard_size);
+        let pods: Vec<CpuSet> = pods.restricted(&mask).map(|(_, pod)| pod).collect();
+        let key = SetKey { pods, nice: attrs.nice, bound: false, strict: attrs.strict };
+        Ok((key, Some(scope), mask))
+    }
+
+    /// A pwq for each pool of the set (one for all, if ordered), old ones where there are any.
+    fn pwqs_for(&self, set: &PoolSet, limits: Limits) -> Result<Vec<&Pwq<H>>, QueueError> {
+        // A new pwq starts with the colour that the queue has reached.
+        let flush = self.flush.lock();
+        let mut known = self.pwqs.lock();
+        let pools = if self.ordered { &set.pools[..1] } else { &set.pools[..] };
+        let mut pwqs = Vec::with_capacity(pools.len());
+        for &pool in pools {
+            let old = known.iter().find(|&&(_, of)| self.ordered || of == pool);
+            let id = match old {
+                Some(&(id, _)) => id,
+                None => {
+                    let (id, pwq) =
+                        self.engine.pwqs().allocate(Pwq::new).ok_or(QueueError::TooManyQueues)?;
+                    pwq.attach(self, self.engine.pool(pool), limits, flush.colour());
+                    known.push((id, pool));
+                    id
+                }
+            };
+            let pwq = self.engine.pwqs().get(id).expect("an id that was given out names a pwq");
+            pwq.set_home(self.engine.pool(pool));
+            pwqs.push(pwq);
+        }
+        Ok(pwqs)
+    }
+
+    /// Stops taking items except from the queue's own. Counted; undone by [`Wq::end_drain`].
+    pub(crate) fn begin_drain(&self) {
+        self.gate.fetch_add(DRAINING, Ordering::SeqCst);
+    }
+
+    pub(crate) fn end_drain(&self) {
+        self.gate.fetch_sub(DRAINING, Ordering::SeqCst);
+    }
+
+    /// From here on the queue takes items from its own items only, for good.
+    pub(crate) fn close_gate(&self) {
+        self.gate.fetch_or(CLOSED, Ordering::SeqCst);
+    }
+
+    /// Whether the queue was destroyed.
+    pub fn is_closed(&self) -> bool {
+        self.gate.load(Ordering::SeqCst) & CLOSED != 0
+    }
+}
+
+impl<H: Host> Drop for Wq<H> {
+    /// Waits until everything that is queued has run.
+    fn drop(&mut self) {
+        self.close_gate();
+        self.settle();
+        let pwqs = std::mem::take(&mut *self.pwqs.lock());
+        for (id, _) in pwqs {
+            let Some(pwq) = self.engine.pwqs().get(id) else { continue };
+            // The last worker may still be on its way from its last item to letting go.
+            let mut round = 0;
+            while pwq.lock().nr_active > 0 {
+                self.engine.host().relax(round);
+                round += 1;
+            }
+            if pwq.kill() {
+                self.engine.pwqs().release(id);
+            }
+        }
+        self.engine.release_name(&self.name);
+    }
+}
+
+/// The scope names that a user may give, for error messages.
+pub fn scope_names() -> String {
+    let names: Vec<&str> = Scope::ALL.iter().map(|scope| scope.name()).collect();
+    format!("default, {}", names.join(", "))
+}

@@ -1,0 +1,112 @@
+//! A table whose entries never move and are never freed while the table lives.
+//!
+//! An id that went stale still names a live entry of the same type. That is what lets `cancel` and
+//! `flush` follow an item's place without holding anything: they take the lock of the entry they
+//! find, and look again under it.
+
+use crate::sync::{AtomicPtr, Lock, Ordering};
+
+/// The first chunk's size; each further chunk doubles it.
+const FIRST_CHUNK: u32 = 64;
+const CHUNKS: usize = 19;
+
+pub(crate) struct Slab<T> {
+    chunks: [AtomicPtr<T>; CHUNKS],
+    free: Lock<Free>,
+    limit: u32,
+}
+
+struct Free {
+    /// Ids that were given back.
+    ids: Vec<u32>,
+    /// Ids from here on were never given out.
+    next: u32,
+    /// Entries that exist.
+    created: u32,
+}
+
+/// Which chunk an id is in, the chunk's first id, and its size.
+fn chunk_of(id: u32) -> (usize, u32, u32) {
+    let chunk = (id / FIRST_CHUNK + 1).ilog2();
+    let first = FIRST_CHUNK * ((1 << chunk) - 1);
+    (chunk as usize, first, FIRST_CHUNK << chunk)
+}
+
+impl<T: Send + Sync> Slab<T> {
+    /// A table for at most `limit` entries.
+    pub(crate) fn new(limit: u32) -> Slab<T> {
+        Slab {
+            chunks: std::array::from_fn(|_| AtomicPtr::new(std::ptr::null_mut())),
+            free: Lock::new(Free { ids: Vec::new(), next: 0, created: 0 }),
+            limit,
+        }
+    }
+
+    /// The entry with this id, if its chunk exists.
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> Option<&T> {
+        let (chunk, first, _) = chunk_of(id);
+        let entries = self.chunks.get(chunk)?.load(Ordering::Acquire);
+        if entries.is_null() {
+            return None;
+        }
+        // SAFETY: chunks live as long as the table and hold every id of their range.
+        Some(unsafe { &*entries.add((id - first) as usize) })
+    }
+
+    /// Gives out an id; `make` creates an entry where there never was one. `None` at the limit.
+    pub(crate) fn allocate(&self, mut make: impl FnMut(u32) -> T) -> Option<(u32, &T)> {
+        let mut free = self.free.lock();
+        let id = match free.ids.pop() {
+            Some(id) => id,
+            None if free.next < self.limit => {
+                free.next += 1;
+                free.next - 1
+            }
+            None => return None,
+        };
+        if id >= free.created {
+            let (chunk, first, size) = chunk_of(id);
+            let entries: Box<[T]> = (first..first + size).map(&mut make).collect();
+            free.created = first + size;
+            self.chunks[chunk].store(Box::into_raw(entries).cast::<T>(), Ordering::Release);
+        }
+        drop(free);
+        self.get(id).map(|entry| (id, entry))
+    }
+
+    /// Takes an id back.
+    pub(crate) fn release(&self, id: u32) {
+        self.free.lock().ids.push(id);
+    }
+}
+
+impl<T> Drop for Slab<T> {
+    fn drop(&mut self) {
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            let entries = chunk.load(Ordering::Acquire);
+            if !entries.is_null() {
+                let size = (FIRST_CHUNK << index) as usize;
+                // SAFETY: made by `Box::into_raw` of a slice of this length, and nobody can have a
+                // reference any more.
+                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(entries, size)) });
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_name_the_same_entry_for_ever() {
+        let slab: Slab<u32> = Slab::new(1_000);
+        let ids: Vec<u32> = (0..1_000).map(|_| slab.allocate(|id| id).unwrap().0).collect();
+        assert!(slab.allocate(|id| id).is_none());
+        assert!(ids.iter().all(|&id| slab.get(id) == Some(&id)));
+        slab.release(63);
+        assert_eq!(slab.allocate(|id| id).unwrap(), (63, &63));
+        assert_eq!(slab.get(1 << 24), None);
+    }
+}

@@ -1,0 +1,360 @@
+//! A run slot: who runs what, and the items that are lined up behind it.
+//!
+//! Every worker has one, and every thread that helps borrows one. The protocol, its states and why
+//! nothing is lost are in README.md beside this file.
+
+use std::cell::UnsafeCell;
+
+use crate::host::Host;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Ordering};
+use crate::wake::Waiters;
+use crate::word::RUN_MASK;
+use crate::work::{Place, Work, WorkList};
+
+/// The owner is neither in an item nor at its lists.
+const OUT: u64 = 0;
+/// The owner is in an item.
+const RUNNING: u64 = 1;
+/// The owner is at its lists.
+const SECTION: u64 = 2;
+const PHASE_BITS: u32 = 2;
+const PHASE_MASK: u64 = (1 << PHASE_BITS) - 1;
+
+/// A remote thread has, or is about to have, the lists.
+const LOCKED: u32 = 1;
+/// Something was set aside for the end of the current run.
+const SET_ASIDE: u32 = 2;
+
+/// A slot. Lives in a slab: never freed while its engine lives, reused by later workers, and its
+/// run number goes on counting across owners.
+#[repr(align(128))]
+pub(crate) struct Slot<H: Host> {
+    /// Run number << 2 | phase. Written by the owner only.
+    run: AtomicU64,
+    /// `LOCKED`, `SET_ASIDE`. Written by the holder of `mutex` only.
+    attention: AtomicU32,
+    /// Guard: the biased lock (owner in `SECTION`, or `mutex` with its consequences).
+    lists: UnsafeCell<Lists<H>>,
+    /// Taken by remote threads, and by an owner that found `LOCKED`.
+    mutex: Lock<()>,
+
+    /// When the current batch was begun (the host's clock). A hint for thieves.
+    pub(crate) batch_began: AtomicU64,
+    /// Where the worker sleeps.
+    pub(crate) event: H::Event,
+    /// Somebody took this worker off the idle stack and woke it.
+    pub(crate) picked: AtomicBool,
+    /// The idle worker below this one. Guard: pool lock.
+    pub(crate) idle_below: Cell<Option<u32>>,
+    /// Whether the worker is on the idle stack. Guard: pool lock.
+    pub(crate) is_idle: Cell<bool>,
+}
+
+struct Lists<H: Host> {
+    scheduled: WorkList,
+    /// Items that were taken while they ran here, for the end of that run.
+    deferred: WorkList,
+    /// Threads that wait for the end of the current run.
+    waiters: Waiters<H>,
+}
+
+// SAFETY: `lists` is only reached through the biased lock, the cells by holders of the pool lock.
+unsafe impl<H: Host> Sync for Slot<H> {}
+// SAFETY: nothing in a slot is tied to a thread.
+unsafe impl<H: Host> Send for Slot<H> {}
+
+/// What the owner finds when it asks for its next item.
+pub(crate) enum Next<H: Host> {
+    /// This item, begun as this run.
+    Run(*mut Work, u64),
+    /// This item, not begun: threads wait for its coming run. Collect them, then `begin`.
+    WaitedFor(*mut Work),
+    /// First deal with what was set aside, then ask again.
+    SetAside(SetAside<H>),
+    /// Nothing is scheduled.
+    Empty,
+}
+
+/// What was set aside for the end of a run.
+pub(crate) struct SetAside<H: Host> {
+    /// Items to be put back in front of their queues; in nobody's list now.
+    pub(crate) items: WorkList,
+    /// Threads to be woken.
+    pub(crate) waiters: Waiters<H>,
+}
+
+impl<H: Host> Slot<H> {
+    pub(crate) fn new() -> Slot<H> {
+        Slot {
+            run: AtomicU64::new(OUT),
+            attention: AtomicU32::new(0),
+            lists: UnsafeCell::new(Lists {
+                scheduled: WorkList::new(),
+                deferred: WorkList::new(),
+                waiters: Waiters::new(),
+            }),
+            mutex: Lock::new(()),
+            batch_began: AtomicU64::new(0),
+            event: H::Event::default(),
+            picked: AtomicBool::new(false),
+            idle_below: Cell::new(None),
+            is_idle: Cell::new(false),
+        }
+    }
+
+    /// The idle worker below this one, under the lock of its pool.
+    pub(crate) fn idle_below_locked(&self, _guard: &crate::pool::PoolInner<H>) -> Option<u32> {
+        // SAFETY: guarded by the pool lock, whose contents the caller shows.
+        unsafe { self.idle_below.get() }
+    }
+
+    /// Whether this run is still going on.
+    ///
+    /// A false answer makes everything that the run did visible.
+    #[inline]
+    pub(crate) fn is_running(&self, run: u64) -> bool {
+        self.run.load(Ordering::Acquire) == (run & RUN_MASK) << PHASE_BITS | RUNNING
+    }
+
+    /// Owner: the number of the current or last run.
+    #[inline]
+    fn number(&self) -> u64 {
+        self.run.load(Ordering::Relaxed) >> PHASE_BITS
+    }
+
+    /// Owner: goes to its lists. True if it has them, false if a remote thread wants them.
+    #[inline(always)]
+    fn enter(&self, host: &H, number: u64, ignore: u32) -> bool {
+        // Release: whoever sees that the run is over sees what it did.
+        self.run.store(number << PHASE_BITS | SECTION, Ordering::Release);
+        // Partner: the heavy fence in `lock_remote`. Either this load sees LOCKED, or the remote
+        // thread sees SECTION and waits.
+        host.light_fence();
+        self.attention.load(Ordering::Acquire) & !ignore == 0
+    }
+
+    /// Owner: leaves its lists, in no item.
+    #[inline(always)]
+    fn leave(&self, number: u64) {
+        self.run.store(number << PHASE_BITS | OUT, Ordering::Release);
+    }
+
+    /// Owner: ends the current run, if there is one, and begins the next scheduled item.
+    #[inline]
+    pub(crate) fn next(&self, host: &H) -> Next<H> {
+        let number = self.number();
+        if !self.enter(host, number, 0) {
+            return self.collect_set_aside(number);
+        }
+        // SAFETY: in SECTION with no attention wanted, the lists are the owner's.
+        let item = unsafe { (*self.lists.get()).scheduled.pop_front() };
+        if item.is_null() {
+            self.leave(number);
+            return Next::Empty;
+        }
+        // SAFETY: an item that came off our list is live and ours.
+        let work = unsafe { &*item };
+        work.set_place(Place::Hands);
+        if work.ticket().waited_for() {
+            self.leave(number);
+            return Next::WaitedFor(item);
+        }
+        Next::Run(item, self.begin_after(number))
+    }
+
+    /// Owner: begins the next run. The item's word must not name it before this.
+    pub(crate) fn begin(&self) -> u64 {
+        self.begin_after(self.number())
+    }
+
+    /// Owner, not in an item: begins the next run, at whose end `waiters` are to be woken.
+    pub(crate) fn begin_waited_for(&self, waiters: Waiters<H>) -> u64 {
+        let guard = self.mutex.lock();
+        // SAFETY: OUT and under the mutex, the lists are ours.
+        unsafe { (*self.lists.get()).waiters.append(waiters) };
+        self.attention.fetch_or(SET_ASIDE, Ordering::Relaxed);
+        drop(guard);
+        self.begin()
+    }
+
+    #[inline(always)]
+    fn begin_after(&self, number: u64) -> u64 {
+        let run = (number + 1) & RUN_MASK;
+        // Release: leaves the lists; what the owner did to them is visible to the next holder.
+        self.run.store(run << PHASE_BITS | RUNNING, Ordering::Release);
+        run
+    }
+
+    #[cold]
+    fn collect_set_aside(&self, number: u64) -> Next<H> {
+        self.leave(number);
+        let guard = self.mutex.lock();
+        // SAFETY: OUT and under the mutex, the lists are ours.
+        let lists = unsafe { &mut *self.lists.get() };
+        let items = lists.deferred.take();
+        let waiters = lists.waiters.take();
+        self.attention.fetch_and(!SET_ASIDE, Ordering::Relaxed);
+        let mut item = items.front();
+        while !item.is_null() {
+            // SAFETY: the items of a list that we hold. Nobody finds them while "in hands".
+            unsafe {
+                (*item).set_place(Place::Hands);
+                item = <Work as crate::inbox::Node>::next(item);
+            }
+        }
+        drop(guard);
+        Next::SetAside(SetAside { items, waiters })
+    }
+
+    /// Owner, not in an item: works on its scheduled list.
+    pub(crate) fn with_scheduled<R>(&self, host: &H, f: impl FnOnce(&mut WorkList) -> R) -> R {
+        let number = self.number();
+        if self.enter(host, number, SET_ASIDE) {
+            // SAFETY: in SECTION and not LOCKED, the lists are the owner's.
+            let result = f(unsafe { &mut (*self.lists.get()).scheduled });
+            self.leave(number);
+            result
+        } else {
+            self.leave(number);
+            let guard = self.mutex.lock();
+            // SAFETY: OUT and under the mutex, the lists are ours.
+            let result = f(unsafe { &mut (*self.lists.get()).scheduled });
+            drop(guard);
+            result
+        }
+    }
+
+    /// Owner, inside an item: takes everything that is lined up behind it.
+    pub(crate) fn take_scheduled(&self) -> WorkList {
+        let guard = self.mutex.lock();
+        // SAFETY: the owner is in an item, so not in SECTION, and remote threads need the mutex.
+        let items = unsafe { (*self.lists.get()).scheduled.take() };
+        let mut item = items.front();
+        while !item.is_null() {
+            // SAFETY: the items of a list that we hold.
+            unsafe {
+                (*item).set_place(Place::Hands);
+                item = <Work as crate::inbox::Node>::next(item);
+            }
+        }
+        drop(guard);
+        items
+    }
+
+    /// Any other thread: takes the lists from the owner, which may go on with its current item.
+    ///
+    /// Costs a heavy fence. Rank: after the lock of the pwq concerned.
+    pub(crate) fn lock_remote(&self, host: &H) -> RemoteSlot<'_, H> {
+        let mutex = self.mutex.lock();
+        self.attention.fetch_or(LOCKED, Ordering::Relaxed);
+        // Partner: the light fence in `enter`.
+        host.heavy_fence();
+        let mut round = 0;
+        while self.run.load(Ordering::Acquire) & PHASE_MASK == SECTION {
+            host.relax(round);
+            round += 1;
+        }
+        RemoteSlot { slot: self, _mutex: mutex }
+    }
+}
+
+/// A remote thread's hold on a slot's lists.
+pub(crate) struct RemoteSlot<'a, H: Host> {
+    slot: &'a Slot<H>,
+    _mutex: LockGuard<'a, ()>,
+}
+
+impl<H: Host> RemoteSlot<'_, H> {
+    #[allow(clippy::mut_from_ref, reason = "the biased lock is what makes it exclusive")]
+    fn lists(&mut self) -> &mut Lists<H> {
+        // SAFETY: LOCKED was seen by the owner, or it was out of its lists after the heavy fence
+        // and will see LOCKED before it enters them again; other remote threads need the mutex.
+        unsafe { &mut *self.slot.lists.get() }
+    }
+
+    /// Takes a scheduled item out.
+    ///
+    /// # Safety
+    /// The item's place, read under this lock, is this slot's scheduled list.
+    pub(crate) unsafe fn remove_scheduled(&mut self, item: *mut Work) {
+        // SAFETY: the caller checked that the item is in this list.
+        unsafe { self.lists().scheduled.remove(item) };
+    }
+
+    /// Takes a deferred item out.
+    ///
+    /// # Safety
+    /// The item's place, read under this lock, is this slot's deferred list.
+    pub(crate) unsafe fn remove_deferred(&mut self, item: *mut Work) {
+        // SAFETY: the caller checked that the item is in this list.
+        unsafe { self.lists().deferred.remove(item) };
+    }
+
+    /// Takes the later half of what is scheduled.
+    pub(crate) fn steal_half(&mut self) -> WorkList {
+        let scheduled = &mut self.lists().scheduled;
+        let mut stolen = WorkList::new();
+        for _ in 0..scheduled.len().div_ceil(2) {
+            let item = scheduled.pop_back();
+            // SAFETY: an item that came off a list that we hold.
+            unsafe {
+                (*item).set_place(Place::Hands);
+                stolen.push_front(item);
+            }
+        }
+        stolen
+    }
+
+    /// Sets `item` aside for the end of `run`, after `unlink` took it out of its list. False, and
+    /// nothing done, if that run is over.
+    ///
+    /// # Safety
+    /// `item` is live, the caller's, and in no list once `unlink` was called.
+    pub(crate) unsafe fn defer(
+        &mut self,
+        run: u64,
+        slot: u32,
+        item: *mut Work,
+        unlink: impl FnOnce(),
+    ) -> bool {
+        if !self.slot.is_running(run) {
+            return false;
+        }
+        // The run may end from here on; its owner then waits for our mutex.
+        unlink();
+        // SAFETY: by this function's contract.
+        unsafe {
+            (*item).set_place(Place::Deferred(slot));
+            self.lists().deferred.push_back(item);
+        }
+        self.want_attention();
+        true
+    }
+
+    /// Lets `waiter` be woken at the end of `run`. False if that run is over.
+    ///
+    /// # Safety
+    /// As for [`Waiters::push`].
+    pub(crate) unsafe fn wait_for(&mut self, run: u64, waiter: &crate::wake::Waiter<H>) -> bool {
+        if !self.slot.is_running(run) {
+            return false;
+        }
+        // SAFETY: by this function's contract.
+        unsafe { self.lists().waiters.push(waiter) };
+        self.want_attention();
+        true
+    }
+
+    fn want_attention(&self) {
+        // The run was still on after our heavy fence, and LOCKED is set until after this store: the
+        // owner ends that run with a look that sees one or the other.
+        self.slot.attention.fetch_or(SET_ASIDE, Ordering::Relaxed);
+    }
+}
+
+impl<H: Host> Drop for RemoteSlot<'_, H> {
+    fn drop(&mut self) {
+        // Release: an owner that no longer sees LOCKED sees what we did to its lists.
+        self.slot.attention.fetch_and(!LOCKED, Ordering::Release);
+    }
+}

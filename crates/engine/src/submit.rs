@@ -1,0 +1,208 @@
+//! Queueing an item: the hottest path. No lock, no clock, no allocation, no counter.
+
+use std::ptr::NonNull;
+
+use uwork_policy::concurrency::wake_neighbour;
+use uwork_policy::cpu_choice::{NodeChoice, choose_node};
+
+use crate::host::{Host, Report};
+use crate::pool::Pool;
+use crate::pwq::Pwq;
+use crate::queue::{QueueError, Wq};
+use crate::sync::Ordering;
+use crate::word::{Acquire, Owned};
+use crate::work::{Place, Ticket, Work};
+
+/// What came of queueing an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an item that was not queued stays with the caller"]
+pub enum Queued {
+    /// It will run. From now on it is the engine's.
+    Yes,
+    /// It was pending already: the coming run sees everything that the caller wrote before.
+    AlreadyPending,
+    /// It is disabled.
+    Disabled,
+    /// The queue drains or is destroyed, and the caller is not one of its items.
+    Refused,
+}
+
+impl Queued {
+    /// Whether this call queued the item.
+    pub fn is_queued(self) -> bool {
+        self == Queued::Yes
+    }
+}
+
+impl<H: Host> Wq<H> {
+    /// Queues `work` in the pod of the calling CPU.
+    ///
+    /// # Safety
+    /// `work` is live and stays so, and in its place, until its function was called or a cancel
+    /// has taken it back.
+    #[inline]
+    pub unsafe fn queue(&self, work: NonNull<Work>) -> Queued {
+        // SAFETY: by this function's contract.
+        let owned = match unsafe { work.as_ref() }.word.acquire() {
+            Acquire::Owned(owned) => owned,
+            Acquire::Pending => return Queued::AlreadyPending,
+        };
+        // SAFETY: the caller's promise, and we own the item now.
+        unsafe { self.queue_owned(work, owned, None) }
+    }
+
+    /// Queues `work` in the pod of `cpu`.
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it; the item is as it was.
+    ///
+    /// # Safety
+    /// As [`Wq::queue`].
+    pub unsafe fn queue_on(&self, cpu: u32, work: NonNull<Work>) -> Result<Queued, QueueError> {
+        self.check_cpu(cpu)?;
+        // SAFETY: by this function's contract.
+        let owned = match unsafe { work.as_ref() }.word.acquire() {
+            Acquire::Owned(owned) => owned,
+            Acquire::Pending => return Ok(Queued::AlreadyPending),
+        };
+        // SAFETY: the caller's promise, and we own the item now.
+        Ok(unsafe { self.queue_owned(work, owned, Some(cpu)) })
+    }
+
+    /// Queues `work` in a pod of the NUMA node: the calling CPU's if it is on that node. With no
+    /// node, or one that does not exist, as [`Wq::queue`].
+    ///
+    /// # Errors
+    /// The queue is a per-CPU one.
+    ///
+    /// # Safety
+    /// As [`Wq::queue`].
+    pub unsafe fn queue_node(
+        &self,
+        node: Option<u32>,
+        work: NonNull<Work>,
+    ) -> Result<Queued, QueueError> {
+        if matches!(self.kind(), crate::queue::Kind::PerCpu) {
+            return Err(QueueError::NotForThisKind("queue_node is for unbound queues"));
+        }
+        let local = self.engine().host().current_cpu();
+        match choose_node(local, node, &self.engine().config().topology) {
+            // SAFETY: the caller's promise.
+            NodeChoice::Cpu(cpu) if self.check_cpu(cpu).is_ok() => unsafe {
+                self.queue_on(cpu, work)
+            },
+            // SAFETY: the caller's promise.
+            _ => Ok(unsafe { self.queue(work) }),
+        }
+    }
+
+    /// Queues an item that the caller owns.
+    ///
+    /// # Safety
+    /// As [`Wq::queue`].
+    #[inline]
+    pub(crate) unsafe fn queue_owned(
+        &self,
+        item: NonNull<Work>,
+        owned: Owned,
+        cpu: Option<u32>,
+    ) -> Queued {
+        // SAFETY: the item is live and ours.
+        let work = unsafe { item.as_ref() };
+        let cpu = match cpu {
+            Some(cpu) => cpu,
+            None => self.engine().host().current_cpu(),
+        };
+        let (mut pwq, mut pool) = self.route(cpu);
+        let mut collision = false;
+        // Relaxed: a queue that is being drained waits for items that were queued before; who
+        // races with the drain itself is on one side or the other.
+        if !owned.is_fresh() || self.gate.load(Ordering::Relaxed) != 0 {
+            match self.look_closer(work, owned) {
+                Closer::Refuse(outcome) => return outcome,
+                Closer::Go => {}
+                Closer::Collision(running) => {
+                    collision = true;
+                    if let Some(running) = running {
+                        (pwq, pool) = (running, running.home());
+                    }
+                }
+            }
+        }
+        work.set_ticket(Ticket::new(pwq.id, collision));
+        work.set_place(Place::Inbox);
+        // SAFETY: the item is live and ours; from here on it is the pwq's.
+        unsafe { pwq.inbox.push(item.as_ptr()) };
+        // Not only the first to push looks: that one may be preempted before it gets here. The flag
+        // is in the cache line of the inbox.
+        if pwq.claim_ready() {
+            self.make_ready(pwq, pool);
+        }
+        Queued::Yes
+    }
+
+    /// What is not so for every item that is queued for the first time.
+    fn look_closer(&self, work: &Work, owned: Owned) -> Closer<'_, H> {
+        if owned.disable_depth() > 0 {
+            work.word.release(owned);
+            return Closer::Refuse(Queued::Disabled);
+        }
+        if self.gate.load(Ordering::SeqCst) != 0 && !self.is_chained() {
+            work.word.release(owned);
+            if self.warned.swap(1, Ordering::Relaxed) == 0 {
+                let queue = self.name().to_owned();
+                self.engine().host().report(Report::QueuedWhileDraining { queue });
+            }
+            return Closer::Refuse(Queued::Refused);
+        }
+        let Some(run) = owned.last_run() else { return Closer::Go };
+        let running = self.engine().slots().get(run.slot).is_some_and(|s| s.is_running(run.run));
+        if !running {
+            return Closer::Go;
+        }
+        // The item goes where it runs, as far as that is this queue: it stays close to its data,
+        // and one that queues itself stays where it is when the attributes change.
+        let pwq = self.engine().pwqs().get(work.ticket().pwq());
+        Closer::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
+    }
+
+    /// Whether the caller is in one of this queue's items.
+    fn is_chained(&self) -> bool {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.engine().host().thread() };
+        thread.runs_queue(std::ptr::from_ref(self).cast())
+    }
+
+    /// Puts a pwq whose readiness the caller claimed on the pool's list, and sees to it that
+    /// somebody looks.
+    #[inline]
+    pub(crate) fn make_ready(&self, pwq: &Pwq<H>, pool: &Pool<H>) {
+        pool.push_ready(pwq);
+        let counts = pool.state.counts();
+        if counts.waking {
+            return;
+        }
+        if counts.running < pool.target() {
+            pool.kick(self.engine());
+        } else if pool.spec().shares {
+            self.consider_neighbour(pool);
+        }
+    }
+
+    /// The pod is busy. If that is with long items, a neighbour may have somebody to spare.
+    fn consider_neighbour(&self, pool: &Pool<H>) {
+        let item_ns = pool.item_ns.load(Ordering::Relaxed);
+        let last = pool.last_take.load(Ordering::Relaxed);
+        let now = self.engine().host().now();
+        if wake_neighbour(1, item_ns, now.saturating_sub(last)) {
+            self.engine().kick_neighbour(pool);
+        }
+    }
+}
+
+enum Closer<'a, H: Host> {
+    Refuse(Queued),
+    Go,
+    /// The item still runs, on this pwq of the queue if it is one of the queue's.
+    Collision(Option<&'a Pwq<H>>),
+}

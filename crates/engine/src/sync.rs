@@ -1,0 +1,98 @@
+//! The one place that chooses between std and loom. Everything atomic in the engine comes from here.
+
+#[cfg(not(loom))]
+mod imp {
+    pub(crate) use std::sync::Mutex;
+    pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+    /// Keeps the compiler from moving memory accesses across; costs nothing at run time.
+    #[inline(always)]
+    pub fn compiler_fence() {
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+}
+
+#[cfg(loom)]
+mod imp {
+    pub(crate) use loom::sync::Mutex;
+    pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+    /// loom has no processor that could honour a compiler fence, so it is modelled as a full one.
+    #[inline(always)]
+    pub fn compiler_fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+
+/// A mutual exclusion lock without poisoning: no user code ever runs under one.
+pub struct Lock<T>(imp::Mutex<T>);
+
+#[cfg(not(loom))]
+pub(crate) type LockGuard<'a, T> = std::sync::MutexGuard<'a, T>;
+#[cfg(loom)]
+pub(crate) type LockGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
+
+impl<T> Lock<T> {
+    /// A lock around `value`.
+    pub fn new(value: T) -> Self {
+        Lock(imp::Mutex::new(value))
+    }
+
+    /// Waits for the lock and takes it.
+    #[inline]
+    pub fn lock(&self) -> LockGuard<'_, T> {
+        match self.0.lock() {
+            Ok(guard) => guard,
+            Err(poisoned) => poisoned.into_inner(),
+        }
+    }
+}
+
+/// A plain memory cell whose accesses are ordered by something outside it, which its user names.
+pub struct Cell<T: Copy>(std::cell::UnsafeCell<T>);
+
+// SAFETY: a `Cell` is only a place. `get` and `set` are unsafe, and their callers promise that no
+// two accesses race.
+unsafe impl<T: Copy + Send> Sync for Cell<T> {}
+
+/// A raw pointer that may sit in a [`Cell`] shared between threads.
+#[derive(Debug)]
+pub struct Link<T>(pub *mut T);
+
+impl<T> Clone for Link<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Link<T> {}
+// SAFETY: a `Link` is an address; whoever follows it answers for what it finds there.
+unsafe impl<T> Send for Link<T> {}
+
+impl<T: Copy> Cell<T> {
+    /// A cell that holds `value`.
+    pub const fn new(value: T) -> Self {
+        Cell(std::cell::UnsafeCell::new(value))
+    }
+
+    /// Reads the cell.
+    ///
+    /// # Safety
+    /// No other thread writes the cell at the same time.
+    #[inline(always)]
+    pub unsafe fn get(&self) -> T {
+        // SAFETY: the caller excludes a concurrent write; `T: Copy` makes a plain read enough.
+        unsafe { *self.0.get() }
+    }
+
+    /// Writes the cell.
+    ///
+    /// # Safety
+    /// No other thread reads or writes the cell at the same time.
+    #[inline(always)]
+    pub unsafe fn set(&self, value: T) {
+        // SAFETY: the caller excludes every concurrent access.
+        unsafe { *self.0.get() = value }
+    }
+}

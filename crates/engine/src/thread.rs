@@ -1,0 +1,87 @@
+//! What the engine knows about the calling thread.
+
+use std::cell::Cell;
+
+use crate::work::Work;
+
+/// One stretch of running items on a thread. Frames nest when a thread that waits helps.
+pub(crate) struct Frame {
+    /// The slot whose runs these are.
+    pub(crate) slot: u32,
+    /// The queue whose items run, as an identity.
+    pub(crate) wq: *const (),
+    /// The item that runs now, as an identity (it may be freed already).
+    pub(crate) item: Cell<*const Work>,
+    /// The number of its run.
+    pub(crate) run: Cell<u64>,
+    /// The frame that this one interrupted.
+    pub(crate) outer: *const Frame,
+}
+
+/// What the engine keeps for one thread. The host stores it.
+pub struct ThreadState {
+    /// The innermost frame, null outside of items.
+    frame: Cell<*const Frame>,
+    /// The worker of this thread (a `Worker<H>`), null on other threads.
+    worker: Cell<*const ()>,
+    /// How deep the thread is in declared waits.
+    blocking_depth: Cell<u32>,
+}
+
+impl Default for ThreadState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ThreadState {
+    /// The state of a thread that has not met the engine yet.
+    pub const fn new() -> ThreadState {
+        ThreadState {
+            frame: Cell::new(std::ptr::null()),
+            worker: Cell::new(std::ptr::null()),
+            blocking_depth: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn worker(&self) -> *const () {
+        self.worker.get()
+    }
+
+    pub(crate) fn set_worker(&self, worker: *const ()) {
+        self.worker.set(worker);
+    }
+
+    pub(crate) fn frame(&self) -> *const Frame {
+        self.frame.get()
+    }
+
+    pub(crate) fn set_frame(&self, frame: *const Frame) {
+        self.frame.set(frame);
+    }
+
+    pub(crate) fn blocking_depth(&self) -> &Cell<u32> {
+        &self.blocking_depth
+    }
+
+    /// The frames of this thread, innermost first.
+    pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame> {
+        let mut next = self.frame.get();
+        std::iter::from_fn(move || {
+            // SAFETY: frames live on this thread's stack, below everything that can see them.
+            let frame = unsafe { next.as_ref() }?;
+            next = frame.outer;
+            Some(frame)
+        })
+    }
+
+    /// Whether this thread is inside an item of the queue with this identity.
+    pub(crate) fn runs_queue(&self, wq: *const ()) -> bool {
+        self.frames().any(|frame| frame.wq == wq)
+    }
+
+    /// Whether this thread is inside that very run.
+    pub(crate) fn runs(&self, slot: u32, run: u64) -> bool {
+        self.frames().any(|frame| frame.slot == slot && frame.run.get() == run)
+    }
+}

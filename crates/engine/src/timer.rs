@@ -1,0 +1,158 @@
+//! The timers of one pool: a hierarchical wheel of armed delayed items.
+//!
+//! Placement is `uwork_policy::timer`'s. Each slot keeps a lower bound of its deadlines, so that
+//! the next expiry is known to the nanosecond without looking at the timers, and a slot of a coarse
+//! level is only taken apart when one of its timers is due. Insert and remove take constant time.
+
+use uwork_policy::timer::{LEVELS, SLOTS, Spot, first_tick, place, tick_of};
+
+use crate::delayed::Delayed;
+use crate::host::Host;
+use crate::pool::NEVER;
+use crate::sync::Link;
+
+/// Guard: the timers' lock of the pool. Rank: after the pool lock.
+pub(crate) struct Timers<H: Host> {
+    /// The tick that the wheel stands at. Nothing armed is due before it.
+    tick: u64,
+    armed: usize,
+    /// A bit for each slot that holds something.
+    occupied: [u64; LEVELS],
+    levels: Option<Box<[[Slot<H>; SLOTS]; LEVELS]>>,
+}
+
+struct Slot<H: Host> {
+    head: *mut Delayed<H>,
+    /// No deadline in the slot is earlier.
+    earliest: u64,
+}
+
+// SAFETY: the armed items belong to whoever holds the wheel.
+unsafe impl<H: Host> Send for Timers<H> {}
+
+impl<H: Host> Timers<H> {
+    pub(crate) fn new() -> Timers<H> {
+        Timers { tick: 0, armed: 0, occupied: [0; LEVELS], levels: None }
+    }
+
+    fn slot(&mut self, spot: Spot) -> &mut Slot<H> {
+        let levels = self.levels.get_or_insert_with(|| {
+            Box::new(std::array::from_fn(|_| {
+                std::array::from_fn(|_| Slot { head: std::ptr::null_mut(), earliest: NEVER })
+            }))
+        });
+        &mut levels[spot.level][spot.slot]
+    }
+
+    /// The first slot that holds something: everything else is due later.
+    fn first(&self) -> Option<Spot> {
+        let level = self.occupied.iter().position(|&slots| slots != 0)?;
+        Some(Spot { level, slot: self.occupied[level].trailing_zeros() as usize })
+    }
+
+    /// The next expiry: exact, or early when its timer was removed. `NEVER` when nothing is armed.
+    pub(crate) fn next(&mut self) -> u64 {
+        match self.first() {
+            Some(spot) => self.slot(spot).earliest,
+            None => NEVER,
+        }
+    }
+
+    /// Arms `item` for the deadline in its node.
+    ///
+    /// # Safety
+    /// `item` is live, in no list, and the caller's.
+    pub(crate) unsafe fn insert(&mut self, item: *mut Delayed<H>, now: u64) {
+        if self.armed == 0 {
+            self.tick = tick_of(now);
+        }
+        self.armed += 1;
+        // SAFETY: by this function's contract.
+        unsafe { self.link(item) };
+    }
+
+    unsafe fn link(&mut self, item: *mut Delayed<H>) {
+        // SAFETY: the caller owns `item`; the slot's head is in this wheel.
+        unsafe {
+            let node = &(*item).node;
+            let deadline = node.deadline.get();
+            let spot = place(self.tick, deadline);
+            self.occupied[spot.level] |= 1 << spot.slot;
+            let slot = self.slot(spot);
+            slot.earliest = slot.earliest.min(deadline);
+            let head = std::mem::replace(&mut slot.head, item);
+            node.spot.set((spot.level as u8, spot.slot as u8));
+            node.prev.set(Link(std::ptr::null_mut()));
+            node.next.set(Link(head));
+            if !head.is_null() {
+                (*head).node.prev.set(Link(item));
+            }
+        }
+    }
+
+    /// Takes an armed item out.
+    ///
+    /// # Safety
+    /// `item` is in this wheel.
+    pub(crate) unsafe fn remove(&mut self, item: *mut Delayed<H>) {
+        // SAFETY: `item` and its neighbours are in this wheel.
+        unsafe {
+            let node = &(*item).node;
+            let (level, slot) = node.spot.get();
+            let spot = Spot { level: level as usize, slot: slot as usize };
+            let (prev, next) = (node.prev.get().0, node.next.get().0);
+            if !next.is_null() {
+                (*next).node.prev.set(Link(prev));
+            }
+            if prev.is_null() {
+                self.slot(spot).head = next;
+                if next.is_null() {
+                    self.slot(spot).earliest = NEVER;
+                    self.occupied[spot.level] &= !(1 << spot.slot);
+                }
+            } else {
+                (*prev).node.next.set(Link(next));
+            }
+        }
+        self.armed -= 1;
+    }
+
+    /// Takes out what is due, as a chain through `node.next`, earliest first.
+    pub(crate) fn expire(&mut self, now: u64) -> *mut Delayed<H> {
+        let mut due: Vec<*mut Delayed<H>> = Vec::new();
+        while let Some(spot) = self.first() {
+            if self.slot(spot).earliest > now {
+                break;
+            }
+            self.tick = self.tick.max(first_tick(self.tick, spot));
+            let slot = self.slot(spot);
+            let mut item = std::mem::replace(&mut slot.head, std::ptr::null_mut());
+            slot.earliest = NEVER;
+            self.occupied[spot.level] &= !(1 << spot.slot);
+            while !item.is_null() {
+                // SAFETY: the items of a slot are in this wheel; each is moved once.
+                unsafe {
+                    let next = (*item).node.next.get().0;
+                    if (*item).node.deadline.get() <= now {
+                        self.armed -= 1;
+                        due.push(item);
+                    } else {
+                        self.link(item);
+                    }
+                    item = next;
+                }
+            }
+        }
+        // SAFETY: as above; the sort is stable, and a slot lists its newest timer first.
+        unsafe {
+            due.reverse();
+            due.sort_by_key(|&item| (*item).node.deadline.get());
+            let mut chain = std::ptr::null_mut();
+            for item in due.into_iter().rev() {
+                (*item).node.next.set(Link(chain));
+                chain = item;
+            }
+            chain
+        }
+    }
+}

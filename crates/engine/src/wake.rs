@@ -1,0 +1,148 @@
+//! Wake-ups as values: decided under locks, spent after them.
+
+use crate::host::Host;
+use crate::sync::{Cell, Link};
+
+/// Somebody must be woken. Spend it with [`WakeToken::send`] once every lock is released.
+#[must_use = "a wake that is not sent leaves a thread asleep with work waiting"]
+pub(crate) struct WakeToken<H: Host>(*const H::Event);
+
+impl<H: Host> WakeToken<H> {
+    /// # Safety
+    /// `event` stays live until the token is spent.
+    pub(crate) unsafe fn new(event: *const H::Event) -> WakeToken<H> {
+        WakeToken(event)
+    }
+
+    /// Wakes.
+    pub(crate) fn send(self, host: &H) {
+        let event = self.0;
+        std::mem::forget(self);
+        // SAFETY: live, by the contract of `new`.
+        unsafe { host.wake(event) };
+    }
+}
+
+impl<H: Host> Drop for WakeToken<H> {
+    fn drop(&mut self) {
+        debug_assert!(std::thread::panicking(), "a wake token was dropped without being sent");
+    }
+}
+
+/// A thread that waits for one thing: a node on that thread's stack.
+///
+/// It sits in at most one chain at a time. Whoever takes it out of its chain wakes it, and must
+/// not touch it afterwards.
+pub(crate) struct Waiter<H: Host> {
+    event: H::Event,
+    next: Cell<Link<Waiter<H>>>,
+    /// What it waits for, for chains in which that differs.
+    pub(crate) key: Cell<usize>,
+}
+
+impl<H: Host> Waiter<H> {
+    pub(crate) fn new(key: usize) -> Waiter<H> {
+        Waiter {
+            event: H::Event::default(),
+            next: Cell::new(Link(std::ptr::null_mut())),
+            key: Cell::new(key),
+        }
+    }
+
+    /// Sleeps until the waiter was taken out of its chain and woken.
+    pub(crate) fn wait(&self, host: &H) {
+        // Only the wake itself counts: it is the last touch of whoever completes this waiter, so
+        // that the node may go away as soon as it was seen.
+        while !host.park(&self.event, None) {}
+    }
+}
+
+/// A chain of waiters, first come first.
+pub(crate) struct Waiters<H: Host> {
+    head: *mut Waiter<H>,
+    tail: *mut Waiter<H>,
+}
+
+// SAFETY: the chain's nodes belong to whoever holds the chain.
+unsafe impl<H: Host> Send for Waiters<H> {}
+
+impl<H: Host> Waiters<H> {
+    pub(crate) const fn new() -> Waiters<H> {
+        Waiters { head: std::ptr::null_mut(), tail: std::ptr::null_mut() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+
+    /// Appends `waiter`.
+    ///
+    /// # Safety
+    /// `waiter` is in no chain, and its thread does not go on before it was completed.
+    pub(crate) unsafe fn push(&mut self, waiter: &Waiter<H>) {
+        let node = std::ptr::from_ref(waiter).cast_mut();
+        // SAFETY: the node is ours until pushed, the tail is in this chain.
+        unsafe {
+            (*node).next.set(Link(std::ptr::null_mut()));
+            if self.tail.is_null() {
+                self.head = node;
+            } else {
+                (*self.tail).next.set(Link(node));
+            }
+        }
+        self.tail = node;
+    }
+
+    /// Takes out those whose key is `key`, in order.
+    pub(crate) fn take_matching(&mut self, key: usize) -> Waiters<H> {
+        let (mut matching, mut rest) = (Waiters::new(), Waiters::new());
+        let mut node = self.head;
+        while !node.is_null() {
+            // SAFETY: the nodes of this chain are live and ours; each is pushed once again.
+            unsafe {
+                let next = (*node).next.get().0;
+                if (*node).key.get() == key {
+                    matching.push(&*node);
+                } else {
+                    rest.push(&*node);
+                }
+                node = next;
+            }
+        }
+        self.head = rest.head;
+        self.tail = rest.tail;
+        matching
+    }
+
+    /// Takes everything.
+    pub(crate) fn take(&mut self) -> Waiters<H> {
+        std::mem::replace(self, Waiters::new())
+    }
+
+    /// Appends all of `other`.
+    pub(crate) fn append(&mut self, other: Waiters<H>) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        // SAFETY: the tail is in this chain.
+        unsafe { (*self.tail).next.set(Link(other.head)) };
+        self.tail = other.tail;
+    }
+
+    /// Wakes everybody. Without locks held.
+    pub(crate) fn complete(mut self, host: &H) {
+        let mut node = std::mem::replace(&mut self.head, std::ptr::null_mut());
+        while !node.is_null() {
+            // SAFETY: the node is live until its event is woken, and `next` is read before that.
+            unsafe {
+                let next = (*node).next.get().0;
+                WakeToken::<H>::new(&raw const (*node).event).send(host);
+                node = next;
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The one word of a work item.
+//!
+//! | bits | name | meaning |
+//! |---|---|---|
+//! | 0 | `PENDING` | the item is queued, armed or held by an owner: whoever set this bit |
+//! | 1..=11 | disable depth | how many `disable` calls have no `enable` yet |
+//! | 12..=27 | runner | the slot that last ran the item, plus one; 0: never ran |
+//! | 28..=63 | run | the number of that run in that slot, modulo 2^36 |
+//!
+//! **Ownership.** `fetch_or(PENDING)` that finds the bit clear makes the caller the owner. Only the
+//! owner changes any other bit, and only it clears `PENDING`. Everybody else may do nothing but
+//! `fetch_or(PENDING)`, which leaves an owned word as it is. So an owner may compute a new word
+//! from the one it took and `swap` it in: nobody can have changed it.
+//!
+//! **Ordering.** Every transition is a read-modify-write with acquire and release, so that all of
+//! them form one chain. A `queue` that finds `PENDING` set and returns false has released the
+//! caller's stores into the chain before the `start` that clears the bit acquires from it: the
+//! coming run sees them.
+//!
+//! | PENDING | depth | runner | state |
+//! |---|---|---|---|
+//! | 0 | 0 | 0 | idle, never ran |
+//! | 0 | 0 | r | idle, or running in r if r's current run is the one named here |
+//! | 0 | d | any | disabled; may still be running |
+//! | 1 | 0 | any | pending (and may be running at the same time), or held for an instant |
+//! | 1 | d | any | held for an instant by a `queue`, `disable`, `enable` or `cancel`; never in a list |
+
+use crate::sync::{AtomicU64, Ordering};
+
+const PENDING: u64 = 1;
+const DEPTH_SHIFT: u32 = 1;
+const DEPTH_BITS: u32 = 11;
+const RUNNER_SHIFT: u32 = DEPTH_SHIFT + DEPTH_BITS;
+const RUNNER_BITS: u32 = 16;
+const RUN_SHIFT: u32 = RUNNER_SHIFT + RUNNER_BITS;
+const RUN_BITS: u32 = 36;
+const _: () = assert!(RUN_SHIFT + RUN_BITS == 64);
+
+const DEPTH_MASK: u64 = (1 << DEPTH_BITS) - 1;
+const RUNNER_MASK: u64 = (1 << RUNNER_BITS) - 1;
+/// Run numbers are compared modulo this.
+pub(crate) const RUN_MASK: u64 = (1 << RUN_BITS) - 1;
+/// The greatest number of `disable` calls without an `enable`.
+pub const DISABLE_DEPTH_MAX: u32 = DEPTH_MASK as u32;
+/// The greatest number of run slots, for the field that names one.
+pub(crate) const SLOTS_MAX: u32 = RUNNER_MASK as u32 - 1;
+
+/// A run: which slot, and which of its runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunId {
+    /// The slot's id.
+    pub(crate) slot: u32,
+    /// The run's number there, modulo 2^36.
+    pub(crate) run: u64,
+}
+
+/// What an owner found when it took the word.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "an owner must put the item somewhere or give the word back"]
+pub(crate) struct Owned(u64);
+
+impl Owned {
+    /// How often the item is disabled.
+    pub(crate) fn disable_depth(self) -> u32 {
+        ((self.0 >> DEPTH_SHIFT) & DEPTH_MASK) as u32
+    }
+
+    /// The item's last run, if it ever ran.
+    #[inline]
+    pub(crate) fn last_run(self) -> Option<RunId> {
+        last_run(self.0)
+    }
+
+    /// Whether the word says nothing but that the item is free to go: never disabled, never ran.
+    #[inline]
+    pub(crate) fn is_fresh(self) -> bool {
+        self.0 & !PENDING == 0
+    }
+}
+
+#[inline]
+fn last_run(word: u64) -> Option<RunId> {
+    let runner = (word >> RUNNER_SHIFT) & RUNNER_MASK;
+    (runner != 0).then(|| RunId { slot: runner as u32 - 1, run: word >> RUN_SHIFT })
+}
+
+/// The outcome of trying to become the owner.
+#[must_use = "an owner must put the item somewhere or give the word back"]
+pub(crate) enum Acquire {
+    /// The caller is the owner now.
+    Owned(Owned),
+    /// Somebody else is.
+    Pending,
+}
+
+/// The outcome of a change of the disable depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DepthChange {
+    /// The new depth.
+    Now(u32),
+    /// The depth is at its limit (or at zero, for an enable) and stays there.
+    Refused,
+}
+
+/// The word itself.
+pub(crate) struct Word(AtomicU64);
+
+impl Word {
+    pub(crate) const fn const_new(value: u64) -> u64 {
+        value
+    }
+
+    pub(crate) fn new() -> Self {
+        Word(AtomicU64::new(Word::const_new(0)))
+    }
+
+    /// Tries to become the owner.
+    #[inline]
+    pub(crate) fn acquire(&self) -> Acquire {
+        let found = self.0.fetch_or(PENDING, Ordering::AcqRel);
+        if found & PENDING != 0 { Acquire::Pending } else { Acquire::Owned(Owned(found | PENDING)) }
+    }
+
+    /// The owner's view of a word that it already owns (it came off a list).
+    pub(crate) fn owned(&self) -> Owned {
+        // Relaxed: only the owner changes the word, and the caller is the owner.
+        Owned(self.0.load(Ordering::Relaxed))
+    }
+
+    /// The owner gives the item back, unchanged and not pending.
+    pub(crate) fn release(&self, owned: Owned) {
+        self.0.swap(owned.0 & !PENDING, Ordering::AcqRel);
+    }
+
+    /// The owner starts the item: clears `PENDING` and records the run.
+    #[inline]
+    pub(crate) fn start(&self, id: RunId) {
+        // Acquire pairs with every `fetch_or` that found the bit set: their stores are seen by the
+        // run. Release publishes the runner's current run number along with the name of the run.
+        let word =
+            ((u64::from(id.slot) + 1) << RUNNER_SHIFT) | ((id.run & RUN_MASK) << RUN_SHIFT);
+        self.0.swap(word, Ordering::AcqRel);
+    }
+
+    /// The owner raises the disable depth and gives the item back.
+    pub(crate) fn release_disabled(&self, owned: Owned) -> DepthChange {
+        let depth = owned.disable_depth();
+        if depth == DISABLE_DEPTH_MAX {
+            self.release(owned);
+            return DepthChange::Refused;
+        }
+        self.release(Owned(owned.0 + (1 << DEPTH_SHIFT)));
+        DepthChange::Now(depth + 1)
+    }
+
+    /// The owner lowers the disable depth and gives the item back.
+    pub(crate) fn release_enabled(&self, owned: Owned) -> DepthChange {
+        let depth = owned.disable_depth();
+        if depth == 0 {
+            self.release(owned);
+            return DepthChange::Refused;
+        }
+        self.release(Owned(owned.0 - (1 << DEPTH_SHIFT)));
+        DepthChange::Now(depth - 1)
+    }
+
+    /// Whether the item is pending or held at this moment.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.0.load(Ordering::Acquire) & PENDING != 0
+    }
+
+    /// How often the item is disabled at this moment.
+    pub(crate) fn disable_depth(&self) -> u32 {
+        Owned(self.0.load(Ordering::Acquire)).disable_depth()
+    }
+
+    /// The item's last run and whether it is pending, in one look.
+    pub(crate) fn snapshot(&self) -> (bool, Option<RunId>) {
+        let word = self.0.load(Ordering::Acquire);
+        (word & PENDING != 0, last_run(word))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn take(word: &Word) -> Owned {
+        match word.acquire() {
+            Acquire::Owned(owned) => owned,
+            Acquire::Pending => panic!("expected to become the owner"),
+        }
+    }
+
+    #[test]
+    fn a_pending_word_has_one_owner() {
+        let word = Word::new();
+        let owned = take(&word);
+        assert!(owned.is_fresh());
+        assert!(matches!(word.acquire(), Acquire::Pending));
+        word.release(owned);
+        assert!(!word.is_pending());
+    }
+
+    #[test]
+    fn start_records_the_run_and_keeps_nothing_else() {
+        let word = Word::new();
+        let _ = take(&word);
+        word.start(RunId { slot: SLOTS_MAX, run: RUN_MASK + 5 });
+        assert_eq!(word.snapshot(), (false, Some(RunId { slot: SLOTS_MAX, run: 4 })));
+        assert_eq!(word.disable_depth(), 0);
+    }
+
+    #[test]
+    fn depth_is_bounded_both_ways_and_keeps_the_run() {
+        let word = Word::new();
+        let _ = take(&word);
+        word.start(RunId { slot: 3, run: 9 });
+        assert_eq!(word.release_enabled(take(&word)), DepthChange::Refused);
+        for depth in 1..=DISABLE_DEPTH_MAX {
+            assert_eq!(word.release_disabled(take(&word)), DepthChange::Now(depth));
+        }
+        assert_eq!(word.release_disabled(take(&word)), DepthChange::Refused);
+        assert_eq!(word.release_enabled(take(&word)), DepthChange::Now(DISABLE_DEPTH_MAX - 1));
+        assert_eq!(word.snapshot(), (false, Some(RunId { slot: 3, run: 9 })));
+    }
+}

@@ -1,0 +1,480 @@
+//! The work item: 40 bytes that users embed in what they want to have done.
+
+use std::ptr::NonNull;
+
+use crate::inbox::Node;
+use crate::sync::{AtomicU32, Cell, Link, Ordering};
+use crate::word::Word;
+
+/// What the engine asks of an item's function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Do the work. The function may free the item.
+    Run,
+    /// The item was taken off without being run, and nobody holds it any more: let go of it.
+    Release,
+}
+
+/// An item's function.
+///
+/// # Safety (for callers)
+/// Called by the engine with an item that it owned until then, once for each time that the item
+/// was queued.
+pub type WorkFn = unsafe fn(NonNull<Work>, Action);
+
+/// Where a pending item is. Written by whoever moves it, under the lock that guards the list it
+/// leaves or enters; a read without that lock is a hint to be checked under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Idle, or in somebody's hands for an instant.
+    Hands,
+    /// On its way into, or in, the inbox of its pwq.
+    Inbox,
+    /// In its pwq's worklist (guard: pwq lock).
+    Worklist,
+    /// In a slot's scheduled list (guard: pwq lock, then the slot's lock).
+    Scheduled(u32),
+    /// Set aside in a slot until the slot's current run ends (guard: pwq lock, then slot's lock).
+    Deferred(u32),
+    /// Armed in the timer wheel of the pool with this id (guard: the wheel's lock).
+    Timer(u32),
+}
+
+impl Place {
+    #[inline]
+    fn pack(self) -> u32 {
+        match self {
+            Place::Hands => 0,
+            Place::Inbox => 1,
+            Place::Worklist => 2,
+            Place::Scheduled(slot) => 3 | slot << 3,
+            Place::Deferred(slot) => 4 | slot << 3,
+            Place::Timer(pool) => 5 | pool << 3,
+        }
+    }
+
+    fn unpack(packed: u32) -> Place {
+        match packed & 7 {
+            0 => Place::Hands,
+            1 => Place::Inbox,
+            2 => Place::Worklist,
+            3 => Place::Scheduled(packed >> 3),
+            4 => Place::Deferred(packed >> 3),
+            _ => Place::Timer(packed >> 3),
+        }
+    }
+}
+
+/// The pwq an item was last queued on, its flush colour, and two marks, in 32 bits.
+///
+/// | bits | meaning |
+/// |---|---|
+/// | 0..=23 | pwq id |
+/// | 24..=27 | flush colour, given when the inbox is spliced |
+/// | 28 | collision: the item was still running when it was queued |
+/// | 29 | somebody waits for the coming run |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(u32);
+
+const COLOUR_SHIFT: u32 = 24;
+const COLLISION: u32 = 1 << 28;
+const WAITED_FOR: u32 = 1 << 29;
+
+impl Ticket {
+    /// The greatest number of pwqs, for the field that names one.
+    pub(crate) const PWQS_MAX: u32 = (1 << COLOUR_SHIFT) - 1;
+
+    #[inline]
+    pub(crate) fn new(pwq: u32, collision: bool) -> Ticket {
+        Ticket(pwq | if collision { COLLISION } else { 0 })
+    }
+
+    #[inline]
+    pub(crate) fn pwq(self) -> u32 {
+        self.0 & Ticket::PWQS_MAX
+    }
+
+    #[inline]
+    pub(crate) fn colour(self) -> usize {
+        ((self.0 >> COLOUR_SHIFT) & 15) as usize
+    }
+
+    #[inline]
+    pub(crate) fn with_colour(self, colour: usize) -> Ticket {
+        Ticket(self.0 & !(15 << COLOUR_SHIFT) | (colour as u32) << COLOUR_SHIFT)
+    }
+
+    #[inline]
+    pub(crate) fn collision(self) -> bool {
+        self.0 & COLLISION != 0
+    }
+
+    #[inline]
+    pub(crate) fn waited_for(self) -> bool {
+        self.0 & WAITED_FOR != 0
+    }
+
+    #[inline]
+    pub(crate) fn with_waited_for(self, yes: bool) -> Ticket {
+        Ticket(if yes { self.0 | WAITED_FOR } else { self.0 & !WAITED_FOR })
+    }
+}
+
+/// A work item: a function and the means to queue it. Embed it; queueing allocates nothing.
+///
+/// An item must stay where it is, and must not be freed, from the moment it is queued until its
+/// function has been called or a cancel has taken it back. The function itself may free it.
+#[repr(C)]
+pub struct Work {
+    /// See `word`. Any thread, by its transitions only.
+    pub(crate) word: Word,
+    /// Owner, or the guard of the list that the item is in.
+    next: Cell<Link<Work>>,
+    /// Owner, or the guard of the list that the item is in.
+    prev: Cell<Link<Work>>,
+    /// Constant after creation.
+    func: WorkFn,
+    /// See [`Place`].
+    place: AtomicU32,
+    /// Owner, or the guard of the list that the item is in. Atomic, as lock-free looks at it are
+    /// hints.
+    ticket: AtomicU32,
+}
+
+const _: () = assert!(cfg!(loom) || std::mem::size_of::<Work>() <= 48);
+
+impl Work {
+    /// An idle item that will call `func`.
+    pub fn new(func: WorkFn) -> Work {
+        Work {
+            word: Word::new(),
+            next: Cell::new(Link(std::ptr::null_mut())),
+            prev: Cell::new(Link(std::ptr::null_mut())),
+            func,
+            place: AtomicU32::new(0),
+            ticket: AtomicU32::new(Ticket::PWQS_MAX),
+        }
+    }
+
+    /// Whether the item is queued, armed or just about to be.
+    pub fn is_pending(&self) -> bool {
+        self.word.is_pending()
+    }
+
+    /// How often the item is disabled.
+    pub fn disable_depth(&self) -> u32 {
+        self.word.disable_depth()
+    }
+
+    #[inline]
+    pub(crate) fn func(&self) -> WorkFn {
+        self.func
+    }
+
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        Place::unpack(self.place.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn set_place(&self, place: Place) {
+        // Release: who finds an item "in hands" may go on to free it after the owner let go.
+        self.place.store(place.pack(), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket(self.ticket.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(crate) fn set_ticket(&self, ticket: Ticket) {
+        self.ticket.store(ticket.0, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: both methods touch nothing but the `next` link.
+unsafe impl Node for Work {
+    #[inline]
+    unsafe fn set_next(this: *mut Work, next: *mut Work) {
+        // SAFETY: the caller alone may touch the node.
+        unsafe { (*this).next.set(Link(next)) }
+    }
+
+    #[inline]
+    unsafe fn next(this: *mut Work) -> *mut Work {
+        // SAFETY: the caller alone may touch the node.
+        unsafe { (*this).next.get().0 }
+    }
+}
+
+/// A doubly linked list of items, for places from which one may be taken out of the middle.
+///
+/// Not synchronised: whoever holds the list holds its guard.
+pub(crate) struct WorkList {
+    head: *mut Work,
+    tail: *mut Work,
+    len: usize,
+}
+
+// SAFETY: the list's items belong to whoever holds the list.
+unsafe impl Send for WorkList {}
+
+impl WorkList {
+    pub(crate) const fn new() -> WorkList {
+        WorkList { head: std::ptr::null_mut(), tail: std::ptr::null_mut(), len: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn front(&self) -> *mut Work {
+        self.head
+    }
+
+    /// # Safety
+    /// `item` is live, in no list, and the caller's.
+    #[inline]
+    pub(crate) unsafe fn push_back(&mut self, item: *mut Work) {
+        // SAFETY: the caller owns `item`; `tail` is in this list, whose guard the caller holds.
+        unsafe {
+            (*item).next.set(Link(std::ptr::null_mut()));
+            (*item).prev.set(Link(self.tail));
+            if self.tail.is_null() {
+                self.head = item;
+            } else {
+                (*self.tail).next.set(Link(item));
+            }
+        }
+        self.tail = item;
+        self.len += 1;
+    }
+
+    /// # Safety
+    /// `item` is live, in no list, and the caller's.
+    pub(crate) unsafe fn push_front(&mut self, item: *mut Work) {
+        // SAFETY: as in `push_back`.
+        unsafe {
+            (*item).prev.set(Link(std::ptr::null_mut()));
+            (*item).next.set(Link(self.head));
+            if self.head.is_null() {
+                self.tail = item;
+            } else {
+                (*self.head).prev.set(Link(item));
+            }
+        }
+        self.head = item;
+        self.len += 1;
+    }
+
+    /// Takes the first item, or null.
+    #[inline]
+    pub(crate) fn pop_front(&mut self) -> *mut Work {
+        let item = self.head;
+        if !item.is_null() {
+            // SAFETY: `item` and its successor are in this list, whose guard the caller holds.
+            unsafe {
+                let next = (*item).next.get().0;
+                self.head = next;
+                if next.is_null() {
+                    self.tail = std::ptr::null_mut();
+                } else {
+                    (*next).prev.set(Link(std::ptr::null_mut()));
+                }
+            }
+            self.len -= 1;
+        }
+        item
+    }
+
+    /// Takes the last item, or null.
+    pub(crate) fn pop_back(&mut self) -> *mut Work {
+        let item = self.tail;
+        if !item.is_null() {
+            // SAFETY: `item` is in this list.
+            unsafe { self.remove(item) };
+        }
+        item
+    }
+
+    /// # Safety
+    /// `item` is in this list.
+    pub(crate) unsafe fn remove(&mut self, item: *mut Work) {
+        // SAFETY: `item` and its neighbours are in this list, whose guard the caller holds.
+        unsafe {
+            let (prev, next) = ((*item).prev.get().0, (*item).next.get().0);
+            if prev.is_null() {
+                self.head = next;
+            } else {
+                (*prev).next.set(Link(next));
+            }
+            if next.is_null() {
+                self.tail = prev;
+            } else {
+                (*next).prev.set(Link(prev));
+            }
+        }
+        self.len -= 1;
+    }
+
+    /// Takes everything.
+    pub(crate) fn take(&mut self) -> WorkList {
+        std::mem::replace(self, WorkList::new())
+    }
+
+    /// Appends a stack as an inbox gives it (last pushed first), oldest first; `visit` sees each
+    /// item. Returns how many there were.
+    ///
+    /// # Safety
+    /// The stack's items are live, in no list, and the caller's.
+    pub(crate) unsafe fn append_stack(
+        &mut self,
+        stack: *mut Work,
+        mut visit: impl FnMut(&Work),
+    ) -> usize {
+        let (mut item, mut newer, mut count) = (stack, std::ptr::null_mut::<Work>(), 0);
+        let newest = stack;
+        while !item.is_null() {
+            // SAFETY: by this function's contract; each item is visited once.
+            unsafe {
+                let older = (*item).next.get().0;
+                (*item).next.set(Link(newer));
+                (*item).prev.set(Link(older));
+                visit(&*item);
+                newer = item;
+                item = older;
+            }
+            count += 1;
+        }
+        if count > 0 {
+            // `newer` is the oldest now.
+            // SAFETY: as above; the tail is in this list.
+            unsafe {
+                (*newer).prev.set(Link(self.tail));
+                if self.tail.is_null() {
+                    self.head = newer;
+                } else {
+                    (*self.tail).next.set(Link(newer));
+                }
+            }
+            self.tail = newest;
+            self.len += count;
+        }
+        count
+    }
+
+    /// Takes the first `count` items, the last of which is `last`.
+    ///
+    /// # Safety
+    /// `last` is the item at position `count` of this list, counted from one.
+    pub(crate) unsafe fn split_front(&mut self, last: *mut Work, count: usize) -> WorkList {
+        // SAFETY: `last` and its successor are in this list.
+        unsafe {
+            let rest = (*last).next.get().0;
+            let front = WorkList { head: self.head, tail: last, len: count };
+            (*last).next.set(Link(std::ptr::null_mut()));
+            self.head = rest;
+            if rest.is_null() {
+                self.tail = std::ptr::null_mut();
+            } else {
+                (*rest).prev.set(Link(std::ptr::null_mut()));
+            }
+            self.len -= count;
+            front
+        }
+    }
+
+    /// Puts all of `other` before this list.
+    pub(crate) fn prepend(&mut self, mut other: WorkList) {
+        other.append(self.take());
+        *self = other;
+    }
+
+    /// Appends `other` as a whole.
+    pub(crate) fn append(&mut self, mut other: WorkList) {
+        if other.is_empty() {
+            return;
+        }
+        if self.is_empty() {
+            *self = other;
+            return;
+        }
+        // SAFETY: both ends are in lists that the caller holds.
+        unsafe {
+            (*self.tail).next.set(Link(other.head));
+            (*other.head).prev.set(Link(self.tail));
+        }
+        self.tail = other.tail;
+        self.len += other.len;
+        other.len = 0;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    unsafe fn nothing(_: NonNull<Work>, _: Action) {}
+
+    fn order(list: &mut WorkList) -> Vec<*mut Work> {
+        let mut items = Vec::new();
+        loop {
+            let item = list.pop_front();
+            if item.is_null() {
+                return items;
+            }
+            items.push(item);
+        }
+    }
+
+    #[test]
+    fn places_and_tickets_survive_packing() {
+        for place in [
+            Place::Hands,
+            Place::Inbox,
+            Place::Worklist,
+            Place::Scheduled(65_534),
+            Place::Deferred(7),
+            Place::Timer(1 << 20),
+        ] {
+            assert_eq!(Place::unpack(place.pack()), place);
+        }
+        let ticket = Ticket::new(Ticket::PWQS_MAX, true).with_colour(15).with_waited_for(true);
+        assert_eq!(
+            (ticket.pwq(), ticket.colour(), ticket.collision(), ticket.waited_for()),
+            (Ticket::PWQS_MAX, 15, true, true)
+        );
+        assert_eq!(ticket.with_colour(3).with_waited_for(false).colour(), 3);
+    }
+
+    #[test]
+    fn list_keeps_its_order_through_every_operation() {
+        let items: Vec<Box<Work>> = (0..6).map(|_| Box::new(Work::new(nothing))).collect();
+        let at = |i: usize| &*items[i] as *const Work as *mut Work;
+        let mut list = WorkList::new();
+        // SAFETY: every item is live and put in once.
+        unsafe {
+            list.push_back(at(1));
+            list.push_back(at(2));
+            list.push_back(at(3));
+            list.push_front(at(0));
+            list.remove(at(2));
+            let mut more = WorkList::new();
+            more.push_back(at(4));
+            more.push_back(at(5));
+            list.append(more);
+        }
+        assert_eq!(list.len(), 5);
+        assert_eq!(list.pop_back(), at(5));
+        assert_eq!(order(&mut list), vec![at(0), at(1), at(3), at(4)]);
+        assert!(list.is_empty() && list.pop_back().is_null());
+    }
+}

@@ -1,0 +1,479 @@
+//! A worker: takes batches, runs them, parks. Its `step` never sleeps; `main` does that for it.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbour};
+
+use crate::engine::Engine;
+use crate::host::{Host, Report};
+use crate::pool::{NEVER, Pool};
+use crate::pwq::{Pwq, Taken};
+use crate::queue::Wq;
+use crate::slot::{Next, SetAside, Slot};
+use crate::sync::Ordering;
+use crate::thread::{Frame, ThreadState};
+use crate::word::RunId;
+use crate::work::{Action, Work};
+
+/// What a worker does next.
+enum Step {
+    /// Another step.
+    Again,
+    /// Nothing to do for now: let others of this CPU go first, then look again.
+    Yield,
+    /// Sleep until woken or until this time.
+    Park(Option<u64>),
+    /// End the thread.
+    Exit,
+}
+
+/// Times that a worker with nothing to do lets the other threads of its CPU run before it parks.
+///
+/// A thread that waits for what this worker has just finished sits on this CPU as likely as not.
+/// It runs now, queues its next item, and finds the worker awake: no wake, no sleep. On a CPU with
+/// nobody else to run the yield costs a system call.
+const YIELDS_BEFORE_PARK: u32 = 1;
+
+/// A batch that has been running for this long is taken back by whoever has nothing to do.
+const STUCK_BATCH_NS: u64 = 200_000;
+
+/// See the module. Lives on its thread's stack.
+pub(crate) struct Worker<H: Host> {
+    engine: Arc<Engine<H>>,
+    pool: u32,
+    slot: u32,
+    /// Yields since there was something to do.
+    yields: Cell<u32>,
+    /// When this worker may retire, once it is idle.
+    retire_at: Cell<Option<u64>>,
+    /// Whether the pool counts this worker as running while it is in an item.
+    counted: Cell<bool>,
+}
+
+impl<H: Host> Worker<H> {
+    pub(crate) fn new(engine: Arc<Engine<H>>, pool: u32, slot: u32) -> Worker<H> {
+        Worker {
+            engine,
+            pool,
+            slot,
+            yields: Cell::new(0),
+            retire_at: Cell::new(None),
+            counted: Cell::new(true),
+        }
+    }
+
+    fn pool(&self) -> &Pool<H> {
+        self.engine.pool(self.pool)
+    }
+
+    fn slot(&self) -> &Slot<H> {
+        self.engine.slot(self.slot)
+    }
+
+    /// The thread's life.
+    pub(crate) fn main(self) {
+        let host = self.engine.host();
+        // SAFETY: the host keeps the state for as long as this thread lives.
+        let thread = unsafe { &*host.thread() };
+        thread.set_worker(std::ptr::from_ref(&self).cast());
+        self.pool().state.arrive();
+        loop {
+            let step = match self.step(thread) {
+                Step::Park(deadline) => self.sleep(deadline),
+                step => step,
+            };
+            match step {
+                Step::Yield => host.yield_now(),
+                Step::Exit => break,
+                Step::Again | Step::Park(_) => {}
+            }
+        }
+        thread.set_worker(std::ptr::null());
+        self.engine.slots().release(self.slot);
+    }
+
+    fn step(&self, thread: &ThreadState) -> Step {
+        let (pool, engine) = (self.pool(), &*self.engine);
+        let now = engine.host().now();
+        if pool.next_timer.load(Ordering::Relaxed) <= now {
+            engine.fire_timers(pool, now);
+        }
+        if !may_keep_working(pool.state.counts(), pool.target()) {
+            return self.lie_down(now);
+        }
+        let pwq = self.find_pwq(now);
+        let Some((pwq, from)) = pwq else {
+            if self.yields.get() < YIELDS_BEFORE_PARK {
+                self.yields.set(self.yields.get() + 1);
+                return Step::Yield;
+            }
+            return self.lie_down(now);
+        };
+        self.yields.set(0);
+        self.work_on(thread, pwq, from, now);
+        Step::Again
+    }
+
+    /// A pinned pwq with something to do, and the pool it came from: of the own pool, or of an
+    /// overloaded neighbour.
+    fn find_pwq(&self, now: u64) -> Option<(&Pwq<H>, &Pool<H>)> {
+        let pool = self.pool();
+        if pool.looks_ready() {
+            if let Some(pwq) = pool.pop_ready(&mut pool.lock()) {
+                return Some((pwq, pool));
+            }
+        }
+        self.engine.take_back_stuck(pool, now);
+        for &id in &pool.spec().neighbours {
+            let other = self.engine.pool(id);
+            self.engine.take_back_stuck(other, now);
+            let overloaded = other.looks_ready() && other.state.counts().running >= other.target();
+            if overloaded && let Some(pwq) = other.pop_ready(&mut other.lock()) {
+                return Some((pwq, other));
+            }
+        }
+        None
+    }
+
+    /// Takes a batch from a pinned pwq and runs it.
+    fn work_on(&self, thread: &ThreadState, pwq: &Pwq<H>, from: &Pool<H>, now: u64) {
+        let (engine, pool, slot) = (&*self.engine, self.pool(), self.slot());
+        let host = engine.host();
+        let intensive = pwq.cpu_intensive();
+        let sharers = if intensive { u32::MAX } else { pool.target() };
+        let taken = pwq.take(host, engine.slots(), (self.slot, slot), sharers);
+        let Taken::Some { count, left, more, item_ns } = taken else {
+            engine.unpin(pwq);
+            return;
+        };
+        if more && pwq.claim_ready() {
+            from.push_ready(pwq);
+        }
+        engine.unpin(pwq);
+        from.last_take.store(now, Ordering::Relaxed);
+        from.item_ns.store(item_ns, Ordering::Relaxed);
+        slot.batch_began.store(if count > 1 { now } else { NEVER }, Ordering::Relaxed);
+        if intensive {
+            self.stop_counting();
+        } else if from.looks_ready() {
+            from.kick(engine);
+            let at_target = from.state.counts().running >= from.target();
+            if at_target && wake_neighbour(left as u64, item_ns, 0) {
+                engine.kick_neighbour(from);
+            }
+        }
+        self.run_batch(thread, pwq);
+        if intensive {
+            self.count_again();
+        }
+        slot.batch_began.store(NEVER, Ordering::Relaxed);
+        if pwq.release(host.now().saturating_sub(now), count) {
+            pool.push_ready(pwq);
+        }
+    }
+
+    /// From here on the worker does not count as running; a replacement comes up if needed.
+    fn stop_counting(&self) {
+        self.counted.set(false);
+        let running = self.pool().state.block().running;
+        self.engine.after_block(self.pool(), running);
+    }
+
+    fn count_again(&self) {
+        self.pool().state.unblock();
+        self.counted.set(true);
+    }
+
+    /// Enters a declared wait inside an item. True if [`Worker::end_wait`] must follow.
+    pub(crate) fn begin_wait(&self) -> bool {
+        if !self.counted.get() {
+            return false;
+        }
+        self.engine.give_back(self.pool(), self.slot().take_scheduled());
+        self.stop_counting();
+        true
+    }
+
+    /// Comes back from a declared wait. The pool may have more running than it wants for a while;
+    /// it starts nothing new until it has not.
+    pub(crate) fn end_wait(&self) {
+        self.count_again();
+    }
+
+    /// Runs everything that is scheduled in the slot, all of it of one pwq.
+    fn run_batch(&self, thread: &ThreadState, pwq: &Pwq<H>) {
+        let frame = Frame {
+            slot: self.slot,
+            wq: pwq.wq().cast(),
+            item: Cell::new(std::ptr::null()),
+            run: Cell::new(NEVER),
+            outer: thread.frame(),
+        };
+        thread.set_frame(&frame);
+        let tally = Tally { engine: &self.engine, pwq, colour: Cell::new(0), count: Cell::new(0) };
+        // One catch around the batch, not around each item: an item that does not panic pays
+        // nothing for it.
+        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_items(&frame, &tally))) {
+            report_panic(&self.engine, pwq, &*payload);
+        }
+        thread.set_frame(frame.outer);
+        tally.publish();
+    }
+
+    fn run_items(&self, frame: &Frame, tally: &Tally<'_, H>) {
+        let (engine, slot) = (&*self.engine, self.slot());
+        let host = engine.host();
+        loop {
+            let (item, run) = match slot.next(host) {
+                Next::Run(item, run) => (item, run),
+                Next::SetAside(aside) => {
+                    engine.put_back(self.pool(), aside);
+                    continue;
+                }
+                Next::WaitedFor(item) => {
+                    self.run_waited_for(frame, tally, item);
+                    continue;
+                }
+                Next::Empty => return,
+            };
+            // SAFETY: the item came off our list: it is live and ours, and belongs to the pwq.
+            unsafe { run_item(frame, tally, item, run) };
+        }
+    }
+
+    /// Runs an item that threads wait for; they are woken when the run has ended.
+    #[cold]
+    fn run_waited_for(&self, frame: &Frame, tally: &Tally<'_, H>, item: *mut Work) {
+        let run = self.slot().begin_waited_for(tally.pwq.take_waiters(item));
+        // SAFETY: the item came off our list: it is live and ours, and belongs to the pwq.
+        unsafe { run_item(frame, tally, item, run) };
+    }
+
+    /// Lies down on the idle stack, unless there is work after all.
+    fn lie_down(&self, now: u64) -> Step {
+        let (pool, engine) = (self.pool(), &*self.engine);
+        let mut inner = pool.lock();
+        let counts = pool.state.running_to_idle();
+        // First the counters, then the lists. Who makes a pwq ready does it the other way round:
+        // one of the two sees the other (README.md of the pool).
+        if pool.is_ready(&inner) && counts.running < pool.target() {
+            pool.state.idle_to_running();
+            return Step::Again;
+        }
+        if pool.state.is_retired() {
+            return self.exit(&mut inner);
+        }
+        self.yields.set(0);
+        let timeout = engine.config().idle_timeout_ns;
+        self.retire_at.set(too_many_workers(counts).then(|| now.saturating_add(timeout)));
+        let keeps_timers = pool.push_idle(engine, &mut inner, self.slot);
+        Step::Park(self.deadline(keeps_timers))
+    }
+
+    /// When a parked worker must look up by itself.
+    fn deadline(&self, keeps_timers: bool) -> Option<u64> {
+        let timer = self.pool().next_timer.load(Ordering::SeqCst);
+        let timer = if keeps_timers { timer } else { NEVER };
+        let deadline = timer.min(self.retire_at.get().unwrap_or(NEVER));
+        (deadline != NEVER).then_some(deadline)
+    }
+
+    /// Sleeps on the idle stack until picked, or until there is a reason to get up unpicked.
+    fn sleep(&self, mut deadline: Option<u64>) -> Step {
+        let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
+        loop {
+            let _ = engine.host().park(&slot.event, deadline);
+            // Relaxed: stored under the pool lock by the picker, before the wake that ended the
+            // park, or read again under that lock below.
+            if slot.picked.load(Ordering::Relaxed) {
+                break;
+            }
+            let mut inner = pool.lock();
+            if slot.picked.load(Ordering::Relaxed) {
+                break;
+            }
+            let now = engine.host().now();
+            let retired = pool.state.is_retired();
+            let excess = self.retire_at.get().is_some_and(|at| at <= now)
+                && too_many_workers(pool.state.counts());
+            if retired || excess {
+                pool.remove_idle(engine, &mut inner, self.slot);
+                return self.exit(&mut inner);
+            }
+            if pool.next_timer.load(Ordering::SeqCst) <= now {
+                pool.remove_idle(engine, &mut inner, self.slot);
+                pool.state.idle_to_running();
+                return Step::Again;
+            }
+            if self.retire_at.get().is_some_and(|at| at <= now) {
+                self.retire_at.set(None);
+            }
+            if inner.keeper.is_none() {
+                inner.keeper = Some(self.slot);
+            }
+            deadline = self.deadline(inner.keeper == Some(self.slot));
+        }
+        slot.picked.store(false, Ordering::Relaxed);
+        pool.state.arrive();
+        Step::Again
+    }
+
+    /// Leaves the pool. Counted as idle, on no list.
+    fn exit(&self, inner: &mut crate::pool::PoolInner<H>) -> Step {
+        inner.workers.retain(|&worker| worker != self.slot);
+        self.pool().state.exit_idle();
+        Step::Exit
+    }
+}
+
+/// Runs one item that has begun.
+///
+/// # Safety
+/// `item` is live, the caller's, of the tally's pwq, and its run is the one that `frame.slot` has
+/// just begun.
+#[inline]
+pub(crate) unsafe fn run_item<H: Host>(
+    frame: &Frame,
+    tally: &Tally<'_, H>,
+    item: *mut Work,
+    run: u64,
+) {
+    // SAFETY: live until its function is called.
+    let work = unsafe { &*item };
+    tally.count(work.ticket().colour());
+    frame.item.set(item);
+    frame.run.set(run);
+    let func = work.func();
+    work.word.start(RunId { slot: frame.slot, run });
+    // SAFETY: the item was queued and is ours; from here on it is its function's.
+    unsafe { func(NonNull::new_unchecked(item), Action::Run) };
+}
+
+/// Finished items that flushes do not know of yet.
+///
+/// An item is counted when it starts; what is counted is published when the colour changes, which
+/// is before the next item starts, and at the end of the batch.
+pub(crate) struct Tally<'a, H: Host> {
+    pub(crate) engine: &'a Engine<H>,
+    pub(crate) pwq: &'a Pwq<H>,
+    pub(crate) colour: Cell<usize>,
+    pub(crate) count: Cell<u32>,
+}
+
+impl<H: Host> Tally<'_, H> {
+    #[inline]
+    fn count(&self, colour: usize) {
+        if colour != self.colour.get() {
+            self.publish();
+            self.colour.set(colour);
+        }
+        self.count.set(self.count.get() + 1);
+    }
+
+    pub(crate) fn publish(&self) {
+        let count = self.count.replace(0);
+        if count > 0 && self.pwq.finish(self.colour.get(), count) {
+            // SAFETY: a flush waits for this colour, so the queue is there.
+            let wq: &Wq<H> = unsafe { &*self.pwq.wq() };
+            wq.colour_over(self.engine, self.pwq, self.colour.get());
+        }
+    }
+}
+
+pub(crate) fn report_panic<H: Host>(engine: &Engine<H>, pwq: &Pwq<H>, payload: &(dyn Any + Send)) {
+    let message = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
+    // SAFETY: the pwq is held by the caller, so its queue is there.
+    let queue = unsafe { &*pwq.wq() }.name().to_owned();
+    engine.host().report(Report::ItemPanicked { queue, message });
+}
+
+impl<H: Host> Engine<H> {
+    /// Gives a dead pwq back when the last hand lets go of it.
+    pub(crate) fn unpin(&self, pwq: &Pwq<H>) {
+        if pwq.unpin() {
+            self.pwqs().release(pwq.id);
+        }
+    }
+
+    /// Deals with what was set aside during a run that is over.
+    #[cold]
+    pub(crate) fn put_back(&self, pool: &Pool<H>, mut aside: SetAside<H>) {
+        aside.waiters.complete(self.host());
+        loop {
+            let item = aside.items.pop_back();
+            if item.is_null() {
+                return;
+            }
+            let mut one = crate::work::WorkList::new();
+            // SAFETY: an item that came off a list that we hold; pending, so its pwq is there.
+            let pwq = unsafe {
+                one.push_back(item);
+                self.pwqs().get((*item).ticket().pwq()).expect("a pending item has a pwq")
+            };
+            if pwq.give_back(one) {
+                pool.push_ready(pwq);
+                pool.kick(self);
+            }
+        }
+    }
+
+    /// A worker of `pool` has stopped counting as running; `running` others do. Brings up a
+    /// replacement if there is work, or if nobody is left to look after the timers.
+    pub(crate) fn after_block(&self, pool: &Pool<H>, running: u32) {
+        if pool.looks_ready() {
+            pool.kick(self);
+        } else if running == 0 && pool.next_timer.load(Ordering::SeqCst) != NEVER {
+            pool.refresh_keeper(self);
+        }
+    }
+
+    /// Wakes a worker of the nearest pod that has one to spare.
+    #[cold]
+    pub(crate) fn kick_neighbour(&self, pool: &Pool<H>) {
+        for &id in &pool.spec().neighbours {
+            let other = self.pool(id);
+            let counts = other.state.counts();
+            if counts.running == 0 && counts.idle > 0 && other.state.begin_wake(1) {
+                other.wake_one(self);
+                return;
+            }
+        }
+    }
+
+    /// Takes back what is lined up behind items of `pool` that have been running for long.
+    fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
+        if pool.last_take.load(Ordering::Relaxed).saturating_add(STUCK_BATCH_NS) > now
+            || pool.state.counts().running == 0
+        {
+            return;
+        }
+        let workers = pool.lock().workers.clone();
+        for id in workers {
+            let slot = self.slot(id);
+            if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_BATCH_NS) > now {
+                continue;
+            }
+            slot.batch_began.store(NEVER, Ordering::Relaxed);
+            let items = slot.lock_remote(self.host()).steal_half();
+            self.give_back(pool, items);
+        }
+    }
+
+    /// Puts items that are in nobody's list back in front of their pwq, all of them of one.
+    pub(crate) fn give_back(&self, pool: &Pool<H>, items: crate::work::WorkList) {
+        // SAFETY: the first item, if any, is in a list that we hold.
+        let Some(first) = (unsafe { items.front().as_ref() }) else { return };
+        let pwq = self.pwqs().get(first.ticket().pwq()).expect("a pending item has a pwq");
+        if pwq.give_back(items) {
+            pool.push_ready(pwq);
+        }
+    }
+}

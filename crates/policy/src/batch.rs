@@ -1,0 +1,69 @@
+//! How many items a worker takes from a queue at once.
+
+/// The most items that one worker takes at once.
+pub const BATCH_MAX: u32 = 256;
+
+/// How long one batch should take at most, by the items' run time so far.
+///
+/// What a worker has taken waits for it; a short horizon keeps that wait short, and a pool lock
+/// taken once in this time is not felt.
+pub const BATCH_HORIZON_NS: u64 = 100_000;
+
+/// The run time that is assumed of a queue's items before any was measured.
+///
+/// High on purpose: the first batches stay small and other workers are woken for the rest.
+pub const UNKNOWN_RUN_NS: u64 = BATCH_HORIZON_NS;
+
+/// The number of items to take when `backlog` items wait and each took about `item_ns` lately.
+///
+/// Never zero. One worker leaves a fair share for the `sharers` that may take from the same
+/// backlog.
+///
+/// ```
+/// use uwork_policy::batch::{BATCH_MAX, batch_size};
+/// assert_eq!(batch_size(1_000_000, 1, 10), BATCH_MAX);
+/// assert_eq!(batch_size(8, 2, 10), 4);
+/// assert_eq!(batch_size(1_000, 1, 1_000_000), 1);
+/// ```
+#[inline]
+pub fn batch_size(backlog: usize, sharers: u32, item_ns: u64) -> u32 {
+    let by_time = BATCH_HORIZON_NS / item_ns.max(1);
+    let by_share = backlog.div_ceil(sharers.max(1) as usize) as u64;
+    by_time.min(by_share).clamp(1, u64::from(BATCH_MAX)) as u32
+}
+
+/// The estimate of an item's run time after a batch of `items` took `batch_ns`.
+///
+/// Quick to believe in longer items, slow to forget them: a wrong "short" leaves items stuck
+/// behind a long one, a wrong "long" costs a lock or a wake.
+#[inline]
+pub fn update_item_ns(estimate: u64, batch_ns: u64, items: u32) -> u64 {
+    if items == 0 {
+        return estimate;
+    }
+    let sample = batch_ns / u64::from(items);
+    if sample >= estimate {
+        (estimate + sample) / 2 + 1
+    } else {
+        estimate - (estimate - sample) / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimate_follows_both_ways() {
+        let mut estimate = UNKNOWN_RUN_NS;
+        for _ in 0..64 {
+            estimate = update_item_ns(estimate, 2_000, 100);
+        }
+        assert!(estimate <= 24, "{estimate}");
+        for _ in 0..8 {
+            estimate = update_item_ns(estimate, 1_000_000, 1);
+        }
+        assert!(estimate > 900_000, "{estimate}");
+        assert_eq!(update_item_ns(7, 0, 0), 7);
+    }
+}

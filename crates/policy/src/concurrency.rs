@@ -1,0 +1,78 @@
+//! How many workers a pool should have running, and which idle ones it may let go.
+//!
+//! Counters in, a decision out. The counters are those of one pool at one instant.
+
+/// The counters of one pool at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolCounts {
+    /// Workers that are neither parked nor blocked.
+    pub running: u32,
+    /// Workers that are parked on the idle stack.
+    pub idle: u32,
+    /// Workers that exist: running, idle, blocked or on their way up.
+    pub workers: u32,
+    /// Whether a worker is on its way up: picked or being created, not yet running.
+    pub waking: bool,
+}
+
+/// Whether a pool with pending work should wake or create one more worker.
+///
+/// At most one worker is on its way up at a time; it kicks the next one itself.
+///
+/// ```
+/// use uwork_policy::concurrency::{PoolCounts, need_more_workers};
+/// let idle = PoolCounts { running: 0, idle: 1, workers: 1, waking: false };
+/// assert!(need_more_workers(idle, 1));
+/// assert!(!need_more_workers(PoolCounts { waking: true, ..idle }, 1));
+/// assert!(!need_more_workers(PoolCounts { running: 1, ..idle }, 1));
+/// ```
+#[inline]
+pub fn need_more_workers(counts: PoolCounts, target: u32) -> bool {
+    !counts.waking && counts.running < target
+}
+
+/// Whether a running worker may start another item.
+///
+/// A worker that comes back from a wait may have raised `running` above the target; the first to
+/// reach an item boundary steps back.
+#[inline]
+pub fn may_keep_working(counts: PoolCounts, target: u32) -> bool {
+    counts.running <= target
+}
+
+/// Idle workers for each busy one beyond which idle workers retire (the kernel's
+/// `MAX_IDLE_WORKERS_RATIO`).
+pub const IDLE_WORKERS_RATIO: u32 = 4;
+
+/// Whether the pool has more idle workers than its busy ones justify.
+///
+/// Two idle workers always stay. Source of the rule: `too_many_workers()` in the kernel.
+///
+/// ```
+/// use uwork_policy::concurrency::{PoolCounts, too_many_workers};
+/// let counts = |idle, busy| PoolCounts { idle, workers: idle + busy, ..PoolCounts::default() };
+/// assert!(!too_many_workers(counts(2, 0)));
+/// assert!(too_many_workers(counts(3, 4)));
+/// assert!(!too_many_workers(counts(3, 5)));
+/// ```
+#[inline]
+pub fn too_many_workers(counts: PoolCounts) -> bool {
+    let busy = counts.workers.saturating_sub(counts.idle);
+    counts.idle > 2 && (counts.idle - 2) * IDLE_WORKERS_RATIO >= busy
+}
+
+/// What a cross-CPU wake costs, roughly. Work that is worth less than this stays where it is.
+pub const NEIGHBOUR_WAKE_COST_NS: u64 = 50_000;
+
+/// Whether a pool that is at its target should wake a worker of a neighbouring pod to take over
+/// some of its backlog.
+///
+/// `backlog` items are waiting, each of which took about `item_ns` lately, and the pool last took
+/// work `since_take_ns` ago. Both an expensive backlog and a worker that does not come back for
+/// it are reasons.
+#[inline]
+pub fn wake_neighbour(backlog: u64, item_ns: u64, since_take_ns: u64) -> bool {
+    backlog > 0
+        && (backlog.saturating_mul(item_ns) >= NEIGHBOUR_WAKE_COST_NS
+            || since_take_ns >= 2 * NEIGHBOUR_WAKE_COST_NS)
+}

@@ -1,0 +1,240 @@
+//! Affinity scopes: how finely the workers of an unbound queue are split over a machine.
+//!
+//! A scope cuts the CPUs into pods ([`Pods`]); every pod has its own pool of workers. The default
+//! scope adapts to machines on which it would give a single pod ([`effective_scope`]); a scope
+//! that somebody chose is never changed.
+
+mod pods;
+
+pub use pods::{DEFAULT_SHARD_SIZE, Pods};
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::cpuset::CpuSet;
+use crate::topology::Topology;
+
+/// An affinity scope, ordered from the finest to the coarsest.
+///
+/// ```
+/// use uwork_policy::scope::Scope;
+///
+/// assert!(Scope::Cpu < Scope::Cache);
+/// assert_eq!("cache_shard".parse(), Ok(Scope::CacheShard));
+/// assert_eq!(Scope::CacheShard.to_string(), "cache_shard");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
+    /// One pod per CPU.
+    Cpu,
+    /// One pod per physical core: its SMT siblings.
+    Smt,
+    /// One pod per cluster of cores.
+    Cluster,
+    /// Pods of a few cores (8 by default) within each last-level cache.
+    CacheShard,
+    /// One pod per last-level cache.
+    Cache,
+    /// One pod per NUMA node.
+    Numa,
+    /// One pod for the whole machine.
+    System,
+}
+
+impl Scope {
+    /// Every scope, finest first.
+    pub const ALL: [Scope; 7] = [
+        Scope::Cpu,
+        Scope::Smt,
+        Scope::Cluster,
+        Scope::CacheShard,
+        Scope::Cache,
+        Scope::Numa,
+        Scope::System,
+    ];
+
+    /// The scope's name in the kernel.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Cpu => "cpu",
+            Scope::Smt => "smt",
+            Scope::Cluster => "cluster",
+            Scope::CacheShard => "cache_shard",
+            Scope::Cache => "cache",
+            Scope::Numa => "numa",
+            Scope::System => "system",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        let known = Scope::ALL.into_iter().find(|scope| scope.name() == text);
+        known.ok_or_else(|| ScopeError { text: text.to_owned() })
+    }
+}
+
+/// The text names no affinity scope. Prints as one line with the names that are allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeError {
+    text: String,
+}
+
+impl fmt::Display for ScopeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' is not an affinity scope (allowed: default", self.text)?;
+        for scope in Scope::ALL {
+            write!(f, ", {scope}")?;
+        }
+        write!(f, ")")
+    }
+}
+
+impl std::error::Error for ScopeError {}
+
+/// What a queue asks for: the process-wide default, or a scope of its own.
+///
+/// ```
+/// use uwork_policy::scope::{Scope, ScopeChoice};
+///
+/// assert_eq!("default".parse(), Ok(ScopeChoice::Default));
+/// assert_eq!("numa".parse(), Ok(ScopeChoice::Explicit(Scope::Numa)));
+/// assert!("socket".parse::<ScopeChoice>().is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum ScopeChoice {
+    /// The process-wide default scope, which adapts to the machine.
+    #[default]
+    Default,
+    /// This scope, whatever the machine looks like.
+    Explicit(Scope),
+}
+
+impl fmt::Display for ScopeChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScopeChoice::Default => f.pad("default"),
+            ScopeChoice::Explicit(scope) => scope.fmt(f),
+        }
+    }
+}
+
+impl FromStr for ScopeChoice {
+    type Err = ScopeError;
+
+    fn from_str(text: &str) -> Result<Self, ScopeError> {
+        match text {
+            "default" => Ok(ScopeChoice::Default),
+            _ => text.parse().map(ScopeChoice::Explicit),
+        }
+    }
+}
+
+/// The scope that a queue really uses, and how it came to it.
+///
+/// Prints what the kernel's `affinity_scope` file would: `numa`, `default (cache)`, or
+/// `default (cache -> cluster)` when the default fell back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EffectiveScope {
+    /// What the queue asked for.
+    pub choice: ScopeChoice,
+    /// The scope that this stands for before the machine was looked at.
+    pub configured: Scope,
+    /// The scope in use.
+    pub effective: Scope,
+}
+
+impl fmt::Display for EffectiveScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.choice {
+            ScopeChoice::Explicit(scope) => write!(f, "{scope}"),
+            ScopeChoice::Default if self.configured == self.effective => {
+                write!(f, "default ({})", self.configured)
+            }
+            ScopeChoice::Default => {
+                write!(f, "default ({} -> {})", self.configured, self.effective)
+            }
+        }
+    }
+}
+
+/// Finds the scope that a queue with this mask really uses.
+///
+/// An explicit choice stands. The default falls back, while exactly one pod would serve a mask of
+/// several CPUs, to the next finer scope: one pool that all CPUs contend for is what the default
+/// must not become. The mask is taken as it is: pass the CPUs that the queue may really use.
+///
+/// ```
+/// use uwork_policy::scope::{Scope, ScopeChoice, effective_scope};
+///
+/// let desktop = "llc:1 core:8".parse().unwrap();
+/// let all = "0-7".parse().unwrap();
+/// let scope = effective_scope(&desktop, ScopeChoice::Default, Scope::Cache, &all, 8);
+/// assert_eq!(scope.effective, Scope::Cluster);
+/// assert_eq!(scope.to_string(), "default (cache -> cluster)");
+/// ```
+#[must_use]
+pub fn effective_scope(
+    topology: &Topology,
+    choice: ScopeChoice,
+    default: Scope,
+    mask: &CpuSet,
+    shard_size: u32,
+) -> EffectiveScope {
+    if let ScopeChoice::Explicit(scope) = choice {
+        return EffectiveScope { choice, configured: scope, effective: scope };
+    }
+    let one_pod =
+        |scope: &Scope| Pods::of(topology, *scope, shard_size).restricted(mask).count() == 1;
+    let mut candidates = Scope::ALL.into_iter().rev().filter(|scope| *scope <= default);
+    // A mask of one CPU has one pod in every scope: nothing is found, and the default stays.
+    let effective = candidates.find(|scope| !one_pod(scope)).unwrap_or(default);
+    EffectiveScope { choice, configured: default, effective }
+}
+
+/// The CPUs that a queue may use: its own mask within the process-wide unbound mask, or the whole
+/// unbound mask where the two have nothing in common.
+///
+/// ```
+/// use uwork_policy::scope::effective_cpumask;
+///
+/// let unbound = "0-3".parse().unwrap();
+/// assert_eq!(effective_cpumask(&"2-5".parse().unwrap(), &unbound).to_string(), "2-3");
+/// assert_eq!(effective_cpumask(&"4-5".parse().unwrap(), &unbound).to_string(), "0-3");
+/// ```
+#[must_use]
+pub fn effective_cpumask(attrs: &CpuSet, unbound: &CpuSet) -> CpuSet {
+    let both = attrs.and(unbound);
+    match both.is_empty() {
+        true => unbound.clone(),
+        false => both,
+    }
+}
+
+/// The CPUs that a pod's workers belong on: the pod within the queue's effective mask, or the
+/// whole effective mask where none of those is online.
+///
+/// ```
+/// use uwork_policy::scope::pod_cpumask;
+///
+/// let (pod, effective) = ("0-3".parse().unwrap(), "2-7".parse().unwrap());
+/// assert_eq!(pod_cpumask(&pod, &effective, &"0-7".parse().unwrap()).to_string(), "2-3");
+/// assert_eq!(pod_cpumask(&pod, &effective, &"4-7".parse().unwrap()).to_string(), "2-7");
+/// ```
+#[must_use]
+pub fn pod_cpumask(pod: &CpuSet, effective: &CpuSet, online: &CpuSet) -> CpuSet {
+    let own = pod.and(effective);
+    match own.intersects(online) {
+        true => own,
+        false => effective.clone(),
+    }
+}

@@ -1,0 +1,116 @@
+//! Which pools there are to compare with, under the names that the figures carry.
+
+use crate::async_executor::AsyncExecutor;
+use crate::bare::Bare;
+use crate::crossbeam::Crossbeam;
+use crate::kernel::KernelShape;
+use crate::load::{Load, Sample, measure};
+use crate::native;
+use crate::rayon::Rayon;
+use crate::threadpool::ThreadPool;
+use crate::tokio::Tokio;
+
+/// What a runner is in a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// A pool that people use: the fastest of these is what ratios are taken to.
+    Pool,
+    /// The bones of a known design, written for this comparison: much less than a pool that people
+    /// could use.
+    Shape,
+    /// A bound to measure against, not a pool anyone could use.
+    Limit,
+}
+
+/// One pool to compare with.
+#[derive(Clone, Copy)]
+pub struct Rival {
+    /// Its fixed name in tables and records.
+    pub runner: &'static str,
+    /// Empty where there is only one.
+    pub variant: &'static str,
+    /// Whether it counts among the rivals.
+    pub standing: Standing,
+    /// Whether it can be held to one worker, to compare with an ordered queue.
+    pub can_be_ordered: bool,
+    run: fn(usize, &Load) -> Sample,
+}
+
+impl Rival {
+    /// Runs the load once on a fresh pool of `workers` threads.
+    ///
+    /// # Panics
+    ///
+    /// As [`measure`].
+    pub fn measure(&self, workers: usize, load: &Load) -> Sample {
+        (self.run)(workers, load)
+    }
+
+    pub(crate) const fn pool(runner: &'static str, run: fn(usize, &Load) -> Sample) -> Self {
+        Self { runner, variant: "", standing: Standing::Pool, can_be_ordered: true, run }
+    }
+
+    const fn variant(mut self, variant: &'static str) -> Self {
+        self.variant = variant;
+        self
+    }
+
+    const fn standing(mut self, standing: Standing) -> Self {
+        self.standing = standing;
+        self
+    }
+
+    /// For a pool whose number of workers is not ours to set.
+    pub(crate) const fn never_ordered(mut self) -> Self {
+        self.can_be_ordered = false;
+        self
+    }
+}
+
+/// Every pool of this build, in the order in which they run.
+pub fn catalogue() -> Vec<Rival> {
+    let mut all = limits();
+    all.extend(shapes());
+    all.extend(pools());
+    all.extend(native::catalogue());
+    all
+}
+
+fn limits() -> Vec<Rival> {
+    let limit = |variant, run| Rival::pool("bare", run).variant(variant).standing(Standing::Limit);
+    vec![
+        limit("system", |workers, load| measure(|| Bare::system(workers), load)),
+        limit("cpu", |_, load| measure(Bare::per_cpu, load)).never_ordered(),
+    ]
+}
+
+fn shapes() -> Vec<Rival> {
+    type Locked = KernelShape<false>;
+    type Deferred = KernelShape<true>;
+    let shape =
+        |runner, variant, run| Rival::pool(runner, run).variant(variant).standing(Standing::Shape);
+    vec![
+        shape("kernel-locked", "system", |workers, load| measure(|| Locked::system(workers), load)),
+        shape("kernel-locked", "cpu", |_, load| measure(Locked::per_cpu, load)).never_ordered(),
+        shape("kernel-deferred", "system", |workers, load| {
+            measure(|| Deferred::system(workers), load)
+        }),
+        shape("kernel-deferred", "cpu", |_, load| measure(Deferred::per_cpu, load)).never_ordered(),
+    ]
+}
+
+fn pools() -> Vec<Rival> {
+    vec![
+        Rival::pool("rayon", |workers, load| measure(|| Rayon::<false>::new(workers), load)),
+        Rival::pool("rayon-fifo", |workers, load| measure(|| Rayon::<true>::new(workers), load)),
+        Rival::pool("tokio", |workers, load| measure(|| Tokio::<false>::new(workers), load)),
+        Rival::pool("tokio-blocking", |workers, load| {
+            measure(|| Tokio::<true>::new(workers), load)
+        }),
+        Rival::pool("crossbeam", |workers, load| measure(|| Crossbeam::new(workers), load)),
+        Rival::pool("async-executor", |workers, load| {
+            measure(|| AsyncExecutor::new(workers), load)
+        }),
+        Rival::pool("threadpool", |workers, load| measure(|| ThreadPool::new(workers), load)),
+    ]
+}

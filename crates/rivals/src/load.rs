@@ -1,0 +1,212 @@
+//! The load: producers submit batches of tiny items and wait for each batch, as the kernel's
+//! lib/test_workqueue.c does.
+//!
+//! One driver for every pool, generic over [`Pool`]. The pool, its threads and the items' memory
+//! are made before the clock starts and go after it stopped; every sample ends with a check that
+//! each item ran exactly once.
+
+use std::mem;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::progress::{Lease, Progress};
+
+/// A pool under test.
+pub trait Pool: Sync {
+    /// What one producer thread holds.
+    type Producer<'a>: Producer
+    where
+        Self: 'a;
+
+    /// Called on the producer's own thread before the clock starts: room for `outstanding` items,
+    /// each of which calls [`Progress::complete`] on `progress` when it runs.
+    fn producer<'a>(
+        &'a self,
+        progress: &'static Progress,
+        outstanding: usize,
+    ) -> Self::Producer<'a>;
+}
+
+/// One producer's end of a pool.
+pub trait Producer {
+    /// Queues the item with this index.
+    ///
+    /// # Safety
+    ///
+    /// `index` is below the `outstanding` that the producer was made with; the item queued last
+    /// under this index, if any, has completed; and the producer is not dropped before everything
+    /// it queued has completed.
+    unsafe fn submit(&mut self, index: usize);
+
+    /// Waits for all that was submitted. By default asleep on the progress; a pool that can join
+    /// its items does that.
+    fn settle(&mut self, progress: &'static Progress) {
+        progress.wait();
+    }
+}
+
+/// The size of a load.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Threads that submit.
+    pub producers: usize,
+    /// Items per producer.
+    pub items: usize,
+    /// Items that a producer has in flight at most: it submits so many, then waits for them.
+    pub outstanding: usize,
+    /// Time every enqueue (two clock reads per item).
+    pub clock: bool,
+}
+
+/// Enqueue times of one sample, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Latency {
+    /// The median.
+    pub p50_ns: u64,
+    /// The 90th percentile.
+    pub p90_ns: u64,
+    /// The 95th percentile.
+    pub p95_ns: u64,
+    /// The 99th percentile.
+    pub p99_ns: u64,
+}
+
+/// What one run of the load gave.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Items that ran: all producers together.
+    pub items: u64,
+    /// From the common start until the last producer was done.
+    pub wall: Duration,
+    /// CPU time of the whole process (user and system) meanwhile.
+    pub cpu: Duration,
+    /// With [`Load::clock`].
+    pub latency: Option<Latency>,
+}
+
+/// Makes a pool, runs the load on it, tears it down, and checks the counts.
+///
+/// # Panics
+///
+/// When an item was lost or ran twice, or the load is empty or has more than `u32::MAX` items per
+/// producer.
+pub fn measure<P: Pool>(create: impl FnOnce() -> P, load: &Load) -> Sample {
+    assert!(load.producers > 0 && load.items > 0 && load.outstanding > 0, "an empty load");
+    let items = u32::try_from(load.items).expect("items per producer fit 32 bits");
+    let leases: Vec<Lease> = (0..load.producers).map(|_| Lease::new()).collect();
+    let pool = create();
+    let sample = drive(&pool, load, &leases);
+    drop(pool);
+    for lease in &leases {
+        assert_eq!(lease.done(), items, "every item runs exactly once");
+    }
+    sample
+}
+
+/// What a producer brings back.
+struct Finished {
+    at: Instant,
+    enqueue_ns: Vec<u32>,
+}
+
+fn drive<P: Pool>(pool: &P, load: &Load, leases: &[Lease]) -> Sample {
+    // Main and producers meet three times: all ready; go; all done. Producers keep their memory
+    // until after the last.
+    let meeting = Barrier::new(load.producers + 1);
+    let guard = AbortOnPanic;
+    let sample = thread::scope(|scope| {
+        let threads: Vec<_> = leases
+            .iter()
+            .map(|lease| scope.spawn(|| produce(pool, load, lease.progress(), &meeting)))
+            .collect();
+        meeting.wait();
+        let (start, cpu_before) = (Instant::now(), cpu_time());
+        meeting.wait();
+        meeting.wait();
+        let cpu = cpu_time().saturating_sub(cpu_before);
+        let finished: Vec<Finished> =
+            threads.into_iter().map(|t| t.join().expect("a producer aborts on panic")).collect();
+        let end = finished.iter().map(|f| f.at).max().expect("at least one producer");
+        Sample {
+            items: (load.producers * load.items) as u64,
+            wall: end.duration_since(start),
+            cpu,
+            latency: load.clock.then(|| latency(&finished)),
+        }
+    });
+    mem::forget(guard);
+    sample
+}
+
+fn produce<P: Pool>(
+    pool: &P,
+    load: &Load,
+    progress: &'static Progress,
+    meeting: &Barrier,
+) -> Finished {
+    let guard = AbortOnPanic;
+    let batch = load.outstanding.min(load.items);
+    let mut producer = pool.producer(progress, batch);
+    let mut enqueue_ns = Vec::with_capacity(if load.clock { load.items } else { 0 });
+    meeting.wait();
+    meeting.wait();
+    let mut sent = 0;
+    while sent < load.items {
+        let count = batch.min(load.items - sent);
+        sent += count;
+        // Fits: `measure` has checked the total.
+        progress.expect(sent as u32);
+        for index in 0..count {
+            let before = load.clock.then(Instant::now);
+            // SAFETY: index < batch; the batch before has settled, and the last one does before the
+            // producer is dropped (on a panic the process aborts first).
+            unsafe { producer.submit(index) };
+            if let Some(before) = before {
+                enqueue_ns.push(before.elapsed().as_nanos().min(u128::from(u32::MAX)) as u32);
+            }
+        }
+        producer.settle(progress);
+        assert_eq!(progress.done() as usize, sent, "a settled batch has run, each item once");
+    }
+    let at = Instant::now();
+    meeting.wait();
+    mem::forget(guard);
+    Finished { at, enqueue_ns }
+}
+
+/// After a panic (a thread that cannot be started is one) the others would wait for ever, and a
+/// producer that unwinds would free items that are still queued.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
+fn latency(finished: &[Finished]) -> Latency {
+    let mut histogram: Histogram<u64> = Histogram::new_with_bounds(1, u64::from(u32::MAX), 3)
+        .expect("three digits up to four seconds are valid bounds");
+    for ns in finished.iter().flat_map(|f| &f.enqueue_ns) {
+        histogram.saturating_record(u64::from(*ns).max(1));
+    }
+    Latency {
+        p50_ns: histogram.value_at_quantile(0.50),
+        p90_ns: histogram.value_at_quantile(0.90),
+        p95_ns: histogram.value_at_quantile(0.95),
+        p99_ns: histogram.value_at_quantile(0.99),
+    }
+}
+
+/// User and system time of this process so far.
+pub fn cpu_time() -> Duration {
+    // SAFETY: all-zero bytes are a valid rusage, which is plain integers.
+    let mut usage: libc::rusage = unsafe { mem::zeroed() };
+    // SAFETY: the pointer is to a live rusage; RUSAGE_SELF cannot fail with a valid pointer.
+    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    let of = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    of(usage.ru_utime) + of(usage.ru_stime)
+}

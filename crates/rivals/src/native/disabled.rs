@@ -1,0 +1,7 @@
+//! Without the `native` feature there are no native pools.
+
+use crate::catalogue::Rival;
+
+pub(crate) fn catalogue() -> Vec<Rival> {
+    Vec::new()
+}

@@ -1,0 +1,165 @@
+//! What control groups, version 1, version 2 or both, leave this process: CPUs and CPU time.
+
+use uwork_policy::cpuset::CpuSet;
+
+use super::files::Files;
+use super::quota::Quota;
+
+#[derive(Default)]
+pub(super) struct Groups {
+    pub(super) cpuset: Option<CpuSet>,
+    pub(super) quota: Option<Quota>,
+}
+
+pub(super) fn read(files: &mut Files<'_>) -> Groups {
+    let mut groups = Groups::default();
+    let Some(memberships) = files.text("/proc/self/cgroup") else {
+        return groups;
+    };
+    let mounts = files.text("/proc/self/mountinfo").unwrap_or_default();
+    let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+    for membership in memberships.lines().filter_map(Membership::parse) {
+        // A hierarchy may be mounted several times; best where the group itself can be seen.
+        let serving: Vec<&Mount> =
+            mounts.iter().filter(|mount| mount.serves(&membership)).collect();
+        let showing = serving.iter().find(|mount| mount.below(membership.path).is_some());
+        let Some(mount) = showing.or(serving.first()) else {
+            continue;
+        };
+        let folders = mount.folders(membership.path);
+        if membership.has("cpuset") {
+            // Not the intersection: a partition's CPUs are taken out of its parent's effective
+            // set, so only the nearest group that has the file tells the truth.
+            let names = match mount.version2 {
+                true => &["cpuset.cpus.effective"][..],
+                false => &["cpuset.effective_cpus", "cpuset.cpus"],
+            };
+            let paths = folders
+                .iter()
+                .flat_map(|folder| names.iter().map(move |name| format!("{folder}/{name}")));
+            let nearest = paths.filter_map(|path| files.cpus(&path)).find(|cpus| !cpus.is_empty());
+            groups.cpuset = match (groups.cpuset.take(), nearest) {
+                (Some(a), Some(b)) if a.intersects(&b) => Some(a.and(&b)),
+                (known, nearest) => known.or(nearest),
+            };
+        }
+        if membership.has("cpu") {
+            // Every ancestor's limit holds: the tightest one decides.
+            let limits = folders.iter().filter_map(|folder| quota(files, folder, mount.version2));
+            groups.quota = limits.chain(groups.quota).min_by(Quota::cmp_cpus);
+        }
+    }
+    groups
+}
+
+fn quota(files: &Files<'_>, folder: &str, version2: bool) -> Option<Quota> {
+    let (quota, period) = match version2 {
+        true => {
+            let limit = files.text(&format!("{folder}/cpu.max"))?;
+            let (quota, period) = limit.split_once(' ')?;
+            (quota.to_owned(), period.to_owned())
+        }
+        false => (
+            files.text(&format!("{folder}/cpu.cfs_quota_us"))?,
+            files.text(&format!("{folder}/cpu.cfs_period_us"))?,
+        ),
+    };
+    // "max" in version 2 and -1 in version 1 are no numbers: no limit.
+    Quota::new(quota.parse().ok()?, period.parse().ok()?)
+}
+
+/// A line of `/proc/self/cgroup`: `ID:CONTROLLERS:PATH`.
+struct Membership<'a> {
+    /// Empty for version 2, which has every controller that no version 1 hierarchy has taken.
+    controllers: &'a str,
+    path: &'a str,
+}
+
+impl<'a> Membership<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        Some(Self { controllers, path })
+    }
+
+    fn has(&self, controller: &str) -> bool {
+        self.controllers.is_empty() || self.controllers.split(',').any(|name| name == controller)
+    }
+}
+
+/// A line of `/proc/self/mountinfo` about a control group hierarchy.
+struct Mount {
+    /// The group that the mount point shows.
+    root: String,
+    point: String,
+    version2: bool,
+    options: String,
+}
+
+impl Mount {
+    fn parse(line: &str) -> Option<Self> {
+        // ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELD..] - TYPE SOURCE SUPER_OPTIONS
+        let (place, kind) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(3);
+        let (root, point) = (place.next()?, place.next()?);
+        let mut kind = kind.split(' ');
+        let version2 = match kind.next()? {
+            "cgroup2" => true,
+            "cgroup" => false,
+            _ => return None,
+        };
+        let options = kind.nth(1).unwrap_or_default().to_owned();
+        Some(Self { root: unescape(root), point: unescape(point), version2, options })
+    }
+
+    fn serves(&self, membership: &Membership<'_>) -> bool {
+        let mut controllers = membership.controllers.split(',');
+        match membership.controllers.is_empty() {
+            true => self.version2,
+            false => {
+                !self.version2
+                    && controllers.all(|name| self.options.split(',').any(|option| option == name))
+            }
+        }
+    }
+
+    /// A group's path below what the mount shows; `None` if it lies elsewhere.
+    fn below<'a>(&self, group: &'a str) -> Option<&'a str> {
+        let below = group.strip_prefix(self.root.trim_end_matches('/'))?;
+        let inside = (below.is_empty() || below.starts_with('/'))
+            && !below.split('/').any(|part| part == "..");
+        inside.then(|| below.trim_end_matches('/'))
+    }
+
+    /// The folders of a group and its ancestors as far as the mount shows them, nearest first.
+    fn folders(&self, group: &str) -> Vec<String> {
+        // Of a group that the mount does not show, the mount point is the nearest to be seen.
+        let mut below = self.below(group).unwrap_or_default();
+        let mut folders = Vec::new();
+        while let Some((parent, _)) = below.rsplit_once('/') {
+            folders.push(format!("{}{below}", self.point));
+            below = parent;
+        }
+        folders.push(self.point.clone());
+        folders
+    }
+}
+
+/// Undoes the `\040` and the like that mountinfo writes for spaces in paths.
+fn unescape(text: &str) -> String {
+    let mut plain = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        match (byte, after) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+                plain.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                plain.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}

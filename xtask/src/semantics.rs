@@ -1,0 +1,117 @@
+//! `cargo xtask semantics`: docs/semantics.md promises behaviours and names the test that shows each.
+//! A promise whose test is gone is worse than no promise.
+//!
+//! Read are the tables that have a column headed `Test` or `Tests`, and in it whatever is in backticks:
+//! `test_name`, or `file::test_name` where the file's stem or a module says which one is meant.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::finding::Finding;
+use crate::markdown::Markdown;
+use crate::tidy::words;
+use crate::tree::{Kind, Tree, numbered};
+
+const FILE: &str = "docs/semantics.md";
+const RULE: &str = "semantics";
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let Some(Kind::Markdown(markdown)) = tree.file(FILE).map(|file| &file.kind) else {
+        println!("semantics: {FILE} does not exist yet");
+        return Vec::new();
+    };
+    let Some(named) = named_tests(markdown) else {
+        let message = "no table has a column headed `Test`";
+        return vec![Finding::new(FILE, 1, RULE, message)];
+    };
+    let functions = functions(tree);
+    let missing = named.iter().filter(|(_, name)| !exists(&functions, name));
+    missing
+        .map(|(line, name)| {
+            Finding::new(FILE, *line, RULE, format!("no test `{name}` in the tree"))
+        })
+        .collect()
+}
+
+/// Tests named in the tables, with their lines; nothing where no table has a column for them.
+fn named_tests(markdown: &Markdown) -> Option<Vec<(usize, String)>> {
+    let mut named = None;
+    for table in &markdown.tables {
+        let Some(((_, header), rows)) = table.split_first() else { continue };
+        let is_test = |cell: &String| matches!(cell.to_lowercase().as_str(), "test" | "tests");
+        let Some(column) = header.iter().position(is_test) else { continue };
+        let named = named.get_or_insert_with(Vec::new);
+        for (line, cells) in rows {
+            let cell = cells.get(column).map_or("", String::as_str);
+            let names = cell.split('`').skip(1).step_by(2);
+            named.extend(names.map(|name| (*line, name.to_owned())));
+        }
+    }
+    named
+}
+
+/// For each function of the tree, what may stand before `::` in its name: file stems and folders.
+fn functions(tree: &Tree) -> BTreeMap<String, BTreeSet<String>> {
+    let mut functions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (file, rust) in tree.rust() {
+        let places = file.path.trim_end_matches(".rs").split('/').map(str::to_owned);
+        let mut places: BTreeSet<String> = places.collect();
+        for (_, line) in numbered(&rust.code) {
+            let mut line = words(line);
+            while let Some(word) = line.next() {
+                match word {
+                    "mod" => places.extend(line.next().map(str::to_owned)),
+                    "fn" => {
+                        let name = line.next().unwrap_or_default().to_owned();
+                        functions.entry(name).or_default().extend(places.iter().cloned());
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    functions
+}
+
+fn exists(functions: &BTreeMap<String, BTreeSet<String>>, name: &str) -> bool {
+    let mut parts: Vec<&str> = name.split("::").collect();
+    let function = parts.pop().unwrap_or_default().trim_end_matches("()");
+    let places = functions.get(function);
+    places.is_some_and(|places| parts.iter().all(|&part| places.contains(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::tree::Tree;
+
+    const TESTS: &str = "#[test]\nfn a_pending_item_is_refused() {}\n";
+
+    fn findings(rows: &str) -> usize {
+        let table = format!("| rule | Test |\n|---|---|\n{rows}");
+        let files = [("docs/semantics.md", table.as_str()), ("crates/uwork/tests/queue.rs", TESTS)];
+        check(&Tree::of(&files)).len()
+    }
+
+    #[test]
+    fn a_test_that_exists_is_fine() {
+        assert_eq!(findings("| `queue_work` twice | `a_pending_item_is_refused` |\n"), 0);
+        assert_eq!(findings("| twice | `queue::a_pending_item_is_refused` |\n"), 0);
+    }
+
+    #[test]
+    fn a_test_that_is_gone_is_found() {
+        assert_eq!(findings("| twice | `a_pending_item_is_taken` |\n"), 1);
+        assert_eq!(findings("| twice | `flush::a_pending_item_is_refused` |\n"), 1);
+    }
+
+    #[test]
+    fn a_table_without_tests_is_found() {
+        let tree = Tree::of(&[("docs/semantics.md", "| rule |\n|---|\n| x |\n")]);
+        assert_eq!(check(&tree).len(), 1);
+    }
+
+    #[test]
+    fn no_document_is_no_breach() {
+        assert_eq!(check(&Tree::of(&[])), []);
+    }
+}

@@ -1,0 +1,160 @@
+//! Which crate may see which. The direction of dependencies is the design; this is the one place that states it.
+
+use super::Rule;
+use crate::finding::Finding;
+use crate::tree::{SourceFile, Tree};
+
+/// What one package may depend on, apart from dev-dependencies, which are free.
+struct Layer {
+    package: &'static str,
+    may_use: Uses,
+    /// Allowed only below `[target.'cfg(loom)'.dependencies]`.
+    may_use_under_loom: &'static [&'static str],
+}
+
+enum Uses {
+    /// These and nothing else.
+    Only(&'static [&'static str]),
+    /// Anything but these.
+    AllBut(&'static [&'static str]),
+}
+
+/// Of the libraries, only `uwork` may see the system's interface; the two below it are free of any system.
+const LAYERS: &[Layer] = &[
+    Layer { package: "uwork-policy", may_use: Uses::Only(&[]), may_use_under_loom: &[] },
+    Layer {
+        package: "uwork-engine",
+        may_use: Uses::Only(&["uwork-policy"]),
+        may_use_under_loom: &["loom"],
+    },
+    Layer {
+        package: "uwork",
+        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "libc", "rustix"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
+        package: "uwork-cli",
+        may_use: Uses::AllBut(&["uwork-engine", "xtask"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
+        package: "uwork-rivals",
+        may_use: Uses::AllBut(&["uwork-policy", "uwork-engine", "uwork-cli", "xtask"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
+        package: "xtask",
+        may_use: Uses::Only(&["proc-macro2", "syn", "toml"]),
+        may_use_under_loom: &[],
+    },
+];
+
+pub(super) const RULE: Rule = Rule {
+    name: "layers",
+    about: "crates depend on each other in the direction of the design",
+    check,
+};
+
+fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, manifest) in tree.manifests() {
+        let package = manifest.get("package").and_then(|package| package.get("name"));
+        let package = package.and_then(toml::Value::as_str).unwrap_or_default();
+        match LAYERS.iter().find(|layer| layer.package == package) {
+            Some(layer) => findings.extend(check_manifest(layer, file, &manifest)),
+            None => {
+                let message = format!("`{package}` has no row in xtask's table of layers");
+                findings.push(Finding::new(&file.path, 1, RULE.name, message));
+            }
+        }
+    }
+    findings
+}
+
+fn check_manifest(layer: &Layer, file: &SourceFile, manifest: &toml::Table) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for Dependency { target, name } in dependencies(manifest) {
+        let under_loom = target == Some("cfg(loom)") && layer.may_use_under_loom.contains(&name);
+        let allowed = match layer.may_use {
+            Uses::Only(allowed) => allowed.contains(&name),
+            Uses::AllBut(banned) => !banned.contains(&name),
+        };
+        if !allowed && !under_loom {
+            let message = format!("`{}` must not depend on `{name}`", layer.package);
+            findings.push(Finding::new(&file.path, line_of(file, name), RULE.name, message));
+        }
+    }
+    findings
+}
+
+struct Dependency<'a> {
+    target: Option<&'a str>,
+    /// The package's own name, also where it is renamed.
+    name: &'a str,
+}
+
+fn dependencies(manifest: &toml::Table) -> Vec<Dependency<'_>> {
+    let mut found = of_table(None, manifest);
+    if let Some(targets) = manifest.get("target").and_then(toml::Value::as_table) {
+        for (target, table) in targets {
+            found.extend(
+                table.as_table().into_iter().flat_map(|table| of_table(Some(target), table)),
+            );
+        }
+    }
+    found
+}
+
+fn of_table<'a>(target: Option<&'a str>, table: &'a toml::Table) -> Vec<Dependency<'a>> {
+    let sections = ["dependencies", "build-dependencies"].into_iter();
+    let tables = sections.filter_map(|section| table.get(section)?.as_table());
+    let entries = tables.flatten().map(|(key, value)| {
+        let renamed = value.get("package").and_then(toml::Value::as_str);
+        Dependency { target, name: renamed.unwrap_or(key) }
+    });
+    entries.collect()
+}
+
+fn line_of(file: &SourceFile, name: &str) -> usize {
+    let names =
+        |text: &str| text.trim_start().starts_with(name) || text.contains(&format!("\"{name}\""));
+    file.lines().find(|(_, text)| names(text)).map_or(1, |(line, _)| line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines_found;
+    use super::RULE;
+
+    fn lines(package: &str, rest: &str) -> Vec<usize> {
+        let text = format!("[package]\nname = \"{package}\"\n{rest}");
+        lines_found(&RULE, "crates/x/Cargo.toml", &text)
+    }
+
+    #[test]
+    fn dependencies_against_the_direction_are_found() {
+        assert_eq!(lines("uwork-policy", "[dependencies]\nlibc = \"0.2\"\n"), [4]);
+        assert_eq!(lines("uwork-engine", "[dependencies]\nloom = \"0.7\"\n"), [4]);
+        assert_eq!(
+            lines("uwork-engine", "[target.'cfg(unix)'.dependencies]\nloom = \"0.7\"\n"),
+            [4]
+        );
+        assert_eq!(lines("uwork-engine", "[dependencies]\nx = { package = \"libc\" }\n"), [4]);
+        assert_eq!(lines("uwork", "[build-dependencies]\nuwork-rivals = \"0.1\"\n"), [4]);
+        assert_eq!(lines("uwork-cli", "[dependencies]\nuwork-engine = {}\n"), [4]);
+    }
+
+    #[test]
+    fn dependencies_of_the_design_are_fine() {
+        let engine = "[dependencies]\nuwork-policy = {}\n[dev-dependencies]\nrand = \"1\"\n\
+                      [target.'cfg(loom)'.dependencies]\nloom = \"0.7\"\n";
+        assert_eq!(lines("uwork-engine", engine), []);
+        assert_eq!(lines("uwork", "[dependencies]\nlibc = \"0.2\"\nuwork-engine = {}\n"), []);
+        assert_eq!(lines("uwork-rivals", "[dependencies]\nrayon = \"1\"\n"), []);
+    }
+
+    #[test]
+    fn a_package_without_a_layer_is_found() {
+        assert_eq!(lines("uwork-new", ""), [1]);
+    }
+}
