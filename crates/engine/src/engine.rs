@@ -119,6 +119,12 @@ impl<H: Host> Engine<H> {
         &self.config
     }
 
+    /// Whether the calling thread is inside the item at this address.
+    pub fn runs_item(&self, item: *const crate::work::Work) -> bool {
+        // SAFETY: the host's promise for the calling thread.
+        unsafe { &*self.host.thread() }.runs_item(item)
+    }
+
     pub(crate) fn slots(&self) -> &Slab<Slot<H>> {
         &self.slots
     }

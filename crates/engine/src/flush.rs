@@ -84,9 +84,7 @@ impl<H: Host> Wq<H> {
     /// # Errors
     /// The caller is in an item of this queue.
     pub fn flush(&self) -> Result<(), QueueError> {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.engine().host().thread() };
-        if thread.runs_queue(std::ptr::from_ref(self).cast()) {
+        if self.runs_here() {
             return Err(QueueError::WouldDeadlock);
         }
         self.flush_outside();
@@ -153,9 +151,7 @@ impl<H: Host> Wq<H> {
     /// # Errors
     /// The caller is in an item of this queue.
     pub fn drain(&self) -> Result<(), QueueError> {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.engine().host().thread() };
-        if thread.runs_queue(std::ptr::from_ref(self).cast()) {
+        if self.runs_here() {
             return Err(QueueError::WouldDeadlock);
         }
         self.begin_drain();

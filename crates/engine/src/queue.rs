@@ -241,6 +241,13 @@ impl<H: Host> Wq<H> {
         &self.name
     }
 
+    /// Whether the calling thread is inside one of this queue's items.
+    pub fn runs_here(&self) -> bool {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.engine.host().thread() };
+        thread.runs_queue(std::ptr::from_ref(self).cast())
+    }
+
     /// The engine that runs the queue.
     pub fn engine(&self) -> &Arc<Engine<H>> {
         &self.engine
@@ -276,16 +283,16 @@ impl<H: Host> Wq<H> {
     ///
     /// # Errors
     /// For per-CPU queues, and as [`Wq::new`]; nothing is changed then.
-    pub fn set_attrs(&self, attrs: Attrs) -> Result<(), QueueError> {
-        let kind = match self.kind() {
+    pub fn change_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), QueueError> {
+        let mut kind = self.kind();
+        match &mut kind {
             Kind::PerCpu => {
                 return Err(QueueError::NotForThisKind(
                     "a per-CPU queue has no affinity attributes; they are for unbound queues",
                 ));
             }
-            Kind::Unbound(_) => Kind::Unbound(attrs),
-            Kind::Ordered(_) => Kind::Ordered(attrs),
-        };
+            Kind::Unbound(attrs) | Kind::Ordered(attrs) => change(attrs),
+        }
         self.apply(kind)
     }
 
@@ -346,7 +353,10 @@ impl<H: Host> Wq<H> {
     }
 
     /// Whether items can be queued for this CPU.
-    pub(crate) fn check_cpu(&self, cpu: u32) -> Result<(), QueueError> {
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it.
+    pub fn check_cpu(&self, cpu: u32) -> Result<(), QueueError> {
         let allowed = &self.engine.config().allowed;
         if allowed.contains(cpu) {
             Ok(())

@@ -147,7 +147,7 @@ impl<H: Host> Wq<H> {
             work.word.release(owned);
             return Closer::Refuse(Queued::Disabled);
         }
-        if self.gate.load(Ordering::SeqCst) != 0 && !self.is_chained() {
+        if self.gate.load(Ordering::SeqCst) != 0 && !self.runs_here() {
             work.word.release(owned);
             if self.warned.swap(1, Ordering::Relaxed) == 0 {
                 let queue = self.name().to_owned();
@@ -164,13 +164,6 @@ impl<H: Host> Wq<H> {
         // and one that queues itself stays where it is when the attributes change.
         let pwq = self.engine().pwqs().get(work.ticket().pwq());
         Closer::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
-    }
-
-    /// Whether the caller is in one of this queue's items.
-    fn is_chained(&self) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.engine().host().thread() };
-        thread.runs_queue(std::ptr::from_ref(self).cast())
     }
 
     /// Puts a pwq whose readiness the caller claimed on the pool's list, and sees to it that

@@ -5,6 +5,9 @@ mod imp {
     pub(crate) use std::sync::Mutex;
     pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
+    /// What a work item may take at most, in bytes.
+    pub(crate) const WORK_SIZE_MAX: usize = 48;
+
     /// Keeps the compiler from moving memory accesses across; costs nothing at run time.
     #[inline(always)]
     pub fn compiler_fence() {
@@ -17,6 +20,9 @@ mod imp {
     pub(crate) use loom::sync::Mutex;
     pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
+    /// The model's atomics are as large as they like.
+    pub(crate) const WORK_SIZE_MAX: usize = usize::MAX;
+
     /// loom has no processor that could honour a compiler fence, so it is modelled as a full one.
     #[inline(always)]
     pub fn compiler_fence() {
@@ -25,6 +31,8 @@ mod imp {
 }
 
 pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+
+pub(crate) use imp::WORK_SIZE_MAX;
 
 /// A mutual exclusion lock without poisoning: no user code ever runs under one.
 pub struct Lock<T>(imp::Mutex<T>);

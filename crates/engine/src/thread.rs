@@ -24,8 +24,6 @@ pub struct ThreadState {
     frame: Cell<*const Frame>,
     /// The worker of this thread (a `Worker<H>`), null on other threads.
     worker: Cell<*const ()>,
-    /// How deep the thread is in declared waits.
-    blocking_depth: Cell<u32>,
 }
 
 impl Default for ThreadState {
@@ -40,7 +38,6 @@ impl ThreadState {
         ThreadState {
             frame: Cell::new(std::ptr::null()),
             worker: Cell::new(std::ptr::null()),
-            blocking_depth: Cell::new(0),
         }
     }
 
@@ -60,10 +57,6 @@ impl ThreadState {
         self.frame.set(frame);
     }
 
-    pub(crate) fn blocking_depth(&self) -> &Cell<u32> {
-        &self.blocking_depth
-    }
-
     /// The frames of this thread, innermost first.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame> {
         let mut next = self.frame.get();
@@ -78,6 +71,11 @@ impl ThreadState {
     /// Whether this thread is inside an item of the queue with this identity.
     pub(crate) fn runs_queue(&self, wq: *const ()) -> bool {
         self.frames().any(|frame| frame.wq == wq)
+    }
+
+    /// Whether this thread is inside the item at this address.
+    pub(crate) fn runs_item(&self, item: *const Work) -> bool {
+        self.frames().any(|frame| std::ptr::eq(frame.item.get(), item))
     }
 
     /// Whether this thread is inside that very run.

@@ -141,7 +141,7 @@ pub struct Work {
     ticket: AtomicU32,
 }
 
-const _: () = assert!(cfg!(loom) || std::mem::size_of::<Work>() <= 48);
+const _: () = assert!(std::mem::size_of::<Work>() <= crate::sync::WORK_SIZE_MAX);
 
 impl Work {
     /// An idle item that will call `func`.
@@ -399,7 +399,7 @@ impl WorkList {
     }
 
     /// Appends `other` as a whole.
-    pub(crate) fn append(&mut self, mut other: WorkList) {
+    pub(crate) fn append(&mut self, other: WorkList) {
         if other.is_empty() {
             return;
         }
@@ -414,7 +414,6 @@ impl WorkList {
         }
         self.tail = other.tail;
         self.len += other.len;
-        other.len = 0;
     }
 }
 

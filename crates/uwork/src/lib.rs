@@ -1,1 +1,92 @@
-//! Placeholder.
+//! Linux workqueues in user space.
+//!
+//! A *work item* is a function and a few words that you embed in what you want to have done. A
+//! *queue* runs items on managed pools of worker threads that know the machine's caches and nodes.
+//! Queueing allocates nothing, takes no lock and wakes nobody without need; an item is never
+//! queued twice, never runs twice at once, and can be flushed, cancelled and disabled at any time.
+//!
+//! ```
+//! let queue = uwork::Queue::builder("hello").build()?;
+//! let answer = queue.spawn(|| 6 * 7);
+//! assert_eq!(answer.join().unwrap(), 42);
+//! # Ok::<(), uwork::Error>(())
+//! ```
+//!
+//! - [`Queue`]: queues and their attributes; [`system`] has ready-made ones
+//! - [`Work`], [`DelayedWork`]: items embedded in your own types
+//! - [`Queue::spawn`], [`Queue::spawn_future`], [`scope`](fn@scope): closures, futures, borrowed
+//!   data
+//! - [`blocking`]: tells the pool that an item is about to wait
+//! - [`topology`]: the machine as uwork sees it
+//!
+//! What the kernel promises of its workqueues holds here too; the project's `docs/semantics.md`
+//! goes through it row by row.
+
+mod delayed;
+mod error;
+mod future;
+mod item;
+mod join;
+mod linux;
+mod pointer;
+mod queue;
+mod scoped;
+pub mod system;
+pub mod topology;
+
+pub use delayed::{DelayedWork, HasDelayedWork};
+pub use error::{Error, JoinError};
+pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
+pub use join::JoinHandle;
+pub use pointer::WorkPointer;
+pub use queue::{Builder, Queue};
+pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
+pub use uwork_engine::host::Report;
+pub use uwork_policy::cpuset::CpuSet;
+pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
+
+/// Tells the pool that the calling work item is about to wait for something: while `f` runs, the
+/// worker does not count as running, so that another one takes what is queued.
+///
+/// Exact and immediate. Costs two or three locked instructions, and a wake where work is waiting.
+/// Outside of work items it just calls `f`.
+///
+/// ```
+/// let queue = uwork::Queue::builder("reader").build()?;
+/// let text = queue.spawn(|| uwork::blocking(|| std::fs::read_to_string("/proc/self/comm")));
+/// assert!(!text.join().unwrap().unwrap().is_empty());
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    linux::engine().blocking(f)
+}
+
+/// How many work items have panicked since the process started.
+///
+/// A panic ends the item, not the worker. The payload goes to the join handle, where there is one.
+///
+/// ```
+/// let before = uwork::panics();
+/// let queue = uwork::Queue::builder("panics").build()?;
+/// assert!(queue.spawn(|| panic!("on purpose")).join().is_err());
+/// assert_eq!(uwork::panics(), before + 1);
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn panics() -> u64 {
+    linux::panics()
+}
+
+/// Sets what is called with the engine's reports, instead of a line on standard error. Once per
+/// process.
+///
+/// Called from any thread, without locks held; it should return soon and must not panic.
+///
+/// # Errors
+/// There is one already; `reporter` comes back.
+///
+/// ```
+/// uwork::set_reporter(|report| eprintln!("{report:?}")).ok();
+/// ```
+pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
+    linux::set_reporter(reporter)
+}

@@ -1,0 +1,266 @@
+//! Items that are queued later.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use uwork_engine::{Delayed, Rearmed, Work as RawWork};
+
+use crate::error::Error;
+use crate::item::{DisableDepthError, Enqueued, HasWork, WorkItem, container, field, perform};
+use crate::linux::{Linux, engine};
+use crate::pointer::WorkPointer;
+use crate::queue::{Queue, enqueued};
+
+/// A work item with a timer, to be embedded in a type `T` instead of a [`Work`](crate::Work).
+///
+/// The timer is part of the item: arming allocates nothing. While it is armed the item is pending.
+/// Timers expire on the monotonic clock, never early.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// struct Timeout { work: uwork::DelayedWork<Timeout> }
+/// uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+/// impl uwork::WorkItem for Timeout {
+///     type Pointer = Arc<Timeout>;
+///     fn run(_this: Arc<Timeout>) {}
+/// }
+///
+/// let queue = uwork::Queue::builder("timeouts").build()?;
+/// let timeout = Arc::new(Timeout { work: uwork::DelayedWork::new() });
+/// assert!(queue.enqueue_delayed(timeout.clone(), Duration::from_secs(3_600)).is_queued());
+/// assert!(timeout.work.is_pending());
+/// assert!(timeout.work.cancel().is_some());
+/// # Ok::<(), uwork::Error>(())
+/// ```
+#[repr(transparent)]
+pub struct DelayedWork<T, const ID: u64 = 0> {
+    raw: Delayed<Linux>,
+    marker: PhantomData<fn(T)>,
+    pinned: std::marker::PhantomPinned,
+}
+
+// SAFETY: everything in it is reached through the engine's protocols only.
+unsafe impl<T, const ID: u64> Send for DelayedWork<T, ID> {}
+// SAFETY: as above.
+unsafe impl<T, const ID: u64> Sync for DelayedWork<T, ID> {}
+
+/// A type with a [`DelayedWork`] field. Implement it with
+/// [`has_delayed_work!`](crate::has_delayed_work).
+///
+/// # Safety
+/// At [`HasWork::OFFSET`] in every value of the type is its `DelayedWork<Self, ID>`.
+pub unsafe trait HasDelayedWork<const ID: u64 = 0>: HasWork<ID> {}
+
+/// Implements [`HasDelayedWork`] for a type with a [`DelayedWork`] field.
+///
+/// ```
+/// struct Timeout { work: uwork::DelayedWork<Timeout> }
+/// uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+/// ```
+#[macro_export]
+macro_rules! has_delayed_work {
+    (impl HasDelayedWork for $type:ty { $field:ident }) => {
+        $crate::has_delayed_work!(impl HasDelayedWork<0> for $type { $field });
+    };
+    (impl HasDelayedWork<$id:literal> for $type:ty { $field:ident }) => {
+        // SAFETY: the offset is that of the field, whose type is checked here; a delayed work
+        // begins with its work.
+        unsafe impl $crate::HasWork<$id> for $type {
+            const OFFSET: usize = {
+                const fn check(value: &$type) -> &$crate::DelayedWork<$type, $id> {
+                    &value.$field
+                }
+                let _ = check;
+                ::core::mem::offset_of!($type, $field)
+            };
+        }
+        // SAFETY: see above.
+        unsafe impl $crate::HasDelayedWork<$id> for $type {}
+    };
+}
+
+impl<T: WorkItem<ID>, const ID: u64> Default for DelayedWork<T, ID> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
+    /// An idle item.
+    pub fn new() -> DelayedWork<T, ID> {
+        DelayedWork {
+            raw: Delayed::new(perform::<T, ID>),
+            marker: PhantomData,
+            pinned: std::marker::PhantomPinned,
+        }
+    }
+
+    fn raw(&self) -> NonNull<RawWork> {
+        NonNull::from(&self.raw).cast()
+    }
+
+    fn take_back(&self, was_pending: bool) -> Option<T::Pointer> {
+        // SAFETY: the item was taken off: the queue's pointer is ours now.
+        was_pending.then(|| unsafe { T::Pointer::from_raw(container::<T, ID>(self.raw())) })
+    }
+
+    /// Whether the item is armed or queued.
+    pub fn is_pending(&self) -> bool {
+        self.raw.work().is_pending()
+    }
+
+    /// Disarms the timer, or takes the item off its queue. See [`Work::cancel`](crate::Work::cancel).
+    pub fn cancel(&self) -> Option<T::Pointer> {
+        // SAFETY: live, as we have a reference, and only ever queued on the process's engine.
+        let was_pending = unsafe { engine().cancel(self.raw()) };
+        self.take_back(was_pending)
+    }
+
+    /// As [`DelayedWork::cancel`], and waits for a run that is going on.
+    ///
+    /// # Errors
+    /// The item is disabled as often as can be counted.
+    pub fn cancel_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
+        // SAFETY: as in `cancel`.
+        let was_pending = unsafe { engine().cancel_sync(self.raw()) }.map_err(DisableDepthError)?;
+        Ok(self.take_back(was_pending))
+    }
+
+    /// Keeps the item from being armed and queued. See [`Work::disable`](crate::Work::disable).
+    ///
+    /// # Errors
+    /// The item is disabled as often as can be counted.
+    pub fn disable(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
+        // SAFETY: as in `cancel`.
+        let was_pending = unsafe { engine().disable(self.raw()) }.map_err(DisableDepthError)?;
+        Ok(self.take_back(was_pending))
+    }
+
+    /// As [`DelayedWork::disable`], and waits for a run that is going on.
+    ///
+    /// # Errors
+    /// The item is disabled as often as can be counted.
+    pub fn disable_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
+        // SAFETY: as in `cancel`.
+        let was_pending =
+            unsafe { engine().disable_sync(self.raw()) }.map_err(DisableDepthError)?;
+        Ok(self.take_back(was_pending))
+    }
+
+    /// Takes one disable back. True if the item can be queued again.
+    ///
+    /// # Errors
+    /// The item is not disabled.
+    pub fn enable(&self) -> Result<bool, DisableDepthError> {
+        // SAFETY: as in `cancel`.
+        unsafe { engine().enable(self.raw()) }.map_err(DisableDepthError)
+    }
+
+    /// Queues the item at once if it is armed, and waits until its last queueing has run. False if
+    /// it was idle.
+    pub fn flush(&self) -> bool {
+        // SAFETY: as in `cancel`.
+        unsafe { engine().flush_delayed(NonNull::from(&self.raw)) }
+    }
+}
+
+impl<T, const ID: u64> std::fmt::Debug for DelayedWork<T, ID> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DelayedWork").field("pending", &self.raw.work().is_pending()).finish()
+    }
+}
+
+/// A delay in nanoseconds, as far as the clock goes.
+fn nanos(delay: Duration) -> u64 {
+    u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Queue {
+    /// Queues an item after `delay`; at once if that is zero. The item is pending from now on. One
+    /// that is not queued comes back.
+    ///
+    /// The item runs in the pod of the CPU on which the timer expires.
+    pub fn enqueue_delayed<P, const ID: u64>(&self, item: P, delay: Duration) -> Enqueued<P>
+    where
+        P: WorkPointer,
+        P::Target: WorkItem<ID, Pointer = P> + HasDelayedWork<ID>,
+    {
+        let raw = item.into_raw();
+        let delayed = field::<P::Target, ID>(raw).cast::<Delayed<Linux>>();
+        // SAFETY: the pointer keeps the item live and in place; it is taken back when the item has
+        // run, was cancelled, or here.
+        unsafe {
+            let outcome = self.0.queue_delayed(None, delayed, nanos(delay));
+            enqueued(raw, outcome.unwrap_or(uwork_engine::Queued::Refused))
+        }
+    }
+
+    /// As [`Queue::enqueue_delayed`], on `cpu` or in its pod.
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it. The item is dropped.
+    pub fn enqueue_delayed_on<P, const ID: u64>(
+        &self,
+        cpu: u32,
+        item: P,
+        delay: Duration,
+    ) -> Result<Enqueued<P>, Error>
+    where
+        P: WorkPointer,
+        P::Target: WorkItem<ID, Pointer = P> + HasDelayedWork<ID>,
+    {
+        self.check_cpu(cpu)?;
+        let raw = item.into_raw();
+        let delayed = field::<P::Target, ID>(raw).cast::<Delayed<Linux>>();
+        // SAFETY: as in `enqueue_delayed`.
+        unsafe {
+            let outcome = self.0.queue_delayed(Some(cpu), delayed, nanos(delay));
+            Ok(enqueued(raw, outcome.unwrap_or(uwork_engine::Queued::Refused)))
+        }
+    }
+
+    /// Sets the item's delay to `delay` from now, whether it was idle, armed or queued. `Queued`
+    /// if it was idle; if it was pending it now is for the new time, and the pointer of this call,
+    /// which is one too many, comes back as `Pending`.
+    ///
+    /// May be called from anywhere, also from inside the item.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::Duration};
+    /// # struct Timeout { work: uwork::DelayedWork<Timeout> }
+    /// # uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+    /// # impl uwork::WorkItem for Timeout {
+    /// #     type Pointer = Arc<Timeout>;
+    /// #     fn run(_this: Arc<Timeout>) {}
+    /// # }
+    /// use uwork::Enqueued;
+    /// let queue = uwork::Queue::builder("watchdogs").build()?;
+    /// let timeout = Arc::new(Timeout { work: uwork::DelayedWork::new() });
+    /// let hour = Duration::from_secs(3_600);
+    /// assert!(matches!(queue.mod_delayed(timeout.clone(), hour), Enqueued::Queued));
+    /// assert!(matches!(queue.mod_delayed(timeout.clone(), hour), Enqueued::Pending(_)));
+    /// assert!(timeout.work.cancel().is_some());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn mod_delayed<P, const ID: u64>(&self, item: P, delay: Duration) -> Enqueued<P>
+    where
+        P: WorkPointer,
+        P::Target: WorkItem<ID, Pointer = P> + HasDelayedWork<ID>,
+    {
+        let raw = item.into_raw();
+        let delayed = field::<P::Target, ID>(raw).cast::<Delayed<Linux>>();
+        // SAFETY: as in `enqueue_delayed`. If the item was pending, the queue has its own pointer
+        // and this one is taken back.
+        unsafe {
+            match self.0.mod_delayed(None, delayed, nanos(delay)) {
+                Ok(Rearmed::Armed) => Enqueued::Queued,
+                Ok(Rearmed::Moved) => Enqueued::Pending(P::from_raw(raw)),
+                Ok(Rearmed::Disabled) => Enqueued::Disabled(P::from_raw(raw)),
+                Ok(Rearmed::Refused) | Err(_) => Enqueued::Refused(P::from_raw(raw)),
+            }
+        }
+    }
+}

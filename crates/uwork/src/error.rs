@@ -1,0 +1,81 @@
+//! What can go wrong, in words.
+
+use std::any::Any;
+use std::fmt;
+
+/// A queue could not be made, changed or waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(pub(crate) uwork_engine::QueueError);
+
+impl Error {
+    /// Whether the call would have waited for its own caller.
+    ///
+    /// ```
+    /// let queue = uwork::Queue::builder("self-flush").build()?;
+    /// let handle = queue.clone();
+    /// let outcome = queue.spawn(move || handle.flush()).join().unwrap();
+    /// assert!(outcome.unwrap_err().would_deadlock());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn would_deadlock(&self) -> bool {
+        self.0 == uwork_engine::QueueError::WouldDeadlock
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<uwork_engine::QueueError> for Error {
+    fn from(error: uwork_engine::QueueError) -> Error {
+        Error(error)
+    }
+}
+
+/// Why a joined item has no result.
+#[non_exhaustive]
+pub enum JoinError {
+    /// It panicked, with this payload.
+    Panicked(Box<dyn Any + Send>),
+    /// It was cancelled before it started.
+    Cancelled,
+    /// The queue drained or was destroyed when the item was to be queued.
+    Refused,
+    /// The caller is inside the item, or in another item of its ordered queue: it would wait for
+    /// itself.
+    WouldDeadlock,
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JoinError({self})")
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::Panicked(payload) => {
+                let text = payload
+                    .downcast_ref::<&str>()
+                    .copied()
+                    .or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+                match text {
+                    Some(text) => write!(f, "the item panicked: {text}"),
+                    None => f.write_str("the item panicked"),
+                }
+            }
+            JoinError::Cancelled => f.write_str("the item was cancelled before it started"),
+            JoinError::Refused => {
+                f.write_str("the queue was draining or destroyed and took no more items")
+            }
+            JoinError::WouldDeadlock => f.write_str("the caller would wait for itself"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}

@@ -1,0 +1,284 @@
+//! Work items embedded in the user's own types.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use uwork_engine::{Action, Work as RawWork};
+
+use crate::linux::engine;
+use crate::pointer::WorkPointer;
+
+/// A work item, to be embedded in a type `T`; `ID` tells several in one type apart.
+///
+/// 40 bytes. What it does is `T`'s [`WorkItem`] implementation for the same `ID`.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// struct Log {
+///     flush: uwork::Work<Log, 0>,
+///     rotate: uwork::Work<Log, 1>,
+///     flushed: AtomicU32,
+///     rotated: AtomicU32,
+/// }
+/// uwork::has_work!(impl HasWork<0> for Log { flush });
+/// uwork::has_work!(impl HasWork<1> for Log { rotate });
+///
+/// impl uwork::WorkItem<0> for Log {
+///     type Pointer = Arc<Log>;
+///     fn run(this: Arc<Log>) {
+///         this.flushed.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+/// impl uwork::WorkItem<1> for Log {
+///     type Pointer = Arc<Log>;
+///     fn run(this: Arc<Log>) {
+///         this.rotated.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+///
+/// let queue = uwork::Queue::builder("log").build()?;
+/// let log = Arc::new(Log {
+///     flush: uwork::Work::new(),
+///     rotate: uwork::Work::new(),
+///     flushed: AtomicU32::new(0),
+///     rotated: AtomicU32::new(0),
+/// });
+/// assert!(queue.enqueue::<_, 0>(log.clone()).is_queued());
+/// assert!(queue.enqueue::<_, 1>(log.clone()).is_queued());
+/// queue.flush()?;
+/// assert_eq!(log.flushed.load(Ordering::Relaxed), 1);
+/// assert_eq!(log.rotated.load(Ordering::Relaxed), 1);
+/// # Ok::<(), uwork::Error>(())
+/// ```
+#[repr(transparent)]
+pub struct Work<T, const ID: u64 = 0> {
+    raw: RawWork,
+    /// The item may be run, and `T` dropped, on any thread that the pointer allows.
+    marker: PhantomData<fn(T)>,
+    /// The engine's lists point here.
+    pinned: std::marker::PhantomPinned,
+}
+
+/// A type with a [`Work`] field. Implement it with [`has_work!`](crate::has_work).
+///
+/// # Safety
+/// At `OFFSET` in every value of the type is its `Work<Self, ID>`.
+pub unsafe trait HasWork<const ID: u64 = 0>: Sized {
+    /// The field's offset in bytes.
+    const OFFSET: usize;
+}
+
+/// What a work item does.
+pub trait WorkItem<const ID: u64 = 0>: HasWork<ID> {
+    /// The pointer through which the item is queued, and which its run gets.
+    type Pointer: WorkPointer<Target = Self>;
+
+    /// Does the work. Never runs twice at once for one item.
+    ///
+    /// A panic ends the item, not the worker; it is counted and reported.
+    fn run(this: Self::Pointer);
+}
+
+/// Implements [`HasWork`] for a type with a [`Work`] field.
+///
+/// ```
+/// struct Job { work: uwork::Work<Job> }
+/// uwork::has_work!(impl HasWork for Job { work });
+/// ```
+#[macro_export]
+macro_rules! has_work {
+    (impl HasWork for $type:ty { $field:ident }) => {
+        $crate::has_work!(impl HasWork<0> for $type { $field });
+    };
+    (impl HasWork<$id:literal> for $type:ty { $field:ident }) => {
+        // SAFETY: the offset is that of the field, whose type is checked here.
+        unsafe impl $crate::HasWork<$id> for $type {
+            const OFFSET: usize = {
+                const fn check(value: &$type) -> &$crate::Work<$type, $id> {
+                    &value.$field
+                }
+                let _ = check;
+                ::core::mem::offset_of!($type, $field)
+            };
+        }
+    };
+}
+
+/// The item's disable depth would leave its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DisableDepthError(pub(crate) uwork_engine::DepthError);
+
+impl fmt::Display for DisableDepthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for DisableDepthError {}
+
+/// What came of queueing. An item that was not queued comes back.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an item that was not queued is in here"]
+pub enum Enqueued<P> {
+    /// It will run.
+    Queued,
+    /// It was pending already: the coming run sees everything that the caller wrote before.
+    Pending(P),
+    /// It is disabled.
+    Disabled(P),
+    /// The queue drains or is destroyed, and the caller is not one of its items.
+    Refused(P),
+}
+
+impl<P> Enqueued<P> {
+    /// Whether this call queued the item.
+    pub fn is_queued(&self) -> bool {
+        matches!(self, Enqueued::Queued)
+    }
+
+    /// The item, if this call did not queue it.
+    pub fn into_refused(self) -> Option<P> {
+        match self {
+            Enqueued::Queued => None,
+            Enqueued::Pending(item) | Enqueued::Disabled(item) | Enqueued::Refused(item) => {
+                Some(item)
+            }
+        }
+    }
+}
+
+pub(crate) fn container<T: HasWork<ID>, const ID: u64>(work: NonNull<RawWork>) -> NonNull<T> {
+    // SAFETY: the work is the field of a `T` at this offset (`HasWork`).
+    unsafe { work.byte_sub(T::OFFSET).cast() }
+}
+
+pub(crate) fn field<T: HasWork<ID>, const ID: u64>(value: NonNull<T>) -> NonNull<RawWork> {
+    // SAFETY: the field lies within the value.
+    unsafe { value.byte_add(T::OFFSET).cast() }
+}
+
+/// What the engine calls for an item of `T`.
+pub(crate) unsafe fn perform<T: WorkItem<ID>, const ID: u64>(
+    work: NonNull<RawWork>,
+    action: Action,
+) {
+    // SAFETY: the engine hands back what `into_raw` gave when the item was queued, once.
+    let pointer = unsafe { T::Pointer::from_raw(container::<T, ID>(work)) };
+    match action {
+        Action::Run => T::run(pointer),
+        Action::Release => drop(pointer),
+    }
+}
+
+impl<T: WorkItem<ID>, const ID: u64> Default for Work<T, ID> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
+    /// An idle item.
+    pub fn new() -> Work<T, ID> {
+        Work {
+            raw: RawWork::new(perform::<T, ID>),
+            marker: PhantomData,
+            pinned: std::marker::PhantomPinned,
+        }
+    }
+
+    fn raw(&self) -> NonNull<RawWork> {
+        NonNull::from(&self.raw)
+    }
+
+    fn take_back(&self, was_pending: bool) -> Option<T::Pointer> {
+        // SAFETY: the item was taken off its list: the queue's pointer is ours now.
+        was_pending.then(|| unsafe { T::Pointer::from_raw(container::<T, ID>(self.raw())) })
+    }
+
+    /// Whether the item is queued (and not only running). Out of date as soon as it is known.
+    pub fn is_pending(&self) -> bool {
+        self.raw.is_pending()
+    }
+
+    /// Takes the item off its queue without waiting for a run that is going on. The pointer that
+    /// was queued comes back if the item was pending.
+    ///
+    /// Not for the work of a [`DelayedWork`](crate::DelayedWork) only: an armed timer is taken off
+    /// as well.
+    pub fn cancel(&self) -> Option<T::Pointer> {
+        // SAFETY: live, as we have a reference, and only ever queued on the process's engine.
+        let was_pending = unsafe { engine().cancel(self.raw()) };
+        self.take_back(was_pending)
+    }
+
+    /// As [`Work::cancel`], and waits for a run that is going on: afterwards the item neither is
+    /// pending nor runs. Queueing it during the wait is refused. From inside the item itself there
+    /// is nothing to wait for.
+    ///
+    /// # Errors
+    /// The item is disabled as often as can be counted.
+    pub fn cancel_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
+        // SAFETY: as in `cancel`.
+        let was_pending = unsafe { engine().cancel_sync(self.raw()) }.map_err(DisableDepthError)?;
+        Ok(self.take_back(was_pending))
+    }
+
+    /// Keeps the item from being queued until it was enabled as often, and takes it off its queue.
+    ///
+    /// # Errors
+    /// The item is disabled as often as can be counted.
+    pub fn disable(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
+        // SAFETY: as in `cancel`.
+        let was_pending = unsafe { engine().disable(self.raw()) }.map_err(DisableDepthError)?;
+        Ok(self.take_back(was_pending))
+    }
+
+    /// As [`Work::disable`], and waits for a run that is going on.
+    ///
+    /// # Errors
+    /// The item is disabled as often as can be counted.
+    pub fn disable_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
+        // SAFETY: as in `cancel`.
+        let was_pending =
+            unsafe { engine().disable_sync(self.raw()) }.map_err(DisableDepthError)?;
+        Ok(self.take_back(was_pending))
+    }
+
+    /// Takes one disable back. True if the item can be queued again; it is not queued by this.
+    ///
+    /// # Errors
+    /// The item is not disabled.
+    pub fn enable(&self) -> Result<bool, DisableDepthError> {
+        // SAFETY: as in `cancel`.
+        unsafe { engine().enable(self.raw()) }.map_err(DisableDepthError)
+    }
+
+    /// Waits until the last queueing of the item has run. False if it was idle. From inside the
+    /// item itself it returns at once; a cancel of the item ends the wait.
+    pub fn flush(&self) -> bool {
+        // SAFETY: as in `cancel`.
+        unsafe { engine().flush_work(self.raw()) }
+    }
+
+    /// As [`Work::flush`], but if the item has not started and its queue allows it, runs it here:
+    /// no switch, no wake.
+    pub fn flush_helping(&self) -> bool {
+        // SAFETY: as in `cancel`.
+        unsafe {
+            engine().help(self.raw()) == uwork_engine::Helped::Ran
+                || engine().flush_work(self.raw())
+        }
+    }
+}
+
+impl<T, const ID: u64> fmt::Debug for Work<T, ID> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work")
+            .field("pending", &self.raw.is_pending())
+            .field("disable_depth", &self.raw.disable_depth())
+            .finish()
+    }
+}

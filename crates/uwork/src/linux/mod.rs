@@ -1,0 +1,146 @@
+//! Linux, as the engine sees it. The only place that talks to the system on the engine's behalf.
+
+mod cpu;
+mod event;
+mod membarrier;
+mod thread;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
+use uwork_engine::{Config, Engine, ThreadState};
+
+pub(crate) use event::Event;
+
+use crate::topology::Machine;
+
+/// The host.
+pub(crate) struct Linux {
+    fences: membarrier::Fences,
+    clock_base: std::time::Instant,
+}
+
+static PANICS: AtomicU64 = AtomicU64::new(0);
+static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
+
+impl Linux {
+    fn new() -> Linux {
+        Linux { fences: membarrier::Fences::new(), clock_base: std::time::Instant::now() }
+    }
+}
+
+impl Host for Linux {
+    type Event = Event;
+
+    #[inline]
+    fn now(&self) -> u64 {
+        self.clock_base.elapsed().as_nanos() as u64
+    }
+
+    #[inline]
+    fn current_cpu(&self) -> u32 {
+        cpu::current()
+    }
+
+    fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
+        thread::spawn(spec, main)
+    }
+
+    fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
+        event.wait(deadline.map(|at| Duration::from_nanos(at.saturating_sub(self.now()))))
+    }
+
+    unsafe fn wake(&self, event: *const Event) {
+        // SAFETY: by this function's contract.
+        unsafe { Event::set(event) };
+    }
+
+    fn yield_now(&self) {
+        std::thread::yield_now();
+    }
+
+    fn relax(&self, round: u32) {
+        match round {
+            0..32 => std::hint::spin_loop(),
+            32..256 => std::thread::yield_now(),
+            // The thread that we wait for is preempted and this one may outrank it: only sleeping
+            // lets it run.
+            _ => std::thread::sleep(Duration::from_micros(50)),
+        }
+    }
+
+    #[inline(always)]
+    fn light_fence(&self) {
+        self.fences.light();
+    }
+
+    fn heavy_fence(&self) {
+        self.fences.heavy();
+    }
+
+    #[inline]
+    fn thread(&self) -> *const ThreadState {
+        thread::state()
+    }
+
+    fn report(&self, report: Report) {
+        if let Report::ItemPanicked { .. } = report {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+        }
+        match REPORTER.get() {
+            Some(reporter) => reporter(&report),
+            None => print(&report),
+        }
+    }
+}
+
+fn print(report: &Report) {
+    match report {
+        // The panic hook has spoken already.
+        Report::ItemPanicked { .. } => {}
+        Report::DrainIsLong { queue, rounds } => {
+            eprintln!("uwork: queue {queue:?} is not empty after {rounds} rounds of draining");
+        }
+        Report::QueuedWhileDraining { queue } => {
+            eprintln!("uwork: queue {queue:?} drains or is destroyed; an item was refused");
+        }
+        Report::SpawnFailed { reason } => {
+            eprintln!("uwork: no further worker thread: {reason}");
+        }
+        other => eprintln!("uwork: {other:?}"),
+    }
+}
+
+pub(crate) fn panics() -> u64 {
+    PANICS.load(Ordering::Relaxed)
+}
+
+pub(crate) fn count_panic(queue: &str) {
+    let queue = queue.to_owned();
+    engine().host().report(Report::ItemPanicked { queue, message: String::new() });
+}
+
+pub(crate) fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
+    REPORTER.set(reporter)
+}
+
+/// The process's engine; made at first use.
+#[inline]
+pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
+    static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
+    ENGINE.get_or_init(|| {
+        let (topology, allowed) = match Machine::read() {
+            Ok(machine) => (machine.topology, machine.allowed),
+            // Without sysfs and /proc: as many equal CPUs as the process may use.
+            Err(_) => {
+                let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+                let topology = uwork_policy::topology::Topology::flat(cpus);
+                let allowed = topology.possible().clone();
+                (topology, allowed)
+            }
+        };
+        Engine::new(Linux::new(), Config::new(topology, allowed))
+    })
+}

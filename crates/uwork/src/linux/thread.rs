@@ -1,0 +1,60 @@
+//! Threads: creation, placement, and what the engine keeps for each.
+
+use uwork_engine::ThreadState;
+use uwork_engine::host::{SpawnError, WorkerSpec};
+use uwork_policy::cpuset::CpuSet;
+
+thread_local! {
+    static STATE: ThreadState = const { ThreadState::new() };
+}
+
+/// The calling thread's state. Without a destructor, so it is valid until the thread is gone.
+#[inline]
+pub(super) fn state() -> *const ThreadState {
+    STATE.with(std::ptr::from_ref)
+}
+
+pub(super) fn spawn(
+    spec: &WorkerSpec,
+    main: Box<dyn FnOnce() + Send>,
+) -> Result<(), SpawnError> {
+    let (cpus, nice) = (spec.cpus.clone(), spec.nice);
+    // A thread's name has 15 bytes.
+    let name = spec.name.chars().filter(|c| *c != '\0').take(15).collect();
+    std::thread::Builder::new()
+        .name(name)
+        .spawn(move || {
+            pin(&cpus);
+            set_nice(nice);
+            main();
+        })
+        .map(drop)
+        .map_err(|error| SpawnError(error.to_string()))
+}
+
+/// Keeps the calling thread on these CPUs. Does nothing if that is not possible: a worker that runs
+/// elsewhere is slower, not wrong, unless the CPU has gone away.
+pub(super) fn pin(cpus: &CpuSet) {
+    let Some(last) = cpus.last() else { return };
+    let mut mask = vec![0_u64; last as usize / 64 + 1];
+    for cpu in cpus.iter() {
+        mask[cpu as usize / 64] |= 1 << (cpu % 64);
+    }
+    // SAFETY: the mask is live and as long as said.
+    unsafe {
+        libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask[..]), mask.as_ptr());
+    }
+}
+
+/// Sets the calling thread's niceness, or the nearest that the process may set.
+fn set_nice(nice: i32) {
+    if nice == 0 {
+        return;
+    }
+    let toward_zero = if nice < 0 { 1 } else { -1 };
+    let mut wanted = nice;
+    // SAFETY: no pointers. On Linux, process 0 with PRIO_PROCESS is the calling thread.
+    while wanted != 0 && unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, wanted) } != 0 {
+        wanted += toward_zero;
+    }
+}

@@ -1,0 +1,439 @@
+//! Queues and how they are built.
+
+use std::fmt;
+
+use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, Queued, QueueError, QueueSpec};
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::{EffectiveScope, ScopeChoice};
+
+use crate::error::Error;
+use crate::item::{Enqueued, WorkItem, field};
+use crate::linux::{Linux, engine};
+use crate::pointer::WorkPointer;
+
+/// A queue of work items. Clones are handles to the same queue.
+///
+/// Dropping the last handle waits until everything that is queued has run, as
+/// [`Queue::destroy`] does; inside a work item that waiting is left to a thread of its own. Armed
+/// delayed items do not keep a queue: when they expire after it has gone, they are dropped without
+/// being run.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// static DONE: AtomicU32 = AtomicU32::new(0);
+///
+/// let queue = uwork::Queue::builder("doc-drop").max_active(2).build()?;
+/// for _ in 0..10 {
+///     drop(queue.spawn(|| DONE.fetch_add(1, Ordering::Relaxed)));
+/// }
+/// drop(queue);
+/// assert_eq!(DONE.load(Ordering::Relaxed), 10);
+/// # Ok::<(), uwork::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Queue(pub(crate) uwork_engine::Queue<Linux>);
+
+/// Says what a queue should be. From [`Queue::builder`].
+#[derive(Clone, Debug)]
+pub struct Builder {
+    name: String,
+    shape: Shape,
+    nice: Option<i32>,
+    highpri: bool,
+    cpumask: Option<CpuSet>,
+    scope: ScopeChoice,
+    strict: bool,
+    max_active: Option<u32>,
+    cpu_intensive: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    PerCpu,
+    Unbound,
+    Ordered,
+}
+
+impl Builder {
+    /// Items run on the CPU that queued them, one at a time there unless they wait.
+    #[must_use]
+    pub fn per_cpu(mut self) -> Builder {
+        self.shape = Shape::PerCpu;
+        self
+    }
+
+    /// Items run in the pod of the CPU that queued them. This is the default.
+    #[must_use]
+    pub fn unbound(mut self) -> Builder {
+        self.shape = Shape::Unbound;
+        self
+    }
+
+    /// Items run one at a time, in the order in which they were queued.
+    #[must_use]
+    pub fn ordered(mut self) -> Builder {
+        self.shape = Shape::Ordered;
+        self
+    }
+
+    /// Workers run with niceness -20, or the nearest that the process may set.
+    #[must_use]
+    pub fn highpri(mut self) -> Builder {
+        self.highpri = true;
+        self
+    }
+
+    /// The workers' niceness, -20 to 19. For unbound and ordered queues.
+    #[must_use]
+    pub fn nice(mut self, nice: i32) -> Builder {
+        self.nice = Some(nice);
+        self
+    }
+
+    /// The CPUs to use, as far as the process may use them. For unbound and ordered queues.
+    #[must_use]
+    pub fn cpumask(mut self, cpumask: CpuSet) -> Builder {
+        self.cpumask = Some(cpumask);
+        self
+    }
+
+    /// How far from the CPU that queued it an item may run. For unbound and ordered queues.
+    #[must_use]
+    pub fn affinity_scope(mut self, scope: ScopeChoice) -> Builder {
+        self.scope = scope;
+        self
+    }
+
+    /// Whether pods keep to themselves. By default a pod without work takes some from the nearest
+    /// one that has too much.
+    #[must_use]
+    pub fn affinity_strict(mut self, strict: bool) -> Builder {
+        self.strict = strict;
+        self
+    }
+
+    /// How many items may run at once: on each CPU for a per-CPU queue, in each pod for an unbound
+    /// one. 1 to 2048; the default is 1024. An ordered queue has 1.
+    #[must_use]
+    pub fn max_active(mut self, max_active: u32) -> Builder {
+        self.max_active = Some(max_active);
+        self
+    }
+
+    /// Items compute for long: their workers do not hold up other items.
+    #[must_use]
+    pub fn cpu_intensive(mut self) -> Builder {
+        self.cpu_intensive = true;
+        self
+    }
+
+    /// Makes the queue, with the threads that it needs and shares with nobody yet.
+    ///
+    /// # Errors
+    /// The name is empty, too long or taken; the mask has no usable CPU; a number is out of range;
+    /// an attribute does not go with the kind of queue; no thread could be created. Nothing is left
+    /// behind then.
+    pub fn build(self) -> Result<Queue, Error> {
+        let ordered = self.shape == Shape::Ordered;
+        if ordered && self.max_active.is_some_and(|n| n != 1) {
+            return Err(
+                QueueError::NotForThisKind("max_active of an ordered queue is always 1").into()
+            );
+        }
+        let tuned = self.nice.is_some()
+            || self.cpumask.is_some()
+            || self.strict
+            || self.scope != ScopeChoice::Default;
+        if self.shape == Shape::PerCpu && tuned {
+            return Err(QueueError::NotForThisKind(
+                "nice, cpumask, affinity_scope and affinity_strict are for unbound and ordered \
+                 queues; this one is per-CPU",
+            )
+            .into());
+        }
+        let attrs = Attrs {
+            nice: self.nice.unwrap_or(if self.highpri { NICE_HIGHPRI } else { 0 }),
+            cpumask: self.cpumask.unwrap_or_else(|| engine().config().allowed.clone()),
+            scope: self.scope,
+            strict: self.strict,
+        };
+        let kind = match self.shape {
+            Shape::PerCpu => Kind::PerCpu,
+            Shape::Unbound => Kind::Unbound(attrs),
+            Shape::Ordered => Kind::Ordered(attrs),
+        };
+        let spec = QueueSpec {
+            name: self.name,
+            kind,
+            highpri: self.highpri,
+            max_active: self.max_active.unwrap_or(if ordered { 1 } else { MAX_ACTIVE_DEFAULT }),
+            cpu_intensive: self.cpu_intensive,
+        };
+        Ok(Queue(uwork_engine::Queue::new(engine(), spec)?))
+    }
+}
+
+impl Queue {
+    /// Starts to describe a queue. The name has 1 to 31 bytes and is unique while the queue lives.
+    ///
+    /// ```
+    /// use uwork::{Queue, Scope, ScopeChoice};
+    /// let queue = Queue::builder("per-node")
+    ///     .affinity_scope(ScopeChoice::Explicit(Scope::Numa))
+    ///     .max_active(16)
+    ///     .build()?;
+    /// assert_eq!(queue.affinity_scope().unwrap().to_string(), "numa");
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn builder(name: impl Into<String>) -> Builder {
+        Builder {
+            name: name.into(),
+            shape: Shape::Unbound,
+            nice: None,
+            highpri: false,
+            cpumask: None,
+            scope: ScopeChoice::Default,
+            strict: false,
+            max_active: None,
+            cpu_intensive: false,
+        }
+    }
+
+    /// The queue's name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Queues an item in the pod of the calling CPU (on that CPU, for a per-CPU queue). One that
+    /// is not queued comes back. Allocates nothing and takes no lock; wakes a worker only if the
+    /// pod has none to spare that is awake.
+    ///
+    /// What the caller wrote before is visible to the run if this returns `Queued`, and to the
+    /// coming run if it returns `Pending`.
+    ///
+    /// ```
+    /// struct Job { work: uwork::Work<Job> }
+    /// uwork::has_work!(impl HasWork for Job { work });
+    /// impl uwork::WorkItem for Job {
+    ///     type Pointer = std::pin::Pin<Box<Job>>;
+    ///     fn run(_this: Self::Pointer) {}
+    /// }
+    /// let queue = uwork::Queue::builder("jobs").build()?;
+    /// assert!(queue.enqueue(Box::pin(Job { work: uwork::Work::new() })).is_queued());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    #[inline]
+    pub fn enqueue<P, const ID: u64>(&self, item: P) -> Enqueued<P>
+    where
+        P: WorkPointer,
+        P::Target: WorkItem<ID, Pointer = P>,
+    {
+        let raw = item.into_raw();
+        // SAFETY: the pointer keeps the item live and in place; it is taken back when the item has
+        // run, was cancelled, or here.
+        unsafe { enqueued(raw, self.0.queue(field::<P::Target, ID>(raw))) }
+    }
+
+    /// As [`Queue::enqueue`], as if called on `cpu`: on that CPU for a per-CPU queue, in its pod
+    /// for an unbound one.
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it. The item is dropped: check with
+    /// [`Queue::check_cpu`] where that matters.
+    pub fn enqueue_on<P, const ID: u64>(&self, cpu: u32, item: P) -> Result<Enqueued<P>, Error>
+    where
+        P: WorkPointer,
+        P::Target: WorkItem<ID, Pointer = P>,
+    {
+        self.check_cpu(cpu)?;
+        let raw = item.into_raw();
+        // SAFETY: as in `enqueue`.
+        unsafe {
+            match self.0.queue_on(cpu, field::<P::Target, ID>(raw)) {
+                Ok(outcome) => Ok(enqueued(raw, outcome)),
+                Err(error) => {
+                    drop(P::from_raw(raw));
+                    Err(error.into())
+                }
+            }
+        }
+    }
+
+    /// As [`Queue::enqueue`], in a pod of this NUMA node: the calling CPU's if it is on the node,
+    /// else that of the node's first CPU. As [`Queue::enqueue`] if there is no such node.
+    ///
+    /// # Errors
+    /// The queue is a per-CPU one. The item is dropped.
+    pub fn enqueue_node<P, const ID: u64>(&self, node: u32, item: P) -> Result<Enqueued<P>, Error>
+    where
+        P: WorkPointer,
+        P::Target: WorkItem<ID, Pointer = P>,
+    {
+        let raw = item.into_raw();
+        // SAFETY: as in `enqueue`.
+        unsafe {
+            match self.0.queue_node(Some(node), field::<P::Target, ID>(raw)) {
+                Ok(outcome) => Ok(enqueued(raw, outcome)),
+                Err(error) => {
+                    drop(P::from_raw(raw));
+                    Err(error.into())
+                }
+            }
+        }
+    }
+
+    /// Whether items can be queued for this CPU.
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it.
+    pub fn check_cpu(&self, cpu: u32) -> Result<(), Error> {
+        Ok(self.0.check_cpu(cpu)?)
+    }
+
+    /// Waits until everything that was queued before this call has run. What is queued later does
+    /// not hold it up.
+    ///
+    /// # Errors
+    /// The caller is in an item of this queue.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// static DONE: AtomicU32 = AtomicU32::new(0);
+    /// let queue = uwork::Queue::builder("flush").build()?;
+    /// for _ in 0..100 {
+    ///     drop(queue.spawn(|| DONE.fetch_add(1, Ordering::Relaxed)));
+    /// }
+    /// queue.flush()?;
+    /// assert_eq!(DONE.load(Ordering::Relaxed), 100);
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn flush(&self) -> Result<(), Error> {
+        Ok(self.0.flush()?)
+    }
+
+    /// Waits until the queue is empty. Meanwhile only its own items may queue more on it; what
+    /// others queue is refused.
+    ///
+    /// # Errors
+    /// The caller is in an item of this queue.
+    pub fn drain(&self) -> Result<(), Error> {
+        Ok(self.0.drain()?)
+    }
+
+    /// Drains the queue and takes no more items. A second call changes nothing.
+    ///
+    /// # Errors
+    /// The caller is in an item of this queue.
+    ///
+    /// ```
+    /// let queue = uwork::Queue::builder("short-lived").build()?;
+    /// queue.destroy()?;
+    /// let late = queue.spawn(|| 1);
+    /// assert!(matches!(late.join(), Err(uwork::JoinError::Refused)));
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn destroy(&self) -> Result<(), Error> {
+        Ok(self.0.destroy()?)
+    }
+
+    /// Whether nothing is queued and nothing runs. Out of date as soon as it is known.
+    pub fn is_idle(&self) -> bool {
+        self.0.is_idle()
+    }
+
+    /// Whether items run one at a time and in order.
+    pub fn is_ordered(&self) -> bool {
+        self.0.is_ordered()
+    }
+
+    /// How many items may run at once: see [`Builder::max_active`].
+    pub fn max_active(&self) -> u32 {
+        self.0.max_active()
+    }
+
+    /// Changes `max_active` while the queue is in use.
+    ///
+    /// # Errors
+    /// Out of range, or the queue is ordered.
+    pub fn set_max_active(&self, max_active: u32) -> Result<(), Error> {
+        Ok(self.0.set_max_active(max_active)?)
+    }
+
+    /// The scope in force, and how it came about; prints as `default (cache -> cluster)`. None for
+    /// per-CPU queues.
+    pub fn affinity_scope(&self) -> Option<EffectiveScope> {
+        self.0.effective_scope()
+    }
+
+    /// Changes the affinity scope while the queue is in use. What is queued already runs where it
+    /// is; nothing is lost, and an ordered queue keeps its order.
+    ///
+    /// # Errors
+    /// The queue is a per-CPU one, or no thread could be created; nothing is changed then.
+    ///
+    /// ```
+    /// use uwork::{Queue, Scope, ScopeChoice};
+    /// let queue = Queue::builder("tuned").build()?;
+    /// queue.set_affinity_scope(ScopeChoice::Explicit(Scope::System))?;
+    /// assert_eq!(queue.affinity_scope().unwrap().to_string(), "system");
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn set_affinity_scope(&self, scope: ScopeChoice) -> Result<(), Error> {
+        self.change(|attrs| attrs.scope = scope)
+    }
+
+    /// Changes whether pods keep to themselves.
+    ///
+    /// # Errors
+    /// As [`Queue::set_affinity_scope`].
+    pub fn set_affinity_strict(&self, strict: bool) -> Result<(), Error> {
+        self.change(|attrs| attrs.strict = strict)
+    }
+
+    /// Changes the workers' niceness, -20 to 19.
+    ///
+    /// # Errors
+    /// Out of range, and as [`Queue::set_affinity_scope`].
+    pub fn set_nice(&self, nice: i32) -> Result<(), Error> {
+        self.change(|attrs| attrs.nice = nice)
+    }
+
+    /// The CPUs in use.
+    pub fn cpumask(&self) -> CpuSet {
+        self.0.cpus()
+    }
+
+    /// Changes the CPUs to use.
+    ///
+    /// # Errors
+    /// None of them may be used by the process, and as [`Queue::set_affinity_scope`].
+    pub fn set_cpumask(&self, cpumask: CpuSet) -> Result<(), Error> {
+        self.change(|attrs| attrs.cpumask = cpumask)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), Error> {
+        Ok(self.0.change_attrs(change)?)
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// # Safety
+/// `raw` came from `P::into_raw`, and is nobody else's unless `outcome` is `Yes`.
+pub(crate) unsafe fn enqueued<P: WorkPointer>(
+    raw: std::ptr::NonNull<P::Target>,
+    outcome: Queued,
+) -> Enqueued<P> {
+    // SAFETY: by this function's contract.
+    let back = || unsafe { P::from_raw(raw) };
+    match outcome {
+        Queued::Yes => Enqueued::Queued,
+        Queued::AlreadyPending => Enqueued::Pending(back()),
+        Queued::Disabled => Enqueued::Disabled(back()),
+        Queued::Refused => Enqueued::Refused(back()),
+    }
+}

@@ -1,0 +1,169 @@
+//! Closures that borrow.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::JoinError;
+use crate::join::JoinHandle;
+use crate::linux::{Event, engine};
+use crate::queue::Queue;
+
+/// Where borrowed closures are spawned. From [`scope`].
+pub struct Scope<'scope, 'env: 'scope> {
+    queue: &'env Queue,
+    open: Arc<Open>,
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// What keeps a scope from ending.
+struct Open {
+    /// Closures that exist, plus one for the scope's own function.
+    closures: AtomicUsize,
+    /// Set when `closures` reaches 0.
+    none_left: Event,
+    /// Closures that panicked and whose handle did not see it.
+    panics: AtomicUsize,
+}
+
+impl Open {
+    fn close_one(&self) {
+        // Release: what the closure did; acquire: the scope's end goes on from all of it.
+        if self.closures.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: live, as we hold it.
+            unsafe { Event::set(&raw const self.none_left) };
+        }
+    }
+}
+
+/// A closure with everything that it holds. Fields are dropped in order: `guard` comes last, so
+/// the scope cannot end while anything borrowed is left.
+struct Job<F, R> {
+    closure: Option<F>,
+    result: Arc<Mutex<Option<R>>>,
+    guard: Guard,
+}
+
+struct Guard(Arc<Open>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.close_one();
+    }
+}
+
+impl<F: FnOnce() -> R, R> Job<F, R> {
+    fn run(mut self) {
+        let Some(closure) = self.closure.take() else { return };
+        match catch_unwind(AssertUnwindSafe(closure)) {
+            Ok(value) => {
+                *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            }
+            Err(payload) => {
+                self.guard.0.panics.fetch_add(1, Ordering::Relaxed);
+                drop(self);
+                resume_unwind(payload);
+            }
+        }
+    }
+}
+
+/// Waits for a closure spawned in a [`scope`]. Dropping it leaves that to the scope's end.
+pub struct ScopedJoinHandle<'scope, R> {
+    result: Arc<Mutex<Option<R>>>,
+    done: Done,
+    open: Arc<Open>,
+    scope: PhantomData<&'scope ()>,
+}
+
+enum Done {
+    Queued(JoinHandle<()>),
+    Here(Result<(), Box<dyn Any + Send>>),
+}
+
+impl<R> ScopedJoinHandle<'_, R> {
+    /// Waits for the closure and returns its result, helping as [`JoinHandle::join`] does.
+    ///
+    /// # Errors
+    /// As [`JoinHandle::join`].
+    pub fn join(self) -> Result<R, JoinError> {
+        let outcome = match self.done {
+            Done::Queued(handle) => handle.join(),
+            Done::Here(outcome) => outcome.map_err(JoinError::Panicked),
+        };
+        if let Err(JoinError::Panicked(_)) = outcome {
+            self.open.panics.fetch_sub(1, Ordering::Relaxed);
+        }
+        outcome?;
+        let value = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        value.ok_or(JoinError::Cancelled)
+    }
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Queues a closure that may borrow what outlives the scope. See [`Queue::spawn`].
+    pub fn spawn<F, R>(&'scope self, closure: F) -> ScopedJoinHandle<'scope, R>
+    where
+        F: FnOnce() -> R + Send + 'scope,
+        R: Send + 'scope,
+    {
+        self.open.closures.fetch_add(1, Ordering::Relaxed);
+        let result = Arc::new(Mutex::new(None));
+        let guard = Guard(self.open.clone());
+        let job = Job { closure: Some(closure), result: result.clone(), guard };
+        let done = if self.queue.is_ordered() && self.queue.0.runs_here() {
+            Done::Here(catch_unwind(AssertUnwindSafe(|| job.run())))
+        } else {
+            let job: Box<dyn FnOnce() + Send + 'scope> = Box::new(move || job.run());
+            // SAFETY: only the lifetime changes. `scope` does not return, or unwind, before the
+            // job's guard was dropped, after everything else in it.
+            let job: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(job) };
+            Done::Queued(self.queue.spawn(job))
+        };
+        ScopedJoinHandle { result, done, open: self.open.clone(), scope: PhantomData }
+    }
+}
+
+/// Runs `f`, which may spawn closures that borrow from around it, and returns when all of them
+/// have finished.
+///
+/// Inside an item of an ordered queue, closures spawned on that queue run at once and here: behind
+/// their own caller they would never come up.
+///
+/// # Panics
+/// If `f` panics, or a closure whose handle was not joined has; after all have finished.
+///
+/// ```
+/// let queue = uwork::Queue::builder("scope").build()?;
+/// let words = ["deferred", "work"];
+/// let lengths = uwork::scope(&queue, |s| {
+///     let handles: Vec<_> = words.iter().map(|word| s.spawn(move || word.len())).collect();
+///     handles.into_iter().map(|handle| handle.join().unwrap()).collect::<Vec<_>>()
+/// });
+/// assert_eq!(lengths, [8, 4]);
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn scope<'env, F, T>(queue: &'env Queue, f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let open = Arc::new(Open {
+        closures: AtomicUsize::new(1),
+        none_left: Event::default(),
+        panics: AtomicUsize::new(0),
+    });
+    let scope = Scope { queue, open: open.clone(), scope: PhantomData, env: PhantomData };
+    let outcome = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    open.close_one();
+    engine().blocking(|| open.none_left.wait(None));
+    match outcome {
+        Err(payload) => resume_unwind(payload),
+        Ok(_) if open.panics.load(Ordering::Relaxed) > 0 => {
+            panic!("a closure spawned in the scope panicked")
+        }
+        Ok(value) => value,
+    }
+}
