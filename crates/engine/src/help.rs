@@ -55,8 +55,9 @@ impl<H: Host> Engine<H> {
         let tally = Tally { engine: self, pwq, colour: Cell::new(0), count: Cell::new(0) };
         let run = if waiters.is_empty() { slot.begin() } else { slot.begin_waited_for(waiters) };
         // SAFETY: taken over: live, ours, of this pwq, and its run has begun.
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| unsafe { run_item(&frame, &tally, work.as_ptr(), run) }));
+        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
+            run_item(&frame, &tally, work.as_ptr(), run)
+        }));
         if let Err(payload) = outcome {
             report_panic(self, pwq, &*payload);
         }

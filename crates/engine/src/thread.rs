@@ -35,10 +35,7 @@ impl Default for ThreadState {
 impl ThreadState {
     /// The state of a thread that has not met the engine yet.
     pub const fn new() -> ThreadState {
-        ThreadState {
-            frame: Cell::new(std::ptr::null()),
-            worker: Cell::new(std::ptr::null()),
-        }
+        ThreadState { frame: Cell::new(std::ptr::null()), worker: Cell::new(std::ptr::null()) }
     }
 
     pub(crate) fn worker(&self) -> *const () {

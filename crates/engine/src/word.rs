@@ -137,8 +137,7 @@ impl Word {
     pub(crate) fn start(&self, id: RunId) {
         // Acquire pairs with every `fetch_or` that found the bit set: their stores are seen by the
         // run. Release publishes the runner's current run number along with the name of the run.
-        let word =
-            ((u64::from(id.slot) + 1) << RUNNER_SHIFT) | ((id.run & RUN_MASK) << RUN_SHIFT);
+        let word = ((u64::from(id.slot) + 1) << RUNNER_SHIFT) | ((id.run & RUN_MASK) << RUN_SHIFT);
         self.0.swap(word, Ordering::AcqRel);
     }
 

@@ -182,13 +182,12 @@ impl<R> JoinHandle<R> {
         if !outcome.event.is_set() {
             let work = NonNull::from(self.task.work());
             // SAFETY: the task is live, and only ever queued on the process's engine.
-            if unsafe { engine().help(work) } == Helped::No {
-                if self.waits_for_itself() {
-                    return Err(JoinError::WouldDeadlock);
-                }
-                if !outcome.event.is_set() {
-                    engine().blocking(|| outcome.event.wait(None));
-                }
+            if unsafe { engine().help(work) } == Helped::No && self.waits_for_itself() {
+                return Err(JoinError::WouldDeadlock);
+            }
+            // A future that was helped may want to be polled again.
+            if !outcome.event.is_set() {
+                engine().blocking(|| outcome.event.wait(None));
             }
         }
         outcome.take()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, Queued, QueueError, QueueSpec};
+use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::{EffectiveScope, ScopeChoice};
 

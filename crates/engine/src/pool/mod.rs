@@ -178,12 +178,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// Puts a worker on the idle stack. True if it has to watch the timers.
-    pub(crate) fn push_idle(
-        &self,
-        engine: &Engine<H>,
-        inner: &mut PoolInner<H>,
-        id: u32,
-    ) -> bool {
+    pub(crate) fn push_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) -> bool {
         let slot = engine.slot(id);
         // SAFETY: both cells are guarded by the pool lock, which the caller holds.
         unsafe {
@@ -231,8 +226,9 @@ impl<H: Host> Pool<H> {
         drop(inner);
         match keeper {
             // SAFETY: slots live as long as the engine.
-            Some(id) => unsafe { WakeToken::new(&raw const engine.slot(id).event) }
-                .send(engine.host()),
+            Some(id) => {
+                unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host())
+            }
             None if self.state.counts().running == 0 => self.kick(engine),
             // A running worker looks at the timers between its batches and before it parks.
             None => {}

@@ -76,11 +76,6 @@ fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
 fn futex_wake(word: *const AtomicU32) {
     // SAFETY: the kernel takes any address; waking one on which nobody sleeps does nothing.
     unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word,
-            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
-            1_i32,
-        );
+        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1_i32);
     }
 }

@@ -14,10 +14,7 @@ pub(super) fn state() -> *const ThreadState {
     STATE.with(std::ptr::from_ref)
 }
 
-pub(super) fn spawn(
-    spec: &WorkerSpec,
-    main: Box<dyn FnOnce() + Send>,
-) -> Result<(), SpawnError> {
+pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
     let (cpus, nice) = (spec.cpus.clone(), spec.nice);
     // A thread's name has 15 bytes.
     let name = spec.name.chars().filter(|c| *c != '\0').take(15).collect();

@@ -1,30 +1,153 @@
 //! uwork itself as a pool under test.
 //!
-//! One implementation of `uwork_rivals::Pool` per way to use the library, each with a queue of its
-//! own, built before the clock starts and destroyed after it stopped:
-//!
-//! - a scope's name: an unbound queue of that scope, and a slice of intrusive items per producer;
-//!   `submit` queues the item with that index, and the item's function is `Progress::complete`. In
-//!   the case `join`, `settle` joins the item (helping) instead of sleeping on the progress.
-//! - `spawn`: the default scope and a boxed closure per item; in the case `join` the handle of the
-//!   last `submit` is kept, and `settle` joins it.
+//! - a scope's name: an unbound queue of that scope and intrusive items; in the case `join` each
+//!   item is joined, helping, instead of awaited.
+//! - `spawn`: the default scope and a boxed closure per item; in the case `join` its handle is
+//!   joined.
 //! - `ordered`: an ordered queue and intrusive items.
 //!
-//! A contestant's `measure` is `uwork_rivals::measure(|| the pool, &load)`, its `standing` is
-//! `None`, and its variant's name goes through `with_clock`.
+//! The queue is made before the clock starts and destroyed after it stopped.
 
-use uwork_rivals::Load;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::contestant::Contestant;
+use uwork::{JoinHandle, Queue, ScopeChoice, Work, WorkItem};
+use uwork_rivals::{Load, Pool, Producer, Progress, measure};
+
+use super::contestant::{Contestant, Names, with_clock};
 
 /// The name in tables and records.
 pub(super) const RUNNER: &str = "uwork";
 
 /// uwork's contestants for a case, one per variant that exists in it.
 pub(super) fn contestants(
-    _case: &'static str,
-    _variants: &[&'static str],
-    _load: Load,
+    case: &'static str,
+    variants: &[&'static str],
+    load: Load,
 ) -> Vec<Contestant> {
-    Vec::new()
+    let joins = case == "join";
+    let contestant = |variant: &'static str| Contestant {
+        names: Names { case, runner: RUNNER, variant: with_clock(variant, load.clock) },
+        standing: None,
+        measure: Box::new(move || match variant {
+            "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
+            variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
+        }),
+    };
+    variants.iter().map(|variant| contestant(variant)).collect()
+}
+
+/// A fresh queue, with everything that was ever queued on it gone when it is dropped.
+fn queue(variant: &str) -> Queue {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let builder = Queue::builder(format!("bench-{number}"));
+    let builder = match variant {
+        "ordered" => builder.ordered(),
+        scope => {
+            let scope: ScopeChoice = scope.parse().expect("variants are scopes");
+            builder.unbound().affinity_scope(scope)
+        }
+    };
+    builder.build().expect("a queue with a fresh name and a valid scope can be made")
+}
+
+/// An item as users write them.
+struct Item {
+    work: Work<Item>,
+    progress: &'static Progress,
+}
+
+uwork::has_work!(impl HasWork for Item { work });
+
+impl WorkItem for Item {
+    type Pointer = &'static Item;
+
+    #[inline]
+    fn run(this: &'static Item) {
+        this.progress.complete();
+    }
+}
+
+struct Intrusive {
+    queue: Queue,
+    joins: bool,
+}
+
+struct IntrusiveProducer<'a> {
+    pool: &'a Intrusive,
+    items: Box<[Item]>,
+}
+
+impl Pool for Intrusive {
+    type Producer<'a> = IntrusiveProducer<'a>;
+
+    fn producer<'a>(
+        &'a self,
+        progress: &'static Progress,
+        outstanding: usize,
+    ) -> IntrusiveProducer<'a> {
+        let items = (0..outstanding).map(|_| Item { work: Work::new(), progress }).collect();
+        IntrusiveProducer { pool: self, items }
+    }
+}
+
+impl Producer for IntrusiveProducer<'_> {
+    #[inline]
+    unsafe fn submit(&mut self, index: usize) {
+        let item: *const Item = &raw const self.items[index];
+        // SAFETY: the item stays where it is until everything that was queued has run (contract of
+        // `submit`), and uwork does not touch it after its function.
+        let queued = self.pool.queue.enqueue(unsafe { &*item });
+        debug_assert!(queued.is_queued(), "the item queued last under this index has completed");
+        let _ = queued;
+    }
+
+    fn settle(&mut self, progress: &'static Progress) {
+        if self.pool.joins {
+            self.items[0].work.flush_helping();
+        } else {
+            progress.wait();
+        }
+    }
+}
+
+struct Boxed {
+    queue: Queue,
+    joins: bool,
+}
+
+struct BoxedProducer<'a> {
+    pool: &'a Boxed,
+    progress: &'static Progress,
+    last: Option<JoinHandle<()>>,
+}
+
+impl Pool for Boxed {
+    type Producer<'a> = BoxedProducer<'a>;
+
+    fn producer<'a>(
+        &'a self,
+        progress: &'static Progress,
+        _outstanding: usize,
+    ) -> Self::Producer<'a> {
+        BoxedProducer { pool: self, progress, last: None }
+    }
+}
+
+impl Producer for BoxedProducer<'_> {
+    #[inline]
+    unsafe fn submit(&mut self, _index: usize) {
+        let progress = self.progress;
+        let handle = self.pool.queue.spawn(move || progress.complete());
+        if self.pool.joins {
+            self.last = Some(handle);
+        }
+    }
+
+    fn settle(&mut self, progress: &'static Progress) {
+        match self.last.take() {
+            Some(handle) => handle.join().expect("the load's items do not panic"),
+            None => progress.wait(),
+        }
+    }
 }
