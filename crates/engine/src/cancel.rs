@@ -66,7 +66,10 @@ impl<H: Host> Located<'_, H> {
             match (self.place, &mut self.remote) {
                 (Place::Scheduled(_), Some(slot)) => slot.remove_scheduled(work.as_ptr()),
                 (Place::Deferred(_), Some(slot)) => slot.remove_deferred(work.as_ptr()),
-                _ => self.inner.worklist.remove(work.as_ptr()),
+                _ => {
+                    self.inner.worklist.remove(work.as_ptr());
+                    self.inner.queued -= 1;
+                }
             }
             work.as_ref().set_place(Place::Hands);
         }
@@ -224,9 +227,10 @@ impl<H: Host> Engine<H> {
         let pwq = self.pwqs().get(item.ticket().pwq())?;
         let mut inner = pwq.lock();
         pwq.splice(&mut inner);
-        // First the place, then the ticket: whoever queued the item elsewhere since wrote them in
-        // the other order, so a place from there comes with the ticket from there.
-        let place = item.place();
+        let (place, ticket) = item.spot();
+        if ticket.pwq() != pwq.id {
+            return None;
+        }
         let remote = match place {
             Place::Worklist => None,
             Place::Scheduled(slot) | Place::Deferred(slot) => {
@@ -235,7 +239,9 @@ impl<H: Host> Engine<H> {
             // Not pushed yet, or started, or moving.
             Place::Hands | Place::Inbox | Place::Timer(_) => return None,
         };
-        if item.place() != place || item.ticket().pwq() != pwq.id {
+        // Under the slot's lock as well: the item may have started, and be back by another pwq.
+        let (now, ticket) = item.spot();
+        if now != place || ticket.pwq() != pwq.id {
             return None;
         }
         Some(Located { pwq, inner, remote, place })
@@ -267,9 +273,7 @@ impl<H: Host> Engine<H> {
     /// Waits until a run has ended. At once if it has, or if the caller is inside it.
     pub(crate) fn wait_for_run(&self, run: RunId) -> bool {
         let Some(slot) = self.slots().get(run.slot) else { return false };
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.host().thread() };
-        if !slot.is_running(run.run) || thread.runs(run.slot, run.run) {
+        if !slot.is_running(run.run) || self.runs(run) {
             return false;
         }
         let waiter = Waiter::new(0);

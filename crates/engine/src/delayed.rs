@@ -154,7 +154,7 @@ impl<H: Host> Queue<H> {
         }
         let engine = self.engine();
         let now = engine.host().now();
-        let (_, pool) = self.route(cpu.unwrap_or_else(|| engine.host().current_cpu()));
+        let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
         // SAFETY: the node is ours until it is in the wheel.
         unsafe {
             delayed.node.deadline.set(now.saturating_add(delay_ns).min(crate::pool::NEVER - 1));

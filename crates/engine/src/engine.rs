@@ -15,7 +15,7 @@ use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::Lock;
 use crate::wake::WakeToken;
-use crate::word::SLOTS_MAX;
+use crate::word::{RunId, SLOTS_MAX};
 use crate::work::Ticket;
 use crate::worker::Worker;
 
@@ -119,10 +119,17 @@ impl<H: Host> Engine<H> {
         &self.config
     }
 
-    /// Whether the calling thread is inside the item at this address.
-    pub fn runs_item(&self, item: *const crate::work::Work) -> bool {
+    /// Whether the calling thread is inside a run of this item.
+    pub fn runs_item(&self, item: &crate::work::Work) -> bool {
+        item.word.snapshot().1.is_some_and(|run| self.runs(run))
+    }
+
+    /// Whether the calling thread is inside this run.
+    pub(crate) fn runs(&self, run: RunId) -> bool {
         // SAFETY: the host's promise for the calling thread.
-        unsafe { &*self.host.thread() }.runs_item(item)
+        let thread = unsafe { &*self.host.thread() };
+        // A slot that this thread runs items in can only be in the run that the thread is in.
+        thread.runs_slot(run.slot) && self.slot(run.slot).is_running(run.run)
     }
 
     pub(crate) fn slots(&self) -> &Slab<Slot<H>> {

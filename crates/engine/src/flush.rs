@@ -203,6 +203,10 @@ impl<H: Host> Engine<H> {
             if !pending {
                 return run.is_some_and(|run| self.wait_for_run(run));
             }
+            if run.is_some_and(|run| self.runs(run)) {
+                // The coming run starts when this one has ended.
+                return false;
+            }
             match item.place() {
                 // Armed, not queued: there is nothing to wait for but what still runs.
                 Place::Timer(_) => return run.is_some_and(|run| self.wait_for_run(run)),

@@ -1,12 +1,10 @@
 //! A thread that waits for an item may run it itself: no switch, no wake.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::pool::NEVER;
 use crate::pwq::Pwq;
 use crate::slot::Next;
 use crate::thread::Frame;
@@ -47,28 +45,27 @@ impl<H: Host> Engine<H> {
         let frame = Frame {
             slot: id,
             wq: pwq.wq().cast(),
-            item: Cell::new(std::ptr::null()),
-            run: Cell::new(NEVER),
             outer: thread.frame(),
         };
         thread.set_frame(&frame);
-        let tally = Tally { engine: self, pwq, colour: Cell::new(0), count: Cell::new(0) };
+        let tally = Tally::new(self, pwq, slot);
         let run = if waiters.is_empty() { slot.begin() } else { slot.begin_waited_for(waiters) };
-        // SAFETY: taken over: live, ours, of this pwq, and its run has begun.
+        // SAFETY: taken over, hence live and ours; and its run has begun.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
-            run_item(&frame, &tally, work.as_ptr(), run)
+            tally.note(work.as_ref().ticket().colour(), run);
+            run_item(id, work.as_ptr(), run);
         }));
         if let Err(payload) = outcome {
             report_panic(self, pwq, &*payload);
         }
-        while let Next::SetAside(aside) = slot.next(self.host()) {
-            self.put_back(pwq.home(), aside);
+        while let Next::SetAside(aside) = slot.next(self.host(), run) {
+            self.put_back(aside);
         }
         thread.set_frame(frame.outer);
-        let ready = pwq.release(self.host().now().saturating_sub(began), 1);
-        if ready {
-            pwq.home().push_ready(pwq);
-            pwq.home().kick(self);
+        let home = pwq.home();
+        if pwq.release(self.host().now().saturating_sub(began), 1) {
+            home.push_ready(pwq);
+            home.kick(self);
         }
         tally.publish();
         Helped::Ran

@@ -328,27 +328,39 @@ impl<H: Host> Wq<H> {
     }
 
     /// Where an item goes that is queued on `cpu`, or by a caller there.
-    #[inline]
-    pub(crate) fn route(&self, cpu: u32) -> (&Pwq<H>, &Pool<H>) {
+    #[inline(always)]
+    pub(crate) fn route(&self, cpu: u32) -> &Pwq<H> {
         if let Some(route) = self.routes.get(cpu as usize) {
-            let pwq = route.pwq.load(Ordering::Acquire);
-            if !pwq.is_null() {
-                // SAFETY: the queue's pwqs, and their pools, live as long as the queue.
-                return unsafe { (&*pwq, &*route.pool.load(Ordering::Acquire)) };
+            // SAFETY: null, or a pwq of the queue, which lives as long as the queue.
+            if let Some(pwq) = unsafe { route.pwq.load(Ordering::Acquire).as_ref() } {
+                return pwq;
             }
         }
-        self.route_elsewhere(cpu)
+        self.route_elsewhere(cpu).0
+    }
+
+    /// The pool for a caller on `cpu`.
+    pub(crate) fn pool_of(&self, cpu: u32) -> &Pool<H> {
+        if let Some(route) = self.routes.get(cpu as usize) {
+            // SAFETY: null, or a pool, which lives as long as the engine.
+            if let Some(pool) = unsafe { route.pool.load(Ordering::Acquire).as_ref() } {
+                return pool;
+            }
+        }
+        self.route_elsewhere(cpu).1
     }
 
     /// The caller's CPU is outside the mask: take turns among those in it.
     #[cold]
     fn route_elsewhere(&self, cpu: u32) -> (&Pwq<H>, &Pool<H>) {
-        let mask = self.cpus();
+        // The lock keeps the routes in step with the mask.
+        let tunable = self.tunable.lock();
         let last = self.round_robin.load(Ordering::Relaxed);
-        let chosen = uwork_policy::cpu_choice::choose_unbound(cpu, &mask, last);
+        let chosen = uwork_policy::cpu_choice::choose_unbound(cpu, &tunable.mask, last);
         self.round_robin.store(chosen, Ordering::Relaxed);
         let route = &self.routes[chosen as usize];
-        // SAFETY: every CPU of the mask has a route; see `route`.
+        // SAFETY: every CPU of the mask has a route; its pwq lives as long as the queue, its pool
+        // as long as the engine.
         unsafe { (&*route.pwq.load(Ordering::Acquire), &*route.pool.load(Ordering::Acquire)) }
     }
 
@@ -390,6 +402,7 @@ impl<H: Host> Wq<H> {
                 Some(pod) => (pwqs[if self.ordered { 0 } else { pod }], set.pools[pod]),
                 None => {
                     route.pwq.store(std::ptr::null_mut(), Ordering::Release);
+                    route.pool.store(std::ptr::null_mut(), Ordering::Release);
                     continue;
                 }
             };

@@ -40,7 +40,7 @@ impl<H: Host> Wq<H> {
     /// # Safety
     /// `work` is live and stays so, and in its place, until its function was called or a cancel
     /// has taken it back.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn queue(&self, work: NonNull<Work>) -> Queued {
         // SAFETY: by this function's contract.
         let owned = match unsafe { work.as_ref() }.word.acquire() {
@@ -100,48 +100,63 @@ impl<H: Host> Wq<H> {
     ///
     /// # Safety
     /// As [`Wq::queue`].
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn queue_owned(
         &self,
         item: NonNull<Work>,
         owned: Owned,
         cpu: Option<u32>,
     ) -> Queued {
-        // SAFETY: the item is live and ours.
-        let work = unsafe { item.as_ref() };
         let cpu = match cpu {
             Some(cpu) => cpu,
             None => self.engine().host().current_cpu(),
         };
-        let (mut pwq, mut pool) = self.route(cpu);
-        let mut collision = false;
         // Relaxed: a queue that is being drained waits for items that were queued before; who
         // races with the drain itself is on one side or the other.
         if !owned.is_fresh() || self.gate.load(Ordering::Relaxed) != 0 {
-            match self.look_closer(work, owned) {
-                Closer::Refuse(outcome) => return outcome,
-                Closer::Go => {}
-                Closer::Collision(running) => {
-                    collision = true;
-                    if let Some(running) = running {
-                        (pwq, pool) = (running, running.home());
-                    }
-                }
-            }
+            // SAFETY: by this function's contract.
+            return unsafe { self.queue_with_care(item, owned, cpu) };
         }
-        work.set_ticket(Ticket::new(pwq.id, collision));
-        work.set_place(Place::Inbox);
-        // SAFETY: the item is live and ours; from here on it is the pwq's.
+        // SAFETY: by this function's contract.
+        unsafe { self.push(item, self.route(cpu), cpu, false) };
+        Queued::Yes
+    }
+
+    /// # Safety
+    /// The item is live, and the caller's; from here on it is the pwq's.
+    #[inline(always)]
+    unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
+        // SAFETY: the item is live and ours.
+        unsafe { item.as_ref() }.set_spot(Place::Inbox, Ticket::new(pwq.id, collision));
+        // SAFETY: as above.
         unsafe { pwq.inbox.push(item.as_ptr()) };
         // Not only the first to push looks: that one may be preempted before it gets here. The flag
         // is in the cache line of the inbox.
         if pwq.claim_ready() {
-            self.make_ready(pwq, pool);
+            self.make_ready(pwq, cpu, collision);
+        }
+    }
+
+    /// Queues an item that has run before, or on a queue that drains.
+    ///
+    /// # Safety
+    /// As [`Wq::queue`].
+    unsafe fn queue_with_care(&self, item: NonNull<Work>, owned: Owned, cpu: u32) -> Queued {
+        // SAFETY: the item is live and ours.
+        match self.look_closer(unsafe { item.as_ref() }, owned) {
+            Closer::Refuse(outcome) => return outcome,
+            // SAFETY: by this function's contract.
+            Closer::Go => unsafe { self.push(item, self.route(cpu), cpu, false) },
+            // SAFETY: by this function's contract.
+            Closer::Collision(Some(pwq)) => unsafe { self.push(item, pwq, cpu, true) },
+            // SAFETY: by this function's contract.
+            Closer::Collision(None) => unsafe { self.push(item, self.route(cpu), cpu, true) },
         }
         Queued::Yes
     }
 
     /// What is not so for every item that is queued for the first time.
+    #[inline]
     fn look_closer(&self, work: &Work, owned: Owned) -> Closer<'_, H> {
         if owned.disable_depth() > 0 {
             work.word.release(owned);
@@ -166,10 +181,12 @@ impl<H: Host> Wq<H> {
         Closer::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
     }
 
-    /// Puts a pwq whose readiness the caller claimed on the pool's list, and sees to it that
+    /// Puts a pwq whose readiness the caller claimed on its pool's list, and sees to it that
     /// somebody looks.
-    #[inline]
-    pub(crate) fn make_ready(&self, pwq: &Pwq<H>, pool: &Pool<H>) {
+    #[inline(never)]
+    fn make_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
+        // An ordered queue's one pwq goes to the pool of the CPU that asks; all others have one.
+        let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
         pool.push_ready(pwq);
         let counts = pool.state.counts();
         if counts.waking {

@@ -104,3 +104,16 @@ impl<T: Copy> Cell<T> {
         unsafe { *self.0.get() = value }
     }
 }
+
+/// Tells the processor that the line at `address` will be wanted. Any address will do: nothing is
+/// accessed as far as the program can tell.
+#[inline(always)]
+pub fn prefetch<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch does not fault, whatever the address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}

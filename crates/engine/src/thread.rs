@@ -2,18 +2,12 @@
 
 use std::cell::Cell;
 
-use crate::work::Work;
-
 /// One stretch of running items on a thread. Frames nest when a thread that waits helps.
 pub(crate) struct Frame {
     /// The slot whose runs these are.
     pub(crate) slot: u32,
     /// The queue whose items run, as an identity.
     pub(crate) wq: *const (),
-    /// The item that runs now, as an identity (it may be freed already).
-    pub(crate) item: Cell<*const Work>,
-    /// The number of its run.
-    pub(crate) run: Cell<u64>,
     /// The frame that this one interrupted.
     pub(crate) outer: *const Frame,
 }
@@ -70,13 +64,8 @@ impl ThreadState {
         self.frames().any(|frame| frame.wq == wq)
     }
 
-    /// Whether this thread is inside the item at this address.
-    pub(crate) fn runs_item(&self, item: *const Work) -> bool {
-        self.frames().any(|frame| std::ptr::eq(frame.item.get(), item))
-    }
-
-    /// Whether this thread is inside that very run.
-    pub(crate) fn runs(&self, slot: u32, run: u64) -> bool {
-        self.frames().any(|frame| frame.slot == slot && frame.run.get() == run)
+    /// Whether this thread runs items in that slot.
+    pub(crate) fn runs_slot(&self, slot: u32) -> bool {
+        self.frames().any(|frame| frame.slot == slot)
     }
 }

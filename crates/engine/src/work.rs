@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use crate::inbox::Node;
-use crate::sync::{AtomicU32, Cell, Link, Ordering};
+use crate::sync::{AtomicU64, Cell, Link, Ordering};
 use crate::word::Word;
 
 /// What the engine asks of an item's function.
@@ -134,11 +134,9 @@ pub struct Work {
     prev: Cell<Link<Work>>,
     /// Constant after creation.
     func: WorkFn,
-    /// See [`Place`].
-    place: AtomicU32,
-    /// Owner, or the guard of the list that the item is in. Atomic, as lock-free looks at it are
-    /// hints.
-    ticket: AtomicU32,
+    /// [`Place`] in the low half, [`Ticket`] in the high one: one store moves an item. Owner, or
+    /// the guard of the list that the item is in; atomic, as lock-free looks at it are hints.
+    spot: AtomicU64,
 }
 
 const _: () = assert!(std::mem::size_of::<Work>() <= crate::sync::WORK_SIZE_MAX);
@@ -151,8 +149,7 @@ impl Work {
             next: Cell::new(Link(std::ptr::null_mut())),
             prev: Cell::new(Link(std::ptr::null_mut())),
             func,
-            place: AtomicU32::new(0),
-            ticket: AtomicU32::new(Ticket::PWQS_MAX),
+            spot: AtomicU64::new(pack(Place::Hands, Ticket::new(Ticket::PWQS_MAX, false))),
         }
     }
 
@@ -171,26 +168,44 @@ impl Work {
         self.func
     }
 
+    /// Where the item is, and what it is queued on.
     #[inline]
-    pub(crate) fn place(&self) -> Place {
-        Place::unpack(self.place.load(Ordering::Acquire))
+    pub(crate) fn spot(&self) -> (Place, Ticket) {
+        // Acquire pairs with `set_spot`: who finds an item "in hands" sees what was done to it.
+        let spot = self.spot.load(Ordering::Acquire);
+        (Place::unpack(spot as u32), Ticket((spot >> 32) as u32))
     }
 
     #[inline]
-    pub(crate) fn set_place(&self, place: Place) {
-        // Release: who finds an item "in hands" may go on to free it after the owner let go.
-        self.place.store(place.pack(), Ordering::Release);
+    pub(crate) fn place(&self) -> Place {
+        self.spot().0
     }
 
     #[inline]
     pub(crate) fn ticket(&self) -> Ticket {
-        Ticket(self.ticket.load(Ordering::Relaxed))
+        self.spot().1
+    }
+
+    /// For the owner, or the holder of the guards of the list that the item is in.
+    #[inline]
+    pub(crate) fn set_spot(&self, place: Place, ticket: Ticket) {
+        self.spot.store(pack(place, ticket), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn set_place(&self, place: Place) {
+        self.set_spot(place, self.ticket());
     }
 
     #[inline]
     pub(crate) fn set_ticket(&self, ticket: Ticket) {
-        self.ticket.store(ticket.0, Ordering::Relaxed);
+        self.set_spot(self.place(), ticket);
     }
+}
+
+#[inline]
+fn pack(place: Place, ticket: Ticket) -> u64 {
+    u64::from(place.pack()) | u64::from(ticket.0) << 32
 }
 
 // SAFETY: both methods touch nothing but the `next` link.
@@ -210,11 +225,11 @@ unsafe impl Node for Work {
 
 /// A doubly linked list of items, for places from which one may be taken out of the middle.
 ///
-/// Not synchronised: whoever holds the list holds its guard.
+/// Not synchronised: whoever holds the list holds its guard. The first item's `prev` means nothing:
+/// taking items off the front leaves it as it was.
 pub(crate) struct WorkList {
     head: *mut Work,
     tail: *mut Work,
-    len: usize,
 }
 
 // SAFETY: the list's items belong to whoever holds the list.
@@ -222,17 +237,12 @@ unsafe impl Send for WorkList {}
 
 impl WorkList {
     pub(crate) const fn new() -> WorkList {
-        WorkList { head: std::ptr::null_mut(), tail: std::ptr::null_mut(), len: 0 }
+        WorkList { head: std::ptr::null_mut(), tail: std::ptr::null_mut() }
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_null()
-    }
-
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.len
     }
 
     #[inline]
@@ -248,14 +258,13 @@ impl WorkList {
         unsafe {
             (*item).next.set(Link(std::ptr::null_mut()));
             (*item).prev.set(Link(self.tail));
-            if self.tail.is_null() {
+            if self.head.is_null() {
                 self.head = item;
             } else {
                 (*self.tail).next.set(Link(item));
             }
         }
         self.tail = item;
-        self.len += 1;
     }
 
     /// # Safety
@@ -272,7 +281,6 @@ impl WorkList {
             }
         }
         self.head = item;
-        self.len += 1;
     }
 
     /// Takes the first item, or null.
@@ -280,28 +288,21 @@ impl WorkList {
     pub(crate) fn pop_front(&mut self) -> *mut Work {
         let item = self.head;
         if !item.is_null() {
-            // SAFETY: `item` and its successor are in this list, whose guard the caller holds.
-            unsafe {
-                let next = (*item).next.get().0;
-                self.head = next;
-                if next.is_null() {
-                    self.tail = std::ptr::null_mut();
-                } else {
-                    (*next).prev.set(Link(std::ptr::null_mut()));
-                }
-            }
-            self.len -= 1;
+            // SAFETY: `item` is in this list, whose guard the caller holds.
+            self.head = unsafe { (*item).next.get().0 };
+            // `tail` means nothing in an empty list.
         }
         item
     }
 
     /// Takes the last item, or null.
     pub(crate) fn pop_back(&mut self) -> *mut Work {
-        let item = self.tail;
-        if !item.is_null() {
-            // SAFETY: `item` is in this list.
-            unsafe { self.remove(item) };
+        if self.head.is_null() {
+            return std::ptr::null_mut();
         }
+        let item = self.tail;
+        // SAFETY: `item` is in this list.
+        unsafe { self.remove(item) };
         item
     }
 
@@ -311,18 +312,17 @@ impl WorkList {
         // SAFETY: `item` and its neighbours are in this list, whose guard the caller holds.
         unsafe {
             let (prev, next) = ((*item).prev.get().0, (*item).next.get().0);
-            if prev.is_null() {
+            if item == self.head {
                 self.head = next;
-            } else {
-                (*prev).next.set(Link(next));
+                return;
             }
+            (*prev).next.set(Link(next));
             if next.is_null() {
                 self.tail = prev;
             } else {
                 (*next).prev.set(Link(prev));
             }
         }
-        self.len -= 1;
     }
 
     /// Takes everything.
@@ -359,37 +359,29 @@ impl WorkList {
             // SAFETY: as above; the tail is in this list.
             unsafe {
                 (*newer).prev.set(Link(self.tail));
-                if self.tail.is_null() {
+                if self.head.is_null() {
                     self.head = newer;
                 } else {
                     (*self.tail).next.set(Link(newer));
                 }
             }
             self.tail = newest;
-            self.len += count;
         }
         count
     }
 
-    /// Takes the first `count` items, the last of which is `last`.
+    /// Takes everything up to and including `last`.
     ///
     /// # Safety
-    /// `last` is the item at position `count` of this list, counted from one.
-    pub(crate) unsafe fn split_front(&mut self, last: *mut Work, count: usize) -> WorkList {
-        // SAFETY: `last` and its successor are in this list.
+    /// `last` is in this list.
+    pub(crate) unsafe fn split_front(&mut self, last: *mut Work) -> WorkList {
+        let front = WorkList { head: self.head, tail: last };
+        // SAFETY: `last` is in this list.
         unsafe {
-            let rest = (*last).next.get().0;
-            let front = WorkList { head: self.head, tail: last, len: count };
+            self.head = (*last).next.get().0;
             (*last).next.set(Link(std::ptr::null_mut()));
-            self.head = rest;
-            if rest.is_null() {
-                self.tail = std::ptr::null_mut();
-            } else {
-                (*rest).prev.set(Link(std::ptr::null_mut()));
-            }
-            self.len -= count;
-            front
         }
+        front
     }
 
     /// Puts all of `other` before this list.
@@ -413,7 +405,6 @@ impl WorkList {
             (*other.head).prev.set(Link(self.tail));
         }
         self.tail = other.tail;
-        self.len += other.len;
     }
 }
 
@@ -471,7 +462,6 @@ mod tests {
             more.push_back(at(5));
             list.append(more);
         }
-        assert_eq!(list.len(), 5);
         assert_eq!(list.pop_back(), at(5));
         assert_eq!(order(&mut list), vec![at(0), at(1), at(3), at(4)]);
         assert!(list.is_empty() && list.pop_back().is_null());

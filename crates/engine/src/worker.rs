@@ -6,7 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbour};
+use uwork_policy::concurrency::{
+    NEIGHBOUR_WAKE_COST_NS, may_keep_working, too_many_workers, wake_neighbour,
+};
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
@@ -16,7 +18,7 @@ use crate::queue::Wq;
 use crate::slot::{Next, SetAside, Slot};
 use crate::sync::Ordering;
 use crate::thread::{Frame, ThreadState};
-use crate::word::RunId;
+use crate::word::{RUN_MASK, RunId};
 use crate::work::{Action, Work};
 
 /// What a worker does next.
@@ -122,10 +124,10 @@ impl<H: Host> Worker<H> {
     /// overloaded neighbour.
     fn find_pwq(&self, now: u64) -> Option<(&Pwq<H>, &Pool<H>)> {
         let pool = self.pool();
-        if pool.looks_ready() {
-            if let Some(pwq) = pool.pop_ready(&mut pool.lock()) {
-                return Some((pwq, pool));
-            }
+        if pool.looks_ready()
+            && let Some(pwq) = pool.pop_ready(&mut pool.lock())
+        {
+            return Some((pwq, pool));
         }
         self.engine.take_back_stuck(pool, now);
         for &id in &pool.spec().neighbours {
@@ -166,13 +168,33 @@ impl<H: Host> Worker<H> {
                 engine.kick_neighbour(from);
             }
         }
+        if item_ns >= NEIGHBOUR_WAKE_COST_NS && pool.next_timer.load(Ordering::Relaxed) != NEVER {
+            // This worker will not look at the timers for a while.
+            pool.ensure_keeper(engine);
+        }
         self.run_batch(thread, pwq);
         if intensive {
             self.count_again();
         }
         slot.batch_began.store(NEVER, Ordering::Relaxed);
+        // Asked for while we hold the pwq, and with it the queue.
+        let next = self.pool_for_more(pwq);
         if pwq.release(host.now().saturating_sub(now), count) {
-            pool.push_ready(pwq);
+            next.push_ready(pwq);
+            if !std::ptr::eq(next, pool) {
+                next.kick(engine);
+            }
+        }
+    }
+
+    /// The pool for what is left of a pwq that this worker holds. An ordered queue's stays here,
+    /// unless the queue's attributes have changed meanwhile.
+    fn pool_for_more<'a>(&'a self, pwq: &'a Pwq<H>) -> &'a Pool<H> {
+        // SAFETY: the queue outlives what holds its pwqs.
+        let wq: &Wq<H> = unsafe { &*pwq.wq() };
+        match self.pool().spec().cpus.first() {
+            Some(cpu) if wq.is_ordered() => wq.pool_of(cpu),
+            _ => pwq.home(),
         }
     }
 
@@ -190,10 +212,11 @@ impl<H: Host> Worker<H> {
 
     /// Enters a declared wait inside an item. True if [`Worker::end_wait`] must follow.
     pub(crate) fn begin_wait(&self) -> bool {
+        self.engine.give_back(self.slot().take_scheduled());
         if !self.counted.get() {
+            self.engine.after_block(self.pool(), self.pool().state.counts().running);
             return false;
         }
-        self.engine.give_back(self.pool(), self.slot().take_scheduled());
         self.stop_counting();
         true
     }
@@ -209,12 +232,10 @@ impl<H: Host> Worker<H> {
         let frame = Frame {
             slot: self.slot,
             wq: pwq.wq().cast(),
-            item: Cell::new(std::ptr::null()),
-            run: Cell::new(NEVER),
             outer: thread.frame(),
         };
         thread.set_frame(&frame);
-        let tally = Tally { engine: &self.engine, pwq, colour: Cell::new(0), count: Cell::new(0) };
+        let tally = Tally::new(&self.engine, pwq, self.slot());
         // One catch around the batch, not around each item: an item that does not panic pays
         // nothing for it.
         while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_items(&frame, &tally))) {
@@ -227,30 +248,33 @@ impl<H: Host> Worker<H> {
     fn run_items(&self, frame: &Frame, tally: &Tally<'_, H>) {
         let (engine, slot) = (&*self.engine, self.slot());
         let host = engine.host();
+        let mut number = slot.number();
         loop {
-            let (item, run) = match slot.next(host) {
-                Next::Run(item, run) => (item, run),
-                Next::SetAside(aside) => {
-                    engine.put_back(self.pool(), aside);
-                    continue;
+            match slot.next(host, number) {
+                Next::Run(item, run, ticket) => {
+                    number = run;
+                    tally.note(ticket.colour(), run);
+                    // SAFETY: the item came off our list: it is live and ours, and its run has
+                    // begun.
+                    unsafe { run_item(frame.slot, item, run) };
                 }
-                Next::WaitedFor(item) => {
-                    self.run_waited_for(frame, tally, item);
-                    continue;
-                }
+                Next::SetAside(aside) => engine.put_back(aside),
+                Next::WaitedFor(item) => number = self.run_waited_for(frame, tally, item),
                 Next::Empty => return,
-            };
-            // SAFETY: the item came off our list: it is live and ours, and belongs to the pwq.
-            unsafe { run_item(frame, tally, item, run) };
+            }
         }
     }
 
     /// Runs an item that threads wait for; they are woken when the run has ended.
     #[cold]
-    fn run_waited_for(&self, frame: &Frame, tally: &Tally<'_, H>, item: *mut Work) {
+    fn run_waited_for(&self, frame: &Frame, tally: &Tally<'_, H>, item: *mut Work) -> u64 {
         let run = self.slot().begin_waited_for(tally.pwq.take_waiters(item));
-        // SAFETY: the item came off our list: it is live and ours, and belongs to the pwq.
-        unsafe { run_item(frame, tally, item, run) };
+        // SAFETY: the item came off our list: it is live and ours, and its run has begun.
+        unsafe {
+            tally.note((*item).ticket().colour(), run);
+            run_item(frame.slot, item, run);
+        }
+        run
     }
 
     /// Lies down on the idle stack, unless there is work after all.
@@ -302,7 +326,11 @@ impl<H: Host> Worker<H> {
                 && too_many_workers(pool.state.counts());
             if retired || excess {
                 pool.remove_idle(engine, &mut inner, self.slot);
-                return self.exit(&mut inner);
+                let step = self.exit(&mut inner);
+                drop(inner);
+                // Should this have been the one that watched the timers, another must.
+                pool.ensure_keeper(engine);
+                return step;
             }
             if pool.next_timer.load(Ordering::SeqCst) <= now {
                 pool.remove_idle(engine, &mut inner, self.slot);
@@ -330,52 +358,60 @@ impl<H: Host> Worker<H> {
     }
 }
 
-/// Runs one item that has begun.
+/// Runs one item whose run has begun.
 ///
 /// # Safety
-/// `item` is live, the caller's, of the tally's pwq, and its run is the one that `frame.slot` has
-/// just begun.
-#[inline]
-pub(crate) unsafe fn run_item<H: Host>(
-    frame: &Frame,
-    tally: &Tally<'_, H>,
-    item: *mut Work,
-    run: u64,
-) {
+/// `item` is live, the caller's, and `run` is what `slot` has just begun.
+#[inline(always)]
+pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
     // SAFETY: live until its function is called.
     let work = unsafe { &*item };
-    tally.count(work.ticket().colour());
-    frame.item.set(item);
-    frame.run.set(run);
     let func = work.func();
-    work.word.start(RunId { slot: frame.slot, run });
+    work.word.start(RunId { slot, run });
     // SAFETY: the item was queued and is ours; from here on it is its function's.
     unsafe { func(NonNull::new_unchecked(item), Action::Run) };
 }
 
-/// Finished items that flushes do not know of yet.
+/// Started items that flushes do not know of yet: a stretch of runs of one colour.
 ///
-/// An item is counted when it starts; what is counted is published when the colour changes, which
-/// is before the next item starts, and at the end of the batch.
+/// It is published when the colour changes, which is before the next item starts, and at the end of
+/// the batch.
 pub(crate) struct Tally<'a, H: Host> {
-    pub(crate) engine: &'a Engine<H>,
-    pub(crate) pwq: &'a Pwq<H>,
-    pub(crate) colour: Cell<usize>,
-    pub(crate) count: Cell<u32>,
+    engine: &'a Engine<H>,
+    pwq: &'a Pwq<H>,
+    slot: &'a Slot<H>,
+    colour: Cell<usize>,
+    /// The last run that is not part of the stretch.
+    before: Cell<u64>,
 }
 
-impl<H: Host> Tally<'_, H> {
-    #[inline]
-    fn count(&self, colour: usize) {
-        if colour != self.colour.get() {
-            self.publish();
-            self.colour.set(colour);
-        }
-        self.count.set(self.count.get() + 1);
+impl<'a, H: Host> Tally<'a, H> {
+    /// Counts the runs that `slot` begins from here on.
+    pub(crate) fn new(engine: &'a Engine<H>, pwq: &'a Pwq<H>, slot: &'a Slot<H>) -> Self {
+        Tally { engine, pwq, slot, colour: Cell::new(0), before: Cell::new(slot.number()) }
     }
 
+    /// A run of this colour has begun.
+    #[inline(always)]
+    pub(crate) fn note(&self, colour: usize, run: u64) {
+        if colour != self.colour.get() {
+            self.change(colour, run.wrapping_sub(1) & RUN_MASK);
+        }
+    }
+
+    #[cold]
+    fn change(&self, colour: usize, last: u64) {
+        self.publish_to(last);
+        self.colour.set(colour);
+    }
+
+    /// All runs that began have ended.
     pub(crate) fn publish(&self) {
-        let count = self.count.replace(0);
+        self.publish_to(self.slot.number());
+    }
+
+    fn publish_to(&self, last: u64) {
+        let count = (last.wrapping_sub(self.before.replace(last)) & RUN_MASK) as u32;
         if count > 0 && self.pwq.finish(self.colour.get(), count) {
             // SAFETY: a flush waits for this colour, so the queue is there.
             let wq: &Wq<H> = unsafe { &*self.pwq.wq() };
@@ -405,7 +441,7 @@ impl<H: Host> Engine<H> {
 
     /// Deals with what was set aside during a run that is over.
     #[cold]
-    pub(crate) fn put_back(&self, pool: &Pool<H>, mut aside: SetAside<H>) {
+    pub(crate) fn put_back(&self, mut aside: SetAside<H>) {
         aside.waiters.complete(self.host());
         loop {
             let item = aside.items.pop_back();
@@ -418,6 +454,7 @@ impl<H: Host> Engine<H> {
                 one.push_back(item);
                 self.pwqs().get((*item).ticket().pwq()).expect("a pending item has a pwq")
             };
+            let pool = pwq.home();
             if pwq.give_back(one) {
                 pool.push_ready(pwq);
                 pool.kick(self);
@@ -463,15 +500,16 @@ impl<H: Host> Engine<H> {
             }
             slot.batch_began.store(NEVER, Ordering::Relaxed);
             let items = slot.lock_remote(self.host()).steal_half();
-            self.give_back(pool, items);
+            self.give_back(items);
         }
     }
 
     /// Puts items that are in nobody's list back in front of their pwq, all of them of one.
-    pub(crate) fn give_back(&self, pool: &Pool<H>, items: crate::work::WorkList) {
+    fn give_back(&self, items: crate::work::WorkList) {
         // SAFETY: the first item, if any, is in a list that we hold.
         let Some(first) = (unsafe { items.front().as_ref() }) else { return };
         let pwq = self.pwqs().get(first.ticket().pwq()).expect("a pending item has a pwq");
+        let pool = pwq.home();
         if pwq.give_back(items) {
             pool.push_ready(pwq);
         }

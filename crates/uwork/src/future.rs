@@ -1,11 +1,11 @@
 //! Futures as work items.
 
-use std::cell::UnsafeCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use uwork_engine::{Action, Queued, Work as RawWork};
@@ -14,42 +14,45 @@ use crate::error::JoinError;
 use crate::join::{JoinHandle, Joinable, Outcome, panicked};
 use crate::queue::Queue;
 
+/// Why an unfinished future is given up.
+const CANCELLED: u8 = 1;
+const REFUSED: u8 = 2;
+
 /// One future is one work item: being pending is what makes a second wake-up do nothing, and never
 /// running twice at once is what `poll` asks for.
 #[repr(C)]
 struct FutureTask<F: Future> {
     work: RawWork,
     queue: Queue,
-    /// The future until it is done, and pinned by the task's `Arc`. Guard: the item's run.
-    future: UnsafeCell<Option<F>>,
+    /// The future until it is done, pinned by the task's `Arc`. Polls never meet at this lock, as
+    /// the item does not run twice at once; a poll and a giving-up may.
+    future: Mutex<Option<F>>,
+    /// `CANCELLED` or `REFUSED` once the future is to be given up.
+    give_up: AtomicU8,
     outcome: Outcome<F::Output>,
 }
-
-// SAFETY: the future is only touched by the item's run, of which there is one at a time; each sees
-// what the one before did. The outcome is `Sync`.
-unsafe impl<F: Future + Send> Sync for FutureTask<F> where F::Output: Send {}
-// SAFETY: the future and its output may change threads.
-unsafe impl<F: Future + Send> Send for FutureTask<F> where F::Output: Send {}
 
 impl<F> FutureTask<F>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    /// Queues the task, unless it is pending already. False if the queue did not want it.
-    fn schedule(self: Arc<Self>) -> bool {
-        let raw = Arc::into_raw(self);
+    /// Queues the task, unless it is pending already. Gives the future up if the queue is
+    /// destroyed, or drains for somebody else.
+    fn schedule(self: &Arc<Self>) {
+        let raw = Arc::into_raw(self.clone());
         // SAFETY: an `Arc`'s value has an address, its work is the first field, and the reference
-        // keeps both until `perform` takes it back.
-        let outcome = unsafe {
-            let work = NonNull::new_unchecked(raw.cast_mut()).cast();
-            (*raw).queue.0.queue(work)
-        };
+        // keeps both until `perform` takes it back. The caller's reference keeps the queue through
+        // the call, whatever becomes of the other one.
+        let outcome =
+            unsafe { self.queue.0.queue(NonNull::new_unchecked(raw.cast_mut()).cast()) };
         if outcome != Queued::Yes {
             // SAFETY: the queue did not take the reference.
             drop(unsafe { Arc::from_raw(raw) });
         }
-        matches!(outcome, Queued::Yes | Queued::AlreadyPending)
+        if matches!(outcome, Queued::Refused | Queued::Disabled) {
+            self.give_up(REFUSED);
+        }
     }
 
     /// # Safety
@@ -57,26 +60,61 @@ where
     unsafe fn perform(work: NonNull<RawWork>, action: Action) {
         // SAFETY: by this function's contract.
         let task = unsafe { Arc::from_raw(work.cast::<FutureTask<F>>().as_ptr()) };
-        if action == Action::Run {
-            task.poll();
+        match action {
+            Action::Run => task.poll(),
+            Action::Release => task.give_up(REFUSED),
         }
     }
 
     fn poll(self: &Arc<Self>) {
-        // SAFETY: an item never runs twice at once, and each run sees what the one before did.
-        let slot = unsafe { &mut *self.future.get() };
+        let mut slot = self.future.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(future) = slot.as_mut() else { return };
         // SAFETY: the future stays in the task's allocation until it is dropped in place.
         let future = unsafe { Pin::new_unchecked(future) };
         let waker = Waker::from(self.clone());
         let mut context = Context::from_waker(&waker);
         let value = match catch_unwind(AssertUnwindSafe(|| future.poll(&mut context))) {
-            Ok(Poll::Pending) => return,
+            Ok(Poll::Pending) => {
+                drop(slot);
+                // After the unlock: who wanted to give the future up while we had the lock has left
+                // word before it tried the lock.
+                self.try_give_up();
+                return;
+            }
             Ok(Poll::Ready(value)) => Ok(value),
             Err(payload) => Err(panicked(payload)),
         };
-        *slot = None;
-        self.outcome.complete(value);
+        self.finish(slot, value);
+    }
+
+    /// Drops the future and completes the task. Once: the future was there.
+    fn finish(&self, mut slot: MutexGuard<'_, Option<F>>, value: Result<F::Output, JoinError>) {
+        // SAFETY of pinning: dropped in place.
+        let dropped = catch_unwind(AssertUnwindSafe(|| *slot = None));
+        drop(slot);
+        self.outcome.complete(match dropped {
+            Ok(()) => value,
+            Err(payload) => Err(panicked(payload)),
+        });
+    }
+
+    /// Leaves word that the future is to be given up, and does it unless it is being polled.
+    fn give_up(&self, why: u8) {
+        let _ = self.give_up.compare_exchange(0, why, Ordering::SeqCst, Ordering::SeqCst);
+        self.try_give_up();
+    }
+
+    fn try_give_up(&self) {
+        let error = match self.give_up.load(Ordering::SeqCst) {
+            0 => return,
+            CANCELLED => JoinError::Cancelled,
+            _ => JoinError::Refused,
+        };
+        if let Ok(slot) = self.future.try_lock()
+            && slot.is_some()
+        {
+            self.finish(slot, Err(error));
+        }
     }
 }
 
@@ -90,7 +128,7 @@ where
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.clone().schedule();
+        self.schedule();
     }
 }
 
@@ -107,18 +145,22 @@ where
         &self.outcome
     }
 
-    fn forget(&self) {
-        // SAFETY: after a cancel the item is the caller's.
-        unsafe { *self.future.get() = None };
+    fn cancel(self: Arc<Self>) -> bool {
+        let finished = self.outcome.is_complete();
+        if !finished {
+            self.give_up(CANCELLED);
+        }
+        !finished
     }
 }
 
 impl Queue {
     /// Runs a future on the queue, polled as one work item, and returns a handle for its output.
     ///
-    /// Wake-ups while it is queued cost one atomic instruction. The task holds the queue: a queue
-    /// with unfinished futures stays. On a queue that is destroyed the handle says
-    /// [`JoinError::Refused`](crate::JoinError::Refused).
+    /// Wake-ups while it is queued cost a few atomic instructions. The task holds the queue: a
+    /// queue with unfinished futures stays. A wake-up that the queue refuses, because it is
+    /// destroyed or drains and the waker is not one of its items, ends the future: it is dropped,
+    /// and the handle says [`JoinError::Refused`](crate::JoinError::Refused).
     ///
     /// ```
     /// let queue = uwork::Queue::builder("futures").build()?;
@@ -138,13 +180,11 @@ impl Queue {
         let task = Arc::new(FutureTask {
             work: RawWork::new(FutureTask::<F>::perform),
             queue: self.clone(),
-            future: UnsafeCell::new(Some(future)),
+            future: Mutex::new(Some(future)),
+            give_up: AtomicU8::new(0),
             outcome: Outcome::new(),
         });
-        if !task.clone().schedule() {
-            task.forget();
-            task.outcome.complete(Err(JoinError::Refused));
-        }
+        task.schedule();
         JoinHandle::new(task, self.clone())
     }
 }

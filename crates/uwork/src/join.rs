@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,8 +29,8 @@ pub struct JoinHandle<R> {
 pub(crate) trait Joinable<R>: Send + Sync {
     fn work(&self) -> &RawWork;
     fn outcome(&self) -> &Outcome<R>;
-    /// Lets go of what would have been run, after a cancel.
-    fn forget(&self);
+    /// Takes the task back if it has not finished; see [`JoinHandle::cancel`].
+    fn cancel(self: Arc<Self>) -> bool;
 }
 
 /// A result on its way from the item to its handle.
@@ -81,6 +81,11 @@ impl<R> Outcome<R> {
         unsafe { (*self.value.get()).take() }.unwrap_or(Err(JoinError::Cancelled))
     }
 
+    /// Whether the item is done.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.event.is_set()
+    }
+
     fn poll(&self, context: &Context<'_>) -> Poll<Result<R, JoinError>> {
         if !self.event.is_set() {
             let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +124,7 @@ impl<F: FnOnce() -> R + Send, R: Send> Task<F, R> {
         let closure = unsafe { (*task.closure.get()).take() };
         let value = match (action, closure) {
             (Action::Run, Some(closure)) => {
-                catch_unwind(AssertUnwindSafe(closure)).map_err(|payload| panicked(payload))
+                catch_unwind(AssertUnwindSafe(closure)).map_err(panicked)
             }
             _ => Err(JoinError::Cancelled),
         };
@@ -141,9 +146,29 @@ impl<F: FnOnce() -> R + Send, R: Send> Joinable<R> for Task<F, R> {
         &self.outcome
     }
 
-    fn forget(&self) {
-        // SAFETY: after a cancel the item is the caller's.
-        drop(unsafe { (*self.closure.get()).take() });
+    fn cancel(self: Arc<Self>) -> bool {
+        // SAFETY: the task is live, and only ever queued on the process's engine. A closure is
+        // queued once, so one that is pending does not run.
+        let cancelled = unsafe { engine().cancel(NonNull::from(&self.work)) };
+        if cancelled {
+            // SAFETY: the reference that the queue held came back to us.
+            unsafe { Arc::decrement_strong_count(Arc::as_ptr(&self)) };
+            self.give_up(JoinError::Cancelled);
+        }
+        cancelled
+    }
+}
+
+impl<F, R> Task<F, R> {
+    /// Drops the closure unrun. The caller owns the item.
+    fn give_up(&self, error: JoinError) {
+        // SAFETY: by this function's contract.
+        let closure = unsafe { (*self.closure.get()).take() };
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(closure)));
+        self.outcome.complete(Err(error));
+        if let Err(payload) = dropped {
+            resume_unwind(payload);
+        }
     }
 }
 
@@ -197,23 +222,16 @@ impl<R> JoinHandle<R> {
         if self.is_finished() {
             return false;
         }
-        let work: *const RawWork = self.task.work();
-        engine().runs_item(work) || (self.queue.is_ordered() && self.queue.0.runs_here())
+        engine().runs_item(self.task.work()) || (self.queue.is_ordered() && self.queue.0.runs_here())
     }
 
-    /// Takes the item back if it has not started. True if it will never run; joining then says
-    /// [`JoinError::Cancelled`].
+    /// Takes the closure back if it has not started, the future if it has not finished. True if it
+    /// never runs (again); joining then says [`JoinError::Cancelled`].
+    ///
+    /// A future that is being polled at this moment is dropped when that poll has returned, unless
+    /// the poll finishes it.
     pub fn cancel(&self) -> bool {
-        // SAFETY: the task is live, and only ever queued on the process's engine.
-        let cancelled = unsafe { engine().cancel(NonNull::from(self.task.work())) };
-        if cancelled {
-            self.task.forget();
-            self.task.outcome().complete(Err(JoinError::Cancelled));
-            let task = Arc::as_ptr(&self.task);
-            // SAFETY: the reference that the queue held came back to us.
-            unsafe { Arc::decrement_strong_count(task) };
-        }
-        cancelled
+        self.task.clone().cancel()
     }
 }
 
@@ -262,8 +280,7 @@ impl Queue {
         if outcome != Queued::Yes {
             // SAFETY: the queue did not take the reference.
             drop(unsafe { Arc::from_raw(raw) });
-            Joinable::forget(&*task);
-            task.outcome.complete(Err(JoinError::Refused));
+            task.give_up(JoinError::Refused);
         }
         JoinHandle::new(task, self.clone())
     }

@@ -45,6 +45,8 @@ pub struct Builder {
     strict: bool,
     max_active: Option<u32>,
     cpu_intensive: bool,
+    /// Whether the name may be a system queue's.
+    system: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +129,12 @@ impl Builder {
         self
     }
 
+    /// A system queue, which may have one of the names kept for those.
+    pub(crate) fn system(mut self) -> Builder {
+        self.system = true;
+        self
+    }
+
     /// Makes the queue, with the threads that it needs and shares with nobody yet.
     ///
     /// # Errors
@@ -134,6 +142,9 @@ impl Builder {
     /// an attribute does not go with the kind of queue; no thread could be created. Nothing is left
     /// behind then.
     pub fn build(self) -> Result<Queue, Error> {
+        if !self.system && crate::system::NAMES.contains(&self.name.as_str()) {
+            return Err(QueueError::NameTaken(self.name).into());
+        }
         let ordered = self.shape == Shape::Ordered;
         if ordered && self.max_active.is_some_and(|n| n != 1) {
             return Err(
@@ -196,6 +207,7 @@ impl Queue {
             strict: false,
             max_active: None,
             cpu_intensive: false,
+            system: false,
         }
     }
 

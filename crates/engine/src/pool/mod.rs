@@ -218,6 +218,21 @@ impl<H: Host> Pool<H> {
         }
     }
 
+    /// Sees to it that a parked worker watches the timers, if any worker is parked.
+    pub(crate) fn ensure_keeper(&self, engine: &Engine<H>) {
+        let inner = self.lock();
+        let candidate = match (inner.keeper, self.next_timer.load(Ordering::SeqCst)) {
+            (None, next) if next != NEVER => inner.idle_top,
+            _ => None,
+        };
+        drop(inner);
+        if let Some(id) = candidate {
+            // SAFETY: slots live as long as the engine. The worker looks around and lies down
+            // again, as the keeper.
+            unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host());
+        }
+    }
+
     /// Wakes the worker that watches the timers, for it to look again; where there is none and
     /// nobody runs, brings one up.
     pub(crate) fn refresh_keeper(&self, engine: &Engine<H>) {
@@ -225,9 +240,9 @@ impl<H: Host> Pool<H> {
         let keeper = inner.keeper;
         drop(inner);
         match keeper {
-            // SAFETY: slots live as long as the engine.
             Some(id) => {
-                unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host())
+                // SAFETY: slots live as long as the engine.
+                unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host());
             }
             None if self.state.counts().running == 0 => self.kick(engine),
             // A running worker looks at the timers between its batches and before it parks.

@@ -28,8 +28,8 @@ pub(crate) struct PoolState(AtomicU64);
 fn counts(word: u64) -> PoolCounts {
     PoolCounts {
         running: (word & COUNT) as u32,
-        idle: (word / IDLE & COUNT) as u32,
-        workers: (word / WORKERS & COUNT) as u32,
+        idle: ((word / IDLE) & COUNT) as u32,
+        workers: ((word / WORKERS) & COUNT) as u32,
         waking: word & WAKING != 0,
     }
 }

@@ -64,6 +64,8 @@ pub(crate) struct Limits {
 /// Guard: the pwq lock.
 pub(crate) struct Inner<H: Host> {
     pub(crate) worklist: WorkList,
+    /// Items in the worklist.
+    pub(crate) queued: usize,
     /// Workers that hold items of this pwq.
     pub(crate) nr_active: u32,
     /// The most workers that may.
@@ -110,6 +112,7 @@ impl<H: Host> Pwq<H> {
             in_flight: std::array::from_fn(|_| AtomicU32::new(0)),
             inner: Lock::new(Inner {
                 worklist: WorkList::new(),
+                queued: 0,
                 nr_active: 0,
                 max_active: 1,
                 colour: 0,
@@ -186,10 +189,10 @@ impl<H: Host> Pwq<H> {
         // SAFETY: what the inbox gave up is ours alone.
         let count = unsafe {
             inner.worklist.append_stack(stack, |work| {
-                work.set_place(Place::Worklist);
-                work.set_ticket(work.ticket().with_colour(colour));
+                work.set_spot(Place::Worklist, work.ticket().with_colour(colour));
             })
         };
+        inner.queued += count;
         // The pwq lock orders this before any flush that looks at the colour.
         self.in_flight[colour].fetch_add(count as u32, Ordering::AcqRel);
     }

@@ -7,8 +7,10 @@ use crate::host::Host;
 use crate::inbox::Node;
 use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, prefetch};
 use crate::work::{Place, Work, WorkList};
+
+const PREFETCH_AHEAD: usize = 8;
 
 /// What came of an attempt to take a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +52,7 @@ impl<H: Host> Pwq<H> {
         }
         let free = inner.max_active - inner.nr_active;
         let item_ns = inner.item_ns;
-        let wanted = batch_size(inner.worklist.len(), sharers.min(free), item_ns);
+        let wanted = batch_size(inner.queued, sharers.min(free), item_ns);
         let (batch, count) = self.cut_batch(host, slots, &mut inner, slot.0, wanted);
         if count == 0 {
             return Taken::Nothing;
@@ -58,7 +60,7 @@ impl<H: Host> Pwq<H> {
         inner.nr_active += 1;
         inner.started += u64::from(count);
         slot.1.with_scheduled(host, |scheduled| scheduled.append(batch));
-        let left = inner.worklist.len();
+        let left = inner.queued;
         let saturated = inner.nr_active >= inner.max_active;
         if saturated {
             self.state.fetch_or(SATURATED, Ordering::SeqCst);
@@ -80,6 +82,9 @@ impl<H: Host> Pwq<H> {
         while count < wanted && !item.is_null() {
             // SAFETY: the items of our worklist are live and ours while we hold the lock.
             let (work, next) = unsafe { (&*item, <Work as Node>::next(item)) };
+            // Items are arrays as often as not: then the one after eight more is eight strides on.
+            let stride = next.addr().wrapping_sub(item.addr());
+            prefetch(next.wrapping_byte_add(stride.wrapping_mul(PREFETCH_AHEAD)));
             // SAFETY: `item` is in our worklist.
             if work.ticket().collision() && unsafe { set_aside(host, slots, inner, item) } {
                 item = next;
@@ -93,8 +98,10 @@ impl<H: Host> Pwq<H> {
         if count == 0 {
             return (WorkList::new(), 0);
         }
-        // SAFETY: after the removals, `last` is the item at position `count`.
-        (unsafe { inner.worklist.split_front(last, count as usize) }, count)
+        // SAFETY: `last` is in the worklist.
+        let batch = unsafe { inner.worklist.split_front(last) };
+        inner.queued -= count as usize;
+        (batch, count)
     }
 
     /// A worker lets go after its batch. True if the pwq has become ready and the caller must put
@@ -124,6 +131,7 @@ impl<H: Host> Pwq<H> {
         let mut inner = self.lock();
         let mut item = items.front();
         while !item.is_null() {
+            inner.queued += 1;
             // SAFETY: the items of a list that we hold.
             unsafe {
                 (*item).set_place(Place::Worklist);
@@ -131,7 +139,12 @@ impl<H: Host> Pwq<H> {
             }
         }
         inner.worklist.prepend(items);
-        inner.nr_active < inner.max_active && !inner.worklist.is_empty() && self.claim_ready()
+        if inner.nr_active >= inner.max_active {
+            // Whoever lets go next must look: it does so only if told.
+            self.state.fetch_or(SATURATED, Ordering::SeqCst);
+            return false;
+        }
+        !inner.worklist.is_empty() && self.claim_ready()
     }
 
     /// Sets the limit. True if the pwq has become ready and the caller must put it on a ready

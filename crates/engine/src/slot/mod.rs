@@ -9,7 +9,7 @@ use crate::host::Host;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Ordering};
 use crate::wake::Waiters;
 use crate::word::RUN_MASK;
-use crate::work::{Place, Work, WorkList};
+use crate::work::{Place, Ticket, Work, WorkList};
 
 /// The owner is neither in an item nor at its lists.
 const OUT: u64 = 0;
@@ -66,7 +66,7 @@ unsafe impl<H: Host> Send for Slot<H> {}
 /// What the owner finds when it asks for its next item.
 pub(crate) enum Next<H: Host> {
     /// This item, begun as this run.
-    Run(*mut Work, u64),
+    Run(*mut Work, u64, Ticket),
     /// This item, not begun: threads wait for its coming run. Collect them, then `begin`.
     WaitedFor(*mut Work),
     /// First deal with what was set aside, then ask again.
@@ -118,7 +118,7 @@ impl<H: Host> Slot<H> {
 
     /// Owner: the number of the current or last run.
     #[inline]
-    fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.run.load(Ordering::Relaxed) >> PHASE_BITS
     }
 
@@ -139,10 +139,9 @@ impl<H: Host> Slot<H> {
         self.run.store(number << PHASE_BITS | OUT, Ordering::Release);
     }
 
-    /// Owner: ends the current run, if there is one, and begins the next scheduled item.
-    #[inline]
-    pub(crate) fn next(&self, host: &H) -> Next<H> {
-        let number = self.number();
+    /// Owner: ends run `number`, if it is on, and begins the next scheduled item.
+    #[inline(always)]
+    pub(crate) fn next(&self, host: &H, number: u64) -> Next<H> {
         if !self.enter(host, number, 0) {
             return self.collect_set_aside(number);
         }
@@ -154,12 +153,13 @@ impl<H: Host> Slot<H> {
         }
         // SAFETY: an item that came off our list is live and ours.
         let work = unsafe { &*item };
-        work.set_place(Place::Hands);
-        if work.ticket().waited_for() {
+        let ticket = work.ticket();
+        work.set_spot(Place::Hands, ticket);
+        if ticket.waited_for() {
             self.leave(number);
             return Next::WaitedFor(item);
         }
-        Next::Run(item, self.begin_after(number))
+        Next::Run(item, self.begin_after(number), ticket)
     }
 
     /// Owner: begins the next run. The item's word must not name it before this.
@@ -294,7 +294,13 @@ impl<H: Host> RemoteSlot<'_, H> {
     pub(crate) fn steal_half(&mut self) -> WorkList {
         let scheduled = &mut self.lists().scheduled;
         let mut stolen = WorkList::new();
-        for _ in 0..scheduled.len().div_ceil(2) {
+        let (mut item, mut count) = (scheduled.front(), 0);
+        while !item.is_null() {
+            count += 1;
+            // SAFETY: the items of a list that we hold.
+            item = unsafe { <Work as crate::inbox::Node>::next(item) };
+        }
+        for _ in 0..usize::div_ceil(count, 2) {
             let item = scheduled.pop_back();
             // SAFETY: an item that came off a list that we hold.
             unsafe {

@@ -1,0 +1,52 @@
+//! Seeded choices.
+
+/// How much is left to chance. The default is nothing: first come, first served.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Chaos {
+    /// Which ready thread runs next, and on which free CPU, is drawn.
+    pub(crate) drawn_order: bool,
+    /// At one in so many of the places where a thread may be preempted, it is. 0: never.
+    pub(crate) preempt_one_in: u64,
+    /// One in so many parks ends early. 0: never.
+    pub(crate) early_one_in: u64,
+    /// One in so many thread creations fails. 0: never.
+    pub(crate) spawn_fails_one_in: u64,
+}
+
+/// A xorshift64* generator.
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    /// The sequence of this seed.
+    pub(crate) fn new(seed: u64) -> Chance {
+        // Neighbouring seeds should not begin alike, and the state must not be zero.
+        let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        for _ in 0..4 {
+            let _ = chance.draw();
+        }
+        chance
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
+    }
+
+    /// A number below `n`, which is not zero.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.draw() % n
+    }
+
+    /// True once in `n` times; never if `n` is 0.
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        n != 0 && self.below(n) == 0
+    }
+
+    /// One of these.
+    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.below(of.len() as u64) as usize]
+    }
+}

@@ -1,0 +1,287 @@
+//! The virtual machine as the engine's platform.
+//!
+//! **Where a thread may lose the CPU.** `park`, `relax` and `yield_now` switch to another thread by
+//! their nature, `burn` and `doze` as well. With chaos, `wake`, `spawn`, `current_cpu`, and `now`
+//! are places where the thread may be preempted for a while. Nowhere else: between two of these
+//! places, everything that a thread does is one step.
+//!
+//! **No switch under a lock.** The engine's locks are those of the operating system, and all
+//! virtual threads are one thread to them: if one were suspended with a lock held, the next to take
+//! that lock would wait for ever. The engine calls none of these places with a lock held, with two
+//! exceptions, for which there is no preemption: `now` by a worker that got up unpicked (it looks
+//! at the clock under its pool's lock, after a `park`), and what happens while a queue is made or
+//! changed (`spawn` and `wake` under the queue's locks), which tests wrap in
+//! [`VirtualHost::unpreempted`]. `relax` would be called with locks held by a thread that waits for
+//! a slot's owner to leave its section; but no owner is ever suspended inside of it.
+//!
+//! **The fences do nothing.** Both halves order the memory accesses of one thread as others see
+//! them. Here one thread of the operating system makes all accesses, in program order; every
+//! virtual thread sees the ones before it in that order. The compiler cannot move any access across
+//! a switch, which is an opaque call.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use uwork_engine::ThreadState;
+use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
+use uwork_policy::cpuset::CpuSet;
+
+use crate::machine::{Counts, Doing, Machine};
+use crate::simulation::Anchor;
+
+/// The longest time that a preempted thread is off the CPU.
+const PREEMPTED_NS_MAX: u64 = 200_000;
+/// The time that the first rounds of a wait for a few instructions take each.
+const RELAX_NS: u64 = 100;
+
+/// Where one virtual thread sleeps.
+#[derive(Default)]
+pub(crate) struct Event {
+    set: AtomicBool,
+    /// The thread that is parked on it, plus one; 0: none.
+    sleeper: AtomicUsize,
+}
+
+/// How thread creation goes wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BrokenSpawn {
+    /// So many creations still work.
+    pub(crate) after: u64,
+    /// How long it takes until one has failed.
+    pub(crate) takes_ns: u64,
+}
+
+/// See the module. A handle; all clones are the same machine.
+#[derive(Clone)]
+pub(crate) struct VirtualHost(Arc<Inner>);
+
+struct Inner {
+    machine: Mutex<Machine>,
+    reports: Mutex<Vec<Report>>,
+    broken_spawn: Mutex<Option<BrokenSpawn>>,
+    /// The next `now` may come with a lock held: the last call was a `park`.
+    parked_last: AtomicBool,
+}
+
+impl VirtualHost {
+    pub(crate) fn new(machine: Machine) -> VirtualHost {
+        VirtualHost(Arc::new(Inner {
+            machine: Mutex::new(machine),
+            reports: Mutex::new(Vec::new()),
+            broken_spawn: Mutex::new(None),
+            parked_last: AtomicBool::new(false),
+        }))
+    }
+
+    /// The machine. Never held across a switch.
+    pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.0.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Uses the CPU for this long.
+    pub(crate) fn burn(&self, ns: u64) {
+        self.pause(Doing::Ready, ns, None);
+    }
+
+    /// Waits off the CPU for this long.
+    pub(crate) fn doze(&self, ns: u64) {
+        let until = self.machine().now.saturating_add(ns);
+        self.pause(Doing::Dozing, 0, Some(until));
+    }
+
+    /// The clock, for tests: no place to be preempted.
+    pub(crate) fn time(&self) -> u64 {
+        self.machine().now
+    }
+
+    /// The CPU, for tests: no place to be preempted.
+    pub(crate) fn cpu(&self) -> u32 {
+        self.machine().current_cpu()
+    }
+
+    /// The state of the machine, for failure messages.
+    pub(crate) fn describe(&self) -> String {
+        let machine = self.machine().describe();
+        format!("{machine}  reports: {:?}", self.reports())
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.machine().counts
+    }
+
+    /// What the engine told its user so far.
+    pub(crate) fn reports(&self) -> Vec<Report> {
+        self.0.reports.lock().expect("no panic under this lock").clone()
+    }
+
+    /// Lets thread creation fail from now on, or work again.
+    pub(crate) fn break_spawn(&self, how: Option<BrokenSpawn>) {
+        *self.0.broken_spawn.lock().expect("no panic under this lock") = how;
+    }
+
+    /// Runs `f` without preemption of the calling thread.
+    pub(crate) fn unpreempted<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.machine().shield(1);
+        let result = f();
+        self.machine().shield(-1);
+        result
+    }
+
+    /// Starts a thread of the test.
+    pub(crate) fn start(&self, cpus: &CpuSet, f: impl FnOnce() + Send + 'static) -> Started {
+        let done = Arc::new(Event::default());
+        let (host, event) = (self.clone(), done.clone());
+        let main = move || {
+            f();
+            // SAFETY: this closure holds the event.
+            unsafe { host.wake(Arc::as_ptr(&event)) };
+        };
+        self.machine().add_thread("test", cpus, Box::new(main));
+        Started(done)
+    }
+
+    fn pause(&self, doing: Doing, burn: u64, until: Option<u64>) {
+        let mut machine = self.machine();
+        let anchor = machine.anchor();
+        machine.pause(doing, burn, until);
+        drop(machine);
+        // SAFETY: the anchor of the calling thread, on whose stack we are.
+        unsafe { Anchor::switch(anchor) };
+    }
+
+    /// A place where the calling thread may lose the CPU.
+    fn preempt(&self) {
+        let mut machine = self.machine();
+        let one_in = machine.chaos.preempt_one_in;
+        if one_in == 0 || machine.is_shielded() || !machine.chance.one_in(one_in) {
+            return;
+        }
+        let briefly = machine.chance.one_in(2);
+        let until = machine.now + 1 + machine.chance.below(PREEMPTED_NS_MAX);
+        drop(machine);
+        if briefly {
+            self.pause(Doing::Ready, 0, None);
+        } else {
+            self.pause(Doing::Dozing, 0, Some(until));
+        }
+    }
+
+    fn spawn_fails(&self) -> bool {
+        let mut broken = self.0.broken_spawn.lock().expect("no panic under this lock");
+        match &mut *broken {
+            Some(BrokenSpawn { after: 0, .. }) => true,
+            Some(BrokenSpawn { after, .. }) => {
+                *after -= 1;
+                false
+            }
+            None => {
+                let mut machine = self.machine();
+                let one_in = machine.chaos.spawn_fails_one_in;
+                !machine.is_shielded() && machine.chance.one_in(one_in)
+            }
+        }
+    }
+}
+
+/// A thread of the test that can be waited for.
+pub(crate) struct Started(Arc<Event>);
+
+impl Started {
+    /// Waits until the thread has ended.
+    pub(crate) fn join(self, host: &VirtualHost) {
+        while !host.park(&self.0, None) {}
+    }
+}
+
+impl Host for VirtualHost {
+    type Event = Event;
+
+    fn now(&self) -> u64 {
+        if !self.0.parked_last.swap(false, Ordering::Relaxed) {
+            self.preempt();
+        }
+        self.time()
+    }
+
+    fn current_cpu(&self) -> u32 {
+        self.preempt();
+        self.cpu()
+    }
+
+    fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
+        self.preempt();
+        if self.spawn_fails() {
+            let takes_ns = self.0.broken_spawn.lock().expect("no panic under this lock");
+            let takes_ns = takes_ns.map_or(0, |broken| broken.takes_ns);
+            if takes_ns > 0 {
+                self.doze(takes_ns);
+            }
+            return Err(SpawnError("no thread to be had".to_owned()));
+        }
+        let mut machine = self.machine();
+        machine.counts.spawns += 1;
+        machine.add_thread(&spec.name, &spec.cpus, main);
+        drop(machine);
+        self.preempt();
+        Ok(())
+    }
+
+    fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
+        let mut machine = self.machine();
+        let one_in = machine.chaos.early_one_in;
+        let early = machine.chance.one_in(one_in);
+        let late = deadline.is_some_and(|at| at <= machine.now);
+        let sleeps = !early && !late && !event.set.load(Ordering::Relaxed);
+        if sleeps {
+            let current = machine.current.expect("called from outside of the simulation");
+            event.sleeper.store(current + 1, Ordering::Relaxed);
+        }
+        drop(machine);
+        if sleeps {
+            self.pause(Doing::Parked, 0, deadline);
+            event.sleeper.store(0, Ordering::Relaxed);
+        } else {
+            self.pause(Doing::Ready, 0, None);
+        }
+        self.0.parked_last.store(true, Ordering::Relaxed);
+        event.set.swap(false, Ordering::Relaxed)
+    }
+
+    unsafe fn wake(&self, event: *const Event) {
+        let mut machine = self.machine();
+        machine.counts.wakes += 1;
+        // SAFETY: live, by this function's contract; its sleeper does not run before we switch.
+        let sleeper = unsafe {
+            (*event).set.store(true, Ordering::Relaxed);
+            (*event).sleeper.swap(0, Ordering::Relaxed)
+        };
+        if sleeper > 0 {
+            machine.unpark(sleeper - 1);
+        }
+        drop(machine);
+        self.preempt();
+    }
+
+    fn yield_now(&self) {
+        self.pause(Doing::Ready, 0, None);
+    }
+
+    /// Takes time, as the thread that is waited for may have nothing but time to wait for.
+    fn relax(&self, round: u32) {
+        self.pause(Doing::Ready, RELAX_NS << round.min(10), None);
+    }
+
+    fn light_fence(&self) {}
+
+    fn heavy_fence(&self) {}
+
+    fn thread(&self) -> *const ThreadState {
+        let anchor = self.machine().anchor();
+        // SAFETY: the anchor of the calling thread lives as long as it does.
+        unsafe { Anchor::state(anchor) }
+    }
+
+    fn report(&self, report: Report) {
+        self.0.reports.lock().expect("no panic under this lock").push(report);
+    }
+}

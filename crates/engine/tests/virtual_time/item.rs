@@ -1,0 +1,170 @@
+//! Work items for tests: shared, safe to use, and aware of who has them.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use uwork_engine::{Action, Delayed, DepthError, Helped, QueueError, Queued, Rearmed, Work};
+
+use crate::host::VirtualHost;
+use crate::setup::{VirtualEngine, VirtualQueue};
+
+/// A work item with a timer and a closure. While the engine has it, it counts as a reference.
+#[repr(C)]
+pub(crate) struct Item {
+    /// First: its address is that of the item.
+    delayed: Delayed<VirtualHost>,
+    body: Box<dyn Fn() + Send + Sync>,
+    /// References that the engine has, or is just being offered.
+    engine_has: AtomicU32,
+    /// Times that the engine let go of the item without running it.
+    released: AtomicU32,
+}
+
+/// # Safety
+/// The engine's promise: an `Item` that was queued, and is the function's now.
+unsafe fn call(work: NonNull<Work>, action: Action) {
+    // SAFETY: the reference that was left behind when the item was queued; by `engine_has`, it is
+    // there, were the engine to call twice.
+    let item = unsafe {
+        let item: *const Item = work.as_ptr().cast();
+        let had = (*item).engine_has.fetch_sub(1, Ordering::Relaxed);
+        assert!(had > 0, "an item is run that is not queued");
+        Arc::from_raw(item)
+    };
+    match action {
+        Action::Run => (item.body)(),
+        Action::Release => {
+            item.released.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Item {
+    pub(crate) fn new(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
+        Arc::new(Item {
+            delayed: Delayed::new(call),
+            body: Box::new(body),
+            engine_has: AtomicU32::new(0),
+            released: AtomicU32::new(0),
+        })
+    }
+
+    fn delayed(self: &Arc<Self>) -> NonNull<Delayed<VirtualHost>> {
+        NonNull::new(Arc::as_ptr(self).cast_mut()).expect("not null").cast()
+    }
+
+    fn work(self: &Arc<Self>) -> NonNull<Work> {
+        self.delayed().cast()
+    }
+
+    /// A reference for the engine.
+    fn lend(self: &Arc<Self>) {
+        self.engine_has.fetch_add(1, Ordering::Relaxed);
+        let _ = Arc::into_raw(self.clone());
+    }
+
+    /// It did not take the reference, or has given it back.
+    fn take_back(self: &Arc<Self>) {
+        let had = self.engine_has.fetch_sub(1, Ordering::Relaxed);
+        assert!(had > 0, "an item comes back that was not queued");
+        // SAFETY: the reference of `lend`.
+        drop(unsafe { Arc::from_raw(Arc::as_ptr(self)) });
+    }
+
+    fn offer(self: &Arc<Self>, queue: impl FnOnce() -> Queued) -> Queued {
+        self.lend();
+        let queued = queue();
+        if queued != Queued::Yes {
+            self.take_back();
+        }
+        queued
+    }
+
+    pub(crate) fn queue(self: &Arc<Self>, queue: &VirtualQueue) -> Queued {
+        // SAFETY: the reference that was lent keeps the item where it is.
+        self.offer(|| unsafe { queue.queue(self.work()) })
+    }
+
+    pub(crate) fn queue_on(self: &Arc<Self>, queue: &VirtualQueue, cpu: u32) -> Queued {
+        // SAFETY: the reference that was lent keeps the item where it is.
+        self.offer(|| unsafe { queue.queue_on(cpu, self.work()) }.expect("a CPU of the machine"))
+    }
+
+    pub(crate) fn queue_delayed(
+        self: &Arc<Self>,
+        queue: &VirtualQueue,
+        cpu: Option<u32>,
+        delay_ns: u64,
+    ) -> Queued {
+        // SAFETY: the reference that was lent keeps the item where it is.
+        let outcome = || unsafe { queue.queue_delayed(cpu, self.delayed(), delay_ns) };
+        self.offer(|| outcome().expect("a CPU of the machine"))
+    }
+
+    pub(crate) fn mod_delayed(
+        self: &Arc<Self>,
+        queue: &VirtualQueue,
+        delay_ns: u64,
+    ) -> Result<Rearmed, QueueError> {
+        self.lend();
+        // SAFETY: the reference that was lent keeps the item where it is.
+        let outcome = unsafe { queue.mod_delayed(None, self.delayed(), delay_ns) };
+        if outcome != Ok(Rearmed::Armed) {
+            self.take_back();
+        }
+        outcome
+    }
+
+    pub(crate) fn cancel(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
+        // SAFETY: live, as we have a reference.
+        let was_pending = unsafe { engine.cancel(self.work()) };
+        self.returned(was_pending)
+    }
+
+    pub(crate) fn cancel_sync(self: &Arc<Self>, engine: &VirtualEngine) -> Result<bool, DepthError> {
+        // SAFETY: live, as we have a reference.
+        unsafe { engine.cancel_sync(self.work()) }.map(|was_pending| self.returned(was_pending))
+    }
+
+    pub(crate) fn disable(self: &Arc<Self>, engine: &VirtualEngine) -> Result<bool, DepthError> {
+        // SAFETY: live, as we have a reference.
+        unsafe { engine.disable(self.work()) }.map(|was_pending| self.returned(was_pending))
+    }
+
+    pub(crate) fn enable(self: &Arc<Self>, engine: &VirtualEngine) -> Result<bool, DepthError> {
+        // SAFETY: live, as we have a reference.
+        unsafe { engine.enable(self.work()) }
+    }
+
+    fn returned(self: &Arc<Self>, was_pending: bool) -> bool {
+        if was_pending {
+            self.take_back();
+        }
+        was_pending
+    }
+
+    pub(crate) fn flush(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
+        // SAFETY: live, as we have a reference.
+        unsafe { engine.flush_work(self.work()) }
+    }
+
+    pub(crate) fn flush_delayed(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
+        // SAFETY: live, as we have a reference.
+        unsafe { engine.flush_delayed(self.delayed()) }
+    }
+
+    pub(crate) fn help(self: &Arc<Self>, engine: &VirtualEngine) -> Helped {
+        // SAFETY: live, as we have a reference.
+        unsafe { engine.help(self.work()) }
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        self.delayed.work().is_pending()
+    }
+
+    /// Times that the engine let go of the item without running it.
+    pub(crate) fn released(&self) -> u32 {
+        self.released.load(Ordering::Relaxed)
+    }
+}

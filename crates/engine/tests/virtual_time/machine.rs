@@ -1,0 +1,314 @@
+//! A computer as plain state: CPUs, a clock, and threads.
+//!
+//! Instructions take no time. Time passes only when every thread that could run has been run, and
+//! then jumps to the next event. A thread that wants to burn CPU time queues for a CPU like one
+//! that has instructions to execute, and then holds it to the end: there are no time slices.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::fmt::Write;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use uwork_policy::cpuset::CpuSet;
+
+use crate::chance::{Chance, Chaos};
+use crate::simulation::Anchor;
+
+/// A thread's number, from 0 in the order of creation.
+pub(crate) type ThreadId = usize;
+/// What a thread executes.
+pub(crate) type Main = Box<dyn FnOnce() + Send>;
+
+/// Dispatches without the clock moving, after which the threads go round in circles.
+const DISPATCHES_AT_ONE_TIME_MAX: u32 = 1_000_000;
+
+/// What a thread is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Waits for a CPU.
+    Ready,
+    /// Executes instructions.
+    Running,
+    /// Holds a CPU until a time.
+    Burning,
+    /// Off the CPU until a time.
+    Dozing,
+    /// Off the CPU until woken or, perhaps, until a time.
+    Parked,
+    /// Has ended.
+    Gone,
+}
+
+struct Thread {
+    name: String,
+    cpus: CpuSet,
+    /// Where it runs or ran last.
+    cpu: u32,
+    doing: Doing,
+    /// Counts pauses: an event of an earlier pause is void.
+    pause: u64,
+    /// CPU time that it wants before its next instruction.
+    burn: u64,
+    main: Option<Main>,
+    /// On the thread's stack while it executes.
+    anchor: AtomicPtr<Anchor>,
+    /// Must not be preempted while this is not zero.
+    shields: u32,
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Calls of `wake`.
+    pub(crate) wakes: u64,
+    /// Parks that ended, by a wake or by their deadline, after the thread had slept.
+    pub(crate) wake_ups: u64,
+    /// Threads that were created by the engine.
+    pub(crate) spawns: u64,
+}
+
+/// What is to be done next.
+pub(crate) enum Next {
+    /// Execute this thread until it pauses.
+    Run(ThreadId),
+    /// Every thread has ended.
+    Done,
+    /// Nobody can run, and no time will change that.
+    Stuck,
+}
+
+/// See the module.
+pub(crate) struct Machine {
+    pub(crate) now: u64,
+    pub(crate) chance: Chance,
+    pub(crate) chaos: Chaos,
+    pub(crate) counts: Counts,
+    pub(crate) current: Option<ThreadId>,
+    online: CpuSet,
+    /// Who holds each CPU.
+    cpus: Vec<Option<ThreadId>>,
+    threads: Vec<Thread>,
+    ready: VecDeque<ThreadId>,
+    /// Time, order of creation, thread, and the pause that it ends.
+    events: BinaryHeap<Reverse<(u64, u64, ThreadId, u64)>>,
+    events_made: u64,
+    dispatches: u32,
+}
+
+impl Machine {
+    pub(crate) fn new(online: CpuSet, chaos: Chaos, seed: u64) -> Machine {
+        let cpus = online.last().map_or(0, |last| last as usize + 1);
+        Machine {
+            now: 0,
+            chance: Chance::new(seed),
+            chaos,
+            counts: Counts::default(),
+            current: None,
+            online,
+            cpus: vec![None; cpus],
+            threads: Vec::new(),
+            ready: VecDeque::new(),
+            events: BinaryHeap::new(),
+            events_made: 0,
+            dispatches: 0,
+        }
+    }
+
+    /// A new thread, ready to run. No CPUs means all of them.
+    pub(crate) fn add_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
+        let cpus = if cpus.is_empty() { self.online.clone() } else { cpus.and(&self.online) };
+        let cpu = cpus.first().expect("a thread needs a CPU that is online");
+        self.threads.push(Thread {
+            name: name.to_owned(),
+            cpus,
+            cpu,
+            doing: Doing::Ready,
+            pause: 0,
+            burn: 0,
+            main: Some(main),
+            anchor: AtomicPtr::new(std::ptr::null_mut()),
+            shields: 0,
+        });
+        self.ready.push_back(self.threads.len() - 1);
+        self.threads.len() - 1
+    }
+
+    /// What the thread is to execute; once.
+    pub(crate) fn take_main(&mut self, id: ThreadId) -> Option<Main> {
+        self.threads[id].main.take()
+    }
+
+    pub(crate) fn set_anchor(&mut self, id: ThreadId, anchor: *const Anchor) {
+        self.threads[id].anchor.store(anchor.cast_mut(), Ordering::Relaxed);
+    }
+
+    fn current_thread(&self) -> &Thread {
+        let current = self.current.expect("called from outside of the simulation");
+        &self.threads[current]
+    }
+
+    /// The anchor of the thread that executes.
+    pub(crate) fn anchor(&self) -> *const Anchor {
+        self.current_thread().anchor.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn current_cpu(&self) -> u32 {
+        self.current_thread().cpu
+    }
+
+    /// Adds to the shields of the thread that executes.
+    pub(crate) fn shield(&mut self, change: i32) {
+        let current = self.current.expect("called from outside of the simulation");
+        let shields = &mut self.threads[current].shields;
+        *shields = shields.checked_add_signed(change).expect("as many ends as begins");
+    }
+
+    pub(crate) fn is_shielded(&self) -> bool {
+        self.current_thread().shields > 0
+    }
+
+    /// The thread that executes stops doing so: what it does instead, and until when.
+    pub(crate) fn pause(&mut self, doing: Doing, burn: u64, until: Option<u64>) {
+        let id = self.current.take().expect("called from outside of the simulation");
+        let thread = &mut self.threads[id];
+        thread.doing = doing;
+        thread.burn = burn;
+        thread.pause += 1;
+        self.cpus[thread.cpu as usize] = None;
+        if let Some(until) = until {
+            self.add_event(until, id);
+        }
+        if doing == Doing::Ready {
+            self.ready.push_back(id);
+        }
+    }
+
+    /// The thread that executes has ended.
+    pub(crate) fn end_current(&mut self) {
+        let id = self.current.take().expect("somebody ended");
+        self.threads[id].doing = Doing::Gone;
+        self.cpus[self.threads[id].cpu as usize] = None;
+    }
+
+    /// Ends a thread's park. False if it is in none.
+    pub(crate) fn unpark(&mut self, id: ThreadId) -> bool {
+        if self.threads[id].doing != Doing::Parked {
+            return false;
+        }
+        self.counts.wake_ups += 1;
+        self.threads[id].doing = Doing::Ready;
+        self.ready.push_back(id);
+        true
+    }
+
+    fn add_event(&mut self, at: u64, id: ThreadId) {
+        self.events_made += 1;
+        self.events.push(Reverse((at, self.events_made, id, self.threads[id].pause)));
+    }
+
+    /// Who executes next. Moves the clock when nobody can.
+    pub(crate) fn dispatch(&mut self) -> Next {
+        loop {
+            while let Some((at, cpu)) = self.choose() {
+                let id = self.ready.remove(at).expect("chosen from the list");
+                self.dispatches += 1;
+                assert!(
+                    self.dispatches < DISPATCHES_AT_ONE_TIME_MAX,
+                    "time stands still: the threads only let each other go first"
+                );
+                let thread = &mut self.threads[id];
+                thread.cpu = cpu;
+                self.cpus[cpu as usize] = Some(id);
+                let burn = std::mem::take(&mut thread.burn);
+                if burn == 0 {
+                    thread.doing = Doing::Running;
+                    self.current = Some(id);
+                    return Next::Run(id);
+                }
+                thread.doing = Doing::Burning;
+                self.add_event(self.now + burn, id);
+            }
+            if !self.advance() {
+                let done = self.threads.iter().all(|thread| thread.doing == Doing::Gone);
+                return if done { Next::Done } else { Next::Stuck };
+            }
+        }
+    }
+
+    /// A ready thread, by its place in the list, and a free CPU for it.
+    fn choose(&mut self) -> Option<(usize, u32)> {
+        let cpus = &self.cpus;
+        let free = |thread: &Thread| -> Vec<u32> {
+            thread.cpus.iter().filter(|&cpu| cpus[cpu as usize].is_none()).collect()
+        };
+        let mut startable = self.ready.iter().enumerate().filter_map(|(at, &id)| {
+            let thread = &self.threads[id];
+            let free = free(thread);
+            let first = if free.contains(&thread.cpu) { thread.cpu } else { *free.first()? };
+            Some((at, first, free))
+        });
+        if !self.chaos.drawn_order {
+            return startable.next().map(|(at, first, _)| (at, first));
+        }
+        let startable: Vec<_> = startable.collect();
+        if startable.is_empty() {
+            return None;
+        }
+        let (at, _, free) = self.chance.pick(&startable);
+        Some((*at, *self.chance.pick(free)))
+    }
+
+    /// Jumps to the next event and lets everything happen that happens then.
+    fn advance(&mut self) -> bool {
+        let Some(at) = self.next_event() else { return false };
+        assert!(at >= self.now, "an event in the past");
+        if at > self.now {
+            self.dispatches = 0;
+        }
+        self.now = at;
+        while self.next_event() == Some(at) {
+            let Some(Reverse((_, _, id, _))) = self.events.pop() else { break };
+            match self.threads[id].doing {
+                Doing::Burning => {
+                    // It has the CPU already, so it goes on before others get it.
+                    self.cpus[self.threads[id].cpu as usize] = None;
+                    self.threads[id].doing = Doing::Ready;
+                    self.ready.push_front(id);
+                }
+                Doing::Parked => {
+                    self.unpark(id);
+                }
+                _ => {
+                    self.threads[id].doing = Doing::Ready;
+                    self.ready.push_back(id);
+                }
+            }
+        }
+        true
+    }
+
+    /// When the next event is; those that are void are thrown away.
+    pub(crate) fn next_event(&mut self) -> Option<u64> {
+        while let Some(&Reverse((at, _, id, pause))) = self.events.peek() {
+            let thread = &self.threads[id];
+            let waits = matches!(thread.doing, Doing::Burning | Doing::Dozing | Doing::Parked);
+            if waits && thread.pause == pause {
+                return Some(at);
+            }
+            self.events.pop();
+        }
+        None
+    }
+
+    /// For failure messages.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!("at {} ns; {:?}\n", self.now, self.counts);
+        for (id, thread) in self.threads.iter().enumerate() {
+            if thread.doing != Doing::Gone {
+                let (name, doing, cpu) = (&thread.name, thread.doing, thread.cpu);
+                let _ = writeln!(text, "  thread {id} {name:?}: {doing:?}, CPU {cpu}");
+            }
+        }
+        text
+    }
+}

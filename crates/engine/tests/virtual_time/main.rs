@@ -1,0 +1,22 @@
+//! The production engine in virtual time, on one thread of the test process.
+//!
+//! `machine` is a computer as plain state: CPUs, a clock, threads that are ready, busy or asleep.
+//! `host` shows it to the engine as its platform, `simulation` runs the threads as coroutines, and
+//! `item` gives tests work items that cannot be misused. All else are tests. They know the engine
+//! by its public interface only, and the engine does not know of them.
+//!
+//! Same seed, same run. A failure prints its seed; `UWORK_SIM_SEED=N` runs that one alone.
+
+mod chance;
+mod delayed;
+mod faults;
+mod golden;
+mod host;
+mod idle;
+mod item;
+mod ledger;
+mod machine;
+mod placement;
+mod random;
+mod setup;
+mod simulation;

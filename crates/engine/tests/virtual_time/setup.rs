@@ -1,0 +1,88 @@
+//! An engine on a virtual machine, for the length of a test.
+
+use std::sync::{Arc, Mutex};
+
+use uwork_engine::host::Report;
+use uwork_engine::{Attrs, Config, Engine, Kind, MAX_ACTIVE_DEFAULT, Queue, QueueSpec};
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::topology::Topology;
+
+use crate::chance::Chaos;
+use crate::host::VirtualHost;
+use crate::machine::Machine;
+use crate::simulation;
+
+pub(crate) type VirtualEngine = Engine<VirtualHost>;
+pub(crate) type VirtualQueue = Queue<VirtualHost>;
+
+/// A microsecond, a millisecond and a second in nanoseconds.
+pub(crate) const US: u64 = 1_000;
+pub(crate) const MS: u64 = 1_000 * US;
+pub(crate) const SEC: u64 = 1_000 * MS;
+
+/// What to simulate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
+    /// The machine, in the notation of topologies.
+    pub(crate) machine: &'static str,
+    pub(crate) chaos: Chaos,
+    pub(crate) seed: u64,
+}
+
+impl Setup {
+    /// Nothing is left to chance: first come, first served, no preemption.
+    pub(crate) fn exact(machine: &'static str) -> Setup {
+        Setup { machine, chaos: Chaos::default(), seed: 0 }
+    }
+}
+
+/// Runs `body` in a thread on CPU 0 of the machine, then ends the workers and waits for them.
+///
+/// # Panics
+/// When a thread or a work item panics, or when the machine comes to a deadlock.
+pub(crate) fn with_engine<R: Send + 'static>(
+    setup: Setup,
+    body: impl FnOnce(&Arc<VirtualEngine>) -> R + Send + 'static,
+) -> R {
+    let topology: Topology = setup.machine.parse().expect("a machine");
+    let online = topology.online().clone();
+    let host = VirtualHost::new(Machine::new(online.clone(), setup.chaos, setup.seed));
+    let result = Arc::new(Mutex::new(None));
+    let (theirs, place) = (host.clone(), result.clone());
+    let _main = host.start(&CpuSet::single(0), move || {
+        let engine = Engine::new(theirs, Config::new(topology, online));
+        let value = body(&engine);
+        engine.retire();
+        *place.lock().expect("no panic under this lock") = Some(value);
+    });
+    simulation::run(&host, &format!("{setup:?}"));
+    let is_panic = |report: &Report| matches!(report, Report::ItemPanicked { .. });
+    if let Some(report) = host.reports().into_iter().find(is_panic) {
+        panic!("{setup:?}: {report:?}");
+    }
+    let value = result.lock().expect("no panic under this lock").take();
+    value.expect("the main thread has ended")
+}
+
+/// A queue of this kind with default limits.
+pub(crate) fn spec(name: &str, kind: Kind) -> QueueSpec {
+    QueueSpec {
+        name: name.to_owned(),
+        kind,
+        highpri: false,
+        max_active: MAX_ACTIVE_DEFAULT,
+        cpu_intensive: false,
+    }
+}
+
+/// Unbound attributes for all CPUs.
+pub(crate) fn attrs(engine: &VirtualEngine, scope: Scope, strict: bool) -> Attrs {
+    let cpumask = engine.config().allowed.clone();
+    Attrs { nice: 0, cpumask, scope: ScopeChoice::Explicit(scope), strict }
+}
+
+/// Makes a queue; under its locks nothing may preempt the thread.
+pub(crate) fn make(engine: &Arc<VirtualEngine>, spec: QueueSpec) -> VirtualQueue {
+    engine.host().unpreempted(|| Queue::new(engine, spec)).expect("a queue")
+}
