@@ -24,6 +24,8 @@ pub struct Delayed<H: Host> {
 /// Guard: the owner of the item; while it is armed, the timers' lock.
 pub(crate) struct Node<H: Host> {
     pub(crate) deadline: Cell<u64>,
+    /// Its place among those with the same deadline.
+    pub(crate) sequence: Cell<u64>,
     pub(crate) next: Cell<Link<Delayed<H>>>,
     pub(crate) prev: Cell<Link<Delayed<H>>>,
     /// Level and slot in the wheel.
@@ -55,6 +57,7 @@ impl<H: Host> Delayed<H> {
             work: Work::new(func),
             node: Node {
                 deadline: Cell::new(0),
+                sequence: Cell::new(0),
                 next: Cell::new(Link(std::ptr::null_mut())),
                 prev: Cell::new(Link(std::ptr::null_mut())),
                 spot: Cell::new((0, 0)),

@@ -189,7 +189,10 @@ impl<H: Host> Engine<H> {
         }
         let set = Arc::new(PoolSet { key, pools });
         for &id in &set.pools {
-            self.create_first_worker(self.pool(id))?;
+            if let Err(error) = self.create_first_worker(self.pool(id)) {
+                set.pools.iter().for_each(|&id| self.retire_pool(self.pool(id)));
+                return Err(error);
+            }
         }
         sets.push(set.clone());
         Ok(set)
@@ -217,9 +220,15 @@ impl<H: Host> Engine<H> {
 
     /// Creates a worker for which the wake was claimed. Failing is not fatal: the pool has others.
     pub(crate) fn spawn_worker(&self, pool: &Pool<H>) {
-        if let Err(reason) = self.try_spawn(pool) {
-            self.host.report(Report::SpawnFailed { reason });
+        let Err(reason) = self.try_spawn(pool) else { return };
+        // While the claim stood, others left the waking to us, and a worker may have parked. One
+        // that parks from here on sees what is ready by itself.
+        while pool.looks_ready() && pool.state.begin_wake(pool.target()) {
+            if pool.wake_idle(self) || pool.state.counts().idle == 0 {
+                break;
+            }
         }
+        self.host.report(Report::SpawnFailed { reason });
     }
 
     fn try_spawn(&self, pool: &Pool<H>) -> Result<(), String> {
@@ -258,21 +267,24 @@ impl<H: Host> Engine<H> {
     pub fn retire(&self) {
         let sets = self.sets.lock().clone();
         for &id in sets.iter().flat_map(|set| &set.pools) {
-            let pool = self.pool(id);
-            pool.state.set_retired(true);
-            let mut events = Vec::new();
-            let inner = pool.lock();
-            let mut idle = inner.idle_top;
-            while let Some(id) = idle {
-                let slot = self.slot(id);
-                events.push(&raw const slot.event);
-                idle = slot.idle_below_locked(&inner);
-            }
-            drop(inner);
-            for event in events {
-                // SAFETY: slots live as long as the engine.
-                unsafe { WakeToken::<H>::new(event) }.send(&self.host);
-            }
+            self.retire_pool(self.pool(id));
+        }
+    }
+
+    fn retire_pool(&self, pool: &Pool<H>) {
+        pool.state.set_retired(true);
+        let mut events = Vec::new();
+        let inner = pool.lock();
+        let mut idle = inner.idle_top;
+        while let Some(id) = idle {
+            let slot = self.slot(id);
+            events.push(&raw const slot.event);
+            idle = slot.idle_below_locked(&inner);
+        }
+        drop(inner);
+        for event in events {
+            // SAFETY: slots live as long as the engine.
+            unsafe { WakeToken::<H>::new(event) }.send(&self.host);
         }
     }
 

@@ -11,6 +11,8 @@ mod flush;
 mod help;
 pub mod host;
 mod inbox;
+#[cfg(all(test, loom))]
+mod models;
 mod owner;
 mod pool;
 mod pwq;

@@ -308,12 +308,18 @@ impl<H: Host> Wq<H> {
             return Err(QueueError::BadMaxActive(max_active));
         }
         self.tunable.lock().max_active = max_active;
+        let mut ready: Vec<*const Pwq<H>> = Vec::new();
         self.pwqs().for_each(|pwq| {
             if pwq.set_max_active(max_active) {
-                pwq.home().push_ready(pwq);
-                pwq.home().kick(&self.engine);
+                ready.push(pwq);
             }
         });
+        for pwq in ready {
+            // SAFETY: the queue's pwqs live as long as the queue.
+            let pwq = unsafe { &*pwq };
+            pwq.home().push_ready(pwq);
+            pwq.home().kick(&self.engine);
+        }
         Ok(())
     }
 

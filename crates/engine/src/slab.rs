@@ -4,10 +4,10 @@
 //! `flush` follow an item's place without holding anything: they take the lock of the entry they
 //! find, and look again under it.
 
-use crate::sync::{AtomicPtr, Lock, Ordering};
+use crate::sync::{AtomicPtr, Lock, Ordering, SLAB_FIRST_CHUNK};
 
 /// The first chunk's size; each further chunk doubles it.
-const FIRST_CHUNK: u32 = 64;
+const FIRST_CHUNK: u32 = SLAB_FIRST_CHUNK;
 const CHUNKS: usize = 19;
 
 pub(crate) struct Slab<T> {

@@ -8,6 +8,29 @@ mod imp {
     /// What a work item may take at most, in bytes.
     pub(crate) const WORK_SIZE_MAX: usize = 48;
 
+    /// The entries that a table makes at first.
+    pub(crate) const SLAB_FIRST_CHUNK: u32 = 64;
+
+    /// A plain memory cell, in the shape that the model needs to see its accesses.
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        #[inline(always)]
+        pub(crate) fn new(value: T) -> Self {
+            UnsafeCell(std::cell::UnsafeCell::new(value))
+        }
+
+        #[inline(always)]
+        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        #[inline(always)]
+        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+    }
+
     /// Keeps the compiler from moving memory accesses across; costs nothing at run time.
     #[inline(always)]
     pub fn compiler_fence() {
@@ -16,23 +39,12 @@ mod imp {
 }
 
 #[cfg(loom)]
-mod imp {
-    pub(crate) use loom::sync::Mutex;
-    pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-
-    /// The model's atomics are as large as they like.
-    pub(crate) const WORK_SIZE_MAX: usize = usize::MAX;
-
-    /// loom has no processor that could honour a compiler fence, so it is modelled as a full one.
-    #[inline(always)]
-    pub fn compiler_fence() {
-        fence(Ordering::SeqCst);
-    }
-}
+#[path = "sync/modelled.rs"]
+mod imp;
 
 pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
-pub(crate) use imp::WORK_SIZE_MAX;
+pub(crate) use imp::{SLAB_FIRST_CHUNK, WORK_SIZE_MAX};
 
 /// A mutual exclusion lock without poisoning: no user code ever runs under one.
 pub struct Lock<T>(imp::Mutex<T>);
@@ -59,7 +71,7 @@ impl<T> Lock<T> {
 }
 
 /// A plain memory cell whose accesses are ordered by something outside it, which its user names.
-pub struct Cell<T: Copy>(std::cell::UnsafeCell<T>);
+pub struct Cell<T: Copy>(imp::UnsafeCell<T>);
 
 // SAFETY: a `Cell` is only a place. `get` and `set` are unsafe, and their callers promise that no
 // two accesses race.
@@ -80,8 +92,9 @@ unsafe impl<T> Send for Link<T> {}
 
 impl<T: Copy> Cell<T> {
     /// A cell that holds `value`.
-    pub const fn new(value: T) -> Self {
-        Cell(std::cell::UnsafeCell::new(value))
+    #[inline]
+    pub fn new(value: T) -> Self {
+        Cell(imp::UnsafeCell::new(value))
     }
 
     /// Reads the cell.
@@ -91,7 +104,7 @@ impl<T: Copy> Cell<T> {
     #[inline(always)]
     pub unsafe fn get(&self) -> T {
         // SAFETY: the caller excludes a concurrent write; `T: Copy` makes a plain read enough.
-        unsafe { *self.0.get() }
+        self.0.with(|at| unsafe { *at })
     }
 
     /// Writes the cell.
@@ -101,7 +114,7 @@ impl<T: Copy> Cell<T> {
     #[inline(always)]
     pub unsafe fn set(&self, value: T) {
         // SAFETY: the caller excludes every concurrent access.
-        unsafe { *self.0.get() = value }
+        self.0.with_mut(|at| unsafe { *at = value });
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) struct Timers<H: Host> {
     /// The tick that the wheel stands at. Nothing armed is due before it.
     tick: u64,
     armed: usize,
+    /// Timers that were ever armed here: those for the same instant expire in that order.
+    sequence: u64,
     /// A bit for each slot that holds something.
     occupied: [u64; LEVELS],
     levels: Option<Box<[[Slot<H>; SLOTS]; LEVELS]>>,
@@ -32,7 +34,7 @@ unsafe impl<H: Host> Send for Timers<H> {}
 
 impl<H: Host> Timers<H> {
     pub(crate) fn new() -> Timers<H> {
-        Timers { tick: 0, armed: 0, occupied: [0; LEVELS], levels: None }
+        Timers { tick: 0, armed: 0, sequence: 0, occupied: [0; LEVELS], levels: None }
     }
 
     fn slot(&mut self, spot: Spot) -> &mut Slot<H> {
@@ -67,8 +69,12 @@ impl<H: Host> Timers<H> {
             self.tick = tick_of(now);
         }
         self.armed += 1;
+        self.sequence += 1;
         // SAFETY: by this function's contract.
-        unsafe { self.link(item) };
+        unsafe {
+            (*item).node.sequence.set(self.sequence);
+            self.link(item);
+        }
     }
 
     unsafe fn link(&mut self, item: *mut Delayed<H>) {
@@ -143,10 +149,11 @@ impl<H: Host> Timers<H> {
                 }
             }
         }
-        // SAFETY: as above; the sort is stable, and a slot lists its newest timer first.
+        // SAFETY: as above.
         unsafe {
-            due.reverse();
-            due.sort_by_key(|&item| (*item).node.deadline.get());
+            due.sort_unstable_by_key(|&item| {
+                ((*item).node.deadline.get(), (*item).node.sequence.get())
+            });
             let mut chain = std::ptr::null_mut();
             for item in due.into_iter().rev() {
                 (*item).node.next.set(Link(chain));

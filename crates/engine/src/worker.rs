@@ -43,6 +43,11 @@ const YIELDS_BEFORE_PARK: u32 = 1;
 /// A batch that has been running for this long is taken back by whoever has nothing to do.
 const STUCK_BATCH_NS: u64 = 200_000;
 
+/// How often in a row an idle worker gets up to look for such a batch, at doubling intervals.
+const LOOKS_MAX: u32 = 10;
+/// How many neighbours it looks at for that.
+const LOOK_FAR: usize = 8;
+
 /// See the module. Lives on its thread's stack.
 pub(crate) struct Worker<H: Host> {
     engine: Arc<Engine<H>>,
@@ -50,8 +55,10 @@ pub(crate) struct Worker<H: Host> {
     slot: u32,
     /// Yields since there was something to do.
     yields: Cell<u32>,
-    /// When this worker may retire, once it is idle.
-    retire_at: Cell<Option<u64>>,
+    /// When this worker lay down.
+    idle_since: Cell<u64>,
+    /// Times in a row that it got up only to look for items stuck behind long ones.
+    looks: Cell<u32>,
     /// Whether the pool counts this worker as running while it is in an item.
     counted: Cell<bool>,
 }
@@ -63,7 +70,8 @@ impl<H: Host> Worker<H> {
             pool,
             slot,
             yields: Cell::new(0),
-            retire_at: Cell::new(None),
+            idle_since: Cell::new(0),
+            looks: Cell::new(0),
             counted: Cell::new(true),
         }
     }
@@ -116,6 +124,7 @@ impl<H: Host> Worker<H> {
             return self.lie_down(now);
         };
         self.yields.set(0);
+        self.looks.set(0);
         self.work_on(thread, pwq, from, now);
         Step::Again
     }
@@ -158,11 +167,18 @@ impl<H: Host> Worker<H> {
         engine.unpin(pwq);
         from.last_take.store(now, Ordering::Relaxed);
         from.item_ns.store(item_ns, Ordering::Relaxed);
-        slot.batch_began.store(if count > 1 { now } else { NEVER }, Ordering::Relaxed);
+        if count > 1 {
+            slot.batch_began.store(now, Ordering::Relaxed);
+            pool.lined_up.fetch_add(1, Ordering::Relaxed);
+        }
         if intensive {
             self.stop_counting();
         } else if from.looks_ready() {
             from.kick(engine);
+            if !std::ptr::eq(from, pool) {
+                // There is more to help with, and the others of this pod have nothing to do.
+                pool.kick(engine);
+            }
             let at_target = from.state.counts().running >= from.target();
             if at_target && wake_neighbour(left as u64, item_ns, 0) {
                 engine.kick_neighbour(from);
@@ -176,7 +192,10 @@ impl<H: Host> Worker<H> {
         if intensive {
             self.count_again();
         }
-        slot.batch_began.store(NEVER, Ordering::Relaxed);
+        if count > 1 {
+            slot.batch_began.store(NEVER, Ordering::Relaxed);
+            pool.lined_up.fetch_sub(1, Ordering::Relaxed);
+        }
         // Asked for while we hold the pwq, and with it the queue.
         let next = self.pool_for_more(pwq);
         if pwq.release(host.now().saturating_sub(now), count) {
@@ -292,18 +311,39 @@ impl<H: Host> Worker<H> {
             return self.exit(&mut inner);
         }
         self.yields.set(0);
-        let timeout = engine.config().idle_timeout_ns;
-        self.retire_at.set(too_many_workers(counts).then(|| now.saturating_add(timeout)));
+        self.idle_since.set(now);
         let keeps_timers = pool.push_idle(engine, &mut inner, self.slot);
         Step::Park(self.deadline(keeps_timers))
     }
 
-    /// When a parked worker must look up by itself.
+    /// When a parked worker must look up by itself: for a timer, to retire, or to see whether what
+    /// is lined up elsewhere has become stuck.
     fn deadline(&self, keeps_timers: bool) -> Option<u64> {
-        let timer = self.pool().next_timer.load(Ordering::SeqCst);
+        let pool = self.pool();
+        let timer = pool.next_timer.load(Ordering::SeqCst);
         let timer = if keeps_timers { timer } else { NEVER };
-        let deadline = timer.min(self.retire_at.get().unwrap_or(NEVER));
+        let retire = self.retires_at().unwrap_or(NEVER);
+        let deadline = timer.min(retire).min(self.looks_at().unwrap_or(NEVER));
         (deadline != NEVER).then_some(deadline)
+    }
+
+    /// When this idle worker may retire, if there are too many now.
+    fn retires_at(&self) -> Option<u64> {
+        let timeout = self.engine.config().idle_timeout_ns;
+        let since = self.idle_since.get();
+        too_many_workers(self.pool().state.counts()).then(|| since.saturating_add(timeout))
+    }
+
+    /// When this idle worker looks for stuck items: at growing intervals, a bounded number of
+    /// times, and only while something is lined up in this pool or one that it helps.
+    fn looks_at(&self) -> Option<u64> {
+        let lined_up = |pool: &Pool<H>| pool.lined_up.load(Ordering::Relaxed) > 0;
+        let looks = self.looks.get();
+        let neighbours = &self.pool().spec().neighbours;
+        let any = lined_up(self.pool())
+            || neighbours.iter().take(LOOK_FAR).any(|&id| lined_up(self.engine.pool(id)));
+        (any && looks < LOOKS_MAX)
+            .then(|| self.idle_since.get().saturating_add(STUCK_BATCH_NS << looks))
     }
 
     /// Sleeps on the idle stack until picked, or until there is a reason to get up unpicked.
@@ -321,24 +361,23 @@ impl<H: Host> Worker<H> {
                 break;
             }
             let now = engine.host().now();
-            let retired = pool.state.is_retired();
-            let excess = self.retire_at.get().is_some_and(|at| at <= now)
-                && too_many_workers(pool.state.counts());
-            if retired || excess {
+            if pool.state.is_retired() || self.retires_at().is_some_and(|at| at <= now) {
                 pool.remove_idle(engine, &mut inner, self.slot);
                 let step = self.exit(&mut inner);
+                // The next one may have to go as well, or to watch the timers instead of this one.
+                let next = inner.idle_top;
                 drop(inner);
-                // Should this have been the one that watched the timers, another must.
-                pool.ensure_keeper(engine);
+                if let Some(id) = next {
+                    pool.nudge(engine, id);
+                }
                 return step;
             }
-            if pool.next_timer.load(Ordering::SeqCst) <= now {
+            let looks = self.looks_at().is_some_and(|at| at <= now);
+            if looks || pool.next_timer.load(Ordering::SeqCst) <= now {
+                self.looks.set(self.looks.get() + u32::from(looks));
                 pool.remove_idle(engine, &mut inner, self.slot);
                 pool.state.idle_to_running();
                 return Step::Again;
-            }
-            if self.retire_at.get().is_some_and(|at| at <= now) {
-                self.retire_at.set(None);
             }
             if inner.keeper.is_none() {
                 inner.keeper = Some(self.slot);
@@ -346,6 +385,7 @@ impl<H: Host> Worker<H> {
             deadline = self.deadline(inner.keeper == Some(self.slot));
         }
         slot.picked.store(false, Ordering::Relaxed);
+        self.looks.set(0);
         pool.state.arrive();
         Step::Again
     }
@@ -478,7 +518,7 @@ impl<H: Host> Engine<H> {
         for &id in &pool.spec().neighbours {
             let other = self.pool(id);
             let counts = other.state.counts();
-            if counts.running == 0 && counts.idle > 0 && other.state.begin_wake(1) {
+            if counts.running < other.target() && other.state.begin_wake(other.target()) {
                 other.wake_one(self);
                 return;
             }
@@ -487,9 +527,7 @@ impl<H: Host> Engine<H> {
 
     /// Takes back what is lined up behind items of `pool` that have been running for long.
     fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
-        if pool.last_take.load(Ordering::Relaxed).saturating_add(STUCK_BATCH_NS) > now
-            || pool.state.counts().running == 0
-        {
+        if pool.lined_up.load(Ordering::Relaxed) == 0 {
             return;
         }
         let workers = pool.lock().workers.clone();
@@ -499,7 +537,7 @@ impl<H: Host> Engine<H> {
                 continue;
             }
             slot.batch_began.store(NEVER, Ordering::Relaxed);
-            let items = slot.lock_remote(self.host()).steal_half();
+            let items = slot.lock_remote(self.host()).take_scheduled();
             self.give_back(items);
         }
     }

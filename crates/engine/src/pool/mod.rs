@@ -48,6 +48,8 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) last_take: AtomicU64,
     /// What the items taken last took each. A hint.
     pub(crate) item_ns: AtomicU64,
+    /// Workers with something lined up behind the item that they are in. A hint.
+    pub(crate) lined_up: AtomicU32,
     /// The earliest timer, or `NEVER`. Written under the timers' lock.
     pub(crate) next_timer: AtomicU64,
     pub(crate) id: u32,
@@ -76,6 +78,7 @@ impl<H: Host> Pool<H> {
             has_ready: AtomicBool::new(false),
             last_take: AtomicU64::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
+            lined_up: AtomicU32::new(0),
             next_timer: AtomicU64::new(NEVER),
             id,
             timers: Lock::new(Timers::new()),
@@ -157,6 +160,20 @@ impl<H: Host> Pool<H> {
         }
     }
 
+    /// Wakes an idle worker for a wake that the caller has claimed; gives the claim up if there is
+    /// none. True if one was woken.
+    pub(crate) fn wake_idle(&self, engine: &Engine<H>) -> bool {
+        let picked = self.pick_idle(engine, &mut self.lock());
+        match picked {
+            Some(token) => token.send(engine.host()),
+            None => {
+                self.state.abort_wake();
+                return false;
+            }
+        }
+        true
+    }
+
     /// Takes the worker that parked last off the idle stack; the one that watches the timers only
     /// if there is no other.
     ///
@@ -221,32 +238,36 @@ impl<H: Host> Pool<H> {
     /// Sees to it that a parked worker watches the timers, if any worker is parked.
     pub(crate) fn ensure_keeper(&self, engine: &Engine<H>) {
         let inner = self.lock();
-        let candidate = match (inner.keeper, self.next_timer.load(Ordering::SeqCst)) {
-            (None, next) if next != NEVER => inner.idle_top,
-            _ => None,
-        };
+        let missing =
+            inner.keeper.is_none() && self.next_timer.load(Ordering::SeqCst) != NEVER;
+        let candidate = inner.idle_top;
         drop(inner);
-        if let Some(id) = candidate {
-            // SAFETY: slots live as long as the engine. The worker looks around and lies down
-            // again, as the keeper.
-            unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host());
+        match candidate {
+            _ if !missing => {}
+            // The worker looks around and lies down again, as the keeper.
+            Some(id) => self.nudge(engine, id),
+            // One that comes up and finds nothing to do becomes it.
+            None => self.kick(engine),
         }
     }
 
-    /// Wakes the worker that watches the timers, for it to look again; where there is none and
-    /// nobody runs, brings one up.
+    /// Wakes a parked worker without picking it: it looks around and lies down again.
+    pub(crate) fn nudge(&self, engine: &Engine<H>, id: u32) {
+        // SAFETY: slots live as long as the engine.
+        unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host());
+    }
+
+    /// Wakes the worker that watches the timers, for it to look again; where there is none, brings
+    /// one up if the pool may have it.
     pub(crate) fn refresh_keeper(&self, engine: &Engine<H>) {
         let inner = self.lock();
         let keeper = inner.keeper;
         drop(inner);
         match keeper {
-            Some(id) => {
-                // SAFETY: slots live as long as the engine.
-                unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host());
-            }
-            None if self.state.counts().running == 0 => self.kick(engine),
-            // A running worker looks at the timers between its batches and before it parks.
-            None => {}
+            Some(id) => self.nudge(engine, id),
+            // Comes to nothing where as many run as should: those look at the timers between their
+            // batches and before they park.
+            None => self.kick(engine),
         }
     }
 }

@@ -6,6 +6,7 @@
 use std::cell::UnsafeCell;
 
 use crate::host::Host;
+use crate::inbox::Node;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Ordering};
 use crate::wake::Waiters;
 use crate::word::RUN_MASK;
@@ -38,7 +39,8 @@ pub(crate) struct Slot<H: Host> {
     /// Taken by remote threads, and by an owner that found `LOCKED`.
     mutex: Lock<()>,
 
-    /// When the current batch was begun (the host's clock). A hint for thieves.
+    /// When the current batch was begun (the host's clock), if it has several items; else the end of
+    /// time. A hint for thieves.
     pub(crate) batch_began: AtomicU64,
     /// Where the worker sleeps.
     pub(crate) event: H::Event,
@@ -94,7 +96,7 @@ impl<H: Host> Slot<H> {
                 waiters: Waiters::new(),
             }),
             mutex: Lock::new(()),
-            batch_began: AtomicU64::new(0),
+            batch_began: AtomicU64::new(u64::MAX),
             event: H::Event::default(),
             picked: AtomicBool::new(false),
             idle_below: Cell::new(None),
@@ -191,17 +193,9 @@ impl<H: Host> Slot<H> {
         let guard = self.mutex.lock();
         // SAFETY: OUT and under the mutex, the lists are ours.
         let lists = unsafe { &mut *self.lists.get() };
-        let items = lists.deferred.take();
+        let items = into_hands(lists.deferred.take());
         let waiters = lists.waiters.take();
         self.attention.fetch_and(!SET_ASIDE, Ordering::Relaxed);
-        let mut item = items.front();
-        while !item.is_null() {
-            // SAFETY: the items of a list that we hold. Nobody finds them while "in hands".
-            unsafe {
-                (*item).set_place(Place::Hands);
-                item = <Work as crate::inbox::Node>::next(item);
-            }
-        }
         drop(guard);
         Next::SetAside(SetAside { items, waiters })
     }
@@ -228,15 +222,7 @@ impl<H: Host> Slot<H> {
     pub(crate) fn take_scheduled(&self) -> WorkList {
         let guard = self.mutex.lock();
         // SAFETY: the owner is in an item, so not in SECTION, and remote threads need the mutex.
-        let items = unsafe { (*self.lists.get()).scheduled.take() };
-        let mut item = items.front();
-        while !item.is_null() {
-            // SAFETY: the items of a list that we hold.
-            unsafe {
-                (*item).set_place(Place::Hands);
-                item = <Work as crate::inbox::Node>::next(item);
-            }
-        }
+        let items = into_hands(unsafe { (*self.lists.get()).scheduled.take() });
         drop(guard);
         items
     }
@@ -256,6 +242,20 @@ impl<H: Host> Slot<H> {
         }
         RemoteSlot { slot: self, _mutex: mutex }
     }
+}
+
+/// Marks the items of a list, taken as a whole, as being in nobody's list. Under the slot's lock, so
+/// that nobody takes one for still being in the list that it was in.
+fn into_hands(items: WorkList) -> WorkList {
+    let mut item = items.front();
+    while !item.is_null() {
+        // SAFETY: the items of a list that the caller holds.
+        unsafe {
+            (*item).set_place(Place::Hands);
+            item = <Work as Node>::next(item);
+        }
+    }
+    items
 }
 
 /// A remote thread's hold on a slot's lists.
@@ -290,25 +290,9 @@ impl<H: Host> RemoteSlot<'_, H> {
         unsafe { self.lists().deferred.remove(item) };
     }
 
-    /// Takes the later half of what is scheduled.
-    pub(crate) fn steal_half(&mut self) -> WorkList {
-        let scheduled = &mut self.lists().scheduled;
-        let mut stolen = WorkList::new();
-        let (mut item, mut count) = (scheduled.front(), 0);
-        while !item.is_null() {
-            count += 1;
-            // SAFETY: the items of a list that we hold.
-            item = unsafe { <Work as crate::inbox::Node>::next(item) };
-        }
-        for _ in 0..usize::div_ceil(count, 2) {
-            let item = scheduled.pop_back();
-            // SAFETY: an item that came off a list that we hold.
-            unsafe {
-                (*item).set_place(Place::Hands);
-                stolen.push_front(item);
-            }
-        }
-        stolen
+    /// Takes everything that is scheduled.
+    pub(crate) fn take_scheduled(&mut self) -> WorkList {
+        into_hands(self.lists().scheduled.take())
     }
 
     /// Sets `item` aside for the end of `run`, after `unlink` took it out of its list. False, and

@@ -1,1 +1,239 @@
-//! x
+//! Delayed items: on time, in order, and cheap while nothing happens.
+
+use std::sync::{Arc, Mutex};
+
+use uwork_engine::{Kind, Queued, Rearmed};
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::Scope;
+
+use crate::chance::Chance;
+use crate::item::Item;
+use crate::setup::{MS, SEC, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
+
+type Runs = Arc<Mutex<Vec<(usize, u64, u32)>>>;
+
+/// Item number `index`: notes itself, the time and the CPU.
+fn noting(engine: &Arc<VirtualEngine>, runs: &Runs, index: usize) -> Arc<Item> {
+    let (host, runs) = (engine.host().clone(), runs.clone());
+    Item::new(move || runs.lock().unwrap().push((index, host.time(), host.cpu())))
+}
+
+fn taken(runs: &Runs) -> Vec<(usize, u64, u32)> {
+    std::mem::take(&mut runs.lock().unwrap())
+}
+
+#[test]
+fn expiry_is_exact_on_an_idle_machine() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let item = noting(engine, &runs, 0);
+        // Around the wheel's tick (65,536 ns) and its levels, and far away.
+        let tick = 65_536;
+        for delay in [1, 999, US, tick - 1, tick, tick + 1, 64 * tick, MS, 37 * SEC, 86_400 * SEC] {
+            let due = host.time() + delay;
+            assert_eq!(item.queue_delayed(&queue, None, delay), Queued::Yes);
+            assert!(item.is_pending());
+            host.doze(delay + MS);
+            assert_eq!(taken(&runs), [(0, due, 0)], "a delay of {delay} ns");
+            assert!(!item.is_pending());
+        }
+    });
+}
+
+#[test]
+fn no_delay_means_no_timer() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let runs = Runs::default();
+        let item = noting(engine, &runs, 0);
+        assert_eq!(item.queue_delayed(&queue, None, 0), Queued::Yes);
+        queue.flush().unwrap();
+        assert_eq!(taken(&runs), [(0, 0, 0)]);
+    });
+}
+
+#[test]
+fn a_cpu_that_is_named_is_where_it_runs() {
+    with_engine(Setup::exact("core:4"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let items: Vec<_> = (0..4).map(|index| noting(engine, &runs, index)).collect();
+        for (item, cpu) in items.iter().zip([2, 0, 3, 1]) {
+            let delay = u64::from(cpu + 1) * MS;
+            assert_eq!(item.queue_delayed(&queue, Some(cpu), delay), Queued::Yes);
+        }
+        host.doze(10 * MS);
+        let expected = [(1, MS, 0), (3, 2 * MS, 1), (0, 3 * MS, 2), (2, 4 * MS, 3)];
+        assert_eq!(taken(&runs), expected);
+    });
+}
+
+/// Also: an expiry costs the one wake-up of the worker that watches the clock, and no more.
+#[test]
+fn thousands_of_timers_fire_in_the_order_of_their_deadlines() {
+    const TIMERS: usize = 5_000;
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let (runs, mut chance) = (Runs::default(), Chance::new(7));
+        let mut due = Vec::new();
+        let items: Vec<_> = (0..TIMERS).map(|index| noting(engine, &runs, index)).collect();
+        for (index, item) in items.iter().enumerate() {
+            // Some share a deadline, some a tick, some a slot of a coarse level.
+            let unit = *chance.pick(&[1, US, 50 * US, MS, SEC]);
+            let delay = (1 + chance.below(20)) * unit + chance.below(3);
+            assert_eq!(item.queue_delayed(&queue, None, delay), Queued::Yes);
+            due.push((host.time() + delay, index));
+        }
+        host.doze(1);
+        let before = host.counts();
+        host.doze(60 * SEC);
+        let after = host.counts();
+        // Equal deadlines fire in the order in which they were armed.
+        due.sort_unstable();
+        let expected: Vec<_> = due.iter().map(|&(at, index)| (index, at, 0)).collect();
+        assert_eq!(taken(&runs), expected);
+        let mut times: Vec<u64> = due.iter().map(|&(at, _)| at).filter(|&at| at > 1).collect();
+        times.dedup();
+        assert_eq!(after.wake_ups - before.wake_ups, times.len() as u64);
+        assert_eq!((after.wakes, after.spawns), (before.wakes, before.spawns));
+    });
+}
+
+#[test]
+fn mod_delayed_moves_what_is_armed_and_arms_what_is_idle() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let item = noting(engine, &runs, 0);
+        assert_eq!(item.mod_delayed(&queue, 10 * MS), Ok(Rearmed::Armed));
+        assert_eq!(item.mod_delayed(&queue, 5 * MS), Ok(Rearmed::Moved));
+        host.doze(4 * MS);
+        assert_eq!(item.mod_delayed(&queue, 20 * MS), Ok(Rearmed::Moved));
+        host.doze(30 * MS);
+        assert_eq!(taken(&runs), [(0, 24 * MS, 0)]);
+        // Queued, not armed, and still moved.
+        assert_eq!(item.queue(&queue), Queued::Yes);
+        assert_eq!(item.mod_delayed(&queue, MS), Ok(Rearmed::Moved));
+        host.doze(2 * MS);
+        assert_eq!(taken(&runs), [(0, 35 * MS, 0)]);
+    });
+}
+
+#[test]
+fn a_timer_that_is_cancelled_does_not_fire() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let items: Vec<_> = (0..3).map(|index| noting(engine, &runs, index)).collect();
+        for item in &items {
+            assert_eq!(item.queue_delayed(&queue, None, MS), Queued::Yes);
+            assert_eq!(item.queue_delayed(&queue, None, 2 * MS), Queued::AlreadyPending);
+        }
+        assert!(items[0].cancel(engine));
+        assert!(!items[0].cancel(engine));
+        assert_eq!(items[2].disable(engine), Ok(true));
+        assert_eq!(items[2].queue_delayed(&queue, None, MS), Queued::Disabled);
+        host.doze(5 * MS);
+        assert_eq!(taken(&runs), [(1, MS, 0)]);
+        assert_eq!(items[2].enable(engine), Ok(true));
+        host.doze(5 * MS);
+        assert!(taken(&runs).is_empty());
+    });
+}
+
+#[test]
+fn flush_delayed_runs_it_now() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let runs = Runs::default();
+        let item = noting(engine, &runs, 0);
+        assert_eq!(item.queue_delayed(&queue, None, SEC), Queued::Yes);
+        assert!(item.flush_delayed(engine));
+        assert_eq!(taken(&runs), [(0, 0, 0)]);
+        assert!(!item.flush_delayed(engine));
+        engine.host().doze(2 * SEC);
+        assert!(taken(&runs).is_empty());
+    });
+}
+
+#[test]
+fn a_timer_of_a_queue_that_is_gone_lets_go_of_its_item() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let keep = make(engine, spec("keep", Kind::PerCpu));
+        let runs = Runs::default();
+        let item = noting(engine, &runs, 0);
+        assert_eq!(item.queue_delayed(&queue, None, MS), Queued::Yes);
+        drop(queue);
+        host.doze(2 * MS);
+        assert_eq!((taken(&runs).len(), item.released(), item.is_pending()), (0, 1, false));
+        assert_eq!(item.queue(&keep), Queued::Yes);
+        keep.flush().unwrap();
+        assert_eq!(taken(&runs).len(), 1);
+    });
+}
+
+/// The pool's only worker is in a long item, but its pod has CPUs to spare.
+#[test]
+fn a_timer_is_on_time_while_the_only_worker_is_busy() {
+    with_engine(Setup::exact("core:4"), |engine| {
+        let host = engine.host().clone();
+        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let queue = make(engine, spec("q", kind));
+        let runs = Runs::default();
+        let timer = noting(engine, &runs, 0);
+        let busy = host.clone();
+        assert_eq!(Item::new(move || busy.burn(SEC)).queue(&queue), Queued::Yes);
+        host.doze(MS);
+        assert_eq!(timer.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
+        host.doze(2 * SEC);
+        let at: Vec<u64> = taken(&runs).iter().map(|run| run.1).collect();
+        assert_eq!(at, [11 * MS]);
+    });
+}
+
+/// The worker that watches the clock may be one too many, and retire.
+#[test]
+fn a_timer_outlives_the_worker_that_watches_it() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let (early, late) = (noting(engine, &runs, 0), noting(engine, &runs, 1));
+        for _ in 0..5 {
+            let engine = engine.clone();
+            let waits = Item::new(move || engine.blocking(|| engine.host().doze(MS)));
+            assert_eq!(waits.queue(&queue), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        let begin = host.time();
+        assert_eq!(early.queue_delayed(&queue, None, 200 * SEC), Queued::Yes);
+        assert_eq!(late.queue_delayed(&queue, None, 2_000 * SEC), Queued::Yes);
+        host.doze(3_000 * SEC);
+        let expected = [(0, begin + 200 * SEC, 0), (1, begin + 2_000 * SEC, 0)];
+        assert_eq!(taken(&runs), expected);
+    });
+}
+
+/// A thread of the test on another CPU cancels and arms again at the very time of expiry.
+#[test]
+fn cancel_at_the_time_of_expiry_is_one_or_the_other() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let (host, queue) = (engine.host().clone(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let item = noting(engine, &runs, 0);
+        for round in 0..50 {
+            assert_eq!(item.queue_delayed(&queue, Some(0), MS), Queued::Yes);
+            let cancelled = Arc::new(Mutex::new(false));
+            let (theirs, other, place) = (engine.clone(), item.clone(), cancelled.clone());
+            let canceller = host.start(&CpuSet::single(1), move || {
+                theirs.host().doze(MS - 1 + round % 2);
+                *place.lock().unwrap() = other.cancel_sync(&theirs).unwrap();
+            });
+            canceller.join(&host);
+            queue.flush().unwrap();
+            let ran = taken(&runs).len();
+            assert_eq!(ran + usize::from(*cancelled.lock().unwrap()), 1);
+        }
+    });
+}

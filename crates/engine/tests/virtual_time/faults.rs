@@ -1,1 +1,90 @@
-//! x
+//! Threads that cannot be created.
+
+use std::sync::{Arc, Mutex};
+
+use uwork_engine::host::Report;
+use uwork_engine::{Kind, Queue, QueueError, Queued};
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::Scope;
+
+use crate::host::BrokenSpawn;
+use crate::item::Item;
+use crate::setup::{MS, Setup, US, attrs, make, spec, with_engine};
+
+const NO_MORE: BrokenSpawn = BrokenSpawn { after: 0, takes_ns: 0 };
+
+/// Whichever of the threads fails: the error says so, no thread is left over (the simulation would
+/// not end), and the name can be used again.
+#[test]
+fn a_queue_that_gets_no_thread_leaves_nothing_behind() {
+    for after in 0..4 {
+        with_engine(Setup::exact("core:4"), move |engine| {
+            let host = engine.host();
+            host.break_spawn(Some(BrokenSpawn { after, ..NO_MORE }));
+            let refused = Queue::new(engine, spec("q", Kind::PerCpu)).err();
+            assert_eq!(refused, Some(QueueError::NoThread("no thread to be had".to_owned())));
+            host.doze(MS);
+            host.break_spawn(None);
+            let queue = make(engine, spec("q", Kind::PerCpu));
+            host.doze(MS);
+            assert_eq!(engine.workers(), 4);
+            let done = Arc::new(Mutex::new(0));
+            for cpu in 0..4 {
+                let done = done.clone();
+                let item = Item::new(move || *done.lock().unwrap() += 1);
+                assert_eq!(item.queue_on(&queue, cpu), Queued::Yes);
+            }
+            queue.drain().unwrap();
+            assert_eq!(*done.lock().unwrap(), 4);
+        });
+    }
+}
+
+#[test]
+fn work_waits_for_the_workers_that_are_there() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        host.break_spawn(Some(NO_MORE));
+        for _ in 0..3 {
+            let engine = engine.clone();
+            let item = Item::new(move || engine.blocking(|| engine.host().doze(10 * MS)));
+            assert_eq!(item.queue(&queue), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        assert_eq!((host.time(), engine.workers()), (30 * MS, 1));
+        let failed = |report: &Report| matches!(report, Report::SpawnFailed { .. });
+        assert!(host.reports().iter().all(failed) && !host.reports().is_empty());
+    });
+}
+
+/// While a thread is being created, nobody else is woken: "one is on its way". When it turns out
+/// that it is not, an idle worker must take what has come in meanwhile.
+#[test]
+fn work_that_came_while_a_thread_failed_to_start_is_not_forgotten() {
+    with_engine(Setup::exact("core:4"), |engine| {
+        let host = engine.host().clone();
+        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let queue = make(engine, spec("q", kind));
+        host.doze(MS);
+        let begin = host.time();
+        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 50 * US }));
+        let busy = host.clone();
+        assert_eq!(Item::new(move || busy.burn(20 * US)).queue(&queue), Queued::Yes);
+        host.doze(US);
+        // The only worker is busy; this one asks for another, which takes 50 us to fail. The
+        // worker takes it and parks meanwhile.
+        let (theirs, second) = (queue.clone(), Item::new(|| {}));
+        let asks = host.start(&CpuSet::single(1), move || {
+            assert_eq!(second.queue(&theirs), Queued::Yes);
+        });
+        host.doze(35 * US);
+        let (clock, ran_at) = (host.clone(), Arc::new(Mutex::new(None)));
+        let place = ran_at.clone();
+        let third = Item::new(move || *place.lock().unwrap() = Some(clock.time()));
+        assert_eq!(third.queue(&queue), Queued::Yes);
+        asks.join(&host);
+        host.doze(MS);
+        let ran_at = *ran_at.lock().unwrap();
+        assert!(ran_at.is_some_and(|at| at <= begin + 60 * US), "{ran_at:?} from {begin}");
+    });
+}

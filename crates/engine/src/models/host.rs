@@ -1,0 +1,131 @@
+//! The platform of the models: loom's threads, a clock that stands still, and a full fence on both
+//! sides of the asymmetric one.
+
+use loom::sync::{Condvar, Mutex};
+use loom::thread::JoinHandle;
+
+use crate::host::{Host, Report, SpawnError, WorkerSpec};
+use crate::thread::ThreadState;
+
+/// The time in every model. So early that no batch ever counts as stuck.
+pub(crate) const NOW: u64 = 1;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct LoomHost {
+    /// Threads that may still be created.
+    spawns_left: std::sync::Mutex<u32>,
+    threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
+    reports: std::sync::Mutex<Vec<Report>>,
+}
+
+impl LoomHost {
+    /// A platform on which so many threads can be created.
+    pub(crate) fn with_spawns(spawns: u32) -> LoomHost {
+        LoomHost { spawns_left: std::sync::Mutex::new(spawns), ..LoomHost::default() }
+    }
+
+    /// Waits for every thread that was created.
+    pub(crate) fn join_all(&self) {
+        loop {
+            let thread = self.threads.lock().unwrap().pop();
+            let Some(thread) = thread else { return };
+            thread.join().unwrap();
+        }
+    }
+
+    /// What was reported.
+    pub(crate) fn reports(&self) -> Vec<Report> {
+        self.reports.lock().unwrap().clone()
+    }
+}
+
+/// Where a thread of a model sleeps.
+#[derive(Default)]
+pub(crate) struct Event {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Event {
+    /// Sleeps until woken.
+    pub(crate) fn wait(&self) {
+        let mut woken = self.woken.lock().unwrap();
+        while !std::mem::replace(&mut *woken, false) {
+            woken = self.changed.wait(woken).unwrap();
+        }
+    }
+
+    /// Wakes the sleeper, or the next one.
+    pub(crate) fn wake(&self) {
+        let mut woken = self.woken.lock().unwrap();
+        *woken = true;
+        // Under the lock: the event may go away as soon as its sleeper has seen this.
+        self.changed.notify_one();
+    }
+}
+
+loom::thread_local! {
+    static THREAD: ThreadState = ThreadState::new();
+}
+
+impl Host for LoomHost {
+    type Event = Event;
+
+    fn now(&self) -> u64 {
+        NOW
+    }
+
+    fn current_cpu(&self) -> u32 {
+        0
+    }
+
+    fn spawn(&self, _: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
+        let mut left = self.spawns_left.lock().unwrap();
+        if *left == 0 {
+            return Err(SpawnError("the model has no more threads".to_owned()));
+        }
+        *left -= 1;
+        drop(left);
+        let thread = loom::thread::spawn(main);
+        self.threads.lock().unwrap().push(thread);
+        Ok(())
+    }
+
+    fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
+        if deadline.is_none() {
+            event.wait();
+            return true;
+        }
+        // Time passes only where nothing else does: a deadline may be over at any moment.
+        std::mem::replace(&mut *event.woken.lock().unwrap(), false)
+    }
+
+    unsafe fn wake(&self, event: *const Event) {
+        // SAFETY: live, by this function's contract, and not touched after its lock is released.
+        unsafe { &*event }.wake();
+    }
+
+    /// Other interleavings are explored anyway.
+    fn yield_now(&self) {}
+
+    fn relax(&self, _: u32) {
+        loom::thread::yield_now();
+    }
+
+    fn light_fence(&self) {
+        crate::sync::fence(crate::sync::Ordering::SeqCst);
+    }
+
+    fn heavy_fence(&self) {
+        crate::sync::fence(crate::sync::Ordering::SeqCst);
+    }
+
+    fn thread(&self) -> *const ThreadState {
+        THREAD.with(std::ptr::from_ref)
+    }
+
+    fn report(&self, report: Report) {
+        self.reports.lock().unwrap().push(report);
+    }
+}

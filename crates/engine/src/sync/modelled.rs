@@ -1,0 +1,70 @@
+//! The engine's atomics, locks and cells as loom sees them.
+
+use std::ops::Deref;
+
+pub(crate) use loom::cell::UnsafeCell;
+pub(crate) use loom::sync::Mutex;
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// The model's atomics are as large as they like.
+pub(crate) const WORK_SIZE_MAX: usize = usize::MAX;
+
+/// Every atomic of every entry costs time in every execution.
+pub(crate) const SLAB_FIRST_CHUNK: u32 = 2;
+
+/// loom has no processor that could honour a compiler fence, so it is modelled as a full one.
+#[inline(always)]
+pub fn compiler_fence() {
+    fence(Ordering::SeqCst);
+}
+
+/// As loom's, but its first value counts as sequentially consistent.
+///
+/// In the language, a `SeqCst` load cannot return what an earlier `SeqCst` store has overwritten.
+/// loom keeps to that only if the overwritten value was stored with `SeqCst` too, which the first
+/// value of its atomics is not: it would show lost wake-ups that no machine can produce.
+#[derive(Debug)]
+pub struct AtomicBool(loom::sync::atomic::AtomicBool);
+
+impl AtomicBool {
+    /// A flag that holds `value`.
+    pub fn new(value: bool) -> Self {
+        let flag = loom::sync::atomic::AtomicBool::new(value);
+        flag.store(value, Ordering::SeqCst);
+        AtomicBool(flag)
+    }
+}
+
+impl Deref for AtomicBool {
+    type Target = loom::sync::atomic::AtomicBool;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// As [`AtomicBool`]. An exchange counts as sequentially consistent for the same reason; what may
+/// be missed by that is a load that misses the exchange, which for the engine's only one, that of
+/// an inbox for null, is a harmless "not empty".
+#[derive(Debug)]
+pub struct AtomicPtr<T>(loom::sync::atomic::AtomicPtr<T>);
+
+impl<T> AtomicPtr<T> {
+    /// A pointer that holds `value`.
+    pub fn new(value: *mut T) -> Self {
+        let pointer = loom::sync::atomic::AtomicPtr::new(value);
+        pointer.store(value, Ordering::SeqCst);
+        AtomicPtr(pointer)
+    }
+
+    /// Puts `value` in, and gives what was there.
+    pub fn swap(&self, value: *mut T, _: Ordering) -> *mut T {
+        self.0.swap(value, Ordering::SeqCst)
+    }
+}
+
+impl<T> Deref for AtomicPtr<T> {
+    type Target = loom::sync::atomic::AtomicPtr<T>;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}

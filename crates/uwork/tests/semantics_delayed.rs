@@ -1,0 +1,215 @@
+//! Items with a timer (SEMANTICS 2.11, 2.12, 2.16, 2.19). No test waits for more than a
+//! millisecond of delay; an hour stands for never.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use support::gate::{Gate, Log};
+use support::items::{Job, Later};
+use support::machine::{current_cpu, on_cpu, two_cpus};
+use support::{queue, until, watchdog, within};
+use uwork::{Enqueued, Queue};
+
+const NEVER: Duration = Duration::from_secs(3_600);
+const SOON: Duration = Duration::from_millis(1);
+
+/// An item that notes the CPU on which it runs.
+fn noting(log: &Log<u32>) -> Arc<Later> {
+    let log = log.clone();
+    Later::new(move |_| log.push(current_cpu()))
+}
+
+// Catches: a delay of 0 that is armed (nobody fires it here: the worker that would is held).
+#[test]
+fn s2_11_delay_zero_bypasses_the_timer() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-11").ordered().build().unwrap();
+    let (started, may_end) = (Gate::new(), Gate::new());
+    assert!(queue.enqueue(Job::held(&started, &may_end)).is_queued());
+    started.wait();
+    let order = Log::new();
+    let (first, second) = (order.clone(), order.clone());
+    let later = Later::new(move |_| first.push("delayed by 0"));
+    assert!(queue.enqueue_delayed(later.clone(), Duration::ZERO).is_queued());
+    // Queued, not armed: it has its place in the order already.
+    assert!(queue.enqueue(Job::new(move |_| second.push("not delayed"))).is_queued());
+    may_end.open();
+    queue.flush().unwrap();
+    assert_eq!(order.events(), ["delayed by 0", "not delayed"]);
+}
+
+// Catches: an armed item that is not pending (it could be armed twice), or expires early, or never.
+#[test]
+fn s2_11_an_armed_item_is_pending_and_never_early() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-11").build().unwrap();
+    let armed = Later::counting();
+    assert!(queue.enqueue_delayed(armed.clone(), NEVER).is_queued());
+    assert!(armed.work.is_pending());
+    assert!(matches!(queue.enqueue_delayed(armed.clone(), SOON), Enqueued::Pending(_)));
+    assert!(matches!(queue.enqueue(armed.clone()), Enqueued::Pending(_)));
+    queue.flush().unwrap();
+    assert_eq!((armed.tally.started(), armed.work.is_pending()), (0, true));
+    assert!(armed.work.cancel().is_some());
+    assert!(!armed.work.is_pending());
+
+    let log = Log::new();
+    let times = log.clone();
+    let before = Instant::now();
+    let soon = Later::new(move |_| times.push(Instant::now()));
+    assert!(queue.enqueue_delayed(soon, SOON).is_queued());
+    log.wait_for_count(1);
+    assert!(log.events()[0] >= before + SOON, "early");
+}
+
+// Catches: a CPU that is fixed when the item is armed although none was given.
+#[test]
+fn s2_11_a_cpu_that_was_not_given_is_that_of_the_expiry() {
+    let _watchdog = watchdog();
+    let Some((here, there)) = two_cpus() else { return };
+    let queue = queue("s2-11").per_cpu().build().unwrap();
+    let log = Log::new();
+    let later = noting(&log);
+    assert!(on_cpu(here, || queue.enqueue_delayed(later.clone(), NEVER).is_queued()));
+    // A flush makes the timer expire where it is called.
+    assert!(on_cpu(there, || later.work.flush()));
+    assert_eq!(log.events(), [there]);
+}
+
+// Catches: answers that are the wrong way round, a timer that keeps its old time, an item that is
+// armed twice or lost on its way from the queue to the timer.
+#[test]
+fn s2_12_mod_delayed_says_whether_it_was_pending_and_moves_the_time() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-12").build().unwrap();
+    let later = Later::counting();
+    let modify = |delay| match queue.mod_delayed(later.clone(), delay) {
+        Enqueued::Queued => false,
+        Enqueued::Pending(_) => true,
+        other => panic!("{}", other.is_queued()),
+    };
+    assert!(!modify(NEVER), "was idle, is armed");
+    assert!(modify(NEVER), "was armed, is armed again");
+    assert!(modify(SOON), "was armed, is for soon");
+    until("it has run", || later.tally.finished() == 1);
+    queue.flush().unwrap();
+    assert!(!modify(Duration::ZERO), "was idle, is queued");
+    assert!(later.work.flush() || later.tally.finished() == 2);
+    assert_eq!(later.tally.finished(), 2);
+    assert_eq!(Arc::strong_count(&later), 1, "every pointer that was one too many came back");
+}
+
+// Catches: a modified delay that leaves an item on its queue which is there already.
+#[test]
+fn s2_12_mod_delayed_takes_a_queued_item_back_to_the_timer() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-12").ordered().build().unwrap();
+    let (started, may_end) = (Gate::new(), Gate::new());
+    assert!(queue.enqueue(Job::held(&started, &may_end)).is_queued());
+    started.wait();
+    let later = Later::counting();
+    assert!(queue.enqueue(later.clone()).is_queued());
+    assert!(matches!(queue.mod_delayed(later.clone(), NEVER), Enqueued::Pending(_)));
+    may_end.open();
+    queue.flush().unwrap();
+    assert_eq!((later.tally.started(), later.work.is_pending()), (0, true), "armed, not queued");
+    assert!(later.work.cancel().is_some());
+}
+
+// Catches: a mod_delayed that waits for the run that it is called from.
+#[test]
+fn s2_12_mod_delayed_works_from_inside_the_item() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-12").build().unwrap();
+    let inner = queue.clone();
+    let later = Later::new(move |this| match this.tally.started() {
+        1 => {
+            assert!(inner.mod_delayed(this.clone(), NEVER).is_queued(), "running, not pending");
+            assert!(matches!(inner.mod_delayed(this.clone(), SOON), Enqueued::Pending(_)));
+        }
+        2 => assert!(inner.mod_delayed(this.clone(), Duration::ZERO).is_queued()),
+        _ => {}
+    });
+    assert!(queue.mod_delayed(later.clone(), Duration::ZERO).is_queued());
+    until("it has run three times", || later.tally.finished() == 3);
+    queue.flush().unwrap();
+    assert!(!later.tally.overlapped() && !later.work.is_pending());
+}
+
+// Catches: mod_delayed on a disabled item.
+#[test]
+fn s2_12_a_disabled_item_is_not_armed() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-12").build().unwrap();
+    let later = Later::counting();
+    assert!(queue.enqueue_delayed(later.clone(), NEVER).is_queued());
+    assert!(later.work.disable().unwrap().is_some(), "it was armed");
+    assert!(matches!(queue.mod_delayed(later.clone(), SOON), Enqueued::Disabled(_)));
+    assert!(matches!(queue.enqueue_delayed(later.clone(), SOON), Enqueued::Disabled(_)));
+    assert!(later.work.enable().unwrap());
+    assert!(!later.work.is_pending(), "enable does not arm");
+}
+
+// Catches: a cancel that cannot take an armed item, waits for its timer, or forgets its pointer.
+#[test]
+fn s2_16_cancel_takes_an_armed_item_from_its_timer() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-16").build().unwrap();
+    let later = Later::counting();
+    type Take = fn(&Later) -> Option<Arc<Later>>;
+    let ways: [Take; 4] = [
+        |later| later.work.cancel(),
+        |later| later.work.cancel_sync().unwrap(),
+        |later| {
+            let back = later.work.disable().unwrap();
+            assert!(later.work.enable().unwrap());
+            back
+        },
+        |later| {
+            let back = later.work.disable_sync().unwrap();
+            assert!(later.work.enable().unwrap());
+            back
+        },
+    ];
+    for take in ways {
+        assert!(queue.enqueue_delayed(later.clone(), NEVER).is_queued());
+        let cancelled = later.clone();
+        let back = within("a cancel of an armed item", move || take(&cancelled));
+        assert!(back.is_some_and(|back| Arc::ptr_eq(&back, &later)));
+        assert!(!later.work.is_pending());
+        assert!(take(&later).is_none(), "idle: nothing to take");
+    }
+    assert_eq!(Arc::strong_count(&later), 1);
+    assert_eq!(later.tally.started(), 0);
+}
+
+// Catches: a flush that waits for the timer, or queues somewhere else than was asked for.
+#[test]
+fn s2_19_flush_of_an_armed_item_queues_it_at_once_where_it_was_to_go() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-19").per_cpu().build().unwrap();
+    let log = Log::new();
+    let later = noting(&log);
+    assert!(!later.work.flush(), "idle");
+    assert!(queue.enqueue_delayed(later.clone(), NEVER).is_queued());
+    assert!(flush(&later));
+    assert_eq!(later.tally.finished(), 1, "it has run when the flush returns");
+    assert!(!later.work.is_pending());
+
+    let Some((here, there)) = two_cpus() else { return };
+    let arm_on = |queue: &Queue, cpu| {
+        assert!(queue.enqueue_delayed_on(cpu, later.clone(), NEVER).unwrap().is_queued());
+    };
+    arm_on(&queue, here);
+    assert!(on_cpu(there, || later.work.flush()));
+    arm_on(&queue, there);
+    assert!(on_cpu(here, || later.work.flush()));
+    assert_eq!(log.events()[1..], [here, there]);
+}
+
+fn flush(later: &Arc<Later>) -> bool {
+    let flushed = later.clone();
+    within("a flush of an armed item", move || flushed.work.flush())
+}

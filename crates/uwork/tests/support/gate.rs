@@ -1,0 +1,99 @@
+//! Gates and logs: how a test holds an item at a point, and learns what happened in which order.
+
+use std::fmt::Debug;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::WAIT_MAX;
+
+/// Closed until opened, once.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    pub(crate) fn new() -> Gate {
+        Gate::default()
+    }
+
+    pub(crate) fn open(&self) {
+        *self.lock() = true;
+        self.0.1.notify_all();
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        *self.lock()
+    }
+
+    /// Waits without telling the pool: to the pool this is an item that computes.
+    pub(crate) fn wait(&self) {
+        let open = self.0.1.wait_timeout_while(self.lock(), WAIT_MAX, |open| !*open);
+        let (_open, timeout) = open.unwrap_or_else(PoisonError::into_inner);
+        assert!(!timeout.timed_out(), "a gate was not opened");
+    }
+
+    /// Waits with the wait declared.
+    pub(crate) fn wait_blocking(&self) {
+        uwork::blocking(|| self.wait());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What happened, in order.
+#[derive(Clone)]
+pub(crate) struct Log<E>(Arc<(Mutex<Vec<E>>, Condvar)>);
+
+impl<E: Clone + PartialEq + Debug> Log<E> {
+    pub(crate) fn new() -> Log<E> {
+        Log(Arc::new((Mutex::new(Vec::new()), Condvar::new())))
+    }
+
+    pub(crate) fn push(&self, event: E) {
+        self.lock().push(event);
+        self.0.1.notify_all();
+    }
+
+    pub(crate) fn events(&self) -> Vec<E> {
+        self.lock().clone()
+    }
+
+    pub(crate) fn has(&self, event: &E) -> bool {
+        self.lock().contains(event)
+    }
+
+    /// Waits until `event` has happened.
+    pub(crate) fn wait_for(&self, event: &E) {
+        self.wait_until(&format!("{event:?}"), |events| events.contains(event));
+    }
+
+    /// Waits until so many events have happened.
+    pub(crate) fn wait_for_count(&self, count: usize) {
+        self.wait_until(&format!("{count} events"), |events| events.len() >= count);
+    }
+
+    fn wait_until(&self, what: &str, happened: impl Fn(&[E]) -> bool) {
+        let (events, timeout) = self
+            .0
+            .1
+            .wait_timeout_while(self.lock(), WAIT_MAX, |events| !happened(events))
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(!timeout.timed_out(), "{what} did not happen; what did: {:?}", *events);
+    }
+
+    /// Asserts that `first` happened, and before `then`, if that happened.
+    #[track_caller]
+    pub(crate) fn assert_order(&self, first: &E, then: &E) {
+        let events = self.events();
+        let at = |event: &E| events.iter().position(|seen| seen == event);
+        let first_at = at(first);
+        assert!(
+            first_at.is_some() && at(then).is_none_or(|at| first_at < Some(at)),
+            "{first:?} should come before {then:?}: {events:?}"
+        );
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<E>> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,88 @@
+//! The CPUs and threads of this machine.
+
+use std::sync::OnceLock;
+use std::thread;
+
+use uwork::CpuSet;
+use uwork::topology::Machine;
+
+use super::until;
+
+/// The CPUs that the process may use. Starts the engine first, from a thread that is not pinned.
+pub(crate) fn cpus() -> Vec<u32> {
+    static CPUS: OnceLock<Vec<u32>> = OnceLock::new();
+    let read = || {
+        uwork::system::unbound();
+        Machine::read().expect("a machine").allowed.iter().collect()
+    };
+    CPUS.get_or_init(read).clone()
+}
+
+/// Two different CPUs; `None`, with a note, on a machine that has only one.
+pub(crate) fn two_cpus() -> Option<(u32, u32)> {
+    let cpus = cpus();
+    if cpus.len() < 2 {
+        eprintln!("one CPU: nothing to be seen here");
+        return None;
+    }
+    Some((cpus[0], cpus[1]))
+}
+
+pub(crate) fn mask(cpus: &[u32]) -> CpuSet {
+    let mut mask = CpuSet::new();
+    for &cpu in cpus {
+        mask.insert(cpu);
+    }
+    mask
+}
+
+/// Runs `f` on a thread that stays on `cpu`.
+pub(crate) fn on_cpu<R: Send>(cpu: u32, f: impl FnOnce() -> R + Send) -> R {
+    cpus();
+    thread::scope(|scope| {
+        let pinned = scope.spawn(move || {
+            pin(cpu);
+            f()
+        });
+        pinned.join().expect("the pinned thread does not panic")
+    })
+}
+
+fn pin(cpu: u32) {
+    let mut mask = vec![0_u64; cpu as usize / 64 + 1];
+    mask[cpu as usize / 64] |= 1 << (cpu % 64);
+    // SAFETY: the mask is live and as long as said; 0 is the calling thread.
+    let outcome =
+        unsafe { libc::sched_setaffinity(0, size_of_val(&mask[..]), mask.as_ptr().cast()) };
+    assert_eq!(outcome, 0, "cannot pin to CPU {cpu}");
+}
+
+/// The CPU that the caller is on.
+pub(crate) fn current_cpu() -> u32 {
+    // SAFETY: no arguments.
+    u32::try_from(unsafe { libc::sched_getcpu() }).expect("a CPU")
+}
+
+/// The calling thread's id in /proc.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: no arguments; cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Waits until a thread of this process sleeps, and not for an instant only.
+pub(crate) fn until_asleep(thread: i32) {
+    /// Looks in a row that must find the thread asleep, with a yield between them.
+    const LOOKS: u32 = 20;
+    let mut asleep = 0;
+    until(&format!("thread {thread} sleeps"), || {
+        asleep = if is_asleep(thread) { asleep + 1 } else { 0 };
+        asleep >= LOOKS
+    });
+}
+
+fn is_asleep(thread: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    let stat = stat.expect("a live thread has a stat file");
+    let (_, after_name) = stat.rsplit_once(')').expect("a name in parentheses");
+    after_name.trim_start().starts_with('S')
+}
