@@ -124,6 +124,12 @@ impl<H: Host> Engine<H> {
         item.word.snapshot().1.is_some_and(|run| self.runs(run))
     }
 
+    /// Whether the calling thread is inside an item of the queue with this identity.
+    pub fn runs_queue(&self, identity: *const ()) -> bool {
+        // SAFETY: the host's promise for the calling thread.
+        unsafe { &*self.host.thread() }.runs_queue(identity)
+    }
+
     /// Whether the calling thread is inside this run.
     pub(crate) fn runs(&self, run: RunId) -> bool {
         // SAFETY: the host's promise for the calling thread.

@@ -243,9 +243,12 @@ impl<H: Host> Wq<H> {
 
     /// Whether the calling thread is inside one of this queue's items.
     pub fn runs_here(&self) -> bool {
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*self.engine.host().thread() };
-        thread.runs_queue(std::ptr::from_ref(self).cast())
+        self.engine.runs_queue(self.identity())
+    }
+
+    /// The queue as a thing to compare: no other queue has it while this one lives.
+    pub fn identity(&self) -> *const () {
+        std::ptr::from_ref(self).cast()
     }
 
     /// The engine that runs the queue.

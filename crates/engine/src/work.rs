@@ -267,22 +267,6 @@ impl WorkList {
         self.tail = item;
     }
 
-    /// # Safety
-    /// `item` is live, in no list, and the caller's.
-    pub(crate) unsafe fn push_front(&mut self, item: *mut Work) {
-        // SAFETY: as in `push_back`.
-        unsafe {
-            (*item).prev.set(Link(std::ptr::null_mut()));
-            (*item).next.set(Link(self.head));
-            if self.head.is_null() {
-                self.tail = item;
-            } else {
-                (*self.head).prev.set(Link(item));
-            }
-        }
-        self.head = item;
-    }
-
     /// Takes the first item, or null.
     #[inline]
     pub(crate) fn pop_front(&mut self) -> *mut Work {
@@ -455,7 +439,9 @@ mod tests {
             list.push_back(at(1));
             list.push_back(at(2));
             list.push_back(at(3));
-            list.push_front(at(0));
+            let mut first = WorkList::new();
+            first.push_back(at(0));
+            list.prepend(first);
             list.remove(at(2));
             let mut more = WorkList::new();
             more.push_back(at(4));

@@ -1,5 +1,6 @@
 //! Futures as work items.
 
+use std::cell::UnsafeCell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -29,8 +30,13 @@ struct FutureTask<F: Future> {
     future: Mutex<Option<F>>,
     /// `CANCELLED` or `REFUSED` once the future is to be given up.
     give_up: AtomicU8,
-    outcome: Outcome<F::Output>,
+    outcome: Outcome,
+    /// Guard: whoever took the future, until it is done; then the handle.
+    value: UnsafeCell<Option<Result<F::Output, JoinError>>>,
 }
+
+// SAFETY: the future is locked; the value is handed over through the outcome.
+unsafe impl<F: Future + Send> Sync for FutureTask<F> where F::Output: Send {}
 
 impl<F> FutureTask<F>
 where
@@ -92,10 +98,15 @@ where
         // SAFETY of pinning: dropped in place.
         let dropped = catch_unwind(AssertUnwindSafe(|| *slot = None));
         drop(slot);
-        self.outcome.complete(match dropped {
+        let value = match dropped {
             Ok(()) => value,
             Err(payload) => Err(panicked(payload)),
-        });
+        };
+        // SAFETY: once: only who found the future comes here, and the handle does not look yet.
+        unsafe { *self.value.get() = Some(value) };
+        // SAFETY: live: the caller has a reference. Whether the handle is gone does not matter, as
+        // the task's references are counted.
+        let _ = unsafe { Outcome::complete(&raw const self.outcome) };
     }
 
     /// Leaves word that the future is to be given up, and does it unless it is being polled.
@@ -141,17 +152,37 @@ where
         &self.work
     }
 
-    fn outcome(&self) -> &Outcome<F::Output> {
-        &self.outcome
+    fn is_done(&self) -> bool {
+        self.outcome.is_done()
     }
 
-    fn cancel(self: Arc<Self>) -> bool {
-        let finished = self.outcome.is_complete();
+    fn wait(&self) {
+        self.outcome.wait();
+    }
+
+    fn take(&self) -> Result<F::Output, JoinError> {
+        // SAFETY: done, so the value is the handle's.
+        unsafe { (*self.value.get()).take() }.unwrap_or(Err(JoinError::Cancelled))
+    }
+
+    fn poll_done(&self, context: &Context<'_>) -> bool {
+        self.outcome.poll_done(context)
+    }
+
+    fn cancel(&self) -> bool {
+        let finished = self.outcome.is_done();
         if !finished {
             self.give_up(CANCELLED);
         }
         !finished
     }
+}
+
+/// # Safety
+/// `task` is a `FutureTask<F>` from `Arc::into_raw`, whose reference this call uses up.
+unsafe fn release<F: Future>(task: NonNull<dyn Joinable<F::Output>>) {
+    // SAFETY: by this function's contract.
+    drop(unsafe { Arc::from_raw(task.cast::<FutureTask<F>>().as_ptr()) });
 }
 
 impl Queue {
@@ -183,8 +214,14 @@ impl Queue {
             future: Mutex::new(Some(future)),
             give_up: AtomicU8::new(0),
             outcome: Outcome::new(),
+            value: UnsafeCell::new(None),
         });
         task.schedule();
-        JoinHandle::new(task, self.clone())
+        // SAFETY: an `Arc`'s value has an address, and the reference is the handle's until
+        // `release`.
+        unsafe {
+            let task = NonNull::new_unchecked(Arc::into_raw(task).cast_mut());
+            JoinHandle::new(task, release::<F>, self)
+        }
     }
 }

@@ -1,41 +1,51 @@
-//! The engine's protocols under loom: each over all interleavings, or over all with a bounded
-//! number of preemptions, with the production types.
+//! The engine's protocols under loom, with the production types: each over all interleavings, or
+//! over all with a bounded number of preemptions.
 //!
 //! A module is one protocol. Its header says what it proves, within which bounds, how many
-//! executions that takes, and which weakening of the engine makes it fail.
+//! executions that takes, and which weakenings of the engine it was seen to find.
 //!
-//! loom knows nothing of the costs and everything of the orders: it explores which thread goes next
-//! and which store a load returns, finds deadlocks, and finds unordered accesses to a
-//! [`crate::sync::Cell`], of which every link of every list is one.
+//! loom explores which thread goes next and which store a load returns. It finds deadlocks, and
+//! unordered accesses to a [`crate::sync::Cell`]: every link of every list is one, and so is every
+//! counter that a model's items bump. Whole-engine models run the production worker; what they do
+//! outside of [`world::explored`] is done in one order only.
 
 mod host;
+mod world;
 
+mod cancel;
+mod exit;
+mod flush;
+mod kick;
+mod pending;
+mod pwq;
+mod slot;
 mod whole;
 
 use std::sync::{Arc, Mutex};
 
-/// The bounds of one model.
-struct Bounds {
-    /// Switches away from a thread that could go on; `None`: as many as there are.
-    preemptions: Option<usize>,
+/// Bounds on the switches away from a thread that could go on.
+#[derive(Clone, Copy)]
+enum Preemptions {
+    Any,
+    AtMost(usize),
 }
 
-/// Explores `model`, and says how many executions that took.
-fn explore(name: &str, bounds: Bounds, model: impl Fn() + Send + Sync + 'static) {
+/// Explores `model`, and prints how many executions that took. `LOOM_MAX_PREEMPTIONS` overrides
+/// the bound.
+fn explore(name: &str, preemptions: Preemptions, model: impl Fn() + Send + Sync + 'static) {
     let executions = Arc::new(Mutex::new(0_u64));
     let count = executions.clone();
     let mut builder = loom::model::Builder::new();
-    builder.max_branches = 100_000;
-    builder.preemption_bound = bounds.preemptions;
+    builder.max_branches = 20_000;
+    if let (None, Preemptions::AtMost(most)) = (builder.preemption_bound, preemptions) {
+        builder.preemption_bound = Some(most);
+    }
+    let bound = builder.preemption_bound.map_or("any number of".to_owned(), |n| format!("up to {n}"));
     let began = std::time::Instant::now();
     builder.check(move || {
         *count.lock().unwrap() += 1;
         model();
     });
-    let bound = bounds.preemptions.map_or("any number of".to_owned(), |most| format!("at most {most}"));
-    println!(
-        "{name}: {} executions, {bound} preemptions, {:.1} s",
-        executions.lock().unwrap(),
-        began.elapsed().as_secs_f64(),
-    );
+    let (executions, seconds) = (*executions.lock().unwrap(), began.elapsed().as_secs_f64());
+    println!("{name}: {executions} executions, {bound} preemptions, {seconds:.1} s");
 }

@@ -1,78 +1,93 @@
-//! The whole engine.
+//! The whole engine, from the first submission to the last worker's end.
+//!
+//! **Proves.** What every other model leaves out of its exploration: a queue that is dropped while a
+//! worker is still at it, two queues that share a pool, an item that is queued on one queue while it
+//! runs on another, an item that is run by the thread that waits for it. Counts are exact, runs of
+//! one item never overlap, every thread ends.
+//!
+//! **Bounds.** The production worker and queue; up to two workers, two items.
+use loom::thread;
 
-use std::ptr::NonNull;
-use std::sync::Arc;
-
-use uwork_policy::cpuset::CpuSet;
-use uwork_policy::topology::Topology;
-
-use super::host::{Event, LoomHost};
-use super::{Bounds, explore};
-use crate::engine::{Config, Engine};
-use crate::queue::{Kind, QueueSpec, Wq};
+use super::world::{Item, World, explored};
+use super::{Preemptions, explore};
+use crate::help::Helped;
 use crate::submit::Queued;
-use crate::sync::{AtomicU32, Ordering};
-use crate::work::{Action, Work};
 
-#[repr(C)]
-struct Item {
-    work: Work,
-    runs: AtomicU32,
-    done: Event,
-}
-
-unsafe fn run(work: NonNull<Work>, _: Action) {
-    // SAFETY: every item of this model is the first field of an `Item`.
-    let item = unsafe { work.cast::<Item>().as_ref() };
-    item.runs.fetch_add(1, Ordering::Relaxed);
-    item.done.wake();
-}
-
-impl Item {
-    fn new() -> Arc<Item> {
-        Arc::new(Item { work: Work::new(run), runs: AtomicU32::new(0), done: Event::default() })
-    }
-    fn work(&self) -> NonNull<Work> {
-        NonNull::from(&self.work)
-    }
-}
-
-fn spec(max_active: u32) -> QueueSpec {
-    QueueSpec {
-        name: "q".to_owned(),
-        kind: Kind::PerCpu,
-        highpri: false,
-        max_active,
-        cpu_intensive: false,
-    }
+#[test]
+fn queue_flush_drop_retire() {
+    explore("whole: queue, flush, drop, retire", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(1);
+        let items = [Item::new(), Item::new()];
+        let reports = explored(|| {
+            items.iter().for_each(|item| assert_eq!(item.queue(&queue), Queued::Yes));
+            queue.flush().unwrap();
+            assert!(items.iter().all(|item| item.runs() == 1));
+            drop(queue);
+            world.end()
+        });
+        assert!(reports.is_empty());
+    });
 }
 
 #[test]
-fn submit_and_wait() {
-    explore("submit_and_wait", Bounds { preemptions: Some(4) }, || {
-        loom::stop_exploring();
-        let config = Config::new(Topology::flat(1), CpuSet::first_n(1));
-        let engine = Engine::new(LoomHost::with_spawns(2), config);
-        let wq = Wq::new(&engine, spec(2)).unwrap();
+fn dropped_while_items_are_queued() {
+    explore("whole: dropped while items are queued", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(1);
         let items = [Item::new(), Item::new()];
-        loom::explore();
-        let other = items[1].clone();
-        let queue = &raw const *wq;
-        let queue = queue as usize;
-        let submitter = loom::thread::spawn(move || {
-            let wq = unsafe { &*(queue as *const Wq<LoomHost>) };
-            assert_eq!(unsafe { wq.queue(other.work()) }, Queued::Yes);
+        world.settle();
+        explored(|| {
+            let (item, handle) = (items[1].clone(), queue.clone());
+            // Whoever drops the last handle waits for the items.
+            let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
+            assert_eq!(items[0].queue(&queue), Queued::Yes);
+            drop(queue);
+            other.join().unwrap();
+            assert!(items.iter().all(|item| item.runs() == 1));
         });
-        assert_eq!(unsafe { wq.queue(items[0].work()) }, Queued::Yes);
-        items[0].done.wait();
-        items[1].done.wait();
-        submitter.join().unwrap();
-        loom::stop_exploring();
-        drop(wq);
-        engine.retire();
-        engine.host().join_all();
-        for item in &items {
-            assert_eq!(item.runs.load(Ordering::Relaxed), 1);
-        }
+        assert!(world.end().is_empty());
+    });
+}
+
+#[test]
+fn queued_elsewhere_while_it_runs() {
+    explore("whole: queued elsewhere while it runs", Preemptions::AtMost(2), || {
+        let world = World::new(2, 2);
+        let queues = [world.unbound("a", 4), world.unbound("b", 4)];
+        let item = Item::new();
+        world.settle();
+        let again = explored(|| {
+            assert_eq!(item.queue(&queues[0]), Queued::Yes);
+            let again = item.queue(&queues[1]);
+            queues.iter().for_each(|queue| queue.flush().unwrap());
+            again
+        });
+        drop(queues);
+        assert!(world.end().is_empty());
+        assert_eq!(item.runs(), 1 + u32::from(again.is_queued()));
+    });
+}
+
+#[test]
+fn helped_or_run_by_a_worker() {
+    explore("whole: helped or run by a worker", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.unbound("u", 1);
+        let items = [Item::new(), Item::new()];
+        world.settle();
+        explored(|| {
+            for item in &items {
+                assert_eq!(item.queue(&queue), Queued::Yes);
+            }
+            // SAFETY: the item is live, and only this engine knows it.
+            if unsafe { world.engine.help(items[0].work()) } == Helped::Ran {
+                assert_eq!(items[0].runs(), 1);
+            }
+            items.iter().for_each(|item| item.done.wait());
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert!(items.iter().all(|item| item.runs() == 1));
     });
 }

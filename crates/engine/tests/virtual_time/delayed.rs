@@ -89,14 +89,38 @@ fn thousands_of_timers_fire_in_the_order_of_their_deadlines() {
         let before = host.counts();
         host.doze(60 * SEC);
         let after = host.counts();
-        // Equal deadlines fire in the order in which they were armed.
         due.sort_unstable();
-        let expected: Vec<_> = due.iter().map(|&(at, index)| (index, at, 0)).collect();
-        assert_eq!(taken(&runs), expected);
+        let ran = taken(&runs);
+        assert_eq!(ran.len(), TIMERS);
+        for (run, &(at, _)) in ran.iter().zip(&due) {
+            assert_eq!(run.1, at, "fired in the order of deadlines, each on time");
+            assert!(due.binary_search(&(at, run.0)).is_ok(), "{} had another deadline", run.0);
+        }
         let mut times: Vec<u64> = due.iter().map(|&(at, _)| at).filter(|&at| at > 1).collect();
         times.dedup();
         assert_eq!(after.wake_ups - before.wake_ups, times.len() as u64);
         assert_eq!((after.wakes, after.spawns), (before.wakes, before.spawns));
+    });
+}
+
+/// Whatever was armed before, and wherever in the wheel they have been on the way.
+#[test]
+fn equal_deadlines_fire_in_the_order_of_arming() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let at = 3 * SEC;
+        for index in 0..20 {
+            let other = noting(engine, &runs, 100 + index);
+            let before = (index as u64 + 1) * 10 * MS;
+            assert_eq!(other.queue_delayed(&queue, None, at - before - host.time()), Queued::Yes);
+            let item = noting(engine, &runs, index);
+            assert_eq!(item.queue_delayed(&queue, None, at - host.time()), Queued::Yes);
+            host.doze(MS);
+        }
+        host.doze(2 * at);
+        let order: Vec<_> = taken(&runs).iter().map(|run| run.0).filter(|&i| i < 100).collect();
+        assert_eq!(order, (0..20).collect::<Vec<_>>());
     });
 }
 

@@ -20,3 +20,4 @@ mod placement;
 mod random;
 mod setup;
 mod simulation;
+mod world;

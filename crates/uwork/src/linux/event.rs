@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::futex;
+
 const CLEAR: u32 = 0;
 const SET: u32 = 1;
 /// Clear, and its thread sleeps or is about to.
@@ -26,14 +28,8 @@ impl Event {
             if left == Some(Duration::ZERO) {
                 return self.0.swap(CLEAR, Ordering::Acquire) == SET;
             }
-            futex_wait(&self.0, WAITING, left);
+            futex::wait(&self.0, WAITING, left);
         }
-    }
-
-    /// Whether the event is set; leaves it so.
-    #[inline]
-    pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire) == SET
     }
 
     /// Sets the event and wakes its thread.
@@ -47,35 +43,7 @@ impl Event {
         let word = unsafe { &raw const (*event).0 };
         // SAFETY: as above. Release pairs with the exchange in `wait`.
         if unsafe { (*word).swap(SET, Ordering::AcqRel) } == WAITING {
-            futex_wake(word);
+            futex::wake(word);
         }
-    }
-}
-
-fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
-    let timeout = timeout.map(|left| libc::timespec {
-        tv_sec: left.as_secs().min(i64::MAX as u64) as libc::time_t,
-        tv_nsec: libc::c_long::from(left.subsec_nanos() as i32),
-    });
-    let timeout: *const libc::timespec =
-        timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the word is live, the timeout is null or points to this frame. Every outcome, early
-    // returns included, leads the caller to look at the word again.
-    unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-            expected,
-            timeout,
-        );
-    }
-}
-
-#[cold]
-fn futex_wake(word: *const AtomicU32) {
-    // SAFETY: the kernel takes any address; waking one on which nobody sleeps does nothing.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1_i32);
     }
 }

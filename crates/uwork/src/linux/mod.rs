@@ -2,6 +2,7 @@
 
 mod cpu;
 mod event;
+pub(crate) mod futex;
 mod membarrier;
 mod thread;
 

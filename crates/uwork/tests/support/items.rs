@@ -1,5 +1,6 @@
 //! Items that run a closure, and count.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -87,6 +88,12 @@ impl Job {
     }
 }
 
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("work", &self.work).finish_non_exhaustive()
+    }
+}
+
 fn depth(text: &str) -> u32 {
     let (_, depth) = text.split_once("disable_depth: ").expect("Debug names the depth");
     let digits: String = depth.chars().take_while(char::is_ascii_digit).collect();
@@ -117,5 +124,11 @@ impl Later {
 
     pub(crate) fn counting() -> Arc<Later> {
         Later::new(|_| {})
+    }
+}
+
+impl fmt::Debug for Later {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Later").field("work", &self.work).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,143 @@
+//! Cancel, disable and enable against start, queue and requeue.
+//!
+//! **Proves.** A pending item is cancelled or run, not both and not neither; of two cancels one gets
+//! it. After `cancel_sync` no run is going on and none is to come, also when the item queues itself.
+//! A disabled item is refused or taken off; `enable` counts.
+//!
+//! **Bounds.** The production worker and queue; one item, one other thread.
+use loom::thread;
+
+use super::world::{Item, World, explored};
+use super::{Preemptions, explore};
+use crate::submit::Queued;
+
+#[test]
+fn cancelled_or_run() {
+    explore("cancel: cancelled or run", Preemptions::AtMost(3), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        world.settle();
+        let cancelled = explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            // SAFETY: the item is live, and only this engine knows it.
+            unsafe { world.engine.cancel(item.work()) }
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!(item.runs(), u32::from(!cancelled));
+    });
+}
+
+#[test]
+fn two_cancels_and_a_run() {
+    explore("cancel: two cancels and a run", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        world.settle();
+        let cancelled = explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            let (target, engine) = (item.clone(), world.engine.clone());
+            // SAFETY: the item is live, and only this engine knows it.
+            let other = thread::spawn(move || unsafe { engine.cancel(target.work()) });
+            // SAFETY: as above.
+            let mine = unsafe { world.engine.cancel(item.work()) };
+            [mine, other.join().unwrap()]
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        let cancels = cancelled.iter().filter(|&&cancelled| cancelled).count() as u32;
+        assert_eq!(item.runs() + cancels, 1, "cancelled once or run once");
+    });
+}
+
+#[test]
+fn nothing_runs_after_cancel_sync() {
+    explore("cancel: nothing runs after cancel_sync", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        // It queues itself, once.
+        let item = Item::with(|item| {
+            if item.runs() == 1 {
+                let _ = item.requeue();
+            }
+        });
+        item.set_home(Some(&queue));
+        world.settle();
+        explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            // SAFETY: the item is live, and only this engine knows it.
+            let pending = unsafe { world.engine.cancel_sync(item.work()) }.unwrap();
+            let runs = item.runs();
+            assert!(pending || runs > 0);
+            // SAFETY: as above.
+            assert!(!unsafe { world.engine.cancel(item.work()) }, "nothing is left");
+            queue.flush().unwrap();
+            assert_eq!(item.runs(), runs, "nothing more has run");
+        });
+        item.set_home(None);
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+#[test]
+fn disabled_items_are_refused() {
+    explore("cancel: disabled items are refused", Preemptions::AtMost(3), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        world.settle();
+        let (taken_off, queued) = explored(|| {
+            let (target, handle) = (item.clone(), queue.clone());
+            let other = thread::spawn(move || target.queue(&handle));
+            // SAFETY: the item is live, and only this engine knows it.
+            let taken_off = unsafe { world.engine.disable_sync(item.work()) }.unwrap();
+            let runs = item.runs();
+            let queued = other.join().unwrap();
+            assert_eq!(item.runs(), runs, "nothing runs while it is disabled");
+            // SAFETY: as above.
+            assert_eq!(unsafe { world.engine.enable(item.work()) }, Ok(true));
+            (taken_off, queued)
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        match queued {
+            Queued::Yes => assert_eq!(item.runs(), u32::from(!taken_off)),
+            // Refused, also in the instant in which the disabler held the item.
+            Queued::Disabled | Queued::AlreadyPending => {
+                assert_eq!((item.runs(), taken_off), (0, false));
+            }
+            Queued::Refused => unreachable!("the queue is open"),
+        }
+    });
+}
+
+#[test]
+fn disables_and_enables_are_counted() {
+    explore("cancel: disables and enables are counted", Preemptions::AtMost(3), || {
+        let world = World::new(1, 1);
+        let item = Item::new();
+        // SAFETY: the item is live, and only this engine knows it.
+        assert_eq!(unsafe { world.engine.disable(item.work()) }, Ok(false));
+        let last = explored(|| {
+            let (target, engine) = (item.clone(), world.engine.clone());
+            let other = thread::spawn(move || {
+                // SAFETY: the item is live, and only this engine knows it.
+                unsafe { engine.enable(target.work()) }.unwrap()
+            });
+            // SAFETY: as above.
+            unsafe {
+                assert_eq!(world.engine.disable(item.work()), Ok(false));
+                let mine = world.engine.enable(item.work()).unwrap();
+                (mine, other.join().unwrap())
+            }
+        });
+        // SAFETY: as above.
+        assert_eq!(unsafe { item.work().as_ref() }.disable_depth(), 0);
+        assert!(last.0 || last.1, "one of them was the last");
+        assert!(world.end().is_empty());
+        assert_eq!(item.runs(), 0);
+    });
+}

@@ -1,0 +1,69 @@
+//! The end of a worker: culling and retiring.
+//!
+//! **Proves.** A worker that was picked for a wake is never culled, so that it cannot leave the work
+//! behind (SEMANTICS 2.37); one that is culled is not picked. Retiring ends every worker, wherever
+//! it is.
+//!
+//! **Bounds.** The production worker and queue; three workers, of which one is too many.
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::host::Event;
+use super::world::{Item, World, explored};
+use super::{Preemptions, explore};
+use crate::submit::Queued;
+
+#[test]
+fn a_picked_worker_is_not_culled() {
+    explore("exit: a picked worker is not culled", Preemptions::AtMost(3), || {
+        let world = World::new(3, 3);
+        let queue = world.unbound("u", 8);
+        // Three items that hold their workers: three workers.
+        let gates: [Arc<Event>; 3] = Default::default();
+        let held = gates.clone().map(|gate| Item::with(move |_| gate.wait()));
+        for item in &held {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            world.settle();
+        }
+        assert_eq!(world.engine.workers(), 3);
+        // Two go to sleep.
+        for (gate, item) in gates.iter().zip(&held).take(2) {
+            gate.wake();
+            item.done.wait();
+            world.settle();
+        }
+        // The third is one too many, and its time is over as soon as it lies down.
+        let late = Item::new();
+        explored(|| {
+            gates[2].wake();
+            held[2].done.wait();
+            assert_eq!(late.queue(&queue), Queued::Yes);
+            late.done.wait();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!(late.runs(), 1);
+    });
+}
+
+#[test]
+fn retiring_ends_every_worker() {
+    explore("exit: retiring ends every worker", Preemptions::AtMost(3), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            item.done.wait();
+            // The worker may still be in the item, at the queue, looking, lying down or asleep.
+            drop(queue);
+            let engine = world.engine.clone();
+            let other = thread::spawn(move || engine.retire());
+            world.engine.retire();
+            other.join().unwrap();
+        });
+        assert!(world.end().is_empty());
+        assert_eq!(item.runs(), 1);
+    });
+}

@@ -1,0 +1,141 @@
+//! Flush: the colours of a pwq, the flush of a queue, the flush of an item.
+//!
+//! **Proves.** Of the worker that finishes the last item of a colour and the flusher that starts to
+//! wait for it, exactly one ends the wait; the flusher sees what the items did; nothing that was
+//! queued before a flush outlasts it; two flushes at once both end; a flush of an item ends with the
+//! item's run or with its cancellation.
+//!
+//! **Bounds.** The colours alone: two finishers, any number of preemptions. The rest: the production
+//! worker and queue, two flushers, one or two items.
+use loom::thread;
+
+use super::host::LoomHost;
+use super::world::{Item, World, explored};
+use super::{Preemptions, explore};
+use crate::pool::Pool;
+use crate::pwq::{Limits, Pwq};
+use crate::submit::Queued;
+use crate::sync::Cell;
+use crate::work::{Action, Work};
+
+unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
+
+#[test]
+fn one_side_ends_the_wait_for_a_colour() {
+    explore("flush: one side ends the wait for a colour", Preemptions::Any, || {
+        let pool = Pool::<LoomHost>::new(0);
+        let pwq = loom::sync::Arc::new(Pwq::<LoomHost>::new(0));
+        let limits = Limits { max_active: 4, cpu_intensive: false, bound: true };
+        pwq.attach(std::ptr::null(), &pool, limits, 3);
+        let items = [Work::new(nothing), Work::new(nothing)];
+        for item in &items {
+            // SAFETY: live, ours, and pushed once.
+            unsafe { pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
+        }
+        pwq.splice(&mut pwq.lock());
+        assert_eq!(items[0].ticket().colour(), 3);
+        let done = loom::sync::Arc::new([Cell::new(0), Cell::new(0)]);
+        let finishers = [0, 1].map(|finisher: usize| {
+            let (pwq, done) = (pwq.clone(), done.clone());
+            thread::spawn(move || {
+                // SAFETY: nobody looks before the colour is over. That is what is being checked.
+                unsafe { done[finisher].set(1) };
+                pwq.finish(3, 1)
+            })
+        });
+        let waits = pwq.await_colour(3);
+        // SAFETY: the colour is over, or the last finisher has told.
+        let look = || assert_eq!(done.iter().map(|cell| unsafe { cell.get() }).sum::<u32>(), 2);
+        if !waits {
+            look();
+        }
+        let told = finishers.map(|finisher| finisher.join().unwrap());
+        assert_eq!(told.iter().filter(|&&told| told).count(), usize::from(waits));
+        if waits {
+            pwq.colour_is_over(3);
+        }
+        assert!(pwq.is_idle(&mut pwq.lock()));
+    });
+}
+
+#[test]
+fn two_flushes_and_a_requeue() {
+    explore("flush: two flushes and a requeue", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        world.settle();
+        explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            let handle = queue.clone();
+            let other = thread::spawn(move || handle.flush().unwrap());
+            queue.flush().unwrap();
+            assert_eq!(item.runs(), 1);
+            other.join().unwrap();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+#[test]
+fn a_flush_sees_what_was_queued_before_it() {
+    explore("flush: what was queued before it", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let (before, meanwhile) = (Item::new(), Item::new());
+        world.settle();
+        explored(|| {
+            let (item, handle) = (meanwhile.clone(), queue.clone());
+            let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
+            assert_eq!(before.queue(&queue), Queued::Yes);
+            queue.flush().unwrap();
+            assert_eq!(before.runs(), 1);
+            other.join().unwrap();
+            queue.flush().unwrap();
+            assert_eq!(meanwhile.runs(), 1);
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+#[test]
+fn a_flush_of_an_item_ends_with_its_run() {
+    explore("flush: an item, its run", Preemptions::AtMost(3), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        world.settle();
+        explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            // SAFETY: the item is live, and only this engine knows it.
+            unsafe { world.engine.flush_work(item.work()) };
+            assert_eq!(item.runs(), 1);
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+#[test]
+fn a_flush_of_an_item_ends_with_its_cancellation() {
+    explore("flush: an item, its cancellation", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        world.settle();
+        let cancelled = explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            let (target, engine) = (item.clone(), world.engine.clone());
+            // SAFETY: the item is live, and only this engine knows it.
+            let other = thread::spawn(move || unsafe { engine.cancel(target.work()) });
+            // SAFETY: as above.
+            unsafe { world.engine.flush_work(item.work()) };
+            other.join().unwrap()
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!(item.runs(), u32::from(!cancelled));
+    });
+}

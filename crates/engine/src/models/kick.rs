@@ -1,0 +1,75 @@
+//! Kick and park: submitters, the pool's counters, its ready list and its idle stack.
+//!
+//! **Proves.** No wake-up is lost: whatever is queued runs, without anybody looking again, while the
+//! worker is on its way up, runs, looks for more, lies down, or sleeps; with a submitter that relies
+//! on the wake of another (WAKING); and when a worker blocks in an item.
+//!
+//! **Bounds.** The production worker and queue; one or two workers, two submitters, one item each.
+use loom::thread;
+
+use super::world::{Item, World, explored};
+use super::{Preemptions, explore};
+use crate::submit::Queued;
+
+#[test]
+fn two_submitters_and_a_worker() {
+    explore("kick: two submitters and a worker", Preemptions::AtMost(3), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        // The worker has been created and may be anywhere on its way to its first sleep.
+        let items = [Item::new(), Item::new()];
+        explored(|| {
+            let (item, handle) = (items[1].clone(), queue.clone());
+            let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
+            assert_eq!(items[0].queue(&queue), Queued::Yes);
+            items.iter().for_each(|item| item.done.wait());
+            other.join().unwrap();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert!(items.iter().all(|item| item.runs() == 1));
+    });
+}
+
+#[test]
+fn a_sleeping_worker() {
+    explore("kick: a sleeping worker", Preemptions::AtMost(3), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        let items = [Item::new(), Item::new()];
+        world.settle();
+        explored(|| {
+            let (item, handle) = (items[1].clone(), queue.clone());
+            let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
+            assert_eq!(items[0].queue(&queue), Queued::Yes);
+            items.iter().for_each(|item| item.done.wait());
+            other.join().unwrap();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert!(items.iter().all(|item| item.runs() == 1));
+    });
+}
+
+#[test]
+fn a_worker_that_blocks() {
+    explore("kick: a worker that blocks", Preemptions::AtMost(2), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        // The first item waits, as declared, for the second.
+        let second = Item::new();
+        let (engine, awaited) = (world.engine.clone(), second.clone());
+        let first = Item::with(move |_| engine.blocking(|| awaited.done.wait()));
+        world.settle();
+        explored(|| {
+            let (item, handle) = (second.clone(), queue.clone());
+            let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
+            assert_eq!(first.queue(&queue), Queued::Yes);
+            first.done.wait();
+            other.join().unwrap();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!((first.runs(), second.runs()), (1, 1));
+    });
+}

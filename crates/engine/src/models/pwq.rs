@@ -1,0 +1,184 @@
+//! The readiness of a pwq: who puts it on a ready list, and who gives it back.
+//!
+//! **Proves.** No item is stranded: while one waits and a worker may take it, the pwq is ready or
+//! somebody is on the way to making it so; also at `max_active` (SATURATED), when it is raised, and
+//! when items come back from a worker. A pwq that its queue lets go of is given back exactly once.
+//!
+//! **Bounds.** Two workers, one submitter, two items. The steps between the pwq's own are those of
+//! the worker's `work_on`, without an engine.
+use std::sync::Mutex;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::host::LoomHost;
+use super::{Preemptions, explore};
+use crate::pool::Pool;
+use crate::pwq::{Limits, Pwq, Taken};
+use crate::slab::Slab;
+use crate::slot::{Next, Slot};
+use crate::word::{Acquire, RunId};
+use crate::work::{Action, Place, Ticket, Work};
+
+unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
+
+struct World {
+    host: LoomHost,
+    pool: Pool<LoomHost>,
+    pwq: Pwq<LoomHost>,
+    slots: Slab<Slot<LoomHost>>,
+    items: [Work; 2],
+    runs: Mutex<usize>,
+    /// Times that the pwq was given back.
+    released: Mutex<usize>,
+}
+
+impl World {
+    fn new(max_active: u32) -> Arc<World> {
+        let world = Arc::new(World {
+            host: LoomHost::default(),
+            pool: Pool::new(0),
+            pwq: Pwq::new(0),
+            slots: Slab::new(2),
+            items: [Work::new(nothing), Work::new(nothing)],
+            runs: Mutex::new(0),
+            released: Mutex::new(0),
+        });
+        let limits = Limits { max_active, cpu_intensive: false, bound: true };
+        world.pwq.attach(std::ptr::null(), &world.pool, limits, 0);
+        assert!(world.slots.allocate(|_| Slot::new()).is_some());
+        assert!(world.slots.allocate(|_| Slot::new()).is_some());
+        // A first round, after which the state counts as stored with `SeqCst` (see `sync`).
+        assert!(world.pwq.claim_ready());
+        world.pool.push_ready(&world.pwq);
+        assert!(world.serve(0, || {}));
+        world
+    }
+
+    fn queue(&self, item: usize) {
+        let item = &self.items[item];
+        let Acquire::Owned(_) = item.word.acquire() else { unreachable!("queued once") };
+        item.set_ticket(Ticket::new(0, false));
+        item.set_place(Place::Inbox);
+        // SAFETY: live and ours.
+        unsafe { self.pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
+        if self.pwq.claim_ready() {
+            self.pool.push_ready(&self.pwq);
+        }
+    }
+
+    fn unpin(&self) {
+        if self.pwq.unpin() {
+            *self.released.lock().unwrap() += 1;
+        }
+    }
+
+    /// Takes the pwq if it is ready, runs a batch, and lets go. `inside` is called in each item.
+    fn serve(&self, slot: u32, inside: impl Fn()) -> bool {
+        if !self.pool.looks_ready() {
+            return false;
+        }
+        let Some(pwq) = self.pool.pop_ready(&mut self.pool.lock()) else { return false };
+        let own = self.slots.get(slot).unwrap();
+        let taken = pwq.take(&self.host, &self.slots, (slot, own), 1);
+        let Taken::Some { count, more, .. } = taken else {
+            self.unpin();
+            return true;
+        };
+        if more && pwq.claim_ready() {
+            self.pool.push_ready(pwq);
+        }
+        self.unpin();
+        let mut number = own.number();
+        while let Next::Run(item, run, _) = own.next(&self.host, number) {
+            number = run;
+            // SAFETY: it came off our list.
+            unsafe { (*item).word.start(RunId { slot, run }) };
+            inside();
+            *self.runs.lock().unwrap() += 1;
+        }
+        assert!(!pwq.finish(0, count), "no flush waits");
+        if pwq.release(0, count) {
+            self.pool.push_ready(pwq);
+        }
+        true
+    }
+
+    /// What workers who look for as long as something is ready would find.
+    fn serve_all(&self) {
+        while self.serve(0, || {}) {}
+    }
+}
+
+#[test]
+fn nothing_is_stranded_at_the_limit() {
+    explore("pwq: nothing is stranded at the limit", Preemptions::AtMost(3), || {
+        let world = World::new(1);
+        world.queue(0);
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || world.serve(1, || {}))
+        };
+        let submitter = {
+            let world = world.clone();
+            thread::spawn(move || world.queue(1))
+        };
+        world.serve(0, || {});
+        worker.join().unwrap();
+        submitter.join().unwrap();
+        world.serve_all();
+        assert_eq!(*world.runs.lock().unwrap(), 2);
+        assert!(world.pwq.is_idle(&mut world.pwq.lock()));
+    });
+}
+
+#[test]
+fn raising_the_limit_makes_ready() {
+    explore("pwq: raising the limit makes ready", Preemptions::AtMost(3), || {
+        let world = World::new(1);
+        world.queue(0);
+        // The first item does not end before the second has run: only the raise can let it.
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let inner = world.clone();
+                world.serve(1, move || {
+                    while *inner.runs.lock().unwrap() == 0 {
+                        loom::thread::yield_now();
+                    }
+                })
+            })
+        };
+        world.queue(1);
+        if world.pwq.set_max_active(2) {
+            world.pool.push_ready(&world.pwq);
+        }
+        while *world.runs.lock().unwrap() < 1 {
+            world.serve(0, || {});
+            loom::thread::yield_now();
+        }
+        worker.join().unwrap();
+        world.serve_all();
+        assert_eq!(*world.runs.lock().unwrap(), 2);
+    });
+}
+
+#[test]
+fn given_back_exactly_once() {
+    explore("pwq: given back exactly once", Preemptions::Any, || {
+        let world = World::new(1);
+        // Somebody claimed the readiness for items that were cancelled since.
+        assert!(world.pwq.claim_ready());
+        world.pool.push_ready(&world.pwq);
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || world.serve(1, || {}))
+        };
+        if world.pwq.kill() {
+            *world.released.lock().unwrap() += 1;
+        }
+        worker.join().unwrap();
+        world.serve_all();
+        assert_eq!(*world.released.lock().unwrap(), 1);
+    });
+}

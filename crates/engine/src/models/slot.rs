@@ -1,0 +1,206 @@
+//! The biased lock of a slot: its owner against everybody else.
+//!
+//! **Proves.** Owner and remote threads exclude each other from the lists; a scheduled item is run
+//! or taken, not both and not neither; "that run is over" makes visible what it did; what was set
+//! aside for the end of a run (an item, a waiter) is found at that end, before the owner's next run.
+//!
+//! **Bounds.** One owner with one or two items; one or two remote threads, one operation each.
+use loom::sync::Arc;
+use loom::thread;
+
+use super::host::LoomHost;
+use super::{Preemptions, explore};
+use crate::host::Host as _;
+use crate::slot::{Next, Slot};
+use crate::sync::Cell;
+use crate::wake::Waiter;
+use crate::work::{Action, Place, Work, WorkList};
+
+unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
+
+const SLOT: u32 = 0;
+
+struct World {
+    host: LoomHost,
+    slot: Slot<LoomHost>,
+    items: [Work; 2],
+    /// What an item's run did. Ordered by the protocol, or loom reports a race.
+    did: Cell<u32>,
+}
+
+fn pointer(item: &Work) -> *mut Work {
+    std::ptr::from_ref(item).cast_mut()
+}
+
+impl World {
+    fn new() -> Arc<World> {
+        Arc::new(World {
+            host: LoomHost::default(),
+            slot: Slot::new(),
+            items: [Work::new(nothing), Work::new(nothing)],
+            did: Cell::new(0),
+        })
+    }
+
+    /// The owner lines up the first `count` items.
+    fn schedule(&self, count: usize) {
+        for item in &self.items[..count] {
+            item.set_place(Place::Scheduled(SLOT));
+            self.slot.with_scheduled(&self.host, |scheduled| {
+                // SAFETY: live, in no list, ours.
+                unsafe { scheduled.push_back(pointer(item)) };
+            });
+        }
+    }
+
+    /// The owner runs until nothing is scheduled. The items it ran, and those it found set aside.
+    fn run_all(&self) -> (Vec<*mut Work>, Vec<*mut Work>) {
+        let (mut ran, mut set_aside) = (Vec::new(), Vec::new());
+        let mut number = self.slot.number();
+        loop {
+            match self.slot.next(&self.host, number) {
+                Next::Run(item, run, _) => {
+                    number = run;
+                    ran.push(item);
+                    // SAFETY: others look when the run is over. That is what is being checked.
+                    unsafe { self.did.set(self.did.get() + 1) };
+                }
+                Next::SetAside(mut aside) => {
+                    aside.waiters.complete(&self.host);
+                    set_aside.extend(drain(&mut aside.items));
+                }
+                Next::WaitedFor(_) => unreachable!("no ticket says so"),
+                Next::Empty => return (ran, set_aside),
+            }
+        }
+    }
+
+    /// What `cancel` does with a scheduled item. True if it got it.
+    fn remove(&self, item: &Work) -> bool {
+        let mut lists = self.slot.lock_remote(&self.host);
+        if item.place() != Place::Scheduled(SLOT) {
+            return false;
+        }
+        // SAFETY: its place, read under the lock.
+        unsafe { lists.remove_scheduled(pointer(item)) };
+        item.set_place(Place::Hands);
+        true
+    }
+}
+
+fn drain(list: &mut WorkList) -> Vec<*mut Work> {
+    std::iter::from_fn(|| Some(list.pop_front()).filter(|item| !item.is_null())).collect()
+}
+
+#[test]
+fn run_or_removed() {
+    explore("slot: run or removed", Preemptions::AtMost(4), || {
+        let world = World::new();
+        world.schedule(2);
+        let remover = {
+            let world = world.clone();
+            thread::spawn(move || world.remove(&world.items[1]))
+        };
+        let (ran, set_aside) = world.run_all();
+        let removed = remover.join().unwrap();
+        assert_eq!(ran.len(), 2 - usize::from(removed));
+        assert!(set_aside.is_empty());
+    });
+}
+
+#[test]
+fn run_removed_or_stolen() {
+    explore("slot: run, removed or stolen", Preemptions::AtMost(2), || {
+        let world = World::new();
+        world.schedule(2);
+        let remover = {
+            let world = world.clone();
+            thread::spawn(move || world.remove(&world.items[0]))
+        };
+        let thief = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let mut stolen = world.slot.lock_remote(&world.host).take_scheduled();
+                drain(&mut stolen).len()
+            })
+        };
+        let (ran, _) = world.run_all();
+        let taken = usize::from(remover.join().unwrap()) + thief.join().unwrap();
+        assert_eq!(ran.len() + taken, 2);
+    });
+}
+
+#[test]
+fn given_back_or_removed() {
+    explore("slot: given back or removed", Preemptions::Any, || {
+        let world = World::new();
+        world.schedule(2);
+        let Next::Run(..) = world.slot.next(&world.host, world.slot.number()) else {
+            unreachable!("two items are scheduled");
+        };
+        let remover = {
+            let world = world.clone();
+            thread::spawn(move || world.remove(&world.items[1]))
+        };
+        // The owner is about to wait in its first item.
+        let given_back = drain(&mut world.slot.take_scheduled()).len();
+        assert_eq!(given_back + usize::from(remover.join().unwrap()), 1);
+    });
+}
+
+#[test]
+fn deferred_to_the_end_of_the_run() {
+    explore("slot: deferred to the end of the run", Preemptions::AtMost(4), || {
+        let world = World::new();
+        world.schedule(1);
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let item = pointer(&world.items[1]);
+                let mut lists = world.slot.lock_remote(&world.host);
+                // SAFETY: live, in no list, ours.
+                let deferred = unsafe { lists.defer(1, SLOT, item, || {}) };
+                drop(lists);
+                if !deferred && world.slot.number() >= 1 && !world.slot.is_running(1) {
+                    // SAFETY: the only run is over, or has not begun and the owner waits for us.
+                    let over = unsafe { world.did.get() };
+                    assert_eq!(over, 1, "a run that is over has done what it did");
+                }
+                deferred
+            })
+        };
+        let (ran, set_aside) = world.run_all();
+        let deferred = other.join().unwrap();
+        assert_eq!((ran.len(), set_aside.len()), (1, usize::from(deferred)));
+        assert!(!deferred || world.items[1].place() == Place::Hands);
+    });
+}
+
+#[test]
+fn woken_at_the_end_of_the_run() {
+    explore("slot: woken at the end of the run", Preemptions::AtMost(4), || {
+        let world = World::new();
+        world.schedule(2);
+        let Next::Run(_, run, _) = world.slot.next(&world.host, world.slot.number()) else {
+            unreachable!("two items are scheduled");
+        };
+        // SAFETY: the owner, in its first run.
+        unsafe { world.did.set(1) };
+        let waiter = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let waiter = Waiter::new(0);
+                // SAFETY: in no chain, and waited for if it was put in.
+                if unsafe { world.slot.lock_remote(&world.host).wait_for(run, &waiter) } {
+                    waiter.wait(&world.host);
+                }
+                assert!(!world.slot.is_running(run), "the run that was waited for is over");
+                // SAFETY: the run is over.
+                assert!(unsafe { world.did.get() } >= 1, "it has done what it did");
+            })
+        };
+        let (ran, set_aside) = world.run_all();
+        assert_eq!((ran.len(), set_aside.len()), (1, 0));
+        waiter.join().unwrap();
+    });
+}

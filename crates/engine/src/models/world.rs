@@ -1,0 +1,138 @@
+//! A small engine for whole-engine models: one pool, the production worker, items that count.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::{Scope, ScopeChoice};
+use uwork_policy::topology::Topology;
+
+use super::host::{Event, LoomHost};
+use crate::engine::{Config, Engine};
+use crate::host::Report;
+use crate::owner::Queue;
+use crate::queue::{Attrs, Kind, QueueSpec};
+use crate::submit::Queued;
+use crate::sync::Cell;
+use crate::work::{Action, Work};
+
+/// An engine on a machine of `cpus` CPUs that share everything.
+pub(crate) struct World {
+    pub(crate) engine: Arc<Engine<LoomHost>>,
+}
+
+impl World {
+    /// One that can create so many threads. Nothing is explored until [`explored`].
+    pub(crate) fn new(cpus: u32, threads: u32) -> World {
+        loom::stop_exploring();
+        let mut config = Config::new(Topology::flat(cpus), CpuSet::first_n(cpus));
+        config.idle_timeout_ns = 0;
+        World { engine: Engine::new(LoomHost::with_spawns(threads), config) }
+    }
+
+    /// A queue on the pool of CPU 0, whose target is one running worker.
+    pub(crate) fn per_cpu(&self, max_active: u32) -> Queue<LoomHost> {
+        self.queue("p", Kind::PerCpu, max_active)
+    }
+
+    /// A queue on the pool of all CPUs, whose target is as many running workers.
+    pub(crate) fn unbound(&self, name: &str, max_active: u32) -> Queue<LoomHost> {
+        let cpumask = self.engine.config().allowed.clone();
+        let scope = ScopeChoice::Explicit(Scope::System);
+        let attrs = Attrs { nice: 0, cpumask, scope, strict: false };
+        self.queue(name, Kind::Unbound(attrs), max_active)
+    }
+
+    fn queue(&self, name: &str, kind: Kind, max_active: u32) -> Queue<LoomHost> {
+        let name = name.to_owned();
+        let spec = QueueSpec { name, kind, highpri: false, max_active, cpu_intensive: false };
+        Queue::new(&self.engine, spec).unwrap()
+    }
+
+    /// Lets every worker go on until it sleeps. Outside of [`explored`] only.
+    pub(crate) fn settle(&self) {
+        for _ in 0..4 {
+            loom::thread::yield_now();
+        }
+    }
+
+    /// Ends every worker. The queues are gone.
+    pub(crate) fn end(self) -> Vec<Report> {
+        self.engine.retire();
+        self.engine.host().join_all();
+        assert_eq!(self.engine.workers(), 0, "every worker ends");
+        self.engine.host().reports()
+    }
+}
+
+/// The part of a whole-engine model of which every interleaving within the bounds is explored.
+pub(crate) fn explored<R>(part: impl FnOnce() -> R) -> R {
+    loom::explore();
+    let result = part();
+    loom::stop_exploring();
+    result
+}
+
+/// An item that counts its runs without an atomic: should two of its runs overlap, or should
+/// somebody look who has not waited for them, loom reports a race.
+#[repr(C)]
+pub(crate) struct Item {
+    work: Work,
+    runs: Cell<u32>,
+    body: Box<dyn Fn(&Item) + Send + Sync>,
+    /// Woken at the end of each run.
+    pub(crate) done: Event,
+    home: Mutex<Option<Queue<LoomHost>>>,
+}
+
+unsafe fn run(work: NonNull<Work>, action: Action) {
+    assert_eq!(action, Action::Run);
+    // SAFETY: every item of the models is the first field of an `Item` that outlives its runs.
+    let item = unsafe { work.cast::<Item>().as_ref() };
+    // SAFETY: an item's runs are ordered. That is what is being checked.
+    unsafe { item.runs.set(item.runs.get() + 1) };
+    (item.body)(item);
+    item.done.wake();
+}
+
+impl Item {
+    /// One that does nothing but count.
+    pub(crate) fn new() -> Arc<Item> {
+        Item::with(|_| {})
+    }
+
+    /// One that does this.
+    pub(crate) fn with(body: impl Fn(&Item) + Send + Sync + 'static) -> Arc<Item> {
+        let (runs, done) = (Cell::new(0), Event::default());
+        let body = Box::new(body);
+        Arc::new(Item { work: Work::new(run), runs, body, done, home: Mutex::new(None) })
+    }
+
+    /// For the engine's own calls.
+    pub(crate) fn work(&self) -> NonNull<Work> {
+        NonNull::from(self).cast()
+    }
+
+    /// Queues it.
+    pub(crate) fn queue(&self, queue: &Queue<LoomHost>) -> Queued {
+        // SAFETY: every model keeps its items until the engine has ended.
+        unsafe { queue.queue(self.work()) }
+    }
+
+    /// Its runs, which the caller has waited for.
+    pub(crate) fn runs(&self) -> u32 {
+        // SAFETY: no run is going on. That is what is being checked.
+        unsafe { self.runs.get() }
+    }
+
+    /// Lets the item queue itself.
+    pub(crate) fn set_home(&self, queue: Option<&Queue<LoomHost>>) {
+        *self.home.lock().unwrap() = queue.cloned();
+    }
+
+    /// Queues it where it is at home.
+    pub(crate) fn requeue(&self) -> Queued {
+        let home = self.home.lock().unwrap();
+        self.queue(home.as_ref().unwrap())
+    }
+}

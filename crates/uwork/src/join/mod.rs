@@ -1,0 +1,162 @@
+//! Handles that wait for spawned closures and futures.
+
+mod closure;
+mod outcome;
+
+use std::any::Any;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+use uwork_engine::{Helped, Work as RawWork};
+
+pub(crate) use outcome::Outcome;
+
+use crate::error::JoinError;
+use crate::linux::{count_panic, engine};
+use crate::queue::Queue;
+
+/// Waits for a spawned closure or future, and gets its result. Dropping it lets the item go on
+/// unwatched.
+///
+/// A handle is also a future: `handle.await` is [`JoinHandle::join`] without blocking a thread.
+pub struct JoinHandle<R> {
+    /// Live as long as the handle: its half of the task.
+    task: NonNull<dyn Joinable<R>>,
+    release: Release<R>,
+    /// The queue as an identity, if it is ordered. It is there as long as the task is not done.
+    ordered: *const (),
+    marker: PhantomData<R>,
+}
+
+// SAFETY: the task is `Sync` (a supertrait), and the result may change threads.
+unsafe impl<R: Send> Send for JoinHandle<R> {}
+// SAFETY: a shared handle gives nothing but shared access to the task.
+unsafe impl<R: Send> Sync for JoinHandle<R> {}
+
+/// What a handle needs of its task, whatever the task runs.
+pub(crate) trait Joinable<R>: Send + Sync {
+    fn work(&self) -> &RawWork;
+
+    /// Whether the result is there.
+    fn is_done(&self) -> bool;
+
+    /// Sleeps until the result is there.
+    fn wait(&self);
+
+    /// Takes the result of a task that is done. Once, by the handle.
+    fn take(&self) -> Result<R, JoinError>;
+
+    /// Whether the result is there; if not, `context` is woken when it is. By the handle alone.
+    fn poll_done(&self, context: &Context<'_>) -> bool;
+
+    /// See [`JoinHandle::cancel`].
+    fn cancel(&self) -> bool;
+}
+
+/// Gives up the handle's half of a task, which is not used through the handle any more.
+pub(crate) type Release<R> = unsafe fn(NonNull<dyn Joinable<R>>);
+
+/// A payload that a handle will show.
+pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> JoinError {
+    count_panic("spawn");
+    JoinError::Panicked(payload)
+}
+
+impl<R> JoinHandle<R> {
+    /// # Safety
+    /// `task` stays live until `release` is called with it.
+    pub(crate) unsafe fn new(
+        task: NonNull<dyn Joinable<R>>,
+        release: Release<R>,
+        queue: &Queue,
+    ) -> JoinHandle<R> {
+        let ordered = if queue.is_ordered() { queue.0.identity() } else { std::ptr::null() };
+        JoinHandle { task, release, ordered, marker: PhantomData }
+    }
+
+    fn task(&self) -> &dyn Joinable<R> {
+        // SAFETY: live as long as the handle.
+        unsafe { self.task.as_ref() }
+    }
+
+    /// Whether the item has finished.
+    pub fn is_finished(&self) -> bool {
+        self.task().is_done()
+    }
+
+    /// Waits for the item and returns its result.
+    ///
+    /// If the item has not started and its queue allows it, the calling thread runs it: no switch,
+    /// no wake. Otherwise it sleeps; inside a work item that wait is declared to the pool.
+    ///
+    /// # Errors
+    /// The item panicked, was cancelled or refused; or the caller is inside that very item, or
+    /// inside an item of the same ordered queue, and would wait for itself.
+    ///
+    /// ```
+    /// let queue = uwork::Queue::builder("join").build()?;
+    /// let handle = queue.spawn(|| "done");
+    /// assert_eq!(handle.join().unwrap(), "done");
+    ///
+    /// let ordered = uwork::Queue::builder("join-ordered").ordered().build()?;
+    /// let inner = ordered.clone();
+    /// let outcome = ordered.spawn(move || inner.spawn(|| ()).join()).join().unwrap();
+    /// assert!(matches!(outcome, Err(uwork::JoinError::WouldDeadlock)));
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn join(self) -> Result<R, JoinError> {
+        let task = self.task();
+        if !task.is_done() {
+            // SAFETY: the task is live, and only ever queued on the process's engine.
+            let helped = unsafe { engine().help(NonNull::from(task.work())) };
+            if helped == Helped::No && self.waits_for_itself() {
+                return Err(JoinError::WouldDeadlock);
+            }
+            // A future that was helped may want to be polled again.
+            if !task.is_done() {
+                engine().blocking(|| task.wait());
+            }
+        }
+        task.take()
+    }
+
+    fn waits_for_itself(&self) -> bool {
+        !self.is_finished()
+            && (engine().runs_item(self.task().work())
+                || (!self.ordered.is_null() && engine().runs_queue(self.ordered)))
+    }
+
+    /// Takes the closure back if it has not started, the future if it has not finished. True if it
+    /// never runs (again); joining then says [`JoinError::Cancelled`].
+    ///
+    /// A future that is being polled at this moment is dropped when that poll has returned, unless
+    /// the poll finishes it.
+    pub fn cancel(&self) -> bool {
+        self.task().cancel()
+    }
+}
+
+impl<R> Drop for JoinHandle<R> {
+    fn drop(&mut self) {
+        // SAFETY: the handle's own half, given up once.
+        unsafe { (self.release)(self.task) };
+    }
+}
+
+impl<R> Future for JoinHandle<R> {
+    type Output = Result<R, JoinError>;
+
+    /// Ready when the item has finished. After that, `Err(Cancelled)`.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.task().poll_done(context) { Poll::Ready(self.task().take()) } else { Poll::Pending }
+    }
+}
+
+impl<R> std::fmt::Debug for JoinHandle<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JoinHandle").field("finished", &self.is_finished()).finish()
+    }
+}

@@ -1,0 +1,214 @@
+//! Queueing, waiting and taking back allocate nothing, and an item is small. Counted per thread,
+//! by the allocator of this process.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use support::gate::Gate;
+use support::items::{Job, Later};
+use support::machine::cpus;
+use support::{queue, until, watchdog};
+use uwork::Queue;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts what the calling thread allocates.
+struct Counting;
+
+// SAFETY: every call goes on to the system's allocator unchanged; the counter allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count() {
+    // A thread that is ending has no counter any more, and nobody asks for it.
+    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+}
+
+/// How often `f` allocates on the calling thread.
+fn allocations(f: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.with(Cell::get);
+    f();
+    ALLOCATIONS.with(Cell::get) - before
+}
+
+/// Brings up every worker that the queue may have running at once: a submitter that finds none
+/// idle creates one.
+fn warm_up(queue: &Queue) {
+    for cpu in cpus() {
+        let gates: Vec<(Gate, Gate)> = (0..cpus().len() + 2).map(|_| Default::default()).collect();
+        for (started, may_end) in &gates {
+            let held = Job::held(started, may_end);
+            assert!(queue.enqueue_on(cpu, held).unwrap().is_queued());
+        }
+        let limit = if queue.is_ordered() { 1 } else { gates.len() };
+        gates[..limit].iter().for_each(|(started, _)| started.wait());
+        gates.iter().for_each(|(_, may_end)| may_end.open());
+        queue.flush().unwrap();
+    }
+}
+
+fn kinds() -> [Queue; 3] {
+    [queue("alloc"), queue("alloc").per_cpu(), queue("alloc").ordered()]
+        .map(|builder| builder.build().unwrap())
+}
+
+// Catches: an allocation on the way of an item to its queue.
+#[test]
+fn queueing_allocates_nothing() {
+    let _watchdog = watchdog();
+    let cpus = cpus();
+    for queue in kinds() {
+        warm_up(&queue);
+        let jobs: Vec<_> = (0..2_000).map(|_| Job::counting()).collect();
+        let local = allocations(|| {
+            for job in &jobs {
+                assert!(queue.enqueue(job.clone()).is_queued());
+            }
+        });
+        queue.flush().unwrap();
+        let remote = allocations(|| {
+            for (number, job) in jobs.iter().enumerate() {
+                let cpu = cpus[number % cpus.len()];
+                assert!(queue.enqueue_on(cpu, job.clone()).unwrap().is_queued());
+            }
+        });
+        let again = allocations(|| {
+            for job in &jobs {
+                drop(queue.enqueue(job.clone()));
+            }
+        });
+        queue.flush().unwrap();
+        assert_eq!((local, remote, again), (0, 0, 0), "{queue:?}");
+    }
+}
+
+// Catches: an allocation for a waiter.
+#[test]
+fn flush_allocates_nothing() {
+    let _watchdog = watchdog();
+    for queue in kinds() {
+        warm_up(&queue);
+        let jobs: Vec<_> = (0..100).map(|_| Job::counting()).collect();
+        let mut counted = 0;
+        for _ in 0..20 {
+            counted += allocations(|| {
+                for job in &jobs {
+                    drop(queue.enqueue(job.clone()));
+                }
+                for job in jobs.iter().step_by(7) {
+                    job.work.flush();
+                }
+                queue.flush().unwrap();
+            });
+        }
+        assert_eq!(counted, 0, "{queue:?}");
+        assert!(jobs.iter().all(|job| !job.work.is_pending()));
+    }
+}
+
+// Catches: an allocation on the way back, from the queue and from a run.
+#[test]
+fn taking_back_allocates_nothing() {
+    let _watchdog = watchdog();
+    for queue in kinds() {
+        warm_up(&queue);
+        let jobs: Vec<_> = (0..100).map(|_| Job::counting()).collect();
+        let mut counted = 0;
+        for _ in 0..20 {
+            counted += allocations(|| {
+                for (number, job) in jobs.iter().enumerate() {
+                    drop(queue.enqueue(job.clone()));
+                    match number % 4 {
+                        0 => drop(job.work.cancel()),
+                        1 => drop(job.work.cancel_sync().unwrap()),
+                        2 => {
+                            drop(job.work.disable().unwrap());
+                            drop(queue.enqueue(job.clone()));
+                            assert!(job.work.enable().unwrap());
+                        }
+                        _ => {
+                            drop(job.work.disable_sync().unwrap());
+                            assert!(job.work.enable().unwrap());
+                        }
+                    }
+                }
+            });
+            queue.flush().unwrap();
+        }
+        assert_eq!(counted, 0, "{queue:?}");
+    }
+}
+
+// Catches: an allocation for a run that is waited for (the waiter sits on its own stack).
+#[test]
+fn waiting_for_a_run_allocates_nothing() {
+    let _watchdog = watchdog();
+    let queue = queue("alloc").build().unwrap();
+    warm_up(&queue);
+    let (started, may_end) = (Gate::new(), Gate::new());
+    let job = Job::held(&started, &may_end);
+    assert!(queue.enqueue(job.clone()).is_queued());
+    started.wait();
+    let cancelled = job.clone();
+    let waits = std::thread::spawn(move || {
+        allocations(|| assert!(cancelled.work.cancel_sync().unwrap().is_none()))
+    });
+    until("it waits", || job.disable_depth() == 1);
+    may_end.open();
+    assert_eq!(waits.join().unwrap(), 0);
+}
+
+// Catches: a timer that is allocated when it is armed (the wheel is made once).
+#[test]
+fn arming_a_timer_allocates_nothing() {
+    let _watchdog = watchdog();
+    let queue = queue("alloc").build().unwrap();
+    warm_up(&queue);
+    let items: Vec<_> = (0..100).map(|_| Later::counting()).collect();
+    let arm_all = || {
+        for (number, item) in items.iter().enumerate() {
+            let delay = Duration::from_secs(60 + (number as u64) * 977);
+            for &cpu in &cpus() {
+                let outcome = queue.enqueue_delayed_on(cpu, item.clone(), delay).unwrap();
+                assert!(outcome.is_queued());
+                drop(queue.mod_delayed(item.clone(), delay * 2));
+                assert!(item.work.cancel().is_some());
+            }
+        }
+    };
+    arm_all();
+    let cpus = allocations(|| drop(cpus()));
+    assert_eq!(allocations(arm_all), cpus * items.len() as u64, "only the list of CPUs");
+}
+
+// Catches: an item that grew.
+#[test]
+fn an_item_has_at_most_48_bytes() {
+    assert!(size_of::<uwork::Work<Job>>() <= 48);
+    assert!(size_of::<Arc<Job>>() == size_of::<usize>());
+}
