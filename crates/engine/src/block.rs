@@ -22,7 +22,7 @@ impl<H: Host> Engine<H> {
         let worker = thread.worker().cast::<Worker<H>>();
         // SAFETY: the worker of this thread lives on the thread's stack below us.
         let entered = match unsafe { worker.as_ref() } {
-            Some(worker) if !thread.frame().is_null() => worker.begin_wait(),
+            Some(worker) => worker.begin_wait(),
             _ => false,
         };
         Blocked(if entered { worker } else { std::ptr::null() })

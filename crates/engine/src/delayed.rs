@@ -1,5 +1,6 @@
 //! Items that are queued later.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -126,8 +127,8 @@ impl<H: Host> Queue<H> {
             Queued::Disabled => Rearmed::Disabled,
             Queued::Refused | Queued::AlreadyPending => {
                 if grabbed.was_pending {
-                    // SAFETY: the item came off its list and goes nowhere: its holder lets go.
-                    unsafe { (item.as_ref().work.func())(work_of(item), Action::Release) };
+                    // SAFETY: the item came off its list and goes nowhere.
+                    unsafe { self.engine().let_go(work_of(item)) };
                 }
                 Rearmed::Refused
             }
@@ -235,24 +236,20 @@ impl<H: Host> Engine<H> {
     }
 
     /// Queues what is due.
+    ///
+    /// One at a time: letting go of an item whose queue is gone runs its holder's destructor, which
+    /// may well want to cancel another one that is due.
     #[cold]
     pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
-        let mut timers = pool.timers.lock();
-        let mut chain = timers.expire(now);
-        pool.next_timer.store(timers.next(), Ordering::SeqCst);
-        let mut item = chain;
-        while !item.is_null() {
-            // SAFETY: the chain is ours.
+        loop {
+            let mut timers = pool.timers.lock();
+            let item = timers.pop_due(now);
+            pool.next_timer.store(timers.next(), Ordering::SeqCst);
+            let Some(item) = NonNull::new(item) else { return };
+            // SAFETY: an item that came off the wheel is live and ours.
             unsafe {
-                (*item).work.set_place(Place::Hands);
-                item = (*item).node.next.get().0;
-            }
-        }
-        drop(timers);
-        while let Some(item) = NonNull::new(chain) {
-            // SAFETY: as above; `next` and `queue` are read before the item goes on.
-            unsafe {
-                chain = item.as_ref().node.next.get().0;
+                item.as_ref().work.set_place(Place::Hands);
+                drop(timers);
                 self.expired(item, Weak::from_raw(item.as_ref().node.queue.get().0));
             }
         }
@@ -273,8 +270,22 @@ impl<H: Host> Engine<H> {
             }
         };
         if outcome != Queued::Yes {
-            // SAFETY: the item came off the wheel and goes nowhere: its holder lets go.
-            unsafe { (work.func())(work_of(item), Action::Release) };
+            // SAFETY: the item came off the wheel and goes nowhere.
+            unsafe { self.let_go(work_of(item)) };
+        }
+    }
+
+    /// Lets the holder of an item that goes nowhere know.
+    ///
+    /// # Safety
+    /// The item is live, and not in anybody's list. The caller does not use it afterwards.
+    pub(crate) unsafe fn let_go(&self, work: NonNull<Work>) {
+        // SAFETY: by this function's contract.
+        let func = unsafe { work.as_ref() }.func();
+        // SAFETY: by this function's contract.
+        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func(work, Action::Release) }));
+        if let Err(payload) = outcome {
+            self.report_payload("(released)", payload);
         }
     }
 }

@@ -42,11 +42,7 @@ impl<H: Host> Engine<H> {
         let thread = unsafe { &*self.host().thread() };
         let began = self.host().now();
         let slot = self.slot(id);
-        let frame = Frame {
-            slot: id,
-            wq: pwq.wq().cast(),
-            outer: thread.frame(),
-        };
+        let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
         let tally = Tally::new(self, pwq, slot);
         let run = if waiters.is_empty() { slot.begin() } else { slot.begin_waited_for(waiters) };
@@ -56,7 +52,7 @@ impl<H: Host> Engine<H> {
             run_item(id, work.as_ptr(), run);
         }));
         if let Err(payload) = outcome {
-            report_panic(self, pwq, &*payload);
+            report_panic(self, pwq, payload);
         }
         while let Next::SetAside(aside) = slot.next(self.host(), run) {
             self.put_back(aside);

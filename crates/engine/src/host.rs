@@ -101,6 +101,6 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// The calling thread's state, valid until that thread exits.
     fn thread(&self) -> *const ThreadState;
 
-    /// Tells the user. Called without locks held.
+    /// Tells the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);
 }

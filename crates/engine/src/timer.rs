@@ -11,6 +11,9 @@ use crate::host::Host;
 use crate::pool::NEVER;
 use crate::sync::Link;
 
+/// The spot of a timer on the due list.
+const DUE: (u8, u8) = (u8::MAX, 0);
+
 /// Guard: the timers' lock of the pool. Rank: after the pool lock.
 pub(crate) struct Timers<H: Host> {
     /// The tick that the wheel stands at. Nothing armed is due before it.
@@ -18,6 +21,8 @@ pub(crate) struct Timers<H: Host> {
     armed: usize,
     /// Timers that were ever armed here: those for the same instant expire in that order.
     sequence: u64,
+    /// Timers that are due and were not taken yet, in order. Removed as from a slot.
+    due: *mut Delayed<H>,
     /// A bit for each slot that holds something.
     occupied: [u64; LEVELS],
     levels: Option<Box<[[Slot<H>; SLOTS]; LEVELS]>>,
@@ -34,7 +39,14 @@ unsafe impl<H: Host> Send for Timers<H> {}
 
 impl<H: Host> Timers<H> {
     pub(crate) fn new() -> Timers<H> {
-        Timers { tick: 0, armed: 0, sequence: 0, occupied: [0; LEVELS], levels: None }
+        Timers {
+            tick: 0,
+            armed: 0,
+            sequence: 0,
+            due: std::ptr::null_mut(),
+            occupied: [0; LEVELS],
+            levels: None,
+        }
     }
 
     fn slot(&mut self, spot: Spot) -> &mut Slot<H> {
@@ -55,6 +67,7 @@ impl<H: Host> Timers<H> {
     /// The next expiry: exact, or early when its timer was removed. `NEVER` when nothing is armed.
     pub(crate) fn next(&mut self) -> u64 {
         match self.first() {
+            _ if !self.due.is_null() => 0,
             Some(spot) => self.slot(spot).earliest,
             None => NEVER,
         }
@@ -86,13 +99,8 @@ impl<H: Host> Timers<H> {
             self.occupied[spot.level] |= 1 << spot.slot;
             let slot = self.slot(spot);
             slot.earliest = slot.earliest.min(deadline);
-            let head = std::mem::replace(&mut slot.head, item);
             node.spot.set((spot.level as u8, spot.slot as u8));
-            node.prev.set(Link(std::ptr::null_mut()));
-            node.next.set(Link(head));
-            if !head.is_null() {
-                (*head).node.prev.set(Link(item));
-            }
+            link_front(&mut slot.head, item);
         }
     }
 
@@ -105,61 +113,109 @@ impl<H: Host> Timers<H> {
         unsafe {
             let node = &(*item).node;
             let (level, slot) = node.spot.get();
-            let spot = Spot { level: level as usize, slot: slot as usize };
             let (prev, next) = (node.prev.get().0, node.next.get().0);
             if !next.is_null() {
                 (*next).node.prev.set(Link(prev));
             }
-            if prev.is_null() {
+            if !prev.is_null() {
+                (*prev).node.next.set(Link(next));
+            } else if (level, slot) == DUE {
+                self.due = next;
+            } else {
+                let spot = Spot { level: level as usize, slot: slot as usize };
                 self.slot(spot).head = next;
                 if next.is_null() {
                     self.slot(spot).earliest = NEVER;
                     self.occupied[spot.level] &= !(1 << spot.slot);
                 }
-            } else {
-                (*prev).node.next.set(Link(next));
             }
         }
         self.armed -= 1;
     }
 
-    /// Takes out what is due, as a chain through `node.next`, earliest first.
-    pub(crate) fn expire(&mut self, now: u64) -> *mut Delayed<H> {
-        let mut due: Vec<*mut Delayed<H>> = Vec::new();
-        while let Some(spot) = self.first() {
+    /// Takes out the timer that is due first, or null if none is due.
+    pub(crate) fn pop_due(&mut self, now: u64) -> *mut Delayed<H> {
+        while self.due.is_null() {
+            let Some(spot) = self.first() else { break };
             if self.slot(spot).earliest > now {
                 break;
             }
             self.tick = self.tick.max(first_tick(self.tick, spot));
-            let slot = self.slot(spot);
-            let mut item = std::mem::replace(&mut slot.head, std::ptr::null_mut());
-            slot.earliest = NEVER;
-            self.occupied[spot.level] &= !(1 << spot.slot);
-            while !item.is_null() {
-                // SAFETY: the items of a slot are in this wheel; each is moved once.
-                unsafe {
-                    let next = (*item).node.next.get().0;
-                    if (*item).node.deadline.get() <= now {
-                        self.armed -= 1;
-                        due.push(item);
-                    } else {
-                        self.link(item);
-                    }
-                    item = next;
-                }
+            if spot.level == 0 {
+                self.gather_due(spot, now);
+            } else {
+                self.take_apart(spot);
             }
         }
-        // SAFETY: as above.
-        unsafe {
-            due.sort_unstable_by_key(|&item| {
-                ((*item).node.deadline.get(), (*item).node.sequence.get())
-            });
-            let mut chain = std::ptr::null_mut();
-            for item in due.into_iter().rev() {
-                (*item).node.next.set(Link(chain));
-                chain = item;
+        let item = self.due;
+        if !item.is_null() {
+            // SAFETY: the timers on the due list are in this wheel.
+            unsafe { self.remove(item) };
+        }
+        item
+    }
+
+    /// Empties a slot. Its timers as a list through `next`.
+    fn empty(&mut self, spot: Spot) -> *mut Delayed<H> {
+        self.occupied[spot.level] &= !(1 << spot.slot);
+        let slot = self.slot(spot);
+        slot.earliest = NEVER;
+        std::mem::replace(&mut slot.head, std::ptr::null_mut())
+    }
+
+    /// Moves the timers of a coarse slot, which the wheel has reached, to finer ones.
+    fn take_apart(&mut self, spot: Spot) {
+        let mut item = self.empty(spot);
+        while !item.is_null() {
+            // SAFETY: the items of a slot are in this wheel; each is moved once.
+            unsafe {
+                let next = (*item).node.next.get().0;
+                self.link(item);
+                item = next;
             }
-            chain
+        }
+    }
+
+    /// Moves what is due of a slot of the finest level to the due list, in order.
+    fn gather_due(&mut self, spot: Spot, now: u64) {
+        let mut item = self.empty(spot);
+        let mut due: Vec<(u64, u64, *mut Delayed<H>)> = Vec::new();
+        while !item.is_null() {
+            // SAFETY: the items of a slot are in this wheel; each is moved once.
+            unsafe {
+                let node = &(*item).node;
+                let next = node.next.get().0;
+                if node.deadline.get() <= now {
+                    due.push((node.deadline.get(), node.sequence.get(), item));
+                } else {
+                    self.link(item);
+                }
+                item = next;
+            }
+        }
+        due.sort_unstable_by_key(|&(deadline, sequence, _)| (deadline, sequence));
+        for (_, _, item) in due.into_iter().rev() {
+            // SAFETY: as above; the due list is this wheel's.
+            unsafe {
+                (*item).node.spot.set(DUE);
+                link_front(&mut self.due, item);
+            }
+        }
+    }
+}
+
+/// Puts `item` at the front of a list.
+///
+/// # Safety
+/// `item` is in no list, and the list is the caller's.
+unsafe fn link_front<H: Host>(head: &mut *mut Delayed<H>, item: *mut Delayed<H>) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let first = std::mem::replace(head, item);
+        (*item).node.prev.set(Link(std::ptr::null_mut()));
+        (*item).node.next.set(Link(first));
+        if !first.is_null() {
+            (*first).node.prev.set(Link(item));
         }
     }
 }

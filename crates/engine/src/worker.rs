@@ -173,16 +173,9 @@ impl<H: Host> Worker<H> {
         }
         if intensive {
             self.stop_counting();
-        } else if from.looks_ready() {
-            from.kick(engine);
-            if !std::ptr::eq(from, pool) {
-                // There is more to help with, and the others of this pod have nothing to do.
-                pool.kick(engine);
-            }
-            let at_target = from.state.counts().running >= from.target();
-            if at_target && wake_neighbour(left as u64, item_ns, 0) {
-                engine.kick_neighbour(from);
-            }
+        }
+        if from.looks_ready() {
+            self.bring_up_others(from, left as u64, item_ns);
         }
         if item_ns >= NEIGHBOUR_WAKE_COST_NS && pool.next_timer.load(Ordering::Relaxed) != NEVER {
             // This worker will not look at the timers for a while.
@@ -203,6 +196,19 @@ impl<H: Host> Worker<H> {
             if !std::ptr::eq(next, pool) {
                 next.kick(engine);
             }
+        }
+    }
+
+    /// There is more to do in `from`, of which this worker has just taken some.
+    fn bring_up_others(&self, from: &Pool<H>, left: u64, item_ns: u64) {
+        from.kick(&self.engine);
+        if !std::ptr::eq(from, self.pool()) {
+            // There is more to help with, and the others of this pod have nothing to do.
+            self.pool().kick(&self.engine);
+        }
+        let at_target = from.state.counts().running >= from.target();
+        if at_target && wake_neighbour(left, item_ns, 0) {
+            self.engine.kick_neighbour(from);
         }
     }
 
@@ -248,17 +254,13 @@ impl<H: Host> Worker<H> {
 
     /// Runs everything that is scheduled in the slot, all of it of one pwq.
     fn run_batch(&self, thread: &ThreadState, pwq: &Pwq<H>) {
-        let frame = Frame {
-            slot: self.slot,
-            wq: pwq.wq().cast(),
-            outer: thread.frame(),
-        };
+        let frame = Frame { slot: self.slot, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
         let tally = Tally::new(&self.engine, pwq, self.slot());
         // One catch around the batch, not around each item: an item that does not panic pays
         // nothing for it.
         while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_items(&frame, &tally))) {
-            report_panic(&self.engine, pwq, &*payload);
+            report_panic(&self.engine, pwq, payload);
         }
         thread.set_frame(frame.outer);
         tally.publish();
@@ -460,18 +462,31 @@ impl<'a, H: Host> Tally<'a, H> {
     }
 }
 
-pub(crate) fn report_panic<H: Host>(engine: &Engine<H>, pwq: &Pwq<H>, payload: &(dyn Any + Send)) {
-    let message = payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_default();
+/// Reports the panic of an item of `pwq`, which the caller holds. Does not unwind.
+pub(crate) fn report_panic<H: Host>(
+    engine: &Engine<H>,
+    pwq: &Pwq<H>,
+    payload: Box<dyn Any + Send>,
+) {
     // SAFETY: the pwq is held by the caller, so its queue is there.
-    let queue = unsafe { &*pwq.wq() }.name().to_owned();
-    engine.host().report(Report::ItemPanicked { queue, message });
+    engine.report_payload(unsafe { &*pwq.wq() }.name(), payload);
 }
 
 impl<H: Host> Engine<H> {
+    /// Reports a panic. Does not unwind, whatever the payload's destructor does.
+    pub(crate) fn report_payload(&self, queue: &str, payload: Box<dyn Any + Send>) {
+        let message = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_default();
+        self.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            // A payload that panics when dropped may throw another of its kind.
+            std::mem::forget(again);
+        }
+    }
+
     /// Gives a dead pwq back when the last hand lets go of it.
     pub(crate) fn unpin(&self, pwq: &Pwq<H>) {
         if pwq.unpin() {
@@ -550,6 +565,7 @@ impl<H: Host> Engine<H> {
         let pool = pwq.home();
         if pwq.give_back(items) {
             pool.push_ready(pwq);
+            pool.kick(self);
         }
     }
 }

@@ -70,7 +70,8 @@ macro_rules! has_delayed_work {
         // begins with its work.
         unsafe impl $crate::HasWork<$id> for $type {
             const OFFSET: usize = {
-                const fn check(value: &$type) -> &$crate::DelayedWork<$type, $id> {
+                // To a raw pointer, so that nothing is dereferenced on the way.
+                const fn check(value: &$type) -> *const $crate::DelayedWork<$type, $id> {
                     &value.$field
                 }
                 let _ = check;

@@ -50,8 +50,7 @@ where
         // SAFETY: an `Arc`'s value has an address, its work is the first field, and the reference
         // keeps both until `perform` takes it back. The caller's reference keeps the queue through
         // the call, whatever becomes of the other one.
-        let outcome =
-            unsafe { self.queue.0.queue(NonNull::new_unchecked(raw.cast_mut()).cast()) };
+        let outcome = unsafe { self.queue.0.queue(NonNull::new_unchecked(raw.cast_mut()).cast()) };
         if outcome != Queued::Yes {
             // SAFETY: the queue did not take the reference.
             drop(unsafe { Arc::from_raw(raw) });

@@ -97,7 +97,8 @@ macro_rules! has_work {
         // SAFETY: the offset is that of the field, whose type is checked here.
         unsafe impl $crate::HasWork<$id> for $type {
             const OFFSET: usize = {
-                const fn check(value: &$type) -> &$crate::Work<$type, $id> {
+                // To a raw pointer, so that nothing is dereferenced on the way.
+                const fn check(value: &$type) -> *const $crate::Work<$type, $id> {
                     &value.$field
                 }
                 let _ = check;

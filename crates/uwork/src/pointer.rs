@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// # Safety
 /// `into_raw` gives the address of a live `T` that does not move and stays until `from_raw` was
 /// called with it. `from_raw` may run on another thread.
-pub unsafe trait WorkPointer {
+pub unsafe trait WorkPointer: 'static {
     /// What is pointed to.
     type Target;
 
@@ -26,7 +26,7 @@ pub unsafe trait WorkPointer {
 }
 
 // SAFETY: an `Arc`'s value stays where it is as long as a reference is counted.
-unsafe impl<T: Send + Sync> WorkPointer for Arc<T> {
+unsafe impl<T: Send + Sync + 'static> WorkPointer for Arc<T> {
     type Target = T;
 
     fn into_raw(self) -> NonNull<T> {
@@ -41,7 +41,7 @@ unsafe impl<T: Send + Sync> WorkPointer for Arc<T> {
 }
 
 // SAFETY: a pinned box's value stays where it is, and the queue owns it.
-unsafe impl<T: Send> WorkPointer for Pin<Box<T>> {
+unsafe impl<T: Send + 'static> WorkPointer for Pin<Box<T>> {
     type Target = T;
 
     fn into_raw(self) -> NonNull<T> {

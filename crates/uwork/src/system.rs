@@ -17,7 +17,10 @@ pub(crate) const NAMES: [&str; 4] = ["events", "events_highpri", "events_long", 
 
 fn get(cell: &'static OnceLock<Queue>, build: impl FnOnce() -> Builder) -> &'static Queue {
     cell.get_or_init(|| {
-        build().system().build().unwrap_or_else(|error| panic!("a system queue cannot be made: {error}"))
+        build()
+            .system()
+            .build()
+            .unwrap_or_else(|error| panic!("a system queue cannot be made: {error}"))
     })
 }
 

@@ -21,7 +21,8 @@ fn switches_of_workers() -> BTreeMap<u32, u64> {
         if read("comm").starts_with("uw/") {
             let count = |line: &str| {
                 let (key, value) = line.split_once(':')?;
-                key.ends_with("voluntary_ctxt_switches").then(|| value.trim().parse::<u64>().ok())?
+                key.ends_with("voluntary_ctxt_switches")
+                    .then(|| value.trim().parse::<u64>().ok())?
             };
             let thread = path.file_name().and_then(|name| name.to_str()?.parse().ok());
             let thread = thread.expect("a thread id");
@@ -39,9 +40,8 @@ fn load() {
         queue("idle").max_active(2).build().unwrap(),
         queue("idle").affinity_scope(ScopeChoice::Explicit(Scope::System)).build().unwrap(),
     ];
-    let jobs: Vec<_> = (0..200)
-        .map(|_| Job::new(|_| uwork::blocking(std::thread::yield_now)))
-        .collect();
+    let jobs: Vec<_> =
+        (0..200).map(|_| Job::new(|_| uwork::blocking(std::thread::yield_now))).collect();
     for _ in 0..50 {
         for queue in &queues {
             for job in &jobs {

@@ -32,7 +32,9 @@ fn s2_01_queue_returns_false_when_pending_or_disabled() {
 
     let disabled = Job::counting();
     assert!(disabled.work.disable().unwrap().is_none());
-    let Enqueued::Disabled(back) = queue.enqueue(disabled.clone()) else { panic!("it is disabled") };
+    let Enqueued::Disabled(back) = queue.enqueue(disabled.clone()) else {
+        panic!("it is disabled")
+    };
     assert!(Arc::ptr_eq(&back, &disabled));
 
     may_end.open();

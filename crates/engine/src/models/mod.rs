@@ -40,7 +40,8 @@ fn explore(name: &str, preemptions: Preemptions, model: impl Fn() + Send + Sync 
     if let (None, Preemptions::AtMost(most)) = (builder.preemption_bound, preemptions) {
         builder.preemption_bound = Some(most);
     }
-    let bound = builder.preemption_bound.map_or("any number of".to_owned(), |n| format!("up to {n}"));
+    let bound =
+        builder.preemption_bound.map_or("any number of".to_owned(), |n| format!("up to {n}"));
     let began = std::time::Instant::now();
     builder.check(move || {
         *count.lock().unwrap() += 1;

@@ -238,8 +238,7 @@ impl<H: Host> Pool<H> {
     /// Sees to it that a parked worker watches the timers, if any worker is parked.
     pub(crate) fn ensure_keeper(&self, engine: &Engine<H>) {
         let inner = self.lock();
-        let missing =
-            inner.keeper.is_none() && self.next_timer.load(Ordering::SeqCst) != NEVER;
+        let missing = inner.keeper.is_none() && self.next_timer.load(Ordering::SeqCst) != NEVER;
         let candidate = inner.idle_top;
         drop(inner);
         match candidate {

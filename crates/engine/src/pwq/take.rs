@@ -176,8 +176,10 @@ unsafe fn set_aside<H: Host>(
     }
     // SAFETY: by this function's contract. Everybody who looks for the item needs the pwq lock,
     // which we hold while it changes lists.
-    unsafe { slot.lock_remote(host).defer(run.run, run.slot, item, || {
+    unsafe {
+        slot.lock_remote(host).defer(run.run, run.slot, item, || {
             inner.worklist.remove(item);
             inner.queued -= 1;
-        }) }
+        })
+    }
 }

@@ -122,7 +122,10 @@ impl Item {
         self.returned(was_pending)
     }
 
-    pub(crate) fn cancel_sync(self: &Arc<Self>, engine: &VirtualEngine) -> Result<bool, DepthError> {
+    pub(crate) fn cancel_sync(
+        self: &Arc<Self>,
+        engine: &VirtualEngine,
+    ) -> Result<bool, DepthError> {
         // SAFETY: live, as we have a reference.
         unsafe { engine.cancel_sync(self.work()) }.map(|was_pending| self.returned(was_pending))
     }

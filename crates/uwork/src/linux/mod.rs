@@ -6,6 +6,8 @@ pub(crate) mod futex;
 mod membarrier;
 mod thread;
 
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -90,28 +92,32 @@ impl Host for Linux {
         if let Report::ItemPanicked { .. } = report {
             PANICS.fetch_add(1, Ordering::Relaxed);
         }
-        match REPORTER.get() {
+        // Callers hold half-done things that must not be unwound past.
+        let told = catch_unwind(AssertUnwindSafe(|| match REPORTER.get() {
             Some(reporter) => reporter(&report),
             None => print(&report),
+        }));
+        if let Err(payload) = told {
+            std::mem::forget(payload);
         }
     }
 }
 
 fn print(report: &Report) {
-    match report {
+    let text = match report {
         // The panic hook has spoken already.
-        Report::ItemPanicked { .. } => {}
+        Report::ItemPanicked { .. } => return,
         Report::DrainIsLong { queue, rounds } => {
-            eprintln!("uwork: queue {queue:?} is not empty after {rounds} rounds of draining");
+            format!("queue {queue:?} is not empty after {rounds} rounds of draining")
         }
         Report::QueuedWhileDraining { queue } => {
-            eprintln!("uwork: queue {queue:?} drains or is destroyed; an item was refused");
+            format!("queue {queue:?} drains or is destroyed; an item was refused")
         }
-        Report::SpawnFailed { reason } => {
-            eprintln!("uwork: no further worker thread: {reason}");
-        }
-        other => eprintln!("uwork: {other:?}"),
-    }
+        Report::SpawnFailed { reason } => format!("no further worker thread: {reason}"),
+        other => format!("{other:?}"),
+    };
+    // Nobody can be told if this fails.
+    let _ = writeln!(std::io::stderr(), "uwork: {text}");
 }
 
 pub(crate) fn panics() -> u64 {

@@ -45,10 +45,7 @@ impl Drop for Watchdog {
 
 /// Runs `f` on a thread of its own and panics if it does not come back. The thread is left behind
 /// then, and with it whatever `f` holds: give it clones.
-pub(crate) fn within<R: Send + 'static>(
-    what: &str,
-    f: impl FnOnce() -> R + Send + 'static,
-) -> R {
+pub(crate) fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, result) = channel();
     let thread = thread::spawn(move || drop(done.send(f())));
     match result.recv_timeout(WAIT_MAX) {
