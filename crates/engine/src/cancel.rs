@@ -254,14 +254,21 @@ impl<H: Host> Engine<H> {
         // SAFETY: located: in that list, whose guards are held.
         unsafe { found.unlink(work) };
         let waiters = found.take_waiters(work);
-        let Located { pwq, inner, remote, .. } = found;
+        let Located { pwq, mut inner, remote, place } = found;
         drop(remote);
+        let home = pwq.home();
+        let plugged = pwq.is_ordered() && matches!(place, Place::Deferred(_));
+        let ready = plugged && pwq.unplug(&mut inner);
         // SAFETY: the caller's promise that the item is live; and it is ours now.
         let colour = unsafe { work.as_ref() }.ticket().colour();
         let wq: *const Wq<H> = pwq.wq();
         // The queue stays at least until this, since it counts the item.
         let over = pwq.finish(colour, 1);
         drop(inner);
+        if ready {
+            home.push_ready(pwq);
+            home.kick(self);
+        }
         if over {
             // SAFETY: a flush waits for this colour, so the queue is there.
             unsafe { &*wq }.colour_over(self, pwq, colour);

@@ -15,6 +15,7 @@ use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::Lock;
 use crate::wake::WakeToken;
+use crate::watch::Watch;
 use crate::word::{RunId, SLOTS_MAX};
 use crate::work::Ticket;
 use crate::worker::Worker;
@@ -66,6 +67,7 @@ pub struct Engine<H: Host> {
     sets: Lock<Vec<Arc<PoolSet>>>,
     /// Names of the queues that exist.
     names: Lock<HashSet<String>>,
+    watch: Watch<H>,
 }
 
 /// What makes two queues share pools.
@@ -106,6 +108,7 @@ impl<H: Host> Engine<H> {
             pools: Slab::new(POOLS_MAX),
             sets: Lock::new(Vec::new()),
             names: Lock::new(HashSet::new()),
+            watch: Watch::new(),
         })
     }
 
@@ -136,6 +139,22 @@ impl<H: Host> Engine<H> {
         let thread = unsafe { &*self.host.thread() };
         // A slot that this thread runs items in can only be in the run that the thread is in.
         thread.runs_slot(run.slot) && self.slot(run.slot).is_running(run.run)
+    }
+
+    /// A counted reference, unless the engine is going away.
+    pub(crate) fn me(&self) -> Option<Arc<Engine<H>>> {
+        self.me.upgrade()
+    }
+
+    pub(crate) fn watch_state(&self) -> &Watch<H> {
+        &self.watch
+    }
+
+    /// Visits every pool, under the lock that keeps more from being made.
+    pub(crate) fn for_each_pool(&self, mut f: impl FnMut(&Pool<H>)) {
+        for set in self.sets.lock().iter() {
+            set.pools.iter().for_each(|&id| f(self.pool(id)));
+        }
     }
 
     pub(crate) fn slots(&self) -> &Slab<Slot<H>> {
@@ -275,6 +294,7 @@ impl<H: Host> Engine<H> {
         for &id in sets.iter().flat_map(|set| &set.pools) {
             self.retire_pool(self.pool(id));
         }
+        self.retire_watch();
     }
 
     fn retire_pool(&self, pool: &Pool<H>) {

@@ -165,9 +165,10 @@ impl<H: Host> Wq<H> {
         let mut rounds = 0;
         loop {
             self.flush_outside();
-            let mut idle = true;
-            self.pwqs().for_each(|pwq| idle &= pwq.is_idle(&mut pwq.lock()));
-            if idle {
+            // One survey is no snapshot: an item of a pwq that comes later may queue another on one
+            // that came before. Two with the same count, and nothing ran in between.
+            let first = self.survey();
+            if first.0 && self.survey() == first {
                 return;
             }
             rounds += 1;
@@ -181,9 +182,19 @@ impl<H: Host> Wq<H> {
 
     /// Whether nothing is queued and nothing runs.
     pub fn is_idle(&self) -> bool {
-        let mut idle = true;
-        self.pwqs().for_each(|pwq| idle &= pwq.is_idle(&mut pwq.lock()));
-        idle
+        self.survey().0
+    }
+
+    /// Whether nothing was queued or running in any pwq when it was looked at, and how many items
+    /// there ever were.
+    fn survey(&self) -> (bool, u64) {
+        let (mut idle, mut items) = (true, 0);
+        self.pwqs().for_each(|pwq| {
+            let (quiet, spliced) = pwq.survey();
+            idle &= quiet;
+            items += spliced;
+        });
+        (idle, items)
     }
 }
 

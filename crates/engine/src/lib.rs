@@ -24,6 +24,7 @@ pub mod sync;
 mod thread;
 mod timer;
 mod wake;
+mod watch;
 mod word;
 mod work;
 mod worker;

@@ -403,6 +403,7 @@ impl<H: Host> Wq<H> {
             max_active: tunable.max_active,
             cpu_intensive: self.cpu_intensive,
             bound: matches!(kind, Kind::PerCpu),
+            ordered: self.ordered,
         };
         let pwqs = self.pwqs_for(&set, limits)?;
         for (cpu, route) in self.routes.iter().enumerate() {

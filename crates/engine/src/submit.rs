@@ -194,8 +194,11 @@ impl<H: Host> Wq<H> {
         }
         if counts.running < pool.target() {
             pool.kick(self.engine());
-        } else if pool.spec().shares {
-            self.consider_neighbour(pool);
+        } else {
+            if pool.spec().shares {
+                self.consider_neighbour(pool);
+            }
+            self.engine().watch(pool);
         }
     }
 

@@ -18,6 +18,7 @@ use crate::queue::Wq;
 use crate::slot::{Next, SetAside, Slot};
 use crate::sync::Ordering;
 use crate::thread::{Frame, ThreadState};
+use crate::watch::STUCK_NS;
 use crate::word::{RUN_MASK, RunId};
 use crate::work::{Action, Work};
 
@@ -40,14 +41,6 @@ enum Step {
 /// nobody else to run the yield costs a system call.
 const YIELDS_BEFORE_PARK: u32 = 1;
 
-/// A batch that has been running for this long is taken back by whoever has nothing to do.
-const STUCK_BATCH_NS: u64 = 200_000;
-
-/// How often in a row an idle worker gets up to look for such a batch, at doubling intervals.
-const LOOKS_MAX: u32 = 10;
-/// How many neighbours it looks at for that.
-const LOOK_FAR: usize = 8;
-
 /// See the module. Lives on its thread's stack.
 pub(crate) struct Worker<H: Host> {
     engine: Arc<Engine<H>>,
@@ -57,8 +50,6 @@ pub(crate) struct Worker<H: Host> {
     yields: Cell<u32>,
     /// When this worker lay down.
     idle_since: Cell<u64>,
-    /// Times in a row that it got up only to look for items stuck behind long ones.
-    looks: Cell<u32>,
     /// Whether the pool counts this worker as running while it is in an item.
     counted: Cell<bool>,
 }
@@ -71,7 +62,6 @@ impl<H: Host> Worker<H> {
             slot,
             yields: Cell::new(0),
             idle_since: Cell::new(0),
-            looks: Cell::new(0),
             counted: Cell::new(true),
         }
     }
@@ -115,7 +105,7 @@ impl<H: Host> Worker<H> {
         if !may_keep_working(pool.state.counts(), pool.target()) {
             return self.lie_down(now);
         }
-        let pwq = self.find_pwq(now);
+        let pwq = self.find_pwq();
         let Some((pwq, from)) = pwq else {
             if self.yields.get() < YIELDS_BEFORE_PARK {
                 self.yields.set(self.yields.get() + 1);
@@ -124,24 +114,21 @@ impl<H: Host> Worker<H> {
             return self.lie_down(now);
         };
         self.yields.set(0);
-        self.looks.set(0);
         self.work_on(thread, pwq, from, now);
         Step::Again
     }
 
     /// A pinned pwq with something to do, and the pool it came from: of the own pool, or of an
     /// overloaded neighbour.
-    fn find_pwq(&self, now: u64) -> Option<(&Pwq<H>, &Pool<H>)> {
+    fn find_pwq(&self) -> Option<(&Pwq<H>, &Pool<H>)> {
         let pool = self.pool();
         if pool.looks_ready()
             && let Some(pwq) = pool.pop_ready(&mut pool.lock())
         {
             return Some((pwq, pool));
         }
-        self.engine.take_back_stuck(pool, now);
         for &id in &pool.spec().neighbours {
             let other = self.engine.pool(id);
-            self.engine.take_back_stuck(other, now);
             let overloaded = other.looks_ready() && other.state.counts().running >= other.target();
             if overloaded && let Some(pwq) = other.pop_ready(&mut other.lock()) {
                 return Some((pwq, other));
@@ -169,7 +156,8 @@ impl<H: Host> Worker<H> {
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {
             slot.batch_began.store(now, Ordering::Relaxed);
-            pool.lined_up.fetch_add(1, Ordering::Relaxed);
+            pool.lined_up.fetch_add(1, Ordering::SeqCst);
+            engine.watch(pool);
         }
         if intensive {
             self.stop_counting();
@@ -187,7 +175,7 @@ impl<H: Host> Worker<H> {
         }
         if count > 1 {
             slot.batch_began.store(NEVER, Ordering::Relaxed);
-            pool.lined_up.fetch_sub(1, Ordering::Relaxed);
+            pool.lined_up.fetch_sub(1, Ordering::SeqCst);
         }
         // Asked for while we hold the pwq, and with it the queue.
         let next = self.pool_for_more(pwq);
@@ -318,14 +306,13 @@ impl<H: Host> Worker<H> {
         Step::Park(self.deadline(keeps_timers))
     }
 
-    /// When a parked worker must look up by itself: for a timer, to retire, or to see whether what
-    /// is lined up elsewhere has become stuck.
+    /// When a parked worker must look up by itself: for a timer, or to retire.
     fn deadline(&self, keeps_timers: bool) -> Option<u64> {
         let pool = self.pool();
         let timer = pool.next_timer.load(Ordering::SeqCst);
         let timer = if keeps_timers { timer } else { NEVER };
         let retire = self.retires_at().unwrap_or(NEVER);
-        let deadline = timer.min(retire).min(self.looks_at().unwrap_or(NEVER));
+        let deadline = timer.min(retire);
         (deadline != NEVER).then_some(deadline)
     }
 
@@ -334,18 +321,6 @@ impl<H: Host> Worker<H> {
         let timeout = self.engine.config().idle_timeout_ns;
         let since = self.idle_since.get();
         too_many_workers(self.pool().state.counts()).then(|| since.saturating_add(timeout))
-    }
-
-    /// When this idle worker looks for stuck items: at growing intervals, a bounded number of
-    /// times, and only while something is lined up in this pool or one that it helps.
-    fn looks_at(&self) -> Option<u64> {
-        let lined_up = |pool: &Pool<H>| pool.lined_up.load(Ordering::Relaxed) > 0;
-        let looks = self.looks.get();
-        let neighbours = &self.pool().spec().neighbours;
-        let any = lined_up(self.pool())
-            || neighbours.iter().take(LOOK_FAR).any(|&id| lined_up(self.engine.pool(id)));
-        (any && looks < LOOKS_MAX)
-            .then(|| self.idle_since.get().saturating_add(STUCK_BATCH_NS << looks))
     }
 
     /// Sleeps on the idle stack until picked, or until there is a reason to get up unpicked.
@@ -374,9 +349,7 @@ impl<H: Host> Worker<H> {
                 }
                 return step;
             }
-            let looks = self.looks_at().is_some_and(|at| at <= now);
-            if looks || pool.next_timer.load(Ordering::SeqCst) <= now {
-                self.looks.set(self.looks.get() + u32::from(looks));
+            if pool.next_timer.load(Ordering::SeqCst) <= now {
                 pool.remove_idle(engine, &mut inner, self.slot);
                 pool.state.idle_to_running();
                 return Step::Again;
@@ -387,7 +360,6 @@ impl<H: Host> Worker<H> {
             deadline = self.deadline(inner.keeper == Some(self.slot));
         }
         slot.picked.store(false, Ordering::Relaxed);
-        self.looks.set(0);
         pool.state.arrive();
         Step::Again
     }
@@ -510,7 +482,7 @@ impl<H: Host> Engine<H> {
                 self.pwqs().get((*item).ticket().pwq()).expect("a pending item has a pwq")
             };
             let pool = pwq.home();
-            if pwq.give_back(one) {
+            if pwq.give_back(one, pwq.is_ordered()) {
                 pool.push_ready(pwq);
                 pool.kick(self);
             }
@@ -541,14 +513,14 @@ impl<H: Host> Engine<H> {
     }
 
     /// Takes back what is lined up behind items of `pool` that have been running for long.
-    fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
+    pub(crate) fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
         if pool.lined_up.load(Ordering::Relaxed) == 0 {
             return;
         }
         let workers = pool.lock().workers.clone();
         for id in workers {
             let slot = self.slot(id);
-            if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_BATCH_NS) > now {
+            if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_NS) > now {
                 continue;
             }
             slot.batch_began.store(NEVER, Ordering::Relaxed);
@@ -563,7 +535,7 @@ impl<H: Host> Engine<H> {
         let Some(first) = (unsafe { items.front().as_ref() }) else { return };
         let pwq = self.pwqs().get(first.ticket().pwq()).expect("a pending item has a pwq");
         let pool = pwq.home();
-        if pwq.give_back(items) {
+        if pwq.give_back(items, false) {
             pool.push_ready(pwq);
             pool.kick(self);
         }

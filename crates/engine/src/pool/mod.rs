@@ -245,8 +245,16 @@ impl<H: Host> Pool<H> {
             _ if !missing => {}
             // The worker looks around and lies down again, as the keeper.
             Some(id) => self.nudge(engine, id),
-            // One that comes up and finds nothing to do becomes it.
-            None => self.kick(engine),
+            None => self.bring_keeper(engine),
+        }
+    }
+
+    /// Brings up a worker to watch the timers, as all that exist are in items that may take long. It
+    /// finds nothing to do, or more running than should, and parks as the keeper.
+    fn bring_keeper(&self, engine: &Engine<H>) {
+        // One that is on its way up already will see the timers before it parks.
+        if self.state.begin_wake(u32::MAX) {
+            self.wake_one(engine);
         }
     }
 
@@ -257,16 +265,14 @@ impl<H: Host> Pool<H> {
     }
 
     /// Wakes the worker that watches the timers, for it to look again; where there is none, brings
-    /// one up if the pool may have it.
+    /// one up.
     pub(crate) fn refresh_keeper(&self, engine: &Engine<H>) {
         let inner = self.lock();
         let keeper = inner.keeper;
         drop(inner);
         match keeper {
             Some(id) => self.nudge(engine, id),
-            // Comes to nothing where as many run as should: those look at the timers between their
-            // batches and before they park.
-            None => self.kick(engine),
+            None => self.bring_keeper(engine),
         }
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct Pwq<H: Host> {
     wq: AtomicPtr<Wq<H>>,
     /// Whether workers on these items do not count as running. Constant while attached.
     cpu_intensive: AtomicBool,
+    /// Whether items run in the order in which they were queued. Constant while attached.
+    ordered: AtomicBool,
     /// Whether only workers of the home pool may run the items. Constant while attached.
     bound: AtomicBool,
     /// The pool that new readiness goes to when nothing better is known.
@@ -59,6 +61,8 @@ pub(crate) struct Limits {
     pub(crate) cpu_intensive: bool,
     /// Whether items must run on the CPU that they were queued for.
     pub(crate) bound: bool,
+    /// Whether items run in the order in which they were queued.
+    pub(crate) ordered: bool,
 }
 
 /// Guard: the pwq lock.
@@ -66,6 +70,8 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) worklist: WorkList,
     /// Items in the worklist.
     pub(crate) queued: usize,
+    /// Items that ever were.
+    pub(crate) spliced: u64,
     /// Workers that hold items of this pwq.
     pub(crate) nr_active: u32,
     /// The most workers that may.
@@ -106,6 +112,7 @@ impl<H: Host> Pwq<H> {
             id,
             wq: AtomicPtr::new(std::ptr::null_mut()),
             cpu_intensive: AtomicBool::new(false),
+            ordered: AtomicBool::new(false),
             bound: AtomicBool::new(false),
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
@@ -113,6 +120,7 @@ impl<H: Host> Pwq<H> {
             inner: Lock::new(Inner {
                 worklist: WorkList::new(),
                 queued: 0,
+                spliced: 0,
                 nr_active: 0,
                 max_active: 1,
                 colour: 0,
@@ -126,6 +134,7 @@ impl<H: Host> Pwq<H> {
     /// Makes a fresh or recycled pwq serve `wq` on `pool`.
     pub(crate) fn attach(&self, wq: *const Wq<H>, pool: &Pool<H>, limits: Limits, colour: usize) {
         self.wq.store(wq.cast_mut(), Ordering::Relaxed);
+        self.ordered.store(limits.ordered, Ordering::Relaxed);
         self.bound.store(limits.bound, Ordering::Relaxed);
         self.cpu_intensive.store(limits.cpu_intensive, Ordering::Relaxed);
         self.set_home(pool);
@@ -135,6 +144,7 @@ impl<H: Host> Pwq<H> {
         inner.max_active = limits.max_active;
         inner.item_ns = uwork_policy::batch::UNKNOWN_RUN_NS;
         inner.started = 0;
+        inner.spliced = 0;
         drop(inner);
         self.state.store(0, Ordering::Release);
     }
@@ -148,6 +158,10 @@ impl<H: Host> Pwq<H> {
     #[inline]
     pub(crate) fn cpu_intensive(&self) -> bool {
         self.cpu_intensive.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.ordered.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_bound(&self) -> bool {
@@ -193,6 +207,7 @@ impl<H: Host> Pwq<H> {
             })
         };
         inner.queued += count;
+        inner.spliced += count as u64;
         // The pwq lock orders this before any flush that looks at the colour.
         self.in_flight[colour].fetch_add(count as u32, Ordering::AcqRel);
     }
@@ -222,6 +237,8 @@ impl<H: Host> Pwq<H> {
     /// The queue lets go of a pwq that has no items. True if the caller must give it back.
     #[must_use]
     pub(crate) fn kill(&self) -> bool {
+        // Another queue may get the address; it must not take this for one of its own.
+        self.wq.store(std::ptr::null_mut(), Ordering::Relaxed);
         let state = self.state.fetch_or(DEAD, Ordering::SeqCst);
         state & READY == 0 && state / PIN == 0
     }
@@ -257,9 +274,11 @@ impl<H: Host> Pwq<H> {
         self.in_flight[colour].fetch_and(!AWAITED, Ordering::AcqRel);
     }
 
-    /// Whether nothing is queued and nothing runs. The caller holds the lock.
-    pub(crate) fn is_idle(&self, inner: &mut Inner<H>) -> bool {
-        self.splice(inner);
-        self.in_flight.iter().all(|count| count.load(Ordering::Acquire) & !AWAITED == 0)
+    /// Whether nothing is queued and nothing runs, and how many items there ever were.
+    pub(crate) fn survey(&self) -> (bool, u64) {
+        let mut inner = self.lock();
+        self.splice(&mut inner);
+        let done = |count: &AtomicU32| count.load(Ordering::Acquire) & !AWAITED == 0;
+        (self.in_flight.iter().all(done), inner.spliced)
     }
 }

@@ -55,6 +55,12 @@ impl<H: Host> Pwq<H> {
         let wanted = batch_size(inner.queued, sharers.min(free), item_ns);
         let (batch, count) = self.cut_batch(host, slots, &mut inner, slot.0, wanted);
         if count == 0 {
+            if self.is_ordered() {
+                // The first item was set aside, and what is behind it must stay there: it holds
+                // the queue's one place until it comes back.
+                inner.nr_active += 1;
+                self.state.fetch_or(SATURATED, Ordering::SeqCst);
+            }
             return Taken::Nothing;
         }
         inner.nr_active += 1;
@@ -85,10 +91,18 @@ impl<H: Host> Pwq<H> {
             // Items are arrays as often as not: then the one after eight more is eight strides on.
             let stride = next.addr().wrapping_sub(item.addr());
             prefetch(next.wrapping_byte_add(stride.wrapping_mul(PREFETCH_AHEAD)));
-            // SAFETY: `item` is in our worklist.
-            if work.ticket().collision() && unsafe { set_aside(host, slots, inner, item) } {
-                item = next;
-                continue;
+            if work.ticket().collision() {
+                if self.is_ordered() && count > 0 {
+                    break;
+                }
+                // SAFETY: `item` is in our worklist.
+                if unsafe { set_aside(host, slots, inner, item) } {
+                    if self.is_ordered() {
+                        break;
+                    }
+                    item = next;
+                    continue;
+                }
             }
             work.set_place(Place::Scheduled(slot));
             last = item;
@@ -125,9 +139,10 @@ impl<H: Host> Pwq<H> {
         pending && self.claim_ready()
     }
 
-    /// Puts items that were taken back in front. True if the pwq has become ready and the caller
-    /// must put it on a ready list.
-    pub(crate) fn give_back(&self, items: WorkList) -> bool {
+    /// Puts items that were taken back in front; with `unplug`, also gives up the place that an
+    /// ordered queue's item holds while it is set aside. True if the pwq has become ready and the
+    /// caller must put it on a ready list.
+    pub(crate) fn give_back(&self, items: WorkList, unplug: bool) -> bool {
         let mut inner = self.lock();
         let mut item = items.front();
         while !item.is_null() {
@@ -139,12 +154,22 @@ impl<H: Host> Pwq<H> {
             }
         }
         inner.worklist.prepend(items);
+        if unplug {
+            return self.unplug(&mut inner);
+        }
         if inner.nr_active >= inner.max_active {
             // Whoever lets go next must look: it does so only if told.
             self.state.fetch_or(SATURATED, Ordering::SeqCst);
             return false;
         }
         !inner.worklist.is_empty() && self.claim_ready()
+    }
+
+    /// An ordered queue's item is not set aside any more. True if the pwq has become ready and the
+    /// caller must put it on a ready list.
+    pub(crate) fn unplug(&self, inner: &mut Inner<H>) -> bool {
+        inner.nr_active -= 1;
+        self.unsaturate(inner)
     }
 
     /// Sets the limit. True if the pwq has become ready and the caller must put it on a ready

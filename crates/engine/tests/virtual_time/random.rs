@@ -116,6 +116,9 @@ fn queue_once(world: &Arc<World>, home: QueueNo, cpu: Option<u32>) {
         Some(cpu) => once.item.queue_on(queue, cpu),
         None => once.item.queue(queue),
     });
+    if world.below(4) == 0 {
+        let _ = once.item.help(&world.engine);
+    }
 }
 
 /// A queue that lives for some items. To drop it is to wait for them.
