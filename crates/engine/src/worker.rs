@@ -6,9 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use uwork_policy::concurrency::{
-    NEIGHBOUR_WAKE_COST_NS, may_keep_working, too_many_workers, wake_neighbour,
-};
+use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbour};
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
@@ -40,6 +38,9 @@ enum Step {
 /// It runs now, queues its next item, and finds the worker awake: no wake, no sleep. On a CPU with
 /// nobody else to run the yield costs a system call.
 const YIELDS_BEFORE_PARK: u32 = 1;
+
+/// Items that take this long keep a worker from the timers for too long.
+const LONG_ITEM_NS: u64 = 1_000_000;
 
 /// See the module. Lives on its thread's stack.
 pub(crate) struct Worker<H: Host> {
@@ -165,7 +166,7 @@ impl<H: Host> Worker<H> {
         if from.looks_ready() {
             self.bring_up_others(from, left as u64, item_ns);
         }
-        if item_ns >= NEIGHBOUR_WAKE_COST_NS && pool.next_timer.load(Ordering::Relaxed) != NEVER {
+        if item_ns >= LONG_ITEM_NS && pool.next_timer.load(Ordering::Relaxed) != NEVER {
             // This worker will not look at the timers for a while.
             pool.ensure_keeper(engine);
         }

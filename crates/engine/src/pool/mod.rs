@@ -269,10 +269,13 @@ impl<H: Host> Pool<H> {
     pub(crate) fn refresh_keeper(&self, engine: &Engine<H>) {
         let inner = self.lock();
         let keeper = inner.keeper;
+        // One that is between batches looks at the timers before it parks.
+        let all_at_work = inner.workers.iter().all(|&id| engine.slot(id).is_at_work());
         drop(inner);
         match keeper {
             Some(id) => self.nudge(engine, id),
-            None => self.bring_keeper(engine),
+            None if all_at_work => self.bring_keeper(engine),
+            None => {}
         }
     }
 }

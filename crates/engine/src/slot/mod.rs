@@ -118,6 +118,11 @@ impl<H: Host> Slot<H> {
         self.run.load(Ordering::Acquire) == (run & RUN_MASK) << PHASE_BITS | RUNNING
     }
 
+    /// Whether the owner is in a batch. A hint.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.run.load(Ordering::Relaxed) & PHASE_MASK != OUT
+    }
+
     /// Owner: the number of the current or last run.
     #[inline]
     pub(crate) fn number(&self) -> u64 {

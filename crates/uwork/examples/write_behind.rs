@@ -1,0 +1,86 @@
+//! A log that writes behind: lines are collected in memory, and one delayed item writes them out.
+//!
+//! However many lines come in, the item is queued once: an item that is pending is not queued
+//! again. When the log is closed, what is left is written at once.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use uwork::{DelayedWork, Enqueued, Queue, WorkItem};
+
+/// A line is on disk this long after it was appended, at the latest.
+const DELAY: Duration = Duration::from_millis(20);
+
+struct Log {
+    write_out: DelayedWork<Log>,
+    lines: Mutex<String>,
+    file: Mutex<File>,
+    writes: Mutex<u32>,
+}
+uwork::has_delayed_work!(impl HasDelayedWork for Log { write_out });
+
+impl WorkItem for Log {
+    type Pointer = Arc<Log>;
+
+    /// Never runs twice at once, so the lines stay in order.
+    fn run(this: Arc<Log>) {
+        let lines = std::mem::take(&mut *this.lines.lock().unwrap());
+        let outcome = uwork::blocking(|| this.file.lock().unwrap().write_all(lines.as_bytes()));
+        if let Err(error) = outcome {
+            eprintln!("{} bytes of the log are lost: {error}", lines.len());
+        }
+        *this.writes.lock().unwrap() += 1;
+    }
+}
+
+impl Log {
+    fn append(self: &Arc<Log>, queue: &Queue, line: &str) {
+        let mut lines = self.lines.lock().unwrap();
+        lines.push_str(line);
+        lines.push('\n');
+        drop(lines);
+        match queue.enqueue_delayed(self.clone(), DELAY) {
+            // Pending: the coming run sees the line that was appended above.
+            Enqueued::Queued | Enqueued::Pending(_) => {}
+            Enqueued::Disabled(_) | Enqueued::Refused(_) => eprintln!("the log is closed"),
+        }
+    }
+
+    /// Writes what is left and takes no more.
+    fn close(&self) -> Result<(), uwork::DisableDepthError> {
+        self.write_out.flush();
+        self.write_out.disable_sync().map(drop)
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let path = std::env::temp_dir().join(format!("uwork-write-behind-{}.log", std::process::id()));
+    let queue = Queue::builder("write-behind").build()?;
+    let log = Arc::new(Log {
+        write_out: DelayedWork::new(),
+        lines: Mutex::new(String::new()),
+        file: Mutex::new(File::create(&path)?),
+        writes: Mutex::new(0),
+    });
+
+    const WRITERS: u32 = 4;
+    const LINES: u32 = 25_000;
+    std::thread::scope(|threads| {
+        for writer in 0..WRITERS {
+            let (log, queue) = (&log, &queue);
+            threads.spawn(move || {
+                (0..LINES).for_each(|n| log.append(queue, &format!("writer {writer} line {n}")));
+            });
+        }
+    });
+    log.close()?;
+
+    let written = std::fs::read_to_string(&path)?.lines().count();
+    std::fs::remove_file(&path)?;
+    let writes = *log.writes.lock().unwrap();
+    println!("{written} lines from {WRITERS} threads in {writes} writes");
+    assert_eq!(written, (WRITERS * LINES) as usize);
+    Ok(())
+}
