@@ -6,11 +6,11 @@ use std::ptr::NonNull;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pwq::Pwq;
+use crate::run::{Tally, report_panic, run_item};
 use crate::slot::Next;
 use crate::thread::Frame;
 use crate::wake::Waiters;
 use crate::work::{Place, Work};
-use crate::worker::{Tally, report_panic, run_item};
 
 /// What came of an offer to help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 mod block;
 mod cancel;
+mod conserve;
 mod delayed;
 mod engine;
 mod flush;
@@ -17,6 +18,7 @@ mod owner;
 mod pool;
 mod pwq;
 mod queue;
+mod run;
 mod slab;
 mod slot;
 mod submit;

@@ -1,24 +1,21 @@
 //! A worker: takes batches, runs them, parks. Its `step` never sleeps; `main` does that for it.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbour};
 
 use crate::engine::Engine;
-use crate::host::{Host, Report};
+use crate::host::Host;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::{Pwq, Taken};
 use crate::queue::Wq;
-use crate::slot::{Next, SetAside, Slot};
+use crate::run::{Tally, report_panic, run_item};
+use crate::slot::{Next, Slot};
 use crate::sync::Ordering;
 use crate::thread::{Frame, ThreadState};
-use crate::watch::STUCK_NS;
-use crate::word::{RUN_MASK, RunId};
-use crate::work::{Action, Work};
+use crate::work::Work;
 
 /// What a worker does next.
 enum Step {
@@ -370,175 +367,5 @@ impl<H: Host> Worker<H> {
         inner.workers.retain(|&worker| worker != self.slot);
         self.pool().state.exit_idle();
         Step::Exit
-    }
-}
-
-/// Runs one item whose run has begun.
-///
-/// # Safety
-/// `item` is live, the caller's, and `run` is what `slot` has just begun.
-#[inline(always)]
-pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
-    // SAFETY: live until its function is called.
-    let work = unsafe { &*item };
-    let func = work.func();
-    work.word.start(RunId { slot, run });
-    // SAFETY: the item was queued and is ours; from here on it is its function's.
-    unsafe { func(NonNull::new_unchecked(item), Action::Run) };
-}
-
-/// Started items that flushes do not know of yet: a stretch of runs of one colour.
-///
-/// It is published when the colour changes, which is before the next item starts, and at the end of
-/// the batch.
-pub(crate) struct Tally<'a, H: Host> {
-    engine: &'a Engine<H>,
-    pwq: &'a Pwq<H>,
-    slot: &'a Slot<H>,
-    colour: Cell<usize>,
-    /// The last run that is not part of the stretch.
-    before: Cell<u64>,
-}
-
-impl<'a, H: Host> Tally<'a, H> {
-    /// Counts the runs that `slot` begins from here on.
-    pub(crate) fn new(engine: &'a Engine<H>, pwq: &'a Pwq<H>, slot: &'a Slot<H>) -> Self {
-        Tally { engine, pwq, slot, colour: Cell::new(0), before: Cell::new(slot.number()) }
-    }
-
-    /// A run of this colour has begun.
-    #[inline(always)]
-    pub(crate) fn note(&self, colour: usize, run: u64) {
-        if colour != self.colour.get() {
-            self.change(colour, run.wrapping_sub(1) & RUN_MASK);
-        }
-    }
-
-    #[cold]
-    fn change(&self, colour: usize, last: u64) {
-        self.publish_to(last);
-        self.colour.set(colour);
-    }
-
-    /// All runs that began have ended.
-    pub(crate) fn publish(&self) {
-        self.publish_to(self.slot.number());
-    }
-
-    fn publish_to(&self, last: u64) {
-        let count = (last.wrapping_sub(self.before.replace(last)) & RUN_MASK) as u32;
-        if count > 0 && self.pwq.finish(self.colour.get(), count) {
-            // SAFETY: a flush waits for this colour, so the queue is there.
-            let wq: &Wq<H> = unsafe { &*self.pwq.wq() };
-            wq.colour_over(self.engine, self.pwq, self.colour.get());
-        }
-    }
-}
-
-/// Reports the panic of an item of `pwq`, which the caller holds. Does not unwind.
-pub(crate) fn report_panic<H: Host>(
-    engine: &Engine<H>,
-    pwq: &Pwq<H>,
-    payload: Box<dyn Any + Send>,
-) {
-    // SAFETY: the pwq is held by the caller, so its queue is there.
-    engine.report_payload(unsafe { &*pwq.wq() }.name(), payload);
-}
-
-impl<H: Host> Engine<H> {
-    /// Reports a panic. Does not unwind, whatever the payload's destructor does.
-    pub(crate) fn report_payload(&self, queue: &str, payload: Box<dyn Any + Send>) {
-        let message = payload
-            .downcast_ref::<&str>()
-            .map(|text| (*text).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_default();
-        self.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            // A payload that panics when dropped may throw another of its kind.
-            std::mem::forget(again);
-        }
-    }
-
-    /// Gives a dead pwq back when the last hand lets go of it.
-    pub(crate) fn unpin(&self, pwq: &Pwq<H>) {
-        if pwq.unpin() {
-            self.pwqs().release(pwq.id);
-        }
-    }
-
-    /// Deals with what was set aside during a run that is over.
-    #[cold]
-    pub(crate) fn put_back(&self, mut aside: SetAside<H>) {
-        aside.waiters.complete(self.host());
-        loop {
-            let item = aside.items.pop_back();
-            if item.is_null() {
-                return;
-            }
-            let mut one = crate::work::WorkList::new();
-            // SAFETY: an item that came off a list that we hold; pending, so its pwq is there.
-            let pwq = unsafe {
-                one.push_back(item);
-                self.pwqs().get((*item).ticket().pwq()).expect("a pending item has a pwq")
-            };
-            let pool = pwq.home();
-            if pwq.give_back(one, pwq.is_ordered()) {
-                pool.push_ready(pwq);
-                pool.kick(self);
-            }
-        }
-    }
-
-    /// A worker of `pool` has stopped counting as running; `running` others do. Brings up a
-    /// replacement if there is work, or if nobody is left to look after the timers.
-    pub(crate) fn after_block(&self, pool: &Pool<H>, running: u32) {
-        if pool.looks_ready() {
-            pool.kick(self);
-        } else if running == 0 && pool.next_timer.load(Ordering::SeqCst) != NEVER {
-            pool.refresh_keeper(self);
-        }
-    }
-
-    /// Wakes a worker of the nearest pod that has one to spare.
-    #[cold]
-    pub(crate) fn kick_neighbour(&self, pool: &Pool<H>) {
-        for &id in &pool.spec().neighbours {
-            let other = self.pool(id);
-            let counts = other.state.counts();
-            if counts.running < other.target() && other.state.begin_wake(other.target()) {
-                other.wake_one(self);
-                return;
-            }
-        }
-    }
-
-    /// Takes back what is lined up behind items of `pool` that have been running for long.
-    pub(crate) fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
-        if pool.lined_up.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        let workers = pool.lock().workers.clone();
-        for id in workers {
-            let slot = self.slot(id);
-            if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_NS) > now {
-                continue;
-            }
-            slot.batch_began.store(NEVER, Ordering::Relaxed);
-            let items = slot.lock_remote(self.host()).take_scheduled();
-            self.give_back(items);
-        }
-    }
-
-    /// Puts items that are in nobody's list back in front of their pwq, all of them of one.
-    fn give_back(&self, items: crate::work::WorkList) {
-        // SAFETY: the first item, if any, is in a list that we hold.
-        let Some(first) = (unsafe { items.front().as_ref() }) else { return };
-        let pwq = self.pwqs().get(first.ticket().pwq()).expect("a pending item has a pwq");
-        let pool = pwq.home();
-        if pwq.give_back(items, false) {
-            pool.push_ready(pwq);
-            pool.kick(self);
-        }
     }
 }

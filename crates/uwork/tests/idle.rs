@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::items::{Job, Later};
 use support::{queue, watchdog};
@@ -12,6 +12,8 @@ use uwork::{Scope, ScopeChoice};
 
 /// How long nothing must happen.
 const WINDOW: Duration = Duration::from_secs(1);
+/// Nothing has happened for so long: the load is over. What lingers after a load, lingers for less.
+const CALM: Duration = Duration::from_millis(300);
 
 /// A thread of this process, as /proc shows it.
 struct Thread {
@@ -84,14 +86,15 @@ fn after_the_load_there_are_no_wake_ups() {
     let _watchdog = watchdog();
     load();
     let mut before = None;
+    let mut since = Instant::now();
     support::until("the workers have come to rest", || {
-        for _ in 0..1_000 {
-            std::thread::yield_now();
-        }
         let now = switches_at_rest();
-        let at_rest = now.is_some() && now == before;
+        if now.is_none() || now != before {
+            since = Instant::now();
+        }
         before = now;
-        at_rest
+        std::thread::yield_now();
+        since.elapsed() > CALM
     });
     let before = before.expect("at rest");
     assert!(!before.is_empty(), "there are workers");

@@ -7,7 +7,7 @@
 //! **Bounds.** The production worker and queue; one item, one other thread.
 use loom::thread;
 
-use super::world::{Item, World, explored};
+use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::submit::Queued;
 
@@ -18,7 +18,7 @@ fn cancelled_or_run() {
         let queue = world.per_cpu(2);
         let item = Item::new();
         world.settle();
-        let cancelled = explored(|| {
+        let cancelled = world.explored(|| {
             assert_eq!(item.queue(&queue), Queued::Yes);
             // SAFETY: the item is live, and only this engine knows it.
             unsafe { world.engine.cancel(item.work()) }
@@ -36,7 +36,7 @@ fn two_cancels_and_a_run() {
         let queue = world.per_cpu(2);
         let item = Item::new();
         world.settle();
-        let cancelled = explored(|| {
+        let cancelled = world.explored(|| {
             assert_eq!(item.queue(&queue), Queued::Yes);
             let (target, engine) = (item.clone(), world.engine.clone());
             // SAFETY: the item is live, and only this engine knows it.
@@ -65,7 +65,7 @@ fn nothing_runs_after_cancel_sync() {
         });
         item.set_home(Some(&queue));
         world.settle();
-        explored(|| {
+        world.explored(|| {
             assert_eq!(item.queue(&queue), Queued::Yes);
             // SAFETY: the item is live, and only this engine knows it.
             let pending = unsafe { world.engine.cancel_sync(item.work()) }.unwrap();
@@ -89,7 +89,7 @@ fn disabled_items_are_refused() {
         let queue = world.per_cpu(2);
         let item = Item::new();
         world.settle();
-        let (taken_off, queued) = explored(|| {
+        let (taken_off, queued) = world.explored(|| {
             let (target, handle) = (item.clone(), queue.clone());
             let other = thread::spawn(move || target.queue(&handle));
             // SAFETY: the item is live, and only this engine knows it.
@@ -121,7 +121,7 @@ fn disables_and_enables_are_counted() {
         let item = Item::new();
         // SAFETY: the item is live, and only this engine knows it.
         assert_eq!(unsafe { world.engine.disable(item.work()) }, Ok(false));
-        let last = explored(|| {
+        let last = world.explored(|| {
             let (target, engine) = (item.clone(), world.engine.clone());
             let other = thread::spawn(move || {
                 // SAFETY: the item is live, and only this engine knows it.

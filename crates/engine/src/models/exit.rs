@@ -10,7 +10,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use super::host::Event;
-use super::world::{Item, World, explored};
+use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::submit::Queued;
 
@@ -35,7 +35,7 @@ fn a_picked_worker_is_not_culled() {
         }
         // The third is one too many, and its time is over as soon as it lies down.
         let late = Item::new();
-        explored(|| {
+        world.explored(|| {
             gates[2].wake();
             held[2].done.wait();
             assert_eq!(late.queue(&queue), Queued::Yes);
@@ -53,7 +53,7 @@ fn retiring_ends_every_worker() {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         let item = Item::new();
-        explored(|| {
+        world.explored(|| {
             assert_eq!(item.queue(&queue), Queued::Yes);
             item.done.wait();
             // The worker may still be in the item, at the queue, looking, lying down or asleep.

@@ -10,7 +10,7 @@
 use loom::thread;
 
 use super::host::LoomHost;
-use super::world::{Item, World, explored};
+use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::pool::Pool;
 use crate::pwq::{Limits, Pwq};
@@ -65,7 +65,7 @@ fn two_flushes_and_a_requeue() {
         let queue = world.per_cpu(2);
         let item = Item::new();
         world.settle();
-        explored(|| {
+        world.explored(|| {
             assert_eq!(item.queue(&queue), Queued::Yes);
             let handle = queue.clone();
             let other = thread::spawn(move || handle.flush().unwrap());
@@ -85,7 +85,7 @@ fn a_flush_sees_what_was_queued_before_it() {
         let queue = world.per_cpu(2);
         let (before, meanwhile) = (Item::new(), Item::new());
         world.settle();
-        explored(|| {
+        world.explored(|| {
             let (item, handle) = (meanwhile.clone(), queue.clone());
             let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
             assert_eq!(before.queue(&queue), Queued::Yes);
@@ -107,7 +107,7 @@ fn a_flush_of_an_item_ends_with_its_run() {
         let queue = world.per_cpu(2);
         let item = Item::new();
         world.settle();
-        explored(|| {
+        world.explored(|| {
             assert_eq!(item.queue(&queue), Queued::Yes);
             // SAFETY: the item is live, and only this engine knows it.
             unsafe { world.engine.flush_work(item.work()) };
@@ -125,7 +125,7 @@ fn a_flush_of_an_item_ends_with_its_cancellation() {
         let queue = world.per_cpu(2);
         let item = Item::new();
         world.settle();
-        let cancelled = explored(|| {
+        let cancelled = world.explored(|| {
             assert_eq!(item.queue(&queue), Queued::Yes);
             let (target, engine) = (item.clone(), world.engine.clone());
             // SAFETY: the item is live, and only this engine knows it.

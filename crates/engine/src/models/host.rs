@@ -11,8 +11,9 @@ use crate::thread::ThreadState;
 pub(crate) const NOW: u64 = 1;
 
 /// See the module.
-#[derive(Default)]
 pub(crate) struct LoomHost {
+    /// Whether loom explores what happens now.
+    explores: std::sync::Mutex<bool>,
     /// Threads that may still be created.
     spawns_left: std::sync::Mutex<u32>,
     threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
@@ -21,8 +22,23 @@ pub(crate) struct LoomHost {
 
 impl LoomHost {
     /// A platform on which so many threads can be created.
-    pub(crate) fn with_spawns(spawns: u32) -> LoomHost {
-        LoomHost { spawns_left: std::sync::Mutex::new(spawns), ..LoomHost::default() }
+    pub(crate) fn new(threads: u32) -> LoomHost {
+        LoomHost {
+            explores: std::sync::Mutex::new(true),
+            spawns_left: std::sync::Mutex::new(threads),
+            threads: std::sync::Mutex::default(),
+            reports: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Turns exploration on or off, for all threads.
+    pub(crate) fn explore(&self, yes: bool) {
+        let was = std::mem::replace(&mut *self.explores.lock().unwrap(), yes);
+        match (was, yes) {
+            (false, true) => loom::explore(),
+            (true, false) => loom::stop_exploring(),
+            _ => {}
+        }
     }
 
     /// Waits for every thread that was created.
@@ -109,8 +125,13 @@ impl Host for LoomHost {
     /// Other interleavings are explored anyway.
     fn yield_now(&self) {}
 
+    /// Without a choice of who goes next: two threads that both wait for a third could let each
+    /// other go for ever. loom's own choice is whoever has yielded least.
     fn relax(&self, _: u32) {
+        let explores = *self.explores.lock().unwrap();
+        self.explore(false);
         loom::thread::yield_now();
+        self.explore(explores);
     }
 
     fn light_fence(&self) {

@@ -7,7 +7,7 @@
 //! **Bounds.** The production worker and queue; one or two workers, two submitters, one item each.
 use loom::thread;
 
-use super::world::{Item, World, explored};
+use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::submit::Queued;
 
@@ -18,7 +18,7 @@ fn two_submitters_and_a_worker() {
         let queue = world.per_cpu(2);
         // The worker has been created and may be anywhere on its way to its first sleep.
         let items = [Item::new(), Item::new()];
-        explored(|| {
+        world.explored(|| {
             let (item, handle) = (items[1].clone(), queue.clone());
             let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
             assert_eq!(items[0].queue(&queue), Queued::Yes);
@@ -38,7 +38,7 @@ fn a_sleeping_worker() {
         let queue = world.per_cpu(2);
         let items = [Item::new(), Item::new()];
         world.settle();
-        explored(|| {
+        world.explored(|| {
             let (item, handle) = (items[1].clone(), queue.clone());
             let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
             assert_eq!(items[0].queue(&queue), Queued::Yes);
@@ -61,7 +61,7 @@ fn a_worker_that_blocks() {
         let (engine, awaited) = (world.engine.clone(), second.clone());
         let first = Item::with(move |_| engine.blocking(|| awaited.done.wait()));
         world.settle();
-        explored(|| {
+        world.explored(|| {
             let (item, handle) = (second.clone(), queue.clone());
             let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
             assert_eq!(first.queue(&queue), Queued::Yes);

@@ -7,7 +7,7 @@
 //! loom explores which thread goes next and which store a load returns. It finds deadlocks, and
 //! unordered accesses to a [`crate::sync::Cell`]: every link of every list is one, and so is every
 //! counter that a model's items bump. Whole-engine models run the production worker; what they do
-//! outside of [`world::explored`] is done in one order only.
+//! outside of [`world::World::explored`] is done in one order only.
 
 mod host;
 mod world;

@@ -36,7 +36,7 @@ struct World {
 impl World {
     fn new(max_active: u32) -> Arc<World> {
         let world = Arc::new(World {
-            host: LoomHost::default(),
+            host: LoomHost::new(0),
             pool: Pool::new(0),
             pwq: Pwq::new(0),
             slots: Slab::new(2),

@@ -10,7 +10,6 @@ use loom::thread;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
-use crate::host::Host as _;
 use crate::slot::{Next, Slot};
 use crate::sync::Cell;
 use crate::wake::Waiter;
@@ -35,7 +34,7 @@ fn pointer(item: &Work) -> *mut Work {
 impl World {
     fn new() -> Arc<World> {
         Arc::new(World {
-            host: LoomHost::default(),
+            host: LoomHost::new(0),
             slot: Slot::new(),
             items: [Work::new(nothing), Work::new(nothing)],
             did: [(); 3].map(|()| Cell::new(false)),

@@ -8,7 +8,7 @@
 //! **Bounds.** The production worker and queue; up to two workers, two items.
 use loom::thread;
 
-use super::world::{Item, World, explored};
+use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::help::Helped;
 use crate::submit::Queued;
@@ -19,14 +19,15 @@ fn queue_flush_drop_retire() {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
         let items = [Item::new(), Item::new()];
-        let reports = explored(|| {
+        world.explored(|| {
             items.iter().for_each(|item| assert_eq!(item.queue(&queue), Queued::Yes));
             queue.flush().unwrap();
             assert!(items.iter().all(|item| item.runs() == 1));
             drop(queue);
-            world.end()
+            world.engine.retire();
+            world.engine.host().join_all();
         });
-        assert!(reports.is_empty());
+        assert!(world.end().is_empty());
     });
 }
 
@@ -37,7 +38,7 @@ fn dropped_while_items_are_queued() {
         let queue = world.per_cpu(1);
         let items = [Item::new(), Item::new()];
         world.settle();
-        explored(|| {
+        world.explored(|| {
             let (item, handle) = (items[1].clone(), queue.clone());
             // Whoever drops the last handle waits for the items.
             let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
@@ -57,7 +58,7 @@ fn queued_elsewhere_while_it_runs() {
         let queues = [world.unbound("a", 4), world.unbound("b", 4)];
         let item = Item::new();
         world.settle();
-        let again = explored(|| {
+        let again = world.explored(|| {
             assert_eq!(item.queue(&queues[0]), Queued::Yes);
             let again = item.queue(&queues[1]);
             queues.iter().for_each(|queue| queue.flush().unwrap());
@@ -76,7 +77,7 @@ fn helped_or_run_by_a_worker() {
         let queue = world.unbound("u", 1);
         let items = [Item::new(), Item::new()];
         world.settle();
-        explored(|| {
+        world.explored(|| {
             for item in &items {
                 assert_eq!(item.queue(&queue), Queued::Yes);
             }

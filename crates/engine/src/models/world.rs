@@ -22,12 +22,13 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// One that can create so many threads. Nothing is explored until [`explored`].
+    /// One that can create so many threads. Nothing is explored until [`World::explored`].
     pub(crate) fn new(cpus: u32, threads: u32) -> World {
-        loom::stop_exploring();
+        let host = LoomHost::new(threads);
+        host.explore(false);
         let mut config = Config::new(Topology::flat(cpus), CpuSet::first_n(cpus));
         config.idle_timeout_ns = 0;
-        World { engine: Engine::new(LoomHost::with_spawns(threads), config) }
+        World { engine: Engine::new(host, config) }
     }
 
     /// A queue on the pool of CPU 0, whose target is one running worker.
@@ -49,11 +50,19 @@ impl World {
         Queue::new(&self.engine, spec).unwrap()
     }
 
-    /// Lets every worker go on until it sleeps. Outside of [`explored`] only.
+    /// Lets every worker go on until it sleeps. Outside of [`World::explored`] only.
     pub(crate) fn settle(&self) {
         for _ in 0..4 {
             loom::thread::yield_now();
         }
+    }
+
+    /// The part of the model of which every interleaving within the bounds is explored.
+    pub(crate) fn explored<R>(&self, part: impl FnOnce() -> R) -> R {
+        self.engine.host().explore(true);
+        let result = part();
+        self.engine.host().explore(false);
+        result
     }
 
     /// Ends every worker. The queues are gone.
@@ -63,14 +72,6 @@ impl World {
         assert_eq!(self.engine.workers(), 0, "every worker ends");
         self.engine.host().reports()
     }
-}
-
-/// The part of a whole-engine model of which every interleaving within the bounds is explored.
-pub(crate) fn explored<R>(part: impl FnOnce() -> R) -> R {
-    loom::explore();
-    let result = part();
-    loom::stop_exploring();
-    result
 }
 
 /// An item that counts its runs without an atomic: should two of its runs overlap, or should

@@ -66,8 +66,8 @@ impl Outcome {
                 (*state).compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed)
             };
             match exchanged {
-                // SAFETY: we cleared WAKER, so the cell is ours; DONE is not set yet.
                 Ok(_) if now & WAKER != 0 => {
+                    // SAFETY: we cleared WAKER, so the cell is ours; DONE is not set yet.
                     left = unsafe { (*(*waker).get()).take() };
                     now = next;
                 }

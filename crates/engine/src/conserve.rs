@@ -1,0 +1,94 @@
+//! Work conservation: nothing waits in one place while workers elsewhere have nothing to do, and
+//! nothing that was taken too early is lost.
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::pool::{NEVER, Pool};
+use crate::pwq::Pwq;
+use crate::slot::SetAside;
+use crate::sync::Ordering;
+use crate::watch::STUCK_NS;
+
+impl<H: Host> Engine<H> {
+    /// Gives a dead pwq back when the last hand lets go of it.
+    pub(crate) fn unpin(&self, pwq: &Pwq<H>) {
+        if pwq.unpin() {
+            self.pwqs().release(pwq.id);
+        }
+    }
+
+    /// Deals with what was set aside during a run that is over.
+    #[cold]
+    pub(crate) fn put_back(&self, mut aside: SetAside<H>) {
+        aside.waiters.complete(self.host());
+        loop {
+            let item = aside.items.pop_back();
+            if item.is_null() {
+                return;
+            }
+            let mut one = crate::work::WorkList::new();
+            // SAFETY: an item that came off a list that we hold; pending, so its pwq is there.
+            let pwq = unsafe {
+                one.push_back(item);
+                self.pwqs().get((*item).ticket().pwq()).expect("a pending item has a pwq")
+            };
+            let pool = pwq.home();
+            if pwq.give_back(one, pwq.is_ordered()) {
+                pool.push_ready(pwq);
+                pool.kick(self);
+            }
+        }
+    }
+
+    /// A worker of `pool` has stopped counting as running; `running` others do. Brings up a
+    /// replacement if there is work, or if nobody is left to look after the timers.
+    pub(crate) fn after_block(&self, pool: &Pool<H>, running: u32) {
+        if pool.looks_ready() {
+            pool.kick(self);
+        } else if running == 0 && pool.next_timer.load(Ordering::SeqCst) != NEVER {
+            pool.refresh_keeper(self);
+        }
+    }
+
+    /// Wakes a worker of the nearest pod that has one to spare.
+    #[cold]
+    pub(crate) fn kick_neighbour(&self, pool: &Pool<H>) {
+        for &id in &pool.spec().neighbours {
+            let other = self.pool(id);
+            let counts = other.state.counts();
+            if counts.running < other.target() && other.state.begin_wake(other.target()) {
+                other.wake_one(self);
+                return;
+            }
+        }
+    }
+
+    /// Takes back what is lined up behind items of `pool` that have been running for long.
+    pub(crate) fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
+        if pool.lined_up.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let workers = pool.lock().workers.clone();
+        for id in workers {
+            let slot = self.slot(id);
+            if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_NS) > now {
+                continue;
+            }
+            slot.batch_began.store(NEVER, Ordering::Relaxed);
+            let items = slot.lock_remote(self.host()).take_scheduled();
+            self.give_back(items);
+        }
+    }
+
+    /// Puts items that are in nobody's list back in front of their pwq, all of them of one.
+    pub(crate) fn give_back(&self, items: crate::work::WorkList) {
+        // SAFETY: the first item, if any, is in a list that we hold.
+        let Some(first) = (unsafe { items.front().as_ref() }) else { return };
+        let pwq = self.pwqs().get(first.ticket().pwq()).expect("a pending item has a pwq");
+        let pool = pwq.home();
+        if pwq.give_back(items, false) {
+            pool.push_ready(pwq);
+            pool.kick(self);
+        }
+    }
+}

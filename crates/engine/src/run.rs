@@ -1,0 +1,102 @@
+//! Running an item, and what is left to be said when it has run or panicked.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+
+use crate::engine::Engine;
+use crate::host::{Host, Report};
+use crate::pwq::Pwq;
+use crate::queue::Wq;
+use crate::slot::Slot;
+use crate::word::{RUN_MASK, RunId};
+use crate::work::{Action, Work};
+
+/// Runs one item whose run has begun.
+///
+/// # Safety
+/// `item` is live, the caller's, and `run` is what `slot` has just begun.
+#[inline(always)]
+pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
+    // SAFETY: live until its function is called.
+    let work = unsafe { &*item };
+    let func = work.func();
+    work.word.start(RunId { slot, run });
+    // SAFETY: the item was queued and is ours; from here on it is its function's.
+    unsafe { func(NonNull::new_unchecked(item), Action::Run) };
+}
+
+/// Started items that flushes do not know of yet: a stretch of runs of one colour.
+///
+/// It is published when the colour changes, which is before the next item starts, and at the end of
+/// the batch.
+pub(crate) struct Tally<'a, H: Host> {
+    engine: &'a Engine<H>,
+    pub(crate) pwq: &'a Pwq<H>,
+    slot: &'a Slot<H>,
+    colour: Cell<usize>,
+    /// The last run that is not part of the stretch.
+    before: Cell<u64>,
+}
+
+impl<'a, H: Host> Tally<'a, H> {
+    /// Counts the runs that `slot` begins from here on.
+    pub(crate) fn new(engine: &'a Engine<H>, pwq: &'a Pwq<H>, slot: &'a Slot<H>) -> Self {
+        Tally { engine, pwq, slot, colour: Cell::new(0), before: Cell::new(slot.number()) }
+    }
+
+    /// A run of this colour has begun.
+    #[inline(always)]
+    pub(crate) fn note(&self, colour: usize, run: u64) {
+        if colour != self.colour.get() {
+            self.change(colour, run.wrapping_sub(1) & RUN_MASK);
+        }
+    }
+
+    #[cold]
+    fn change(&self, colour: usize, last: u64) {
+        self.publish_to(last);
+        self.colour.set(colour);
+    }
+
+    /// All runs that began have ended.
+    pub(crate) fn publish(&self) {
+        self.publish_to(self.slot.number());
+    }
+
+    fn publish_to(&self, last: u64) {
+        let count = (last.wrapping_sub(self.before.replace(last)) & RUN_MASK) as u32;
+        if count > 0 && self.pwq.finish(self.colour.get(), count) {
+            // SAFETY: a flush waits for this colour, so the queue is there.
+            let wq: &Wq<H> = unsafe { &*self.pwq.wq() };
+            wq.colour_over(self.engine, self.pwq, self.colour.get());
+        }
+    }
+}
+
+/// Reports the panic of an item of `pwq`, which the caller holds. Does not unwind.
+pub(crate) fn report_panic<H: Host>(
+    engine: &Engine<H>,
+    pwq: &Pwq<H>,
+    payload: Box<dyn Any + Send>,
+) {
+    // SAFETY: the pwq is held by the caller, so its queue is there.
+    engine.report_payload(unsafe { &*pwq.wq() }.name(), payload);
+}
+
+impl<H: Host> Engine<H> {
+    /// Reports a panic. Does not unwind, whatever the payload's destructor does.
+    pub(crate) fn report_payload(&self, queue: &str, payload: Box<dyn Any + Send>) {
+        let message = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_default();
+        self.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            // A payload that panics when dropped may throw another of its kind.
+            std::mem::forget(again);
+        }
+    }
+}
