@@ -15,7 +15,7 @@ use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::Lock;
 use crate::wake::WakeToken;
-use crate::watch::Watch;
+use crate::watch::{Watch, others_may_help};
 use crate::word::{RunId, SLOTS_MAX};
 use crate::work::Ticket;
 use crate::worker::Worker;
@@ -133,6 +133,12 @@ impl<H: Host> Engine<H> {
         unsafe { &*self.host.thread() }.runs_queue(identity)
     }
 
+    /// Whether the calling thread is inside any item.
+    pub(crate) fn is_inside_an_item(&self) -> bool {
+        // SAFETY: the host's promise for the calling thread.
+        !unsafe { &*self.host.thread() }.frame().is_null()
+    }
+
     /// Whether the calling thread is inside this run.
     pub(crate) fn runs(&self, run: RunId) -> bool {
         // SAFETY: the host's promise for the calling thread.
@@ -220,6 +226,12 @@ impl<H: Host> Engine<H> {
             }
         }
         sets.push(set.clone());
+        drop(sets);
+        if set.pools.iter().any(|&id| others_may_help(self.pool(id))) {
+            // Now rather than on the way of the first item that has to wait. A failure is tried
+            // again then.
+            self.start_watch();
+        }
         Ok(set)
     }
 

@@ -9,6 +9,7 @@
 use std::ptr::NonNull;
 
 use crate::engine::Engine;
+use crate::help::Helped;
 use crate::host::{Host, Report};
 use crate::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, Wq};
@@ -223,6 +224,11 @@ impl<H: Host> Engine<H> {
                 Place::Timer(_) => return run.is_some_and(|run| self.wait_for_run(run)),
                 Place::Hands => {}
                 _ => {
+                    // SAFETY: by this function's contract.
+                    if self.is_inside_an_item() && unsafe { self.help(work) } == Helped::Ran {
+                        // Its queue may have no place left but the one that the caller is in.
+                        return true;
+                    }
                     let waiter = Waiter::new(work.as_ptr().addr());
                     // SAFETY: by this function's contract, and waited for if it was put in.
                     if unsafe { self.wait_behind(work, &waiter) } {

@@ -21,6 +21,14 @@ pub enum Helped {
     No,
 }
 
+/// An item that was taken over, with what comes with it.
+struct Taken<'a, H: Host> {
+    pwq: &'a Pwq<H>,
+    waiters: Waiters<H>,
+    /// It runs under the place of an item that waits for it.
+    borrowed: bool,
+}
+
 impl<H: Host> Engine<H> {
     /// Runs a queued item that has not started on the calling thread, if its queue allows that: it
     /// is unbound, has a free place under `max_active`, and the item is the next if order counts.
@@ -37,7 +45,9 @@ impl<H: Host> Engine<H> {
 
     unsafe fn help_in(&self, id: u32, work: NonNull<Work>) -> Helped {
         // SAFETY: the caller's promise, handed on.
-        let Some((pwq, waiters)) = (unsafe { self.take_over(work) }) else { return Helped::No };
+        let Some(Taken { pwq, waiters, borrowed }) = (unsafe { self.take_over(work) }) else {
+            return Helped::No;
+        };
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
         let began = self.host().now();
@@ -59,7 +69,7 @@ impl<H: Host> Engine<H> {
         }
         thread.set_frame(frame.outer);
         let home = pwq.home();
-        if pwq.release(self.host().now().saturating_sub(began), 1) {
+        if !borrowed && pwq.release(self.host().now().saturating_sub(began), 1) {
             home.push_ready(pwq);
             home.kick(self);
         }
@@ -68,7 +78,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Takes a queued item out of its list, with a place under `max_active`.
-    unsafe fn take_over(&self, work: NonNull<Work>) -> Option<(&Pwq<H>, Waiters<H>)> {
+    unsafe fn take_over(&self, work: NonNull<Work>) -> Option<Taken<'_, H>> {
         // SAFETY: the caller's promise that the item is live.
         let item = unsafe { work.as_ref() };
         if !item.is_pending() {
@@ -81,18 +91,21 @@ impl<H: Host> Engine<H> {
             let run = item.word.owned().last_run()?;
             self.slots().get(run.slot).map(|slot| slot.is_running(run.run))
         };
+        // An item that waits for another of its own queue lends it its place.
+        let full = inner.nr_active >= inner.max_active;
+        let borrowed = full && !found.pwq.is_ordered() && self.runs_queue(found.pwq.wq().cast());
         if found.pwq.is_bound()
-            || inner.nr_active >= inner.max_active
-            || (inner.max_active == 1 && inner.worklist.front() != work.as_ptr())
+            || (full && !borrowed)
+            || (found.pwq.is_ordered() && inner.worklist.front() != work.as_ptr())
             || matches!(found.place, Place::Deferred(_))
             || (item.ticket().collision() && runs() == Some(true))
         {
             return None;
         }
-        inner.nr_active += 1;
+        inner.nr_active += u32::from(!borrowed);
         // SAFETY: located: in that list, whose guards are held.
         unsafe { found.unlink(work) };
         let waiters = found.take_waiters(work);
-        Some((found.pwq, waiters))
+        Some(Taken { pwq: found.pwq, waiters, borrowed })
     }
 }

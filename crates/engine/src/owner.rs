@@ -1,6 +1,10 @@
-//! Who keeps a queue alive, and what happens when nobody does any more.
+//! Who keeps a queue, and what happens when nobody does any more.
+//!
+//! Two counts: handles keep a queue in use, owners keep its memory. Timers own memory weakly and use
+//! nothing: an expiry holds the memory for an instant and does not count as a user.
 
 use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use uwork_policy::cpuset::CpuSet;
@@ -9,11 +13,23 @@ use crate::engine::Engine;
 use crate::host::{Host, Report, WorkerSpec};
 use crate::queue::{QueueError, QueueSpec, Wq};
 
-/// A handle to a queue. The last one to go waits until the queue is empty and takes it down; if
-/// that is inside a work item, a thread of its own does the waiting.
-pub struct Queue<H: Host>(Arc<Owner<H>>);
+/// A handle to a queue. When the last one goes, the queue is closed and worked off; whoever drops
+/// it waits for that, unless it is inside a work item: then a thread of its own does the waiting.
+pub struct Queue<H: Host> {
+    /// What `handle` keeps: the way to it without a detour.
+    wq: NonNull<Wq<H>>,
+    handle: Arc<Handle<H>>,
+}
 
-/// Owns the queue. Timers hold it weakly: they do not keep a queue alive.
+// SAFETY: `wq` is a shared reference in all but name, kept by `handle`.
+unsafe impl<H: Host> Send for Queue<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for Queue<H> {}
+
+/// Counts the users.
+struct Handle<H: Host>(Arc<Owner<H>>);
+
+/// Owns the memory.
 pub(crate) struct Owner<H: Host>(ManuallyDrop<Box<Wq<H>>>);
 
 impl<H: Host> Owner<H> {
@@ -24,16 +40,17 @@ impl<H: Host> Owner<H> {
 
 impl<H: Host> Clone for Queue<H> {
     fn clone(&self) -> Self {
-        Queue(self.0.clone())
+        Queue { wq: self.wq, handle: self.handle.clone() }
     }
 }
 
 impl<H: Host> std::ops::Deref for Queue<H> {
     type Target = Wq<H>;
 
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &Wq<H> {
-        self.0.wq()
+        // SAFETY: the handle keeps the owner, the owner keeps the queue where it is.
+        unsafe { self.wq.as_ref() }
     }
 }
 
@@ -43,11 +60,12 @@ impl<H: Host> Queue<H> {
     /// # Errors
     /// See [`QueueError`]; nothing is left behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Queue<H>, QueueError> {
-        Ok(Queue(Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)))))
+        let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)));
+        Ok(Queue { wq: NonNull::from(owner.wq()), handle: Arc::new(Handle(owner)) })
     }
 
     pub(crate) fn owner(&self) -> &Arc<Owner<H>> {
-        &self.0
+        &self.handle.0
     }
 
     /// Takes no more items, waits until the queue is empty, and stays so. Later items are refused.
@@ -62,31 +80,44 @@ impl<H: Host> Queue<H> {
     }
 }
 
+/// Whether the calling thread must not wait for a queue: what it waits for may be behind it.
+fn must_not_wait<H: Host>(engine: &Engine<H>) -> bool {
+    // SAFETY: the host's promise for the calling thread.
+    let thread = unsafe { &*engine.host().thread() };
+    !thread.worker().is_null() || !thread.frame().is_null()
+}
+
+/// Lets a thread of its own drop something that waits.
+fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) {
+    let spec = WorkerSpec { name: "uw/reaper".to_owned(), cpus: CpuSet::new(), nice: 0 };
+    // Where no thread can be made, the memory is not given back; the queue is closed either way.
+    let kept = ManuallyDrop::new(what);
+    let reap = Box::new(move || drop(ManuallyDrop::into_inner(kept)));
+    if let Err(error) = engine.host().spawn(&spec, reap) {
+        engine.host().report(Report::SpawnFailed { reason: error.0 });
+    }
+}
+
+impl<H: Host> Drop for Handle<H> {
+    fn drop(&mut self) {
+        let wq = self.0.wq();
+        wq.close_gate();
+        if must_not_wait(wq.engine()) {
+            drop_elsewhere(wq.engine(), self.0.clone());
+        } else {
+            wq.settle();
+        }
+    }
+}
+
 impl<H: Host> Drop for Owner<H> {
     fn drop(&mut self) {
         // SAFETY: taken once, here; nobody looks at the owner after its drop.
         let wq = unsafe { ManuallyDrop::take(&mut self.0) };
-        let engine = wq.engine().clone();
-        // SAFETY: the host's promise for the calling thread.
-        let thread = unsafe { &*engine.host().thread() };
-        if thread.worker().is_null() && thread.frame().is_null() {
-            drop(wq);
-            return;
-        }
-        // A worker must not wait here: what it waits for may be behind it.
-        wq.close_gate();
-        let spec = WorkerSpec { name: "uw/reaper".to_owned(), cpus: CpuSet::new(), nice: 0 };
-        let leaked = Box::into_raw(wq);
-        let address = leaked.addr();
-        let reap = Box::new(move || {
-            let wq = std::ptr::with_exposed_provenance_mut::<Wq<H>>(address);
-            // SAFETY: leaked for this closure, which runs once.
-            drop(unsafe { Box::from_raw(wq) });
-        });
-        let _ = leaked.expose_provenance();
-        if let Err(error) = engine.host().spawn(&spec, reap) {
-            // The queue stays, closed and working off what it has; its memory is not given back.
-            engine.host().report(Report::SpawnFailed { reason: error.0 });
+        // An expiry that was under way when the last handle went may still have queued its item.
+        if must_not_wait(wq.engine()) && !wq.is_idle() {
+            let engine = wq.engine().clone();
+            drop_elsewhere(&engine, wq);
         }
     }
 }

@@ -165,6 +165,8 @@ pub struct Wq<H: Host> {
     ordered: bool,
     cpu_intensive: bool,
     highpri: bool,
+    /// Held from the reading of the attributes to their change.
+    changing: Lock<()>,
     tunable: Lock<Tunable>,
     /// Every pwq that the queue ever had: they are reused when their pool comes back, and given
     /// back with the queue.
@@ -222,6 +224,7 @@ impl<H: Host> Wq<H> {
             ordered,
             cpu_intensive: spec.cpu_intensive,
             highpri: spec.highpri,
+            changing: Lock::new(()),
             tunable: Lock::new(Tunable {
                 kind: spec.kind.clone(),
                 max_active: if ordered { 1 } else { spec.max_active },
@@ -287,6 +290,7 @@ impl<H: Host> Wq<H> {
     /// # Errors
     /// For per-CPU queues, and as [`Wq::new`]; nothing is changed then.
     pub fn change_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), QueueError> {
+        let _changing = self.changing.lock();
         let mut kind = self.kind();
         match &mut kind {
             Kind::PerCpu => {

@@ -189,7 +189,7 @@ impl<H: Host> Wq<H> {
         let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
         pool.push_ready(pwq);
         let counts = pool.state.counts();
-        if counts.waking {
+        if counts.waking || pool.is_served_by_caller(self.engine()) {
             return;
         }
         if counts.running < pool.target() {

@@ -70,6 +70,10 @@ impl<T> Lock<T> {
     }
 }
 
+/// A value that begins a cache line of its own.
+#[repr(align(64))]
+pub struct Line<T>(pub T);
+
 /// A plain memory cell whose accesses are ordered by something outside it, which its user names.
 pub struct Cell<T: Copy>(imp::UnsafeCell<T>);
 

@@ -33,12 +33,26 @@ const LINGER_NS: u64 = 100_000_000;
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
 
+/// How long after a failure the thread is not tried again (the kernel's `CREATE_COOLDOWN`).
+const COOL_DOWN_NS: u64 = 1_000_000_000;
+
+struct Started {
+    /// Whether the thread exists.
+    exists: bool,
+    /// When it may be tried again.
+    again_at: u64,
+}
+
+/// Whether what waits in this pool could be done by somebody else.
+pub(crate) fn others_may_help<H: Host>(pool: &Pool<H>) -> bool {
+    pool.target() > 1 || pool.spec().shares
+}
+
 /// See the module.
 pub(crate) struct Watch<H: Host> {
     awake: AtomicU32,
     event: H::Event,
-    /// Whether the thread exists. Guard: itself.
-    started: Lock<bool>,
+    started: Lock<Started>,
     retired: AtomicU32,
 }
 
@@ -47,7 +61,7 @@ impl<H: Host> Watch<H> {
         Watch {
             awake: AtomicU32::new(ASLEEP),
             event: H::Event::default(),
-            started: Lock::new(false),
+            started: Lock::new(Started { exists: false, again_at: 0 }),
             retired: AtomicU32::new(0),
         }
     }
@@ -57,8 +71,7 @@ impl<H: Host> Engine<H> {
     /// The caller has left something waiting in `pool`. Without locks held.
     #[inline]
     pub(crate) fn watch(&self, pool: &Pool<H>) {
-        let others_may_help = pool.target() > 1 || pool.spec().shares;
-        if others_may_help && self.watch_state().awake.load(Ordering::SeqCst) == ASLEEP {
+        if others_may_help(pool) && self.watch_state().awake.load(Ordering::SeqCst) == ASLEEP {
             self.wake_watch();
         }
     }
@@ -66,28 +79,38 @@ impl<H: Host> Engine<H> {
     #[cold]
     fn wake_watch(&self) {
         let watch = self.watch_state();
-        if watch.awake.swap(AWAKE, Ordering::SeqCst) == AWAKE {
+        if !self.start_watch() || watch.awake.swap(AWAKE, Ordering::SeqCst) == AWAKE {
             return;
         }
-        let mut started = watch.started.lock();
-        let first = !std::mem::replace(&mut *started, true);
+        // SAFETY: the event lives as long as the engine.
+        unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
+    }
+
+    /// Sees to it that the watch's thread exists. False if it cannot be made at present.
+    pub(crate) fn start_watch(&self) -> bool {
+        let mut started = self.watch_state().started.lock();
+        if started.exists {
+            return true;
+        }
+        let (Some(engine), now) = (self.me(), self.host().now()) else { return false };
+        if now < started.again_at {
+            return false;
+        }
+        started.exists = true;
         drop(started);
-        if !first {
-            // SAFETY: the event lives as long as the engine.
-            unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
-            return;
-        }
-        let Some(engine) = self.me() else { return };
         let spec = WorkerSpec {
             name: "uw/watch".to_owned(),
             cpus: self.config().allowed.clone(),
             nice: 0,
         };
-        if let Err(error) = self.host().spawn(&spec, Box::new(move || watch_main(&engine))) {
-            *watch.started.lock() = false;
-            watch.awake.store(ASLEEP, Ordering::SeqCst);
-            self.host().report(Report::SpawnFailed { reason: error.0 });
-        }
+        let outcome = self.host().spawn(&spec, Box::new(move || watch_main(&engine)));
+        let Err(error) = outcome else { return true };
+        let mut started = self.watch_state().started.lock();
+        started.exists = false;
+        started.again_at = now.saturating_add(COOL_DOWN_NS);
+        drop(started);
+        self.host().report(Report::SpawnFailed { reason: error.0 });
+        false
     }
 
     /// Ends the watch's thread.
@@ -100,14 +123,20 @@ impl<H: Host> Engine<H> {
 
     /// One look: moves what is stuck. Whether anything is waiting at all.
     fn look(&self, now: u64) -> bool {
-        let (mut waiting, mut stuck) = (false, Vec::new());
+        let (mut waiting, mut stuck, mut overdue) = (false, Vec::new(), Vec::new());
         self.for_each_pool(|pool| {
             let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
-            if lined_up || pool.looks_ready() {
+            if others_may_help(pool) && (lined_up || pool.looks_ready()) {
                 waiting = true;
                 stuck.push(pool.id);
             }
+            if pool.next_timer.load(Ordering::Relaxed).saturating_add(STUCK_NS) <= now {
+                overdue.push(pool.id);
+            }
         });
+        for id in overdue {
+            self.pool(id).ensure_keeper(self);
+        }
         for id in stuck {
             let pool = self.pool(id);
             self.take_back_stuck(pool, now);
@@ -123,28 +152,28 @@ impl<H: Host> Engine<H> {
 
 fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     let (host, watch) = (engine.host(), engine.watch_state());
-    let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
-    while watch.retired.load(Ordering::SeqCst) == 0 {
-        let now = host.now();
-        if engine.look(now) {
-            last_waiting = now;
-        }
-        if now.saturating_sub(last_waiting) < LINGER_NS {
-            let _ = host.park(&watch.event, Some(now.saturating_add(interval)));
-            interval = (interval * 2).min(INTERVAL_MAX_NS);
+    let retired = || watch.retired.load(Ordering::SeqCst) != 0;
+    while !retired() {
+        if watch.awake.load(Ordering::SeqCst) == ASLEEP {
+            let _ = host.park(&watch.event, None);
             continue;
         }
-        watch.awake.store(ASLEEP, Ordering::SeqCst);
-        if !engine.look(now) {
-            while watch.awake.load(Ordering::SeqCst) == ASLEEP
-                && watch.retired.load(Ordering::SeqCst) == 0
-            {
-                let _ = host.park(&watch.event, None);
-            }
-        }
-        watch.awake.store(AWAKE, Ordering::SeqCst);
-        (interval, last_waiting) = (STUCK_NS, host.now());
         // What woke the watch has only just begun to wait.
+        let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
         let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
+        while !retired() {
+            let now = host.now();
+            if engine.look(now) {
+                last_waiting = now;
+            } else if now.saturating_sub(last_waiting) >= LINGER_NS {
+                watch.awake.store(ASLEEP, Ordering::SeqCst);
+                if !engine.look(now) {
+                    break;
+                }
+                watch.awake.store(AWAKE, Ordering::SeqCst);
+            }
+            interval = (interval * 2).min(INTERVAL_MAX_NS);
+            let _ = host.park(&watch.event, Some(now.saturating_add(interval)));
+        }
     }
 }

@@ -64,7 +64,7 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    fn pool(&self) -> &Pool<H> {
+    pub(crate) fn pool(&self) -> &Pool<H> {
         self.engine.pool(self.pool)
     }
 
@@ -144,6 +144,10 @@ impl<H: Host> Worker<H> {
         let taken = pwq.take(host, engine.slots(), (self.slot, slot), sharers);
         let Taken::Some { count, left, more, item_ns } = taken else {
             engine.unpin(pwq);
+            if from.looks_ready() {
+                // Who looked while we had this one in hands may have seen nothing.
+                from.kick(engine);
+            }
             return;
         };
         if more && pwq.claim_ready() {
@@ -348,6 +352,7 @@ impl<H: Host> Worker<H> {
                 return step;
             }
             if pool.next_timer.load(Ordering::SeqCst) <= now {
+                pool.last_take.store(now, Ordering::Relaxed);
                 pool.remove_idle(engine, &mut inner, self.slot);
                 pool.state.idle_to_running();
                 return Step::Again;
@@ -358,6 +363,8 @@ impl<H: Host> Worker<H> {
             deadline = self.deadline(inner.keeper == Some(self.slot));
         }
         slot.picked.store(false, Ordering::Relaxed);
+        // A sign of life: who looks now should not take this pool for stuck.
+        pool.last_take.store(engine.host().now(), Ordering::Relaxed);
         pool.state.arrive();
         Step::Again
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use uwork::{DelayedWork, Enqueued, Queue, WorkItem};
 
-/// A line is on disk this long after it was appended, at the latest.
-const DELAY: Duration = Duration::from_millis(20);
+/// How long a line waits for others to be written with it.
+const DELAY: Duration = Duration::from_millis(5);
 
 struct Log {
     write_out: DelayedWork<Log>,
@@ -26,12 +26,7 @@ impl WorkItem for Log {
 
     /// Never runs twice at once, so the lines stay in order.
     fn run(this: Arc<Log>) {
-        let lines = std::mem::take(&mut *this.lines.lock().unwrap());
-        let outcome = uwork::blocking(|| this.file.lock().unwrap().write_all(lines.as_bytes()));
-        if let Err(error) = outcome {
-            eprintln!("{} bytes of the log are lost: {error}", lines.len());
-        }
-        *this.writes.lock().unwrap() += 1;
+        this.write_lines();
     }
 }
 
@@ -48,10 +43,21 @@ impl Log {
         }
     }
 
-    /// Writes what is left and takes no more.
+    fn write_lines(&self) {
+        let lines = std::mem::take(&mut *self.lines.lock().unwrap());
+        let outcome = uwork::blocking(|| self.file.lock().unwrap().write_all(lines.as_bytes()));
+        if let Err(error) = outcome {
+            eprintln!("{} bytes of the log are lost: {error}", lines.len());
+        }
+        *self.writes.lock().unwrap() += 1;
+    }
+
+    /// Takes no more lines and writes what is left.
     fn close(&self) -> Result<(), uwork::DisableDepthError> {
-        self.write_out.flush();
-        self.write_out.disable_sync().map(drop)
+        // Afterwards the item is neither armed nor queued, does not run, and stays so.
+        drop(self.write_out.disable_sync()?);
+        self.write_lines();
+        Ok(())
     }
 }
 

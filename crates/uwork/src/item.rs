@@ -152,11 +152,15 @@ impl<P> Enqueued<P> {
 }
 
 pub(crate) fn container<T: HasWork<ID>, const ID: u64>(work: NonNull<RawWork>) -> NonNull<T> {
+    // The work may have been reached by a reference to it alone; the whole value's provenance was
+    // exposed when it was queued (`field`).
+    let value = std::ptr::with_exposed_provenance_mut(work.addr().get() - T::OFFSET);
     // SAFETY: the work is the field of a `T` at this offset (`HasWork`).
-    unsafe { work.byte_sub(T::OFFSET).cast() }
+    unsafe { NonNull::new_unchecked(value) }
 }
 
 pub(crate) fn field<T: HasWork<ID>, const ID: u64>(value: NonNull<T>) -> NonNull<RawWork> {
+    let _ = value.as_ptr().expose_provenance();
     // SAFETY: the field lies within the value.
     unsafe { value.byte_add(T::OFFSET).cast() }
 }

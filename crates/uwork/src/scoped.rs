@@ -27,6 +27,8 @@ struct Open {
     none_left: Event,
     /// Closures that panicked and whose handle did not see it.
     panics: AtomicUsize,
+    /// Handles that were dropped, for the scope's end to join: it may have to help.
+    left: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Open {
@@ -74,7 +76,8 @@ impl<F: FnOnce() -> R, R> Job<F, R> {
 /// Waits for a closure spawned in a [`scope`]. Dropping it leaves that to the scope's end.
 pub struct ScopedJoinHandle<'scope, R> {
     result: Arc<Mutex<Option<R>>>,
-    done: Done,
+    /// Until it was joined.
+    done: Option<Done>,
     open: Arc<Open>,
     scope: PhantomData<&'scope ()>,
 }
@@ -89,10 +92,11 @@ impl<R> ScopedJoinHandle<'_, R> {
     ///
     /// # Errors
     /// As [`JoinHandle::join`].
-    pub fn join(self) -> Result<R, JoinError> {
-        let outcome = match self.done {
-            Done::Queued(handle) => handle.join(),
-            Done::Here(outcome) => outcome.map_err(JoinError::Panicked),
+    pub fn join(mut self) -> Result<R, JoinError> {
+        let outcome = match self.done.take() {
+            Some(Done::Queued(handle)) => handle.join(),
+            Some(Done::Here(outcome)) => outcome.map_err(JoinError::Panicked),
+            None => Err(JoinError::Cancelled),
         };
         if let Err(JoinError::Panicked(_)) = outcome {
             self.open.panics.fetch_sub(1, Ordering::Relaxed);
@@ -100,6 +104,14 @@ impl<R> ScopedJoinHandle<'_, R> {
         outcome?;
         let value = self.result.lock().unwrap_or_else(PoisonError::into_inner).take();
         value.ok_or(JoinError::Cancelled)
+    }
+}
+
+impl<R> Drop for ScopedJoinHandle<'_, R> {
+    fn drop(&mut self) {
+        if let Some(Done::Queued(handle)) = self.done.take() {
+            self.open.left.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+        }
     }
 }
 
@@ -123,7 +135,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
             let job: Box<dyn FnOnce() + Send + 'static> = unsafe { std::mem::transmute(job) };
             Done::Queued(self.queue.spawn(job))
         };
-        ScopedJoinHandle { result, done, open: self.open.clone(), scope: PhantomData }
+        ScopedJoinHandle { result, done: Some(done), open: self.open.clone(), scope: PhantomData }
     }
 }
 
@@ -154,10 +166,17 @@ where
         closures: AtomicUsize::new(1),
         none_left: Event::default(),
         panics: AtomicUsize::new(0),
+        left: Mutex::new(Vec::new()),
     });
     let scope = Scope { queue, open: open.clone(), scope: PhantomData, env: PhantomData };
     let outcome = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     open.close_one();
+    loop {
+        let left = open.left.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        // A panic was counted by the job.
+        let Some(handle) = left else { break };
+        let _ = handle.join();
+    }
     engine().blocking(|| open.none_left.wait(None));
     match outcome {
         Err(payload) => resume_unwind(payload),

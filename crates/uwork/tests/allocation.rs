@@ -5,7 +5,7 @@ mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use support::gate::Gate;
@@ -56,9 +56,33 @@ fn allocations(f: impl FnOnce()) -> u64 {
     ALLOCATIONS.with(Cell::get) - before
 }
 
+/// Makes every CPU busy with items that compute, and leaves others waiting behind them: what the
+/// engine starts for that is there afterwards.
+fn make_all_cpus_busy() {
+    let queue = queue("alloc-busy").build().unwrap();
+    let may_stop = Gate::new();
+    for cpu in cpus() {
+        let (computes, stop) = (Gate::new(), may_stop.clone());
+        let entered = computes.clone();
+        let job = Job::new(move |_| {
+            entered.open();
+            stop.wait();
+        });
+        assert!(queue.enqueue_on(cpu, job).unwrap().is_queued());
+        computes.wait();
+    }
+    for cpu in cpus() {
+        assert!(queue.enqueue_on(cpu, Job::counting()).unwrap().is_queued());
+    }
+    may_stop.open();
+    queue.flush().unwrap();
+}
+
 /// Brings up every worker that the queue may have running at once: a submitter that finds none
 /// idle creates one.
 fn warm_up(queue: &Queue) {
+    static BUSY: Once = Once::new();
+    BUSY.call_once(make_all_cpus_busy);
     for cpu in cpus() {
         let gates: Vec<(Gate, Gate)> = (0..cpus().len() + 2).map(|_| Default::default()).collect();
         for (started, may_end) in &gates {

@@ -110,7 +110,8 @@ fn a_wake_during_a_poll_polls_exactly_once_more() {
     let (seen, future) = probe(|poll, context| {
         if poll == 1 {
             context.waker().wake_by_ref();
-            context.waker().clone().wake();
+            let owned = context.waker().clone();
+            owned.wake();
             context.waker().wake_by_ref();
         }
         if poll < 4 { Poll::Pending } else { Poll::Ready(poll) }
@@ -142,8 +143,9 @@ fn wakers_may_outlive_the_future_and_its_queue() {
     }
     drop(queue);
     // The waker has the last handle to the queue.
-    waker.clone().wake();
+    let another = waker.clone();
     waker.wake();
+    another.wake();
     *seen.waker.lock().unwrap() = None;
     assert_eq!((seen.polls(), seen.dropped()), (1, 1));
 }

@@ -28,8 +28,8 @@ fn every_kind() -> [Queue; 3] {
 fn a_queue_cannot_be_waited_for_from_inside() {
     let _watchdog = watchdog();
     for queue in every_kind() {
-        let calls: [fn(&Queue) -> Result<(), uwork::Error>; 3] =
-            [Queue::flush, Queue::drain, Queue::destroy];
+        type Call = fn(&Queue) -> Result<(), uwork::Error>;
+        let calls: [Call; 3] = [Queue::flush, Queue::drain, Queue::destroy];
         for call in calls {
             let own = queue.clone();
             let error = inside(&queue, move || call(&own)).unwrap_err();
@@ -50,7 +50,7 @@ fn an_item_cannot_join_itself() {
     let _watchdog = watchdog();
     for queue in every_kind() {
         keep(&queue);
-        let own: Arc<Mutex<Option<JoinHandle<bool>>>> = Arc::default();
+        let own = Arc::new(Mutex::new(None::<JoinHandle<bool>>));
         let (handed_over, result) = (Gate::new(), Log::new());
         let (inner, gate, log) = (own.clone(), handed_over.clone(), result.clone());
         let handle = queue.spawn(move || {

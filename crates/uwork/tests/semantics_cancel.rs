@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use support::gate::{Gate, Log};
 use support::items::{Job, Later};
-use support::machine::{thread_id, until_asleep};
+use support::machine::in_the_wait;
 use support::{queue, until, watchdog, within};
 use uwork::{Enqueued, Queue};
 
@@ -114,21 +114,6 @@ fn s2_14_cancel_takes_items_out_of_a_workers_batch() {
     assert_eq!(taken, 10);
     let runs: Vec<u32> = batch.iter().map(|job| job.tally.finished()).collect();
     assert_eq!(runs, [0, 1].repeat(10));
-}
-
-/// Calls `wait` on a thread of its own and returns once that thread sleeps in it.
-fn in_the_wait<R: Send + 'static>(
-    wait: impl FnOnce() -> R + Send + 'static,
-) -> std::thread::JoinHandle<R> {
-    let log = Log::new();
-    let ids = log.clone();
-    let thread = std::thread::spawn(move || {
-        ids.push(thread_id());
-        wait()
-    });
-    log.wait_for_count(1);
-    until_asleep(log.events()[0]);
-    thread
 }
 
 // Catches: a cancel_sync that does not wait, does not hold queueing off meanwhile, reports the run

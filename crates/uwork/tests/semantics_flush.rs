@@ -8,22 +8,9 @@ use std::thread::JoinHandle;
 
 use support::gate::{Gate, Log};
 use support::items::Job;
-use support::machine::{thread_id, until_asleep};
+use support::machine::in_the_wait;
 use support::{keep, queue, until, watchdog, within};
 use uwork::Queue;
-
-/// Calls `wait` on a thread of its own and returns once that thread sleeps in it.
-fn in_the_wait<R: Send + 'static>(wait: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
-    let log = Log::new();
-    let ids = log.clone();
-    let thread = std::thread::spawn(move || {
-        ids.push(thread_id());
-        wait()
-    });
-    log.wait_for_count(1);
-    until_asleep(log.events()[0]);
-    thread
-}
 
 fn enqueue(queue: &Queue, job: &Arc<Job>) {
     assert!(queue.enqueue(job.clone()).is_queued());

@@ -11,9 +11,10 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::inbox::Inbox;
 use crate::pwq::Pwq;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Lock, LockGuard, Ordering};
 use crate::timer::Timers;
 use crate::wake::WakeToken;
+use crate::worker::Worker;
 use ready::ReadyList;
 use state::PoolState;
 
@@ -34,16 +35,19 @@ pub(crate) struct PoolSpec {
     pub(crate) neighbours: Vec<u32>,
 }
 
-/// See the module.
-#[repr(align(128))]
+/// See the module. In the order of the fields: what everybody writes, what nobody writes, what
+/// workers write.
+#[repr(C, align(128))]
 pub(crate) struct Pool<H: Host> {
     /// Pwqs that became ready, not yet in `inner.ready`.
     ready_inbox: Inbox<Pwq<H>>,
     pub(crate) state: PoolState,
     /// Workers that should run while work is pending.
-    target: AtomicU32,
+    target: Line<AtomicU32>,
+    pub(crate) id: u32,
+    spec: std::sync::OnceLock<PoolSpec>,
     /// Whether `inner.ready` has anything. A hint for those without the lock.
-    has_ready: AtomicBool,
+    has_ready: Line<AtomicBool>,
     /// When work was last taken. A hint.
     pub(crate) last_take: AtomicU64,
     /// What the items taken last took each. A hint.
@@ -52,10 +56,8 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) lined_up: AtomicU32,
     /// The earliest timer, or `NEVER`. Written under the timers' lock.
     pub(crate) next_timer: AtomicU64,
-    pub(crate) id: u32,
     pub(crate) timers: Lock<Timers<H>>,
     inner: Lock<PoolInner<H>>,
-    spec: std::sync::OnceLock<PoolSpec>,
 }
 
 /// Guard: the pool lock.
@@ -74,8 +76,8 @@ impl<H: Host> Pool<H> {
         Pool {
             ready_inbox: Inbox::new(),
             state: PoolState::new(),
-            target: AtomicU32::new(1),
-            has_ready: AtomicBool::new(false),
+            target: Line(AtomicU32::new(1)),
+            has_ready: Line(AtomicBool::new(false)),
             last_take: AtomicU64::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
@@ -94,7 +96,7 @@ impl<H: Host> Pool<H> {
 
     /// Gives a fresh pool its purpose.
     pub(crate) fn configure(&self, spec: PoolSpec, target: u32) {
-        self.target.store(target.max(1), Ordering::Relaxed);
+        self.target.0.store(target.max(1), Ordering::Relaxed);
         let fresh = self.spec.set(spec).is_ok();
         assert!(fresh, "a pool is configured once");
     }
@@ -105,7 +107,7 @@ impl<H: Host> Pool<H> {
 
     #[inline]
     pub(crate) fn target(&self) -> u32 {
-        self.target.load(Ordering::Relaxed)
+        self.target.0.load(Ordering::Relaxed)
     }
 
     pub(crate) fn lock(&self) -> LockGuard<'_, PoolInner<H>> {
@@ -115,7 +117,7 @@ impl<H: Host> Pool<H> {
     /// Whether a pwq is ready, as far as can be seen without the lock.
     #[inline]
     pub(crate) fn looks_ready(&self) -> bool {
-        self.has_ready.load(Ordering::SeqCst) || !self.ready_inbox.is_empty()
+        self.has_ready.0.load(Ordering::SeqCst) || !self.ready_inbox.is_empty()
     }
 
     /// Whether a pwq is ready.
@@ -133,7 +135,11 @@ impl<H: Host> Pool<H> {
     pub(crate) fn pop_ready<'a>(&self, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
         inner.ready.append(self.ready_inbox.take_all_in_order());
         let pwq = inner.ready.pop_front();
-        self.has_ready.store(!inner.ready.is_empty(), Ordering::SeqCst);
+        let any = !inner.ready.is_empty();
+        // Written under the lock only; most of the time there is nothing to change.
+        if self.has_ready.0.load(Ordering::Relaxed) != any {
+            self.has_ready.0.store(any, Ordering::SeqCst);
+        }
         // SAFETY: a ready pwq is live, and the pin keeps it so.
         let pwq = unsafe { pwq.as_ref() }?;
         pwq.pin();
@@ -249,6 +255,23 @@ impl<H: Host> Pool<H> {
         }
     }
 
+    /// Whether the caller is a worker of this pool.
+    pub(crate) fn is_run_by_caller(&self, engine: &Engine<H>) -> bool {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*engine.host().thread() };
+        // SAFETY: the worker of this thread lives on the thread's stack below us.
+        let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
+        worker.is_some_and(|worker| std::ptr::eq(worker.pool(), self))
+    }
+
+    /// Whether the caller is a worker of this pool and in no item: it will look at the ready list
+    /// before it does anything else.
+    pub(crate) fn is_served_by_caller(&self, engine: &Engine<H>) -> bool {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*engine.host().thread() };
+        thread.frame().is_null() && self.is_run_by_caller(engine)
+    }
+
     /// Brings up a worker to watch the timers, as all that exist are in items that may take long. It
     /// finds nothing to do, or more running than should, and parks as the keeper.
     fn bring_keeper(&self, engine: &Engine<H>) {
@@ -268,8 +291,8 @@ impl<H: Host> Pool<H> {
     /// one up.
     pub(crate) fn refresh_keeper(&self, engine: &Engine<H>) {
         let inner = self.lock();
-        let keeper = inner.keeper;
-        // One that is between batches looks at the timers before it parks.
+        let keeper = inner.keeper.or(inner.idle_top);
+        // One that is neither parked nor in a batch looks at the timers before it parks.
         let all_at_work = inner.workers.iter().all(|&id| engine.slot(id).is_at_work());
         drop(inner);
         match keeper {

@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::inbox::{Inbox, Node};
 use crate::pool::Pool;
 use crate::queue::Wq;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Cell, Link, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Cell, Line, Link, Lock, LockGuard, Ordering};
 use crate::wake::Waiters;
 use crate::work::{Place, WorkList};
 
@@ -29,8 +29,9 @@ pub(crate) const COLOURS: usize = 16;
 /// A flush waits for this colour to run out.
 const AWAITED: u32 = 1 << 31;
 
-/// See the module.
-#[repr(align(128))]
+/// See the module. In the order of the fields, so that what submitters write does not share a cache
+/// line with what workers write under the lock.
+#[repr(C, align(128))]
 pub(crate) struct Pwq<H: Host> {
     pub(crate) inbox: Inbox<crate::work::Work>,
     /// `READY`, `SATURATED`, `DEAD`, pins.
@@ -50,8 +51,8 @@ pub(crate) struct Pwq<H: Host> {
     /// Guard: the ready list that holds the pwq.
     next_ready: Cell<Link<Pwq<H>>>,
     /// Items that were spliced and have not finished, by colour; `AWAITED` where a flush waits.
-    in_flight: [AtomicU32; COLOURS],
-    inner: Lock<Inner<H>>,
+    in_flight: Line<[AtomicU32; COLOURS]>,
+    inner: Line<Lock<Inner<H>>>,
 }
 
 /// What a queue says of the running of its items.
@@ -116,8 +117,8 @@ impl<H: Host> Pwq<H> {
             bound: AtomicBool::new(false),
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
-            in_flight: std::array::from_fn(|_| AtomicU32::new(0)),
-            inner: Lock::new(Inner {
+            in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
+            inner: Line(Lock::new(Inner {
                 worklist: WorkList::new(),
                 queued: 0,
                 spliced: 0,
@@ -127,7 +128,7 @@ impl<H: Host> Pwq<H> {
                 waiters: Waiters::new(),
                 item_ns: uwork_policy::batch::UNKNOWN_RUN_NS,
                 started: 0,
-            }),
+            })),
         }
     }
 
@@ -189,7 +190,7 @@ impl<H: Host> Pwq<H> {
 
     #[inline]
     pub(crate) fn lock(&self) -> LockGuard<'_, Inner<H>> {
-        self.inner.lock()
+        self.inner.0.lock()
     }
 
     /// Moves the inbox to the end of the worklist.
@@ -209,7 +210,7 @@ impl<H: Host> Pwq<H> {
         inner.queued += count;
         inner.spliced += count as u64;
         // The pwq lock orders this before any flush that looks at the colour.
-        self.in_flight[colour].fetch_add(count as u32, Ordering::AcqRel);
+        self.in_flight.0[colour].fetch_add(count as u32, Ordering::AcqRel);
     }
 
     /// Claims the right, and the duty, to put the pwq on a ready list.
@@ -248,15 +249,15 @@ impl<H: Host> Pwq<H> {
     #[must_use]
     pub(crate) fn finish(&self, colour: usize, count: u32) -> bool {
         // Release: what the items did; acquire: for the flusher that this thread may wake.
-        self.in_flight[colour].fetch_sub(count, Ordering::AcqRel) == AWAITED | count
+        self.in_flight.0[colour].fetch_sub(count, Ordering::AcqRel) == AWAITED | count
     }
 
     /// A flush starts to wait for a colour. False if nothing of it is in flight.
     pub(crate) fn await_colour(&self, colour: usize) -> bool {
-        let mut count = self.in_flight[colour].load(Ordering::Acquire);
+        let mut count = self.in_flight.0[colour].load(Ordering::Acquire);
         while count != 0 {
             debug_assert!(count & AWAITED == 0, "one flush waits for one colour");
-            match self.in_flight[colour].compare_exchange(
+            match self.in_flight.0[colour].compare_exchange(
                 count,
                 count | AWAITED,
                 Ordering::AcqRel,
@@ -271,7 +272,7 @@ impl<H: Host> Pwq<H> {
 
     /// The awaited colour has run out.
     pub(crate) fn colour_is_over(&self, colour: usize) {
-        self.in_flight[colour].fetch_and(!AWAITED, Ordering::AcqRel);
+        self.in_flight.0[colour].fetch_and(!AWAITED, Ordering::AcqRel);
     }
 
     /// Whether nothing is queued and nothing runs, and how many items there ever were.
@@ -279,6 +280,6 @@ impl<H: Host> Pwq<H> {
         let mut inner = self.lock();
         self.splice(&mut inner);
         let done = |count: &AtomicU32| count.load(Ordering::Acquire) & !AWAITED == 0;
-        (self.in_flight.iter().all(done), inner.spliced)
+        (self.in_flight.0.iter().all(done), inner.spliced)
     }
 }

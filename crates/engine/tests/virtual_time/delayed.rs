@@ -207,8 +207,9 @@ fn a_timer_is_on_time_while_the_only_worker_is_busy() {
         let queue = make(engine, spec("q", kind));
         let runs = Runs::default();
         let timer = noting(engine, &runs, 0);
+        // A wait that is not declared: to the engine the worker runs, but CPU 0 is free.
         let busy = host.clone();
-        assert_eq!(Item::new(move || busy.burn(SEC)).queue(&queue), Queued::Yes);
+        assert_eq!(Item::new(move || busy.doze(SEC)).queue(&queue), Queued::Yes);
         host.doze(MS);
         assert_eq!(timer.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
         host.doze(2 * SEC);

@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use uwork_engine::{Kind, QueueSpec};
+use uwork_engine::{Attrs, Kind, QueueSpec};
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::ScopeChoice;
 
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, make, spec, with_engine};
@@ -52,6 +54,9 @@ fn per_cpu(max_active: u32) -> QueueSpec {
 fn one_at_a_time_as_with_a_thread_per_queue() {
     let expected = [(0, 5, 20), (20, 25, 35), (35, 40, 50)];
     assert_eq!(scenario(vec![per_cpu(1)]), expected);
+    let (cpumask, scope) = (CpuSet::single(0), ScopeChoice::Default);
+    let ordered = Kind::Ordered(Attrs { nice: 0, cpumask, scope, strict: false });
+    assert_eq!(scenario(vec![spec("ordered", ordered)]), expected);
 }
 
 #[test]

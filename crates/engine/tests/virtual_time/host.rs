@@ -1,18 +1,17 @@
 //! The virtual machine as the engine's platform.
 //!
 //! **Where a thread may lose the CPU.** `park`, `relax` and `yield_now` switch to another thread by
-//! their nature, `burn` and `doze` as well. With chaos, `wake`, `spawn`, `current_cpu`, and `now`
-//! are places where the thread may be preempted for a while. Nowhere else: between two of these
-//! places, everything that a thread does is one step.
+//! their nature, `burn` and `doze` as well. With chaos, `wake`, `spawn` and `current_cpu` are places
+//! where the thread may be preempted for a while. Nowhere else: between two of these places,
+//! everything that a thread does is one step.
 //!
 //! **No switch under a lock.** The engine's locks are those of the operating system, and all
 //! virtual threads are one thread to them: if one were suspended with a lock held, the next to take
-//! that lock would wait for ever. The engine calls none of these places with a lock held, with two
-//! exceptions, for which there is no preemption: `now` by a worker that got up unpicked (it looks
-//! at the clock under its pool's lock, after a `park`), and what happens while a queue is made or
-//! changed (`spawn` and `wake` under the queue's locks), which tests wrap in
-//! [`VirtualHost::unpreempted`]. `relax` would be called with locks held by a thread that waits for
-//! a slot's owner to leave its section; but no owner is ever suspended inside of it.
+//! that lock would wait for ever (`simulation` notices). The engine calls these places without
+//! locks held, with one exception: it creates threads under the locks of a queue that is being made
+//! or changed, which tests wrap in [`VirtualHost::unpreempted`]. `now`, the fences and `thread` may
+//! come with locks held and are no such places. `relax` comes with locks held where a thread waits
+//! for a slot's owner to leave its section; but no owner is ever suspended inside of it.
 //!
 //! **The fences do nothing.** Both halves order the memory accesses of one thread as others see
 //! them. Here one thread of the operating system makes all accesses, in program order; every
@@ -59,8 +58,6 @@ struct Inner {
     machine: Mutex<Machine>,
     reports: Mutex<Vec<Report>>,
     broken_spawn: Mutex<Option<BrokenSpawn>>,
-    /// The next `now` may come with a lock held: the last call was a `park`.
-    parked_last: AtomicBool,
 }
 
 impl VirtualHost {
@@ -69,7 +66,6 @@ impl VirtualHost {
             machine: Mutex::new(machine),
             reports: Mutex::new(Vec::new()),
             broken_spawn: Mutex::new(None),
-            parked_last: AtomicBool::new(false),
         }))
     }
 
@@ -89,12 +85,12 @@ impl VirtualHost {
         self.pause(Doing::Dozing, 0, Some(until));
     }
 
-    /// The clock, for tests: no place to be preempted.
+    /// The clock.
     pub(crate) fn time(&self) -> u64 {
         self.machine().now
     }
 
-    /// The CPU, for tests: no place to be preempted.
+    /// The CPU. Unlike `current_cpu` no place to be preempted.
     pub(crate) fn cpu(&self) -> u32 {
         self.machine().current_cpu()
     }
@@ -197,9 +193,6 @@ impl Host for VirtualHost {
     type Event = Event;
 
     fn now(&self) -> u64 {
-        if !self.0.parked_last.swap(false, Ordering::Relaxed) {
-            self.preempt();
-        }
         self.time()
     }
 
@@ -243,7 +236,6 @@ impl Host for VirtualHost {
         } else {
             self.pause(Doing::Ready, 0, None);
         }
-        self.0.parked_last.store(true, Ordering::Relaxed);
         event.set.swap(false, Ordering::Relaxed)
     }
 

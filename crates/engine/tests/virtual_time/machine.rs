@@ -20,7 +20,9 @@ pub(crate) type ThreadId = usize;
 pub(crate) type Main = Box<dyn FnOnce() + Send>;
 
 /// Dispatches without the clock moving, after which the threads go round in circles.
-const DISPATCHES_AT_ONE_TIME_MAX: u32 = 1_000_000;
+const DISPATCHES_AT_ONE_TIME_MAX: u64 = 1_000_000;
+/// Dispatches in all, after which something goes on for ever that does no good.
+const DISPATCHES_MAX: u64 = 5_000_000;
 
 /// What a thread is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +94,9 @@ pub(crate) struct Machine {
     /// Time, order of creation, thread, and the pause that it ends.
     events: BinaryHeap<Reverse<(u64, u64, ThreadId, u64)>>,
     events_made: u64,
-    dispatches: u32,
+    /// Since the clock moved.
+    dispatches_now: u64,
+    dispatches: u64,
 }
 
 impl Machine {
@@ -110,6 +114,7 @@ impl Machine {
             ready: VecDeque::new(),
             events: BinaryHeap::new(),
             events_made: 0,
+            dispatches_now: 0,
             dispatches: 0,
         }
     }
@@ -211,11 +216,7 @@ impl Machine {
         loop {
             while let Some((at, cpu)) = self.choose() {
                 let id = self.ready.remove(at).expect("chosen from the list");
-                self.dispatches += 1;
-                assert!(
-                    self.dispatches < DISPATCHES_AT_ONE_TIME_MAX,
-                    "time stands still: the threads only let each other go first"
-                );
+                self.count_dispatch();
                 let thread = &mut self.threads[id];
                 thread.cpu = cpu;
                 self.cpus[cpu as usize] = Some(id);
@@ -233,6 +234,16 @@ impl Machine {
                 return if done { Next::Done } else { Next::Stuck };
             }
         }
+    }
+
+    fn count_dispatch(&mut self) {
+        self.dispatches += 1;
+        self.dispatches_now += 1;
+        assert!(
+            self.dispatches_now < DISPATCHES_AT_ONE_TIME_MAX,
+            "time stands still: the threads only let each other go first"
+        );
+        assert!(self.dispatches < DISPATCHES_MAX, "no end: somebody looks again and again");
     }
 
     /// A ready thread, by its place in the list, and a free CPU for it.
@@ -263,7 +274,7 @@ impl Machine {
         let Some(at) = self.next_event() else { return false };
         assert!(at >= self.now, "an event in the past");
         if at > self.now {
-            self.dispatches = 0;
+            self.dispatches_now = 0;
         }
         self.now = at;
         while self.next_event() == Some(at) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use uwork_engine::{Kind, Queued};
+use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::scope::Scope;
 
 use crate::item::Item;
@@ -82,4 +82,32 @@ fn what_is_lined_up_behind_a_long_item_is_taken_over() {
         assert_eq!(host.time() - begin, 100 * MS);
         assert!(*last.lock().unwrap() - begin < 10 * MS, "{}", *last.lock().unwrap() - begin);
     });
+}
+
+/// On one CPU, with nobody else to help: the wait itself hands on what the worker has taken.
+#[test]
+fn what_is_lined_up_behind_a_declared_wait_goes_on_at_once() {
+    for cpu_intensive in [false, true] {
+        with_engine(Setup::exact("core:1"), move |engine| {
+            let host = engine.host().clone();
+            // Two places for eight items: each batch holds several.
+            let queue = QueueSpec { cpu_intensive, max_active: 2, ..spec("q", Kind::PerCpu) };
+            let queue = make(engine, queue);
+            for _ in 0..1_000 {
+                assert_eq!(Item::new(|| {}).queue(&queue), Queued::Yes);
+            }
+            queue.flush().unwrap();
+            let (begin, last) = (host.time(), Arc::new(Mutex::new(0)));
+            for index in 0..8 {
+                let (engine, last) = (engine.clone(), last.clone());
+                let item = Item::new(move || match index {
+                    0 => engine.blocking(|| engine.host().doze(100 * MS)),
+                    _ => *last.lock().unwrap() = engine.host().time(),
+                });
+                assert_eq!(item.queue(&queue), Queued::Yes);
+            }
+            queue.flush().unwrap();
+            assert_eq!((*last.lock().unwrap() - begin, host.time() - begin), (0, 100 * MS));
+        });
+    }
 }

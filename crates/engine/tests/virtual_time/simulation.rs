@@ -14,7 +14,7 @@ use crate::machine::{Main, Next, ThreadId};
 const STACK_BYTES: usize = 512 * 1024;
 /// No simulation takes this long, unless a thread waits for a lock of the operating system whose
 /// holder is suspended.
-const HANGS_AFTER: Duration = Duration::from_secs(120);
+const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 type Fiber = Coroutine<(), (), ()>;
 

@@ -110,8 +110,9 @@ impl<R> JoinHandle<R> {
     pub fn join(self) -> Result<R, JoinError> {
         let task = self.task();
         if !task.is_done() {
-            // SAFETY: the task is live, and only ever queued on the process's engine.
-            let helped = unsafe { engine().help(NonNull::from(task.work())) };
+            // SAFETY: the task is live, and only ever queued on the process's engine; its work comes
+            // first. The handle's own pointer, as the item's function goes on to the whole task.
+            let helped = unsafe { engine().help(self.task.cast()) };
             if helped == Helped::No && self.waits_for_itself() {
                 return Err(JoinError::WouldDeadlock);
             }

@@ -19,16 +19,23 @@ impl Event {
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            // Acquire pairs with the exchange in `set`.
-            if self.0.swap(WAITING, Ordering::Acquire) == SET {
-                self.0.store(CLEAR, Ordering::Relaxed);
+            // Acquire pairs with the exchange in `set`. Consumed in one step: a set that comes
+            // right after is a new one.
+            if self.0.compare_exchange(SET, CLEAR, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return true;
             }
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             if left == Some(Duration::ZERO) {
-                return self.0.swap(CLEAR, Ordering::Acquire) == SET;
+                return false;
             }
-            futex::wait(&self.0, WAITING, left);
+            let waits =
+                self.0.compare_exchange(CLEAR, WAITING, Ordering::Relaxed, Ordering::Relaxed);
+            if waits.is_ok() {
+                futex::wait(&self.0, WAITING, left);
+                // Fails if the event was set, which the next round finds.
+                let _ =
+                    self.0.compare_exchange(WAITING, CLEAR, Ordering::Relaxed, Ordering::Relaxed);
+            }
         }
     }
 

@@ -1,11 +1,12 @@
 //! The CPUs and threads of this machine.
 
 use std::sync::OnceLock;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use uwork::CpuSet;
 use uwork::topology::Machine;
 
+use super::gate::Log;
 use super::until;
 
 /// The CPUs that the process may use. Starts the engine first, from a thread that is not pinned.
@@ -78,6 +79,21 @@ pub(crate) fn until_asleep(thread: i32) {
         asleep = if is_asleep(thread) { asleep + 1 } else { 0 };
         asleep >= LOOKS
     });
+}
+
+/// Calls `wait` on a thread of its own and returns once that thread sleeps in it.
+pub(crate) fn in_the_wait<R: Send + 'static>(
+    wait: impl FnOnce() -> R + Send + 'static,
+) -> JoinHandle<R> {
+    let log = Log::new();
+    let ids = log.clone();
+    let thread = thread::spawn(move || {
+        ids.push(thread_id());
+        wait()
+    });
+    log.wait_for_count(1);
+    until_asleep(log.events()[0]);
+    thread
 }
 
 fn is_asleep(thread: i32) -> bool {
