@@ -9,7 +9,7 @@ pub(crate) struct Blocked<H: Host>(*const Worker<H>);
 
 impl<H: Host> Engine<H> {
     /// Runs `f`, during which the calling worker does not count as running: another one takes what
-    /// is queued. Outside of work items it just runs `f`. Costs two or three locked instructions,
+    /// is queued. Outside of work items it just runs `f`. Costs four locked instructions,
     /// and a wake where work is waiting.
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
         let _blocked = self.block();

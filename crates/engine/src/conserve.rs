@@ -46,7 +46,7 @@ impl<H: Host> Engine<H> {
         if pool.looks_ready() {
             pool.kick(self);
         } else if running == 0 && pool.next_timer.load(Ordering::SeqCst) != NEVER {
-            pool.refresh_keeper(self);
+            pool.refresh_keeper(self, false);
         }
     }
 

@@ -173,9 +173,8 @@ impl<H: Host> Queue<H> {
         let (before, next) = (pool.next_timer.load(Ordering::Relaxed), timers.next());
         pool.next_timer.store(next, Ordering::SeqCst);
         drop(timers);
-        // A worker that arms a timer looks at it before it parks.
-        if next < before && !pool.is_run_by_caller(engine) {
-            pool.refresh_keeper(engine);
+        if next < before {
+            pool.refresh_keeper(engine, pool.is_run_by_caller(engine));
         }
         Queued::Yes
     }

@@ -9,11 +9,12 @@ use uwork_policy::topology::Topology;
 
 use crate::host::{Host, Report, WorkerSpec};
 use crate::pool::state::WORKERS_MAX;
-use crate::pool::{Pool, PoolSpec};
+use crate::pool::{NEVER, Pool, PoolSpec};
 use crate::pwq::Pwq;
+use crate::queue::QueueError;
 use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::Lock;
+use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::wake::WakeToken;
 use crate::watch::{Watch, others_may_help};
 use crate::word::{RunId, SLOTS_MAX};
@@ -27,6 +28,8 @@ pub struct Config {
     pub topology: Topology,
     /// The CPUs that the process may use.
     pub allowed: CpuSet,
+    /// How many CPUs' worth of time the process gets (its CPU quota, rounded up), if it is limited.
+    pub cpu_limit: Option<u32>,
     /// The CPUs that unbound queues may use (the kernel's `workqueue/cpumask`).
     pub unbound_cpumask: CpuSet,
     /// The scope of queues that did not choose one.
@@ -45,6 +48,7 @@ impl Config {
             unbound_cpumask: if unbound.is_empty() { allowed.clone() } else { unbound },
             topology,
             allowed,
+            cpu_limit: None,
             default_scope: Scope::Cache,
             cache_shard_size: 8,
             idle_timeout_ns: 300_000_000_000,
@@ -87,6 +91,8 @@ pub(crate) struct PoolSet {
     key: SetKey,
     /// Pool ids, in the order of the pods.
     pub(crate) pools: Vec<u32>,
+    /// Queues that use the set. Changed under the lock of the list of sets.
+    users: AtomicU32,
 }
 
 impl PoolSet {
@@ -156,11 +162,10 @@ impl<H: Host> Engine<H> {
         &self.watch
     }
 
-    /// Visits every pool, under the lock that keeps more from being made.
-    pub(crate) fn for_each_pool(&self, mut f: impl FnMut(&Pool<H>)) {
-        for set in self.sets.lock().iter() {
-            set.pools.iter().for_each(|&id| f(self.pool(id)));
-        }
+    /// Visits every pool that has been put to use. Takes no lock: pools never go away.
+    pub(crate) fn for_each_pool(&self, f: impl FnMut(&Pool<H>)) {
+        let pools = (0..POOLS_MAX).map_while(|id| self.pools.get(id));
+        pools.take_while(|pool| pool.is_configured()).for_each(f);
     }
 
     pub(crate) fn slots(&self) -> &Slab<Slot<H>> {
@@ -195,16 +200,37 @@ impl<H: Host> Engine<H> {
         self.names.lock().remove(name);
     }
 
-    /// The pools for this key; those that exist, or new ones with a worker each.
-    pub(crate) fn pool_set(&self, key: SetKey) -> Result<Arc<PoolSet>, crate::queue::QueueError> {
+    /// The pools for this key, with a worker each, used by one more queue.
+    pub(crate) fn pool_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
+        let set = self.find_or_make_set(key)?;
+        // Threads are made without the lock. A pool that somebody else is giving its first worker
+        // has it claimed.
+        for &id in &set.pools {
+            let deserted = self.pool(id).lock().workers.is_empty();
+            if deserted && let Err(error) = self.create_first_worker(self.pool(id)) {
+                self.leave_set(&set);
+                return Err(error);
+            }
+        }
+        if set.pools.iter().any(|&id| others_may_help(self.pool(id))) {
+            // Now rather than on the way of the first item that has to wait. A failure is tried
+            // again then.
+            self.start_watch();
+        }
+        Ok(set)
+    }
+
+    fn find_or_make_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
         let mut sets = self.sets.lock();
         if let Some(set) = sets.iter().find(|set| set.key == key) {
+            set.users.fetch_add(1, Ordering::SeqCst);
+            // Workers decide to exit under the pool lock: those that are left from now on stay.
+            set.pools.iter().for_each(|&id| self.pool(id).state.set_retired(false));
             return Ok(set.clone());
         }
         let mut pools = Vec::with_capacity(key.pods.len());
         for _ in &key.pods {
-            let (id, _) =
-                self.pools.allocate(Pool::new).ok_or(crate::queue::QueueError::TooManyPools)?;
+            let (id, _) = self.pools.allocate(Pool::new).ok_or(QueueError::TooManyPools)?;
             pools.push(id);
         }
         for (index, pod) in key.pods.iter().enumerate() {
@@ -212,27 +238,33 @@ impl<H: Host> Engine<H> {
                 cpus: pod.clone(),
                 nice: key.nice,
                 label: label(&key, pod),
+                confined: key.bound,
                 shares: !key.bound && !key.strict && key.pods.len() > 1,
                 neighbours: self.neighbours(&key, &pools, index),
             };
-            let target = if key.bound { 1 } else { pod.len() as u32 };
+            let cpus = (pod.len() as u32).min(self.config.cpu_limit.unwrap_or(u32::MAX));
+            let target = if key.bound { 1 } else { cpus };
             self.pool(pools[index]).configure(spec, target);
         }
-        let set = Arc::new(PoolSet { key, pools });
-        for &id in &set.pools {
-            if let Err(error) = self.create_first_worker(self.pool(id)) {
-                set.pools.iter().for_each(|&id| self.retire_pool(self.pool(id)));
-                return Err(error);
-            }
-        }
+        let set = Arc::new(PoolSet { key, pools, users: AtomicU32::new(1) });
         sets.push(set.clone());
-        drop(sets);
-        if set.pools.iter().any(|&id| others_may_help(self.pool(id))) {
-            // Now rather than on the way of the first item that has to wait. A failure is tried
-            // again then.
-            self.start_watch();
-        }
         Ok(set)
+    }
+
+    /// A queue does not use the set any more. The last one sends the workers home, unless there are
+    /// timers to be watched: then they stay until the set is used and left again.
+    pub(crate) fn leave_set(&self, set: &PoolSet) {
+        let sets = self.sets.lock();
+        let last = set.users.fetch_sub(1, Ordering::SeqCst) == 1;
+        let armed = |&id: &u32| self.pool(id).next_timer.load(Ordering::SeqCst) != NEVER;
+        let retire = last && !set.pools.iter().any(armed);
+        if retire {
+            set.pools.iter().for_each(|&id| self.pool(id).state.set_retired(true));
+        }
+        drop(sets);
+        if retire {
+            set.pools.iter().for_each(|&id| self.nudge_all(self.pool(id)));
+        }
     }
 
     fn neighbours(&self, key: &SetKey, pools: &[u32], of: usize) -> Vec<u32> {
@@ -250,9 +282,9 @@ impl<H: Host> Engine<H> {
 
     /// A pool without any worker could never run an item, so the first must exist before a queue
     /// may use the pool.
-    fn create_first_worker(&self, pool: &Pool<H>) -> Result<(), crate::queue::QueueError> {
+    fn create_first_worker(&self, pool: &Pool<H>) -> Result<(), QueueError> {
         if pool.state.begin_wake(1) { self.try_spawn(pool) } else { Ok(()) }
-            .map_err(crate::queue::QueueError::NoThread)
+            .map_err(QueueError::NoThread)
     }
 
     /// Creates a worker for which the wake was claimed. Failing is not fatal: the pool has others.
@@ -304,13 +336,14 @@ impl<H: Host> Engine<H> {
     pub fn retire(&self) {
         let sets = self.sets.lock().clone();
         for &id in sets.iter().flat_map(|set| &set.pools) {
-            self.retire_pool(self.pool(id));
+            self.pool(id).state.set_retired(true);
+            self.nudge_all(self.pool(id));
         }
         self.retire_watch();
     }
 
-    fn retire_pool(&self, pool: &Pool<H>) {
-        pool.state.set_retired(true);
+    /// Lets every parked worker of a pool look around.
+    fn nudge_all(&self, pool: &Pool<H>) {
         let mut events = Vec::new();
         let inner = pool.lock();
         let mut idle = inner.idle_top;

@@ -201,8 +201,8 @@ impl<H: Host> Wq<H> {
 
 impl<H: Host> Engine<H> {
     /// Waits until the last queueing of the item has run. False if it was idle; then, and when the
-    /// caller is inside the very run that it would wait for, it returns at once. A cancel of the
-    /// item ends the wait.
+    /// caller is inside the very run that it would wait for, or in front of the item in its ordered
+    /// queue, it returns at once. A cancel of the item ends the wait.
     ///
     /// # Safety
     /// `work` is live, and has only been queued on queues of this engine.
@@ -231,10 +231,14 @@ impl<H: Host> Engine<H> {
                     }
                     let waiter = Waiter::new(work.as_ptr().addr());
                     // SAFETY: by this function's contract, and waited for if it was put in.
-                    if unsafe { self.wait_behind(work, &waiter) } {
-                        let _blocked = self.block();
-                        waiter.wait(self.host());
-                        return true;
+                    match unsafe { self.wait_behind(work, &waiter) } {
+                        Some(true) => {
+                            let _blocked = self.block();
+                            waiter.wait(self.host());
+                            return true;
+                        }
+                        Some(false) => return false,
+                        None => {}
                     }
                 }
             }
@@ -243,16 +247,20 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Puts a waiter behind a queued item. False if it is not in a list at the moment.
-    unsafe fn wait_behind(&self, work: NonNull<Work>, waiter: &Waiter<H>) -> bool {
+    /// Puts a waiter behind a queued item. `None` if it is in no list at the moment; false if it is
+    /// behind the caller in an ordered queue, and would wait for itself.
+    unsafe fn wait_behind(&self, work: NonNull<Work>, waiter: &Waiter<H>) -> Option<bool> {
         // SAFETY: the caller's promise, handed on.
-        let Some(mut found) = (unsafe { self.locate(work) }) else { return false };
+        let mut found = unsafe { self.locate(work) }?;
+        if found.pwq.is_ordered() && self.runs_queue(found.pwq.wq().cast()) {
+            return Some(false);
+        }
         // SAFETY: located, hence live; its ticket is guarded by the guards that we hold.
         let item = unsafe { work.as_ref() };
         item.set_ticket(item.ticket().with_waited_for(true));
         // SAFETY: in no chain; the caller waits.
         unsafe { found.inner.waiters.push(waiter) };
-        true
+        Some(true)
     }
 }
 

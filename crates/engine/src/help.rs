@@ -94,7 +94,7 @@ impl<H: Host> Engine<H> {
         // An item that waits for another of its own queue lends it its place.
         let full = inner.nr_active >= inner.max_active;
         let borrowed = full && !found.pwq.is_ordered() && self.runs_queue(found.pwq.wq().cast());
-        if found.pwq.is_bound()
+        if !found.pwq.home().admits_caller(self)
             || (full && !borrowed)
             || (found.pwq.is_ordered() && inner.worklist.front() != work.as_ptr())
             || matches!(found.place, Place::Deferred(_))

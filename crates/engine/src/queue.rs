@@ -172,6 +172,8 @@ pub struct Wq<H: Host> {
     /// back with the queue.
     pwqs: Lock<Vec<(u32, u32)>>,
     pub(crate) flush: Lock<FlushState<H>>,
+    /// The pool sets that the pwqs are on; left with the queue.
+    sets: Lock<Vec<Arc<PoolSet>>>,
 }
 
 /// A queue's pwqs.
@@ -233,6 +235,7 @@ impl<H: Host> Wq<H> {
             }),
             pwqs: Lock::new(Vec::new()),
             flush: Lock::new(FlushState::new()),
+            sets: Lock::new(Vec::new()),
         });
         // From here on, dropping the box undoes everything.
         wq.apply(spec.kind)?;
@@ -402,11 +405,10 @@ impl<H: Host> Wq<H> {
             }
             Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(attrs)?,
         };
-        let set = self.engine.pool_set(key)?;
+        let set = self.use_set(key)?;
         let limits = Limits {
             max_active: tunable.max_active,
             cpu_intensive: self.cpu_intensive,
-            bound: matches!(kind, Kind::PerCpu),
             ordered: self.ordered,
         };
         let pwqs = self.pwqs_for(&set, limits)?;
@@ -431,6 +433,19 @@ impl<H: Host> Wq<H> {
         tunable.effective = effective;
         tunable.mask = mask;
         Ok(())
+    }
+
+    /// The pools for this key, used by this queue from now on.
+    fn use_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
+        let set = self.engine.pool_set(key)?;
+        let mut sets = self.sets.lock();
+        if sets.iter().any(|known| Arc::ptr_eq(known, &set)) {
+            drop(sets);
+            self.engine.leave_set(&set);
+        } else {
+            sets.push(set.clone());
+        }
+        Ok(set)
     }
 
     fn unbound_key(
@@ -522,6 +537,9 @@ impl<H: Host> Drop for Wq<H> {
             if pwq.kill() {
                 self.engine.pwqs().release(id);
             }
+        }
+        for set in std::mem::take(&mut *self.sets.lock()) {
+            self.engine.leave_set(&set);
         }
         self.engine.release_name(&self.name);
     }

@@ -86,14 +86,29 @@ pub(crate) fn report_panic<H: Host>(
 }
 
 impl<H: Host> Engine<H> {
-    /// Reports a panic. Does not unwind, whatever the payload's destructor does.
-    pub(crate) fn report_payload(&self, queue: &str, payload: Box<dyn Any + Send>) {
+    /// Reports a panic that was caught inside the item that the calling thread is in. Does not
+    /// unwind.
+    pub fn report_panic_here(&self, payload: &(dyn Any + Send)) {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.host().thread() };
+        let wq = thread.frames().next().map(|frame| frame.wq.cast::<Wq<H>>());
+        // SAFETY: a queue stays while one of its items runs.
+        let queue = wq.map_or("", |wq| unsafe { &*wq }.name());
+        self.report_message(queue, payload);
+    }
+
+    fn report_message(&self, queue: &str, payload: &(dyn Any + Send)) {
         let message = payload
             .downcast_ref::<&str>()
             .map(|text| (*text).to_owned())
             .or_else(|| payload.downcast_ref::<String>().cloned())
             .unwrap_or_default();
         self.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
+    }
+
+    /// Reports a panic. Does not unwind, whatever the payload's destructor does.
+    pub(crate) fn report_payload(&self, queue: &str, payload: Box<dyn Any + Send>) {
+        self.report_message(queue, &*payload);
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             // A payload that panics when dropped may throw another of its kind.
             std::mem::forget(again);

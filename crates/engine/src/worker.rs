@@ -15,6 +15,7 @@ use crate::run::{Tally, report_panic, run_item};
 use crate::slot::{Next, Slot};
 use crate::sync::Ordering;
 use crate::thread::{Frame, ThreadState};
+use crate::word::RUN_MASK;
 use crate::work::Work;
 
 /// What a worker does next.
@@ -171,7 +172,10 @@ impl<H: Host> Worker<H> {
             // This worker will not look at the timers for a while.
             pool.ensure_keeper(engine);
         }
+        let before = slot.number();
         self.run_batch(thread, pwq);
+        // Fewer than were taken, if some were given back.
+        let ran = (slot.number().wrapping_sub(before) & RUN_MASK) as u32;
         if intensive {
             self.count_again();
         }
@@ -181,7 +185,7 @@ impl<H: Host> Worker<H> {
         }
         // Asked for while we hold the pwq, and with it the queue.
         let next = self.pool_for_more(pwq);
-        if pwq.release(host.now().saturating_sub(now), count) {
+        if pwq.release(host.now().saturating_sub(now), ran) {
             next.push_ready(pwq);
             if !std::ptr::eq(next, pool) {
                 next.kick(engine);

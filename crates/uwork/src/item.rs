@@ -211,8 +211,7 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
     /// Takes the item off its queue without waiting for a run that is going on. The pointer that
     /// was queued comes back if the item was pending.
     ///
-    /// Not for the work of a [`DelayedWork`](crate::DelayedWork) only: an armed timer is taken off
-    /// as well.
+    /// (For a [`DelayedWork`](crate::DelayedWork), this disarms the timer.)
     pub fn cancel(&self) -> Option<T::Pointer> {
         // SAFETY: live, as we have a reference, and only ever queued on the process's engine.
         let was_pending = unsafe { engine().cancel(self.raw()) };
@@ -261,8 +260,9 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
         unsafe { engine().enable(self.raw()) }.map_err(DisableDepthError)
     }
 
-    /// Waits until the last queueing of the item has run. False if it was idle. From inside the
-    /// item itself it returns at once; a cancel of the item ends the wait.
+    /// Waits until the last queueing of the item has run. False if it was idle, and, at once, where
+    /// the caller would wait for itself: inside the item, or inside an item of the same ordered
+    /// queue. A cancel of the item ends the wait.
     pub fn flush(&self) -> bool {
         // SAFETY: as in `cancel`.
         unsafe { engine().flush_work(self.raw()) }

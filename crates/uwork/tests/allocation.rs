@@ -5,7 +5,7 @@ mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use support::gate::Gate;
@@ -56,6 +56,13 @@ fn allocations(f: impl FnOnce()) -> u64 {
     ALLOCATIONS.with(Cell::get) - before
 }
 
+/// Queues share their workers: whoever holds some of them would make others create more.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Makes every CPU busy with items that compute, and leaves others waiting behind them: what the
 /// engine starts for that is there afterwards.
 fn make_all_cpus_busy() {
@@ -104,7 +111,7 @@ fn kinds() -> [Queue; 3] {
 // Catches: an allocation on the way of an item to its queue.
 #[test]
 fn queueing_allocates_nothing() {
-    let _watchdog = watchdog();
+    let (_watchdog, _alone) = (watchdog(), alone());
     let cpus = cpus();
     for queue in kinds() {
         warm_up(&queue);
@@ -134,7 +141,7 @@ fn queueing_allocates_nothing() {
 // Catches: an allocation for a waiter.
 #[test]
 fn flush_allocates_nothing() {
-    let _watchdog = watchdog();
+    let (_watchdog, _alone) = (watchdog(), alone());
     for queue in kinds() {
         warm_up(&queue);
         let jobs: Vec<_> = (0..100).map(|_| Job::counting()).collect();
@@ -158,7 +165,7 @@ fn flush_allocates_nothing() {
 // Catches: an allocation on the way back, from the queue and from a run.
 #[test]
 fn taking_back_allocates_nothing() {
-    let _watchdog = watchdog();
+    let (_watchdog, _alone) = (watchdog(), alone());
     for queue in kinds() {
         warm_up(&queue);
         let jobs: Vec<_> = (0..100).map(|_| Job::counting()).collect();
@@ -191,7 +198,7 @@ fn taking_back_allocates_nothing() {
 // Catches: an allocation for a run that is waited for (the waiter sits on its own stack).
 #[test]
 fn waiting_for_a_run_allocates_nothing() {
-    let _watchdog = watchdog();
+    let (_watchdog, _alone) = (watchdog(), alone());
     let queue = queue("alloc").build().unwrap();
     warm_up(&queue);
     let (started, may_end) = (Gate::new(), Gate::new());
@@ -210,7 +217,7 @@ fn waiting_for_a_run_allocates_nothing() {
 // Catches: a timer that is allocated when it is armed (the wheel is made once).
 #[test]
 fn arming_a_timer_allocates_nothing() {
-    let _watchdog = watchdog();
+    let (_watchdog, _alone) = (watchdog(), alone());
     let queue = queue("alloc").build().unwrap();
     warm_up(&queue);
     let items: Vec<_> = (0..100).map(|_| Later::counting()).collect();

@@ -4,7 +4,7 @@
 mod support;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use support::gate::{Gate, Log};
 use support::items::{Job, Later};
@@ -185,7 +185,7 @@ static COUNTING: Mutex<()> = Mutex::new(());
 #[test]
 fn a_panic_ends_the_item_and_not_the_worker() {
     let _watchdog = watchdog();
-    let _counting = COUNTING.lock().unwrap();
+    let _counting = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     for queue in every_kind() {
         keep(&queue);
         let before = uwork::panics();
@@ -212,7 +212,7 @@ fn a_panic_ends_the_item_and_not_the_worker() {
 #[test]
 fn a_panic_in_a_closure_reaches_its_handle() {
     let _watchdog = watchdog();
-    let _counting = COUNTING.lock().unwrap();
+    let _counting = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     for queue in every_kind() {
         let before = uwork::panics();
         let handle: JoinHandle<()> = queue.spawn(|| std::panic::panic_any(42_u32));
@@ -230,7 +230,7 @@ fn a_panic_in_a_closure_reaches_its_handle() {
 #[test]
 fn a_panic_during_a_declared_wait_leaves_the_pool_in_order() {
     let _watchdog = watchdog();
-    let _counting = COUNTING.lock().unwrap();
+    let _counting = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     for queue in every_kind() {
         keep(&queue);
         for _ in 0..20 {
@@ -253,7 +253,7 @@ fn a_panic_during_a_declared_wait_leaves_the_pool_in_order() {
 #[test]
 fn a_payload_that_panics_when_dropped_does_not_end_the_worker() {
     let _watchdog = watchdog();
-    let _counting = COUNTING.lock().unwrap();
+    let _counting = COUNTING.lock().unwrap_or_else(PoisonError::into_inner);
     let queue = queue("inside").ordered().build().unwrap();
     keep(&queue);
     for _ in 0..3 {

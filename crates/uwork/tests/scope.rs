@@ -25,8 +25,8 @@ fn every_kind() -> [Queue; 4] {
 fn closures_borrow_and_write_what_is_around_the_scope() {
     let _watchdog = watchdog();
     for queue in every_kind() {
-        let words = vec!["deferred".to_owned(), "work".to_owned(), String::new()];
-        let mut lengths = vec![0; words.len()];
+        let words = ["deferred".to_owned(), "work".to_owned(), String::new()];
+        let mut lengths = [0; 3];
         let total = scope(&queue, |s| {
             let handles: Vec<_> = words
                 .iter()

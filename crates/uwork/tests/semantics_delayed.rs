@@ -78,6 +78,34 @@ fn s2_11_a_cpu_that_was_not_given_is_that_of_the_expiry() {
     assert_eq!(log.events(), [there]);
 }
 
+// Catches: a timer that is armed by a worker which lies down again, while the worker that watches
+// the timers was not told.
+#[test]
+fn s2_11_an_item_armed_inside_another_one_fires() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-11").per_cpu().build().unwrap();
+    let cpu = current_cpu();
+    for _ in 0..5 {
+        // Leaves several workers of the CPU asleep, one of which watches the timers.
+        let held: [(Gate, Gate); 3] = Default::default();
+        for (started, may_end) in &held {
+            let job = Job::held(started, may_end);
+            assert!(queue.enqueue_on(cpu, job).unwrap().is_queued());
+        }
+        held.iter().for_each(|(started, _)| started.wait());
+        held.iter().for_each(|(_, may_end)| may_end.open());
+        queue.flush().unwrap();
+
+        let (own, later) = (queue.clone(), Later::counting());
+        let armed = later.clone();
+        let arms = Job::new(move |_| {
+            assert!(own.enqueue_delayed(armed.clone(), SOON).is_queued());
+        });
+        assert!(queue.enqueue_on(cpu, arms).unwrap().is_queued());
+        until("it fires", || later.tally.finished() == 1);
+    }
+}
+
 // Catches: answers that are the wrong way round, a timer that keeps its old time, an item that is
 // armed twice or lost on its way from the queue to the timer.
 #[test]

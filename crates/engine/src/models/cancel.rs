@@ -31,7 +31,7 @@ fn cancelled_or_run() {
 
 #[test]
 fn two_cancels_and_a_run() {
-    explore("cancel: two cancels and a run", Preemptions::AtMost(2), || {
+    explore("cancel: two cancels and a run", Preemptions::AtMost(1), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
         let item = Item::new();

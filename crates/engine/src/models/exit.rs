@@ -16,7 +16,7 @@ use crate::submit::Queued;
 
 #[test]
 fn a_picked_worker_is_not_culled() {
-    explore("exit: a picked worker is not culled", Preemptions::AtMost(3), || {
+    explore("exit: a picked worker is not culled", Preemptions::AtMost(2), || {
         let world = World::new(3, 3);
         let queue = world.unbound("u", 8);
         // Three items that hold their workers: three workers.

@@ -25,7 +25,7 @@ fn one_side_ends_the_wait_for_a_colour() {
     explore("flush: one side ends the wait for a colour", Preemptions::Any, || {
         let pool = Pool::<LoomHost>::new(0);
         let pwq = loom::sync::Arc::new(Pwq::<LoomHost>::new(0));
-        let limits = Limits { max_active: 4, cpu_intensive: false, bound: true, ordered: false };
+        let limits = Limits { max_active: 4, cpu_intensive: false, ordered: false };
         pwq.attach(std::ptr::null(), &pool, limits, 3);
         let items = [Work::new(nothing), Work::new(nothing)];
         for item in &items {
@@ -120,7 +120,7 @@ fn a_flush_of_an_item_ends_with_its_run() {
 
 #[test]
 fn a_flush_of_an_item_ends_with_its_cancellation() {
-    explore("flush: an item, its cancellation", Preemptions::AtMost(2), || {
+    explore("flush: an item, its cancellation", Preemptions::AtMost(1), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
         let item = Item::new();

@@ -5,8 +5,11 @@
 //! on the wake of another (WAKING); and when a worker blocks in an item.
 //!
 //! **Bounds.** The production worker and queue; one or two workers, two submitters, one item each.
+use std::sync::Arc;
+
 use loom::thread;
 
+use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::submit::Queued;
@@ -71,5 +74,32 @@ fn a_worker_that_blocks() {
         drop(queue);
         assert!(world.end().is_empty());
         assert_eq!((first.runs(), second.runs()), (1, 1));
+    });
+}
+
+#[test]
+fn a_thread_that_cannot_be_created() {
+    explore("kick: a thread that cannot be created", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(4);
+        let gate = Arc::new(Event::default());
+        let (engine, closed) = (world.engine.clone(), gate.clone());
+        let blocked = Item::with(move |_| engine.blocking(|| closed.wait()));
+        let items = [Item::new(), Item::new()];
+        assert_eq!(blocked.queue(&queue), Queued::Yes);
+        world.settle();
+        world.explored(|| {
+            // Whoever queues now asks for a second worker, and relies on the first if there is none.
+            let (item, handle) = (items[1].clone(), queue.clone());
+            let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
+            gate.wake();
+            blocked.done.wait();
+            assert_eq!(items[0].queue(&queue), Queued::Yes);
+            items.iter().for_each(|item| item.done.wait());
+            other.join().unwrap();
+        });
+        drop(queue);
+        world.end();
+        assert!(items.iter().all(|item| item.runs() == 1));
     });
 }

@@ -6,8 +6,11 @@
 //! one item never overlap, every thread ends.
 //!
 //! **Bounds.** The production worker and queue; up to two workers, two items.
+use std::sync::Arc;
+
 use loom::thread;
 
+use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::help::Helped;
@@ -90,5 +93,37 @@ fn helped_or_run_by_a_worker() {
         drop(queue);
         assert!(world.end().is_empty());
         assert!(items.iter().all(|item| item.runs() == 1));
+    });
+}
+
+#[test]
+fn given_back_while_a_helper_holds_the_last_place() {
+    let name = "whole: given back while a helper holds the last place";
+    explore(name, Preemptions::AtMost(2), || {
+        let world = World::new(1, 2);
+        let queue = world.unbound("u", 2);
+        // Items are short: a worker takes two at once.
+        queue.pwqs().for_each(|pwq| pwq.lock().item_ns = 1);
+        let gate = Arc::new(Event::default());
+        let [second, third] = [Item::new(), Item::new()];
+        let (engine, closed, awaited) = (world.engine.clone(), gate.clone(), second.clone());
+        // It gives back what is lined up behind it, and waits for that.
+        let first = Item::with(move |_| {
+            closed.wait();
+            engine.blocking(|| awaited.done.wait());
+        });
+        assert_eq!(first.queue(&queue), Queued::Yes);
+        assert_eq!(second.queue(&queue), Queued::Yes);
+        world.settle();
+        assert_eq!(third.queue(&queue), Queued::Yes);
+        world.explored(|| {
+            gate.wake();
+            // SAFETY: the item is live, and only this engine knows it.
+            let _ = unsafe { world.engine.help(third.work()) };
+            [&first, &third].iter().for_each(|item| item.done.wait());
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert!([first, second, third].iter().all(|item| item.runs() == 1));
     });
 }

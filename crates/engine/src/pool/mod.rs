@@ -29,6 +29,8 @@ pub(crate) struct PoolSpec {
     pub(crate) nice: i32,
     /// For the threads' names.
     pub(crate) label: String,
+    /// Whether only its own workers may run its items: those of per-CPU queues.
+    pub(crate) confined: bool,
     /// Whether other pods may take its work, and its workers theirs.
     pub(crate) shares: bool,
     /// The other pools of the set, nearest first.
@@ -99,6 +101,10 @@ impl<H: Host> Pool<H> {
         self.target.0.store(target.max(1), Ordering::Relaxed);
         let fresh = self.spec.set(spec).is_ok();
         assert!(fresh, "a pool is configured once");
+    }
+
+    pub(crate) fn is_configured(&self) -> bool {
+        self.spec.get().is_some()
     }
 
     pub(crate) fn spec(&self) -> &PoolSpec {
@@ -255,6 +261,12 @@ impl<H: Host> Pool<H> {
         }
     }
 
+    /// Whether the calling thread may run this pool's items: any thread for one that shares its work,
+    /// else the pool's own workers.
+    pub(crate) fn admits_caller(&self, engine: &Engine<H>) -> bool {
+        !self.spec().confined || self.is_run_by_caller(engine)
+    }
+
     /// Whether the caller is a worker of this pool.
     pub(crate) fn is_run_by_caller(&self, engine: &Engine<H>) -> bool {
         // SAFETY: the host's promise for the calling thread.
@@ -289,15 +301,21 @@ impl<H: Host> Pool<H> {
 
     /// Wakes the worker that watches the timers, for it to look again; where there is none, brings
     /// one up.
-    pub(crate) fn refresh_keeper(&self, engine: &Engine<H>) {
+    ///
+    /// `caller_will_look`: the caller is a worker that becomes the keeper when it parks, if there is
+    /// none.
+    pub(crate) fn refresh_keeper(&self, engine: &Engine<H>, caller_will_look: bool) {
         let inner = self.lock();
-        let keeper = inner.keeper.or(inner.idle_top);
+        let keeper = match inner.keeper {
+            None if !caller_will_look => inner.idle_top,
+            keeper => keeper,
+        };
         // One that is neither parked nor in a batch looks at the timers before it parks.
         let all_at_work = inner.workers.iter().all(|&id| engine.slot(id).is_at_work());
         drop(inner);
         match keeper {
             Some(id) => self.nudge(engine, id),
-            None if all_at_work => self.bring_keeper(engine),
+            None if all_at_work && !caller_will_look => self.bring_keeper(engine),
             None => {}
         }
     }

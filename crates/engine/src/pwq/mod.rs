@@ -44,8 +44,6 @@ pub(crate) struct Pwq<H: Host> {
     cpu_intensive: AtomicBool,
     /// Whether items run in the order in which they were queued. Constant while attached.
     ordered: AtomicBool,
-    /// Whether only workers of the home pool may run the items. Constant while attached.
-    bound: AtomicBool,
     /// The pool that new readiness goes to when nothing better is known.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
@@ -60,8 +58,6 @@ pub(crate) struct Pwq<H: Host> {
 pub(crate) struct Limits {
     pub(crate) max_active: u32,
     pub(crate) cpu_intensive: bool,
-    /// Whether items must run on the CPU that they were queued for.
-    pub(crate) bound: bool,
     /// Whether items run in the order in which they were queued.
     pub(crate) ordered: bool,
 }
@@ -114,7 +110,6 @@ impl<H: Host> Pwq<H> {
             wq: AtomicPtr::new(std::ptr::null_mut()),
             cpu_intensive: AtomicBool::new(false),
             ordered: AtomicBool::new(false),
-            bound: AtomicBool::new(false),
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
@@ -136,7 +131,6 @@ impl<H: Host> Pwq<H> {
     pub(crate) fn attach(&self, wq: *const Wq<H>, pool: &Pool<H>, limits: Limits, colour: usize) {
         self.wq.store(wq.cast_mut(), Ordering::Relaxed);
         self.ordered.store(limits.ordered, Ordering::Relaxed);
-        self.bound.store(limits.bound, Ordering::Relaxed);
         self.cpu_intensive.store(limits.cpu_intensive, Ordering::Relaxed);
         self.set_home(pool);
         let mut inner = self.lock();
@@ -163,10 +157,6 @@ impl<H: Host> Pwq<H> {
 
     pub(crate) fn is_ordered(&self) -> bool {
         self.ordered.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_bound(&self) -> bool {
-        self.bound.load(Ordering::Relaxed)
     }
 
     /// Takes out the threads that wait for the coming run of `item`, which is in nobody's list.

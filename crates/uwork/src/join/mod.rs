@@ -15,7 +15,7 @@ use uwork_engine::{Helped, Work as RawWork};
 pub(crate) use outcome::Outcome;
 
 use crate::error::JoinError;
-use crate::linux::{count_panic, engine};
+use crate::linux::{engine, report_panic};
 use crate::queue::Queue;
 
 /// Waits for a spawned closure or future, and gets its result. Dropping it lets the item go on
@@ -61,7 +61,7 @@ pub(crate) type Release<R> = unsafe fn(NonNull<dyn Joinable<R>>);
 
 /// A payload that a handle will show.
 pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> JoinError {
-    count_panic("spawn");
+    report_panic(&*payload);
     JoinError::Panicked(payload)
 }
 

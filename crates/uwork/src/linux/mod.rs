@@ -6,6 +6,7 @@ pub(crate) mod futex;
 mod membarrier;
 mod thread;
 
+use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,9 +125,9 @@ pub(crate) fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-pub(crate) fn count_panic(queue: &str) {
-    let queue = queue.to_owned();
-    engine().host().report(Report::ItemPanicked { queue, message: String::new() });
+/// Counts and reports the panic of the item that the calling thread is in.
+pub(crate) fn report_panic(payload: &(dyn Any + Send)) {
+    engine().report_panic_here(payload);
 }
 
 pub(crate) fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
@@ -138,16 +139,21 @@ pub(crate) fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
 pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
     static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
     ENGINE.get_or_init(|| {
-        let (topology, allowed) = match Machine::read() {
-            Ok(machine) => (machine.topology, machine.allowed),
+        let config = match Machine::read() {
+            Ok(machine) => Config {
+                cpu_limit: machine
+                    .quota
+                    .map(|quota| u32::try_from(quota.cpus_rounded_up()).unwrap_or(u32::MAX)),
+                ..Config::new(machine.topology, machine.allowed)
+            },
             // Without sysfs and /proc: as many equal CPUs as the process may use.
             Err(_) => {
                 let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
                 let topology = uwork_policy::topology::Topology::flat(cpus);
                 let allowed = topology.possible().clone();
-                (topology, allowed)
+                Config::new(topology, allowed)
             }
         };
-        Engine::new(Linux::new(), Config::new(topology, allowed))
+        Engine::new(Linux::new(), config)
     })
 }

@@ -1,4 +1,4 @@
-//! The affinity mask of the calling thread.
+//! The affinity mask of the process: that of its main thread, whichever thread asks.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use uwork_policy::cpuset::{CpuSet, MAX_CPUS};
 /// mask is longer than the buffer.
 const WORDS: usize = (MAX_CPUS / libc::c_ulong::BITS) as usize;
 
-pub(super) fn of_this_thread() -> io::Result<CpuSet> {
+pub(super) fn of_the_process() -> io::Result<CpuSet> {
     let mut words = [0 as libc::c_ulong; WORDS];
     // SAFETY: the pointer and the size describe `words`, which outlives the call; the kernel
     // writes at most that many bytes. `cpu_set_t` is an array of `c_ulong`, so the cast keeps the
     // alignment.
     let result = unsafe {
         libc::sched_getaffinity(
-            0,
+            libc::getpid(),
             size_of_val(&words),
             words.as_mut_ptr().cast::<libc::cpu_set_t>(),
         )
@@ -32,12 +32,22 @@ pub(super) fn of_this_thread() -> io::Result<CpuSet> {
 
 #[cfg(test)]
 mod tests {
-    use super::of_this_thread;
+    use super::of_the_process;
 
     #[test]
-    fn the_mask_holds_the_cpu_that_this_thread_runs_on() {
-        // SAFETY: takes no argument and touches no memory of ours.
-        let here = unsafe { libc::sched_getcpu() };
-        assert!(of_this_thread().unwrap().contains(here as u32));
+    fn a_pinned_thread_does_not_narrow_the_mask() {
+        let whole = of_the_process().unwrap();
+        let first = whole.first().unwrap();
+        let seen = std::thread::spawn(move || {
+            // SAFETY: all-zero bytes are an empty set.
+            let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+            // SAFETY: the set is live, and `first` within it on the machines that run tests.
+            unsafe {
+                libc::CPU_SET(first as usize, &mut one);
+                assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &one), 0);
+            }
+            of_the_process().unwrap()
+        });
+        assert_eq!(seen.join().unwrap(), whole);
     }
 }

@@ -58,7 +58,7 @@ impl Machine {
     /// # Errors
     /// If nothing in sight names a single CPU.
     pub fn read() -> Result<Self, TopologyReadError> {
-        Self::read_with(Path::new("/"), affinity::of_this_thread())
+        Self::read_with(Path::new("/"), affinity::of_the_process())
     }
 
     /// Reads a machine from a tree of files under `root` (`root/sys/devices/system/cpu/online`,
