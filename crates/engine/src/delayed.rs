@@ -188,10 +188,12 @@ impl<H: Host> Engine<H> {
     pub unsafe fn flush_delayed(&self, item: NonNull<Delayed<H>>) -> bool {
         // SAFETY: by this function's contract.
         unsafe {
-            if let Place::Timer(pool) = item.as_ref().work.place() {
-                self.expire_now(item, pool);
-            }
-            self.flush_work(work_of(item))
+            let was_armed = match item.as_ref().work.place() {
+                Place::Timer(pool) => self.expire_now(item, pool),
+                _ => false,
+            };
+            // It may have run by now.
+            self.flush_work(work_of(item)) || was_armed
         }
     }
 
@@ -226,13 +228,13 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Queues an armed item ahead of time.
-    unsafe fn expire_now(&self, item: NonNull<Delayed<H>>, pool: u32) {
+    /// Queues an armed item ahead of time. False if it is not armed any more.
+    unsafe fn expire_now(&self, item: NonNull<Delayed<H>>, pool: u32) -> bool {
         // SAFETY: the caller's promise that the item is live.
-        if let Some(queue) = unsafe { self.unlink(item, pool) } {
-            // SAFETY: the item is ours, as it came off the wheel.
-            unsafe { self.expired(item, queue) };
-        }
+        let Some(queue) = (unsafe { self.unlink(item, pool) }) else { return false };
+        // SAFETY: the item is ours, as it came off the wheel.
+        unsafe { self.expired(item, queue) };
+        true
     }
 
     /// Queues what is due.

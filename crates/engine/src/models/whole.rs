@@ -100,8 +100,8 @@ fn helped_or_run_by_a_worker() {
 fn given_back_while_a_helper_holds_the_last_place() {
     let name = "whole: given back while a helper holds the last place";
     explore(name, Preemptions::AtMost(2), || {
-        let world = World::new(1, 2);
-        let queue = world.unbound("u", 2);
+        let world = World::new(2, 2);
+        let queue = world.unbound("u", 1);
         // Items are short: a worker takes two at once.
         queue.pwqs().for_each(|pwq| pwq.lock().item_ns = 1);
         let gate = Arc::new(Event::default());
@@ -115,8 +115,9 @@ fn given_back_while_a_helper_holds_the_last_place() {
         assert_eq!(first.queue(&queue), Queued::Yes);
         assert_eq!(second.queue(&queue), Queued::Yes);
         world.settle();
-        assert_eq!(third.queue(&queue), Queued::Yes);
+        queue.set_max_active(2).unwrap();
         world.explored(|| {
+            assert_eq!(third.queue(&queue), Queued::Yes);
             gate.wake();
             // SAFETY: the item is live, and only this engine knows it.
             let _ = unsafe { world.engine.help(third.work()) };
