@@ -183,7 +183,8 @@ fn an_impossible_machine_is_refused_with_file_and_line() {
     assert_eq!(
         refused(&["--machine", path.to_str().unwrap()], ""),
         format!(
-            "uwork: {}:4: 'node:2': levels go from coarse to fine, each once (allowed: package, node, llc, cluster, core, smt)",
+            "uwork: {}:4: 'node:2': levels go from coarse to fine, each once (allowed: package, \
+                node, llc, cluster, core, smt)",
             path.display()
         )
     );
@@ -198,7 +199,8 @@ fn an_impossible_machine_is_refused_with_file_and_line() {
 fn an_unknown_scope_or_shard_size_is_refused() {
     assert_eq!(
         refused(&["--scope", "socket"], ""),
-        "uwork: --scope: 'socket' is not an affinity scope (allowed: default, cpu, smt, cluster, cache_shard, cache, numa, system)"
+        "uwork: --scope: 'socket' is not an affinity scope (allowed: default, cpu, smt, \
+            cluster, cache_shard, cache, numa, system)"
     );
     assert_eq!(
         refused(&["--shard-size", "many"], ""),

@@ -168,29 +168,88 @@ fn impossible_lists_of_cpus_are_refused() {
 fn an_impossible_machine_names_the_part_and_what_is_allowed() {
     const LEVELS: &str = "package, node, llc, cluster, core, smt";
     let cases = [
-        ("", 1, "the text describes no machine (allowed: for example package:2 llc:2 core:4 smt:2)".to_owned()),
-        ("# nothing\n", 1, "the text describes no machine (allowed: for example package:2 llc:2 core:4 smt:2)".to_owned()),
+        (
+            "",
+            1,
+            "the text describes no machine (allowed: for example package:2 llc:2 core:4 smt:2)"
+                .to_owned(),
+        ),
+        (
+            "# nothing\n",
+            1,
+            "the text describes no machine (allowed: for example package:2 llc:2 \
+            core:4 smt:2)"
+                .to_owned(),
+        ),
         ("\n\ncore:0", 3, "'core:0': expected core:NUMBER (allowed: 1 to 8192)".to_owned()),
         ("core", 1, "'core': expected core:NUMBER (allowed: 1 to 8192)".to_owned()),
         ("core:-4", 1, "'core:-4': expected core:NUMBER (allowed: 1 to 8192)".to_owned()),
         ("socket:2", 1, format!("'socket:2': unknown level 'socket' (allowed: {LEVELS})")),
-        ("core:4 llc:2", 1, format!("'llc:2': levels go from coarse to fine, each once (allowed: {LEVELS})")),
-        ("core:4 core:2", 1, format!("'core:2': levels go from coarse to fine, each once (allowed: {LEVELS})")),
-        ("llc:1 (node:2)", 1, format!("'node:2': levels go from coarse to fine, each once (allowed: {LEVELS})")),
+        (
+            "core:4 llc:2",
+            1,
+            format!("'llc:2': levels go from coarse to fine, each once (allowed: {LEVELS})"),
+        ),
+        (
+            "core:4 core:2",
+            1,
+            format!("'core:2': levels go from coarse to fine, each once (allowed: {LEVELS})"),
+        ),
+        (
+            "llc:1 (node:2)",
+            1,
+            format!("'node:2': levels go from coarse to fine, each once (allowed: {LEVELS})"),
+        ),
         ("package:300 core:300", 1, "the machine has more than 8192 CPUs".to_owned()),
-        ("package:8192 node:8192 llc:8192 cluster:8192 core:8192", 1, "the machine has more than 8192 CPUs".to_owned()),
+        (
+            "package:8192 node:8192 llc:8192 cluster:8192 core:8192",
+            1,
+            "the machine has more than 8192 CPUs".to_owned(),
+        ),
         ("core:4 +", 1, format!("expected LEVEL:COUNT before the end (levels: {LEVELS})")),
         ("core:4 + )", 1, format!("expected LEVEL:COUNT before ')' (levels: {LEVELS})")),
         ("llc:2\n(core:4", 2, "'(' without its ')'".to_owned()),
-        ("core:4 + llc:1", 1, "'llc:1': the parts of a sum must begin with the same level (allowed: core)".to_owned()),
-        ("core:4 capacity:1025", 1, "'capacity:1025': expected capacity:NUMBER (allowed: 1 to 1024)".to_owned()),
-        ("capacity:100 core:4", 1, "'capacity:100': a capacity stands once behind the levels it is for".to_owned()),
-        ("core:4\nisolated:2-5", 2, "'isolated:2-5': the machine has no CPU 4-5 (allowed: 0-3)".to_owned()),
-        ("core:4 offline:x", 1, "'offline:x': 'x' is not a CPU number (allowed: a list such as 0-3,8 of numbers below 8192)".to_owned()),
+        (
+            "core:4 + llc:1",
+            1,
+            "'llc:1': the parts of a sum must begin with the same level (allowed: core)".to_owned(),
+        ),
+        (
+            "core:4 capacity:1025",
+            1,
+            "'capacity:1025': expected capacity:NUMBER (allowed: 1 to 1024)".to_owned(),
+        ),
+        (
+            "capacity:100 core:4",
+            1,
+            "'capacity:100': a capacity stands once behind the levels it is for".to_owned(),
+        ),
+        (
+            "core:4\nisolated:2-5",
+            2,
+            "'isolated:2-5': the machine has no CPU 4-5 (allowed: 0-3)".to_owned(),
+        ),
+        (
+            "core:4 offline:x",
+            1,
+            "'offline:x': 'x' is not a CPU number (allowed: a list such as \
+            0-3,8 of numbers below 8192)"
+                .to_owned(),
+        ),
         ("core:4 offline:0-3", 1, "'offline:0-3': at least one CPU must stay online".to_owned()),
         ("core:4 offline:1 offline:2", 1, "'offline:2': an option may stand only once".to_owned()),
-        ("core:4 numbering:odd", 1, "'numbering:odd': unknown numbering (allowed: threads-last)".to_owned()),
-        ("llc:2 (core:4) core:2", 1, "'core:2': only '+' or an option may follow here (allowed: isolated:LIST, offline:LIST, numbering:threads-last)".to_owned()),
+        (
+            "core:4 numbering:odd",
+            1,
+            "'numbering:odd': unknown numbering (allowed: threads-last)".to_owned(),
+        ),
+        (
+            "llc:2 (core:4) core:2",
+            1,
+            "'core:2': only '+' or an option may follow here (allowed: \
+            isolated:LIST, offline:LIST, numbering:threads-last)"
+                .to_owned(),
+        ),
     ];
     for (text, line, message) in cases {
         let error = text.parse::<Topology>().expect_err(text);

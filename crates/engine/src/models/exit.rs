@@ -12,6 +12,7 @@ use loom::thread;
 use super::host::Event;
 use super::world::{Item, World};
 use super::{Preemptions, explore};
+use crate::queue::Kind;
 use crate::submit::Queued;
 
 #[test]
@@ -63,6 +64,28 @@ fn retiring_ends_every_worker() {
             world.engine.retire();
             other.join().unwrap();
         });
+        assert!(world.end().is_empty());
+        assert_eq!(item.runs(), 1);
+    });
+}
+
+#[test]
+fn a_pool_that_is_left_and_used_again() {
+    explore("exit: a pool that is left and used again", Preemptions::AtMost(2), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        world.settle();
+        let again = world.explored(|| {
+            // Its only queue goes: the worker may leave.
+            let other = thread::spawn(move || drop(queue));
+            let again = world.queue("again", Kind::PerCpu, 2);
+            assert_eq!(item.queue(&again), Queued::Yes);
+            item.done.wait();
+            other.join().unwrap();
+            again
+        });
+        drop(again);
         assert!(world.end().is_empty());
         assert_eq!(item.runs(), 1);
     });

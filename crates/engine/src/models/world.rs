@@ -44,7 +44,8 @@ impl World {
         self.queue(name, Kind::Unbound(attrs), max_active)
     }
 
-    fn queue(&self, name: &str, kind: Kind, max_active: u32) -> Queue<LoomHost> {
+    /// Any queue.
+    pub(crate) fn queue(&self, name: &str, kind: Kind, max_active: u32) -> Queue<LoomHost> {
         let name = name.to_owned();
         let spec = QueueSpec { name, kind, highpri: false, max_active, cpu_intensive: false };
         Queue::new(&self.engine, spec).unwrap()

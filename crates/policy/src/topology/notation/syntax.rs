@@ -274,7 +274,8 @@ impl<'a> Parser<'_, 'a> {
                     ));
                 }
                 _ => {
-                    let message = "only '+' or an option may follow here (allowed: isolated:LIST, offline:LIST, numbering:threads-last)";
+                    let message = "only '+' or an option may follow here (allowed: \
+                        isolated:LIST, offline:LIST, numbering:threads-last)";
                     return Err(NotationError::at(word, message));
                 }
             };

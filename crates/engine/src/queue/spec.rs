@@ -1,0 +1,138 @@
+//! What a queue should be, and why it cannot.
+
+use std::fmt;
+
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::{Scope, ScopeChoice};
+
+/// The longest queue name, in bytes (the kernel's `WQ_NAME_LEN`, without the terminator).
+pub const NAME_MAX: usize = 31;
+/// The greatest `max_active`.
+pub const MAX_ACTIVE_LIMIT: u32 = 2048;
+/// The `max_active` of queues that did not choose one.
+pub const MAX_ACTIVE_DEFAULT: u32 = 1024;
+/// The niceness of high-priority queues.
+pub const NICE_HIGHPRI: i32 = -20;
+
+/// Where a queue's items may run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// On the CPU that queued them.
+    PerCpu,
+    /// In the pod of the CPU that queued them.
+    Unbound(Attrs),
+    /// One at a time, in the order in which they were queued.
+    Ordered(Attrs),
+}
+
+/// The attributes of an unbound queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attrs {
+    /// Niceness of the workers.
+    pub nice: i32,
+    /// The CPUs to use, as far as the process may use them.
+    pub cpumask: CpuSet,
+    /// The affinity scope.
+    pub scope: ScopeChoice,
+    /// Whether pods keep to themselves.
+    pub strict: bool,
+}
+
+/// What a new queue should be.
+#[derive(Clone, Debug)]
+pub struct QueueSpec {
+    /// Its name, unique among the queues that exist.
+    pub name: String,
+    /// Where items run.
+    pub kind: Kind,
+    /// Niceness for per-CPU queues (unbound ones have it in their attributes).
+    pub highpri: bool,
+    /// Items that run at once on one pool, at most.
+    pub max_active: u32,
+    /// Whether workers on these items do not count as running.
+    pub cpu_intensive: bool,
+}
+
+/// Why a queue could not be made or changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The name is empty or too long.
+    BadName(String),
+    /// A queue with this name exists.
+    NameTaken(String),
+    /// `max_active` is out of range.
+    BadMaxActive(u32),
+    /// The mask has no CPU that the process may use.
+    NoCpu {
+        /// The mask that was asked for.
+        cpumask: CpuSet,
+        /// The CPUs that are allowed.
+        allowed: CpuSet,
+    },
+    /// Niceness is out of range.
+    BadNice(i32),
+    /// Attributes are for unbound and ordered queues; `max_active` of an ordered one is 1.
+    NotForThisKind(&'static str),
+    /// No worker thread could be created.
+    NoThread(String),
+    /// Too many pools exist.
+    TooManyPools,
+    /// Too many queues exist.
+    TooManyQueues,
+    /// The CPU does not exist or the process may not use it.
+    BadCpu {
+        /// The CPU that was asked for.
+        cpu: u32,
+        /// The CPUs that are allowed.
+        allowed: CpuSet,
+    },
+    /// The wait would be for the caller itself.
+    WouldDeadlock,
+}
+
+impl fmt::Display for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueueError::BadName(name) => write!(
+                f,
+                "queue name {name:?} has {} bytes; allowed are 1 to {NAME_MAX}, without NUL",
+                name.len()
+            ),
+            QueueError::NameTaken(name) => {
+                write!(f, "a queue named {name:?} exists; names are unique while a queue lives")
+            }
+            QueueError::BadMaxActive(n) => {
+                write!(f, "max_active {n} is out of range; allowed are 1 to {MAX_ACTIVE_LIMIT}")
+            }
+            QueueError::NoCpu { cpumask, allowed } if cpumask.is_empty() => {
+                write!(f, "the cpumask is empty; this process may use CPUs {allowed}")
+            }
+            QueueError::NoCpu { cpumask, allowed } => write!(
+                f,
+                "cpumask {cpumask} has no CPU that this process may use; allowed are {allowed}"
+            ),
+            QueueError::BadNice(nice) => {
+                write!(f, "nice {nice} is out of range; allowed are -20 to 19")
+            }
+            QueueError::NotForThisKind(what) => f.write_str(what),
+            QueueError::NoThread(why) => write!(f, "no worker thread could be created: {why}"),
+            QueueError::TooManyPools => f.write_str("too many worker pools exist"),
+            QueueError::TooManyQueues => f.write_str("too many queues exist"),
+            QueueError::BadCpu { cpu, allowed } => {
+                write!(f, "CPU {cpu} cannot be used by this process; allowed are {allowed}")
+            }
+            QueueError::WouldDeadlock => {
+                f.write_str("the caller runs in an item of this queue and would wait for itself")
+            }
+        }
+    }
+}
+
+impl std::error::Error for QueueError {}
+
+/// The scope names that a user may give, for error messages.
+pub fn scope_names() -> String {
+    let names: Vec<&str> = Scope::ALL.iter().map(|scope| scope.name()).collect();
+    format!("default, {}", names.join(", "))
+}
