@@ -92,6 +92,25 @@ fn join_from_inside_another_item() {
     }
 }
 
+// Catches: a queue whose only place is taken by an item that waits for another one.
+#[test]
+fn an_item_lends_its_place_to_the_one_that_it_waits_for() {
+    let _watchdog = watchdog();
+    for builder in [queue("inside"), queue("inside").per_cpu()] {
+        let queue = builder.max_active(1).build().unwrap();
+        let own = queue.clone();
+        let sum = inside(&queue, move || {
+            let handles: Vec<_> = (0..5).map(|n| own.spawn(move || n)).collect();
+            let joined: i32 = handles.into_iter().map(|handle| handle.join().unwrap()).sum();
+            let job = Job::counting();
+            assert!(own.enqueue(job.clone()).is_queued());
+            job.work.flush();
+            joined + job.tally.finished() as i32
+        });
+        assert_eq!(sum, 11);
+    }
+}
+
 // Catches: a last handle that waits for its own item, or takes the queue down before it is empty.
 #[test]
 fn the_last_handle_can_be_dropped_inside_an_item() {

@@ -4,11 +4,10 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread::JoinHandle;
 
 use support::gate::{Gate, Log};
 use support::items::Job;
-use support::machine::in_the_wait;
+use support::machine::{Waiting, in_the_wait};
 use support::{keep, queue, until, watchdog, within};
 use uwork::Queue;
 
@@ -41,10 +40,10 @@ fn s2_18_flush_waits_for_the_last_queueing() {
         may_end[0].open();
         if queued_again {
             entered.wait_for(&2);
-            assert!(!flush.is_finished(), "the last queueing has not run");
+            flush.assert_waits();
             may_end[1].open();
         }
-        assert_eq!(flush.join().unwrap(), (true, 1 + u32::from(queued_again)));
+        assert_eq!(flush.result(), (true, 1 + u32::from(queued_again)));
         assert!(!job.work.flush(), "idle again");
     }
 }
@@ -70,8 +69,7 @@ fn s2_18_the_barrier_sits_right_behind_its_item() {
         .collect();
     first[1].open();
     for flusher in flushers {
-        let outcome = within("a flush of the item in the middle", move || flusher.join());
-        assert_eq!(outcome.unwrap(), (true, 1));
+        assert_eq!(flusher.result(), (true, 1));
     }
     last[0].wait();
     assert!(!last[1].is_open(), "the item behind still runs");
@@ -92,7 +90,7 @@ fn s2_18_a_cancel_ends_the_flush() {
     let flushed = target.clone();
     let flusher = in_the_wait(move || flushed.work.flush());
     assert!(target.work.cancel().is_some());
-    within("a flush of a cancelled item", move || flusher.join()).unwrap();
+    flusher.result();
     assert_eq!(target.tally.started(), 0);
     may_end.open();
 }
@@ -120,6 +118,24 @@ fn s2_18_flush_from_inside_the_item_returns() {
         until("both runs are over", || job.tally.finished() == 2);
         assert!(!job.tally.overlapped());
     }
+}
+
+// Catches: a flush from inside an ordered queue's item that waits for what is behind its caller.
+#[test]
+fn s2_18_flush_of_another_item_of_the_own_ordered_queue_returns() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-18").ordered().build().unwrap();
+    keep(&queue);
+    let other = Job::counting();
+    let (own, behind) = (queue.clone(), other.clone());
+    let job = Job::new(move |_| {
+        assert!(own.enqueue(behind.clone()).is_queued());
+        assert!(!behind.work.flush());
+        assert!(!behind.work.flush_helping());
+        assert_eq!(behind.tally.started(), 0);
+    });
+    enqueue(&queue, &job);
+    until("both have run", || job.tally.finished() + other.tally.finished() == 2);
 }
 
 // Catches: a flush that comes back before something that was queued before it, on any pool.
@@ -184,7 +200,7 @@ fn s2_20_flush_cannot_be_livelocked() {
 struct Wave {
     job: Arc<Job>,
     may_end: Gate,
-    flush: JoinHandle<()>,
+    flush: Waiting<()>,
 }
 
 fn wave(queue: &Queue) -> Wave {
@@ -206,10 +222,9 @@ fn s2_20_each_flush_waits_for_its_own_past() {
     let mut waves: Vec<Wave> = (0..12).map(|_| wave(&queue)).collect();
     while !waves.is_empty() {
         let first = waves.remove(0);
-        assert!(!first.flush.is_finished(), "its item is not done");
+        first.flush.assert_waits();
         first.may_end.open();
-        let flush = first.flush;
-        within("a flush whose items are done", move || flush.join()).unwrap();
+        first.flush.result();
         assert_eq!(first.job.tally.finished(), 1);
         assert!(waves.iter().all(|wave| wave.job.tally.finished() == 0));
     }
@@ -225,11 +240,9 @@ fn s2_20_more_flushes_than_colours_share() {
     let mut flushes = Vec::new();
     while let Some(last) = waves.pop() {
         flushes.push(last.flush);
-        assert!(flushes.iter().all(|flush| !flush.is_finished()), "an earlier item is not done");
+        flushes.iter().for_each(Waiting::assert_waits);
         last.may_end.open();
         until("its item is done", || last.job.tally.finished() == 1);
     }
-    within("all flushes", move || {
-        flushes.into_iter().for_each(|flush| flush.join().unwrap());
-    });
+    flushes.into_iter().for_each(Waiting::result);
 }

@@ -32,7 +32,9 @@ fn s2_03_an_item_never_runs_twice_at_once_whatever_queue_it_is_on() {
     let counter = unguarded.clone();
     let job = Job::new(move |_| {
         let before = counter.load(Ordering::Relaxed);
-        std::thread::yield_now();
+        for _ in 0..20 {
+            std::thread::yield_now();
+        }
         counter.store(before + 1, Ordering::Relaxed);
     });
     let queued = AtomicU64::new(0);

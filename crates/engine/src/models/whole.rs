@@ -100,7 +100,7 @@ fn helped_or_run_by_a_worker() {
 fn given_back_while_a_helper_holds_the_last_place() {
     let name = "whole: given back while a helper holds the last place";
     explore(name, Preemptions::AtMost(2), || {
-        let world = World::new(2, 2);
+        let world = World::new(2, 3);
         let queue = world.unbound("u", 1);
         // Items are short: a worker takes two at once.
         queue.pwqs().for_each(|pwq| pwq.lock().item_ns = 1);

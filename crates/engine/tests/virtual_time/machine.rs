@@ -20,9 +20,9 @@ pub(crate) type ThreadId = usize;
 pub(crate) type Main = Box<dyn FnOnce() + Send>;
 
 /// Dispatches without the clock moving, after which the threads go round in circles.
-const DISPATCHES_AT_ONE_TIME_MAX: u64 = 1_000_000;
+const DISPATCHES_AT_ONE_TIME_MAX: u64 = 100_000;
 /// Dispatches in all, after which something goes on for ever that does no good.
-const DISPATCHES_MAX: u64 = 5_000_000;
+const DISPATCHES_MAX: u64 = 500_000;
 
 /// What a thread is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Runs the threads of a virtual machine as coroutines on the calling thread.
 
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -54,7 +55,9 @@ pub(crate) fn run(host: &VirtualHost, about: &str) {
     let message = about.to_owned();
     std::thread::spawn(move || {
         if watched.recv_timeout(HANGS_AFTER) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("{message}: hangs; is a thread suspended with a lock held?");
+            // Not by `eprintln`: what the test harness has captured goes with the process.
+            let text = format!("{message}: hangs; is a thread suspended with a lock held?\n");
+            let _ = std::io::stderr().write_all(text.as_bytes());
             std::process::abort();
         }
     });

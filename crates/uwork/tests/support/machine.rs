@@ -7,7 +7,10 @@ use uwork::CpuSet;
 use uwork::topology::Machine;
 
 use super::gate::Log;
-use super::until;
+use super::{until, within};
+
+/// Looks in a row that must find a thread asleep, with a yield between them.
+const LOOKS: u32 = 20;
 
 /// The CPUs that the process may use. Starts the engine first, from a thread that is not pinned.
 pub(crate) fn cpus() -> Vec<u32> {
@@ -72,8 +75,6 @@ pub(crate) fn thread_id() -> i32 {
 
 /// Waits until a thread of this process sleeps, and not for an instant only.
 pub(crate) fn until_asleep(thread: i32) {
-    /// Looks in a row that must find the thread asleep, with a yield between them.
-    const LOOKS: u32 = 20;
     let mut asleep = 0;
     until(&format!("thread {thread} sleeps"), || {
         asleep = if is_asleep(thread) { asleep + 1 } else { 0 };
@@ -81,10 +82,16 @@ pub(crate) fn until_asleep(thread: i32) {
     });
 }
 
+/// A thread that waits for something.
+pub(crate) struct Waiting<R> {
+    id: i32,
+    thread: JoinHandle<R>,
+}
+
 /// Calls `wait` on a thread of its own and returns once that thread sleeps in it.
 pub(crate) fn in_the_wait<R: Send + 'static>(
     wait: impl FnOnce() -> R + Send + 'static,
-) -> JoinHandle<R> {
+) -> Waiting<R> {
     let log = Log::new();
     let ids = log.clone();
     let thread = thread::spawn(move || {
@@ -92,13 +99,34 @@ pub(crate) fn in_the_wait<R: Send + 'static>(
         wait()
     });
     log.wait_for_count(1);
-    until_asleep(log.events()[0]);
-    thread
+    let waiting = Waiting { id: log.events()[0], thread };
+    waiting.assert_waits();
+    waiting
+}
+
+impl<R: Send + 'static> Waiting<R> {
+    /// Asserts that the thread is still in its wait, once it has come to rest.
+    #[track_caller]
+    pub(crate) fn assert_waits(&self) {
+        let mut looks = 0;
+        until("a thread sleeps", || {
+            assert!(!self.thread.is_finished(), "it does not wait, or no longer");
+            looks = if is_asleep(self.id) { looks + 1 } else { 0 };
+            looks >= LOOKS
+        });
+    }
+
+    /// What the wait has returned, which it must within a bounded time.
+    pub(crate) fn result(self) -> R {
+        within("a wait whose end has come", move || self.thread.join())
+            .unwrap_or_else(|payload| std::panic::resume_unwind(payload))
+    }
 }
 
 fn is_asleep(thread: i32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
-    let stat = stat.expect("a live thread has a stat file");
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")) else {
+        return false;
+    };
     let (_, after_name) = stat.rsplit_once(')').expect("a name in parentheses");
     after_name.trim_start().starts_with('S')
 }

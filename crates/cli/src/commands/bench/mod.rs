@@ -5,6 +5,7 @@
 //! checks of the command line come before the first measurement.
 
 mod contestant;
+mod idle;
 mod interleave;
 mod options;
 mod record;
@@ -37,6 +38,8 @@ enum Bench {
     /// Many submitters on one last-level cache: scope `cache` against the automatic fallback of
     /// `default`.
     Scope(scope::Args),
+    /// Wake-ups a second of uwork's threads when there is nothing to do.
+    Idle(idle::Args),
 }
 
 /// Runs the command.
@@ -44,6 +47,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     match args.bench {
         Bench::Workqueue(args) => workqueue::run(args),
         Bench::Scope(args) => scope::run(args),
+        Bench::Idle(args) => idle::run(args),
     }
 }
 

@@ -25,6 +25,31 @@ pub(super) struct Record<'a> {
     max: f64,
 }
 
+impl<'a> Record<'a> {
+    /// A figure that was taken once.
+    pub(super) fn single(
+        bench: &'static str,
+        case: &'static str,
+        runner: &'static str,
+        variant: &'a str,
+        (metric, unit): (&'static str, &'static str),
+        value: f64,
+    ) -> Record<'a> {
+        Record {
+            bench,
+            case,
+            runner,
+            variant,
+            metric,
+            value,
+            unit,
+            samples: 1,
+            min: value,
+            max: value,
+        }
+    }
+}
+
 /// Every metric of every contestant.
 pub(super) fn records<'a>(bench: &'static str, results: &'a [GroupOutcome]) -> Vec<Record<'a>> {
     let outcomes = results.iter().flat_map(|group| &group.outcomes);

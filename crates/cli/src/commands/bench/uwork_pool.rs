@@ -37,7 +37,7 @@ pub(super) fn contestants(
 }
 
 /// A fresh queue, with everything that was ever queued on it gone when it is dropped.
-fn queue(variant: &str) -> Queue {
+pub(super) fn queue(variant: &str) -> Queue {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let builder = Queue::builder(format!("bench-{number}"));

@@ -1,0 +1,85 @@
+//! `uwork bench idle`: what uwork's threads do when there is nothing to do.
+//!
+//! A load, a pause for what lingers after a load, then the context switches of every thread of
+//! uwork's over some seconds. Each wake-up is at least one.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::record::{Record, Target};
+use super::{UserError, uwork_pool};
+
+const ITEMS: usize = 1_000_000;
+/// The watch stays awake for a tenth of a second after a load.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The command line.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// How long to watch
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    seconds: u64,
+    /// Write the records to FILE
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Runs it.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    if !(1..=3_600).contains(&args.seconds) {
+        let seconds = args.seconds;
+        return Err(UserError(format!("--seconds {seconds} is out of range (allowed: 1 to 3600)")));
+    }
+    let json = args.json.as_deref().map(Target::check).transpose()?;
+    let queue = uwork_pool::queue("default");
+    for _ in 0..ITEMS {
+        drop(queue.spawn(|| ()));
+    }
+    queue.flush().map_err(|error| UserError(error.to_string()))?;
+    std::thread::sleep(LINGER);
+    let (threads, before) = switches()?;
+    std::thread::sleep(Duration::from_secs(args.seconds));
+    let (_, after) = switches()?;
+    let rate = after.saturating_sub(before) as f64 / args.seconds as f64;
+    println!(
+        "idle  ({ITEMS} items before, {threads} threads of uwork's)\n{rate} wake-ups a second over \
+         {} s",
+        args.seconds
+    );
+    match json {
+        Some(target) => target.write(&[Record::single(
+            "idle",
+            "after-load",
+            uwork_pool::RUNNER,
+            "default",
+            ("wakeups_per_s", "1/s"),
+            rate,
+        )]),
+        None => Ok(()),
+    }
+    .map(|()| ExitCode::SUCCESS)
+}
+
+/// How many threads uwork has in this process, and their context switches so far.
+fn switches() -> Result<(usize, u64), UserError> {
+    let unreadable = |error| UserError(format!("/proc/self/task: {error}"));
+    let (mut threads, mut switches) = (0, 0);
+    for entry in fs::read_dir("/proc/self/task").map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        // A thread that has just ended has no files.
+        let Ok(status) = fs::read_to_string(path.join("status")) else { continue };
+        let field = |name: &str| {
+            status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))
+        };
+        if !field("Name").is_some_and(|name| name.starts_with("uw/")) {
+            continue;
+        }
+        threads += 1;
+        for name in ["voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"] {
+            switches += field(name).and_then(|count| count.trim().parse().ok()).unwrap_or(0_u64);
+        }
+    }
+    Ok((threads, switches))
+}
