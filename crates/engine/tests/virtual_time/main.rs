@@ -5,7 +5,8 @@
 //! `item` gives tests work items that cannot be misused. All else are tests. They know the engine
 //! by its public interface only, and the engine does not know of them.
 //!
-//! Same seed, same run. A failure prints its seed; `UWORK_SIM_SEED=N` runs that one alone.
+//! Same seed, same run. A failure prints its seed; `UWORK_SIM_SEED=N` runs that one alone, and
+//! `UWORK_SIM_SEEDS=N` runs more of them than usual.
 
 mod chance;
 mod delayed;
