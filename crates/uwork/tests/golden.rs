@@ -80,6 +80,28 @@ fn enqueue_here(queue: &Queue, item: Arc<Job>) {
     assert!(queue.enqueue_on(cpus()[0], item).unwrap().is_queued());
 }
 
+/// Holds the pool with an item of `other` that computes while `enqueue` queues something, so that
+/// one worker finds all of it. Before that, makes the pool believe that items of `queue` are short,
+/// so that it takes several at once.
+fn enqueue_as_a_batch(queue: &Queue, other: &Queue, enqueue: impl FnOnce()) {
+    for _ in 0..3_000 {
+        enqueue_here(queue, Job::counting());
+    }
+    queue.flush().unwrap();
+    let (computes, may_stop) = (Gate::new(), Gate::new());
+    let (entered, stop) = (computes.clone(), may_stop.clone());
+    enqueue_here(
+        other,
+        Job::new(move |_| {
+            entered.open();
+            stop.wait();
+        }),
+    );
+    computes.wait();
+    enqueue();
+    may_stop.open();
+}
+
 /// Queues w0, w1 and w2 and plays the scene in which each starts only when the one before is done.
 fn one_after_the_other(queue: &Queue) {
     let scene = Scene::new();
@@ -114,11 +136,15 @@ fn golden_one_at_a_time() {
 #[test]
 fn golden_max_active_three() {
     let _watchdog = watchdog();
-    for limit in [3, 1024] {
+    let other = queue("golden").per_cpu().build().unwrap();
+    for (limit, as_a_batch) in [(3, false), (3, true), (1024, false), (1024, true)] {
         let queue = queue("golden").per_cpu().max_active(limit).build().unwrap();
+        support::keep(&queue);
         let scene = Scene::new();
-        for number in 0..3 {
-            enqueue_here(&queue, scene.item(number));
+        let enqueue = || (0..3).for_each(|number| enqueue_here(&queue, scene.item(number)));
+        match as_a_batch {
+            true => enqueue_as_a_batch(&queue, &other, enqueue),
+            false => enqueue(),
         }
         let asleep = [Starts(0), Sleeps(0), Starts(1), Sleeps(1), Starts(2), Sleeps(2)];
         scene.is(&asleep);
@@ -193,46 +219,28 @@ fn golden_cpu_intensive() {
 #[test]
 fn golden_cpu_intensive_items_that_wait_give_their_batch_back() {
     let _watchdog = watchdog();
-    let normal = queue("golden").per_cpu().build().unwrap();
-    let queue = queue("golden").per_cpu().cpu_intensive().max_active(2).build().unwrap();
-    support::keep(&queue);
-    for _ in 0..3_000 {
-        // Makes the pool believe that items are short, so that it takes several at once.
-        enqueue_here(&queue, Job::counting());
+    let other = queue("golden").per_cpu().build().unwrap();
+    for _ in 0..4 {
+        let queue = queue("golden").per_cpu().cpu_intensive().max_active(2).build().unwrap();
+        support::keep(&queue);
+        let (ends, second_ran) = (Log::new(), Gate::new());
+        let (log, gate) = (ends.clone(), second_ran.clone());
+        let first = Job::new(move |_| {
+            gate.wait_blocking();
+            log.push("first");
+        });
+        let log = ends.clone();
+        let second = Job::new(move |_| {
+            log.push("second");
+            second_ran.open();
+        });
+        enqueue_as_a_batch(&queue, &other, || {
+            // The share of one worker, where two may be active, is two of four.
+            for job in [first, second, Job::counting(), Job::counting()] {
+                enqueue_here(&queue, job);
+            }
+        });
+        ends.wait_for_count(2);
+        assert_eq!(ends.events(), ["second", "first"]);
     }
-    queue.flush().unwrap();
-    // The only worker that may run computes, so that what follows lines up.
-    let (computes, may_stop) = (Gate::new(), Gate::new());
-    let (entered, stop) = (computes.clone(), may_stop.clone());
-    enqueue_here(
-        &normal,
-        Job::new(move |_| {
-            entered.open();
-            stop.wait();
-        }),
-    );
-    computes.wait();
-    let (ends, second_ran) = (Log::new(), Gate::new());
-    let (first, second) = (ends.clone(), ends.clone());
-    let (wait_for, open) = (second_ran.clone(), second_ran);
-    enqueue_here(
-        &queue,
-        Job::new(move |_| {
-            wait_for.wait_blocking();
-            first.push("first");
-        }),
-    );
-    enqueue_here(
-        &queue,
-        Job::new(move |_| {
-            second.push("second");
-            open.open();
-        }),
-    );
-    // With these two behind, the first worker's share is two of four.
-    enqueue_here(&queue, Job::counting());
-    enqueue_here(&queue, Job::counting());
-    may_stop.open();
-    ends.wait_for_count(2);
-    assert_eq!(ends.events(), ["second", "first"]);
 }

@@ -146,7 +146,7 @@ fn s2_05_a_collision_waits_for_the_run_and_holds_up_nobody() {
 // Catches: a collision that is set aside and lost when a helping thread has the last free place
 // (max_active 2) at the moment at which the run ends.
 #[test]
-fn s2_05_a_collision_is_not_lost_when_a_helper_has_the_last_place() {
+fn s2_05_a_collision_is_not_lost_when_a_helping_thread_has_the_last_place() {
     let _watchdog = watchdog();
     let cpu = cpus()[0];
     // A pool of their own, with one worker running at a time.
@@ -172,7 +172,7 @@ fn s2_05_a_collision_is_not_lost_when_a_helper_has_the_last_place() {
     enqueue(&queue, &behind);
     until("the collision was set aside", || behind.tally.finished() == 1);
 
-    // The pool's worker computes, so that nobody takes the next item but the helper.
+    // The pool's worker computes, so that nobody takes the next item but the helping thread.
     let (computes, may_stop) = (Gate::new(), Gate::new());
     let (entered, stop) = (computes.clone(), may_stop.clone());
     let computing = Job::new(move |_| {
@@ -193,7 +193,7 @@ fn s2_05_a_collision_is_not_lost_when_a_helper_has_the_last_place() {
     });
     enqueue(&queue, &helped);
     assert!(helped.work.flush_helping());
-    assert_eq!(helped.tally.finished(), 1, "what the helper saw was as expected");
+    assert_eq!(helped.tally.finished(), 1, "what it saw was as expected");
     until("the item that collided runs again", || collides.tally.finished() == 2);
 }
 

@@ -7,10 +7,8 @@ use crate::host::Host;
 use crate::inbox::Node;
 use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::{Ordering, prefetch};
-use crate::work::{Place, Work, WorkList};
-
-const PREFETCH_AHEAD: usize = 8;
+use crate::sync::Ordering;
+use crate::work::{Place, Work, WorkList, prefetch_beyond};
 
 /// What came of an attempt to take a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +86,7 @@ impl<H: Host> Pwq<H> {
         while count < wanted && !item.is_null() {
             // SAFETY: the items of our worklist are live and ours while we hold the lock.
             let (work, next) = unsafe { (&*item, <Work as Node>::next(item)) };
-            // Items are arrays as often as not: then the one after eight more is eight strides on.
-            let stride = next.addr().wrapping_sub(item.addr());
-            prefetch(next.wrapping_byte_add(stride.wrapping_mul(PREFETCH_AHEAD)));
+            prefetch_beyond(item, next);
             if work.ticket().collision() {
                 if self.is_ordered() && count > 0 {
                     break;

@@ -6,8 +6,8 @@ pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Mutex;
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The model's atomics are as large as they like.
-pub(crate) const WORK_SIZE_MAX: usize = usize::MAX;
+/// The model's atomics are larger.
+pub(crate) const WORK_SIZE_MAX: usize = 1024;
 
 /// Every atomic of every entry costs time in every execution.
 pub(crate) const SLAB_FIRST_CHUNK: u32 = 2;
