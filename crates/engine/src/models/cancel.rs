@@ -4,7 +4,13 @@
 //! it. After `cancel_sync` no run is going on and none is to come, also when the item queues itself.
 //! A disabled item is refused or taken off; `enable` counts.
 //!
-//! **Bounds.** The production worker and queue; one item, one other thread.
+//! **Bounds.** The production worker and queue; one item, one other thread; up to three preemptions
+//! (two for `cancel_sync`, one for two cancels, any for the depth): 7,039, 831, 9,186, 19,577 and 61
+//! executions.
+//!
+//! **Seen to fail** when `locate` does not look again under the slot's lock, when `disable_sync` does
+//! not wait for the run, and when `queue` ignores the depth.
+
 use loom::thread;
 
 use super::world::{Item, World};
@@ -116,7 +122,7 @@ fn disabled_items_are_refused() {
 
 #[test]
 fn disables_and_enables_are_counted() {
-    explore("cancel: disables and enables are counted", Preemptions::AtMost(3), || {
+    explore("cancel: disables and enables are counted", Preemptions::Any, || {
         let world = World::new(1, 1);
         let item = Item::new();
         // SAFETY: the item is live, and only this engine knows it.

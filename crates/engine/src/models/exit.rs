@@ -4,7 +4,14 @@
 //! behind (SEMANTICS 2.37); one that is culled is not picked. Retiring ends every worker, wherever
 //! it is.
 //!
-//! **Bounds.** The production worker and queue; three workers, of which one is too many.
+//! **Bounds.** The production worker and queue; three workers, of which one is too many, or one or
+//! two workers of a pool that is left; up to two, three and three preemptions: 1,488, 12,255 and
+//! 10,339 executions.
+//!
+//! **Seen to fail** when a worker that wakes up does not look at `picked` under the lock, when it
+//! looks at RETIRED before it has the lock or not at all, when `leave_set` nudges before it marks,
+//! and when a set that is used again stays marked.
+
 use std::sync::Arc;
 
 use loom::thread;
@@ -71,8 +78,8 @@ fn retiring_ends_every_worker() {
 
 #[test]
 fn a_pool_that_is_left_and_used_again() {
-    explore("exit: a pool that is left and used again", Preemptions::AtMost(2), || {
-        let world = World::new(1, 2);
+    explore("exit: a pool that is left and used again", Preemptions::AtMost(3), || {
+        let world = World::new(1, 3);
         let queue = world.per_cpu(2);
         let item = Item::new();
         world.settle();

@@ -5,8 +5,14 @@
 //! queued before a flush outlasts it; two flushes at once both end; a flush of an item ends with the
 //! item's run or with its cancellation.
 //!
-//! **Bounds.** The colours alone: two finishers, any number of preemptions. The rest: the production
-//! worker and queue, two flushers, one or two items.
+//! **Bounds.** The colours alone: two finishers, any number of preemptions: 3,980 executions. The
+//! rest with the production worker and queue: two flushes, 10,155; two items, 10,909; a flush of an
+//! item, 15,682, each up to three preemptions; against a cancel, one preemption, 11,531.
+//!
+//! **Seen to fail** when `finish` does not release, when `await_colour` does not acquire or marks
+//! without comparing, when a flush does not splice or changes the colour first, and when a cancel
+//! forgets who waits.
+
 use loom::thread;
 
 use super::host::LoomHost;
@@ -59,8 +65,8 @@ fn one_side_ends_the_wait_for_a_colour() {
 }
 
 #[test]
-fn two_flushes_and_a_requeue() {
-    explore("flush: two flushes and a requeue", Preemptions::AtMost(2), || {
+fn two_flushes_at_once() {
+    explore("flush: two flushes at once", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
         let item = Item::new();
@@ -80,7 +86,7 @@ fn two_flushes_and_a_requeue() {
 
 #[test]
 fn a_flush_sees_what_was_queued_before_it() {
-    explore("flush: what was queued before it", Preemptions::AtMost(2), || {
+    explore("flush: what was queued before it", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
         let (before, meanwhile) = (Item::new(), Item::new());

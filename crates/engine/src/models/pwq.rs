@@ -5,7 +5,13 @@
 //! when items come back from a worker. A pwq that its queue lets go of is given back exactly once.
 //!
 //! **Bounds.** Two workers, one submitter, two items. The steps between the pwq's own are those of
-//! the worker's `work_on`, without an engine.
+//! the worker's `work_on`, without an engine. Up to four preemptions for the limit, any for the end:
+//! 19,742, 2,672 and 16 executions.
+//!
+//! **Seen to fail** when `release` looks before it clears SATURATED, when the look of `claim_ready` is
+//! relaxed, when raising the limit does not look, when `unpin` does not look at READY, and when
+//! `kill` does not look at the pins.
+
 use std::sync::Mutex;
 
 use loom::sync::Arc;
@@ -112,7 +118,7 @@ impl World {
 
 #[test]
 fn nothing_is_stranded_at_the_limit() {
-    explore("pwq: nothing is stranded at the limit", Preemptions::AtMost(3), || {
+    explore("pwq: nothing is stranded at the limit", Preemptions::AtMost(4), || {
         let world = World::new(1);
         world.queue(0);
         let worker = {
@@ -134,7 +140,7 @@ fn nothing_is_stranded_at_the_limit() {
 
 #[test]
 fn raising_the_limit_makes_ready() {
-    explore("pwq: raising the limit makes ready", Preemptions::AtMost(3), || {
+    explore("pwq: raising the limit makes ready", Preemptions::AtMost(4), || {
         let world = World::new(1);
         world.queue(0);
         // The first item does not end before the second has run: only the raise can let it.

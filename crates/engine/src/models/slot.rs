@@ -4,7 +4,13 @@
 //! or taken, not both and not neither; "that run is over" makes visible what it did; what was set
 //! aside for the end of a run (an item, a waiter) is found at that end, before the owner's next run.
 //!
-//! **Bounds.** One owner with one or two items; one or two remote threads, one operation each.
+//! **Bounds.** One owner with one or two items; one remote thread with one operation and any number
+//! of preemptions: 1,565, 5, 26,195 and 24,715 executions; two remote threads, up to three
+//! preemptions: 13,732.
+//!
+//! **Seen to fail** without the light or the heavy fence, without the wait for the end of a SECTION,
+//! without SET_ASIDE, with a relaxed `is_running`, look at `attention`, end of a run or unlock.
+
 use loom::sync::Arc;
 use loom::thread;
 

@@ -5,7 +5,14 @@
 //! runs on another, an item that is run by the thread that waits for it. Counts are exact, runs of
 //! one item never overlap, every thread ends.
 //!
-//! **Bounds.** The production worker and queue; up to two workers, two items.
+//! **Bounds.** The production worker and queue; up to two workers, three items; up to three
+//! preemptions for the first two, two for the others: 3,105, 13,796, 2,624, 3,588 and 21,309
+//! executions.
+//!
+//! **Seen to fail** when a queue does not settle before it goes, or does not wait for the last hand
+//! on a pwq, when a collision is not set aside, when a helper takes no place, when a full `take` or a
+//! full `give_back` does not saturate, and when a worker that waits keeps what is lined up.
+
 use std::sync::Arc;
 
 use loom::thread;
@@ -18,8 +25,8 @@ use crate::submit::Queued;
 
 #[test]
 fn queue_flush_drop_retire() {
-    explore("whole: queue, flush, drop, retire", Preemptions::AtMost(2), || {
-        let world = World::new(1, 1);
+    explore("whole: queue, flush, drop, retire", Preemptions::AtMost(3), || {
+        let world = World::new(1, 2);
         let queue = world.per_cpu(1);
         let items = [Item::new(), Item::new()];
         world.explored(|| {
@@ -36,7 +43,7 @@ fn queue_flush_drop_retire() {
 
 #[test]
 fn dropped_while_items_are_queued() {
-    explore("whole: dropped while items are queued", Preemptions::AtMost(2), || {
+    explore("whole: dropped while items are queued", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
         let items = [Item::new(), Item::new()];
