@@ -202,12 +202,10 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// The pod is busy. If that is with long items, a neighbour may have somebody to spare.
+    /// The pod is busy. If that is with long items, a neighbour may have somebody to spare. (Should an
+    /// item be long against expectation, the watch sees it; a clock is not read here.)
     fn consider_neighbour(&self, pool: &Pool<H>) {
-        let item_ns = pool.item_ns.load(Ordering::Relaxed);
-        let last = pool.last_take.load(Ordering::Relaxed);
-        let now = self.engine().host().now();
-        if wake_neighbour(1, item_ns, now.saturating_sub(last)) {
+        if wake_neighbour(1, pool.item_ns.load(Ordering::Relaxed)) {
             self.engine().kick_neighbour(pool);
         }
     }

@@ -201,7 +201,7 @@ impl<H: Host> Worker<H> {
             self.pool().kick(&self.engine);
         }
         let at_target = from.state.counts().running >= from.target();
-        if at_target && wake_neighbour(left, item_ns, 0) {
+        if at_target && wake_neighbour(left, item_ns) {
             self.engine.kick_neighbour(from);
         }
     }

@@ -65,14 +65,14 @@ pub fn too_many_workers(counts: PoolCounts) -> bool {
 pub const NEIGHBOUR_WAKE_COST_NS: u64 = 50_000;
 
 /// Whether a pool that is at its target should wake a worker of a neighbouring pod to take over
-/// some of its backlog.
+/// some of its backlog: `backlog` items are waiting, each of which took about `item_ns` lately.
 ///
-/// `backlog` items are waiting, each of which took about `item_ns` lately, and the pool last took
-/// work `since_take_ns` ago. Both an expensive backlog and a worker that does not come back for
-/// it are reasons.
+/// ```
+/// use uwork_policy::concurrency::wake_neighbour;
+/// assert!(!wake_neighbour(100, 20));
+/// assert!(wake_neighbour(1, 1_000_000));
+/// ```
 #[inline]
-pub fn wake_neighbour(backlog: u64, item_ns: u64, since_take_ns: u64) -> bool {
-    backlog > 0
-        && (backlog.saturating_mul(item_ns) >= NEIGHBOUR_WAKE_COST_NS
-            || since_take_ns >= 2 * NEIGHBOUR_WAKE_COST_NS)
+pub fn wake_neighbour(backlog: u64, item_ns: u64) -> bool {
+    backlog.saturating_mul(item_ns) >= NEIGHBOUR_WAKE_COST_NS
 }

@@ -8,6 +8,10 @@
 //! unordered accesses to a [`crate::sync::Cell`]: every link of every list is one, and so is every
 //! counter that a model's items bump. Whole-engine models run the production worker; what they do
 //! outside of [`world::World::explored`] is done in one order only.
+//!
+//! Not explored: more preemptions than the bound; who goes next when a thread relaxes in a wait for
+//! a few instructions of another; time, which stands still, so that timers and the watch have no
+//! part; and `membarrier`, which is modelled by a full fence on both sides.
 
 mod host;
 mod world;
