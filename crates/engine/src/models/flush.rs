@@ -126,22 +126,24 @@ fn a_flush_of_an_item_ends_with_its_run() {
 
 #[test]
 fn a_flush_of_an_item_ends_with_its_cancellation() {
-    explore("flush: an item, its cancellation", Preemptions::AtMost(1), || {
+    explore("flush: an item, its cancellation", Preemptions::AtMost(4), || {
         let world = World::new(1, 1);
-        let queue = world.per_cpu(2);
+        let queue = world.per_cpu(1);
+        // The only worker is elsewhere: nobody but the cancel can end the wait.
+        let (held, gate) = world.hold_a_worker(&queue);
         let item = Item::new();
-        world.settle();
-        let cancelled = world.explored(|| {
-            assert_eq!(item.queue(&queue), Queued::Yes);
+        assert_eq!(item.queue(&queue), Queued::Yes);
+        world.explored(|| {
             let (target, engine) = (item.clone(), world.engine.clone());
             // SAFETY: the item is live, and only this engine knows it.
             let other = thread::spawn(move || unsafe { engine.cancel(target.work()) });
             // SAFETY: as above.
             unsafe { world.engine.flush_work(item.work()) };
-            other.join().unwrap()
+            assert!(other.join().unwrap());
         });
+        gate.wake();
         drop(queue);
         assert!(world.end().is_empty());
-        assert_eq!(item.runs(), u32::from(!cancelled));
+        assert_eq!((held.runs(), item.runs()), (1, 0));
     });
 }

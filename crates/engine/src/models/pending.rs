@@ -94,13 +94,18 @@ fn a_refused_queue_is_seen_by_the_coming_run() {
             let world = world.clone();
             thread::spawn(move || world.store_and_queue(submitter))
         });
-        world.work(|| {});
-        world.work(|| {});
-        // A run below this line would see everything by way of the joins: nothing proven, and
-        // nothing to prove.
+        // The last one to be created: it starts where the others have stored, and loom finds what
+        // comes before from there (see `models`).
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || [world.work(|| {}), world.work(|| {})])
+        };
         for submitter in submitters {
             submitter.join().unwrap();
         }
+        worker.join().unwrap();
+        // A run below this line would see everything by way of the joins: nothing proven, and
+        // nothing to prove.
         world.work(|| {});
         let runs = world.runs.lock().unwrap();
         assert_eq!(runs.last(), Some(&[1, 1]), "each store is seen by the run after its queue");

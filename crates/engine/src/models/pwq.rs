@@ -118,20 +118,21 @@ impl World {
 
 #[test]
 fn nothing_is_stranded_at_the_limit() {
-    explore("pwq: nothing is stranded at the limit", Preemptions::AtMost(4), || {
+    explore("pwq: nothing is stranded at the limit", Preemptions::AtMost(3), || {
         let world = World::new(1);
         world.queue(0);
-        let worker = {
-            let world = world.clone();
-            thread::spawn(move || world.serve(1, || {}))
-        };
         let submitter = {
             let world = world.clone();
             thread::spawn(move || world.queue(1))
         };
-        world.serve(0, || {});
-        worker.join().unwrap();
+        let workers = [0, 1].map(|slot| {
+            let world = world.clone();
+            thread::spawn(move || world.serve(slot, || {}))
+        });
         submitter.join().unwrap();
+        for worker in workers {
+            worker.join().unwrap();
+        }
         world.serve_all();
         assert_eq!(*world.runs.lock().unwrap(), 2);
         assert!(world.pwq.survey().0);

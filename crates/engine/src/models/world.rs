@@ -44,6 +44,16 @@ impl World {
         self.queue(name, Kind::Unbound(attrs), max_active)
     }
 
+    /// Keeps a worker of `queue` in an item until the gate is opened.
+    pub(crate) fn hold_a_worker(&self, queue: &Queue<LoomHost>) -> (Arc<Item>, Arc<Event>) {
+        let gate = Arc::new(Event::default());
+        let closed = gate.clone();
+        let held = Item::with(move |_| closed.wait());
+        assert_eq!(held.queue(queue), Queued::Yes);
+        self.settle();
+        (held, gate)
+    }
+
     /// Any queue.
     pub(crate) fn queue(&self, name: &str, kind: Kind, max_active: u32) -> Queue<LoomHost> {
         let name = name.to_owned();
