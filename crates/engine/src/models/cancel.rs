@@ -5,11 +5,12 @@
 //! A disabled item is refused or taken off; `enable` counts.
 //!
 //! **Bounds.** The production worker and queue; one item, one other thread; up to three preemptions
-//! (two for `cancel_sync`, one for two cancels, any for the depth): 7,039, 831, 9,186, 19,577 and 61
-//! executions.
+//! (four for two cancels, two for `cancel_sync`, any for the depth): 7,039, 1,096, 9,186, 19,577 and
+//! 61 executions.
 //!
-//! **Seen to fail** when `locate` does not look again under the slot's lock, when `disable_sync` does
-//! not wait for the run, and when `queue` ignores the depth.
+//! **Seen to fail** when `locate` does not look again under the slot's lock, when an unlinked item
+//! keeps its place, when `disable_sync` does not wait for the run, when `queue` ignores the depth,
+//! and when `enable` does not lower it.
 
 use loom::thread;
 

@@ -5,8 +5,8 @@
 //! when items come back from a worker. A pwq that its queue lets go of is given back exactly once.
 //!
 //! **Bounds.** Two workers, one submitter, two items. The steps between the pwq's own are those of
-//! the worker's `work_on`, without an engine. Up to four preemptions for the limit, any for the end:
-//! 19,742, 2,672 and 16 executions.
+//! the worker's `work_on`, without an engine. Up to three preemptions at the limit, four when it
+//! is raised, any at the end: 19,520, 2,672 and 16 executions.
 //!
 //! **Seen to fail** when `release` looks before it clears SATURATED, when the look of `claim_ready` is
 //! relaxed, when raising the limit does not look, when `unpin` does not look at READY, and when
