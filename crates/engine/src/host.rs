@@ -1,6 +1,7 @@
 //! What the engine needs from the platform, and nothing more.
 
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::FlagsWarning;
 
 use crate::thread::ThreadState;
 
@@ -41,6 +42,13 @@ pub enum Report {
     QueuedWhileDraining {
         /// The queue's name.
         queue: String,
+    },
+    /// A queue's flags were not those that it got.
+    FlagsChanged {
+        /// The queue's name.
+        queue: String,
+        /// What was changed.
+        warning: FlagsWarning,
     },
     /// A worker thread could not be created. Its pool goes on with those it has.
     SpawnFailed {

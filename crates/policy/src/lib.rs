@@ -9,6 +9,7 @@
 //! - [`scope`]: affinity scopes, the pods they cut a machine into, the default's fallback
 //! - [`concurrency`]: when a pool wants one more worker, and when it may let one go
 //! - [`batch`]: how many items a worker takes at once
+//! - [`flags`]: the flags of a queue, and which of them go together
 //! - [`timer`]: where a timer goes in the wheel
 //! - [`cpu_choice`]: which CPU a work item is queued for
 
@@ -18,6 +19,7 @@ pub mod batch;
 pub mod concurrency;
 pub mod cpu_choice;
 pub mod cpuset;
+pub mod flags;
 pub mod scope;
 pub mod timer;
 pub mod topology;

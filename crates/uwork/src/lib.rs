@@ -43,6 +43,7 @@ pub use queue::{Builder, Queue};
 pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
 pub use uwork_engine::host::Report;
 pub use uwork_policy::cpuset::CpuSet;
+pub use uwork_policy::flags::{Flags, FlagsWarning};
 pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
 
 /// Tells the pool that the calling work item is about to wait for something: while `f` runs, the

@@ -4,6 +4,7 @@ use std::fmt;
 
 use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::{Flags, settle};
 use uwork_policy::scope::{EffectiveScope, ScopeChoice};
 
 use crate::error::Error;
@@ -37,52 +38,103 @@ pub struct Queue(pub(crate) uwork_engine::Queue<Linux>);
 #[derive(Clone, Debug)]
 pub struct Builder {
     name: String,
-    shape: Shape,
+    flags: Flags,
     nice: Option<i32>,
-    highpri: bool,
     cpumask: Option<CpuSet>,
     scope: ScopeChoice,
     strict: bool,
     max_active: Option<u32>,
-    cpu_intensive: bool,
     /// Whether the name may be a system queue's.
     system: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    PerCpu,
-    Unbound,
-    Ordered,
-}
+/// Flags that say where items run: one of them, or none, is set.
+const PLACES: Flags = Flags::PERCPU.union(Flags::UNBOUND).union(Flags::ORDERED).union(Flags::BH);
 
 impl Builder {
+    fn with(mut self, flags: Flags) -> Builder {
+        self.flags |= flags;
+        self
+    }
+
+    fn at(mut self, place: Flags) -> Builder {
+        self.flags = (self.flags - PLACES) | place;
+        self
+    }
+
+    /// All flags at once, in place of those that were set before: for code that comes with a
+    /// flag word. The kernel's rules hold: with neither `PERCPU` nor `UNBOUND` the queue becomes
+    /// per-CPU, with both unbound, and either is reported once ([`Report`](crate::Report)).
+    ///
+    /// ```
+    /// use uwork::{Flags, Queue};
+    /// let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
+    /// let queue = Queue::builder("writeback").flags(flags).build()?;
+    /// assert_eq!(queue.flags(), flags);
+    /// assert!(Queue::builder("wrong").flags(Flags::BH | Flags::UNBOUND).build().is_err());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    #[must_use]
+    pub fn flags(mut self, flags: Flags) -> Builder {
+        self.flags = flags;
+        self
+    }
+
     /// Items run on the CPU that queued them, one at a time there unless they wait.
     #[must_use]
-    pub fn per_cpu(mut self) -> Builder {
-        self.shape = Shape::PerCpu;
-        self
+    pub fn per_cpu(self) -> Builder {
+        self.at(Flags::PERCPU)
     }
 
     /// Items run in the pod of the CPU that queued them. This is the default.
     #[must_use]
-    pub fn unbound(mut self) -> Builder {
-        self.shape = Shape::Unbound;
-        self
+    pub fn unbound(self) -> Builder {
+        self.at(Flags::UNBOUND)
     }
 
     /// Items run one at a time, in the order in which they were queued.
     #[must_use]
-    pub fn ordered(mut self) -> Builder {
-        self.shape = Shape::Ordered;
-        self
+    pub fn ordered(self) -> Builder {
+        self.at(Flags::ORDERED)
+    }
+
+    /// Items run on the CPU that queued them, in one context there, in the order in which they were
+    /// queued. They must not wait. Goes with [`Builder::highpri`] only.
+    #[must_use]
+    pub fn bh(self) -> Builder {
+        self.at(Flags::BH)
+    }
+
+    /// The queue makes progress even if no thread can be created: it has a rescuer, a thread of its
+    /// own, made with the queue.
+    #[must_use]
+    pub fn mem_reclaim(self) -> Builder {
+        self.with(Flags::MEM_RECLAIM)
+    }
+
+    /// The queue takes part in freezing: what is queued while it is frozen waits for the thaw.
+    #[must_use]
+    pub fn freezable(self) -> Builder {
+        self.with(Flags::FREEZABLE)
+    }
+
+    /// Per-CPU, or unbound if the process saves power (`UWORK_POWER_EFFICIENT=1`): a per-CPU item
+    /// may wake a CPU that sleeps while others are awake.
+    #[must_use]
+    pub fn power_efficient(self) -> Builder {
+        self.at(Flags::PERCPU).with(Flags::POWER_EFFICIENT)
+    }
+
+    /// The queue's attributes are in the attribute tree.
+    #[must_use]
+    pub fn sysfs(self) -> Builder {
+        self.with(Flags::SYSFS)
     }
 
     /// Workers run with niceness -20, or the nearest that the process may set.
     #[must_use]
-    pub fn highpri(mut self) -> Builder {
-        self.highpri = true;
-        self
+    pub fn highpri(self) -> Builder {
+        self.with(Flags::HIGHPRI)
     }
 
     /// The workers' niceness, -20 to 19. For unbound and ordered queues.
@@ -124,9 +176,8 @@ impl Builder {
 
     /// Items compute for long: their workers do not hold up other items.
     #[must_use]
-    pub fn cpu_intensive(mut self) -> Builder {
-        self.cpu_intensive = true;
-        self
+    pub fn cpu_intensive(self) -> Builder {
+        self.with(Flags::CPU_INTENSIVE)
     }
 
     /// A system queue, which may have one of the names kept for those.
@@ -145,7 +196,13 @@ impl Builder {
         if !self.system && crate::system::NAMES.contains(&self.name.as_str()) {
             return Err(QueueError::NameTaken(self.name).into());
         }
-        let ordered = self.shape == Shape::Ordered;
+        let (flags, warning) = settle(self.flags, self.max_active, crate::linux::saves_power())
+            .map_err(QueueError::BadFlags)?;
+        if let Some(warning) = warning {
+            crate::linux::warn_of_flags(&self.name, warning);
+        }
+        let ordered = flags.contains(Flags::ORDERED);
+        let per_cpu = flags.contains(Flags::PERCPU);
         if ordered && self.max_active.is_some_and(|n| n != 1) {
             return Err(
                 QueueError::NotForThisKind("max_active of an ordered queue is always 1").into()
@@ -155,7 +212,7 @@ impl Builder {
             || self.cpumask.is_some()
             || self.strict
             || self.scope != ScopeChoice::Default;
-        if self.shape == Shape::PerCpu && tuned {
+        if per_cpu && tuned {
             return Err(QueueError::NotForThisKind(
                 "nice, cpumask, affinity_scope and affinity_strict are for unbound and ordered \
                  queues; this one is per-CPU",
@@ -163,22 +220,28 @@ impl Builder {
             .into());
         }
         let attrs = Attrs {
-            nice: self.nice.unwrap_or(if self.highpri { NICE_HIGHPRI } else { 0 }),
+            nice: self.nice.unwrap_or(if flags.contains(Flags::HIGHPRI) {
+                NICE_HIGHPRI
+            } else {
+                0
+            }),
             cpumask: self.cpumask.unwrap_or_else(|| engine().config().allowed.clone()),
             scope: self.scope,
             strict: self.strict,
         };
-        let kind = match self.shape {
-            Shape::PerCpu => Kind::PerCpu,
-            Shape::Unbound => Kind::Unbound(attrs),
-            Shape::Ordered => Kind::Ordered(attrs),
+        let kind = match () {
+            () if per_cpu => Kind::PerCpu,
+            () if ordered => Kind::Ordered(attrs),
+            () => Kind::Unbound(attrs),
         };
         let spec = QueueSpec {
             name: self.name,
             kind,
-            highpri: self.highpri,
-            max_active: self.max_active.unwrap_or(if ordered { 1 } else { MAX_ACTIVE_DEFAULT }),
-            cpu_intensive: self.cpu_intensive,
+            flags,
+            max_active: self
+                .max_active
+                .filter(|_| !flags.contains(Flags::BH))
+                .unwrap_or(if ordered { 1 } else { MAX_ACTIVE_DEFAULT }),
         };
         Ok(Queue(uwork_engine::Queue::new(engine(), spec)?))
     }
@@ -199,16 +262,19 @@ impl Queue {
     pub fn builder(name: impl Into<String>) -> Builder {
         Builder {
             name: name.into(),
-            shape: Shape::Unbound,
+            flags: Flags::UNBOUND,
             nice: None,
-            highpri: false,
             cpumask: None,
             scope: ScopeChoice::Default,
             strict: false,
             max_active: None,
-            cpu_intensive: false,
             system: false,
         }
+    }
+
+    /// What the queue is for, after the rules for flags were applied.
+    pub fn flags(&self) -> Flags {
+        self.0.flags()
     }
 
     /// The queue's name.

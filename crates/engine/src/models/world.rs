@@ -57,7 +57,7 @@ impl World {
     /// Any queue.
     pub(crate) fn queue(&self, name: &str, kind: Kind, max_active: u32) -> Queue<LoomHost> {
         let name = name.to_owned();
-        let spec = QueueSpec { name, kind, highpri: false, max_active, cpu_intensive: false };
+        let spec = QueueSpec { name, kind, flags: uwork_policy::flags::Flags::empty(), max_active };
         Queue::new(&self.engine, spec).unwrap()
     }
 

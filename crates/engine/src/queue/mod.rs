@@ -5,6 +5,7 @@ mod spec;
 use std::sync::Arc;
 
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, Pods, effective_cpumask};
 
 pub use spec::{
@@ -43,8 +44,7 @@ pub struct Wq<H: Host> {
     /// The CPU that was used last for a caller outside the mask.
     round_robin: AtomicU32,
     ordered: bool,
-    cpu_intensive: bool,
-    highpri: bool,
+    flags: Flags,
     /// Held from the reading of the attributes to their change.
     changing: Lock<()>,
     tunable: Lock<Tunable>,
@@ -104,8 +104,7 @@ impl<H: Host> Wq<H> {
             warned: AtomicU32::new(0),
             round_robin: AtomicU32::new(0),
             ordered,
-            cpu_intensive: spec.cpu_intensive,
-            highpri: spec.highpri,
+            flags: spec.flags,
             changing: Lock::new(()),
             tunable: Lock::new(Tunable {
                 kind: spec.kind.clone(),
@@ -135,6 +134,11 @@ impl<H: Host> Wq<H> {
     /// The queue as a thing to compare: no other queue has it while this one lives.
     pub fn identity(&self) -> *const () {
         std::ptr::from_ref(self).cast()
+    }
+
+    /// What the queue is for.
+    pub fn flags(&self) -> Flags {
+        self.flags
     }
 
     /// The engine that runs the queue.
@@ -279,7 +283,7 @@ impl<H: Host> Wq<H> {
         let (key, effective, mask) = match &kind {
             Kind::PerCpu => {
                 let pods = config.allowed.iter().map(CpuSet::single).collect();
-                let nice = if self.highpri { NICE_HIGHPRI } else { 0 };
+                let nice = if self.flags.contains(Flags::HIGHPRI) { NICE_HIGHPRI } else { 0 };
                 let key = SetKey { pods, nice, bound: true, strict: true };
                 (key, None, config.allowed.clone())
             }
@@ -288,7 +292,7 @@ impl<H: Host> Wq<H> {
         let set = self.use_set(key)?;
         let limits = Limits {
             max_active: tunable.max_active,
-            cpu_intensive: self.cpu_intensive,
+            cpu_intensive: self.flags.contains(Flags::CPU_INTENSIVE),
             ordered: self.ordered,
         };
         let pwqs = self.pwqs_for(&set, limits)?;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::{Flags, FlagsError};
 use uwork_policy::scope::{Scope, ScopeChoice};
 
 /// The longest queue name, in bytes (the kernel's `WQ_NAME_LEN`, without the terminator).
@@ -45,12 +46,11 @@ pub struct QueueSpec {
     pub name: String,
     /// Where items run.
     pub kind: Kind,
-    /// Niceness for per-CPU queues (unbound ones have it in their attributes).
-    pub highpri: bool,
+    /// What it is for, beyond that: `HIGHPRI` (for per-CPU queues; unbound ones have their niceness in
+    /// their attributes), `CPU_INTENSIVE`, `MEM_RECLAIM`, `FREEZABLE`, `BH`, `SYSFS`.
+    pub flags: Flags,
     /// Items that run at once on one pool, at most.
     pub max_active: u32,
-    /// Whether workers on these items do not count as running.
-    pub cpu_intensive: bool,
 }
 
 /// Why a queue could not be made or changed.
@@ -89,6 +89,8 @@ pub enum QueueError {
     },
     /// The wait would be for the caller itself.
     WouldDeadlock,
+    /// These flags do not go together.
+    BadFlags(FlagsError),
 }
 
 impl fmt::Display for QueueError {
@@ -122,6 +124,7 @@ impl fmt::Display for QueueError {
             QueueError::BadCpu { cpu, allowed } => {
                 write!(f, "CPU {cpu} cannot be used by this process; allowed are {allowed}")
             }
+            QueueError::BadFlags(error) => error.fmt(f),
             QueueError::WouldDeadlock => {
                 f.write_str("the caller runs in an item of this queue and would wait for itself")
             }

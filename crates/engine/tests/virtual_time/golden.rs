@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Attrs, Kind, QueueSpec};
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::ScopeChoice;
 
 use crate::item::Item;
@@ -74,7 +75,7 @@ fn max_active_2() {
 
 #[test]
 fn two_of_them_cpu_intensive() {
-    let intensive = QueueSpec { cpu_intensive: true, ..spec("intensive", Kind::PerCpu) };
+    let intensive = QueueSpec { flags: Flags::CPU_INTENSIVE, ..spec("intensive", Kind::PerCpu) };
     let expected = [(0, 5, 20), (5, 10, 20), (5, 15, 25)];
     assert_eq!(scenario(vec![per_cpu(2048), intensive]), expected);
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Kind, QueueSpec, Queued};
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
 use crate::item::Item;
@@ -87,11 +88,11 @@ fn what_is_lined_up_behind_a_long_item_is_taken_over() {
 /// On one CPU, with nobody else to help: the wait itself hands on what the worker has taken.
 #[test]
 fn what_is_lined_up_behind_a_declared_wait_goes_on_at_once() {
-    for cpu_intensive in [false, true] {
+    for flags in [Flags::empty(), Flags::CPU_INTENSIVE] {
         with_engine(Setup::exact("core:1"), move |engine| {
             let host = engine.host().clone();
             // Two places for eight items: each batch holds several.
-            let queue = QueueSpec { cpu_intensive, max_active: 2, ..spec("q", Kind::PerCpu) };
+            let queue = QueueSpec { flags, max_active: 2, ..spec("q", Kind::PerCpu) };
             let queue = make(engine, queue);
             for _ in 0..1_000 {
                 assert_eq!(Item::new(|| {}).queue(&queue), Queued::Yes);

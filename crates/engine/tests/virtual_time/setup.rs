@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::host::Report;
 use uwork_engine::{Attrs, Config, Engine, Kind, MAX_ACTIVE_DEFAULT, Queue, QueueSpec};
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::{Scope, ScopeChoice};
 use uwork_policy::topology::Topology;
 
@@ -73,13 +74,7 @@ pub(crate) fn with_engine<R: Send + 'static>(
 
 /// A queue of this kind with default limits.
 pub(crate) fn spec(name: &str, kind: Kind) -> QueueSpec {
-    QueueSpec {
-        name: name.to_owned(),
-        kind,
-        highpri: false,
-        max_active: MAX_ACTIVE_DEFAULT,
-        cpu_intensive: false,
-    }
+    QueueSpec { name: name.to_owned(), kind, flags: Flags::empty(), max_active: MAX_ACTIVE_DEFAULT }
 }
 
 /// Unbound attributes for all CPUs.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, QueueSpec, Queued};
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
 use crate::host::VirtualHost;
@@ -61,7 +62,7 @@ impl World {
             (of(in_all(Scope::System), max), Limit::InAll(max)),
             (of(ordered, 1), Limit::InAll(1)),
             (
-                QueueSpec { cpu_intensive: true, ..of(Kind::PerCpu, MAX_ACTIVE_DEFAULT) },
+                QueueSpec { flags: Flags::CPU_INTENSIVE, ..of(Kind::PerCpu, MAX_ACTIVE_DEFAULT) },
                 Limit::OnEachCpu(MAX_ACTIVE_DEFAULT),
             ),
         ];

@@ -9,12 +9,13 @@ mod thread;
 use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
 use uwork_engine::{Config, Engine, ThreadState};
+use uwork_policy::flags::FlagsWarning;
 
 pub(crate) use event::Event;
 
@@ -115,10 +116,35 @@ fn print(report: &Report) {
             format!("queue {queue:?} drains or is destroyed; an item was refused")
         }
         Report::SpawnFailed { reason } => format!("no further worker thread: {reason}"),
+        Report::FlagsChanged { queue, warning: FlagsWarning::NeitherPerCpuNorUnbound } => {
+            format!("queue {queue:?} is neither PERCPU nor UNBOUND; it becomes PERCPU")
+        }
+        Report::FlagsChanged { queue, warning: FlagsWarning::BothPerCpuAndUnbound } => {
+            format!("queue {queue:?} is both PERCPU and UNBOUND; it becomes UNBOUND")
+        }
         other => format!("{other:?}"),
     };
     // Nobody can be told if this fails.
     let _ = writeln!(std::io::stderr(), "uwork: {text}");
+}
+
+/// Reports what became of a queue's flags: each kind of change once per process.
+pub(crate) fn warn_of_flags(queue: &str, warning: FlagsWarning) {
+    static SAID: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+    if !SAID[warning as usize].swap(true, Ordering::Relaxed) {
+        let queue = queue.to_owned();
+        engine().host().report(Report::FlagsChanged { queue, warning });
+    }
+}
+
+/// Whether `WQ_POWER_EFFICIENT` queues are unbound in this process: `UWORK_POWER_EFFICIENT` is 1, y or
+/// on (the kernel's `workqueue.power_efficient`). Read once.
+pub(crate) fn saves_power() -> bool {
+    static SAVES: OnceLock<bool> = OnceLock::new();
+    *SAVES.get_or_init(|| {
+        std::env::var("UWORK_POWER_EFFICIENT")
+            .is_ok_and(|value| matches!(value.as_str(), "1" | "y" | "Y" | "on"))
+    })
 }
 
 pub(crate) fn panics() -> u64 {
