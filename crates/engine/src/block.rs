@@ -1,7 +1,9 @@
 //! Waits that are declared: uwork's own, and `blocking(..)`.
 
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Host, Report};
+use crate::queue::{Warned, Wq};
+use crate::thread::ThreadState;
 use crate::worker::Worker;
 
 /// While it lives, the calling worker does not count as running. Stays on its thread.
@@ -11,9 +13,36 @@ impl<H: Host> Engine<H> {
     /// Runs `f`, during which the calling worker does not count as running: another one takes what
     /// is queued. Outside of work items it just runs `f`. Costs four locked instructions,
     /// and a wake where work is waiting.
+    /// # Panics
+    /// In debug builds, in an item of a BH queue, which must not wait.
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.before_wait();
         let _blocked = self.block();
         f()
+    }
+
+    /// To be called by whoever may have to wait, before it has left anything behind.
+    pub(crate) fn before_wait(&self) {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.host().thread() };
+        // SAFETY: the worker of this thread lives on the thread's stack below us.
+        let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
+        if worker.is_some_and(|worker| worker.pool().spec().bh) {
+            self.complain_of_bh(thread);
+        }
+    }
+
+    #[cold]
+    fn complain_of_bh(&self, thread: &ThreadState) {
+        let Some(frame) = thread.frames().next() else { return };
+        // SAFETY: a queue stays while one of its items runs.
+        let wq = unsafe { &*frame.wq.cast::<Wq<H>>() };
+        if wq.warn_once(Warned::BH_WAITS) {
+            self.host().report(Report::BhWaits { queue: wq.name().to_owned() });
+        }
+        if cfg!(debug_assertions) {
+            panic!("an item of the BH queue {:?} was about to wait, which it must not", wq.name());
+        }
     }
 
     pub(crate) fn block(&self) -> Blocked<H> {

@@ -283,6 +283,7 @@ impl<H: Host> Engine<H> {
         if !slot.is_running(run.run) || self.runs(run) {
             return false;
         }
+        self.before_wait();
         let waiter = Waiter::new(0);
         // SAFETY: the waiter is in no chain, and waited for below if it was put into one.
         let waits = unsafe { slot.lock_remote(self.host()).wait_for(run.run, &waiter) };

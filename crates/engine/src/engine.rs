@@ -7,16 +7,16 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::Scope;
 use uwork_policy::topology::Topology;
 
+use crate::hog::Hogs;
 use crate::host::{Host, Report, WorkerSpec};
-use crate::pool::state::WORKERS_MAX;
 use crate::pool::{NEVER, Pool, PoolSpec};
 use crate::pwq::Pwq;
-use crate::queue::QueueError;
+use crate::queue::{Name, QueueError};
 use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::wake::WakeToken;
-use crate::watch::{Watch, others_may_help};
+use crate::watch::{COOL_DOWN_NS, Watch};
 use crate::word::{RunId, SLOTS_MAX};
 use crate::work::Ticket;
 use crate::worker::Worker;
@@ -70,8 +70,9 @@ pub struct Engine<H: Host> {
     /// Pool sets that exist, by what they are for.
     sets: Lock<Vec<Arc<PoolSet>>>,
     /// Names of the queues that exist.
-    names: Lock<HashSet<String>>,
+    names: Lock<HashSet<Name>>,
     watch: Watch<H>,
+    hogs: Hogs,
 }
 
 /// What makes two queues share pools.
@@ -79,10 +80,22 @@ pub struct Engine<H: Host> {
 pub(crate) struct SetKey {
     pub(crate) pods: Vec<CpuSet>,
     pub(crate) nice: i32,
+    pub(crate) context: Context,
     /// Pools of CPU-bound queues run one worker at a time and share with nobody.
     pub(crate) bound: bool,
     /// Whether pods keep to themselves.
     pub(crate) strict: bool,
+}
+
+/// Who runs the items of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    /// As many workers as there is work for.
+    Managed,
+    /// One worker, for items that do not wait.
+    Bh,
+    /// One worker, for one queue alone.
+    Dedicated,
 }
 
 /// The pools of one kind, one for each pod.
@@ -115,6 +128,7 @@ impl<H: Host> Engine<H> {
             sets: Lock::new(Vec::new()),
             names: Lock::new(HashSet::new()),
             watch: Watch::new(),
+            hogs: Hogs::new(),
         })
     }
 
@@ -158,6 +172,10 @@ impl<H: Host> Engine<H> {
         self.me.upgrade()
     }
 
+    pub(crate) fn hogs(&self) -> &Hogs {
+        &self.hogs
+    }
+
     pub(crate) fn watch_state(&self) -> &Watch<H> {
         &self.watch
     }
@@ -192,11 +210,11 @@ impl<H: Host> Engine<H> {
     }
 
     /// Registers a queue's name. False if it is taken.
-    pub(crate) fn claim_name(&self, name: &str) -> bool {
-        self.names.lock().insert(name.to_owned())
+    pub(crate) fn claim_name(&self, name: Name) -> bool {
+        self.names.lock().insert(name)
     }
 
-    pub(crate) fn release_name(&self, name: &str) {
+    pub(crate) fn release_name(&self, name: &Name) {
         self.names.lock().remove(name);
     }
 
@@ -212,17 +230,20 @@ impl<H: Host> Engine<H> {
                 return Err(error);
             }
         }
-        if set.pools.iter().any(|&id| others_may_help(self.pool(id))) {
-            // Now rather than on the way of the first item that has to wait. A failure is tried
-            // again then.
-            self.start_watch();
+        // Now rather than when it is needed: that may be because threads cannot be made.
+        if let Err(error) = self.start_watch() {
+            self.leave_set(&set);
+            return Err(QueueError::NoThread(error.0));
         }
         Ok(set)
     }
 
     fn find_or_make_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
         let mut sets = self.sets.lock();
-        if let Some(set) = sets.iter().find(|set| set.key == key) {
+        let free = |set: &PoolSet| {
+            key.context != Context::Dedicated || set.users.load(Ordering::SeqCst) == 0
+        };
+        if let Some(set) = sets.iter().find(|set| set.key == key && free(set)) {
             set.users.fetch_add(1, Ordering::SeqCst);
             // Workers decide to exit under the pool lock: those that are left from now on stay.
             set.pools.iter().for_each(|&id| self.pool(id).state.set_retired(false));
@@ -238,12 +259,15 @@ impl<H: Host> Engine<H> {
                 cpus: pod.clone(),
                 nice: key.nice,
                 label: label(&key, pod),
-                confined: key.bound,
+                confined: key.bound || key.context != Context::Managed,
+                single: key.context != Context::Managed,
+                bh: key.context == Context::Bh,
                 shares: !key.bound && !key.strict && key.pods.len() > 1,
                 neighbours: self.neighbours(&key, &pools, index),
             };
             let cpus = (pod.len() as u32).min(self.config.cpu_limit.unwrap_or(u32::MAX));
-            let target = if key.bound { 1 } else { cpus };
+            let one = key.bound || key.context != Context::Managed;
+            let target = if one { 1 } else { cpus };
             self.pool(pools[index]).configure(spec, target);
         }
         let set = Arc::new(PoolSet { key, pools, users: AtomicU32::new(1) });
@@ -287,9 +311,21 @@ impl<H: Host> Engine<H> {
             .map_err(QueueError::NoThread)
     }
 
-    /// Creates a worker for which the wake was claimed. Failing is not fatal: the pool has others.
+    /// Creates a worker for which the wake was claimed. Failing is not fatal: the pool has others, and
+    /// rescuers, and the watch tries again.
     pub(crate) fn spawn_worker(&self, pool: &Pool<H>) {
-        let Err(reason) = self.try_spawn(pool) else { return };
+        let now = self.host.now();
+        let again_at = pool.create_again_at.load(Ordering::Relaxed);
+        let outcome = match () {
+            () if pool.is_full() || now < again_at => {
+                pool.state.abort_wake();
+                None
+            }
+            () => Some(self.try_spawn(pool)),
+        };
+        if outcome == Some(Ok(())) {
+            return pool.create_again_at.store(0, Ordering::Relaxed);
+        }
         // While the claim stood, others left the waking to us, and a worker may have parked. One
         // that parks from here on sees what is ready by itself.
         while pool.looks_ready() && pool.state.begin_wake(pool.target()) {
@@ -297,7 +333,15 @@ impl<H: Host> Engine<H> {
                 break;
             }
         }
-        self.host.report(Report::SpawnFailed { reason });
+        if pool.spec().single {
+            return;
+        }
+        if let Some(Err(reason)) = outcome {
+            pool.create_again_at.store(now.saturating_add(COOL_DOWN_NS), Ordering::Relaxed);
+            self.host.report(Report::SpawnFailed { reason });
+        }
+        self.send_maydays(pool);
+        self.wake_watch();
     }
 
     fn try_spawn(&self, pool: &Pool<H>) -> Result<(), String> {
@@ -305,9 +349,6 @@ impl<H: Host> Engine<H> {
             pool.state.abort_wake();
             Err(reason)
         };
-        if pool.state.counts().workers >= WORKERS_MAX {
-            return fail(format!("a pool has at most {WORKERS_MAX} workers"));
-        }
         let Some(slot) = self.allocate_slot() else {
             return fail(format!("an engine has at most {SLOTS_MAX} workers"));
         };
@@ -368,6 +409,12 @@ impl<H: Host> Engine<H> {
 }
 
 fn label(key: &SetKey, pod: &CpuSet) -> String {
-    let (kind, nice) = (if key.bound { "" } else { "u" }, if key.nice < 0 { "H" } else { "" });
+    let kind = match key.context {
+        Context::Managed if key.bound => "",
+        Context::Managed => "u",
+        Context::Bh => "bh",
+        Context::Dedicated => "k",
+    };
+    let nice = if key.nice < 0 { "H" } else { "" };
     format!("{kind}{pod}{nice}")
 }

@@ -13,8 +13,8 @@ use crate::help::Helped;
 use crate::host::{Host, Report};
 use crate::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, Wq};
-use crate::sync::Ordering;
 use crate::wake::{Waiter, Waiters};
+use crate::word::RunId;
 use crate::work::{Place, Work};
 
 /// Rounds of a drain before it is reported.
@@ -88,11 +88,13 @@ impl<H: Host> Wq<H> {
         if self.runs_here() {
             return Err(QueueError::WouldDeadlock);
         }
+        self.engine().check_flush_dependency(self);
         self.flush_outside();
         Ok(())
     }
 
     fn flush_outside(&self) {
+        self.engine().before_wait();
         loop {
             let waiter = Waiter::new(0);
             match self.begin_flush(&waiter) {
@@ -212,6 +214,14 @@ impl<H: Host> Engine<H> {
         let mut round = 0;
         loop {
             let (pending, run) = item.word.snapshot();
+            let running =
+                |run: RunId| self.slots().get(run.slot).is_some_and(|s| s.is_running(run.run));
+            if round == 0
+                && (pending || run.is_some_and(running))
+                && let Some(pwq) = self.pwqs().get(item.ticket().pwq())
+            {
+                self.check_item_dependency(pwq);
+            }
             if !pending {
                 return run.is_some_and(|run| self.wait_for_run(run));
             }
@@ -229,6 +239,7 @@ impl<H: Host> Engine<H> {
                         // Its queue may have no place left but the one that the caller is in.
                         return true;
                     }
+                    self.before_wait();
                     let waiter = Waiter::new(work.as_ptr().addr());
                     // SAFETY: by this function's contract, and waited for if it was put in.
                     match unsafe { self.wait_behind(work, &waiter) } {
@@ -261,12 +272,5 @@ impl<H: Host> Engine<H> {
         // SAFETY: in no chain; the caller waits.
         unsafe { found.inner.waiters.push(waiter) };
         Some(true)
-    }
-}
-
-impl<H: Host> Wq<H> {
-    /// Whether items were refused because the queue drained, since it exists.
-    pub fn has_refused(&self) -> bool {
-        self.warned.load(Ordering::Relaxed) != 0
     }
 }

@@ -59,7 +59,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: taken over, hence live and ours; and its run has begun.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
             tally.note(work.as_ref().ticket().colour(), run);
-            run_item(id, work.as_ptr(), run);
+            run_item(id, slot, work.as_ptr(), run);
         }));
         if let Err(payload) = outcome {
             report_panic(self, pwq, payload);

@@ -50,6 +50,28 @@ pub enum Report {
         /// What was changed.
         warning: FlagsWarning,
     },
+    /// A function computed for too long while other items waited, and has done so before. Its queue had
+    /// better be unbound, or marked as CPU-intensive.
+    CpuIntensive {
+        /// The address of the item's function.
+        function: usize,
+        /// How often so far.
+        count: u64,
+        /// CPU time that the present run has used, in nanoseconds.
+        used_ns: u64,
+    },
+    /// An item of a `MEM_RECLAIM` queue waits for a queue that may need new threads.
+    FlushDependency {
+        /// The queue of the item that waits.
+        from: String,
+        /// The queue that it waits for.
+        on: String,
+    },
+    /// An item of a BH queue was about to wait, which it must not.
+    BhWaits {
+        /// The queue's name.
+        queue: String,
+    },
     /// A worker thread could not be created. Its pool goes on with those it has.
     SpawnFailed {
         /// Why.
@@ -110,6 +132,12 @@ pub trait Host: Send + Sync + Sized + 'static {
 
     /// The calling thread's state, valid until that thread exits.
     fn thread(&self) -> *const ThreadState;
+
+    /// Names the calling thread, for [`Host::cpu_time`]. Never 0. A system call.
+    fn thread_id(&self) -> u64;
+
+    /// The CPU time that a thread has used, in nanoseconds, where that can be known; 0.2 us.
+    fn cpu_time(&self, thread: u64) -> Option<u64>;
 
     /// Tells the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);

@@ -3,13 +3,16 @@
 //! Generic over one small trait, [`host::Host`]: the same code runs on Linux threads, in virtual
 //! time and under a model checker. Users want the crate `uwork`, which pins it to Linux.
 
+mod batch;
 mod block;
 mod cancel;
 mod conserve;
 mod delayed;
+mod dependency;
 mod engine;
 mod flush;
 mod help;
+mod hog;
 pub mod host;
 mod inbox;
 #[cfg(all(test, loom))]
@@ -18,6 +21,7 @@ mod owner;
 mod pool;
 mod pwq;
 mod queue;
+mod rescuer;
 mod run;
 mod slab;
 mod slot;
@@ -35,6 +39,7 @@ pub use cancel::DepthError;
 pub use delayed::{Delayed, Rearmed};
 pub use engine::{Config, Engine};
 pub use help::Helped;
+pub use hog::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 pub use owner::Queue;
 pub use queue::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,

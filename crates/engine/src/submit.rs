@@ -8,7 +8,7 @@ use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 use crate::host::{Host, Report};
 use crate::pool::Pool;
 use crate::pwq::Pwq;
-use crate::queue::{QueueError, Wq};
+use crate::queue::{QueueError, Warned, Wq};
 use crate::sync::Ordering;
 use crate::word::{Acquire, Owned};
 use crate::work::{Place, Ticket, Work};
@@ -164,7 +164,7 @@ impl<H: Host> Wq<H> {
         }
         if self.gate.load(Ordering::SeqCst) != 0 && !self.runs_here() {
             work.word.release(owned);
-            if self.warned.swap(1, Ordering::Relaxed) == 0 {
+            if self.warn_once(Warned::REFUSED) {
                 let queue = self.name().to_owned();
                 self.engine().host().report(Report::QueuedWhileDraining { queue });
             }

@@ -74,6 +74,29 @@ impl<T> Lock<T> {
 #[repr(align(64))]
 pub struct Line<T>(pub T);
 
+/// A number that anybody may look at, and nobody decides by: it orders nothing, and the model checker
+/// does not see it.
+pub struct Hint(std::sync::atomic::AtomicUsize);
+
+impl Hint {
+    /// A hint that says `value`.
+    pub fn new(value: usize) -> Self {
+        Hint(std::sync::atomic::AtomicUsize::new(value))
+    }
+
+    /// What it says.
+    #[inline(always)]
+    pub fn get(&self) -> usize {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Lets it say something else.
+    #[inline(always)]
+    pub fn set(&self, value: usize) {
+        self.0.store(value, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 /// A plain memory cell whose accesses are ordered by something outside it, which its user names.
 pub struct Cell<T: Copy>(imp::UnsafeCell<T>);
 

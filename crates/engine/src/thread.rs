@@ -18,6 +18,8 @@ pub struct ThreadState {
     frame: Cell<*const Frame>,
     /// The worker of this thread (a `Worker<H>`), null on other threads.
     worker: Cell<*const ()>,
+    /// Whether this thread is a queue's rescuer.
+    rescuer: Cell<bool>,
 }
 
 impl Default for ThreadState {
@@ -29,7 +31,11 @@ impl Default for ThreadState {
 impl ThreadState {
     /// The state of a thread that has not met the engine yet.
     pub const fn new() -> ThreadState {
-        ThreadState { frame: Cell::new(std::ptr::null()), worker: Cell::new(std::ptr::null()) }
+        ThreadState {
+            frame: Cell::new(std::ptr::null()),
+            worker: Cell::new(std::ptr::null()),
+            rescuer: Cell::new(false),
+        }
     }
 
     pub(crate) fn worker(&self) -> *const () {
@@ -38,6 +44,14 @@ impl ThreadState {
 
     pub(crate) fn set_worker(&self, worker: *const ()) {
         self.worker.set(worker);
+    }
+
+    pub(crate) fn is_rescuer(&self) -> bool {
+        self.rescuer.get()
+    }
+
+    pub(crate) fn set_rescuer(&self, rescuer: bool) {
+        self.rescuer.set(rescuer);
     }
 
     pub(crate) fn frame(&self) -> *const Frame {

@@ -1,7 +1,6 @@
 //! A worker: takes batches, runs them, parks. Its `step` never sleeps; `main` does that for it.
 
 use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbour};
@@ -11,12 +10,10 @@ use crate::host::Host;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::{Pwq, Taken};
 use crate::queue::Wq;
-use crate::run::{Tally, report_panic, run_item};
-use crate::slot::{Next, Slot};
+use crate::slot::Slot;
 use crate::sync::Ordering;
-use crate::thread::{Frame, ThreadState};
+use crate::thread::ThreadState;
 use crate::word::RUN_MASK;
-use crate::work::Work;
 
 /// What a worker does next.
 enum Step {
@@ -49,20 +46,11 @@ pub(crate) struct Worker<H: Host> {
     yields: Cell<u32>,
     /// When this worker lay down.
     idle_since: Cell<u64>,
-    /// Whether the pool counts this worker as running while it is in an item.
-    counted: Cell<bool>,
 }
 
 impl<H: Host> Worker<H> {
     pub(crate) fn new(engine: Arc<Engine<H>>, pool: u32, slot: u32) -> Worker<H> {
-        Worker {
-            engine,
-            pool,
-            slot,
-            yields: Cell::new(0),
-            idle_since: Cell::new(0),
-            counted: Cell::new(true),
-        }
+        Worker { engine, pool, slot, yields: Cell::new(0), idle_since: Cell::new(0) }
     }
 
     pub(crate) fn pool(&self) -> &Pool<H> {
@@ -79,6 +67,7 @@ impl<H: Host> Worker<H> {
         // SAFETY: the host keeps the state for as long as this thread lives.
         let thread = unsafe { &*host.thread() };
         thread.set_worker(std::ptr::from_ref(&self).cast());
+        self.slot().thread.store(host.thread_id(), Ordering::Relaxed);
         self.pool().state.arrive();
         loop {
             let step = match self.step(thread) {
@@ -163,6 +152,7 @@ impl<H: Host> Worker<H> {
             engine.watch(pool);
         }
         if intensive {
+            slot.declare_absence();
             self.stop_counting();
         }
         if from.looks_ready() {
@@ -173,11 +163,12 @@ impl<H: Host> Worker<H> {
             pool.ensure_keeper(engine);
         }
         let before = slot.number();
-        self.run_batch(thread, pwq);
+        engine.run_batch((self.slot, slot), Some(pool), thread, pwq);
         // Fewer than were taken, if some were given back.
         let ran = (slot.number().wrapping_sub(before) & RUN_MASK) as u32;
         if intensive {
-            self.count_again();
+            slot.end_absence();
+            pool.state.unblock();
         }
         if count > 1 {
             slot.batch_began.store(NEVER, Ordering::Relaxed);
@@ -219,20 +210,19 @@ impl<H: Host> Worker<H> {
 
     /// From here on the worker does not count as running; a replacement comes up if needed.
     fn stop_counting(&self) {
-        self.counted.set(false);
         let running = self.pool().state.block().running;
         self.engine.after_block(self.pool(), running);
     }
 
-    fn count_again(&self) {
-        self.pool().state.unblock();
-        self.counted.set(true);
-    }
-
     /// Enters a declared wait inside an item. True if [`Worker::end_wait`] must follow.
     pub(crate) fn begin_wait(&self) -> bool {
-        self.engine.give_back(self.slot().take_scheduled());
-        if !self.counted.get() {
+        if self.pool().spec().single {
+            // Nobody could stand in.
+            return false;
+        }
+        let (behind, counted) = self.slot().begin_absence();
+        self.engine.give_back(behind);
+        if !counted {
             self.engine.after_block(self.pool(), self.pool().state.counts().running);
             return false;
         }
@@ -243,53 +233,8 @@ impl<H: Host> Worker<H> {
     /// Comes back from a declared wait. The pool may have more running than it wants for a while;
     /// it starts nothing new until it has not.
     pub(crate) fn end_wait(&self) {
-        self.count_again();
-    }
-
-    /// Runs everything that is scheduled in the slot, all of it of one pwq.
-    fn run_batch(&self, thread: &ThreadState, pwq: &Pwq<H>) {
-        let frame = Frame { slot: self.slot, wq: pwq.wq().cast(), outer: thread.frame() };
-        thread.set_frame(&frame);
-        let tally = Tally::new(&self.engine, pwq, self.slot());
-        // One catch around the batch, not around each item: an item that does not panic pays
-        // nothing for it.
-        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.run_items(&frame, &tally))) {
-            report_panic(&self.engine, pwq, payload);
-        }
-        thread.set_frame(frame.outer);
-        tally.publish();
-    }
-
-    fn run_items(&self, frame: &Frame, tally: &Tally<'_, H>) {
-        let (engine, slot) = (&*self.engine, self.slot());
-        let host = engine.host();
-        let mut number = slot.number();
-        loop {
-            match slot.next(host, number) {
-                Next::Run(item, run, ticket) => {
-                    number = run;
-                    tally.note(ticket.colour(), run);
-                    // SAFETY: the item came off our list: it is live and ours, and its run has
-                    // begun.
-                    unsafe { run_item(frame.slot, item, run) };
-                }
-                Next::SetAside(aside) => engine.put_back(aside),
-                Next::WaitedFor(item) => number = self.run_waited_for(frame, tally, item),
-                Next::Empty => return,
-            }
-        }
-    }
-
-    /// Runs an item that threads wait for; they are woken when the run has ended.
-    #[cold]
-    fn run_waited_for(&self, frame: &Frame, tally: &Tally<'_, H>, item: *mut Work) -> u64 {
-        let run = self.slot().begin_waited_for(tally.pwq.take_waiters(item));
-        // SAFETY: the item came off our list: it is live and ours, and its run has begun.
-        unsafe {
-            tally.note((*item).ticket().colour(), run);
-            run_item(frame.slot, item, run);
-        }
-        run
+        self.slot().end_absence();
+        self.pool().state.unblock();
     }
 
     /// Lies down on the idle stack, unless there is work after all.

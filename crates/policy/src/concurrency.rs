@@ -61,6 +61,20 @@ pub fn too_many_workers(counts: PoolCounts) -> bool {
     counts.idle > 2 && (counts.idle - 2) * IDLE_WORKERS_RATIO >= busy
 }
 
+/// Whether a function is to be reported that computed for too long for the `count`th time: from the
+/// `threshold`th time on, at growing distances. A threshold of 0 means never.
+///
+/// Source of the rule: `wq_cpu_intensive_report()` in the kernel.
+///
+/// ```
+/// use uwork_policy::concurrency::hog_report_due;
+/// let due: Vec<u64> = (1..20).filter(|&count| hog_report_due(count, 4)).collect();
+/// assert_eq!(due, [4, 5, 7, 11, 19]);
+/// ```
+pub fn hog_report_due(count: u64, threshold: u64) -> bool {
+    threshold != 0 && count >= threshold && (count - threshold + 1).is_power_of_two()
+}
+
 /// What a cross-CPU wake costs, roughly. Work that is worth less than this stays where it is.
 pub const NEIGHBOUR_WAKE_COST_NS: u64 = 50_000;
 

@@ -31,7 +31,13 @@ fn one_side_ends_the_wait_for_a_colour() {
     explore("flush: one side ends the wait for a colour", Preemptions::Any, || {
         let pool = Pool::<LoomHost>::new(0);
         let pwq = loom::sync::Arc::new(Pwq::<LoomHost>::new(0));
-        let limits = Limits { max_active: 4, cpu_intensive: false, ordered: false };
+        let limits = Limits {
+            max_active: 4,
+            cpu_intensive: false,
+            ordered: false,
+            rescuer: None,
+            name: crate::queue::Name::EMPTY,
+        };
         pwq.attach(std::ptr::null(), &pool, limits, 3);
         let items = [Work::new(nothing), Work::new(nothing)];
         for item in &items {

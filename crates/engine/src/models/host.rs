@@ -150,6 +150,14 @@ impl Host for LoomHost {
         THREAD.with(std::ptr::from_ref)
     }
 
+    fn thread_id(&self) -> u64 {
+        1
+    }
+
+    fn cpu_time(&self, _: u64) -> Option<u64> {
+        None
+    }
+
     fn report(&self, report: Report) {
         self.reports.lock().unwrap().push(report);
     }

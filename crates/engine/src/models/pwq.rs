@@ -50,7 +50,13 @@ impl World {
             runs: Mutex::new(0),
             released: Mutex::new(0),
         });
-        let limits = Limits { max_active, cpu_intensive: false, ordered: false };
+        let limits = Limits {
+            max_active,
+            cpu_intensive: false,
+            ordered: false,
+            rescuer: None,
+            name: crate::queue::Name::EMPTY,
+        };
         world.pwq.attach(std::ptr::null(), &world.pool, limits, 0);
         assert!(world.slots.allocate(|_| Slot::new()).is_some());
         assert!(world.slots.allocate(|_| Slot::new()).is_some());

@@ -148,7 +148,7 @@ fn given_back_or_removed() {
             thread::spawn(move || world.remove(&world.items[1]))
         };
         // The owner is about to wait in its first item.
-        let given_back = drain(&mut world.slot.take_scheduled()).len();
+        let given_back = drain(&mut world.slot.begin_absence().0).len();
         assert_eq!(given_back + usize::from(remover.join().unwrap()), 1);
     });
 }

@@ -31,6 +31,10 @@ pub(crate) struct PoolSpec {
     pub(crate) label: String,
     /// Whether only its own workers may run its items: those of per-CPU queues.
     pub(crate) confined: bool,
+    /// Whether it has one worker and never another: items run in one context, in order.
+    pub(crate) single: bool,
+    /// Whether its items must not wait.
+    pub(crate) bh: bool,
     /// Whether other pods may take its work, and its workers theirs.
     pub(crate) shares: bool,
     /// The other pools of the set, nearest first.
@@ -50,6 +54,10 @@ pub(crate) struct Pool<H: Host> {
     spec: std::sync::OnceLock<PoolSpec>,
     /// Whether `inner.ready` has anything. A hint for those without the lock.
     has_ready: Line<AtomicBool>,
+    /// When a worker may be created again, after a failure; 0 if none has failed. A hint.
+    pub(crate) create_again_at: AtomicU64,
+    /// When the rescuers are called again. A hint.
+    pub(crate) mayday_at: AtomicU64,
     /// When work was last taken. A hint.
     pub(crate) last_take: AtomicU64,
     /// What the items taken last took each. A hint.
@@ -80,6 +88,8 @@ impl<H: Host> Pool<H> {
             state: PoolState::new(),
             target: Line(AtomicU32::new(1)),
             has_ready: Line(AtomicBool::new(false)),
+            create_again_at: AtomicU64::new(0),
+            mayday_at: AtomicU64::new(0),
             last_take: AtomicU64::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
@@ -111,6 +121,12 @@ impl<H: Host> Pool<H> {
         self.spec.get().expect("a pool is configured before anybody sees it")
     }
 
+    /// Whether it has as many workers as it may have.
+    pub(crate) fn is_full(&self) -> bool {
+        let most = if self.spec().single { 1 } else { state::WORKERS_MAX };
+        self.state.counts().workers >= most
+    }
+
     #[inline]
     pub(crate) fn target(&self) -> u32 {
         self.target.0.load(Ordering::Relaxed)
@@ -137,15 +153,27 @@ impl<H: Host> Pool<H> {
         unsafe { self.ready_inbox.push(std::ptr::from_ref(pwq).cast_mut()) };
     }
 
-    /// Takes the first ready pwq, pinned.
-    pub(crate) fn pop_ready<'a>(&self, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
+    /// Visits every ready pwq.
+    pub(crate) fn for_each_ready(&self, inner: &mut PoolInner<H>, f: impl FnMut(&Pwq<H>)) {
         inner.ready.append(self.ready_inbox.take_all_in_order());
-        let pwq = inner.ready.pop_front();
+        self.note_readiness(inner);
+        inner.ready.for_each(f);
+    }
+
+    /// Keeps `has_ready` true to the list.
+    fn note_readiness(&self, inner: &PoolInner<H>) {
         let any = !inner.ready.is_empty();
         // Written under the lock only; most of the time there is nothing to change.
         if self.has_ready.0.load(Ordering::Relaxed) != any {
             self.has_ready.0.store(any, Ordering::SeqCst);
         }
+    }
+
+    /// Takes the first ready pwq, pinned.
+    pub(crate) fn pop_ready<'a>(&self, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
+        inner.ready.append(self.ready_inbox.take_all_in_order());
+        let pwq = inner.ready.pop_front();
+        self.note_readiness(inner);
         // SAFETY: a ready pwq is live, and the pin keeps it so.
         let pwq = unsafe { pwq.as_ref() }?;
         pwq.pin();

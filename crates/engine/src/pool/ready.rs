@@ -42,6 +42,17 @@ impl<H: Host> ReadyList<H> {
         }
     }
 
+    /// Visits all, in order.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Pwq<H>)) {
+        let mut pwq = self.head;
+        // SAFETY: everything in our list is live, and its links are guarded by the pool lock.
+        while let Some(here) = unsafe { pwq.as_ref() } {
+            f(here);
+            // SAFETY: as above.
+            pwq = unsafe { Pwq::next(pwq) };
+        }
+    }
+
     /// Takes the first, or null.
     pub(crate) fn pop_front(&mut self) -> *mut Pwq<H> {
         let first = self.head;

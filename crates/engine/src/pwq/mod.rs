@@ -10,7 +10,7 @@ pub(crate) use take::Taken;
 use crate::host::Host;
 use crate::inbox::{Inbox, Node};
 use crate::pool::Pool;
-use crate::queue::Wq;
+use crate::queue::{Name, Wq};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Cell, Line, Link, Lock, LockGuard, Ordering};
 use crate::wake::Waiters;
 use crate::work::{Place, WorkList};
@@ -44,6 +44,10 @@ pub(crate) struct Pwq<H: Host> {
     cpu_intensive: AtomicBool,
     /// Whether items run in the order in which they were queued. Constant while attached.
     ordered: AtomicBool,
+    /// The slot of its queue's rescuer, plus one; 0 without. Constant while attached.
+    rescuer: AtomicU32,
+    /// Its queue's rescuer is asked to look at it.
+    pub(crate) mayday: AtomicBool,
     /// The pool that new readiness goes to when nothing better is known.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
@@ -60,6 +64,9 @@ pub(crate) struct Limits {
     pub(crate) cpu_intensive: bool,
     /// Whether items run in the order in which they were queued.
     pub(crate) ordered: bool,
+    /// The slot of the queue's rescuer.
+    pub(crate) rescuer: Option<u32>,
+    pub(crate) name: Name,
 }
 
 /// Guard: the pwq lock.
@@ -71,6 +78,8 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) spliced: u64,
     /// Workers that hold items of this pwq.
     pub(crate) nr_active: u32,
+    /// The queue's name, for those who do not keep the queue.
+    pub(crate) name: Name,
     /// The most workers that may.
     pub(crate) max_active: u32,
     /// The colour of items that are spliced now.
@@ -110,6 +119,8 @@ impl<H: Host> Pwq<H> {
             wq: AtomicPtr::new(std::ptr::null_mut()),
             cpu_intensive: AtomicBool::new(false),
             ordered: AtomicBool::new(false),
+            rescuer: AtomicU32::new(0),
+            mayday: AtomicBool::new(false),
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
@@ -118,6 +129,7 @@ impl<H: Host> Pwq<H> {
                 queued: 0,
                 spliced: 0,
                 nr_active: 0,
+                name: Name::EMPTY,
                 max_active: 1,
                 colour: 0,
                 waiters: Waiters::new(),
@@ -132,11 +144,14 @@ impl<H: Host> Pwq<H> {
         self.wq.store(wq.cast_mut(), Ordering::Relaxed);
         self.ordered.store(limits.ordered, Ordering::Relaxed);
         self.cpu_intensive.store(limits.cpu_intensive, Ordering::Relaxed);
+        self.rescuer.store(limits.rescuer.map_or(0, |slot| slot + 1), Ordering::Relaxed);
+        self.mayday.store(false, Ordering::Relaxed);
         self.set_home(pool);
         let mut inner = self.lock();
         debug_assert!(inner.worklist.is_empty() && inner.nr_active == 0);
         inner.colour = colour;
         inner.max_active = limits.max_active;
+        inner.name = limits.name;
         inner.item_ns = uwork_policy::batch::UNKNOWN_RUN_NS;
         inner.started = 0;
         inner.spliced = 0;
@@ -157,6 +172,11 @@ impl<H: Host> Pwq<H> {
 
     pub(crate) fn is_ordered(&self) -> bool {
         self.ordered.load(Ordering::Relaxed)
+    }
+
+    /// The slot of its queue's rescuer.
+    pub(crate) fn rescuer(&self) -> Option<u32> {
+        self.rescuer.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Takes out the threads that wait for the coming run of `item`, which is in nobody's list.

@@ -1,29 +1,41 @@
 //! A queue: a name, attributes, and a pwq for each pool that its items may run on.
 
+mod name;
 mod spec;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, Pods, effective_cpumask};
 
+pub(crate) use name::Name;
 pub use spec::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
     QueueSpec, scope_names,
 };
 
-use crate::engine::{Engine, PoolSet, SetKey};
+use crate::engine::{Context, Engine, PoolSet, SetKey};
 use crate::flush::FlushState;
 use crate::host::Host;
 use crate::pool::Pool;
 use crate::pwq::{Limits, Pwq};
+use crate::rescuer::Rescuer;
 use crate::sync::{AtomicPtr, AtomicU32, Lock, LockGuard, Ordering};
 
 /// The queue takes items only from its own items: it drains.
 const DRAINING: u32 = 1;
 /// The queue takes no items at all any more.
 const CLOSED: u32 = 1 << 31;
+
+/// What is reported once for each queue.
+pub(crate) struct Warned;
+
+impl Warned {
+    pub(crate) const REFUSED: u32 = 1;
+    pub(crate) const BH_WAITS: u32 = 2;
+    pub(crate) const FLUSH_DEPENDENCY: u32 = 4;
+}
 
 /// Where an item goes that is queued on a given CPU.
 struct Route<H: Host> {
@@ -34,13 +46,13 @@ struct Route<H: Host> {
 /// A queue.
 pub struct Wq<H: Host> {
     engine: Arc<Engine<H>>,
-    name: String,
+    name: Name,
     /// By CPU id; null where the queue does not reach. Replaced entry by entry.
     routes: Box<[Route<H>]>,
     /// Open, draining (a count, times `DRAINING`), closed.
     pub(crate) gate: AtomicU32,
-    /// Warned of queueing while draining.
-    pub(crate) warned: AtomicU32,
+    /// What was reported of this queue: bits of [`Warned`].
+    warned: AtomicU32,
     /// The CPU that was used last for a caller outside the mask.
     round_robin: AtomicU32,
     ordered: bool,
@@ -54,6 +66,8 @@ pub struct Wq<H: Host> {
     pub(crate) flush: Lock<FlushState<H>>,
     /// The pool sets that the pwqs are on; left with the queue.
     sets: Lock<Vec<Arc<PoolSet>>>,
+    /// Set while the queue is made.
+    rescuer: OnceLock<Rescuer<H>>,
 }
 
 /// A queue's pwqs.
@@ -81,14 +95,14 @@ impl<H: Host> Wq<H> {
     /// # Errors
     /// See [`QueueError`]; nothing is left behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Box<Wq<H>>, QueueError> {
-        if spec.name.is_empty() || spec.name.len() > NAME_MAX || spec.name.contains('\0') {
+        let Some(name) = Name::new(&spec.name) else {
             return Err(QueueError::BadName(spec.name));
-        }
-        let ordered = matches!(spec.kind, Kind::Ordered(_));
+        };
+        let ordered = matches!(spec.kind, Kind::Ordered(_) | Kind::Dedicated(_));
         if spec.max_active == 0 || spec.max_active > MAX_ACTIVE_LIMIT {
             return Err(QueueError::BadMaxActive(spec.max_active));
         }
-        if !engine.claim_name(&spec.name) {
+        if !engine.claim_name(name) {
             return Err(QueueError::NameTaken(spec.name));
         }
         let cpus = engine.config().topology.possible().last().map_or(1, |last| last + 1);
@@ -98,7 +112,7 @@ impl<H: Host> Wq<H> {
         };
         let wq = Box::new(Wq {
             engine: engine.clone(),
-            name: spec.name,
+            name,
             routes: (0..cpus).map(route).collect(),
             gate: AtomicU32::new(0),
             warned: AtomicU32::new(0),
@@ -115,15 +129,24 @@ impl<H: Host> Wq<H> {
             pwqs: Lock::new(Vec::new()),
             flush: Lock::new(FlushState::new()),
             sets: Lock::new(Vec::new()),
+            rescuer: OnceLock::new(),
         });
         // From here on, dropping the box undoes everything.
+        if spec.flags.contains(Flags::MEM_RECLAIM) {
+            let rescuer = Rescuer::new(engine)?;
+            let fresh = wq.rescuer.set(rescuer).is_ok();
+            debug_assert!(fresh, "the queue is new");
+        }
         wq.apply(spec.kind)?;
+        if let Some(rescuer) = wq.rescuer() {
+            wq.start_rescuer(rescuer)?;
+        }
         Ok(wq)
     }
 
     /// The queue's name.
     pub fn name(&self) -> &str {
-        &self.name
+        self.name.as_str()
     }
 
     /// Whether the calling thread is inside one of this queue's items.
@@ -144,6 +167,20 @@ impl<H: Host> Wq<H> {
     /// The engine that runs the queue.
     pub fn engine(&self) -> &Arc<Engine<H>> {
         &self.engine
+    }
+
+    /// Whether this is the first time that such a thing is to be reported of the queue.
+    pub(crate) fn warn_once(&self, what: u32) -> bool {
+        self.warned.fetch_or(what, Ordering::Relaxed) & what == 0
+    }
+
+    /// Whether items were refused because the queue drained, since it exists.
+    pub fn has_refused(&self) -> bool {
+        self.warned.load(Ordering::Relaxed) & Warned::REFUSED != 0
+    }
+
+    pub(crate) fn rescuer(&self) -> Option<&Rescuer<H>> {
+        self.rescuer.get()
     }
 
     /// Whether items run one at a time and in order.
@@ -185,7 +222,7 @@ impl<H: Host> Wq<H> {
                     "a per-CPU queue has no affinity attributes; they are for unbound queues",
                 ));
             }
-            Kind::Unbound(attrs) | Kind::Ordered(attrs) => change(attrs),
+            Kind::Unbound(attrs) | Kind::Ordered(attrs) | Kind::Dedicated(attrs) => change(attrs),
         }
         self.apply(kind)
     }
@@ -284,16 +321,26 @@ impl<H: Host> Wq<H> {
             Kind::PerCpu => {
                 let pods = config.allowed.iter().map(CpuSet::single).collect();
                 let nice = if self.flags.contains(Flags::HIGHPRI) { NICE_HIGHPRI } else { 0 };
-                let key = SetKey { pods, nice, bound: true, strict: true };
+                let bh = self.flags.contains(Flags::BH);
+                let context = if bh { Context::Bh } else { Context::Managed };
+                let key = SetKey { pods, nice, context, bound: true, strict: true };
                 (key, None, config.allowed.clone())
             }
             Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(attrs)?,
+            Kind::Dedicated(attrs) => {
+                let (key, _, mask) = self.unbound_key(attrs)?;
+                let pods = vec![mask.clone()];
+                let context = Context::Dedicated;
+                (SetKey { pods, context, strict: true, ..key }, None, mask)
+            }
         };
         let set = self.use_set(key)?;
         let limits = Limits {
             max_active: tunable.max_active,
             cpu_intensive: self.flags.contains(Flags::CPU_INTENSIVE),
             ordered: self.ordered,
+            name: self.name,
+            rescuer: self.rescuer().map(Rescuer::slot),
         };
         let pwqs = self.pwqs_for(&set, limits)?;
         for (cpu, route) in self.routes.iter().enumerate() {
@@ -354,7 +401,8 @@ impl<H: Host> Wq<H> {
         );
         let pods = Pods::of(&config.topology, scope.effective, config.cache_shard_size);
         let pods: Vec<CpuSet> = pods.restricted(&mask).map(|(_, pod)| pod).collect();
-        let key = SetKey { pods, nice: attrs.nice, bound: false, strict: attrs.strict };
+        let context = Context::Managed;
+        let key = SetKey { pods, nice: attrs.nice, context, bound: false, strict: attrs.strict };
         Ok((key, Some(scope), mask))
     }
 
@@ -409,6 +457,7 @@ impl<H: Host> Drop for Wq<H> {
     fn drop(&mut self) {
         self.close_gate();
         self.settle();
+        self.stop_rescuer();
         let pwqs = std::mem::take(&mut *self.pwqs.lock());
         for (id, _) in pwqs {
             let Some(pwq) = self.engine.pwqs().get(id) else { continue };

@@ -24,6 +24,9 @@ pub enum Kind {
     Unbound(Attrs),
     /// One at a time, in the order in which they were queued.
     Ordered(Attrs),
+    /// As `Ordered`, all on one thread that serves this queue alone (the kernel's
+    /// `kthread_worker`). The scope and strictness have no meaning.
+    Dedicated(Attrs),
 }
 
 /// The attributes of an unbound queue.

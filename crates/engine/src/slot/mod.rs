@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 
 use crate::host::Host;
 use crate::inbox::Node;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Hint, Lock, LockGuard, Ordering};
 use crate::wake::Waiters;
 use crate::word::RUN_MASK;
 use crate::work::{Place, Ticket, Work, WorkList};
@@ -42,6 +42,10 @@ pub(crate) struct Slot<H: Host> {
     /// When the current batch was begun (the host's clock), if it has several items; else the end of
     /// time. A hint for thieves.
     pub(crate) batch_began: AtomicU64,
+    /// The worker's thread, as the host knows it; 0 before it has begun.
+    pub(crate) thread: AtomicU64,
+    /// The function of the item that runs or ran last. Written by the owner only; a hint.
+    pub(crate) function: Hint,
     /// Where the worker sleeps.
     pub(crate) event: H::Event,
     /// Somebody took this worker off the idle stack and woke it.
@@ -58,6 +62,19 @@ struct Lists<H: Host> {
     deferred: WorkList,
     /// Threads that wait for the end of the current run.
     waiters: Waiters<H>,
+    /// Why the owner does not count as running in its pool. Guard: `mutex` alone.
+    absence: Absence,
+}
+
+/// Why a worker that is at an item does not count as running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// It does count.
+    No,
+    /// It said so itself: it waits, or its items compute for long.
+    Declared,
+    /// Its present run was found to compute for long. Ends with that run.
+    Hog,
 }
 
 // SAFETY: `lists` is only reached through the biased lock, the cells by holders of the pool lock.
@@ -83,6 +100,8 @@ pub(crate) struct SetAside<H: Host> {
     pub(crate) items: WorkList,
     /// Threads to be woken.
     pub(crate) waiters: Waiters<H>,
+    /// Whether the run was a hog: its worker counts as running again from here on.
+    pub(crate) was_hog: bool,
 }
 
 impl<H: Host> Slot<H> {
@@ -94,9 +113,12 @@ impl<H: Host> Slot<H> {
                 scheduled: WorkList::new(),
                 deferred: WorkList::new(),
                 waiters: Waiters::new(),
+                absence: Absence::No,
             }),
             mutex: Lock::new(()),
             batch_began: AtomicU64::new(u64::MAX),
+            thread: AtomicU64::new(0),
+            function: Hint::new(0),
             event: H::Event::default(),
             picked: AtomicBool::new(false),
             idle_below: Cell::new(None),
@@ -200,9 +222,13 @@ impl<H: Host> Slot<H> {
         let lists = unsafe { &mut *self.lists.get() };
         let items = into_hands(lists.deferred.take());
         let waiters = lists.waiters.take();
+        let was_hog = lists.absence == Absence::Hog;
+        if was_hog {
+            lists.absence = Absence::No;
+        }
         self.attention.fetch_and(!SET_ASIDE, Ordering::Relaxed);
         drop(guard);
-        Next::SetAside(SetAside { items, waiters })
+        Next::SetAside(SetAside { items, waiters, was_hog })
     }
 
     /// Owner, not in an item: works on its scheduled list.
@@ -223,13 +249,44 @@ impl<H: Host> Slot<H> {
         }
     }
 
-    /// Owner, inside an item: takes everything that is lined up behind it.
-    pub(crate) fn take_scheduled(&self) -> WorkList {
+    /// Owner, inside an item: declares itself absent, and takes everything that is lined up behind the
+    /// item. Whether it counted as running until now; then [`Slot::end_absence`] must follow.
+    pub(crate) fn begin_absence(&self) -> (WorkList, bool) {
         let guard = self.mutex.lock();
-        // SAFETY: the owner is in an item, so not in SECTION, and remote threads need the mutex.
-        let items = into_hands(unsafe { (*self.lists.get()).scheduled.take() });
+        // SAFETY: the owner is not in SECTION, and remote threads need the mutex.
+        let lists = unsafe { &mut *self.lists.get() };
+        let items = into_hands(lists.scheduled.take());
+        let counted = lists.absence == Absence::No;
+        if counted {
+            lists.absence = Absence::Declared;
+        }
         drop(guard);
-        items
+        (items, counted)
+    }
+
+    /// Owner: is back.
+    pub(crate) fn end_absence(&self) {
+        let guard = self.mutex.lock();
+        // SAFETY: as in `begin_absence`.
+        let absence = unsafe { &mut (*self.lists.get()).absence };
+        debug_assert_eq!(*absence, Absence::Declared, "an end without a beginning");
+        *absence = Absence::No;
+        drop(guard);
+    }
+
+    /// Owner, not in an item: declares itself absent for the items to come. To be followed by
+    /// [`Slot::end_absence`].
+    pub(crate) fn declare_absence(&self) {
+        let guard = self.mutex.lock();
+        // SAFETY: OUT and under the mutex, the lists are ours.
+        unsafe { (*self.lists.get()).absence = Absence::Declared };
+        drop(guard);
+    }
+
+    /// Whether the owner is in an item, and the number of that run. A hint.
+    pub(crate) fn present_run(&self) -> Option<u64> {
+        let word = self.run.load(Ordering::Acquire);
+        (word & PHASE_MASK == RUNNING).then_some(word >> PHASE_BITS)
     }
 
     /// Any other thread: takes the lists from the owner, which may go on with its current item.
@@ -338,6 +395,17 @@ impl<H: Host> RemoteSlot<'_, H> {
         unsafe { self.lists().waiters.push(waiter) };
         self.want_attention();
         true
+    }
+
+    /// Lets the owner not count as running until the end of `run`, in which it is. What is lined up
+    /// behind that run, if it was done; `None` if the run is over or the owner does not count anyway.
+    pub(crate) fn mark_hog(&mut self, run: u64) -> Option<WorkList> {
+        if !self.slot.is_running(run) || self.lists().absence != Absence::No {
+            return None;
+        }
+        self.lists().absence = Absence::Hog;
+        self.want_attention();
+        Some(self.take_scheduled())
     }
 
     fn want_attention(&self) {

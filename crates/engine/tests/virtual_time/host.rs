@@ -273,6 +273,14 @@ impl Host for VirtualHost {
         unsafe { Anchor::state(anchor) }
     }
 
+    fn thread_id(&self) -> u64 {
+        self.machine().current.expect("called from outside of the simulation") as u64 + 1
+    }
+
+    fn cpu_time(&self, thread: u64) -> Option<u64> {
+        self.machine().cpu_time(thread as usize - 1)
+    }
+
     fn report(&self, report: Report) {
         self.0.reports.lock().expect("no panic under this lock").push(report);
     }

@@ -51,6 +51,8 @@ struct Thread {
     pause: u64,
     /// CPU time that it wants before its next instruction.
     burn: u64,
+    /// CPU time that it had, up to the burn that is going on.
+    burnt: u64,
     main: Option<Main>,
     /// On the thread's stack while it executes.
     anchor: AtomicPtr<Anchor>,
@@ -130,6 +132,7 @@ impl Machine {
             doing: Doing::Ready,
             pause: 0,
             burn: 0,
+            burnt: 0,
             main: Some(main),
             anchor: AtomicPtr::new(std::ptr::null_mut()),
             shields: 0,
@@ -150,6 +153,21 @@ impl Machine {
     fn current_thread(&self) -> &Thread {
         let current = self.current.expect("called from outside of the simulation");
         &self.threads[current]
+    }
+
+    /// The CPU time that a thread has used; instructions take none.
+    pub(crate) fn cpu_time(&self, id: ThreadId) -> Option<u64> {
+        let thread = self.threads.get(id)?;
+        if thread.doing != Doing::Burning {
+            return Some(thread.burnt);
+        }
+        // What it wants of the present burn is in `burnt` already.
+        let ends = self
+            .events
+            .iter()
+            .filter(|Reverse((_, _, of, pause))| *of == id && *pause == thread.pause);
+        let left = ends.map(|Reverse((at, ..))| at.saturating_sub(self.now)).max().unwrap_or(0);
+        Some(thread.burnt - left)
     }
 
     /// The anchor of the thread that executes.
@@ -227,6 +245,7 @@ impl Machine {
                     return Next::Run(id);
                 }
                 thread.doing = Doing::Burning;
+                thread.burnt += burn;
                 self.add_event(self.now + burn, id);
             }
             if !self.advance() {

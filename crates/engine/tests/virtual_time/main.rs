@@ -12,6 +12,7 @@ mod chance;
 mod delayed;
 mod faults;
 mod golden;
+mod hogs;
 mod host;
 mod idle;
 mod item;

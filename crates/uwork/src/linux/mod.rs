@@ -90,6 +90,14 @@ impl Host for Linux {
         thread::state()
     }
 
+    fn thread_id(&self) -> u64 {
+        thread::id()
+    }
+
+    fn cpu_time(&self, thread: u64) -> Option<u64> {
+        thread::cpu_time(thread)
+    }
+
     fn report(&self, report: Report) {
         if let Report::ItemPanicked { .. } = report {
             PANICS.fetch_add(1, Ordering::Relaxed);
@@ -121,6 +129,18 @@ fn print(report: &Report) {
         }
         Report::FlagsChanged { queue, warning: FlagsWarning::BothPerCpuAndUnbound } => {
             format!("queue {queue:?} is both PERCPU and UNBOUND; it becomes UNBOUND")
+        }
+        Report::CpuIntensive { function, count, used_ns } => format!(
+            "the item function at {function:#x} used the CPU for {} ms while others waited, {count} \
+             times so far; consider an unbound or a CPU-intensive queue",
+            used_ns / 1_000_000
+        ),
+        Report::FlushDependency { from, on } => format!(
+            "an item of {from:?}, which is MEM_RECLAIM, waits for {on:?}, which is not and may need a \
+             new thread"
+        ),
+        Report::BhWaits { queue } => {
+            format!("an item of the BH queue {queue:?} waits, which it must not")
         }
         other => format!("{other:?}"),
     };

@@ -29,6 +29,23 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         .map_err(|error| SpawnError(error.to_string()))
 }
 
+/// The calling thread's id.
+pub(super) fn id() -> u64 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::gettid() as u64 }
+}
+
+/// The CPU time of a thread of this process, in nanoseconds. `None` if it is gone.
+pub(super) fn cpu_time(thread: u64) -> Option<u64> {
+    // The kernel's encoding of a thread's CPU clock (CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED); glibc
+    // offers it for threads that one has a pthread_t of.
+    let clock = (!(thread as libc::clockid_t) << 3) | 4 | 2;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is live; a thread that is gone gives EINVAL.
+    let outcome = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (outcome == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 /// Keeps the calling thread on these CPUs. Does nothing if that is not possible: a worker that runs
 /// elsewhere is slower, not wrong, unless the CPU has gone away.
 pub(super) fn pin(cpus: &CpuSet) {

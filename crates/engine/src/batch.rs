@@ -1,0 +1,82 @@
+//! Running what a slot has lined up.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::pool::Pool;
+use crate::pwq::Pwq;
+use crate::run::{Tally, report_panic, run_item};
+use crate::slot::{Next, Slot};
+use crate::thread::{Frame, ThreadState};
+use crate::work::Work;
+
+/// Who runs a batch.
+struct Runner<'a, H: Host> {
+    engine: &'a Engine<H>,
+    id: u32,
+    slot: &'a Slot<H>,
+    /// The pool whose worker it is; a rescuer is none.
+    pool: Option<&'a Pool<H>>,
+}
+
+impl<H: Host> Engine<H> {
+    /// Runs everything that is scheduled in the caller's slot, all of it of one pwq.
+    pub(crate) fn run_batch(
+        &self,
+        (id, slot): (u32, &Slot<H>),
+        pool: Option<&Pool<H>>,
+        thread: &ThreadState,
+        pwq: &Pwq<H>,
+    ) {
+        let runner = Runner { engine: self, id, slot, pool };
+        let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
+        thread.set_frame(&frame);
+        let tally = Tally::new(self, pwq, slot);
+        // One catch around the batch, not around each item: an item that does not panic pays
+        // nothing for it.
+        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| runner.run_items(&tally))) {
+            report_panic(self, pwq, payload);
+        }
+        thread.set_frame(frame.outer);
+        tally.publish();
+    }
+}
+
+impl<H: Host> Runner<'_, H> {
+    fn run_items(&self, tally: &Tally<'_, H>) {
+        let host = self.engine.host();
+        let mut number = self.slot.number();
+        loop {
+            match self.slot.next(host, number) {
+                Next::Run(item, run, ticket) => {
+                    number = run;
+                    tally.note(ticket.colour(), run);
+                    // SAFETY: the item came off our list: it is live and ours, and its run has
+                    // begun.
+                    unsafe { run_item(self.id, self.slot, item, run) };
+                }
+                Next::SetAside(aside) => {
+                    if let (true, Some(pool)) = (aside.was_hog, self.pool) {
+                        pool.state.unblock();
+                    }
+                    self.engine.put_back(aside);
+                }
+                Next::WaitedFor(item) => number = self.run_waited_for(tally, item),
+                Next::Empty => return,
+            }
+        }
+    }
+
+    /// Runs an item that threads wait for; they are woken when the run has ended.
+    #[cold]
+    fn run_waited_for(&self, tally: &Tally<'_, H>, item: *mut Work) -> u64 {
+        let run = self.slot.begin_waited_for(tally.pwq.take_waiters(item));
+        // SAFETY: the item came off our list: it is live and ours, and its run has begun.
+        unsafe {
+            tally.note((*item).ticket().colour(), run);
+            run_item(self.id, self.slot, item, run);
+        }
+        run
+    }
+}

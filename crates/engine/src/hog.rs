@@ -1,0 +1,160 @@
+//! Hogs: runs that compute for longer than their queue can afford.
+//!
+//! A pool of a per-CPU queue runs one item at a time. Should one compute for long, what waits behind it
+//! would wait as long. So while something waits, the watch measures the CPU time of the runs that it
+//! meets, and one that used more than the threshold stops counting as running until it ends: what is
+//! lined up behind it is given back, and another worker comes up. A run that sleeps uses no CPU time
+//! and is no hog.
+//!
+//! The mark is made under the slot's lock, while the run is on ([`RemoteSlot::mark_hog`]); the owner
+//! finds it when the run ends, before anything else, and counts again. The kernel does the same from
+//! its tick (`wq_worker_tick()`), and reports a function from the fourth time on.
+
+use std::collections::HashMap;
+
+use uwork_policy::concurrency::hog_report_due;
+
+use crate::engine::Engine;
+use crate::host::{Host, Report};
+use crate::pool::{NEVER, Pool};
+use crate::sync::{AtomicU64, Lock, Ordering};
+
+/// Functions that are remembered (the kernel's `WCI_MAX_ENTS`).
+const FUNCTIONS_MAX: usize = 128;
+/// The threshold at first (the kernel's `cpu_intensive_thresh_us`).
+pub const CPU_INTENSIVE_THRESH_NS: u64 = 10_000_000;
+/// Violations of one function up to the first report (`cpu_intensive_warning_thresh`).
+pub const CPU_INTENSIVE_WARNING_THRESH: u64 = 4;
+
+/// The thresholds, and who violated them.
+pub(crate) struct Hogs {
+    threshold_ns: AtomicU64,
+    warning_threshold: AtomicU64,
+    /// Violations by function.
+    functions: Lock<Vec<(usize, u64)>>,
+}
+
+impl Hogs {
+    pub(crate) fn new() -> Hogs {
+        Hogs {
+            threshold_ns: AtomicU64::new(CPU_INTENSIVE_THRESH_NS),
+            warning_threshold: AtomicU64::new(CPU_INTENSIVE_WARNING_THRESH),
+            functions: Lock::new(Vec::with_capacity(FUNCTIONS_MAX)),
+        }
+    }
+
+    /// Whether anything counts as a hog.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.threshold_ns.load(Ordering::Relaxed) != 0
+    }
+
+    /// Counts a violation. How many it were, if that is to be reported.
+    fn note(&self, function: usize) -> Option<u64> {
+        let mut functions = self.functions.lock();
+        let at = match functions.iter().position(|&(known, _)| known == function) {
+            Some(at) => at,
+            None if functions.len() < FUNCTIONS_MAX => {
+                functions.push((function, 0));
+                functions.len() - 1
+            }
+            None => return None,
+        };
+        functions[at].1 += 1;
+        let count = functions[at].1;
+        let threshold = self.warning_threshold.load(Ordering::Relaxed);
+        hog_report_due(count, threshold).then_some(count)
+    }
+}
+
+/// The runs that the watch met at its last looks: by slot, the run's number and the CPU time of its
+/// thread when it was met first.
+pub(crate) type Runs = HashMap<u32, (u64, u64)>;
+
+impl<H: Host> Engine<H> {
+    /// How much CPU time a run may use before it does not count as running any more, in nanoseconds;
+    /// 0: as much as it likes.
+    pub fn cpu_intensive_thresh(&self) -> u64 {
+        self.hogs().threshold_ns.load(Ordering::Relaxed)
+    }
+
+    /// Changes the threshold. For runs that are met from now on.
+    pub fn set_cpu_intensive_thresh(&self, ns: u64) {
+        self.hogs().threshold_ns.store(ns, Ordering::Relaxed);
+    }
+
+    /// From which violation on a function is reported; 0: never.
+    pub fn cpu_intensive_warning_thresh(&self) -> u64 {
+        self.hogs().warning_threshold.load(Ordering::Relaxed)
+    }
+
+    /// Changes from which violation on a function is reported.
+    pub fn set_cpu_intensive_warning_thresh(&self, violations: u64) {
+        self.hogs().warning_threshold.store(violations, Ordering::Relaxed);
+    }
+
+    /// Looks at the runs of a pool in which something waits. When to look again.
+    pub(crate) fn find_hogs(&self, pool: &Pool<H>, runs: &mut Runs, now: u64) -> u64 {
+        let threshold = self.cpu_intensive_thresh();
+        if threshold == 0 {
+            return NEVER;
+        }
+        let workers = pool.lock().workers.clone();
+        let mut next = NEVER;
+        for id in workers {
+            let slot = self.slot(id);
+            let Some(run) = slot.present_run() else {
+                runs.remove(&id);
+                continue;
+            };
+            let thread = slot.thread.load(Ordering::Relaxed);
+            let Some(cpu_ns) = self.host().cpu_time(thread) else { continue };
+            let met = match runs.get(&id) {
+                Some(&(known, met)) if known == run => met,
+                _ => {
+                    runs.insert(id, (run, cpu_ns));
+                    cpu_ns
+                }
+            };
+            let used = cpu_ns.saturating_sub(met);
+            if used < threshold {
+                next = next.min(now.saturating_add(threshold - used));
+            } else {
+                self.expose_hog(pool, id, run, used);
+            }
+        }
+        next
+    }
+
+    fn expose_hog(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
+        let mut remote = self.slot(id).lock_remote(self.host());
+        let Some(behind) = remote.mark_hog(run) else { return };
+        drop(remote);
+        let running = pool.state.block().running;
+        self.give_back(behind);
+        self.after_block(pool, running);
+        let function = self.slot(id).function.get();
+        if let Some(count) = self.hogs().note(function) {
+            self.host().report(Report::CpuIntensive { function, count, used_ns });
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_back_off_and_stop_at_the_table_s_end() {
+        let hogs = Hogs::new();
+        let reported: Vec<u64> = (0..40).filter_map(|_| hogs.note(7)).collect();
+        assert_eq!(reported, [4, 5, 7, 11, 19, 35]);
+        for function in 8..8 + FUNCTIONS_MAX {
+            let _ = hogs.note(function);
+        }
+        assert_eq!(hogs.functions.lock().len(), FUNCTIONS_MAX);
+        assert_eq!((0..40).filter_map(|_| hogs.note(1_000)).count(), 0);
+        hogs.warning_threshold.store(0, Ordering::Relaxed);
+        assert_eq!((0..40).filter_map(|_| hogs.note(7)).count(), 0);
+    }
+}

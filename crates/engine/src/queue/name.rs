@@ -1,0 +1,58 @@
+//! A queue's name, without an allocation of its own.
+
+use std::fmt;
+
+use super::NAME_MAX;
+
+/// Up to [`NAME_MAX`] bytes of text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Name {
+    length: u8,
+    bytes: [u8; NAME_MAX],
+}
+
+impl Name {
+    /// No name.
+    pub(crate) const EMPTY: Name = Name { length: 0, bytes: [0; NAME_MAX] };
+
+    /// This name, if it is one: 1 to [`NAME_MAX`] bytes, none of them NUL.
+    pub(crate) fn new(text: &str) -> Option<Name> {
+        if text.is_empty() || text.len() > NAME_MAX || text.contains('\0') {
+            return None;
+        }
+        let mut bytes = [0; NAME_MAX];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        Some(Name { length: text.len() as u8, bytes })
+    }
+
+    /// The text.
+    pub(crate) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).expect("made from a str")
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_has_1_to_31_bytes_and_no_nul() {
+        let longest = "é".repeat(NAME_MAX / 2) + "x";
+        assert_eq!(Name::new(&longest).unwrap().as_str(), longest);
+        assert!(Name::new("").is_none() && Name::new("a\0b").is_none());
+        assert!(Name::new(&"x".repeat(NAME_MAX + 1)).is_none());
+        assert!(Name::new("a").unwrap() != Name::EMPTY);
+    }
+}

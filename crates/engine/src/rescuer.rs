@@ -1,0 +1,211 @@
+//! Rescuers: forward progress for queues that must not depend on a new thread.
+//!
+//! A queue with `MEM_RECLAIM` has a thread of its own, made with the queue, that does nothing as
+//! long as its pools can help themselves. A pool cannot if it has work, nobody who runs, nobody who
+//! sleeps, and no thread can be made. Then it sends a *mayday*: every ready pwq whose queue has a
+//! rescuer is marked, and that rescuer is woken. It takes marked pwqs one after the other, and of each
+//! one item at a time, up to a batch; then it is the next one's turn. On leaving it kicks the pool.
+//!
+//! The rescuer takes items as a worker does, under the pwq lock, as one of those that hold the pwq:
+//! `max_active` and order are kept. It does not count in the pool. It leaves READY alone: the pwq stays
+//! on the pool's list, and a worker that comes to it finds what is left.
+//!
+//! ```text
+//! who sends the mayday                  rescuer
+//! pwq.mayday = true                     mayday.swap(false) on every pwq of the queue
+//! wake its event                        none was marked: park on the event
+//! ```
+//!
+//! A wake is remembered by the event, so that a mark made after the rescuer's look ends its park at
+//! once. The event is in a run slot, which lives as long as the engine: a mayday that comes when the
+//! queue has just gone wakes nobody, or a later owner of the slot for nothing.
+//!
+//! The kernel's `rescuer_thread()` and `send_mayday()` are the model.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::host::{Host, WorkerSpec};
+use crate::pool::Pool;
+use crate::pwq::{Pwq, Taken};
+use crate::queue::{QueueError, Wq};
+use crate::sync::{AtomicBool, Ordering};
+use crate::wake::WakeToken;
+
+/// Items that a rescuer runs for one pwq before it looks after the next (the kernel's
+/// `RESCUER_BATCH`).
+const RESCUER_BATCH: u32 = 16;
+/// How long a pool is without help before it calls again (the kernel's `MAYDAY_INTERVAL`).
+pub(crate) const MAYDAY_INTERVAL_NS: u64 = 100_000_000;
+/// Ready pwqs that one mayday looks at.
+const MAYDAYS_AT_ONCE: usize = 64;
+
+/// A queue's rescuer.
+pub(crate) struct Rescuer<H: Host> {
+    /// The slot that it runs items in; it sleeps on that slot's event.
+    slot: u32,
+    /// Whether its thread was made.
+    started: AtomicBool,
+    stop: AtomicBool,
+    /// Woken when the thread is done with the queue.
+    gone: H::Event,
+}
+
+impl<H: Host> Rescuer<H> {
+    /// Takes a slot for a rescuer whose thread is still to be made.
+    pub(crate) fn new(engine: &Engine<H>) -> Result<Rescuer<H>, QueueError> {
+        let slot = engine.allocate_slot();
+        let slot = slot.ok_or_else(|| QueueError::NoThread("no run slot is free".to_owned()))?;
+        Ok(Rescuer {
+            slot,
+            started: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            gone: H::Event::default(),
+        })
+    }
+
+    pub(crate) fn slot(&self) -> u32 {
+        self.slot
+    }
+}
+
+/// The address of a queue, for its rescuer, which the queue outlives.
+struct Rescued<H: Host>(*const Wq<H>);
+
+// SAFETY: a shared reference in all but name.
+unsafe impl<H: Host> Send for Rescued<H> {}
+
+impl<H: Host> Wq<H> {
+    /// Makes the rescuer's thread. The queue must not move or go before [`Wq::stop_rescuer`].
+    pub(crate) fn start_rescuer(&self, rescuer: &Rescuer<H>) -> Result<(), QueueError> {
+        let spec = WorkerSpec {
+            name: format!("uw/R-{}", self.name()),
+            cpus: self.cpus(),
+            nice: crate::queue::NICE_HIGHPRI,
+        };
+        let (engine, rescued, slot) = (self.engine().clone(), Rescued(self), rescuer.slot);
+        let main = move || {
+            let rescued = rescued;
+            rescuer_main(&engine, rescued.0, slot);
+        };
+        rescuer.started.store(true, Ordering::SeqCst);
+        self.engine().host().spawn(&spec, Box::new(main)).map_err(|error| {
+            rescuer.started.store(false, Ordering::SeqCst);
+            QueueError::NoThread(error.0)
+        })
+    }
+
+    /// Waits until the rescuer, if there is one, does not use the queue any more. Once.
+    pub(crate) fn stop_rescuer(&self) {
+        let (engine, Some(rescuer)) = (self.engine(), self.rescuer()) else { return };
+        if !rescuer.started.load(Ordering::SeqCst) {
+            return engine.slots().release(rescuer.slot);
+        }
+        rescuer.stop.store(true, Ordering::SeqCst);
+        let event = &raw const engine.slot(rescuer.slot).event;
+        // SAFETY: slots live as long as the engine.
+        unsafe { WakeToken::<H>::new(event) }.send(engine.host());
+        while !engine.host().park(&rescuer.gone, None) {}
+    }
+
+    /// Runs what is marked. Whether anything was.
+    fn answer_maydays(&self, slot: u32) -> bool {
+        let mut marked = Vec::new();
+        self.pwqs().for_each(|pwq| {
+            if pwq.mayday.swap(false, Ordering::SeqCst) {
+                marked.push(pwq.id);
+            }
+        });
+        for &id in &marked {
+            let pwq = self.engine().pwqs().get(id).expect("a queue's pwq has a place");
+            self.engine().rescue(pwq, slot);
+        }
+        !marked.is_empty()
+    }
+}
+
+fn rescuer_main<H: Host>(engine: &Arc<Engine<H>>, wq: *const Wq<H>, slot: u32) {
+    let host = engine.host();
+    // SAFETY: the host keeps the state for as long as this thread lives.
+    let thread = unsafe { &*host.thread() };
+    thread.set_rescuer(true);
+    // SAFETY: the queue waits for `gone`, which is woken last.
+    let queue = unsafe { &*wq };
+    let rescuer = queue.rescuer().expect("a rescuer that runs is there");
+    loop {
+        while queue.answer_maydays(slot) {}
+        if rescuer.stop.load(Ordering::SeqCst) {
+            break;
+        }
+        let _ = host.park(&engine.slot(slot).event, None);
+    }
+    thread.set_rescuer(false);
+    engine.slots().release(slot);
+    // SAFETY: the queue is there until this wake was seen, and not touched afterwards.
+    unsafe { WakeToken::<H>::new(&raw const rescuer.gone) }.send(host);
+}
+
+impl<H: Host> Engine<H> {
+    /// Whether the calling thread is a queue's rescuer.
+    pub fn is_rescuer(&self) -> bool {
+        // SAFETY: the host's promise for the calling thread.
+        unsafe { &*self.host().thread() }.is_rescuer()
+    }
+
+    /// Whether a pool has work and nobody to do it.
+    fn is_helpless(&self, pool: &Pool<H>) -> bool {
+        let counts = pool.state.counts();
+        pool.looks_ready() && counts.running == 0 && counts.idle == 0
+    }
+
+    /// No worker can be made for `pool`: calls the rescuers of the queues that wait there.
+    #[cold]
+    pub(crate) fn send_maydays(&self, pool: &Pool<H>) {
+        if !self.is_helpless(pool) {
+            return;
+        }
+        let (mut rescuers, mut count) = ([0_u32; MAYDAYS_AT_ONCE], 0);
+        pool.for_each_ready(&mut pool.lock(), |pwq| {
+            // A pwq on a ready list is live, though its queue may be gone; then nothing is in it.
+            if let Some(slot) = pwq.rescuer()
+                && count < MAYDAYS_AT_ONCE
+                && !pwq.mayday.swap(true, Ordering::SeqCst)
+            {
+                rescuers[count] = slot;
+                count += 1;
+            }
+        });
+        for &slot in &rescuers[..count] {
+            let event = &raw const self.slot(slot).event;
+            // SAFETY: slots live as long as the engine.
+            unsafe { WakeToken::<H>::new(event) }.send(self.host());
+        }
+    }
+
+    /// Runs items of `pwq` in the caller's slot, one at a time, until its batch is over.
+    fn rescue(&self, pwq: &Pwq<H>, id: u32) {
+        let (host, slot, pool) = (self.host(), self.slot(id), pwq.home());
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*host.thread() };
+        let mut budget = RESCUER_BATCH;
+        while budget > 0 {
+            // With nobody to share with, one item is what a batch has.
+            let taken = pwq.take(host, self.slots(), (id, slot), u32::MAX);
+            let Taken::Some { count, more, .. } = taken else { break };
+            if more && pwq.claim_ready() {
+                pool.push_ready(pwq);
+            }
+            let began = host.now();
+            self.run_batch((id, slot), None, thread, pwq);
+            if pwq.release(host.now().saturating_sub(began), count) {
+                pool.push_ready(pwq);
+            }
+            budget = budget.saturating_sub(count);
+        }
+        if budget == 0 && self.is_helpless(pool) {
+            // Its turn comes again when the others had theirs.
+            pwq.mayday.store(true, Ordering::SeqCst);
+        }
+        pool.kick(self);
+    }
+}

@@ -1,0 +1,142 @@
+//! Runs that compute for too long do not hold up what waits behind them (SEMANTICS 2.31).
+
+use std::sync::{Arc, Mutex};
+
+use uwork_engine::host::Report;
+use uwork_engine::{Kind, QueueSpec, Queued};
+use uwork_policy::flags::Flags;
+
+use crate::item::Item;
+use crate::setup::{MS, Setup, VirtualEngine, make, spec, with_engine};
+
+/// Queues a first item that computes for `first`, and one that notes when it starts. That time.
+fn second_starts_at(
+    engine: &Arc<VirtualEngine>,
+    flags: Flags,
+    first: impl Fn(&VirtualEngine) + Send + Sync + 'static,
+) -> u64 {
+    let host = engine.host();
+    let queue = make(engine, QueueSpec { flags, ..spec("q", Kind::PerCpu) });
+    // The first worker parks.
+    host.doze(MS);
+    let began = host.time();
+    let started = Arc::new(Mutex::new(0));
+    let inner = engine.clone();
+    let hog = Item::new(move || first(&inner));
+    let (clock, note) = (host.clone(), started.clone());
+    let second = Item::new(move || *note.lock().unwrap() = clock.time() - began);
+    assert_eq!(hog.queue(&queue), Queued::Yes);
+    host.doze(1);
+    assert_eq!(second.queue(&queue), Queued::Yes);
+    queue.flush().unwrap();
+    let at = *started.lock().unwrap();
+    at
+}
+
+/// Two CPUs, so that the watch has one to look from while the other one computes.
+fn two_cpus() -> Setup {
+    Setup::exact("core:2")
+}
+
+/// The hog's CPU has no time slices here, so the second item starts on it when the hog lets go of
+/// it for an instant.
+fn in_slices(engine: &VirtualEngine) {
+    for _ in 0..400 {
+        engine.host().burn(MS / 10);
+    }
+}
+
+#[test]
+fn a_run_over_the_threshold_lets_the_next_one_start() {
+    with_engine(two_cpus(), |engine| {
+        let at = second_starts_at(engine, Flags::empty(), in_slices);
+        // Found at the watch's first look, and 10 ms of CPU time later it is a hog.
+        assert!((10 * MS..12 * MS).contains(&at), "{at}");
+        assert_eq!(engine.host().reports(), []);
+    });
+}
+
+#[test]
+fn a_threshold_of_zero_lets_it_wait() {
+    with_engine(two_cpus(), |engine| {
+        engine.set_cpu_intensive_thresh(0);
+        assert_eq!(second_starts_at(engine, Flags::empty(), in_slices), 40 * MS);
+    });
+}
+
+#[test]
+fn a_run_that_sleeps_undeclared_is_no_hog() {
+    with_engine(two_cpus(), |engine| {
+        let sleep = |engine: &VirtualEngine| engine.host().doze(40 * MS);
+        assert_eq!(second_starts_at(engine, Flags::empty(), sleep), 40 * MS);
+    });
+}
+
+#[test]
+fn a_marked_queue_is_not_measured() {
+    with_engine(two_cpus(), |engine| {
+        let at = second_starts_at(engine, Flags::CPU_INTENSIVE, in_slices);
+        assert!(at < MS, "{at}");
+    });
+}
+
+/// A hog that declares a wait and comes back counts once, not twice.
+#[test]
+fn a_hog_that_waits_is_counted_once() {
+    with_engine(two_cpus(), |engine| {
+        let at = second_starts_at(engine, Flags::empty(), |engine| {
+            in_slices(engine);
+            engine.blocking(|| engine.host().doze(5 * MS));
+            in_slices(engine);
+        });
+        assert!((10 * MS..12 * MS).contains(&at), "{at}");
+        // Had it been counted twice, or not again, this would find the pool's one place taken or
+        // two of them.
+        let again = second_starts_at_after(engine);
+        assert_eq!(again, 5 * MS);
+    });
+}
+
+/// With nobody over the threshold the second of two items waits for the first.
+fn second_starts_at_after(engine: &Arc<VirtualEngine>) -> u64 {
+    let host = engine.host();
+    let queue = make(engine, spec("again", Kind::PerCpu));
+    host.doze(MS);
+    let began = host.time();
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    for _ in 0..2 {
+        let (clock, starts) = (host.clone(), starts.clone());
+        let item = Item::new(move || {
+            starts.lock().unwrap().push(clock.time() - began);
+            clock.burn(5 * MS);
+        });
+        assert_eq!(item.queue(&queue), Queued::Yes);
+    }
+    queue.flush().unwrap();
+    let last = *starts.lock().unwrap().last().unwrap();
+    last
+}
+
+#[test]
+fn a_function_is_reported_from_its_fourth_violation_on_with_growing_distance() {
+    with_engine(two_cpus(), |engine| {
+        for round in 1..=12_u32 {
+            second_starts_at(engine, Flags::empty(), in_slices);
+            let counts: Vec<u64> = engine
+                .host()
+                .reports()
+                .iter()
+                .filter_map(|report| match report {
+                    Report::CpuIntensive { count, used_ns, .. } => {
+                        assert!(*used_ns >= 10 * MS);
+                        Some(*count)
+                    }
+                    _ => None,
+                })
+                .collect();
+            let due: Vec<u64> =
+                [4, 5, 7, 11].into_iter().filter(|&count| count <= u64::from(round)).collect();
+            assert_eq!(counts, due);
+        }
+    });
+}
