@@ -400,6 +400,13 @@ impl<H: Host> Engine<H> {
         }
     }
 
+    /// Pools that were ever put to use. Pools are used again, and never go away.
+    pub fn pools(&self) -> u32 {
+        let mut pools = 0;
+        self.for_each_pool(|_| pools += 1);
+        pools
+    }
+
     /// Worker threads that exist at this moment.
     pub fn workers(&self) -> u32 {
         let sets = self.sets.lock().clone();

@@ -6,14 +6,15 @@
 //! rescuer is marked, and that rescuer is woken. It takes marked pwqs one after the other, and of each
 //! one item at a time, up to a batch; then it is the next one's turn. On leaving it kicks the pool.
 //!
-//! The rescuer takes items as a worker does, under the pwq lock, as one of those that hold the pwq:
-//! `max_active` and order are kept. It does not count in the pool. It leaves READY alone: the pwq stays
-//! on the pool's list, and a worker that comes to it finds what is left.
+//! The rescuer takes items as a worker does: it takes the pwq off the pool's list, takes an item under
+//! the pwq lock as one of those that hold the pwq, and puts the pwq back if more is left. So
+//! `max_active` and order are kept. It does not count in the pool. Should the pwq have left the list, a
+//! worker has it; the rescuer finds what that one has left, or nothing.
 //!
 //! ```text
 //! who sends the mayday                  rescuer
-//! pwq.mayday = true                     mayday.swap(false) on every pwq of the queue
-//! wake its event                        none was marked: park on the event
+//! pwq.mayday = pool                     one of the queue's pwqs is marked: mayday.swap(0)
+//! wake its event                        none is: park on the event
 //! ```
 //!
 //! A wake is remembered by the event, so that a mark made after the rescuer's look ends its park at
@@ -108,19 +109,21 @@ impl<H: Host> Wq<H> {
         while !engine.host().park(&rescuer.gone, None) {}
     }
 
-    /// Runs what is marked. Whether anything was.
-    fn answer_maydays(&self, slot: u32) -> bool {
-        let mut marked = Vec::new();
+    /// Runs a batch of a marked pwq: of the first one behind `last`, and round again. Which one it was.
+    fn answer_mayday(&self, slot: u32, last: u32) -> Option<u32> {
+        let mut next: Option<(bool, u32)> = None;
         self.pwqs().for_each(|pwq| {
-            if pwq.mayday.swap(false, Ordering::SeqCst) {
-                marked.push(pwq.id);
+            if pwq.mayday.load(Ordering::SeqCst) != 0 {
+                let turn = (pwq.id <= last, pwq.id);
+                next = Some(next.map_or(turn, |known| known.min(turn)));
             }
         });
-        for &id in &marked {
-            let pwq = self.engine().pwqs().get(id).expect("a queue's pwq has a place");
-            self.engine().rescue(pwq, slot);
-        }
-        !marked.is_empty()
+        let (_, id) = next?;
+        let pwq = self.engine().pwqs().get(id).expect("a queue's pwq has a place");
+        // Nobody but the rescuer takes a mark away.
+        let pool = pwq.mayday.swap(0, Ordering::SeqCst) - 1;
+        self.engine().rescue(pwq, self.engine().pool(pool), slot);
+        next.map(|(_, id)| id)
     }
 }
 
@@ -132,8 +135,11 @@ fn rescuer_main<H: Host>(engine: &Arc<Engine<H>>, wq: *const Wq<H>, slot: u32) {
     // SAFETY: the queue waits for `gone`, which is woken last.
     let queue = unsafe { &*wq };
     let rescuer = queue.rescuer().expect("a rescuer that runs is there");
+    let mut last = 0;
     loop {
-        while queue.answer_maydays(slot) {}
+        while let Some(answered) = queue.answer_mayday(slot, last) {
+            last = answered;
+        }
         if rescuer.stop.load(Ordering::SeqCst) {
             break;
         }
@@ -169,7 +175,7 @@ impl<H: Host> Engine<H> {
             // A pwq on a ready list is live, though its queue may be gone; then nothing is in it.
             if let Some(slot) = pwq.rescuer()
                 && count < MAYDAYS_AT_ONCE
-                && !pwq.mayday.swap(true, Ordering::SeqCst)
+                && pwq.mayday.swap(pool.id + 1, Ordering::SeqCst) == 0
             {
                 rescuers[count] = slot;
                 count += 1;
@@ -183,18 +189,23 @@ impl<H: Host> Engine<H> {
     }
 
     /// Runs items of `pwq` in the caller's slot, one at a time, until its batch is over.
-    fn rescue(&self, pwq: &Pwq<H>, id: u32) {
-        let (host, slot, pool) = (self.host(), self.slot(id), pwq.home());
+    fn rescue(&self, pwq: &Pwq<H>, pool: &Pool<H>, id: u32) {
+        let (host, slot) = (self.host(), self.slot(id));
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*host.thread() };
         let mut budget = RESCUER_BATCH;
         while budget > 0 {
-            // With nobody to share with, one item is what a batch has.
+            let pinned = pool.take_ready(&mut pool.lock(), pwq);
+            // A worker that leaves all the rest to others takes one item.
             let taken = pwq.take(host, self.slots(), (id, slot), u32::MAX);
-            let Taken::Some { count, more, .. } = taken else { break };
+            let more = matches!(taken, Taken::Some { more: true, .. });
             if more && pwq.claim_ready() {
                 pool.push_ready(pwq);
             }
+            if pinned {
+                self.unpin(pwq);
+            }
+            let Taken::Some { count, .. } = taken else { break };
             let began = host.now();
             self.run_batch((id, slot), None, thread, pwq);
             if pwq.release(host.now().saturating_sub(began), count) {
@@ -204,7 +215,7 @@ impl<H: Host> Engine<H> {
         }
         if budget == 0 && self.is_helpless(pool) {
             // Its turn comes again when the others had theirs.
-            pwq.mayday.store(true, Ordering::SeqCst);
+            pwq.mayday.store(pool.id + 1, Ordering::SeqCst);
         }
         pool.kick(self);
     }

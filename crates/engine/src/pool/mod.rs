@@ -169,6 +169,17 @@ impl<H: Host> Pool<H> {
         }
     }
 
+    /// Takes this pwq off the ready list, pinned. False if it is not in it.
+    pub(crate) fn take_ready(&self, inner: &mut PoolInner<H>, pwq: &Pwq<H>) -> bool {
+        inner.ready.append(self.ready_inbox.take_all_in_order());
+        let found = inner.ready.remove(pwq);
+        self.note_readiness(inner);
+        if found {
+            pwq.pin();
+        }
+        found
+    }
+
     /// Takes the first ready pwq, pinned.
     pub(crate) fn pop_ready<'a>(&self, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
         inner.ready.append(self.ready_inbox.take_all_in_order());

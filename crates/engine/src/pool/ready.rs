@@ -53,6 +53,32 @@ impl<H: Host> ReadyList<H> {
         }
     }
 
+    /// Takes this one out. False if it is not in the list.
+    pub(crate) fn remove(&mut self, pwq: &Pwq<H>) -> bool {
+        let (mut before, mut here) = (std::ptr::null_mut::<Pwq<H>>(), self.head);
+        while !here.is_null() && !std::ptr::eq(here, pwq) {
+            before = here;
+            // SAFETY: everything in our list is live, and its links are guarded by the pool lock.
+            here = unsafe { Pwq::next(here) };
+        }
+        if here.is_null() {
+            return false;
+        }
+        // SAFETY: as above.
+        unsafe {
+            let after = Pwq::next(here);
+            if before.is_null() {
+                self.head = after;
+            } else {
+                Pwq::set_next(before, after);
+            }
+            if after.is_null() {
+                self.tail = before;
+            }
+        }
+        true
+    }
+
     /// Takes the first, or null.
     pub(crate) fn pop_front(&mut self) -> *mut Pwq<H> {
         let first = self.head;

@@ -46,8 +46,8 @@ pub(crate) struct Pwq<H: Host> {
     ordered: AtomicBool,
     /// The slot of its queue's rescuer, plus one; 0 without. Constant while attached.
     rescuer: AtomicU32,
-    /// Its queue's rescuer is asked to look at it.
-    pub(crate) mayday: AtomicBool,
+    /// The pool that asks its queue's rescuer to look at it, plus one; 0 if none does.
+    pub(crate) mayday: AtomicU32,
     /// The pool that new readiness goes to when nothing better is known.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
@@ -120,7 +120,7 @@ impl<H: Host> Pwq<H> {
             cpu_intensive: AtomicBool::new(false),
             ordered: AtomicBool::new(false),
             rescuer: AtomicU32::new(0),
-            mayday: AtomicBool::new(false),
+            mayday: AtomicU32::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
@@ -145,7 +145,7 @@ impl<H: Host> Pwq<H> {
         self.ordered.store(limits.ordered, Ordering::Relaxed);
         self.cpu_intensive.store(limits.cpu_intensive, Ordering::Relaxed);
         self.rescuer.store(limits.rescuer.map_or(0, |slot| slot + 1), Ordering::Relaxed);
-        self.mayday.store(false, Ordering::Relaxed);
+        self.mayday.store(0, Ordering::Relaxed);
         self.set_home(pool);
         let mut inner = self.lock();
         debug_assert!(inner.worklist.is_empty() && inner.nr_active == 0);

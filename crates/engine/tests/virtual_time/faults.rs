@@ -17,7 +17,7 @@ const NO_MORE: BrokenSpawn = BrokenSpawn { after: 0, takes_ns: 0 };
 /// not end), and the name can be used again.
 #[test]
 fn a_queue_that_gets_no_thread_leaves_nothing_behind() {
-    for after in 0..4 {
+    for after in 0..5 {
         with_engine(Setup::exact("core:4"), move |engine| {
             let host = engine.host();
             host.break_spawn(Some(BrokenSpawn { after, ..NO_MORE }));

@@ -105,6 +105,11 @@ impl VirtualHost {
         self.machine().counts
     }
 
+    /// Threads that have not ended.
+    pub(crate) fn threads(&self) -> usize {
+        self.machine().threads()
+    }
+
     /// What the engine told its user so far.
     pub(crate) fn reports(&self) -> Vec<Report> {
         self.0.reports.lock().expect("no panic under this lock").clone()

@@ -170,6 +170,11 @@ impl Machine {
         Some(thread.burnt - left)
     }
 
+    /// Threads that have not ended.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.iter().filter(|thread| thread.doing != Doing::Gone).count()
+    }
+
     /// The anchor of the thread that executes.
     pub(crate) fn anchor(&self) -> *const Anchor {
         self.current_thread().anchor.load(Ordering::Relaxed)

@@ -9,6 +9,7 @@
 //! `UWORK_SIM_SEEDS=N` runs more of them than usual.
 
 mod chance;
+mod contexts;
 mod delayed;
 mod faults;
 mod golden;
@@ -20,6 +21,7 @@ mod ledger;
 mod machine;
 mod placement;
 mod random;
+mod rescue;
 mod setup;
 mod simulation;
 mod world;
