@@ -62,6 +62,16 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     linux::engine().blocking(f)
 }
 
+/// Whether the calling thread is the rescuer of a [`mem_reclaim`](Builder::mem_reclaim) queue (the
+/// kernel's `current_is_workqueue_rescuer()`): the item that runs had better not wait for memory.
+///
+/// ```
+/// assert!(!uwork::current_is_rescuer());
+/// ```
+pub fn current_is_rescuer() -> bool {
+    linux::engine().is_rescuer()
+}
+
 /// How many work items have panicked since the process started.
 ///
 /// A panic ends the item, not the worker. The payload goes to the join handle, where there is one.

@@ -44,6 +44,8 @@ pub struct Builder {
     scope: ScopeChoice,
     strict: bool,
     max_active: Option<u32>,
+    /// Whether the queue has a thread to itself.
+    dedicated: bool,
     /// Whether the name may be a system queue's.
     system: bool,
 }
@@ -95,6 +97,28 @@ impl Builder {
     /// Items run one at a time, in the order in which they were queued.
     #[must_use]
     pub fn ordered(self) -> Builder {
+        self.at(Flags::ORDERED)
+    }
+
+    /// Items run one at a time, in the order in which they were queued, all on one thread that serves
+    /// this queue alone: the kernel's `kthread_worker`. For what must always be on the same thread, or
+    /// wait without anybody standing in.
+    ///
+    /// [`Builder::cpumask`] says where that thread runs (`kthread_create_worker_on_cpu`, `_on_node`),
+    /// [`Builder::nice`] and [`Builder::highpri`] with which niceness.
+    ///
+    /// ```
+    /// use uwork::{CpuSet, Queue};
+    /// let cpu = Queue::builder("probe").build()?.cpumask().first().unwrap();
+    /// let worker = Queue::builder("journal").dedicated().cpumask(CpuSet::single(cpu)).build()?;
+    /// let first = worker.spawn(|| std::thread::current().id());
+    /// let second = worker.spawn(|| std::thread::current().id());
+    /// assert_eq!(first.join().unwrap(), second.join().unwrap());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    #[must_use]
+    pub fn dedicated(mut self) -> Builder {
+        self.dedicated = true;
         self.at(Flags::ORDERED)
     }
 
@@ -208,6 +232,13 @@ impl Builder {
                 QueueError::NotForThisKind("max_active of an ordered queue is always 1").into()
             );
         }
+        if self.dedicated && (!ordered || self.strict || self.scope != ScopeChoice::Default) {
+            return Err(QueueError::NotForThisKind(
+                "a dedicated queue is ordered and has one thread: it has no flags for other kinds, \
+                 affinity_scope or affinity_strict",
+            )
+            .into());
+        }
         let tuned = self.nice.is_some()
             || self.cpumask.is_some()
             || self.strict
@@ -231,6 +262,7 @@ impl Builder {
         };
         let kind = match () {
             () if per_cpu => Kind::PerCpu,
+            () if self.dedicated => Kind::Dedicated(attrs),
             () if ordered => Kind::Ordered(attrs),
             () => Kind::Unbound(attrs),
         };
@@ -268,6 +300,7 @@ impl Queue {
             scope: ScopeChoice::Default,
             strict: false,
             max_active: None,
+            dedicated: false,
             system: false,
         }
     }

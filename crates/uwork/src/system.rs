@@ -1,8 +1,23 @@
-//! Ready-made queues, made at first use. They live as long as the process.
+//! Ready-made queues with the kernel's names, made at first use. They live as long as the process.
 //!
 //! ```
-//! assert_eq!(uwork::system::unbound().spawn(|| 2 + 2).join().unwrap(), 4);
+//! assert_eq!(uwork::system::dfl().spawn(|| 2 + 2).join().unwrap(), 4);
 //! ```
+//!
+//! | queue | name | kind | for |
+//! |---|---|---|---|
+//! | [`percpu`] | `events` | per-CPU | short items |
+//! | [`highpri`] | `events_highpri` | per-CPU, niceness -20 | short items that cannot wait |
+//! | [`long`] | `events_long` | per-CPU | items that may take long |
+//! | [`dfl`] | `events_unbound` | unbound | the default choice |
+//! | [`dfl_long`] | `events_dfl_long` | unbound | long items |
+//! | [`freezable`] | `events_freezable` | per-CPU, freezable | |
+//! | [`power_efficient`] | `events_power_efficient` | per-CPU, or unbound to save power | |
+//! | [`freezable_power_efficient`] | `events_freezable_pwr_efficient` | both | |
+//! | [`bh`] | `events_bh` | BH | short items that never wait |
+//! | [`bh_highpri`] | `events_bh_highpri` | BH, niceness -20 | |
+//!
+//! The long ones are queues of their own so that a flush of the others does not wait for long items.
 //!
 //! # Panics
 //! All of these panic if no worker thread can be created at first use. Build a queue of your own
@@ -13,7 +28,18 @@ use std::sync::OnceLock;
 use crate::queue::{Builder, Queue};
 
 /// The system queues' names, which no other queue may have.
-pub(crate) const NAMES: [&str; 4] = ["events", "events_highpri", "events_long", "events_unbound"];
+pub(crate) const NAMES: [&str; 10] = [
+    "events",
+    "events_highpri",
+    "events_long",
+    "events_unbound",
+    "events_dfl_long",
+    "events_freezable",
+    "events_power_efficient",
+    "events_freezable_pwr_efficient",
+    "events_bh",
+    "events_bh_highpri",
+];
 
 fn get(cell: &'static OnceLock<Queue>, build: impl FnOnce() -> Builder) -> &'static Queue {
     cell.get_or_init(|| {
@@ -43,7 +69,55 @@ pub fn long() -> &'static Queue {
 }
 
 /// Unbound: the default choice (`system_dfl_wq`, "events_unbound").
-pub fn unbound() -> &'static Queue {
+pub fn dfl() -> &'static Queue {
     static QUEUE: OnceLock<Queue> = OnceLock::new();
     get(&QUEUE, || Queue::builder(NAMES[3]))
+}
+
+/// Unbound, for items that may take long (`system_dfl_long_wq`).
+pub fn dfl_long() -> &'static Queue {
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
+    get(&QUEUE, || Queue::builder(NAMES[4]))
+}
+
+/// Per CPU and freezable (`system_freezable_wq`).
+pub fn freezable() -> &'static Queue {
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
+    get(&QUEUE, || Queue::builder(NAMES[5]).per_cpu().freezable())
+}
+
+/// Per CPU, or unbound if the process saves power (`system_power_efficient_wq`).
+pub fn power_efficient() -> &'static Queue {
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
+    get(&QUEUE, || Queue::builder(NAMES[6]).power_efficient())
+}
+
+/// [`power_efficient`] and freezable (`system_freezable_power_efficient_wq`).
+pub fn freezable_power_efficient() -> &'static Queue {
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
+    get(&QUEUE, || Queue::builder(NAMES[7]).power_efficient().freezable())
+}
+
+/// One context on each CPU, for items that never wait (`system_bh_wq`).
+pub fn bh() -> &'static Queue {
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
+    get(&QUEUE, || Queue::builder(NAMES[8]).bh())
+}
+
+/// [`bh`] with niceness -20 or the nearest allowed (`system_bh_highpri_wq`).
+pub fn bh_highpri() -> &'static Queue {
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
+    get(&QUEUE, || Queue::builder(NAMES[9]).bh().highpri())
+}
+
+/// The old name of [`percpu`] (`system_wq`).
+#[deprecated(note = "say `percpu()` for items that belong to their CPU, `dfl()` for all others")]
+pub fn wq() -> &'static Queue {
+    percpu()
+}
+
+/// The old name of [`dfl`] (`system_unbound_wq`).
+#[deprecated(note = "say `dfl()`")]
+pub fn unbound() -> &'static Queue {
+    dfl()
 }

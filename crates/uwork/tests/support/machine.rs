@@ -16,7 +16,7 @@ const LOOKS: u32 = 20;
 pub(crate) fn cpus() -> Vec<u32> {
     static CPUS: OnceLock<Vec<u32>> = OnceLock::new();
     let read = || {
-        uwork::system::unbound();
+        uwork::system::dfl();
         Machine::read().expect("a machine").allowed.iter().collect()
     };
     CPUS.get_or_init(read).clone()
