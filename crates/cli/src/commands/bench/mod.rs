@@ -8,6 +8,7 @@ mod contestant;
 mod idle;
 mod interleave;
 mod options;
+mod queues;
 mod record;
 mod report;
 mod scope;
@@ -40,6 +41,8 @@ enum Bench {
     Scope(scope::Args),
     /// Wake-ups a second of uwork's threads when there is nothing to do.
     Idle(idle::Args),
+    /// What a queue costs: to make, in memory, to use once, to destroy.
+    Queues(queues::Args),
 }
 
 /// Runs the command.
@@ -48,6 +51,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Workqueue(args) => workqueue::run(args),
         Bench::Scope(args) => scope::run(args),
         Bench::Idle(args) => idle::run(args),
+        Bench::Queues(args) => queues::run(args),
     }
 }
 
