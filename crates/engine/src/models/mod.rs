@@ -20,6 +20,7 @@
 mod host;
 mod world;
 
+mod absence;
 mod cancel;
 mod exit;
 mod flush;

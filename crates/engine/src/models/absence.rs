@@ -1,0 +1,119 @@
+//! Workers that do not count as running while they are at an item: declared waits against marks that
+//! the watch makes.
+//!
+//! **Proves.** A worker is counted out once at most, by itself or by the watch, and counted in as
+//! often; a mark ends with the run that it was made for; what was lined up behind a marked run is
+//! taken or run, not both and not neither.
+//!
+//! **Bounds.** One worker with two items, the first of which declares a wait in one model; the watch
+//! marks the first run. Any number of preemptions.
+//!
+//! **Seen to fail** without the look at `absence` in `mark_hog`, without the look at the run there,
+//! with an `end_absence` that does nothing, and where the owner forgets that the run was a hog.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::host::LoomHost;
+use super::{Preemptions, explore};
+use crate::pool::state::PoolState;
+use crate::slot::{Next, Slot};
+use crate::work::{Action, Place, Work};
+
+unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
+
+const SLOT: u32 = 0;
+
+struct World {
+    host: LoomHost,
+    slot: Slot<LoomHost>,
+    state: PoolState,
+    items: [Work; 2],
+}
+
+impl World {
+    /// A worker that counts as running, with two items lined up.
+    fn new() -> Arc<World> {
+        let world = World {
+            host: LoomHost::new(0),
+            slot: Slot::new(),
+            state: PoolState::new(),
+            items: [Work::new(nothing), Work::new(nothing)],
+        };
+        world.state.unblock();
+        for item in &world.items {
+            item.set_place(Place::Scheduled(SLOT));
+            world.slot.with_scheduled(&world.host, |scheduled| {
+                // SAFETY: live, in no list, ours.
+                unsafe { scheduled.push_back(std::ptr::from_ref(item).cast_mut()) };
+            });
+        }
+        Arc::new(world)
+    }
+
+    /// What the worker does; `waits`: in its first item. How many items it ran.
+    fn work(&self, waits: bool) -> usize {
+        let (mut ran, mut number) = (0, self.slot.number());
+        loop {
+            match self.slot.next(&self.host, number) {
+                Next::Run(_, run, _) => {
+                    number = run;
+                    ran += 1;
+                    if waits && ran == 1 {
+                        ran += self.wait();
+                    }
+                }
+                Next::SetAside(aside) => {
+                    if aside.was_hog {
+                        self.state.unblock();
+                    }
+                }
+                Next::WaitedFor(_) => unreachable!("no ticket says so"),
+                Next::Empty => return ran,
+            }
+        }
+    }
+
+    /// A declared wait. How many items it gave back: as good as run.
+    fn wait(&self) -> usize {
+        let (mut behind, counted) = self.slot.begin_absence();
+        if counted {
+            let _ = self.state.block();
+            self.slot.end_absence();
+            self.state.unblock();
+        }
+        std::iter::from_fn(|| Some(behind.pop_front()).filter(|item| !item.is_null())).count()
+    }
+
+    /// What the watch does. How many items were behind the run that it marked.
+    fn mark(&self) -> usize {
+        let Some(run) = self.slot.present_run() else { return 0 };
+        let Some(mut behind) = self.slot.lock_remote(&self.host).mark_hog(run) else { return 0 };
+        let _ = self.state.block();
+        std::iter::from_fn(|| Some(behind.pop_front()).filter(|item| !item.is_null())).count()
+    }
+}
+
+fn marked(waits: bool) {
+    let world = World::new();
+    let watch = {
+        let world = world.clone();
+        thread::spawn(move || world.mark())
+    };
+    let ran = world.work(waits);
+    let behind = watch.join().unwrap();
+    assert_eq!(ran + behind, 2);
+    assert_eq!(world.state.counts().running, 1);
+    let (_, counted) = world.slot.begin_absence();
+    assert!(counted, "nothing is left of an absence");
+}
+
+#[test]
+fn a_mark_ends_with_its_run() {
+    explore("absence: a mark ends with its run", Preemptions::Any, || marked(false));
+}
+
+#[test]
+fn a_worker_that_waits_is_counted_out_once() {
+    explore("absence: counted out once", Preemptions::Any, || marked(true));
+}
