@@ -6,6 +6,7 @@
 mod block;
 mod cancel;
 mod conserve;
+mod cpus;
 mod delayed;
 mod engine;
 mod flush;
@@ -18,6 +19,7 @@ mod owner;
 mod pool;
 mod pwq;
 mod queue;
+mod registry;
 mod run;
 mod slab;
 mod slot;
@@ -32,6 +34,7 @@ mod work;
 mod worker;
 
 pub use cancel::DepthError;
+pub use cpus::Cpus;
 pub use delayed::{Delayed, Rearmed};
 pub use engine::{Config, Engine};
 pub use help::Helped;

@@ -14,13 +14,28 @@
 //! ```
 //!
 //! All of these are sequentially consistent: one of the two sees the other.
+//!
+//! **It also looks whether the CPUs have changed** ([`crate::cpus`]), while anybody is at work: so
+//! that a change is noticed within a second without a worker's doing, and applied by a thread that
+//! holds no work and serves no pool. `next_look` says when it will look, or that it will not. A worker
+//! that finds the time over wakes it; nobody at work, nobody looks, nobody is woken.
+//!
+//! ```text
+//! a worker that gets to work            the watch
+//! running += 1                          next_look = NO_LOOK
+//! next_look is over, or NO_LOOK ?       anybody at work ?
+//!   yes: claims it, wakes                 yes: next_look = in LOOK_NS, sleeps until then
+//! ```
+//!
+//! Sequentially consistent again. A worker that stops to count while it is in an item is found by its
+//! pool's lists instead; one that comes back from a wait asks again.
 
 use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::host::{Host, Report, WorkerSpec};
 use crate::pool::Pool;
-use crate::sync::{AtomicU32, Lock, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, Ordering};
 use crate::wake::WakeToken;
 
 /// How long a batch may have been running, or a ready pwq waiting, before somebody else takes over.
@@ -29,6 +44,11 @@ pub(crate) const STUCK_NS: u64 = 200_000;
 const INTERVAL_MAX_NS: u64 = 10_000_000;
 /// For how long nothing must have been waiting before the watch sleeps.
 const LINGER_NS: u64 = 100_000_000;
+
+/// Times between two looks at the CPUs, at most, while somebody is at work.
+const LOOK_NS: u64 = 250_000_000;
+/// A value of `next_look`: there will be none.
+const NO_LOOK: u64 = 0;
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
@@ -51,6 +71,12 @@ pub(crate) fn others_may_help<H: Host>(pool: &Pool<H>) -> bool {
 /// See the module.
 pub(crate) struct Watch<H: Host> {
     awake: AtomicU32,
+    /// When the CPUs will be looked at again; `NO_LOOK`.
+    next_look: AtomicU64,
+    /// A worker has asked for a look at the CPUs.
+    called: AtomicBool,
+    /// The thread, as the host names it. Guard: `placing` of the engine's CPUs.
+    pub(crate) thread: AtomicU64,
     event: H::Event,
     started: Lock<Started>,
     retired: AtomicU32,
@@ -60,6 +86,9 @@ impl<H: Host> Watch<H> {
     pub(crate) fn new() -> Watch<H> {
         Watch {
             awake: AtomicU32::new(ASLEEP),
+            next_look: AtomicU64::new(NO_LOOK),
+            called: AtomicBool::new(false),
+            thread: AtomicU64::new(0),
             event: H::Event::default(),
             started: Lock::new(Started { exists: false, again_at: 0 }),
             retired: AtomicU32::new(0),
@@ -100,7 +129,7 @@ impl<H: Host> Engine<H> {
         drop(started);
         let spec = WorkerSpec {
             name: "uw/watch".to_owned(),
-            cpus: self.config().allowed.clone(),
+            cpus: self.cpus().allowed.clone(),
             nice: 0,
         };
         let outcome = self.host().spawn(&spec, Box::new(move || watch_main(&engine)));
@@ -119,6 +148,70 @@ impl<H: Host> Engine<H> {
         watch.retired.store(1, Ordering::SeqCst);
         // SAFETY: the event lives as long as the engine.
         unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
+    }
+
+    /// The caller is a worker that gets to work at `now`, or at a time that it does not know.
+    #[inline]
+    pub(crate) fn be_seen(&self, now: u64) {
+        // SeqCst: comes after the count of running workers was raised (see the module).
+        if self.watch_state().next_look.load(Ordering::SeqCst) <= now {
+            self.call_for_a_look();
+        }
+    }
+
+    #[cold]
+    fn call_for_a_look(&self) {
+        if self.host().thread_id() == 0 {
+            return;
+        }
+        let (watch, now) = (self.watch_state(), self.host().now());
+        let due = watch.next_look.load(Ordering::SeqCst);
+        let next = now.saturating_add(LOOK_NS);
+        let claim = |due| {
+            watch.next_look.compare_exchange(due, next, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        };
+        if due <= now && claim(due) && self.start_watch() {
+            watch.called.store(true, Ordering::SeqCst);
+            // SAFETY: the event lives as long as the engine.
+            unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
+        }
+    }
+
+    /// The watch looks at the CPUs if it was asked to or the time has come. Until when it may sleep.
+    fn look_at_cpus(&self, at: Option<u64>) -> Option<u64> {
+        let watch = self.watch_state();
+        let called = watch.called.swap(false, Ordering::SeqCst);
+        if !called && at.is_none_or(|at| at > self.host().now()) {
+            return at;
+        }
+        if let Some(cpus) = self.host().cpus_changed() {
+            self.set_cpus(cpus);
+        }
+        self.refit_again();
+        // First the mark, then the look at who is at work (see the module).
+        watch.next_look.store(NO_LOOK, Ordering::SeqCst);
+        // Who has called may be done already, and will be back: one more look is less than a call for
+        // each item.
+        if !called && !self.is_anybody_at_work() {
+            return None;
+        }
+        let next = self.host().now().saturating_add(LOOK_NS);
+        watch.next_look.store(next, Ordering::SeqCst);
+        Some(next)
+    }
+
+    /// Whether any worker looks for items or is in one, and not in a declared wait.
+    fn is_anybody_at_work(&self) -> bool {
+        let mut found = false;
+        self.for_each_pool(|pool| {
+            let counts = pool.state.counts();
+            found |= counts.running > 0;
+            if !found && counts.workers > counts.idle {
+                let inner = pool.lock();
+                found = inner.workers.iter().any(|&id| self.slot(id).is_busy_locked(&inner));
+            }
+        });
+        found
     }
 
     /// One look: moves what is stuck. Whether anything is waiting at all.
@@ -152,16 +245,20 @@ impl<H: Host> Engine<H> {
 
 fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     let (host, watch) = (engine.host(), engine.watch_state());
+    engine.name_watch(host.thread_id());
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
+    let mut look_at = None;
     while !retired() {
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
-            let _ = host.park(&watch.event, None);
+            let _ = host.park(&watch.event, look_at);
+            look_at = engine.look_at_cpus(look_at);
             continue;
         }
         // What woke the watch has only just begun to wait.
         let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
         let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
         while !retired() {
+            look_at = engine.look_at_cpus(look_at);
             let now = host.now();
             if engine.look(now) {
                 last_waiting = now;
@@ -176,4 +273,5 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             let _ = host.park(&watch.event, Some(now.saturating_add(interval)));
         }
     }
+    engine.name_watch(0);
 }

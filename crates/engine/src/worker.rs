@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbour};
 
+use crate::cpus::Cpus;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::{NEVER, Pool};
@@ -13,7 +14,7 @@ use crate::pwq::{Pwq, Taken};
 use crate::queue::Wq;
 use crate::run::{Tally, report_panic, run_item};
 use crate::slot::{Next, Slot};
-use crate::sync::Ordering;
+use crate::sync::{Link, Ordering};
 use crate::thread::{Frame, ThreadState};
 use crate::word::RUN_MASK;
 use crate::work::Work;
@@ -51,6 +52,10 @@ pub(crate) struct Worker<H: Host> {
     idle_since: Cell<u64>,
     /// Whether the pool counts this worker as running while it is in an item.
     counted: Cell<bool>,
+    /// Declared waits that the worker is in, one inside the other.
+    waits: Cell<u32>,
+    /// Whether the worker counts again when the outermost of them ends.
+    counts_after: Cell<bool>,
 }
 
 impl<H: Host> Worker<H> {
@@ -62,6 +67,8 @@ impl<H: Host> Worker<H> {
             yields: Cell::new(0),
             idle_since: Cell::new(0),
             counted: Cell::new(true),
+            waits: Cell::new(0),
+            counts_after: Cell::new(false),
         }
     }
 
@@ -73,12 +80,13 @@ impl<H: Host> Worker<H> {
         self.engine.slot(self.slot)
     }
 
-    /// The thread's life.
-    pub(crate) fn main(self) {
+    /// The thread's life. It begins on the CPUs that `placed` said.
+    pub(crate) fn main(self, placed: Link<Cpus>) {
         let host = self.engine.host();
         // SAFETY: the host keeps the state for as long as this thread lives.
         let thread = unsafe { &*host.thread() };
         thread.set_worker(std::ptr::from_ref(&self).cast());
+        self.engine.enter_thread(self.slot(), &self.pool().spec().cpus, placed.0);
         self.pool().state.arrive();
         loop {
             let step = match self.step(thread) {
@@ -92,12 +100,14 @@ impl<H: Host> Worker<H> {
             }
         }
         thread.set_worker(std::ptr::null());
+        self.engine.leave_thread(self.slot());
         self.engine.slots().release(self.slot);
     }
 
     fn step(&self, thread: &ThreadState) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
         let now = engine.host().now();
+        engine.be_seen(now);
         if pool.next_timer.load(Ordering::Relaxed) <= now {
             engine.fire_timers(pool, now);
         }
@@ -229,21 +239,31 @@ impl<H: Host> Worker<H> {
         self.counted.set(true);
     }
 
-    /// Enters a declared wait inside an item. True if [`Worker::end_wait`] must follow.
-    pub(crate) fn begin_wait(&self) -> bool {
+    /// Enters a declared wait inside an item. [`Worker::end_wait`] must follow.
+    pub(crate) fn begin_wait(&self) {
         self.engine.give_back(self.slot().take_scheduled());
-        if !self.counted.get() {
+        self.waits.set(self.waits.get() + 1);
+        self.slot().waits.store(true, Ordering::Relaxed);
+        if self.counted.get() {
+            self.counts_after.set(true);
+            self.stop_counting();
+        } else {
             self.engine.after_block(self.pool(), self.pool().state.counts().running);
-            return false;
         }
-        self.stop_counting();
-        true
     }
 
     /// Comes back from a declared wait. The pool may have more running than it wants for a while;
     /// it starts nothing new until it has not.
     pub(crate) fn end_wait(&self) {
-        self.count_again();
+        self.waits.set(self.waits.get() - 1);
+        if self.waits.get() > 0 {
+            return;
+        }
+        self.slot().waits.store(false, Ordering::Relaxed);
+        if self.counts_after.take() {
+            self.count_again();
+        }
+        self.engine.be_seen(0);
     }
 
     /// Runs everything that is scheduled in the slot, all of it of one pwq.

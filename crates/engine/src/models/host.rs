@@ -4,6 +4,7 @@
 use loom::sync::{Condvar, Mutex};
 use loom::thread::JoinHandle;
 
+use crate::cpus::Cpus;
 use crate::host::{Host, Report, SpawnError, WorkerSpec};
 use crate::thread::ThreadState;
 
@@ -148,6 +149,19 @@ impl Host for LoomHost {
 
     fn thread(&self) -> *const ThreadState {
         THREAD.with(std::ptr::from_ref)
+    }
+
+    /// The models' threads stay where loom puts them.
+    fn thread_id(&self) -> u64 {
+        0
+    }
+
+    fn set_cpus(&self, _: u64, _: &uwork_policy::cpuset::CpuSet) {
+        unreachable!("no thread has a number");
+    }
+
+    fn cpus_changed(&self) -> Option<Cpus> {
+        None
     }
 
     fn report(&self, report: Report) {

@@ -44,6 +44,10 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) batch_began: AtomicU64,
     /// Where the worker sleeps.
     pub(crate) event: H::Event,
+    /// The worker's thread, as the host names it; 0: none. Guard: `placing` of the engine's CPUs.
+    pub(crate) thread: AtomicU64,
+    /// Whether the worker is in a declared wait. A hint.
+    pub(crate) waits: AtomicBool,
     /// Somebody took this worker off the idle stack and woke it.
     pub(crate) picked: AtomicBool,
     /// The idle worker below this one. Guard: pool lock.
@@ -98,6 +102,8 @@ impl<H: Host> Slot<H> {
             mutex: Lock::new(()),
             batch_began: AtomicU64::new(u64::MAX),
             event: H::Event::default(),
+            thread: AtomicU64::new(0),
+            waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
             idle_below: Cell::new(None),
             is_idle: Cell::new(false),
@@ -108,6 +114,13 @@ impl<H: Host> Slot<H> {
     pub(crate) fn idle_below_locked(&self, _guard: &crate::pool::PoolInner<H>) -> Option<u32> {
         // SAFETY: guarded by the pool lock, whose contents the caller shows.
         unsafe { self.idle_below.get() }
+    }
+
+    /// Whether the worker is up and not in a declared wait, under the lock of its pool.
+    pub(crate) fn is_busy_locked(&self, _guard: &crate::pool::PoolInner<H>) -> bool {
+        // SAFETY: guarded by the pool lock, whose contents the caller shows.
+        let idle = unsafe { self.is_idle.get() };
+        !idle && !self.waits.load(Ordering::Relaxed)
     }
 
     /// Whether this run is still going on.

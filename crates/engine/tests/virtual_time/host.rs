@@ -21,7 +21,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::ThreadState;
+use uwork_engine::{Cpus, ThreadState};
 use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
 use uwork_policy::cpuset::CpuSet;
 
@@ -57,6 +57,7 @@ pub(crate) struct VirtualHost(Arc<Inner>);
 struct Inner {
     machine: Mutex<Machine>,
     reports: Mutex<Vec<Report>>,
+    changed: Mutex<Option<Cpus>>,
     broken_spawn: Mutex<Option<BrokenSpawn>>,
 }
 
@@ -65,6 +66,7 @@ impl VirtualHost {
         VirtualHost(Arc::new(Inner {
             machine: Mutex::new(machine),
             reports: Mutex::new(Vec::new()),
+            changed: Mutex::new(None),
             broken_spawn: Mutex::new(None),
         }))
     }
@@ -108,6 +110,11 @@ impl VirtualHost {
     /// What the engine told its user so far.
     pub(crate) fn reports(&self) -> Vec<Report> {
         self.0.reports.lock().expect("no panic under this lock").clone()
+    }
+
+    /// From now on the process may use other CPUs. The engine has to find out by itself.
+    pub(crate) fn change_cpus(&self, cpus: Cpus) {
+        *self.0.changed.lock().expect("no panic under this lock") = Some(cpus);
     }
 
     /// Lets thread creation fail from now on, or work again.
@@ -271,6 +278,27 @@ impl Host for VirtualHost {
         let anchor = self.machine().anchor();
         // SAFETY: the anchor of the calling thread lives as long as it does.
         unsafe { Anchor::state(anchor) }
+    }
+
+    fn thread_id(&self) -> u64 {
+        self.machine().current.expect("called from outside of the simulation") as u64 + 1
+    }
+
+    /// A thread that moves itself is off its CPU until one that it may use is free. The engine does
+    /// that without locks held.
+    fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
+        let mut machine = self.machine();
+        let id = thread as usize - 1;
+        machine.place(id, cpus);
+        let itself = machine.current == Some(id);
+        drop(machine);
+        if itself {
+            self.pause(Doing::Ready, 0, None);
+        }
+    }
+
+    fn cpus_changed(&self) -> Option<Cpus> {
+        self.0.changed.lock().expect("no panic under this lock").take()
     }
 
     fn report(&self, report: Report) {

@@ -51,6 +51,8 @@ struct Thread {
     pause: u64,
     /// CPU time that it wants before its next instruction.
     burn: u64,
+    /// Until when it burns, if it does.
+    burns_until: u64,
     main: Option<Main>,
     /// On the thread's stack while it executes.
     anchor: AtomicPtr<Anchor>,
@@ -130,6 +132,7 @@ impl Machine {
             doing: Doing::Ready,
             pause: 0,
             burn: 0,
+            burns_until: 0,
             main: Some(main),
             anchor: AtomicPtr::new(std::ptr::null_mut()),
             shields: 0,
@@ -195,6 +198,27 @@ impl Machine {
         self.cpus[self.threads[id].cpu as usize] = None;
     }
 
+    /// Lets a thread run on these CPUs only. One that burns elsewhere goes on there once a CPU is free.
+    pub(crate) fn place(&mut self, id: ThreadId, cpus: &CpuSet) {
+        let thread = &mut self.threads[id];
+        assert!(thread.doing != Doing::Gone, "thread {id} {:?} is moved, and gone", thread.name);
+        thread.cpus = cpus.and(&self.online);
+        assert!(!thread.cpus.is_empty(), "a thread needs a CPU that is online");
+        if thread.doing == Doing::Burning && !thread.cpus.contains(thread.cpu) {
+            self.cpus[thread.cpu as usize] = None;
+            thread.doing = Doing::Ready;
+            // The end of the burn that was is void.
+            thread.pause += 1;
+            thread.burn = thread.burns_until - self.now;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Whether the thread that executes is one of the engine's.
+    pub(crate) fn is_worker(&self) -> bool {
+        self.current_thread().name.starts_with("uw/")
+    }
+
     /// Ends a thread's park. False if it is in none.
     pub(crate) fn unpark(&mut self, id: ThreadId) -> bool {
         if self.threads[id].doing != Doing::Parked {
@@ -227,6 +251,7 @@ impl Machine {
                     return Next::Run(id);
                 }
                 thread.doing = Doing::Burning;
+                thread.burns_until = self.now + burn;
                 self.add_event(self.now + burn, id);
             }
             if !self.advance() {
