@@ -244,7 +244,8 @@ impl<H: Host> Engine<H> {
                 return Err(error);
             }
         }
-        if self.host.thread_id() != 0 || set.pools.iter().any(|&id| others_may_help(self.pool(id))) {
+        if self.host.thread_id() != 0 || set.pools.iter().any(|&id| others_may_help(self.pool(id)))
+        {
             // Now rather than on the way of the first item that has to wait. A failure is tried
             // again then.
             self.start_watch();

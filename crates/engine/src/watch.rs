@@ -127,11 +127,8 @@ impl<H: Host> Engine<H> {
         }
         started.exists = true;
         drop(started);
-        let spec = WorkerSpec {
-            name: "uw/watch".to_owned(),
-            cpus: self.cpus().allowed.clone(),
-            nice: 0,
-        };
+        let spec =
+            WorkerSpec { name: "uw/watch".to_owned(), cpus: self.cpus().allowed.clone(), nice: 0 };
         let outcome = self.host().spawn(&spec, Box::new(move || watch_main(&engine)));
         let Err(error) = outcome else { return true };
         let mut started = self.watch_state().started.lock();

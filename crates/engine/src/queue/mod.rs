@@ -380,11 +380,7 @@ impl<H: Host> Wq<H> {
         Ok(set)
     }
 
-    fn unbound_key(
-        &self,
-        cpus: &Cpus,
-        attrs: &Attrs,
-    ) -> (SetKey, Option<EffectiveScope>, CpuSet) {
+    fn unbound_key(&self, cpus: &Cpus, attrs: &Attrs) -> (SetKey, Option<EffectiveScope>, CpuSet) {
         let config = self.engine.config();
         let mask = effective_cpumask(&attrs.cpumask, &cpus.unbound_cpumask);
         let scope = uwork_policy::scope::effective_scope(

@@ -21,8 +21,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::{Cpus, ThreadState};
 use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
+use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::cpuset::CpuSet;
 
 use crate::machine::{Counts, Doing, Machine};
@@ -248,12 +248,13 @@ impl Host for VirtualHost {
 
     unsafe fn wake(&self, event: *const Event) {
         let mut machine = self.machine();
-        machine.counts.wakes += 1;
         // SAFETY: live, by this function's contract; its sleeper does not run before we switch.
         let sleeper = unsafe {
             (*event).set.store(true, Ordering::Relaxed);
             (*event).sleeper.swap(0, Ordering::Relaxed)
         };
+        let to_watch = sleeper > 0 && machine.is_watch(sleeper - 1);
+        machine.counts.wakes += u64::from(!to_watch);
         if sleeper > 0 {
             machine.unpark(sleeper - 1);
         }

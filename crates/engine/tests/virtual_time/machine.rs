@@ -63,10 +63,12 @@ struct Thread {
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Calls of `wake`.
+    /// Calls of `wake`, but for those that end a park of the watch.
     pub(crate) wakes: u64,
-    /// Parks that ended, by a wake or by their deadline, after the thread had slept.
+    /// Parks that ended, by a wake or by their deadline, after the thread had slept. Without the watch.
     pub(crate) wake_ups: u64,
+    /// The same of the watch.
+    pub(crate) looks: u64,
     /// Threads that were created by the engine.
     pub(crate) spawns: u64,
 }
@@ -214,6 +216,11 @@ impl Machine {
         }
     }
 
+    /// Whether this is the engine's watch.
+    pub(crate) fn is_watch(&self, id: ThreadId) -> bool {
+        self.threads[id].name == "uw/watch"
+    }
+
     /// Whether the thread that executes is one of the engine's.
     pub(crate) fn is_worker(&self) -> bool {
         self.current_thread().name.starts_with("uw/")
@@ -224,7 +231,11 @@ impl Machine {
         if self.threads[id].doing != Doing::Parked {
             return false;
         }
-        self.counts.wake_ups += 1;
+        if self.is_watch(id) {
+            self.counts.looks += 1;
+        } else {
+            self.counts.wake_ups += 1;
+        }
         self.threads[id].doing = Doing::Ready;
         self.ready.push_back(id);
         true
