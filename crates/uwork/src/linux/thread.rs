@@ -32,6 +32,17 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
 /// Keeps the calling thread on these CPUs. Does nothing if that is not possible: a worker that runs
 /// elsewhere is slower, not wrong, unless the CPU has gone away.
 pub(super) fn pin(cpus: &CpuSet) {
+    place(0, cpus);
+}
+
+/// The calling thread's number in the system.
+pub(super) fn id() -> u64 {
+    // SAFETY: no arguments; cannot fail.
+    u64::try_from(unsafe { libc::gettid() }).unwrap_or(0)
+}
+
+/// Keeps a thread on these CPUs, 0 for the calling one; as `pin`.
+pub(super) fn place(thread: u64, cpus: &CpuSet) {
     let Some(last) = cpus.last() else { return };
     let mut mask = vec![0_u64; last as usize / 64 + 1];
     for cpu in cpus.iter() {
@@ -39,7 +50,7 @@ pub(super) fn pin(cpus: &CpuSet) {
     }
     // SAFETY: the mask is live and as long as said.
     unsafe {
-        libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask[..]), mask.as_ptr());
+        libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(&mask[..]), mask.as_ptr());
     }
 }
 
