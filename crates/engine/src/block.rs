@@ -50,11 +50,10 @@ impl<H: Host> Engine<H> {
         let thread = unsafe { &*self.host().thread() };
         let worker = thread.worker().cast::<Worker<H>>();
         // SAFETY: the worker of this thread lives on the thread's stack below us.
-        let entered = match unsafe { worker.as_ref() } {
-            Some(worker) => worker.begin_wait(),
-            _ => false,
-        };
-        Blocked(if entered { worker } else { std::ptr::null() })
+        if let Some(worker) = unsafe { worker.as_ref() } {
+            worker.begin_wait();
+        }
+        Blocked(worker)
     }
 }
 

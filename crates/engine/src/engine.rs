@@ -7,14 +7,16 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::Scope;
 use uwork_policy::topology::Topology;
 
+use crate::cpus::{Cpus, Versions};
 use crate::hog::Hogs;
 use crate::host::{Host, Report, WorkerSpec};
 use crate::pool::{NEVER, Pool, PoolSpec};
 use crate::pwq::Pwq;
 use crate::queue::{Name, QueueError};
+use crate::registry::Registry;
 use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::{AtomicU32, Lock, Ordering};
+use crate::sync::{AtomicU32, Link, Lock, Ordering};
 use crate::wake::WakeToken;
 use crate::watch::{COOL_DOWN_NS, Watch};
 use crate::word::{RunId, SLOTS_MAX};
@@ -26,11 +28,12 @@ use crate::worker::Worker;
 pub struct Config {
     /// The machine.
     pub topology: Topology,
-    /// The CPUs that the process may use.
+    /// The CPUs that the process may use at first. [`Engine::cpus`] has what changes.
     pub allowed: CpuSet,
-    /// How many CPUs' worth of time the process gets (its CPU quota, rounded up), if it is limited.
+    /// How many CPUs' worth of time the process gets at first (its CPU quota, rounded up), if it is
+    /// limited.
     pub cpu_limit: Option<u32>,
-    /// The CPUs that unbound queues may use (the kernel's `workqueue/cpumask`).
+    /// The CPUs that unbound queues may use at first (the kernel's `workqueue/cpumask`).
     pub unbound_cpumask: CpuSet,
     /// The scope of queues that did not choose one.
     pub default_scope: Scope,
@@ -43,12 +46,12 @@ pub struct Config {
 impl Config {
     /// The defaults for a machine of which the process may use `allowed`.
     pub fn new(topology: Topology, allowed: CpuSet) -> Config {
-        let unbound = allowed.and_not(topology.isolated());
+        let Cpus { allowed, unbound_cpumask, cpu_limit } = Cpus::new(&topology, allowed, None);
         Config {
-            unbound_cpumask: if unbound.is_empty() { allowed.clone() } else { unbound },
+            unbound_cpumask,
             topology,
             allowed,
-            cpu_limit: None,
+            cpu_limit,
             default_scope: Scope::Cache,
             cache_shard_size: 8,
             idle_timeout_ns: 300_000_000_000,
@@ -64,6 +67,7 @@ pub struct Engine<H: Host> {
     host: H,
     me: Weak<Engine<H>>,
     config: Config,
+    versions: Versions,
     slots: Slab<Slot<H>>,
     pwqs: Slab<Pwq<H>>,
     pools: Slab<Pool<H>>,
@@ -71,6 +75,7 @@ pub struct Engine<H: Host> {
     sets: Lock<Vec<Arc<PoolSet>>>,
     /// Names of the queues that exist.
     names: Lock<HashSet<Name>>,
+    registry: Registry<H>,
     watch: Watch<H>,
     hogs: Hogs,
 }
@@ -108,7 +113,20 @@ pub(crate) struct PoolSet {
     users: AtomicU32,
 }
 
+impl SetKey {
+    /// Whether only the pods differ.
+    fn is_like(&self, other: &SetKey) -> bool {
+        let without_pods = |key: &SetKey| SetKey { pods: Vec::new(), ..key.clone() };
+        without_pods(self) == without_pods(other)
+    }
+}
+
 impl PoolSet {
+    /// The pool of exactly this pod.
+    fn pool_of_pod(&self, pod: &CpuSet) -> Option<u32> {
+        self.key.pods.iter().position(|known| known == pod).map(|at| self.pools[at])
+    }
+
     /// The position of the pod that holds this CPU.
     pub(crate) fn pod_of(&self, cpu: u32) -> Option<usize> {
         self.key.pods.iter().position(|pod| pod.contains(cpu))
@@ -121,12 +139,18 @@ impl<H: Host> Engine<H> {
         Arc::new_cyclic(|me| Engine {
             host,
             me: me.clone(),
+            versions: Versions::new(Cpus {
+                allowed: config.allowed.clone(),
+                unbound_cpumask: config.unbound_cpumask.clone(),
+                cpu_limit: config.cpu_limit,
+            }),
             config,
             slots: Slab::new(SLOTS_MAX),
             pwqs: Slab::new(Ticket::PWQS_MAX),
             pools: Slab::new(POOLS_MAX),
             sets: Lock::new(Vec::new()),
             names: Lock::new(HashSet::new()),
+            registry: Registry::new(),
             watch: Watch::new(),
             hogs: Hogs::new(),
         })
@@ -174,6 +198,14 @@ impl<H: Host> Engine<H> {
 
     pub(crate) fn hogs(&self) -> &Hogs {
         &self.hogs
+    }
+
+    pub(crate) fn versions(&self) -> &Versions {
+        &self.versions
+    }
+
+    pub(crate) fn registry(&self) -> &Registry<H> {
+        &self.registry
     }
 
     pub(crate) fn watch_state(&self) -> &Watch<H> {
@@ -243,52 +275,92 @@ impl<H: Host> Engine<H> {
         let free = |set: &PoolSet| {
             key.context != Context::Dedicated || set.users.load(Ordering::SeqCst) == 0
         };
-        if let Some(set) = sets.iter().find(|set| set.key == key && free(set)) {
-            set.users.fetch_add(1, Ordering::SeqCst);
-            // Workers decide to exit under the pool lock: those that are left from now on stay.
-            set.pools.iter().for_each(|&id| self.pool(id).state.set_retired(false));
-            return Ok(set.clone());
+        let set = match sets.iter().find(|set| set.key == key && free(set)) {
+            Some(set) => set.clone(),
+            None => {
+                let pools = self.pools_for(&sets, &key)?;
+                let set = Arc::new(PoolSet { key, pools, users: AtomicU32::new(0) });
+                sets.push(set.clone());
+                set
+            }
+        };
+        if set.users.fetch_add(1, Ordering::SeqCst) == 0 {
+            for &id in &set.pools {
+                let pool = self.pool(id);
+                pool.sets_in_use.fetch_add(1, Ordering::SeqCst);
+                // Workers decide to exit under the pool lock: those that are left from now on stay.
+                pool.state.set_retired(false);
+            }
         }
-        let mut pools = Vec::with_capacity(key.pods.len());
-        for _ in &key.pods {
-            let (id, _) = self.pools.allocate(Pool::new).ok_or(QueueError::TooManyPools)?;
-            pools.push(id);
-        }
-        for (index, pod) in key.pods.iter().enumerate() {
-            let spec = PoolSpec {
-                cpus: pod.clone(),
-                nice: key.nice,
-                label: label(&key, pod),
-                confined: key.bound || key.context != Context::Managed,
-                single: key.context != Context::Managed,
-                bh: key.context == Context::Bh,
-                shares: !key.bound && !key.strict && key.pods.len() > 1,
-                neighbours: self.neighbours(&key, &pools, index),
-            };
-            let cpus = (pod.len() as u32).min(self.config.cpu_limit.unwrap_or(u32::MAX));
-            let one = key.bound || key.context != Context::Managed;
-            let target = if one { 1 } else { cpus };
-            self.pool(pools[index]).configure(spec, target);
-        }
-        let set = Arc::new(PoolSet { key, pools, users: AtomicU32::new(1) });
-        sets.push(set.clone());
         Ok(set)
     }
 
-    /// A queue does not use the set any more. The last one sends the workers home, unless there are
-    /// timers to be watched: then they stay until the set is used and left again.
+    /// A pool for each pod of a new set. One for a CPU alone is the same in all sets that have that
+    /// CPU and are alike in all else: it runs one worker at a time, whatever other CPUs are allowed.
+    fn pools_for(&self, sets: &[Arc<PoolSet>], key: &SetKey) -> Result<Vec<u32>, QueueError> {
+        let allocate = || match self.pools.allocate(Pool::new) {
+            Some((id, _)) => Ok(id),
+            None => Err(QueueError::TooManyPools),
+        };
+        let mut pools = Vec::with_capacity(key.pods.len());
+        if key.bound {
+            let alike = sets.iter().filter(|set| set.key.is_like(key));
+            let known = |pod| alike.clone().find_map(|set| set.pool_of_pod(pod));
+            for pod in &key.pods {
+                let id = match known(pod) {
+                    Some(id) => id,
+                    None => {
+                        let id = allocate()?;
+                        self.configure(id, key, pod, Vec::new());
+                        id
+                    }
+                };
+                pools.push(id);
+            }
+            return Ok(pools);
+        }
+        for _ in &key.pods {
+            pools.push(allocate()?);
+        }
+        for (index, pod) in key.pods.iter().enumerate() {
+            self.configure(pools[index], key, pod, self.neighbours(key, &pools, index));
+        }
+        Ok(pools)
+    }
+
+    fn configure(&self, id: u32, key: &SetKey, pod: &CpuSet, neighbours: Vec<u32>) {
+        let spec = PoolSpec {
+            cpus: pod.clone(),
+            nice: key.nice,
+            label: label(key, pod),
+            confined: key.bound || key.context != Context::Managed,
+            single: key.context != Context::Managed,
+            bh: key.context == Context::Bh,
+            shares: !key.bound && !key.strict && key.pods.len() > 1,
+            neighbours,
+        };
+        let one = key.bound || key.context != Context::Managed;
+        let target = if one { 1 } else { self.cpus().target(pod) };
+        self.pool(id).configure(spec, target);
+    }
+
+    /// A queue does not use the set any more. The last one sends home the workers of pools that no
+    /// other set has in use, unless there are timers to be watched: then they stay until the pool is
+    /// used and left again.
     pub(crate) fn leave_set(&self, set: &PoolSet) {
         let sets = self.sets.lock();
-        let last = set.users.fetch_sub(1, Ordering::SeqCst) == 1;
-        let armed = |&id: &u32| self.pool(id).next_timer.load(Ordering::SeqCst) != NEVER;
-        let retire = last && !set.pools.iter().any(armed);
-        if retire {
-            set.pools.iter().for_each(|&id| self.pool(id).state.set_retired(true));
+        let mut retired = Vec::new();
+        if set.users.fetch_sub(1, Ordering::SeqCst) == 1 {
+            for pool in set.pools.iter().map(|&id| self.pool(id)) {
+                let last = pool.sets_in_use.fetch_sub(1, Ordering::SeqCst) == 1;
+                if last && pool.next_timer.load(Ordering::SeqCst) == NEVER {
+                    pool.state.set_retired(true);
+                    retired.push(pool);
+                }
+            }
         }
         drop(sets);
-        if retire {
-            set.pools.iter().for_each(|&id| self.nudge_all(self.pool(id)));
-        }
+        retired.into_iter().for_each(|pool| self.nudge_all(pool));
     }
 
     fn neighbours(&self, key: &SetKey, pools: &[u32], of: usize) -> Vec<u32> {
@@ -358,13 +430,14 @@ impl<H: Host> Engine<H> {
         };
         pool.state.add_worker();
         pool.lock().workers.push(slot);
+        let placed = self.cpus();
         let spec = WorkerSpec {
             name: format!("uw/{}", pool.spec().label),
-            cpus: pool.spec().cpus.clone(),
+            cpus: placed.place(&pool.spec().cpus),
             nice: pool.spec().nice,
         };
-        let id = pool.id;
-        let main = Box::new(move || Worker::new(engine, id, slot).main());
+        let (id, placed) = (pool.id, Link(std::ptr::from_ref(placed).cast_mut()));
+        let main = Box::new(move || Worker::new(engine, id, slot).main(placed));
         self.host.spawn(&spec, main).map_err(|error| {
             pool.lock().workers.retain(|&worker| worker != slot);
             pool.state.abort_worker();
@@ -375,11 +448,10 @@ impl<H: Host> Engine<H> {
 
     /// Asks every worker to exit once it has nothing to do. The queues must be gone.
     pub fn retire(&self) {
-        let sets = self.sets.lock().clone();
-        for &id in sets.iter().flat_map(|set| &set.pools) {
-            self.pool(id).state.set_retired(true);
-            self.nudge_all(self.pool(id));
-        }
+        self.for_each_pool(|pool| {
+            pool.state.set_retired(true);
+            self.nudge_all(pool);
+        });
         self.retire_watch();
     }
 
@@ -409,9 +481,9 @@ impl<H: Host> Engine<H> {
 
     /// Worker threads that exist at this moment.
     pub fn workers(&self) -> u32 {
-        let sets = self.sets.lock().clone();
-        let pools = sets.iter().flat_map(|set| &set.pools);
-        pools.map(|&id| self.pool(id).state.counts().workers).sum()
+        let mut workers = 0;
+        self.for_each_pool(|pool| workers += pool.state.counts().workers);
+        workers
     }
 }
 

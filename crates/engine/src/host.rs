@@ -3,6 +3,7 @@
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
 
+use crate::cpus::Cpus;
 use crate::thread::ThreadState;
 
 /// What a new worker thread should be.
@@ -72,6 +73,13 @@ pub enum Report {
         /// The queue's name.
         queue: String,
     },
+    /// The CPUs or the CPU time that the process may use have changed; the workers have been moved.
+    CpusChanged {
+        /// The CPUs that it may use now.
+        allowed: CpuSet,
+        /// How many CPUs' worth of time it gets now, if that is limited.
+        limit: Option<u32>,
+    },
     /// A worker thread could not be created. Its pool goes on with those it has.
     SpawnFailed {
         /// Why.
@@ -82,7 +90,7 @@ pub enum Report {
 /// The platform. One implementation pins it to Linux, one runs in virtual time, one under loom.
 ///
 /// All methods may be called from any thread. Timing contracts are part of each method. `now`, the
-/// fences, `thread` and `relax` may be called with the engine's locks held, `spawn` with those of
+/// fences, `thread`, `set_cpus` and `relax` may be called with the engine's locks held, `spawn` with those of
 /// the queue that is being made or changed; all others are called without.
 pub trait Host: Send + Sync + Sized + 'static {
     /// Where one thread sleeps until another wakes it.
@@ -133,11 +141,23 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// The calling thread's state, valid until that thread exits.
     fn thread(&self) -> *const ThreadState;
 
-    /// Names the calling thread, for [`Host::cpu_time`]. Never 0. A system call.
+    /// A number for the calling thread, by which `set_cpus` and `cpu_time` find it while it lives; 0 on a
+    /// platform whose threads cannot be moved. A system call at most.
     fn thread_id(&self) -> u64;
 
     /// The CPU time that a thread has used, in nanoseconds, where that can be known; 0.2 us.
     fn cpu_time(&self, thread: u64) -> Option<u64>;
+
+    /// Lets a thread run on these CPUs and on no others, from when the call returns. Does nothing if
+    /// the system does not allow that. Some microseconds, more where the thread has to leave a CPU.
+    ///
+    /// Called with nothing locked that the thread could wait for with work in hand.
+    fn set_cpus(&self, thread: u64, cpus: &CpuSet);
+
+    /// What the process may use now, if that may have changed since the last call. Called by one
+    /// thread at a time, some times a second while there is work. Some microseconds if nothing has
+    /// changed.
+    fn cpus_changed(&self) -> Option<Cpus>;
 
     /// Tells the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);

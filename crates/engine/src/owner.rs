@@ -61,7 +61,12 @@ impl<H: Host> Queue<H> {
     /// See [`QueueError`]; nothing is left behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Queue<H>, QueueError> {
         let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)));
-        Ok(Queue { wq: NonNull::from(owner.wq()), handle: Arc::new(Handle(owner)) })
+        // First listed, then fitted again if the CPUs have changed since: a change publishes first
+        // and then goes through the list, so that it finds the queue or the queue sees it.
+        engine.registry().register(&owner);
+        let queue = Queue { wq: NonNull::from(owner.wq()), handle: Arc::new(Handle(owner)) };
+        queue.refit()?;
+        Ok(queue)
     }
 
     pub(crate) fn owner(&self) -> &Arc<Owner<H>> {
@@ -106,12 +111,15 @@ impl<H: Host> Drop for Handle<H> {
             drop_elsewhere(wq.engine(), self.0.clone());
         } else {
             wq.settle();
+            // Others may keep the memory for an instant: not the name.
+            wq.release_name();
         }
     }
 }
 
 impl<H: Host> Drop for Owner<H> {
     fn drop(&mut self) {
+        self.wq().engine().registry().unregister(self);
         // SAFETY: taken once, here; nobody looks at the owner after its drop.
         let wq = unsafe { ManuallyDrop::take(&mut self.0) };
         // An expiry that was under way when the last handle went may still have queued its item.

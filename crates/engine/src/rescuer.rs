@@ -25,12 +25,13 @@
 
 use std::sync::Arc;
 
+use crate::cpus::Cpus;
 use crate::engine::Engine;
 use crate::host::{Host, WorkerSpec};
 use crate::pool::Pool;
 use crate::pwq::{Pwq, Taken};
 use crate::queue::{QueueError, Wq};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Link, Ordering};
 use crate::wake::WakeToken;
 
 /// Items that a rescuer runs for one pwq before it looks after the next (the kernel's
@@ -79,15 +80,17 @@ unsafe impl<H: Host> Send for Rescued<H> {}
 impl<H: Host> Wq<H> {
     /// Makes the rescuer's thread. The queue must not move or go before [`Wq::stop_rescuer`].
     pub(crate) fn start_rescuer(&self, rescuer: &Rescuer<H>) -> Result<(), QueueError> {
+        let placed: *const Cpus = self.engine().cpus();
         let spec = WorkerSpec {
             name: format!("uw/R-{}", self.name()),
             cpus: self.cpus(),
             nice: crate::queue::NICE_HIGHPRI,
         };
         let (engine, rescued, slot) = (self.engine().clone(), Rescued(self), rescuer.slot);
+        let placed = Link(placed.cast_mut());
         let main = move || {
-            let rescued = rescued;
-            rescuer_main(&engine, rescued.0, slot);
+            let (rescued, placed) = (rescued, placed);
+            rescuer_main(&engine, rescued.0, slot, placed.0);
         };
         rescuer.started.store(true, Ordering::SeqCst);
         self.engine().host().spawn(&spec, Box::new(main)).map_err(|error| {
@@ -127,7 +130,12 @@ impl<H: Host> Wq<H> {
     }
 }
 
-fn rescuer_main<H: Host>(engine: &Arc<Engine<H>>, wq: *const Wq<H>, slot: u32) {
+fn rescuer_main<H: Host>(
+    engine: &Arc<Engine<H>>,
+    wq: *const Wq<H>,
+    slot: u32,
+    placed: *const Cpus,
+) {
     let host = engine.host();
     // SAFETY: the host keeps the state for as long as this thread lives.
     let thread = unsafe { &*host.thread() };
@@ -135,6 +143,7 @@ fn rescuer_main<H: Host>(engine: &Arc<Engine<H>>, wq: *const Wq<H>, slot: u32) {
     // SAFETY: the queue waits for `gone`, which is woken last.
     let queue = unsafe { &*wq };
     let rescuer = queue.rescuer().expect("a rescuer that runs is there");
+    engine.enter_thread(engine.slot(slot), &queue.cpus(), placed);
     let mut last = 0;
     loop {
         while let Some(answered) = queue.answer_mayday(slot, last) {
@@ -146,6 +155,7 @@ fn rescuer_main<H: Host>(engine: &Arc<Engine<H>>, wq: *const Wq<H>, slot: u32) {
         let _ = host.park(&engine.slot(slot).event, None);
     }
     thread.set_rescuer(false);
+    engine.leave_thread(engine.slot(slot));
     engine.slots().release(slot);
     // SAFETY: the queue is there until this wake was seen, and not touched afterwards.
     unsafe { WakeToken::<H>::new(&raw const rescuer.gone) }.send(host);
@@ -193,6 +203,9 @@ impl<H: Host> Engine<H> {
         let (host, slot) = (self.host(), self.slot(id));
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*host.thread() };
+        if host.thread_id() != 0 {
+            host.set_cpus(host.thread_id(), &self.cpus().place(&pool.spec().cpus));
+        }
         let mut budget = RESCUER_BATCH;
         while budget > 0 {
             let pinned = pool.take_ready(&mut pool.lock(), pwq);

@@ -14,6 +14,21 @@
 //! ```
 //!
 //! All of these are sequentially consistent: one of the two sees the other.
+//!
+//! **It also looks whether the CPUs have changed** ([`crate::cpus`]), while anybody is at work: so
+//! that a change is noticed within a second without a worker's doing, and applied by a thread that
+//! holds no work and serves no pool. `next_look` says when it will look, or that it will not. A worker
+//! that finds the time over wakes it; nobody at work, nobody looks, nobody is woken.
+//!
+//! ```text
+//! a worker that gets to work            the watch
+//! running += 1                          next_look = NO_LOOK
+//! next_look is over, or NO_LOOK ?       anybody at work ?
+//!   yes: claims it, wakes                 yes: next_look = in LOOK_NS, sleeps until then
+//! ```
+//!
+//! Sequentially consistent again. A worker that stops to count while it is in an item is found by its
+//! pool's lists instead; one that comes back from a wait asks again.
 
 use std::sync::Arc;
 
@@ -22,7 +37,7 @@ use crate::hog::Runs;
 use crate::host::{Host, SpawnError, WorkerSpec};
 use crate::pool::{NEVER, Pool};
 use crate::rescuer::MAYDAY_INTERVAL_NS;
-use crate::sync::{AtomicU32, Lock, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, Ordering};
 use crate::wake::WakeToken;
 
 /// How long a batch may have been running, or a ready pwq waiting, before somebody else takes over.
@@ -31,6 +46,11 @@ pub(crate) const STUCK_NS: u64 = 200_000;
 const INTERVAL_MAX_NS: u64 = 10_000_000;
 /// For how long nothing must have been waiting before the watch sleeps.
 const LINGER_NS: u64 = 2 * INTERVAL_MAX_NS;
+
+/// Times between two looks at the CPUs, at most, while somebody is at work.
+const LOOK_NS: u64 = 250_000_000;
+/// A value of `next_look`: there will be none.
+const NO_LOOK: u64 = 0;
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
@@ -46,6 +66,12 @@ fn others_may_help<H: Host>(pool: &Pool<H>) -> bool {
 /// See the module.
 pub(crate) struct Watch<H: Host> {
     awake: AtomicU32,
+    /// When the CPUs will be looked at again; `NO_LOOK`.
+    next_look: AtomicU64,
+    /// A worker has asked for a look at the CPUs.
+    called: AtomicBool,
+    /// The thread, as the host names it. Guard: `placing` of the engine's CPUs.
+    pub(crate) thread: AtomicU64,
     event: H::Event,
     /// Whether the thread exists.
     started: Lock<bool>,
@@ -56,6 +82,9 @@ impl<H: Host> Watch<H> {
     pub(crate) fn new() -> Watch<H> {
         Watch {
             awake: AtomicU32::new(ASLEEP),
+            next_look: AtomicU64::new(NO_LOOK),
+            called: AtomicBool::new(false),
+            thread: AtomicU64::new(0),
             event: H::Event::default(),
             started: Lock::new(false),
             retired: AtomicU32::new(0),
@@ -92,11 +121,8 @@ impl<H: Host> Engine<H> {
         let Some(engine) = self.me().filter(|_| !*exists) else { return Ok(()) };
         *exists = true;
         drop(exists);
-        let spec = WorkerSpec {
-            name: "uw/watch".to_owned(),
-            cpus: self.config().allowed.clone(),
-            nice: 0,
-        };
+        let cpus = self.cpus().allowed.clone();
+        let spec = WorkerSpec { name: "uw/watch".to_owned(), cpus, nice: 0 };
         self.host().spawn(&spec, Box::new(move || watch_main(&engine))).inspect_err(|_| {
             *self.watch_state().started.lock() = false;
         })
@@ -108,6 +134,70 @@ impl<H: Host> Engine<H> {
         watch.retired.store(1, Ordering::SeqCst);
         // SAFETY: the event lives as long as the engine.
         unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
+    }
+
+    /// The caller is a worker that gets to work at `now`, or at a time that it does not know.
+    #[inline]
+    pub(crate) fn be_seen(&self, now: u64) {
+        // SeqCst: comes after the count of running workers was raised (see the module).
+        if self.watch_state().next_look.load(Ordering::SeqCst) <= now {
+            self.call_for_a_look();
+        }
+    }
+
+    #[cold]
+    fn call_for_a_look(&self) {
+        if self.host().thread_id() == 0 {
+            return;
+        }
+        let (watch, now) = (self.watch_state(), self.host().now());
+        let due = watch.next_look.load(Ordering::SeqCst);
+        let next = now.saturating_add(LOOK_NS);
+        let claim = |due| {
+            watch.next_look.compare_exchange(due, next, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        };
+        if due <= now && claim(due) {
+            watch.called.store(true, Ordering::SeqCst);
+            // SAFETY: the event lives as long as the engine.
+            unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
+        }
+    }
+
+    /// The watch looks at the CPUs if it was asked to or the time has come. Until when it may sleep.
+    fn look_at_cpus(&self, at: Option<u64>) -> Option<u64> {
+        let watch = self.watch_state();
+        let called = watch.called.swap(false, Ordering::SeqCst);
+        if !called && at.is_none_or(|at| at > self.host().now()) {
+            return at;
+        }
+        if let Some(cpus) = self.host().cpus_changed() {
+            self.set_cpus(cpus);
+        }
+        self.refit_again();
+        // First the mark, then the look at who is at work (see the module).
+        watch.next_look.store(NO_LOOK, Ordering::SeqCst);
+        // Who has called may be done already, and will be back: one more look is less than a call for
+        // each item.
+        if !called && !self.is_anybody_at_work() {
+            return None;
+        }
+        let next = self.host().now().saturating_add(LOOK_NS);
+        watch.next_look.store(next, Ordering::SeqCst);
+        Some(next)
+    }
+
+    /// Whether any worker looks for items or is in one, and not in a declared wait.
+    fn is_anybody_at_work(&self) -> bool {
+        let mut found = false;
+        self.for_each_pool(|pool| {
+            let counts = pool.state.counts();
+            found |= counts.running > 0;
+            if !found && counts.workers > counts.idle {
+                let inner = pool.lock();
+                found = inner.workers.iter().any(|&id| self.slot(id).is_busy_locked(&inner));
+            }
+        });
+        found
     }
 
     /// One look: moves what is stuck, looks for hogs, and after pools that could not get a worker.
@@ -170,11 +260,13 @@ struct Look {
 
 fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     let (host, watch) = (engine.host(), engine.watch_state());
+    engine.name_watch(host.thread_id());
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
-    let mut runs = Runs::default();
+    let (mut runs, mut look_at) = (Runs::default(), None);
     while !retired() {
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
-            let _ = host.park(&watch.event, None);
+            let _ = host.park(&watch.event, look_at);
+            look_at = engine.look_at_cpus(look_at);
             continue;
         }
         runs.clear();
@@ -182,6 +274,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
         let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
         let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
         while !retired() {
+            look_at = engine.look_at_cpus(look_at);
             let now = host.now();
             let mut look = engine.look(now, &mut runs);
             if look.waiting {
@@ -199,4 +292,5 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             let _ = host.park(&watch.event, Some(next));
         }
     }
+    engine.name_watch(0);
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbour};
 
+use crate::cpus::Cpus;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::{Pwq, Taken};
 use crate::queue::Wq;
 use crate::slot::Slot;
-use crate::sync::Ordering;
+use crate::sync::{Link, Ordering};
 use crate::thread::ThreadState;
 use crate::word::RUN_MASK;
 
@@ -46,11 +47,23 @@ pub(crate) struct Worker<H: Host> {
     yields: Cell<u32>,
     /// When this worker lay down.
     idle_since: Cell<u64>,
+    /// Declared waits that the worker is in, one inside the other.
+    waits: Cell<u32>,
+    /// Whether the worker counts again when the outermost of them ends.
+    counts_after: Cell<bool>,
 }
 
 impl<H: Host> Worker<H> {
     pub(crate) fn new(engine: Arc<Engine<H>>, pool: u32, slot: u32) -> Worker<H> {
-        Worker { engine, pool, slot, yields: Cell::new(0), idle_since: Cell::new(0) }
+        Worker {
+            engine,
+            pool,
+            slot,
+            yields: Cell::new(0),
+            idle_since: Cell::new(0),
+            waits: Cell::new(0),
+            counts_after: Cell::new(false),
+        }
     }
 
     pub(crate) fn pool(&self) -> &Pool<H> {
@@ -61,13 +74,13 @@ impl<H: Host> Worker<H> {
         self.engine.slot(self.slot)
     }
 
-    /// The thread's life.
-    pub(crate) fn main(self) {
+    /// The thread's life. It begins on the CPUs that `placed` said.
+    pub(crate) fn main(self, placed: Link<Cpus>) {
         let host = self.engine.host();
         // SAFETY: the host keeps the state for as long as this thread lives.
         let thread = unsafe { &*host.thread() };
         thread.set_worker(std::ptr::from_ref(&self).cast());
-        self.slot().thread.store(host.thread_id(), Ordering::Relaxed);
+        self.engine.enter_thread(self.slot(), &self.pool().spec().cpus, placed.0);
         self.pool().state.arrive();
         loop {
             let step = match self.step(thread) {
@@ -81,12 +94,14 @@ impl<H: Host> Worker<H> {
             }
         }
         thread.set_worker(std::ptr::null());
+        self.engine.leave_thread(self.slot());
         self.engine.slots().release(self.slot);
     }
 
     fn step(&self, thread: &ThreadState) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
         let now = engine.host().now();
+        engine.be_seen(now);
         if pool.next_timer.load(Ordering::Relaxed) <= now {
             engine.fire_timers(pool, now);
         }
@@ -214,27 +229,42 @@ impl<H: Host> Worker<H> {
         self.engine.after_block(self.pool(), running);
     }
 
-    /// Enters a declared wait inside an item. True if [`Worker::end_wait`] must follow.
-    pub(crate) fn begin_wait(&self) -> bool {
-        if self.pool().spec().single {
-            // Nobody could stand in.
-            return false;
+    /// Enters a declared wait inside an item. [`Worker::end_wait`] must follow.
+    pub(crate) fn begin_wait(&self) {
+        let (pool, slot) = (self.pool(), self.slot());
+        self.waits.set(self.waits.get() + 1);
+        slot.waits.store(true, Ordering::Relaxed);
+        if pool.spec().single {
+            // Nobody could stand in, and what is lined up stays in line.
+            if slot.declare_absence() {
+                self.counts_after.set(true);
+                let _ = pool.state.block();
+            }
+            return;
         }
-        let (behind, counted) = self.slot().begin_absence();
+        let (behind, counted) = slot.begin_absence();
         self.engine.give_back(behind);
-        if !counted {
+        if counted {
+            self.counts_after.set(true);
+            self.stop_counting();
+        } else {
             self.engine.after_block(self.pool(), self.pool().state.counts().running);
-            return false;
         }
-        self.stop_counting();
-        true
     }
 
     /// Comes back from a declared wait. The pool may have more running than it wants for a while;
     /// it starts nothing new until it has not.
     pub(crate) fn end_wait(&self) {
-        self.slot().end_absence();
-        self.pool().state.unblock();
+        self.waits.set(self.waits.get() - 1);
+        if self.waits.get() > 0 {
+            return;
+        }
+        self.slot().waits.store(false, Ordering::Relaxed);
+        if self.counts_after.take() {
+            self.slot().end_absence();
+            self.pool().state.unblock();
+        }
+        self.engine.be_seen(0);
     }
 
     /// Lies down on the idle stack, unless there is work after all.

@@ -256,7 +256,10 @@ impl Builder {
             } else {
                 0
             }),
-            cpumask: self.cpumask.unwrap_or_else(|| engine().config().allowed.clone()),
+            cpumask: self
+                .cpumask
+                // All that there are: those of them that the process may use change.
+                .unwrap_or_else(|| engine().config().topology.possible().clone()),
             scope: self.scope,
             strict: self.strict,
         };

@@ -4,6 +4,7 @@
 use loom::sync::{Condvar, Mutex};
 use loom::thread::JoinHandle;
 
+use crate::cpus::Cpus;
 use crate::host::{Host, Report, SpawnError, WorkerSpec};
 use crate::thread::ThreadState;
 
@@ -150,11 +151,20 @@ impl Host for LoomHost {
         THREAD.with(std::ptr::from_ref)
     }
 
+    /// The models' threads stay where loom puts them.
     fn thread_id(&self) -> u64 {
-        1
+        0
     }
 
     fn cpu_time(&self, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn set_cpus(&self, _: u64, _: &uwork_policy::cpuset::CpuSet) {
+        unreachable!("no thread has a number");
+    }
+
+    fn cpus_changed(&self) -> Option<Cpus> {
         None
     }
 

@@ -60,6 +60,8 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) mayday_at: AtomicU64,
     /// When work was last taken. A hint.
     pub(crate) last_take: AtomicU64,
+    /// Pool sets that are in use and have this pool. Guard: the lock of the engine's list of sets.
+    pub(crate) sets_in_use: AtomicU32,
     /// What the items taken last took each. A hint.
     pub(crate) item_ns: AtomicU64,
     /// Workers with something lined up behind the item that they are in. A hint.
@@ -93,6 +95,7 @@ impl<H: Host> Pool<H> {
             last_take: AtomicU64::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
+            sets_in_use: AtomicU32::new(0),
             next_timer: AtomicU64::new(NEVER),
             id,
             timers: Lock::new(Timers::new()),
@@ -108,9 +111,13 @@ impl<H: Host> Pool<H> {
 
     /// Gives a fresh pool its purpose.
     pub(crate) fn configure(&self, spec: PoolSpec, target: u32) {
-        self.target.0.store(target.max(1), Ordering::Relaxed);
+        self.set_target(target);
         let fresh = self.spec.set(spec).is_ok();
         assert!(fresh, "a pool is configured once");
+    }
+
+    pub(crate) fn set_target(&self, target: u32) {
+        self.target.0.store(target.max(1), Ordering::Relaxed);
     }
 
     pub(crate) fn is_configured(&self) -> bool {

@@ -15,13 +15,14 @@ pub use spec::{
     QueueSpec, scope_names,
 };
 
+use crate::cpus::Cpus;
 use crate::engine::{Context, Engine, PoolSet, SetKey};
 use crate::flush::FlushState;
 use crate::host::Host;
 use crate::pool::Pool;
 use crate::pwq::{Limits, Pwq};
 use crate::rescuer::Rescuer;
-use crate::sync::{AtomicPtr, AtomicU32, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 
 /// The queue takes items only from its own items: it drains.
 const DRAINING: u32 = 1;
@@ -47,6 +48,10 @@ struct Route<H: Host> {
 pub struct Wq<H: Host> {
     engine: Arc<Engine<H>>,
     name: Name,
+    /// Whether the name is the queue's no more.
+    name_released: AtomicBool,
+    /// The queue's place in the list of all.
+    pub(crate) registered: AtomicU64,
     /// By CPU id; null where the queue does not reach. Replaced entry by entry.
     routes: Box<[Route<H>]>,
     /// Open, draining (a count, times `DRAINING`), closed.
@@ -87,7 +92,12 @@ struct Tunable {
     max_active: u32,
     effective: Option<EffectiveScope>,
     mask: CpuSet,
+    /// The value of the engine's CPUs that the routes are for.
+    fitted: *const Cpus,
 }
+
+// SAFETY: `fitted` is only compared.
+unsafe impl Send for Tunable {}
 
 impl<H: Host> Wq<H> {
     /// Makes a queue.
@@ -113,6 +123,8 @@ impl<H: Host> Wq<H> {
         let wq = Box::new(Wq {
             engine: engine.clone(),
             name,
+            name_released: AtomicBool::new(false),
+            registered: AtomicU64::new(0),
             routes: (0..cpus).map(route).collect(),
             gate: AtomicU32::new(0),
             warned: AtomicU32::new(0),
@@ -125,6 +137,7 @@ impl<H: Host> Wq<H> {
                 max_active: if ordered { 1 } else { spec.max_active },
                 effective: None,
                 mask: CpuSet::new(),
+                fitted: std::ptr::null(),
             }),
             pwqs: Lock::new(Vec::new()),
             flush: Lock::new(FlushState::new()),
@@ -137,7 +150,8 @@ impl<H: Host> Wq<H> {
             let fresh = wq.rescuer.set(rescuer).is_ok();
             debug_assert!(fresh, "the queue is new");
         }
-        wq.apply(spec.kind)?;
+        wq.check_attrs(&spec.kind)?;
+        wq.apply(&mut wq.tunable.lock(), spec.kind)?;
         if let Some(rescuer) = wq.rescuer() {
             wq.start_rescuer(rescuer)?;
         }
@@ -224,7 +238,8 @@ impl<H: Host> Wq<H> {
             }
             Kind::Unbound(attrs) | Kind::Ordered(attrs) | Kind::Dedicated(attrs) => change(attrs),
         }
-        self.apply(kind)
+        self.check_attrs(&kind)?;
+        self.apply(&mut self.tunable.lock(), kind)
     }
 
     /// Changes `max_active` while the queue is in use.
@@ -306,7 +321,7 @@ impl<H: Host> Wq<H> {
     /// # Errors
     /// The CPU does not exist or the process may not use it.
     pub fn check_cpu(&self, cpu: u32) -> Result<(), QueueError> {
-        let allowed = &self.engine.config().allowed;
+        let allowed = &self.engine.cpus().allowed;
         if allowed.contains(cpu) {
             Ok(())
         } else {
@@ -314,21 +329,52 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    fn apply(&self, kind: Kind) -> Result<(), QueueError> {
-        let config = self.engine.config();
+    /// Gives the queue the routes that go with the engine's CPUs, if it does not have them. Items that
+    /// are queued already run where they are.
+    ///
+    /// # Errors
+    /// No worker for a new pool, or too many pools or queues: the queue stays as it was.
+    pub(crate) fn refit(&self) -> Result<(), QueueError> {
         let mut tunable = self.tunable.lock();
+        if std::ptr::eq(tunable.fitted, self.engine.cpus()) {
+            return Ok(());
+        }
+        let kind = tunable.kind.clone();
+        self.apply(&mut tunable, kind)
+    }
+
+    /// Whether a queue can be given these attributes. Those that it has stay good: a mask of which
+    /// no CPU is allowed any more stands for all CPUs of unbound queues until one is.
+    fn check_attrs(&self, kind: &Kind) -> Result<(), QueueError> {
+        let Some(attrs) = kind.attrs() else { return Ok(()) };
+        if !(-20..=19).contains(&attrs.nice) {
+            return Err(QueueError::BadNice(attrs.nice));
+        }
+        let tunable = self.tunable.lock();
+        let known = !tunable.fitted.is_null()
+            && tunable.kind.attrs().is_some_and(|old| old.cpumask == attrs.cpumask);
+        drop(tunable);
+        let allowed = &self.engine.cpus().allowed;
+        if known || attrs.cpumask.intersects(allowed) {
+            return Ok(());
+        }
+        Err(QueueError::NoCpu { cpumask: attrs.cpumask.clone(), allowed: allowed.clone() })
+    }
+
+    fn apply(&self, tunable: &mut Tunable, kind: Kind) -> Result<(), QueueError> {
+        let cpus = self.engine.cpus();
         let (key, effective, mask) = match &kind {
             Kind::PerCpu => {
-                let pods = config.allowed.iter().map(CpuSet::single).collect();
+                let pods = cpus.allowed.iter().map(CpuSet::single).collect();
                 let nice = if self.flags.contains(Flags::HIGHPRI) { NICE_HIGHPRI } else { 0 };
                 let bh = self.flags.contains(Flags::BH);
                 let context = if bh { Context::Bh } else { Context::Managed };
                 let key = SetKey { pods, nice, context, bound: true, strict: true };
-                (key, None, config.allowed.clone())
+                (key, None, cpus.allowed.clone())
             }
-            Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(attrs)?,
+            Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(cpus, attrs),
             Kind::Dedicated(attrs) => {
-                let (key, _, mask) = self.unbound_key(attrs)?;
+                let (key, _, mask) = self.unbound_key(cpus, attrs);
                 let pods = vec![mask.clone()];
                 let context = Context::Dedicated;
                 (SetKey { pods, context, strict: true, ..key }, None, mask)
@@ -363,6 +409,7 @@ impl<H: Host> Wq<H> {
         tunable.kind = kind;
         tunable.effective = effective;
         tunable.mask = mask;
+        tunable.fitted = cpus;
         Ok(())
     }
 
@@ -379,19 +426,9 @@ impl<H: Host> Wq<H> {
         Ok(set)
     }
 
-    fn unbound_key(
-        &self,
-        attrs: &Attrs,
-    ) -> Result<(SetKey, Option<EffectiveScope>, CpuSet), QueueError> {
+    fn unbound_key(&self, cpus: &Cpus, attrs: &Attrs) -> (SetKey, Option<EffectiveScope>, CpuSet) {
         let config = self.engine.config();
-        if !(-20..=19).contains(&attrs.nice) {
-            return Err(QueueError::BadNice(attrs.nice));
-        }
-        if !attrs.cpumask.intersects(&config.allowed) {
-            let (cpumask, allowed) = (attrs.cpumask.clone(), config.allowed.clone());
-            return Err(QueueError::NoCpu { cpumask, allowed });
-        }
-        let mask = effective_cpumask(&attrs.cpumask, &config.unbound_cpumask);
+        let mask = effective_cpumask(&attrs.cpumask, &cpus.unbound_cpumask);
         let scope = uwork_policy::scope::effective_scope(
             &config.topology,
             attrs.scope,
@@ -403,7 +440,7 @@ impl<H: Host> Wq<H> {
         let pods: Vec<CpuSet> = pods.restricted(&mask).map(|(_, pod)| pod).collect();
         let context = Context::Managed;
         let key = SetKey { pods, nice: attrs.nice, context, bound: false, strict: attrs.strict };
-        Ok((key, Some(scope), mask))
+        (key, Some(scope), mask)
     }
 
     /// A pwq for each pool of the set (one for all, if ordered), old ones where there are any.
@@ -430,6 +467,13 @@ impl<H: Host> Wq<H> {
             pwqs.push(pwq);
         }
         Ok(pwqs)
+    }
+
+    /// Lets another queue have the name. Once: that other one may have it already.
+    pub(crate) fn release_name(&self) {
+        if !self.name_released.swap(true, Ordering::SeqCst) {
+            self.engine.release_name(&self.name);
+        }
     }
 
     /// Stops taking items except from the queue's own. Counted; undone by [`Wq::end_drain`].
@@ -474,6 +518,6 @@ impl<H: Host> Drop for Wq<H> {
         for set in std::mem::take(&mut *self.sets.lock()) {
             self.engine.leave_set(&set);
         }
-        self.engine.release_name(&self.name);
+        self.release_name();
     }
 }

@@ -29,6 +29,16 @@ pub enum Kind {
     Dedicated(Attrs),
 }
 
+impl Kind {
+    /// The attributes, of those that have any.
+    pub fn attrs(&self) -> Option<&Attrs> {
+        match self {
+            Kind::PerCpu => None,
+            Kind::Unbound(attrs) | Kind::Ordered(attrs) | Kind::Dedicated(attrs) => Some(attrs),
+        }
+    }
+}
+
 /// The attributes of an unbound queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attrs {

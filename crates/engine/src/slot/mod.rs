@@ -42,12 +42,14 @@ pub(crate) struct Slot<H: Host> {
     /// When the current batch was begun (the host's clock), if it has several items; else the end of
     /// time. A hint for thieves.
     pub(crate) batch_began: AtomicU64,
-    /// The worker's thread, as the host knows it; 0 before it has begun.
-    pub(crate) thread: AtomicU64,
     /// The function of the item that runs or ran last. Written by the owner only; a hint.
     pub(crate) function: Hint,
     /// Where the worker sleeps.
     pub(crate) event: H::Event,
+    /// The worker's thread, as the host names it; 0: none. Guard: `placing` of the engine's CPUs.
+    pub(crate) thread: AtomicU64,
+    /// Whether the worker is in a declared wait. A hint.
+    pub(crate) waits: AtomicBool,
     /// Somebody took this worker off the idle stack and woke it.
     pub(crate) picked: AtomicBool,
     /// The idle worker below this one. Guard: pool lock.
@@ -117,9 +119,10 @@ impl<H: Host> Slot<H> {
             }),
             mutex: Lock::new(()),
             batch_began: AtomicU64::new(u64::MAX),
-            thread: AtomicU64::new(0),
             function: Hint::new(0),
             event: H::Event::default(),
+            thread: AtomicU64::new(0),
+            waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
             idle_below: Cell::new(None),
             is_idle: Cell::new(false),
@@ -130,6 +133,13 @@ impl<H: Host> Slot<H> {
     pub(crate) fn idle_below_locked(&self, _guard: &crate::pool::PoolInner<H>) -> Option<u32> {
         // SAFETY: guarded by the pool lock, whose contents the caller shows.
         unsafe { self.idle_below.get() }
+    }
+
+    /// Whether the worker is up and not in a declared wait, under the lock of its pool.
+    pub(crate) fn is_busy_locked(&self, _guard: &crate::pool::PoolInner<H>) -> bool {
+        // SAFETY: guarded by the pool lock, whose contents the caller shows.
+        let idle = unsafe { self.is_idle.get() };
+        !idle && !self.waits.load(Ordering::Relaxed)
     }
 
     /// Whether this run is still going on.
@@ -274,13 +284,18 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner, not in an item: declares itself absent for the items to come. To be followed by
-    /// [`Slot::end_absence`].
-    pub(crate) fn declare_absence(&self) {
+    /// Owner: declares itself absent, and leaves what is lined up where it is. Whether it counted as
+    /// running until now; then [`Slot::end_absence`] must follow.
+    pub(crate) fn declare_absence(&self) -> bool {
         let guard = self.mutex.lock();
-        // SAFETY: OUT and under the mutex, the lists are ours.
-        unsafe { (*self.lists.get()).absence = Absence::Declared };
+        // SAFETY: the owner is not in SECTION, and remote threads need the mutex.
+        let absence = unsafe { &mut (*self.lists.get()).absence };
+        let counted = *absence == Absence::No;
+        if counted {
+            *absence = Absence::Declared;
+        }
         drop(guard);
+        counted
     }
 
     /// Whether the owner is in an item, and the number of that run. A hint.

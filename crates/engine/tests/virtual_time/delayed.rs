@@ -1,5 +1,6 @@
 //! Delayed items: on time, in order, and cheap while nothing happens.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Kind, Queued, Rearmed};
@@ -102,6 +103,9 @@ fn thousands_of_timers_fire_in_the_order_of_their_deadlines() {
         times.dedup();
         assert_eq!(after.wake_ups - before.wake_ups, times.len() as u64);
         assert_eq!((after.wakes, after.spawns), (before.wakes, before.spawns));
+        // At most two looks at the CPUs in each quarter of a second in which an item ran.
+        let busy: BTreeSet<u64> = times.iter().map(|at| at / (SEC / 4)).collect();
+        assert!(after.looks - before.looks <= 2 * busy.len() as u64 + 2, "{after:?}");
     });
 }
 

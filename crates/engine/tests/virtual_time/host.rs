@@ -21,8 +21,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::ThreadState;
 use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
+use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::cpuset::CpuSet;
 
 use crate::machine::{Counts, Doing, Machine};
@@ -57,6 +57,7 @@ pub(crate) struct VirtualHost(Arc<Inner>);
 struct Inner {
     machine: Mutex<Machine>,
     reports: Mutex<Vec<Report>>,
+    changed: Mutex<Option<Cpus>>,
     broken_spawn: Mutex<Option<BrokenSpawn>>,
 }
 
@@ -65,6 +66,7 @@ impl VirtualHost {
         VirtualHost(Arc::new(Inner {
             machine: Mutex::new(machine),
             reports: Mutex::new(Vec::new()),
+            changed: Mutex::new(None),
             broken_spawn: Mutex::new(None),
         }))
     }
@@ -113,6 +115,11 @@ impl VirtualHost {
     /// What the engine told its user so far.
     pub(crate) fn reports(&self) -> Vec<Report> {
         self.0.reports.lock().expect("no panic under this lock").clone()
+    }
+
+    /// From now on the process may use other CPUs. The engine has to find out by itself.
+    pub(crate) fn change_cpus(&self, cpus: Cpus) {
+        *self.0.changed.lock().expect("no panic under this lock") = Some(cpus);
     }
 
     /// Lets thread creation fail from now on, or work again.
@@ -246,12 +253,13 @@ impl Host for VirtualHost {
 
     unsafe fn wake(&self, event: *const Event) {
         let mut machine = self.machine();
-        machine.counts.wakes += 1;
         // SAFETY: live, by this function's contract; its sleeper does not run before we switch.
         let sleeper = unsafe {
             (*event).set.store(true, Ordering::Relaxed);
             (*event).sleeper.swap(0, Ordering::Relaxed)
         };
+        let to_watch = sleeper > 0 && machine.is_watch(sleeper - 1);
+        machine.counts.wakes += u64::from(!to_watch);
         if sleeper > 0 {
             machine.unpark(sleeper - 1);
         }
@@ -284,6 +292,23 @@ impl Host for VirtualHost {
 
     fn cpu_time(&self, thread: u64) -> Option<u64> {
         self.machine().cpu_time(thread as usize - 1)
+    }
+
+    /// A thread that moves itself is off its CPU until one that it may use is free. The engine does
+    /// that without locks held.
+    fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
+        let mut machine = self.machine();
+        let id = thread as usize - 1;
+        machine.place(id, cpus);
+        let itself = machine.current == Some(id);
+        drop(machine);
+        if itself {
+            self.pause(Doing::Ready, 0, None);
+        }
+    }
+
+    fn cpus_changed(&self) -> Option<Cpus> {
+        self.0.changed.lock().expect("no panic under this lock").take()
     }
 
     fn report(&self, report: Report) {

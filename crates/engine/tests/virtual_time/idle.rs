@@ -69,6 +69,8 @@ fn two_idle_workers_stay_for_ever() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         raise_workers(engine, &queue, 2);
+        // The watch looks at the CPUs once more after the load.
+        host.doze(SEC);
         let before = host.counts();
         host.doze(10 * IDLE_TIMEOUT);
         assert_eq!((engine.workers(), host.counts()), (2, before));

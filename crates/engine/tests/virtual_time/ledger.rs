@@ -6,6 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::Queued;
+use uwork_policy::cpuset::CpuSet;
 
 use crate::host::VirtualHost;
 use crate::item::Item;
@@ -28,6 +29,8 @@ struct Books {
     items: Vec<ItemBook>,
     /// Counts the calls that queue something.
     calls: u64,
+    /// The CPUs that workers may use, once that has changed.
+    allowed: Option<CpuSet>,
 }
 
 struct QueueBook {
@@ -87,6 +90,18 @@ impl Ledger {
         let started_once = Vec::new();
         books.queues.push(QueueBook { limit, running: vec![0; cpus], started_once });
         books.queues.len() - 1
+    }
+
+    /// From now on workers use these CPUs. What was meant for one CPU may run on another.
+    pub(crate) fn allow(&self, cpus: &CpuSet) {
+        self.books().allowed = Some(cpus.clone());
+    }
+
+    fn check_place(&self, no: ItemNo, host: &VirtualHost) {
+        let (cpu, worker) = (host.cpu(), host.machine().is_worker());
+        if let (true, Some(allowed)) = (worker, &self.books().allowed) {
+            assert!(allowed.contains(cpu), "item {no} is on CPU {cpu}; allowed are {allowed}");
+        }
     }
 
     /// The limit was raised; a lower one holds for those that start later, so nothing is said then.
@@ -187,8 +202,10 @@ impl Ledger {
     /// Around the item's function.
     pub(crate) fn run(&self, no: ItemNo, host: &VirtualHost, function: impl FnOnce()) {
         let cpu = host.cpu();
+        self.check_place(no, host);
         self.start(no, cpu, host.time());
         function();
+        self.check_place(no, host);
         let mut books = self.books();
         books.items[no].finished += 1;
         if let Some(home) = books.items[no].home {
@@ -205,14 +222,20 @@ impl Ledger {
         assert!(taken <= item.queued + item.offers, "item {no} runs unasked: {item:?}");
         assert_eq!(item.disabled, 0, "item {no} runs disabled: {item:?}");
         assert!(now >= item.due, "item {no} runs early, at {now}: {item:?}");
-        assert!(item.cpu.is_none_or(|wanted| wanted == cpu), "not on CPU {cpu}: {item:?}");
+        let moved = books.allowed.is_some();
+        let item = &books.items[no];
+        let placed = moved || item.cpu.is_none_or(|wanted| wanted == cpu);
+        assert!(placed, "not on CPU {cpu}: {item:?}");
         let (home, once) = (item.home, item.once);
         let Some(home) = home else { return };
         let queue = &mut books.queues[home];
         queue.running[cpu as usize] += 1;
+        let (running, cpus) = (queue.running.iter().sum::<u32>(), queue.running.len() as u32);
         match queue.limit {
+            // The items of a CPU that left run among those of others.
+            Limit::OnEachCpu(max) if moved => assert!(running <= max * cpus, "max_active"),
             Limit::OnEachCpu(max) => assert!(queue.running[cpu as usize] <= max, "max_active"),
-            Limit::InAll(max) => assert!(queue.running.iter().sum::<u32>() <= max, "max_active"),
+            Limit::InAll(max) => assert!(running <= max, "max_active"),
         }
         if once {
             queue.started_once.push(no);

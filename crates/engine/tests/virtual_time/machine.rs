@@ -53,6 +53,8 @@ struct Thread {
     burn: u64,
     /// CPU time that it had, up to the burn that is going on.
     burnt: u64,
+    /// Until when it burns, if it does.
+    burns_until: u64,
     main: Option<Main>,
     /// On the thread's stack while it executes.
     anchor: AtomicPtr<Anchor>,
@@ -63,10 +65,12 @@ struct Thread {
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Calls of `wake`.
+    /// Calls of `wake`, but for those that end a park of the watch.
     pub(crate) wakes: u64,
-    /// Parks that ended, by a wake or by their deadline, after the thread had slept.
+    /// Parks that ended, by a wake or by their deadline, after the thread had slept. Without the watch.
     pub(crate) wake_ups: u64,
+    /// The same of the watch.
+    pub(crate) looks: u64,
     /// Threads that were created by the engine.
     pub(crate) spawns: u64,
 }
@@ -133,6 +137,7 @@ impl Machine {
             pause: 0,
             burn: 0,
             burnt: 0,
+            burns_until: 0,
             main: Some(main),
             anchor: AtomicPtr::new(std::ptr::null_mut()),
             shields: 0,
@@ -218,12 +223,42 @@ impl Machine {
         self.cpus[self.threads[id].cpu as usize] = None;
     }
 
+    /// Lets a thread run on these CPUs only. One that burns elsewhere goes on there once a CPU is free.
+    pub(crate) fn place(&mut self, id: ThreadId, cpus: &CpuSet) {
+        let thread = &mut self.threads[id];
+        assert!(thread.doing != Doing::Gone, "thread {id} {:?} is moved, and gone", thread.name);
+        thread.cpus = cpus.and(&self.online);
+        assert!(!thread.cpus.is_empty(), "a thread needs a CPU that is online");
+        if thread.doing == Doing::Burning && !thread.cpus.contains(thread.cpu) {
+            self.cpus[thread.cpu as usize] = None;
+            thread.doing = Doing::Ready;
+            // The end of the burn that was is void.
+            thread.pause += 1;
+            thread.burn = thread.burns_until - self.now;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// Whether this is the engine's watch.
+    pub(crate) fn is_watch(&self, id: ThreadId) -> bool {
+        self.threads[id].name == "uw/watch"
+    }
+
+    /// Whether the thread that executes is one of the engine's.
+    pub(crate) fn is_worker(&self) -> bool {
+        self.current_thread().name.starts_with("uw/")
+    }
+
     /// Ends a thread's park. False if it is in none.
     pub(crate) fn unpark(&mut self, id: ThreadId) -> bool {
         if self.threads[id].doing != Doing::Parked {
             return false;
         }
-        self.counts.wake_ups += 1;
+        if self.is_watch(id) {
+            self.counts.looks += 1;
+        } else {
+            self.counts.wake_ups += 1;
+        }
         self.threads[id].doing = Doing::Ready;
         self.ready.push_back(id);
         true
@@ -251,6 +286,7 @@ impl Machine {
                 }
                 thread.doing = Doing::Burning;
                 thread.burnt += burn;
+                thread.burns_until = self.now + burn;
                 self.add_event(self.now + burn, id);
             }
             if !self.advance() {

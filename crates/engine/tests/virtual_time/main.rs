@@ -10,6 +10,7 @@
 
 mod chance;
 mod contexts;
+mod cpus;
 mod delayed;
 mod faults;
 mod golden;

@@ -140,13 +140,14 @@ fn temporary_queue(world: &Arc<World>) {
     world.ledger.check_over(&before, "the end of a queue");
 }
 
-/// Changes attributes of queues in use. Where threads are created under the queue's locks, nothing
+/// Changes attributes of queues in use, or the CPUs under them. Where threads are created under the queue's locks, nothing
 /// may preempt the caller.
 fn retune(world: &World) {
     let max = 1 + world.below(4) as u32;
     let queue = if world.below(2) == 0 { PODS } else { ORDERED };
     let attrs = world.any_attrs();
-    match world.below(2) {
+    match world.below(if world.moves { 4 } else { 2 }) {
+        2.. => world.move_cpus(),
         0 => {
             world.ledger.raise_limit(WHOLE, max);
             world.queues[WHOLE].set_max_active(max).expect("in range");
@@ -169,10 +170,11 @@ fn run(seed: u64) {
         early_one_in: *chance.pick(&[0, 0, 4]),
         spawn_fails_one_in,
     };
+    let moves = chance.one_in(3);
     let machine = MACHINES[chance.below(MACHINES.len() as u64) as usize];
     let setup = Setup { machine, chaos, seed };
     with_engine(setup, move |engine| {
-        let world = World::new(engine, spawn_fails_one_in == 0);
+        let world = World::new(engine, spawn_fails_one_in == 0, moves);
         let timers: Vec<Arc<Timer>> = (0..THREADS).map(|_| Arc::new(Timer::new(&world))).collect();
         let threads: Vec<_> = timers
             .iter()

@@ -4,7 +4,8 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, QueueSpec, Queued};
+use uwork_engine::{Attrs, Cpus, Kind, MAX_ACTIVE_DEFAULT, QueueSpec, Queued};
+use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
@@ -44,12 +45,14 @@ pub(crate) struct World {
     pub(crate) shared: Vec<Known>,
     /// Whether items wait for items. A wait needs a thread for what is waited for.
     waits: bool,
+    /// Whether CPUs leave and come back.
+    pub(crate) moves: bool,
     chained: AtomicU32,
     names: AtomicU32,
 }
 
 impl World {
-    pub(crate) fn new(engine: &Arc<VirtualEngine>, waits: bool) -> Arc<World> {
+    pub(crate) fn new(engine: &Arc<VirtualEngine>, waits: bool, moves: bool) -> Arc<World> {
         let ledger = Ledger::default();
         let cpus = engine.config().allowed.len();
         let max = 1 + engine.host().machine().chance.below(3) as u32;
@@ -86,6 +89,7 @@ impl World {
                 queues,
                 shared,
                 waits,
+                moves,
                 chained: AtomicU32::new(CHAINED),
                 names: AtomicU32::new(0),
             }
@@ -101,9 +105,29 @@ impl World {
         self.host().machine().chance.below(n)
     }
 
-    /// Any CPU.
+    /// Any CPU that is allowed.
     pub(crate) fn any_cpu(&self) -> u32 {
-        self.below(self.engine.config().allowed.len() as u64) as u32
+        let allowed = &self.engine.cpus().allowed;
+        let at = self.below(allowed.len() as u64) as usize;
+        allowed.iter().nth(at).expect("so many CPUs are allowed")
+    }
+
+    /// Lets some CPUs leave, and others come back.
+    pub(crate) fn move_cpus(&self) {
+        let all = &self.engine.config().allowed;
+        let mut allowed: CpuSet = all.iter().filter(|_| self.below(2) == 0).collect();
+        if allowed.is_empty() {
+            allowed = all.clone();
+        }
+        let cpu_limit = (self.below(3) == 0).then(|| 1 + self.below(3) as u32);
+        let unbound_cpumask = CpuSet::single(allowed.first().expect("not empty"));
+        let unbound_cpumask = if self.below(3) == 0 { unbound_cpumask } else { allowed.clone() };
+        // Items of before run on in pods of before, each with its own limit.
+        self.ledger.raise_limit(PODS, MAX_ACTIVE_DEFAULT);
+        self.ledger.raise_limit(WHOLE, MAX_ACTIVE_DEFAULT);
+        self.ledger.allow(&allowed);
+        let cpus = Cpus { allowed, unbound_cpumask, cpu_limit };
+        let _ = self.host().unpreempted(|| self.engine.set_cpus(cpus));
     }
 
     /// Any of the shared items.

@@ -1,5 +1,6 @@
 //! Linux, as the engine sees it. The only place that talks to the system on the engine's behalf.
 
+mod changes;
 mod cpu;
 mod event;
 pub(crate) mod futex;
@@ -14,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
-use uwork_engine::{Config, Engine, ThreadState};
+use uwork_engine::{Config, Cpus, Engine, ThreadState};
+use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
 
 pub(crate) use event::Event;
@@ -25,6 +27,7 @@ use crate::topology::Machine;
 pub(crate) struct Linux {
     fences: membarrier::Fences,
     clock_base: std::time::Instant,
+    changes: changes::Changes,
 }
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -32,7 +35,11 @@ static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
 
 impl Linux {
     fn new() -> Linux {
-        Linux { fences: membarrier::Fences::new(), clock_base: std::time::Instant::now() }
+        Linux {
+            fences: membarrier::Fences::new(),
+            clock_base: std::time::Instant::now(),
+            changes: changes::Changes::new(),
+        }
     }
 }
 
@@ -98,6 +105,14 @@ impl Host for Linux {
         thread::cpu_time(thread)
     }
 
+    fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
+        thread::place(thread, cpus);
+    }
+
+    fn cpus_changed(&self) -> Option<Cpus> {
+        self.changes.look()
+    }
+
     fn report(&self, report: Report) {
         if let Report::ItemPanicked { .. } = report {
             PANICS.fetch_add(1, Ordering::Relaxed);
@@ -123,6 +138,12 @@ fn print(report: &Report) {
         Report::QueuedWhileDraining { queue } => {
             format!("queue {queue:?} drains or is destroyed; an item was refused")
         }
+        Report::CpusChanged { allowed, limit: None } => {
+            format!("the CPUs that this process may use are now {allowed}, without a limit of time")
+        }
+        Report::CpusChanged { allowed, limit: Some(limit) } => format!(
+            "the CPUs that this process may use are now {allowed}, with the time of {limit} at most"
+        ),
         Report::SpawnFailed { reason } => format!("no further worker thread: {reason}"),
         Report::FlagsChanged { queue, warning: FlagsWarning::NeitherPerCpuNorUnbound } => {
             format!("queue {queue:?} is neither PERCPU nor UNBOUND; it becomes PERCPU")
@@ -186,12 +207,12 @@ pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
     static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let config = match Machine::read() {
-            Ok(machine) => Config {
-                cpu_limit: machine
-                    .quota
-                    .map(|quota| u32::try_from(quota.cpus_rounded_up()).unwrap_or(u32::MAX)),
-                ..Config::new(machine.topology, machine.allowed)
-            },
+            Ok(machine) => {
+                let topology = machine.topology.clone();
+                let Cpus { allowed, unbound_cpumask, cpu_limit } = changes::cpus_of(machine);
+                let config = Config::new(topology, allowed);
+                Config { unbound_cpumask, cpu_limit, ..config }
+            }
             // Without sysfs and /proc: as many equal CPUs as the process may use.
             Err(_) => {
                 let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);

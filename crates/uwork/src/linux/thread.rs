@@ -29,12 +29,6 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         .map_err(|error| SpawnError(error.to_string()))
 }
 
-/// The calling thread's id.
-pub(super) fn id() -> u64 {
-    // SAFETY: no arguments, cannot fail.
-    unsafe { libc::gettid() as u64 }
-}
-
 /// The CPU time of a thread of this process, in nanoseconds. `None` if it is gone.
 pub(super) fn cpu_time(thread: u64) -> Option<u64> {
     // The kernel's encoding of a thread's CPU clock (CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED); glibc
@@ -49,6 +43,17 @@ pub(super) fn cpu_time(thread: u64) -> Option<u64> {
 /// Keeps the calling thread on these CPUs. Does nothing if that is not possible: a worker that runs
 /// elsewhere is slower, not wrong, unless the CPU has gone away.
 pub(super) fn pin(cpus: &CpuSet) {
+    place(0, cpus);
+}
+
+/// The calling thread's number in the system.
+pub(super) fn id() -> u64 {
+    // SAFETY: no arguments; cannot fail.
+    u64::try_from(unsafe { libc::gettid() }).unwrap_or(0)
+}
+
+/// Keeps a thread on these CPUs, 0 for the calling one; as `pin`.
+pub(super) fn place(thread: u64, cpus: &CpuSet) {
     let Some(last) = cpus.last() else { return };
     let mut mask = vec![0_u64; last as usize / 64 + 1];
     for cpu in cpus.iter() {
@@ -56,7 +61,7 @@ pub(super) fn pin(cpus: &CpuSet) {
     }
     // SAFETY: the mask is live and as long as said.
     unsafe {
-        libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask[..]), mask.as_ptr());
+        libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(&mask[..]), mask.as_ptr());
     }
 }
 

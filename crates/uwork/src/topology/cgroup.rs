@@ -9,6 +9,8 @@ use super::quota::Quota;
 pub(super) struct Groups {
     pub(super) cpuset: Option<CpuSet>,
     pub(super) quota: Option<Quota>,
+    /// The files that say so.
+    pub(super) files: Vec<String>,
 }
 
 pub(super) fn read(files: &mut Files<'_>) -> Groups {
@@ -18,6 +20,7 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
     };
     let mounts = files.text("/proc/self/mountinfo").unwrap_or_default();
     let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
+    let _ = files.take_consulted();
     for membership in memberships.lines().filter_map(Membership::parse) {
         // A hierarchy may be mounted several times; best where the group itself can be seen.
         let serving: Vec<&Mount> =
@@ -49,6 +52,7 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
             groups.quota = limits.chain(groups.quota).min_by(Quota::cmp_cpus);
         }
     }
+    groups.files = files.take_consulted();
     groups
 }
 

@@ -1,5 +1,6 @@
 //! Reading small text files under a root folder, and keeping note of what was odd.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,13 @@ pub(super) struct Files<'a> {
     root: &'a Path,
     notes: Vec<String>,
     left_out: usize,
+    /// Files that could be read, since this was taken last.
+    consulted: RefCell<Vec<String>>,
 }
 
 impl<'a> Files<'a> {
     pub(super) fn under(root: &'a Path) -> Self {
-        Self { root, notes: Vec::new(), left_out: 0 }
+        Self { root, notes: Vec::new(), left_out: 0, consulted: RefCell::default() }
     }
 
     pub(super) fn note(&mut self, note: String) {
@@ -40,6 +43,11 @@ impl<'a> Files<'a> {
         self.notes
     }
 
+    /// The files that were read since the last call.
+    pub(super) fn take_consulted(&mut self) -> Vec<String> {
+        self.consulted.take()
+    }
+
     /// Where an absolute path of the machine lies under the root.
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
@@ -49,6 +57,7 @@ impl<'a> Files<'a> {
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         fs::File::open(self.path(path)).ok()?.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
+        self.consulted.borrow_mut().push(path.to_owned());
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 

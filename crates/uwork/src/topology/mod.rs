@@ -58,7 +58,7 @@ impl Machine {
     /// # Errors
     /// If nothing in sight names a single CPU.
     pub fn read() -> Result<Self, TopologyReadError> {
-        Self::read_with(Path::new("/"), affinity::of_the_process())
+        Self::read_watched().map(|(machine, _)| machine)
     }
 
     /// Reads a machine from a tree of files under `root` (`root/sys/devices/system/cpu/online`,
@@ -78,13 +78,23 @@ impl Machine {
     /// assert!(!machine.notes.is_empty());
     /// ```
     pub fn read_from(root: &Path, affinity: &CpuSet) -> Result<Self, TopologyReadError> {
-        Self::read_with(root, Ok(affinity.clone()))
+        Self::read_with(root, Ok(affinity.clone())).map(|(machine, _)| machine)
+    }
+
+    /// As [`Machine::read`], with the control groups' files that it depends on.
+    pub(crate) fn read_watched() -> Result<(Self, Vec<String>), TopologyReadError> {
+        Self::read_with(Path::new("/"), affinity::of_the_process())
+    }
+
+    /// The affinity mask of the process, if the system tells.
+    pub(crate) fn affinity() -> Option<CpuSet> {
+        affinity::of_the_process().ok()
     }
 
     fn read_with(
         root: &Path,
         affinity: std::io::Result<CpuSet>,
-    ) -> Result<Self, TopologyReadError> {
+    ) -> Result<(Self, Vec<String>), TopologyReadError> {
         let mut files = Files::under(root);
         let affinity = affinity.unwrap_or_else(|error| {
             files.note(format!("sched_getaffinity: {error}; every online CPU is taken as allowed"));
@@ -94,14 +104,15 @@ impl Machine {
         let topology = Topology::new(cpus)?;
         let groups = cgroup::read(&mut files);
         let allowed = allowed(&mut files, &topology, &affinity, groups.cpuset.as_ref());
-        Ok(Self {
+        let machine = Self {
             topology,
             allowed,
             cgroup_cpuset: groups.cpuset,
             nohz_full,
             quota: groups.quota,
             notes: files.into_notes(),
-        })
+        };
+        Ok((machine, groups.files))
     }
 }
 

@@ -1,0 +1,56 @@
+//! The queues that exist.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::owner::Owner;
+use crate::queue::Wq;
+use crate::sync::{Lock, Ordering};
+
+/// Weak entries: being listed keeps no queue.
+pub(crate) struct Registry<H: Host>(Lock<Entries<H>>);
+
+struct Entries<H: Host> {
+    /// By the order in which they were made.
+    entries: BTreeMap<u64, Weak<Owner<H>>>,
+    next: u64,
+}
+
+impl<H: Host> Registry<H> {
+    pub(crate) fn new() -> Registry<H> {
+        Registry(Lock::new(Entries { entries: BTreeMap::new(), next: 1 }))
+    }
+
+    pub(crate) fn register(&self, owner: &Arc<Owner<H>>) {
+        let entry = Arc::downgrade(owner);
+        let mut listed = self.0.lock();
+        let place = listed.next;
+        listed.next += 1;
+        owner.wq().registered.store(place, Ordering::Relaxed);
+        listed.entries.insert(place, entry);
+    }
+
+    /// Takes out the entry of an owner that is being dropped.
+    pub(crate) fn unregister(&self, owner: &Owner<H>) {
+        self.0.lock().entries.remove(&owner.wq().registered.load(Ordering::Relaxed));
+    }
+
+    /// The owners that live, kept by the caller.
+    fn owners(&self) -> Vec<Arc<Owner<H>>> {
+        self.0.lock().entries.values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Calls `f` with every queue that exists, the oldest first. No lock is held meanwhile.
+    ///
+    /// Keeps the memory of the queues for as long as it takes, not their names. A queue that is made
+    /// meanwhile may be left out.
+    pub(crate) fn for_each_queue(&self, mut f: impl FnMut(&Wq<H>)) {
+        for owner in self.registry().owners() {
+            f(owner.wq());
+        }
+    }
+}
