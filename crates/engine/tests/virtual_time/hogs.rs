@@ -29,8 +29,8 @@ fn second_starts_at(
     host.doze(1);
     assert_eq!(second.queue(&queue), Queued::Yes);
     queue.flush().unwrap();
-    let at = *started.lock().unwrap();
-    at
+
+    *started.lock().unwrap()
 }
 
 /// Two CPUs, so that the watch has one to look from while the other one computes.
@@ -113,8 +113,8 @@ fn second_starts_at_after(engine: &Arc<VirtualEngine>) -> u64 {
         assert_eq!(item.queue(&queue), Queued::Yes);
     }
     queue.flush().unwrap();
-    let last = *starts.lock().unwrap().last().unwrap();
-    last
+
+    *starts.lock().unwrap().last().unwrap()
 }
 
 #[test]
