@@ -9,6 +9,7 @@ mod conserve;
 mod delayed;
 mod engine;
 mod flush;
+mod freeze;
 mod help;
 pub mod host;
 mod inbox;
@@ -34,6 +35,7 @@ mod worker;
 pub use cancel::DepthError;
 pub use delayed::{Delayed, Rearmed};
 pub use engine::{Config, Engine};
+pub use freeze::FreezeError;
 pub use help::Helped;
 pub use owner::Queue;
 pub use queue::{
