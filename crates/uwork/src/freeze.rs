@@ -14,7 +14,7 @@
 //! A worker takes several short items at once; all of those count as taken. Queues that do not take
 //! part are not affected, and neither are items of theirs, unless they wait for frozen ones.
 //!
-//! ```
+//! ```standalone_crate
 //! let queue = uwork::Queue::builder("pausing").freezable().build()?;
 //! uwork::freeze::begin()?;
 //! while uwork::freeze::is_busy()? {

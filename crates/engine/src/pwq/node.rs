@@ -99,7 +99,7 @@ impl<H: Host> Node<H> {
 
     /// Puts a pwq at the end of the row, unless it is in it. Under the pwq's lock; the caller looks
     /// for a place afterwards.
-    pub(super) fn enqueue(&self, pwq: &Pwq<H>) {
+    pub(crate) fn enqueue(&self, pwq: &Pwq<H>) {
         let pwq = std::ptr::from_ref(pwq).cast_mut();
         let mut row = self.row.0.lock();
         if !row.iter().any(|waiting| waiting.0 == pwq) {
