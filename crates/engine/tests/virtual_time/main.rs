@@ -12,6 +12,7 @@ mod admission;
 mod chance;
 mod delayed;
 mod faults;
+mod freeze;
 mod golden;
 mod host;
 mod idle;
