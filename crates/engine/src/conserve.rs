@@ -17,6 +17,15 @@ impl<H: Host> Engine<H> {
         }
     }
 
+    /// Puts a pwq whose readiness the caller claimed on its list. Somebody else gave it the place for
+    /// what waits in it, perhaps long after it was queued: so somebody must look at it now.
+    pub(crate) fn make_ready(&self, pwq: &Pwq<H>) {
+        let pool = pwq.home();
+        pool.push_ready(pwq);
+        pool.kick(self);
+        self.watch(pool);
+    }
+
     /// Deals with what was set aside during a run that is over.
     #[cold]
     pub(crate) fn put_back(&self, mut aside: SetAside<H>) {

@@ -8,6 +8,7 @@ use uwork_policy::scope::Scope;
 use uwork_policy::topology::Topology;
 
 use crate::cpus::{Cpus, Versions};
+use crate::freeze::FreezeState;
 use crate::hog::Hogs;
 use crate::host::{Host, Report, WorkerSpec};
 use crate::pool::{NEVER, Pool, PoolSpec};
@@ -78,6 +79,7 @@ pub struct Engine<H: Host> {
     registry: Registry<H>,
     watch: Watch<H>,
     hogs: Hogs,
+    freeze: Lock<FreezeState<H>>,
 }
 
 /// What makes two queues share pools.
@@ -153,6 +155,7 @@ impl<H: Host> Engine<H> {
             registry: Registry::new(),
             watch: Watch::new(),
             hogs: Hogs::new(),
+            freeze: Lock::new(FreezeState::new()),
         })
     }
 
@@ -194,6 +197,10 @@ impl<H: Host> Engine<H> {
     /// A counted reference, unless the engine is going away.
     pub(crate) fn me(&self) -> Option<Arc<Engine<H>>> {
         self.me.upgrade()
+    }
+
+    pub(crate) fn freeze_state(&self) -> &Lock<FreezeState<H>> {
+        &self.freeze
     }
 
     pub(crate) fn hogs(&self) -> &Hogs {

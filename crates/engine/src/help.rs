@@ -69,7 +69,8 @@ impl<H: Host> Engine<H> {
         }
         thread.set_frame(frame.outer);
         let home = pwq.home();
-        if !borrowed && pwq.release(self.host().now().saturating_sub(began), 1) {
+        let took = self.host().now().saturating_sub(began);
+        if !borrowed && pwq.release(took, 1, &mut |pwq| self.make_ready(pwq)) {
             home.push_ready(pwq);
             home.kick(self);
         }
@@ -91,18 +92,19 @@ impl<H: Host> Engine<H> {
             let run = item.word.owned().last_run()?;
             self.slots().get(run.slot).map(|slot| slot.is_running(run.run))
         };
-        // An item that waits for another of its own queue lends it its place.
-        let full = inner.nr_active >= inner.max_active;
-        let borrowed = full && !found.pwq.is_ordered() && self.runs_queue(found.pwq.wq().cast());
-        if !found.pwq.home().admits_caller(self)
-            || (full && !borrowed)
+        if inner.is_frozen()
+            || !found.pwq.home().admits_caller(self)
             || (found.pwq.is_ordered() && inner.worklist.front() != work.as_ptr())
             || matches!(found.place, Place::Deferred(_))
             || (item.ticket().collision() && runs() == Some(true))
         {
             return None;
         }
-        inner.nr_active += u32::from(!borrowed);
+        // An item that waits for another of its own queue lends it its place.
+        let borrowed = !found.pwq.take_place_to_help(inner);
+        if borrowed && (found.pwq.is_ordered() || !self.runs_queue(found.pwq.wq().cast())) {
+            return None;
+        }
         // SAFETY: located: in that list, whose guards are held.
         unsafe { found.unlink(work) };
         let waiters = found.take_waiters(work);

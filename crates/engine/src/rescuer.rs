@@ -210,7 +210,8 @@ impl<H: Host> Engine<H> {
         while budget > 0 {
             let pinned = pool.take_ready(&mut pool.lock(), pwq);
             // A worker that leaves all the rest to others takes one item.
-            let taken = pwq.take(host, self.slots(), (id, slot), u32::MAX);
+            let mut ready = |pwq: &Pwq<H>| self.make_ready(pwq);
+            let taken = pwq.take(host, self.slots(), (id, slot), u32::MAX, &mut ready);
             let more = matches!(taken, Taken::Some { more: true, .. });
             if more && pwq.claim_ready() {
                 pool.push_ready(pwq);
@@ -221,7 +222,7 @@ impl<H: Host> Engine<H> {
             let Taken::Some { count, .. } = taken else { break };
             let began = host.now();
             self.run_batch((id, slot), None, thread, pwq);
-            if pwq.release(host.now().saturating_sub(began), count) {
+            if pwq.release(host.now().saturating_sub(began), count, &mut ready) {
                 pool.push_ready(pwq);
             }
             budget = budget.saturating_sub(count);

@@ -146,7 +146,8 @@ impl<H: Host> Worker<H> {
         let host = engine.host();
         let intensive = pwq.cpu_intensive();
         let sharers = if intensive { u32::MAX } else { pool.target() };
-        let taken = pwq.take(host, engine.slots(), (self.slot, slot), sharers);
+        let mut ready = |pwq: &Pwq<H>| engine.make_ready(pwq);
+        let taken = pwq.take(host, engine.slots(), (self.slot, slot), sharers, &mut ready);
         let Taken::Some { count, left, more, item_ns } = taken else {
             engine.unpin(pwq);
             if from.looks_ready() {
@@ -191,7 +192,7 @@ impl<H: Host> Worker<H> {
         }
         // Asked for while we hold the pwq, and with it the queue.
         let next = self.pool_for_more(pwq);
-        if pwq.release(host.now().saturating_sub(now), ran) {
+        if pwq.release(host.now().saturating_sub(now), ran, &mut ready) {
             next.push_ready(pwq);
             if !std::ptr::eq(next, pool) {
                 next.kick(engine);

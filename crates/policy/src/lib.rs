@@ -8,6 +8,7 @@
 //! - [`topology`]: a machine as a plain value, and its one-line notation
 //! - [`scope`]: affinity scopes, the pods they cut a machine into, the default's fallback
 //! - [`concurrency`]: when a pool wants one more worker, and when it may let one go
+//! - [`admission`]: how many items of a queue may be under way on a NUMA node
 //! - [`batch`]: how many items a worker takes at once
 //! - [`flags`]: the flags of a queue, and which of them go together
 //! - [`timer`]: where a timer goes in the wheel
@@ -15,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod batch;
 pub mod concurrency;
 pub mod cpu_choice;

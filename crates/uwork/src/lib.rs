@@ -17,6 +17,7 @@
 //! - [`Queue::spawn`], [`Queue::spawn_future`], [`scope`](fn@scope): closures, futures, borrowed
 //!   data
 //! - [`blocking`]: tells the pool that an item is about to wait
+//! - [`freeze`](mod@freeze): lets queues pause together
 //! - [`topology`]: the machine as uwork sees it
 //!
 //! What the kernel promises of its workqueues holds here too; the project's `docs/semantics.md`
@@ -24,6 +25,7 @@
 
 mod delayed;
 mod error;
+pub mod freeze;
 mod future;
 mod item;
 mod join;

@@ -136,7 +136,8 @@ impl Builder {
         self.with(Flags::MEM_RECLAIM)
     }
 
-    /// The queue takes part in freezing: what is queued while it is frozen waits for the thaw.
+    /// The queue takes part in [freezing](crate::freeze): what is queued while it is frozen waits for
+    /// the thaw.
     #[must_use]
     pub fn freezable(self) -> Builder {
         self.with(Flags::FREEZABLE)
@@ -190,8 +191,9 @@ impl Builder {
         self
     }
 
-    /// How many items may run at once: on each CPU for a per-CPU queue, in each pod for an unbound
-    /// one. 1 to 2048; the default is 1024. An ordered queue has 1.
+    /// How many items may run at once: on each CPU for a per-CPU queue; for an unbound one on the
+    /// whole machine, divided among the NUMA nodes ([`Queue::set_min_active`] says how). 1 to 2048;
+    /// the default is 1024. An ordered queue has 1.
     #[must_use]
     pub fn max_active(mut self, max_active: u32) -> Builder {
         self.max_active = Some(max_active);
@@ -465,12 +467,73 @@ impl Queue {
         self.0.max_active()
     }
 
-    /// Changes `max_active` while the queue is in use.
+    /// Changes `max_active` while the queue is in use: 1 to 2048. A higher limit holds at once. Under
+    /// a lower one what runs is finished, and nothing is started until fewer run than it allows.
+    /// [`Queue::min_active`] goes down with it, and does not go up again by itself.
     ///
     /// # Errors
     /// Out of range, or the queue is ordered.
+    ///
+    /// ```
+    /// let queue = uwork::Queue::builder("throttled").max_active(64).build()?;
+    /// queue.set_max_active(4)?;
+    /// assert_eq!((queue.max_active(), queue.min_active()), (4, Some(4)));
+    /// assert!(queue.set_max_active(0).is_err());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
     pub fn set_max_active(&self, max_active: u32) -> Result<(), Error> {
         Ok(self.0.set_max_active(max_active)?)
+    }
+
+    /// The least that a NUMA node gets of an unbound queue's `max_active`: see
+    /// [`Queue::set_min_active`]. None for per-CPU and ordered queues.
+    pub fn min_active(&self) -> Option<u32> {
+        self.0.min_active()
+    }
+
+    /// Changes `min_active` of an unbound queue while it is in use.
+    ///
+    /// Each NUMA node gets its share of `max_active`, in proportion to the CPUs of it that the queue
+    /// uses and rounded up, but at least `min_active`: so the nodes together may run more than
+    /// `max_active`. It is 8 if not set, or `max_active` if that is less. More than `max_active`
+    /// counts as `max_active`; with that, each node has the whole limit. Pods that span several nodes
+    /// share one further limit, the whole `max_active`.
+    ///
+    /// # Errors
+    /// The queue is a per-CPU one, or ordered.
+    ///
+    /// ```
+    /// let queue = uwork::Queue::builder("per-node-floor").max_active(64).build()?;
+    /// assert_eq!(queue.min_active(), Some(8));
+    /// queue.set_min_active(1_000)?;
+    /// assert_eq!(queue.min_active(), Some(64));
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn set_min_active(&self, min_active: u32) -> Result<(), Error> {
+        Ok(self.0.set_min_active(min_active)?)
+    }
+
+    /// Whether items that were queued from the calling CPU wait because as many run as may, or
+    /// because the queue is frozen (the kernel's `workqueue_congested`). Items that only wait for a
+    /// worker do not count. Out of date as soon as it is known, and true of one CPU or pod only: a
+    /// hint for statistics, not for whether to queue.
+    ///
+    /// ```
+    /// let queue = uwork::Queue::builder("congestion").build()?;
+    /// assert!(!queue.is_congested());
+    /// assert!(!queue.is_congested_on(queue.cpumask().first().unwrap())?);
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn is_congested(&self) -> bool {
+        self.0.is_congested(None).unwrap_or(false)
+    }
+
+    /// As [`Queue::is_congested`], for items that are queued for `cpu`.
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it.
+    pub fn is_congested_on(&self, cpu: u32) -> Result<bool, Error> {
+        Ok(self.0.is_congested(Some(cpu))?)
     }
 
     /// The scope in force, and how it came about; prints as `default (cache -> cluster)`. None for

@@ -25,6 +25,7 @@ mod cancel;
 mod exit;
 mod flush;
 mod kick;
+mod node;
 mod pending;
 mod pwq;
 mod slot;

@@ -92,7 +92,8 @@ impl World {
         }
         let Some(pwq) = self.pool.pop_ready(&mut self.pool.lock()) else { return false };
         let own = self.slots.get(slot).unwrap();
-        let taken = pwq.take(&self.host, &self.slots, (slot, own), 1);
+        let nobody = &mut |_: &Pwq<LoomHost>| unreachable!("no limit is shared");
+        let taken = pwq.take(&self.host, &self.slots, (slot, own), 1, nobody);
         let Taken::Some { count, more, .. } = taken else {
             self.unpin();
             return true;
@@ -110,7 +111,7 @@ impl World {
             *self.runs.lock().unwrap() += 1;
         }
         assert!(!pwq.finish(0, count), "no flush waits");
-        if pwq.release(0, count) {
+        if pwq.release(0, count, nobody) {
             self.pool.push_ready(pwq);
         }
         true

@@ -3,8 +3,11 @@
 //! Submitters push to `inbox`; workers take batches out of `worklist` under the lock. A pwq with
 //! something to do and leave to do it is on its pool's ready list. README.md has the protocol.
 
+mod node;
+mod place;
 mod take;
 
+pub(crate) use node::Node as PwqNode;
 pub(crate) use take::Taken;
 
 use crate::host::Host;
@@ -17,7 +20,8 @@ use crate::work::{Place, WorkList};
 
 /// On a pool's ready list, or about to be put there.
 const READY: u32 = 1;
-/// As many workers hold it as `max_active` allows; the next one to let go looks after what waits.
+/// As many workers hold it as may; the next one to let go, of it or of the node, looks after what
+/// waits.
 const SATURATED: u32 = 2;
 /// Its queue is gone; whoever lets go of it last gives it back.
 const DEAD: u32 = 4;
@@ -80,8 +84,13 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) nr_active: u32,
     /// The queue's name, for those who do not keep the queue.
     pub(crate) name: Name,
-    /// The most workers that may.
+    /// The most workers that may; 0 while the queue is frozen. Where the limit is shared, the node's
+    /// counts.
     pub(crate) max_active: u32,
+    /// The node with which the limit is shared, or null.
+    node: *const PwqNode<H>,
+    /// Places of the node that were handed to the pwq and that nobody has taken up.
+    granted: u32,
     /// The colour of items that are spliced now.
     pub(crate) colour: usize,
     /// Threads that wait for the coming run of an item; the key is the item's address.
@@ -131,6 +140,8 @@ impl<H: Host> Pwq<H> {
                 nr_active: 0,
                 name: Name::EMPTY,
                 max_active: 1,
+                node: std::ptr::null(),
+                granted: 0,
                 colour: 0,
                 waiters: Waiters::new(),
                 item_ns: uwork_policy::batch::UNKNOWN_RUN_NS,
@@ -148,7 +159,7 @@ impl<H: Host> Pwq<H> {
         self.mayday.store(0, Ordering::Relaxed);
         self.set_home(pool);
         let mut inner = self.lock();
-        debug_assert!(inner.worklist.is_empty() && inner.nr_active == 0);
+        debug_assert!(inner.worklist.is_empty() && inner.nr_active == 0 && inner.node.is_null());
         inner.colour = colour;
         inner.max_active = limits.max_active;
         inner.name = limits.name;
@@ -227,7 +238,7 @@ impl<H: Host> Pwq<H> {
     #[inline]
     pub(crate) fn claim_ready(&self) -> bool {
         // SeqCst: this look comes after the push that made the inbox non-empty. Its partner is
-        // `release`, which clears SATURATED and then looks into the inbox.
+        // `unsaturate`, which clears SATURATED and then looks into the inbox.
         let state = self.state.load(Ordering::SeqCst);
         state & (READY | SATURATED) == 0
             && self.state.fetch_or(READY, Ordering::SeqCst) & READY == 0

@@ -29,47 +29,47 @@ pub(crate) enum Taken {
 }
 
 impl<H: Host> Pwq<H> {
-    /// Takes a batch into `slot`, whose owner the caller is. The pwq is pinned.
+    /// Takes a batch into `slot`, whose owner the caller is. The pwq is pinned. `ready` is called,
+    /// without locks held, for each pwq that must be put on a ready list on account of a place that
+    /// was given back.
     pub(crate) fn take(
         &self,
         host: &H,
         slots: &Slab<Slot<H>>,
         slot: (u32, &Slot<H>),
         sharers: u32,
+        ready: &mut impl FnMut(&Pwq<H>),
     ) -> Taken {
         let mut inner = self.lock();
         self.splice(&mut inner);
         if inner.worklist.is_empty() {
+            self.return_granted(inner, ready);
             return Taken::Nothing;
         }
-        if inner.nr_active >= inner.max_active {
-            // Whoever holds it looks again when it lets go: SATURATED is set under the lock that
-            // `release` takes.
-            self.state.fetch_or(SATURATED, Ordering::SeqCst);
+        if !self.take_place(&mut inner) {
             return Taken::Nothing;
         }
-        let free = inner.max_active - inner.nr_active;
         let item_ns = inner.item_ns;
-        let wanted = batch_size(inner.queued, sharers.min(free), item_ns);
+        let wanted = batch_size(inner.queued, sharers.min(inner.sharers()), item_ns);
         let (batch, count) = self.cut_batch(host, slots, &mut inner, slot.0, wanted);
         if count == 0 {
             if self.is_ordered() {
                 // The first item was set aside, and what is behind it must stay there: it holds
                 // the queue's one place until it comes back.
-                inner.nr_active += 1;
                 self.state.fetch_or(SATURATED, Ordering::SeqCst);
+            } else if self.let_go(inner, ready) {
+                ready(self);
             }
             return Taken::Nothing;
         }
-        inner.nr_active += 1;
         inner.started += u64::from(count);
         slot.1.with_scheduled(host, |scheduled| scheduled.append(batch));
         let left = inner.queued;
-        let saturated = inner.nr_active >= inner.max_active;
-        if saturated {
-            self.state.fetch_or(SATURATED, Ordering::SeqCst);
+        let more = self.look_ahead(&mut inner);
+        if left == 0 {
+            self.return_granted(inner, ready);
         }
-        Taken::Some { count, left, more: left > 0 && !saturated, item_ns }
+        Taken::Some { count, left, more, item_ns }
     }
 
     /// Cuts up to `wanted` items off the front, setting aside those that still run elsewhere.
@@ -115,24 +115,17 @@ impl<H: Host> Pwq<H> {
     }
 
     /// A worker lets go after its batch. True if the pwq has become ready and the caller must put
-    /// it on a ready list.
-    pub(crate) fn release(&self, batch_ns: u64, count: u32) -> bool {
+    /// it on a ready list; others that have are handed to `ready`, without locks held.
+    #[must_use]
+    pub(crate) fn release(
+        &self,
+        batch_ns: u64,
+        count: u32,
+        ready: &mut impl FnMut(&Pwq<H>),
+    ) -> bool {
         let mut inner = self.lock();
-        inner.nr_active -= 1;
         inner.item_ns = update_item_ns(inner.item_ns, batch_ns, count);
-        if self.state.load(Ordering::Relaxed) & SATURATED == 0 {
-            return false;
-        }
-        self.unsaturate(&inner)
-    }
-
-    /// Ends saturation under the lock. True if the caller must put the pwq on a ready list.
-    fn unsaturate(&self, inner: &Inner<H>) -> bool {
-        // SeqCst: first the flag, then the inbox. A submitter pushes first and then looks at the
-        // flag (`claim_ready`): one of the two sees the other.
-        self.state.fetch_and(!SATURATED, Ordering::SeqCst);
-        let pending = !inner.worklist.is_empty() || !self.inbox.is_empty();
-        pending && self.claim_ready()
+        self.let_go(inner, ready)
     }
 
     /// Puts items that were taken back in front; with `unplug`, also gives up the place that an
@@ -153,29 +146,14 @@ impl<H: Host> Pwq<H> {
         if unplug {
             return self.unplug(&mut inner);
         }
-        if inner.nr_active >= inner.max_active {
-            // Whoever lets go next must look: it does so only if told.
-            self.state.fetch_or(SATURATED, Ordering::SeqCst);
-            return false;
-        }
-        !inner.worklist.is_empty() && self.claim_ready()
+        !inner.worklist.is_empty() && self.has_room(&mut inner) && self.claim_ready()
     }
 
     /// An ordered queue's item is not set aside any more. True if the pwq has become ready and the
     /// caller must put it on a ready list.
     pub(crate) fn unplug(&self, inner: &mut Inner<H>) -> bool {
         inner.nr_active -= 1;
-        self.unsaturate(inner)
-    }
-
-    /// Sets the limit. True if the pwq has become ready and the caller must put it on a ready
-    /// list.
-    pub(crate) fn set_max_active(&self, max_active: u32) -> bool {
-        let mut inner = self.lock();
-        inner.max_active = max_active;
-        inner.nr_active < max_active
-            && self.state.load(Ordering::Relaxed) & SATURATED != 0
-            && self.unsaturate(&inner)
+        inner.nr_active < inner.max_active && self.unsaturate(inner)
     }
 }
 

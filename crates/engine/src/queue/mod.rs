@@ -1,5 +1,6 @@
 //! A queue: a name, attributes, and a pwq for each pool that its items may run on.
 
+mod limits;
 mod name;
 mod spec;
 
@@ -9,6 +10,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, Pods, effective_cpumask};
 
+pub(crate) use limits::BecameReady;
 pub(crate) use name::Name;
 pub use spec::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
@@ -23,6 +25,7 @@ use crate::pool::Pool;
 use crate::pwq::{Limits, Pwq};
 use crate::rescuer::Rescuer;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use limits::Nodes;
 
 /// The queue takes items only from its own items: it drains.
 const DRAINING: u32 = 1;
@@ -65,6 +68,8 @@ pub struct Wq<H: Host> {
     /// Held from the reading of the attributes to their change.
     changing: Lock<()>,
     tunable: Lock<Tunable>,
+    /// Where the limit of an unbound queue is divided; none for others. Constant.
+    nodes: Option<Nodes<H>>,
     /// Every pwq that the queue ever had: they are reused when their pool comes back, and given
     /// back with the queue.
     pwqs: Lock<Vec<(u32, u32)>>,
@@ -85,11 +90,24 @@ impl<H: Host> Pwqs<'_, H> {
     pub(crate) fn for_each(&self, f: impl FnMut(&Pwq<H>)) {
         self.ids.iter().filter_map(|&(id, _)| self.engine.pwqs().get(id)).for_each(f);
     }
+
+    /// With the pool that each was made for.
+    fn for_each_with_pool(&self, mut f: impl FnMut(&Pwq<H>, &Pool<H>)) {
+        for &(id, pool) in &*self.ids {
+            if let Some(pwq) = self.engine.pwqs().get(id) {
+                f(pwq, self.engine.pool(pool));
+            }
+        }
+    }
 }
 
 struct Tunable {
     kind: Kind,
     max_active: u32,
+    /// The least that a node gets of it.
+    min_active: u32,
+    /// Whether nothing may start.
+    frozen: bool,
     effective: Option<EffectiveScope>,
     mask: CpuSet,
     /// The value of the engine's CPUs that the routes are for.
@@ -132,13 +150,9 @@ impl<H: Host> Wq<H> {
             ordered,
             flags: spec.flags,
             changing: Lock::new(()),
-            tunable: Lock::new(Tunable {
-                kind: spec.kind.clone(),
-                max_active: if ordered { 1 } else { spec.max_active },
-                effective: None,
-                mask: CpuSet::new(),
-                fitted: std::ptr::null(),
-            }),
+            tunable: Lock::new(Tunable::new(spec.kind.clone(), spec.max_active)),
+            nodes: matches!(spec.kind, Kind::Unbound(_))
+                .then(|| Nodes::new(&engine.config().topology)),
             pwqs: Lock::new(Vec::new()),
             flush: Lock::new(FlushState::new()),
             sets: Lock::new(Vec::new()),
@@ -151,7 +165,10 @@ impl<H: Host> Wq<H> {
             debug_assert!(fresh, "the queue is new");
         }
         wq.check_attrs(&spec.kind)?;
-        wq.apply(&mut wq.tunable.lock(), spec.kind)?;
+        if wq.flags.contains(Flags::FREEZABLE) {
+            engine.enter_freezable(&wq);
+        }
+        wq.change(|wq, tunable| wq.apply(tunable, spec.kind))?;
         if let Some(rescuer) = wq.rescuer() {
             wq.start_rescuer(rescuer)?;
         }
@@ -207,11 +224,6 @@ impl<H: Host> Wq<H> {
         self.tunable.lock().kind.clone()
     }
 
-    /// Items that run at once on one pool, at most.
-    pub fn max_active(&self) -> u32 {
-        self.tunable.lock().max_active
-    }
-
     /// The scope that is in force; none for per-CPU queues.
     pub fn effective_scope(&self) -> Option<EffectiveScope> {
         self.tunable.lock().effective
@@ -239,34 +251,7 @@ impl<H: Host> Wq<H> {
             Kind::Unbound(attrs) | Kind::Ordered(attrs) | Kind::Dedicated(attrs) => change(attrs),
         }
         self.check_attrs(&kind)?;
-        self.apply(&mut self.tunable.lock(), kind)
-    }
-
-    /// Changes `max_active` while the queue is in use.
-    ///
-    /// # Errors
-    /// Out of range, or the queue is ordered.
-    pub fn set_max_active(&self, max_active: u32) -> Result<(), QueueError> {
-        if self.ordered {
-            return Err(QueueError::NotForThisKind("max_active of an ordered queue is always 1"));
-        }
-        if max_active == 0 || max_active > MAX_ACTIVE_LIMIT {
-            return Err(QueueError::BadMaxActive(max_active));
-        }
-        self.tunable.lock().max_active = max_active;
-        let mut ready: Vec<*const Pwq<H>> = Vec::new();
-        self.pwqs().for_each(|pwq| {
-            if pwq.set_max_active(max_active) {
-                ready.push(pwq);
-            }
-        });
-        for pwq in ready {
-            // SAFETY: the queue's pwqs live as long as the queue.
-            let pwq = unsafe { &*pwq };
-            pwq.home().push_ready(pwq);
-            pwq.home().kick(&self.engine);
-        }
-        Ok(())
+        self.change(|wq, tunable| wq.apply(tunable, kind))
     }
 
     /// The pwqs that the queue has, under the lock that keeps it from getting more.
@@ -335,12 +320,26 @@ impl<H: Host> Wq<H> {
     /// # Errors
     /// No worker for a new pool, or too many pools or queues: the queue stays as it was.
     pub(crate) fn refit(&self) -> Result<(), QueueError> {
+        self.change(|wq, tunable| {
+            if std::ptr::eq(tunable.fitted, wq.engine.cpus()) {
+                return Ok(BecameReady::none());
+            }
+            let kind = tunable.kind.clone();
+            wq.apply(tunable, kind)
+        })
+    }
+
+    /// Changes what is under the lock of `tunable`, and puts on their lists what became ready, without
+    /// it.
+    fn change(
+        &self,
+        change: impl FnOnce(&Self, &mut Tunable) -> Result<BecameReady<H>, QueueError>,
+    ) -> Result<(), QueueError> {
         let mut tunable = self.tunable.lock();
-        if std::ptr::eq(tunable.fitted, self.engine.cpus()) {
-            return Ok(());
-        }
-        let kind = tunable.kind.clone();
-        self.apply(&mut tunable, kind)
+        let outcome = change(self, &mut tunable);
+        drop(tunable);
+        outcome?.push(&self.engine);
+        Ok(())
     }
 
     /// Whether a queue can be given these attributes. Those that it has stay good: a mask of which
@@ -361,7 +360,7 @@ impl<H: Host> Wq<H> {
         Err(QueueError::NoCpu { cpumask: attrs.cpumask.clone(), allowed: allowed.clone() })
     }
 
-    fn apply(&self, tunable: &mut Tunable, kind: Kind) -> Result<(), QueueError> {
+    fn apply(&self, tunable: &mut Tunable, kind: Kind) -> Result<BecameReady<H>, QueueError> {
         let cpus = self.engine.cpus();
         let (key, effective, mask) = match &kind {
             Kind::PerCpu => {
@@ -381,14 +380,20 @@ impl<H: Host> Wq<H> {
             }
         };
         let set = self.use_set(key)?;
-        let limits = Limits {
-            max_active: tunable.max_active,
+        let limits = |pool: &Pool<H>| Limits {
+            max_active: self.limit_on(pool, tunable, &mask),
             cpu_intensive: self.flags.contains(Flags::CPU_INTENSIVE),
             ordered: self.ordered,
             name: self.name,
             rescuer: self.rescuer().map(Rescuer::slot),
         };
         let pwqs = self.pwqs_for(&set, limits)?;
+        tunable.kind = kind;
+        tunable.effective = effective;
+        tunable.mask = mask;
+        // Before anything is queued on a pwq that has just joined others on its node.
+        let mut ready = self.share_limits();
+        ready.append(self.apply_limits(tunable));
         for (cpu, route) in self.routes.iter().enumerate() {
             let pod = set.pod_of(cpu as u32);
             let (pwq, pool) = match pod {
@@ -406,11 +411,8 @@ impl<H: Host> Wq<H> {
             route.pool.store(pool.cast_mut(), Ordering::Release);
             route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
         }
-        tunable.kind = kind;
-        tunable.effective = effective;
-        tunable.mask = mask;
         tunable.fitted = cpus;
-        Ok(())
+        Ok(ready)
     }
 
     /// The pools for this key, used by this queue from now on.
@@ -444,7 +446,11 @@ impl<H: Host> Wq<H> {
     }
 
     /// A pwq for each pool of the set (one for all, if ordered), old ones where there are any.
-    fn pwqs_for(&self, set: &PoolSet, limits: Limits) -> Result<Vec<&Pwq<H>>, QueueError> {
+    fn pwqs_for(
+        &self,
+        set: &PoolSet,
+        limits: impl Fn(&Pool<H>) -> Limits,
+    ) -> Result<Vec<&Pwq<H>>, QueueError> {
         // A new pwq starts with the colour that the queue has reached.
         let flush = self.flush.lock();
         let mut known = self.pwqs.lock();
@@ -457,7 +463,8 @@ impl<H: Host> Wq<H> {
                 None => {
                     let (id, pwq) =
                         self.engine.pwqs().allocate(Pwq::new).ok_or(QueueError::TooManyQueues)?;
-                    pwq.attach(self, self.engine.pool(pool), limits, flush.colour());
+                    let pool_of_pwq = self.engine.pool(pool);
+                    pwq.attach(self, pool_of_pwq, limits(pool_of_pwq), flush.colour());
                     known.push((id, pool));
                     id
                 }
@@ -502,17 +509,23 @@ impl<H: Host> Drop for Wq<H> {
         self.close_gate();
         self.settle();
         self.stop_rescuer();
+        if self.flags.contains(Flags::FREEZABLE) {
+            self.engine.leave_freezable(self);
+        }
         let pwqs = std::mem::take(&mut *self.pwqs.lock());
-        for (id, _) in pwqs {
-            let Some(pwq) = self.engine.pwqs().get(id) else { continue };
+        let known = |&(id, _): &(u32, u32)| self.engine.pwqs().get(id);
+        for pwq in pwqs.iter().filter_map(known) {
             // The last worker may still be on its way from its last item to letting go.
             let mut round = 0;
-            while pwq.lock().nr_active > 0 {
+            while !pwq.detach() {
                 self.engine.host().relax(round);
                 round += 1;
             }
+        }
+        // Only now: who let go of one may have been handing its place to another.
+        for pwq in pwqs.iter().filter_map(known) {
             if pwq.kill() {
-                self.engine.pwqs().release(id);
+                self.engine.pwqs().release(pwq.id);
             }
         }
         for set in std::mem::take(&mut *self.sets.lock()) {

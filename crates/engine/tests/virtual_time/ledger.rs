@@ -12,10 +12,47 @@ use crate::host::VirtualHost;
 use crate::item::Item;
 
 /// How many items of a queue may run at once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Limit {
     OnEachCpu(u32),
     InAll(u32),
+    OnEachNode(NodeLimits),
+}
+
+/// Limits of the nodes that items were queued on, wherever they run.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeLimits {
+    /// The node of each CPU.
+    node_of: Vec<usize>,
+    /// The limit of each node: the highest so far, as a lower one holds for those that are taken
+    /// later, of which nothing is known here.
+    max: Vec<u32>,
+}
+
+impl NodeLimits {
+    /// By the node of each CPU; all of them are in use.
+    pub(crate) fn new(node_of: Vec<usize>, max_active: u32, min_active: u32) -> NodeLimits {
+        let nodes = 1 + node_of.iter().max().expect("a CPU");
+        let mut limits = NodeLimits { node_of, max: vec![0; nodes] };
+        limits.raise(max_active, min_active);
+        limits
+    }
+
+    fn raise(&mut self, max_active: u32, min_active: u32) {
+        let total = self.node_of.len() as u32;
+        for (node, max) in self.max.iter_mut().enumerate() {
+            let cpus = self.node_of.iter().filter(|&&of| of == node).count() as u32;
+            let share = (max_active * cpus).div_ceil(total);
+            *max = share.max(min_active).min(max_active).max(*max);
+        }
+    }
+
+    fn check(&self, running: &[u32]) {
+        for (node, &max) in self.max.iter().enumerate() {
+            let here = self.node_of.iter().zip(running).filter(|&(&of, _)| of == node);
+            assert!(here.map(|(_, count)| count).sum::<u32>() <= max, "max_active of node {node}");
+        }
+    }
 }
 
 /// A queue, by its number in the ledger.
@@ -27,6 +64,8 @@ pub(crate) type ItemNo = usize;
 struct Books {
     queues: Vec<QueueBook>,
     items: Vec<ItemBook>,
+    /// Whether nothing of a queue that takes part in freezing may run.
+    frozen: bool,
     /// Counts the calls that queue something.
     calls: u64,
     /// The CPUs that workers may use, once that has changed.
@@ -35,7 +74,8 @@ struct Books {
 
 struct QueueBook {
     limit: Limit,
-    /// Running items by CPU.
+    freezable: bool,
+    /// Running items by CPU; of a queue with limits of nodes, by the CPU that they were queued on.
     running: Vec<u32>,
     /// Items that are queued once only, in the order in which they started.
     started_once: Vec<ItemNo>,
@@ -48,6 +88,8 @@ struct ItemBook {
     home: Option<QueueNo>,
     /// The CPU that it must run on.
     cpu: Option<u32>,
+    /// The CPU that it was queued on, where that is what counts.
+    counts_at: Option<u32>,
     /// Whether it is queued once only; then the numbers of the queueing's first and last moment.
     once: bool,
     called: u64,
@@ -85,10 +127,10 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn add_queue(&self, limit: Limit, cpus: usize) -> QueueNo {
+    pub(crate) fn add_queue(&self, limit: Limit, cpus: usize, freezable: bool) -> QueueNo {
         let mut books = self.books();
         let started_once = Vec::new();
-        books.queues.push(QueueBook { limit, running: vec![0; cpus], started_once });
+        books.queues.push(QueueBook { limit, freezable, running: vec![0; cpus], started_once });
         books.queues.len() - 1
     }
 
@@ -111,6 +153,27 @@ impl Ledger {
         }
     }
 
+    /// As `raise_limit`, for a queue with limits of nodes.
+    pub(crate) fn raise_node_limits(&self, queue: QueueNo, max_active: u32, min_active: u32) {
+        if let Limit::OnEachNode(limits) = &mut self.books().queues[queue].limit {
+            limits.raise(max_active, min_active);
+        }
+    }
+
+    /// The engine says that what takes part in freezing has come to rest.
+    pub(crate) fn frozen(&self) {
+        let mut books = self.books();
+        books.frozen = true;
+        let frozen = books.queues.iter().filter(|queue| queue.freezable);
+        let running: Vec<&[u32]> = frozen.map(|queue| &queue.running[..]).collect();
+        assert!(running.iter().all(|by_cpu| by_cpu.iter().all(|&n| n == 0)), "busy: {running:?}");
+    }
+
+    /// A thaw will be called.
+    pub(crate) fn thawing(&self) {
+        self.books().frozen = false;
+    }
+
     /// An item that is queued again and again; on one queue if it has a home.
     pub(crate) fn add_item(&self, home: Option<QueueNo>) -> ItemNo {
         self.add(ItemBook { home, ..ItemBook::default() })
@@ -118,7 +181,9 @@ impl Ledger {
 
     /// An item that is queued once.
     pub(crate) fn add_once(&self, home: QueueNo, cpu: Option<u32>) -> ItemNo {
-        self.add(ItemBook { home: Some(home), cpu, once: true, ..ItemBook::default() })
+        let by_node = matches!(self.books().queues[home].limit, Limit::OnEachNode(_));
+        let (cpu, counts_at) = if by_node { (None, cpu) } else { (cpu, None) };
+        self.add(ItemBook { home: Some(home), cpu, counts_at, once: true, ..ItemBook::default() })
     }
 
     fn add(&self, item: ItemBook) -> ItemNo {
@@ -208,8 +273,9 @@ impl Ledger {
         self.check_place(no, host);
         let mut books = self.books();
         books.items[no].finished += 1;
+        let at = books.items[no].counts_at.unwrap_or(cpu);
         if let Some(home) = books.items[no].home {
-            books.queues[home].running[cpu as usize] -= 1;
+            books.queues[home].running[at as usize] -= 1;
         }
     }
 
@@ -226,16 +292,21 @@ impl Ledger {
         let item = &books.items[no];
         let placed = moved || item.cpu.is_none_or(|wanted| wanted == cpu);
         assert!(placed, "not on CPU {cpu}: {item:?}");
-        let (home, once) = (item.home, item.once);
+        let (home, once, at) = (item.home, item.once, item.counts_at.unwrap_or(cpu) as usize);
         let Some(home) = home else { return };
+        let frozen = books.frozen;
         let queue = &mut books.queues[home];
-        queue.running[cpu as usize] += 1;
+        assert!(!frozen || !queue.freezable, "item {no} of queue {home} starts while frozen");
+        queue.running[at] += 1;
         let (running, cpus) = (queue.running.iter().sum::<u32>(), queue.running.len() as u32);
-        match queue.limit {
+        match &queue.limit {
             // The items of a CPU that left run among those of others.
             Limit::OnEachCpu(max) if moved => assert!(running <= max * cpus, "max_active"),
-            Limit::OnEachCpu(max) => assert!(queue.running[cpu as usize] <= max, "max_active"),
-            Limit::InAll(max) => assert!(running <= max, "max_active"),
+            Limit::OnEachCpu(max) => assert!(queue.running[at] <= *max, "max_active"),
+            Limit::InAll(max) => assert!(running <= *max, "max_active"),
+            // And those of a node among those of others, whose shares have changed.
+            Limit::OnEachNode(_) if moved => {}
+            Limit::OnEachNode(limits) => limits.check(&queue.running),
         }
         if once {
             queue.started_once.push(no);

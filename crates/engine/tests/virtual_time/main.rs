@@ -8,11 +8,13 @@
 //! Same seed, same run. A failure prints its seed; `UWORK_SIM_SEED=N` runs that one alone, and
 //! `UWORK_SIM_SEEDS=N` runs more of them than usual.
 
+mod admission;
 mod chance;
 mod contexts;
 mod cpus;
 mod delayed;
 mod faults;
+mod freeze;
 mod golden;
 mod hogs;
 mod host;

@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Kind, MAX_ACTIVE_DEFAULT, QueueSpec, Queued, Rearmed};
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
 use crate::chance::{Chance, Chaos};
 use crate::item::Item;
 use crate::ledger::{ItemNo, Limit, QueueNo};
 use crate::setup::{MS, Setup, US, attrs, make, spec, with_engine};
-use crate::world::{BOUND, ORDERED, PODS, QUEUES, WHOLE, World};
+use crate::world::{BOUND, NODES, ORDERED, PODS, QUEUES, WHOLE, World};
 
 /// Enough for a look at each kind of trouble; `UWORK_SIM_SEEDS=N` runs more.
 const SEEDS: u64 = 2_000;
@@ -74,7 +75,7 @@ impl Timer {
 
 fn step(world: &Arc<World>, timer: &Timer) {
     let known = world.any();
-    match world.below(24) {
+    match world.below(28) {
         0..7 => {
             let _ = world.queue(&known);
         }
@@ -106,6 +107,11 @@ fn step(world: &Arc<World>, timer: &Timer) {
             _ => temporary_queue(world),
         },
         21 => retune(world),
+        22 => freeze(world),
+        23..26 => {
+            let cpu = world.any_cpu();
+            queue_once(world, NODES, Some(cpu));
+        }
         _ => world.host().doze(world.below(300 * US)),
     }
 }
@@ -126,9 +132,12 @@ fn queue_once(world: &Arc<World>, home: QueueNo, cpu: Option<u32>) {
 fn temporary_queue(world: &Arc<World>) {
     let host = world.host();
     let kind = if world.below(2) == 0 { Kind::PerCpu } else { Kind::Ordered(world.any_attrs()) };
-    let queue = make(&world.engine, spec(&world.fresh_name(), kind));
+    let freezable = world.below(2) == 0;
+    let flags = if freezable { Flags::FREEZABLE } else { Flags::empty() };
+    let queue = QueueSpec { flags, ..spec(&world.fresh_name(), kind) };
+    let queue = make(&world.engine, queue);
     let limit = Limit::InAll(MAX_ACTIVE_DEFAULT);
-    let home = world.ledger.add_queue(limit, world.engine.config().allowed.len());
+    let home = world.ledger.add_queue(limit, world.engine.config().allowed.len(), freezable);
     for _ in 0..world.below(6) {
         let once = world.once(home, None);
         let queued = world.ledger.queue(once.no, || once.item.queue(&queue));
@@ -146,11 +155,18 @@ fn retune(world: &World) {
     let max = 1 + world.below(4) as u32;
     let queue = if world.below(2) == 0 { PODS } else { ORDERED };
     let attrs = world.any_attrs();
-    match world.below(if world.moves { 4 } else { 2 }) {
-        2.. => world.move_cpus(),
+    match world.below(if world.moves { 6 } else { 4 }) {
+        4.. => world.move_cpus(),
         0 => {
             world.ledger.raise_limit(WHOLE, max);
             world.queues[WHOLE].set_max_active(max).expect("in range");
+        }
+        1 => {
+            let (max, min) = (max * 2, world.below(4) as u32);
+            // While both change, the minimum may be that of before.
+            world.ledger.raise_node_limits(NODES, max, 3);
+            world.queues[NODES].set_max_active(max).expect("in range");
+            world.queues[NODES].set_min_active(min).expect("it is unbound");
         }
         _ => {
             // Items of before may run on in pods of before.
@@ -159,6 +175,20 @@ fn retune(world: &World) {
             world.host().unpreempted(change).expect("attributes that fit the machine");
         }
     }
+}
+
+/// Freezes, watches for a while that nothing moves, and thaws. Another thread may have been first.
+fn freeze(world: &World) {
+    if world.engine.freeze_begin().is_err() {
+        return;
+    }
+    world.host().doze(world.below(600 * US));
+    if !world.engine.freeze_busy().expect("frozen by us") {
+        world.ledger.frozen();
+        world.host().doze(world.below(600 * US));
+        world.ledger.thawing();
+    }
+    world.engine.thaw().expect("frozen by us");
 }
 
 fn run(seed: u64) {
@@ -199,7 +229,7 @@ fn end(world: &Arc<World>, timers: &[Arc<Timer>]) {
     }
     // Items queue items of other queues.
     while !world.queues.iter().all(|queue| queue.is_idle()) {
-        (0..QUEUES as QueueNo).for_each(|queue| world.flush(queue));
+        (0..=NODES).for_each(|queue| world.flush(queue));
     }
     for timer in timers {
         world.ledger.check_end(timer.no, timer.item.released());

@@ -11,7 +11,7 @@ use uwork_policy::scope::Scope;
 
 use crate::host::VirtualHost;
 use crate::item::Item;
-use crate::ledger::{ItemNo, Ledger, Limit, QueueNo};
+use crate::ledger::{ItemNo, Ledger, Limit, NodeLimits, QueueNo};
 use crate::setup::{ON_PURPOSE, US, VirtualEngine, VirtualQueue, attrs, make, spec};
 
 /// The queues, by number. An item waits for those of a later queue only, so that waits end.
@@ -19,8 +19,10 @@ pub(crate) const BOUND: QueueNo = 0;
 pub(crate) const PODS: QueueNo = 1;
 pub(crate) const WHOLE: QueueNo = 2;
 pub(crate) const ORDERED: QueueNo = 3;
-/// The last one, per CPU, is for CPU-intensive items.
+/// One more, per CPU, is for CPU-intensive items.
 pub(crate) const QUEUES: u64 = 5;
+/// The last one is for items that are queued once, on a CPU. Its pods share the limits of nodes.
+pub(crate) const NODES: QueueNo = 5;
 
 /// Items that are shared by all threads, for each queue.
 const SHARED: u64 = 3;
@@ -56,6 +58,8 @@ impl World {
         let ledger = Ledger::default();
         let cpus = engine.config().allowed.len();
         let max = 1 + engine.host().machine().chance.below(3) as u32;
+        let topology = &engine.config().topology;
+        let node_of = topology.cpus().iter().map(|cpu| cpu.node as usize).collect();
         let in_all = |scope| Kind::Unbound(attrs(engine, scope, false));
         let ordered = Kind::Ordered(attrs(engine, Scope::Cpu, false));
         let of = |kind, max_active| QueueSpec { max_active, ..spec("", kind) };
@@ -68,12 +72,20 @@ impl World {
                 QueueSpec { flags: Flags::CPU_INTENSIVE, ..of(Kind::PerCpu, MAX_ACTIVE_DEFAULT) },
                 Limit::OnEachCpu(MAX_ACTIVE_DEFAULT),
             ),
+            (
+                of(in_all(Scope::Cpu), 2 * max),
+                Limit::OnEachNode(NodeLimits::new(node_of, 2 * max, 1)),
+            ),
         ];
         let mut queues = Vec::new();
         for (index, (spec, limit)) in specs.into_iter().enumerate() {
-            ledger.add_queue(limit, cpus);
-            queues.push(make(engine, QueueSpec { name: format!("q{index}"), ..spec }));
+            let freezable = [PODS, ORDERED, NODES].contains(&index);
+            ledger.add_queue(limit, cpus, freezable);
+            let freezable = if freezable { Flags::FREEZABLE } else { Flags::empty() };
+            let (name, flags) = (format!("q{index}"), spec.flags | freezable);
+            queues.push(make(engine, QueueSpec { name, flags, ..spec }));
         }
+        queues[NODES].set_min_active(1).expect("it is unbound");
         Arc::new_cyclic(|world| {
             let homes = (0..SHARED * QUEUES).map(|i| Some((i % QUEUES) as QueueNo));
             let homes = homes.chain((0..NOMADS).map(|_| None));

@@ -1,0 +1,115 @@
+//! Freezing: queues that take part start nothing new until the thaw.
+//!
+//! A frozen queue's limits are 0. What is queued waits behind them, in the order of queueing; what a
+//! worker has taken is finished. Flushes, drains and the end of a queue wait for what waits.
+
+use std::collections::HashMap;
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::queue::{BecameReady, Wq};
+use crate::sync::Link;
+
+/// Why a call to freeze or thaw did nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FreezeError {
+    /// The queues are frozen already.
+    AlreadyFrozen,
+    /// The queues are not frozen.
+    NotFrozen,
+}
+
+impl std::fmt::Display for FreezeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            FreezeError::AlreadyFrozen => "the queues are frozen already; a thaw comes first",
+            FreezeError::NotFrozen => "the queues are not frozen; a freeze must begin first",
+        })
+    }
+}
+
+impl std::error::Error for FreezeError {}
+
+/// Guard: the engine's freeze lock. Rank: before everything of a queue.
+pub(crate) struct FreezeState<H: Host> {
+    frozen: bool,
+    /// Those with `FREEZABLE`. A queue is in it from before it has a pwq until it is empty for good.
+    queues: HashMap<usize, Link<Wq<H>>>,
+}
+
+impl<H: Host> FreezeState<H> {
+    pub(crate) fn new() -> Self {
+        FreezeState { frozen: false, queues: HashMap::new() }
+    }
+
+    /// The queues that take part.
+    fn freezable_queues(&self) -> impl Iterator<Item = &Wq<H>> {
+        // SAFETY: a queue leaves the list, under the lock that guards us, before it goes away.
+        self.queues.values().map(|queue| unsafe { &*queue.0 })
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Freezes every queue with `FREEZABLE`: what their workers have taken is finished, nothing else
+    /// starts (the kernel's `freeze_workqueues_begin`).
+    ///
+    /// # Errors
+    /// They are frozen.
+    pub fn freeze_begin(&self) -> Result<(), FreezeError> {
+        let mut state = self.freeze_state().lock();
+        if state.frozen {
+            return Err(FreezeError::AlreadyFrozen);
+        }
+        state.frozen = true;
+        let mut ready = BecameReady::none();
+        state.freezable_queues().for_each(|queue| ready.append(queue.set_frozen(true)));
+        drop(state);
+        ready.push(self);
+        Ok(())
+    }
+
+    /// Whether a worker still holds items of a frozen queue (the kernel's `freeze_workqueues_busy`).
+    ///
+    /// # Errors
+    /// The queues are not frozen.
+    pub fn freeze_busy(&self) -> Result<bool, FreezeError> {
+        let state = self.freeze_state().lock();
+        if !state.frozen {
+            return Err(FreezeError::NotFrozen);
+        }
+        Ok(state.freezable_queues().any(Wq::is_held))
+    }
+
+    /// Lets the frozen queues go on (the kernel's `thaw_workqueues`).
+    ///
+    /// # Errors
+    /// The queues are not frozen.
+    pub fn thaw(&self) -> Result<(), FreezeError> {
+        let mut state = self.freeze_state().lock();
+        if !state.frozen {
+            return Err(FreezeError::NotFrozen);
+        }
+        state.frozen = false;
+        let mut ready = BecameReady::none();
+        state.freezable_queues().for_each(|queue| ready.append(queue.set_frozen(false)));
+        drop(state);
+        ready.push(self);
+        Ok(())
+    }
+
+    /// A queue takes part from now on; frozen at once if the others are. It has no pwq yet.
+    pub(crate) fn enter_freezable(&self, queue: &Wq<H>) {
+        let mut state = self.freeze_state().lock();
+        let address = std::ptr::from_ref(queue).cast_mut();
+        state.queues.insert(address.addr(), Link(address));
+        let ready = queue.set_frozen(state.frozen);
+        drop(state);
+        ready.push(self);
+    }
+
+    /// A queue that is empty for good goes away.
+    pub(crate) fn leave_freezable(&self, queue: &Wq<H>) {
+        self.freeze_state().lock().queues.remove(&std::ptr::from_ref(queue).addr());
+    }
+}

@@ -1,0 +1,233 @@
+//! The limit that the pwqs of one node share: who puts a pwq back on a ready list that found the node
+//! full.
+//!
+//! **Proves.** No item is stranded: while one waits in a pwq and the node has a place, the pwq is
+//! ready or somebody is on the way to making it so; also when a pwq to which the place was handed has
+//! nothing left, when the limit is raised, and when the queue is frozen and thawed meanwhile. No more
+//! workers than the limit are in items, none begins one while frozen, and no place is lost.
+//!
+//! **Bounds.** Two pwqs (three where one is emptied), a worker for each, one item each. The steps
+//! between the pwq's own are those of the worker's `work_on`, without an engine.
+//!
+//! **Seen to fail** when a full node is not looked at again after joining the row, when a place is
+//! given back after the look at the row, when raising the limit does not look, when a place that is
+//! declined is not given back, when a place that was handed to an emptied pwq is kept, and when an
+//! offer does not look whether the queue is frozen.
+
+use std::sync::Mutex;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::host::LoomHost;
+use super::{Preemptions, explore};
+use crate::pool::Pool;
+use crate::pwq::{Limits, Pwq, PwqNode, Taken};
+use crate::slab::Slab;
+use crate::slot::{Next, Slot};
+use crate::word::{Acquire, RunId};
+use crate::work::{Action, Place, Ticket, Work};
+
+unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
+
+struct World {
+    host: LoomHost,
+    pool: Pool<LoomHost>,
+    node: PwqNode<LoomHost>,
+    /// Each with an item of its own.
+    pwqs: Vec<(Pwq<LoomHost>, Work)>,
+    slots: Slab<Slot<LoomHost>>,
+    runs: Mutex<usize>,
+    inside: Mutex<u32>,
+}
+
+impl World {
+    /// One item is queued on each pwq, and each is ready.
+    fn new(pwqs: u32, max_active: u32) -> Arc<World> {
+        let pwq = |id| (Pwq::new(id), Work::new(nothing));
+        let world = Arc::new(World {
+            host: LoomHost::new(0),
+            pool: Pool::new(0),
+            node: PwqNode::new(),
+            pwqs: (0..pwqs).map(pwq).collect(),
+            slots: Slab::new(2),
+            runs: Mutex::new(0),
+            inside: Mutex::new(0),
+        });
+        world.node.make_room(pwqs as usize);
+        world.node.set_max(max_active);
+        assert!(world.slots.allocate(|_| Slot::new()).is_some());
+        assert!(world.slots.allocate(|_| Slot::new()).is_some());
+        for (pwq, item) in &world.pwqs {
+            let limits = Limits { max_active, cpu_intensive: false, ordered: false };
+            pwq.attach(std::ptr::null(), &world.pool, limits, 0);
+            assert!(!pwq.share(&world.node));
+            // A first round, after which every state counts as stored with `SeqCst` (see `sync`).
+            world.node.enqueue(pwq);
+            world.node.pass_on(&mut |_| unreachable!("nothing waits"));
+            let Acquire::Owned(_) = item.word.acquire() else { unreachable!("queued once") };
+            item.set_ticket(Ticket::new(pwq.id, false));
+            item.set_place(Place::Inbox);
+            // SAFETY: live and ours.
+            unsafe { pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
+            assert!(pwq.claim_ready());
+            world.pool.push_ready(pwq);
+        }
+        world
+    }
+
+    /// Takes the first ready pwq, runs a batch, and lets go. `inside` is called in each item. False if
+    /// no pwq was ready.
+    fn serve(&self, slot: u32, inside: impl Fn()) -> bool {
+        let popped = self.pool.pop_ready(&mut self.pool.lock());
+        let Some(pwq) = popped else { return false };
+        let own = self.slots.get(slot).unwrap();
+        let ready = &mut |pwq: &Pwq<LoomHost>| self.pool.push_ready(pwq);
+        let taken = pwq.take(&self.host, &self.slots, (slot, own), 1, ready);
+        assert!(!pwq.unpin());
+        let Taken::Some { count, more, .. } = taken else { return true };
+        assert!(!more, "one item each");
+        let mut number = own.number();
+        while let Next::Run(item, run, _) = own.next(&self.host, number) {
+            number = run;
+            // SAFETY: it came off our list.
+            unsafe { (*item).word.start(RunId { slot, run }) };
+            *self.inside.lock().unwrap() += 1;
+            inside();
+            *self.runs.lock().unwrap() += 1;
+            *self.inside.lock().unwrap() -= 1;
+        }
+        assert!(!pwq.finish(0, count), "no flush waits");
+        if pwq.release(0, count, ready) {
+            self.pool.push_ready(pwq);
+        }
+        true
+    }
+
+    /// What workers who look for as long as something is ready would find.
+    fn serve_all(&self) {
+        while self.serve(0, || {}) {}
+    }
+
+    fn set_limit(&self, max_active: u32) {
+        self.node.set_max(max_active);
+        for (pwq, _) in &self.pwqs {
+            assert!(!pwq.set_max_active(max_active), "the limit is shared");
+        }
+        self.node.pass_on(&mut |pwq| self.pool.push_ready(pwq));
+    }
+
+    /// Takes the item out of a pwq, as a cancel does. False if a worker has it.
+    fn empty(&self, pwq: usize) -> bool {
+        let (pwq, _) = &self.pwqs[pwq];
+        let mut inner = pwq.lock();
+        pwq.splice(&mut inner);
+        let taken = !inner.worklist.pop_front().is_null();
+        inner.queued -= usize::from(taken);
+        drop(inner);
+        assert!(!taken || !pwq.finish(0, 1), "no flush waits");
+        taken
+    }
+
+    fn runs(&self) -> usize {
+        *self.runs.lock().unwrap()
+    }
+}
+
+#[test]
+fn nothing_is_stranded_on_a_full_node() {
+    explore("node: nothing is stranded on a full node", Preemptions::Any, || {
+        let world = World::new(2, 1);
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let alone = || assert_eq!(*world.inside.lock().unwrap(), 1, "the limit is 1");
+                world.serve(1, alone)
+            })
+        };
+        world.serve(0, || assert_eq!(*world.inside.lock().unwrap(), 1, "the limit is 1"));
+        worker.join().unwrap();
+        world.serve_all();
+        assert_eq!(world.runs(), 2);
+        assert!(world.pwqs.iter().all(|(pwq, _)| pwq.survey().0));
+    });
+}
+
+#[test]
+fn a_place_is_passed_on_past_an_emptied_pwq() {
+    explore("node: past an emptied pwq", Preemptions::Any, || {
+        let world = World::new(3, 1);
+        // The first holds the place; the others come to wait for it.
+        let holder = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let inner = world.clone();
+                world.serve(1, move || while inner.serve(0, || unreachable!("the limit is 1")) {})
+            })
+        };
+        let taken = world.empty(1);
+        holder.join().unwrap();
+        world.serve_all();
+        assert_eq!(world.runs(), if taken { 2 } else { 3 });
+        assert!(world.pwqs.iter().all(|(pwq, _)| pwq.survey().0));
+        // No place was lost on the way.
+        assert!(world.node_has_its_place());
+    });
+}
+
+impl World {
+    /// Whether a place can be taken again, now that everything is over.
+    fn node_has_its_place(&self) -> bool {
+        let (pwq, _) = &self.pwqs[0];
+        let mut inner = pwq.lock();
+        pwq.take_place_to_help(&mut inner)
+    }
+}
+
+#[test]
+fn raising_the_limit_lets_the_next_one_go() {
+    explore("node: raising the limit", Preemptions::AtMost(4), || {
+        let world = World::new(2, 1);
+        // The first item does not end before the second has run: only the raise can let it.
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let inner = world.clone();
+                world.serve(1, move || {
+                    while inner.runs() == 0 && *inner.inside.lock().unwrap() == 1 {
+                        thread::yield_now();
+                    }
+                })
+            })
+        };
+        world.set_limit(2);
+        while world.runs() < 2 {
+            world.serve(0, || {});
+            thread::yield_now();
+        }
+        worker.join().unwrap();
+        world.serve_all();
+        assert_eq!(world.runs(), 2);
+    });
+}
+
+#[test]
+fn a_freeze_takes_back_what_was_granted() {
+    explore("node: a freeze takes back what was granted", Preemptions::AtMost(5), || {
+        let world = World::new(2, 1);
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || world.serve(1, || {}))
+        };
+        // It may have to wait for the worker, which may offer it a place in the midst of the freeze.
+        world.serve(0, || {});
+        world.set_limit(0);
+        worker.join().unwrap();
+        world.serve(0, || unreachable!("frozen"));
+        world.serve(0, || unreachable!("frozen"));
+        world.set_limit(1);
+        world.serve_all();
+        assert_eq!(world.runs(), 2);
+        assert!(world.node_has_its_place());
+    });
+}

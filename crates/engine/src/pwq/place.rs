@@ -1,0 +1,199 @@
+//! Places under `max_active`: who may hold a pwq.
+//!
+//! A pwq that is alone on its node has a limit of its own; several share the node's. All of this is
+//! under the pwq lock. README.md has the protocol.
+
+use super::node::Node;
+use super::{Inner, Pwq, SATURATED};
+use crate::host::Host;
+use crate::sync::{LockGuard, Ordering};
+
+impl<H: Host> Inner<H> {
+    /// The node with which the limit is shared, if it is.
+    fn shared<'a>(&self) -> Option<&'a Node<H>> {
+        // SAFETY: null, or the queue's, which lives at least until the pwq was detached under the
+        // lock that the caller holds; who uses it longer counts in `nr_active`, which keeps the
+        // queue.
+        unsafe { self.node.as_ref() }
+    }
+
+    /// Whether the queue is frozen.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.max_active == 0
+    }
+
+    /// Workers that share what is queued: one that has just taken its place, and those that still
+    /// may.
+    pub(super) fn sharers(&self) -> u32 {
+        let more = match self.shared() {
+            None => self.max_active.saturating_sub(self.nr_active),
+            Some(node) => node.free() + self.granted,
+        };
+        more + 1
+    }
+}
+
+impl<H: Host> Pwq<H> {
+    /// Takes a place. If there is none, the pwq is SATURATED from here on.
+    pub(super) fn take_place(&self, inner: &mut Inner<H>) -> bool {
+        let taken = match inner.shared() {
+            None => self.has_room(inner),
+            Some(_) if inner.granted > 0 => {
+                inner.granted -= 1;
+                true
+            }
+            // Again, should another pwq get the place that was seen.
+            Some(node) => loop {
+                if node.try_take() {
+                    break true;
+                }
+                if !self.has_room(inner) {
+                    break false;
+                }
+            },
+        };
+        inner.nr_active += u32::from(taken);
+        taken
+    }
+
+    /// Takes a place for a thread that helps, if one is free.
+    pub(crate) fn take_place_to_help(&self, inner: &mut Inner<H>) -> bool {
+        let taken = match inner.shared() {
+            None => inner.nr_active < inner.max_active,
+            Some(node) => node.try_take(),
+        };
+        inner.nr_active += u32::from(taken);
+        taken
+    }
+
+    /// Whether one more worker may hold the pwq. If not, it is SATURATED from here on: whoever lets
+    /// go next looks again.
+    pub(super) fn has_room(&self, inner: &mut Inner<H>) -> bool {
+        let room = match inner.shared() {
+            None => inner.nr_active < inner.max_active,
+            Some(_) if inner.granted > 0 => true,
+            Some(node) => {
+                node.free() > 0 || {
+                    // First into the row, then another look: `Node::give` does it the other way
+                    // round, so one of the two sees the other.
+                    node.enqueue(self);
+                    node.free() > 0
+                }
+            }
+        };
+        if !room {
+            self.state.fetch_or(SATURATED, Ordering::SeqCst);
+        }
+        room
+    }
+
+    /// After a batch was taken: whether somebody else may take more of it now.
+    pub(super) fn look_ahead(&self, inner: &mut Inner<H>) -> bool {
+        if inner.queued > 0 {
+            return self.has_room(inner);
+        }
+        if inner.shared().is_none() {
+            // Marks a limit that is reached: it spares what comes next a useless look. A row is only
+            // for pwqs in which something waits.
+            self.has_room(inner);
+        }
+        false
+    }
+
+    /// Gives a place up. True if the pwq has become ready and the caller must put it on a ready
+    /// list; others that have are handed to `ready`.
+    #[must_use]
+    pub(super) fn let_go<'a>(
+        &'a self,
+        mut inner: LockGuard<'a, Inner<H>>,
+        ready: &mut impl FnMut(&Pwq<H>),
+    ) -> bool {
+        let Some(node) = inner.shared() else {
+            inner.nr_active -= 1;
+            return inner.nr_active < inner.max_active
+                && self.state.load(Ordering::Relaxed) & SATURATED != 0
+                && self.unsaturate(&inner);
+        };
+        if node.give(1) {
+            // The count of holders keeps the queue, and with it the node.
+            drop(inner);
+            node.pass_on(ready);
+            inner = self.lock();
+        }
+        inner.nr_active -= 1;
+        false
+    }
+
+    /// Gives back what the node has granted and nobody needs.
+    pub(super) fn return_granted<'a>(
+        &'a self,
+        mut inner: LockGuard<'a, Inner<H>>,
+        ready: &mut impl FnMut(&Pwq<H>),
+    ) {
+        while inner.granted > 0 {
+            inner.granted -= 1;
+            inner.nr_active += 1;
+            if self.let_go(inner, ready) {
+                ready(self);
+            }
+            inner = self.lock();
+        }
+    }
+
+    /// Ends saturation under the lock. True if the caller must put the pwq on a ready list.
+    pub(super) fn unsaturate(&self, inner: &Inner<H>) -> bool {
+        // SeqCst: first the flag, then the inbox. A submitter pushes first and then looks at the
+        // flag (`claim_ready`): one of the two sees the other.
+        self.state.fetch_and(!SATURATED, Ordering::SeqCst);
+        let pending = !inner.worklist.is_empty() || !self.inbox.is_empty();
+        pending && self.claim_ready()
+    }
+
+    /// Sets the limit; 0 while the queue is frozen. True if the pwq has become ready and the caller
+    /// must put it on a ready list. Where the limit is shared, the node's was set before.
+    #[must_use]
+    pub(crate) fn set_max_active(&self, max_active: u32) -> bool {
+        let mut inner = self.lock();
+        inner.max_active = max_active;
+        if let Some(node) = inner.shared() {
+            if max_active == 0 {
+                // Nobody is to take it up. Whoever finds the pwq ready puts it into the row.
+                let granted = std::mem::take(&mut inner.granted);
+                let _ = node.give(granted);
+            }
+            return false;
+        }
+        inner.nr_active < max_active
+            && self.state.load(Ordering::Relaxed) & SATURATED != 0
+            && self.unsaturate(&inner)
+    }
+
+    /// Whether items wait because no more may be under way.
+    pub(crate) fn is_congested(&self) -> bool {
+        let mut inner = self.lock();
+        self.splice(&mut inner);
+        let full = match inner.shared() {
+            None => inner.nr_active >= inner.max_active,
+            Some(node) => inner.granted == 0 && node.free() == 0,
+        };
+        full && inner.queued > 0
+    }
+
+    /// Whether a worker holds it.
+    pub(crate) fn is_held(&self) -> bool {
+        self.lock().nr_active > 0
+    }
+
+    /// The queue goes away: from here on the pwq has nothing to do with its node. False, and
+    /// nothing done, while a worker holds it.
+    #[must_use]
+    pub(crate) fn detach(&self) -> bool {
+        let mut inner = self.lock();
+        if inner.nr_active > 0 {
+            return false;
+        }
+        inner.node = std::ptr::null();
+        inner.granted = 0;
+        true
+    }
+}

@@ -1,0 +1,215 @@
+//! How many items of a queue may be under way: the limits of its pwqs and nodes, and their changes.
+
+use uwork_policy::admission::{default_min_active, node_max_active};
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::topology::Topology;
+
+use super::{Kind, MAX_ACTIVE_LIMIT, QueueError, Tunable, Wq};
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::pool::Pool;
+use crate::pwq::{Pwq, PwqNode};
+
+/// A queue's nodes. The last one is for pwqs whose pod spans several.
+pub(super) struct Nodes<H: Host> {
+    /// NUMA node ids, ascending, with the CPUs of each.
+    cpus: Vec<(u32, CpuSet)>,
+    /// One for each of those, and one more.
+    nodes: Box<[PwqNode<H>]>,
+}
+
+impl<H: Host> Nodes<H> {
+    pub(super) fn new(topology: &Topology) -> Nodes<H> {
+        let ids = topology.nodes().into_iter();
+        let cpus: Vec<_> = ids.map(|id| (id, topology.node_cpus(id))).collect();
+        let nodes = (0..=cpus.len()).map(|_| PwqNode::new()).collect();
+        Nodes { cpus, nodes }
+    }
+
+    /// The position of the node that holds all of a pod.
+    fn of(&self, pod: &CpuSet) -> usize {
+        let holds = |(_, node): &(u32, CpuSet)| pod.and_not(node).is_empty();
+        self.cpus.iter().position(holds).unwrap_or(self.cpus.len())
+    }
+
+    /// The limit there, of a queue that uses the CPUs of `mask`.
+    fn limit(&self, at: usize, tunable: &Tunable, mask: &CpuSet) -> u32 {
+        let Some((_, node)) = self.cpus.get(at) else { return tunable.max_active };
+        let (here, total) = (mask.and(node).len() as u32, mask.len() as u32);
+        node_max_active(tunable.max_active, tunable.min_active, here, total)
+    }
+}
+
+impl Tunable {
+    /// As the queue was specified; nothing is applied yet.
+    pub(super) fn new(kind: Kind, max_active: u32) -> Tunable {
+        let max_active =
+            if matches!(kind, Kind::Ordered(_) | Kind::Dedicated(_)) { 1 } else { max_active };
+        Tunable {
+            kind,
+            max_active,
+            min_active: default_min_active(max_active),
+            frozen: false,
+            effective: None,
+            mask: CpuSet::new(),
+            fitted: std::ptr::null(),
+        }
+    }
+
+    /// Whether the limit is cut in shares.
+    fn is_divided(&self) -> bool {
+        matches!(self.kind, Kind::Unbound(_))
+    }
+}
+
+/// Pwqs that became ready under locks, to be put on their lists without any.
+#[must_use = "items would wait for ever"]
+pub(crate) struct BecameReady<H: Host>(Vec<*const Pwq<H>>);
+
+impl<H: Host> BecameReady<H> {
+    pub(crate) fn none() -> Self {
+        BecameReady(Vec::new())
+    }
+
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.0.append(&mut other.0);
+    }
+
+    /// Puts them on their lists.
+    pub(crate) fn push(self, engine: &Engine<H>) {
+        for pwq in self.0 {
+            // SAFETY: pwqs live as long as their engine; with its readiness claimed, this one is
+            // still what it was, even if its queue is gone.
+            engine.make_ready(unsafe { &*pwq });
+        }
+    }
+}
+
+impl<H: Host> Wq<H> {
+    /// How many items may run at once: on each CPU of a per-CPU queue; of an unbound one this is
+    /// divided among the NUMA nodes.
+    pub fn max_active(&self) -> u32 {
+        self.tunable.lock().max_active
+    }
+
+    /// The least that a NUMA node gets of an unbound queue's `max_active`. None for other queues.
+    pub fn min_active(&self) -> Option<u32> {
+        let tunable = self.tunable.lock();
+        tunable.is_divided().then_some(tunable.min_active)
+    }
+
+    /// Changes `max_active` while the queue is in use. `min_active` goes down with it.
+    ///
+    /// # Errors
+    /// Out of range, or the queue is ordered.
+    pub fn set_max_active(&self, max_active: u32) -> Result<(), QueueError> {
+        if self.is_ordered() {
+            return Err(QueueError::NotForThisKind("max_active of an ordered queue is always 1"));
+        }
+        if max_active == 0 || max_active > MAX_ACTIVE_LIMIT {
+            return Err(QueueError::BadMaxActive(max_active));
+        }
+        self.change_limits(|tunable| {
+            tunable.max_active = max_active;
+            tunable.min_active = tunable.min_active.min(max_active);
+        });
+        Ok(())
+    }
+
+    /// Changes `min_active` while the queue is in use. More than `max_active` counts as that.
+    ///
+    /// # Errors
+    /// The queue is not unbound, or is ordered.
+    pub fn set_min_active(&self, min_active: u32) -> Result<(), QueueError> {
+        if !self.tunable.lock().is_divided() {
+            return Err(QueueError::NotForThisKind(
+                "min_active is for unbound queues; those that are ordered or per-CPU have none",
+            ));
+        }
+        self.change_limits(|tunable| tunable.min_active = min_active.min(tunable.max_active));
+        Ok(())
+    }
+
+    /// Whether items wait behind the limit in the pod of this CPU, or of the caller's.
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it.
+    pub fn is_congested(&self, cpu: Option<u32>) -> Result<bool, QueueError> {
+        cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
+        let cpu = cpu.unwrap_or_else(|| self.engine().host().current_cpu());
+        Ok(self.route(cpu).is_congested())
+    }
+
+    /// Whether a worker holds items of the queue.
+    pub(crate) fn is_held(&self) -> bool {
+        let mut held = false;
+        self.pwqs().for_each(|pwq| held |= pwq.is_held());
+        held
+    }
+
+    /// Freezes or thaws the queue.
+    pub(crate) fn set_frozen(&self, frozen: bool) -> BecameReady<H> {
+        let mut tunable = self.tunable.lock();
+        tunable.frozen = frozen;
+        self.apply_limits(&tunable)
+    }
+
+    fn change_limits(&self, change: impl FnOnce(&mut Tunable)) {
+        let mut tunable = self.tunable.lock();
+        change(&mut tunable);
+        let ready = self.apply_limits(&tunable);
+        drop(tunable);
+        ready.push(self.engine());
+    }
+
+    /// What a new pwq on this pool starts with, of a queue that will use the CPUs of `mask`.
+    pub(super) fn limit_on(&self, pool: &Pool<H>, tunable: &Tunable, mask: &CpuSet) -> u32 {
+        match &self.nodes {
+            _ if tunable.frozen => 0,
+            Some(nodes) => nodes.limit(nodes.of(&pool.spec().cpus), tunable, mask),
+            None => tunable.max_active,
+        }
+    }
+
+    /// Brings every pwq and node to the limits that are in force. Under the lock of `tunable`, so
+    /// that the last change is the last to be applied.
+    pub(super) fn apply_limits(&self, tunable: &Tunable) -> BecameReady<H> {
+        if let Some(nodes) = &self.nodes {
+            for (at, node) in nodes.nodes.iter().enumerate() {
+                let limit = nodes.limit(at, tunable, &tunable.mask);
+                node.set_max(if tunable.frozen { 0 } else { limit });
+            }
+        }
+        let mut ready: Vec<*const Pwq<H>> = Vec::new();
+        self.pwqs().for_each_with_pool(|pwq, pool| {
+            if pwq.set_max_active(self.limit_on(pool, tunable, &tunable.mask)) {
+                ready.push(pwq);
+            }
+        });
+        for node in self.nodes.iter().flat_map(|nodes| &nodes.nodes) {
+            node.pass_on(&mut |pwq| ready.push(pwq));
+        }
+        BecameReady(ready)
+    }
+
+    /// Lets pwqs share a limit where several are on one node. Once they do, they always will.
+    pub(super) fn share_limits(&self) -> BecameReady<H> {
+        let mut ready: Vec<*const Pwq<H>> = Vec::new();
+        let Some(nodes) = &self.nodes else { return BecameReady(ready) };
+        for (at, node) in nodes.nodes.iter().enumerate() {
+            let is_here = |pool: &Pool<H>| nodes.of(&pool.spec().cpus) == at;
+            let mut here = 0;
+            self.pwqs().for_each_with_pool(|_, pool| here += usize::from(is_here(pool)));
+            if here < 2 {
+                continue;
+            }
+            node.make_room(here);
+            self.pwqs().for_each_with_pool(|pwq, pool| {
+                if is_here(pool) && pwq.share(node) {
+                    ready.push(pwq);
+                }
+            });
+        }
+        BecameReady(ready)
+    }
+}

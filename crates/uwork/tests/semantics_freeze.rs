@@ -1,0 +1,204 @@
+//! Freezing (SEMANTICS 2.27). It is for the whole process, so these tests are a binary of their own and
+//! take turns.
+
+mod support;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use support::gate::{Gate, Log};
+use support::items::{Job, Later};
+use support::machine::in_the_wait;
+use support::{queue, until, watchdog};
+use uwork::freeze::{self, FreezeError};
+use uwork::{Builder, Queue, Scope, ScopeChoice};
+
+/// One test at a time; whatever one has left frozen is thawed.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = freeze::thaw();
+    turn
+}
+
+fn one_of_each() -> Vec<Queue> {
+    let kinds: [fn(Builder) -> Builder; 4] = [
+        Builder::per_cpu,
+        Builder::ordered,
+        |builder| builder.affinity_scope(ScopeChoice::Explicit(Scope::System)),
+        |builder| builder.affinity_scope(ScopeChoice::Explicit(Scope::Cpu)),
+    ];
+    kinds.map(|kind| kind(queue("s2-27")).freezable().build().unwrap()).into()
+}
+
+/// Queues an item that says its number.
+fn say(queue: &Queue, log: &Log<u32>, number: u32) -> Arc<Job> {
+    let theirs = log.clone();
+    let job = Job::new(move |_| theirs.push(number));
+    assert!(queue.enqueue(job.clone()).is_queued());
+    job
+}
+
+// Catches: an item that starts while frozen, one that is cut off, a queue that does not take part but
+// is frozen, one that is made meanwhile but is not.
+#[test]
+fn s2_27_new_items_wait_and_active_ones_finish() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    for before in one_of_each() {
+        let (log, started, may_end) = (Log::new(), Gate::new(), Gate::new());
+        assert!(before.enqueue(Job::held(&started, &may_end)).is_queued());
+        started.wait();
+        freeze::begin().unwrap();
+        let during = queue("s2-27").freezable().build().unwrap();
+        for number in 0..10 {
+            say(&before, &log, number);
+            say(&during, &log, 100 + number);
+        }
+        assert!(before.is_congested() && during.is_congested());
+        assert_eq!(freeze::is_busy(), Ok(true));
+        may_end.open();
+        until("what was taken is over", || freeze::is_busy() == Ok(false));
+        let free = queue("s2-27").per_cpu().build().unwrap();
+        say(&free, &log, 1_000);
+        free.flush().unwrap();
+        assert_eq!(log.events(), [1_000]);
+        freeze::thaw().unwrap();
+        before.flush().unwrap();
+        during.flush().unwrap();
+        let mut events = log.events();
+        events.sort_unstable();
+        assert_eq!(events, (0..10).chain(100..110).chain([1_000]).collect::<Vec<_>>());
+    }
+}
+
+// Catches: a wait for frozen items that ends, one that is not ended by the thaw, a join that runs
+// the item itself.
+#[test]
+fn s2_27_flushes_and_joins_of_what_is_frozen_wait_for_the_thaw() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    for queue in one_of_each() {
+        let log = Log::new();
+        freeze::begin().unwrap();
+        let item = say(&queue, &log, 1);
+        let spawned = queue.spawn(|| 2);
+        let of_queue = queue.clone();
+        let of_queue = in_the_wait(move || of_queue.flush());
+        let of_item = in_the_wait(move || item.work.flush());
+        let join = in_the_wait(move || spawned.join().unwrap());
+        let end = in_the_wait(move || drop(queue));
+        for _ in 0..2 {
+            of_queue.assert_waits();
+            of_item.assert_waits();
+            join.assert_waits();
+        }
+        assert_eq!(log.events(), []);
+        freeze::thaw().unwrap();
+        of_queue.result().unwrap();
+        assert!(of_item.result());
+        assert_eq!(join.result(), 2);
+        end.result();
+        assert_eq!(log.events(), [1]);
+    }
+}
+
+// Catches: an item that lends its place to a frozen one of its queue.
+#[test]
+fn s2_27_an_item_does_not_help_with_frozen_ones() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    let queue = queue("s2-27").max_active(1).freezable().build().unwrap();
+    let (started, go, log) = (Gate::new(), Gate::new(), Log::new());
+    let (inner, begun, may_join, theirs) =
+        (queue.clone(), started.clone(), go.clone(), log.clone());
+    let outer = queue.spawn(move || {
+        begun.open();
+        may_join.wait();
+        let told = theirs.clone();
+        let child = inner.spawn(move || told.push("child"));
+        theirs.push("joins");
+        child.join().unwrap();
+        theirs.push("joined");
+    });
+    started.wait();
+    freeze::begin().unwrap();
+    go.open();
+    log.wait_for(&"joins");
+    let waits = in_the_wait(move || outer.join());
+    waits.assert_waits();
+    assert_eq!((log.events(), freeze::is_busy()), (vec!["joins"], Ok(true)));
+    freeze::thaw().unwrap();
+    waits.result().unwrap();
+    assert_eq!(log.events(), ["joins", "child", "joined"]);
+}
+
+// Catches: a cancel that does not find a frozen item, a timer that starts one.
+#[test]
+fn s2_27_frozen_items_can_be_cancelled_and_timers_expire_into_the_freeze() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    for queue in one_of_each() {
+        freeze::begin().unwrap();
+        let log = Log::new();
+        let item = say(&queue, &log, 1);
+        assert!(item.work.cancel().is_some());
+        assert!(item.work.cancel().is_none());
+        let later = Later::counting();
+        assert!(queue.enqueue_delayed(later.clone(), Duration::from_nanos(1)).is_queued());
+        until("the timer has expired", || queue.is_congested());
+        assert!(later.work.is_pending());
+        assert_eq!(later.tally.started(), 0);
+        freeze::thaw().unwrap();
+        queue.flush().unwrap();
+        assert_eq!((later.tally.finished(), log.events()), (1, vec![]));
+    }
+}
+
+// Catches: calls out of order that are accepted, errors that do not say what to do.
+#[test]
+fn s2_27_calls_out_of_order_are_errors() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    assert_eq!(freeze::is_busy(), Err(FreezeError::NotFrozen));
+    assert_eq!(freeze::thaw(), Err(FreezeError::NotFrozen));
+    freeze::begin().unwrap();
+    let error = freeze::begin().unwrap_err();
+    assert_eq!(error, FreezeError::AlreadyFrozen);
+    assert!(error.to_string().contains("thaw"), "{error}");
+    freeze::thaw().unwrap();
+    let error = freeze::thaw().unwrap_err();
+    assert!(error.to_string().contains("freeze must begin"), "{error}");
+}
+
+// Catches: an item that is lost, run twice or run while frozen, in a storm of freezes and changes.
+#[test]
+fn s2_27_freezes_under_load() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    let queues = one_of_each();
+    let items: Vec<Arc<Job>> = (0..400).map(|_| Job::new(|_| {})).collect();
+    thread::scope(|scope| {
+        for half in items.chunks(200) {
+            let queues = &queues;
+            scope.spawn(move || {
+                for (index, item) in half.iter().enumerate() {
+                    assert!(queues[index % queues.len()].enqueue(item.clone()).is_queued());
+                }
+            });
+        }
+        for round in 0..100 {
+            freeze::begin().unwrap();
+            until("what was taken is over", || freeze::is_busy() == Ok(false));
+            let started = || items.iter().map(|item| item.tally.started()).sum::<u32>();
+            let before = started();
+            queues[2].set_max_active(1 + round % 3).unwrap();
+            queues[3].set_max_active(1 + round % 5).unwrap();
+            queues[3].set_min_active(1 + round % 2).unwrap();
+            if round % 10 == 0 {
+                let scope = Scope::ALL[round as usize / 10 % 7];
+                queues[3].set_affinity_scope(ScopeChoice::Explicit(scope)).unwrap();
+            }
+            thread::yield_now();
+            assert_eq!(started(), before, "frozen");
+            freeze::thaw().unwrap();
+        }
+    });
+    queues.iter().for_each(|queue| queue.flush().unwrap());
+    assert!(items.iter().all(|item| item.tally.finished() == 1 && !item.tally.overlapped()));
+}
