@@ -17,6 +17,7 @@ mod models;
 mod owner;
 mod pool;
 mod pwq;
+mod query;
 mod queue;
 mod run;
 mod slab;
@@ -36,10 +37,12 @@ pub use delayed::{Delayed, Rearmed};
 pub use engine::{Config, Engine};
 pub use help::Helped;
 pub use owner::Queue;
+pub use query::Busy;
 pub use queue::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
     QueueSpec, Wq, scope_names,
 };
+pub use slot::{DESCRIPTION_MAX, Running};
 pub use submit::Queued;
 pub use thread::ThreadState;
 pub use word::DISABLE_DEPTH_MAX;

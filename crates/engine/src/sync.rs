@@ -122,6 +122,28 @@ impl<T: Copy> Cell<T> {
     }
 }
 
+/// A number that is shown to people and decides nothing: no model needs to see it, and none pays for
+/// it.
+pub(crate) struct Hint(std::sync::atomic::AtomicUsize);
+
+impl Hint {
+    pub(crate) fn new(value: usize) -> Hint {
+        Hint(std::sync::atomic::AtomicUsize::new(value))
+    }
+
+    /// Release: whoever sees this value sees what was stored before it.
+    #[inline(always)]
+    pub(crate) fn set(&self, value: usize) {
+        self.0.store(value, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Acquire: see [`Hint::set`].
+    #[inline(always)]
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(std::sync::atomic::Ordering::Acquire)
+    }
+}
+
 /// Tells the processor that the line at `address` will be wanted. Any address will do: nothing is
 /// accessed as far as the program can tell.
 #[inline(always)]

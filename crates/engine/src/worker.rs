@@ -283,8 +283,10 @@ impl<H: Host> Worker<H> {
     /// Runs an item that threads wait for; they are woken when the run has ended.
     #[cold]
     fn run_waited_for(&self, frame: &Frame, tally: &Tally<'_, H>, item: *mut Work) -> u64 {
-        let run = self.slot().begin_waited_for(tally.pwq.take_waiters(item));
-        // SAFETY: the item came off our list: it is live and ours, and its run has begun.
+        // SAFETY: the item came off our list: it is live and ours.
+        let work = unsafe { &*item };
+        let run = self.slot().begin_waited_for(tally.pwq.take_waiters(item), work);
+        // SAFETY: as above, and its run has begun.
         unsafe {
             tally.note((*item).ticket().colour(), run);
             run_item(frame.slot, item, run);
