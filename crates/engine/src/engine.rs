@@ -7,6 +7,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::Scope;
 use uwork_policy::topology::Topology;
 
+use crate::grace::Grace;
 use crate::host::{Host, Report, WorkerSpec};
 use crate::pool::state::WORKERS_MAX;
 use crate::pool::{NEVER, Pool, PoolSpec};
@@ -72,6 +73,7 @@ pub struct Engine<H: Host> {
     /// Names of the queues that exist.
     names: Lock<HashSet<String>>,
     watch: Watch<H>,
+    grace: Grace<H>,
 }
 
 /// What makes two queues share pools.
@@ -115,6 +117,7 @@ impl<H: Host> Engine<H> {
             sets: Lock::new(Vec::new()),
             names: Lock::new(HashSet::new()),
             watch: Watch::new(),
+            grace: Grace::new(),
         })
     }
 
@@ -156,6 +159,10 @@ impl<H: Host> Engine<H> {
     /// A counted reference, unless the engine is going away.
     pub(crate) fn me(&self) -> Option<Arc<Engine<H>>> {
         self.me.upgrade()
+    }
+
+    pub(crate) fn grace(&self) -> &Grace<H> {
+        &self.grace
     }
 
     pub(crate) fn watch_state(&self) -> &Watch<H> {
