@@ -12,6 +12,7 @@ mod chance;
 mod delayed;
 mod faults;
 mod golden;
+mod grace;
 mod host;
 mod idle;
 mod item;
