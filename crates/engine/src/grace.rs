@@ -237,7 +237,8 @@ impl<H: Host> Engine<H> {
 
     /// Waits until an item that waits for a grace period has been queued, then as
     /// [`Engine::flush_work`]. With `may_wait` false it does not wait for the grace period, which
-    /// would not end before the caller goes on: then the answer for such an item is false.
+    /// would not end before the caller goes on: then the answer for such an item is false. So it is where
+    /// the caller runs items of the ordered queue that the item has come to.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -268,7 +269,13 @@ impl<H: Host> Engine<H> {
             }
         }
         // SAFETY: by this function's contract. It may have run by now.
-        unsafe { self.flush_work(work) || waited }
+        unsafe { self.flush_work(work) || (waited && !self.is_behind_caller(item)) }
+    }
+
+    /// Whether the item is queued where the calling thread runs items: then nobody waits for it there.
+    fn is_behind_caller(&self, item: &Work) -> bool {
+        let pwq = self.pwqs().get(item.ticket().pwq());
+        item.is_pending() && pwq.is_some_and(|pwq| self.runs_queue(pwq.wq().cast()))
     }
 
     /// Waits until an item has left the lists. False, and at once, if it is not there.

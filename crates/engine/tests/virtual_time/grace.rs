@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Action, Graced, Kind, Queued, Work};
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::scope::Scope;
 
 use crate::host::VirtualHost;
-use crate::setup::{MS, Setup, VirtualEngine, VirtualQueue, make, spec, with_engine};
+use crate::setup::{MS, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
 
 /// An item that counts its runs, and how often it was let go of.
 #[repr(C)]
@@ -159,6 +160,31 @@ fn a_flush_waits_for_the_period_and_then_for_the_run() {
         engine.end_grace();
         flusher.join(host);
         assert_eq!(*returned.lock().unwrap(), Some((true, ended, 1)));
+    });
+}
+
+/// The period it can wait for, the run it cannot.
+#[test]
+fn a_flush_inside_the_ordered_queue_says_that_it_did_not_see_the_run() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host();
+        let attrs = attrs(engine, Scope::System, false);
+        let queue = make(engine, spec("q", Kind::Ordered(attrs)));
+        let item = Item::new(engine);
+        assert_eq!(item.queue(&queue).0, Queued::Yes);
+        let answer = Arc::new(Mutex::new(None));
+        let (theirs, its_engine, place) = (item.clone(), Arc::downgrade(engine), answer.clone());
+        let inside = crate::item::Item::new(move || {
+            let engine = its_engine.upgrade().expect("the engine lives");
+            *place.lock().unwrap() = Some((theirs.flush(&engine, true), theirs.runs()));
+        });
+        assert_eq!(inside.queue(&queue), Queued::Yes);
+        host.doze(MS);
+        assert_eq!(*answer.lock().unwrap(), None, "it waits for the period");
+        assert!(engine.begin_grace());
+        engine.end_grace();
+        queue.flush().unwrap();
+        assert_eq!((*answer.lock().unwrap(), item.runs()), (Some((false, 0)), 1));
     });
 }
 
