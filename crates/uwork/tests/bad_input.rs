@@ -251,7 +251,7 @@ fn a_destroyed_queue_gives_items_back() {
 fn work_on_cpu_needs_a_cpu_that_the_process_may_use() {
     let _watchdog = watchdog();
     for bad in [NO_CPU, u32::MAX, cpus().last().unwrap() + 1] {
-        let error = uwork::work_on_cpu(bad, || unreachable!("refused")).map(|()| ()).unwrap_err();
+        let error = uwork::work_on_cpu::<_, ()>(bad, || unreachable!("refused")).unwrap_err();
         assert_says(&error, &["CPU", &bad.to_string(), &allowed()]);
         assert_eq!((error.kind(), error.kind().errno()), (ErrorKind::BadCpu, libc::EINVAL));
     }

@@ -81,7 +81,7 @@ fn a_function_on_a_cpu_cannot_wait_for_another() {
     let answers = within("nested calls", move || {
         let inside = || {
             let each = on_each_cpu(|_| unreachable!("refused")).unwrap_err();
-            let one = work_on_cpu(first, || unreachable!("refused")).map(|()| ()).unwrap_err();
+            let one = work_on_cpu::<_, ()>(first, || unreachable!("refused")).unwrap_err();
             (each.kind(), one.would_deadlock())
         };
         let answers = Mutex::new(vec![work_on_cpu(first, inside).unwrap()]);
