@@ -54,7 +54,7 @@ impl<H: Host> Runner<'_, H> {
                     tally.note(ticket.colour(), run);
                     // SAFETY: the item came off our list: it is live and ours, and its run has
                     // begun.
-                    unsafe { run_item(self.id, self.slot, item, run) };
+                    unsafe { run_item(self.id, item, run) };
                 }
                 Next::SetAside(aside) => {
                     if let (true, Some(pool)) = (aside.was_hog, self.pool) {
@@ -71,11 +71,13 @@ impl<H: Host> Runner<'_, H> {
     /// Runs an item that threads wait for; they are woken when the run has ended.
     #[cold]
     fn run_waited_for(&self, tally: &Tally<'_, H>, item: *mut Work) -> u64 {
-        let run = self.slot.begin_waited_for(tally.pwq.take_waiters(item));
-        // SAFETY: the item came off our list: it is live and ours, and its run has begun.
+        // SAFETY: the item came off our list: it is live and ours.
+        let work = unsafe { &*item };
+        let run = self.slot.begin_waited_for(tally.pwq.take_waiters(item), work);
+        // SAFETY: as above, and its run has begun.
         unsafe {
             tally.note((*item).ticket().colour(), run);
-            run_item(self.id, self.slot, item, run);
+            run_item(self.id, item, run);
         }
         run
     }

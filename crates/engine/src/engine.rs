@@ -9,6 +9,7 @@ use uwork_policy::topology::Topology;
 
 use crate::cpus::{Cpus, Versions};
 use crate::freeze::FreezeState;
+use crate::grace::Grace;
 use crate::hog::Hogs;
 use crate::host::{Host, Report, WorkerSpec};
 use crate::pool::{NEVER, Pool, PoolSpec};
@@ -80,6 +81,7 @@ pub struct Engine<H: Host> {
     watch: Watch<H>,
     hogs: Hogs,
     freeze: Lock<FreezeState<H>>,
+    grace: Grace<H>,
 }
 
 /// What makes two queues share pools.
@@ -156,6 +158,7 @@ impl<H: Host> Engine<H> {
             watch: Watch::new(),
             hogs: Hogs::new(),
             freeze: Lock::new(FreezeState::new()),
+            grace: Grace::new(),
         })
     }
 
@@ -201,6 +204,10 @@ impl<H: Host> Engine<H> {
 
     pub(crate) fn freeze_state(&self) -> &Lock<FreezeState<H>> {
         &self.freeze
+    }
+
+    pub(crate) fn grace(&self) -> &Grace<H> {
+        &self.grace
     }
 
     pub(crate) fn hogs(&self) -> &Hogs {

@@ -231,7 +231,9 @@ impl<H: Host> Engine<H> {
             }
             match item.place() {
                 // Armed, not queued: there is nothing to wait for but what still runs.
-                Place::Timer(_) => return run.is_some_and(|run| self.wait_for_run(run)),
+                Place::Timer(_) | Place::Grace(_) => {
+                    return run.is_some_and(|run| self.wait_for_run(run));
+                }
                 Place::Hands => {}
                 _ => {
                     // SAFETY: by this function's contract.

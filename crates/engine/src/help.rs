@@ -55,11 +55,16 @@ impl<H: Host> Engine<H> {
         let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
         let tally = Tally::new(self, pwq, slot);
-        let run = if waiters.is_empty() { slot.begin() } else { slot.begin_waited_for(waiters) };
+        // SAFETY: taken over, hence live and ours.
+        let item = unsafe { work.as_ref() };
+        let run = match waiters.is_empty() {
+            true => slot.begin(item),
+            false => slot.begin_waited_for(waiters, item),
+        };
         // SAFETY: taken over, hence live and ours; and its run has begun.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
             tally.note(work.as_ref().ticket().colour(), run);
-            run_item(id, slot, work.as_ptr(), run);
+            run_item(id, work.as_ptr(), run);
         }));
         if let Err(payload) = outcome {
             report_panic(self, pwq, payload);

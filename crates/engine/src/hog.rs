@@ -129,12 +129,15 @@ impl<H: Host> Engine<H> {
     fn expose_hog(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
         let mut remote = self.slot(id).lock_remote(self.host());
         let Some(behind) = remote.mark_hog(run) else { return };
+        // None if it has just ended.
+        let function = self.slot(id).running().map(|running| running.func);
         drop(remote);
         let running = pool.state.block().running;
         self.give_back(behind);
         self.after_block(pool, running);
-        let function = self.slot(id).function.get();
-        if let Some(count) = self.hogs().note(function) {
+        if let Some(function) = function
+            && let Some(count) = self.hogs().note(function)
+        {
             self.host().report(Report::CpuIntensive { function, count, used_ns });
         }
     }

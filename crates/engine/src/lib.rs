@@ -13,6 +13,7 @@ mod dependency;
 mod engine;
 mod flush;
 mod freeze;
+mod grace;
 mod help;
 mod hog;
 pub mod host;
@@ -22,6 +23,7 @@ mod models;
 mod owner;
 mod pool;
 mod pwq;
+mod query;
 mod queue;
 mod registry;
 mod rescuer;
@@ -43,13 +45,16 @@ pub use cpus::Cpus;
 pub use delayed::{Delayed, Rearmed};
 pub use engine::{Config, Engine};
 pub use freeze::FreezeError;
+pub use grace::Graced;
 pub use help::Helped;
 pub use hog::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 pub use owner::Queue;
+pub use query::Busy;
 pub use queue::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
     QueueSpec, Wq, scope_names,
 };
+pub use slot::{DESCRIPTION_MAX, Running};
 pub use submit::Queued;
 pub use thread::ThreadState;
 pub use word::DISABLE_DEPTH_MAX;

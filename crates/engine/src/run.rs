@@ -18,12 +18,11 @@ use crate::work::{Action, Work};
 /// # Safety
 /// `item` is live, the caller's, and `run` is what `slot` has just begun.
 #[inline(always)]
-pub(crate) unsafe fn run_item<H: Host>(id: u32, slot: &Slot<H>, item: *mut Work, run: u64) {
+pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
     // SAFETY: live until its function is called.
     let work = unsafe { &*item };
     let func = work.func();
-    slot.function.set(func as usize);
-    work.word.start(RunId { slot: id, run });
+    work.word.start(RunId { slot, run });
     // SAFETY: the item was queued and is ours; from here on it is its function's.
     unsafe { func(NonNull::new_unchecked(item), Action::Run) };
 }

@@ -74,29 +74,6 @@ impl<T> Lock<T> {
 #[repr(align(64))]
 pub struct Line<T>(pub T);
 
-/// A number that anybody may look at, and nobody decides by: it orders nothing, and the model checker
-/// does not see it.
-pub struct Hint(std::sync::atomic::AtomicUsize);
-
-impl Hint {
-    /// A hint that says `value`.
-    pub fn new(value: usize) -> Self {
-        Hint(std::sync::atomic::AtomicUsize::new(value))
-    }
-
-    /// What it says.
-    #[inline(always)]
-    pub fn get(&self) -> usize {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
-    }
-
-    /// Lets it say something else.
-    #[inline(always)]
-    pub fn set(&self, value: usize) {
-        self.0.store(value, std::sync::atomic::Ordering::Relaxed);
-    }
-}
-
 /// A plain memory cell whose accesses are ordered by something outside it, which its user names.
 pub struct Cell<T: Copy>(imp::UnsafeCell<T>);
 
@@ -142,6 +119,28 @@ impl<T: Copy> Cell<T> {
     pub unsafe fn set(&self, value: T) {
         // SAFETY: the caller excludes every concurrent access.
         self.0.with_mut(|at| unsafe { *at = value });
+    }
+}
+
+/// A number that is shown to people and decides nothing: no model needs to see it, and none pays for
+/// it.
+pub(crate) struct Hint(std::sync::atomic::AtomicUsize);
+
+impl Hint {
+    pub(crate) fn new(value: usize) -> Hint {
+        Hint(std::sync::atomic::AtomicUsize::new(value))
+    }
+
+    /// Release: whoever sees this value sees what was stored before it.
+    #[inline(always)]
+    pub(crate) fn set(&self, value: usize) {
+        self.0.store(value, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Acquire: see [`Hint::set`].
+    #[inline(always)]
+    pub(crate) fn get(&self) -> usize {
+        self.0.load(std::sync::atomic::Ordering::Acquire)
     }
 }
 

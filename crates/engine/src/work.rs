@@ -38,6 +38,8 @@ pub(crate) enum Place {
     Deferred(u32),
     /// Armed in the timer wheel of the pool with this id (guard: the wheel's lock).
     Timer(u32),
+    /// In this one of the two lists for grace periods (guard: the grace lock).
+    Grace(u32),
 }
 
 impl Place {
@@ -50,6 +52,7 @@ impl Place {
             Place::Scheduled(slot) => 3 | slot << 3,
             Place::Deferred(slot) => 4 | slot << 3,
             Place::Timer(pool) => 5 | pool << 3,
+            Place::Grace(list) => 6 | list << 3,
         }
     }
 
@@ -60,7 +63,8 @@ impl Place {
             2 => Place::Worklist,
             3 => Place::Scheduled(packed >> 3),
             4 => Place::Deferred(packed >> 3),
-            _ => Place::Timer(packed >> 3),
+            5 => Place::Timer(packed >> 3),
+            _ => Place::Grace(packed >> 3),
         }
     }
 }
@@ -430,6 +434,7 @@ mod tests {
             Place::Scheduled(65_534),
             Place::Deferred(7),
             Place::Timer(1 << 20),
+            Place::Grace(1),
         ] {
             assert_eq!(Place::unpack(place.pack()), place);
         }

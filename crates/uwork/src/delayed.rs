@@ -4,12 +4,13 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use uwork_engine::{Delayed, Rearmed, Work as RawWork};
+use uwork_engine::{Busy, Delayed, Rearmed, Work as RawWork};
 
 use crate::error::Error;
 use crate::item::{DisableDepthError, Enqueued, HasWork, WorkItem, container, field, perform};
 use crate::linux::{Linux, engine};
 use crate::pointer::WorkPointer;
+use crate::query::WorkId;
 use crate::queue::{Queue, enqueued};
 
 /// A work item with a timer, to be embedded in a type `T` instead of a [`Work`](crate::Work).
@@ -113,6 +114,21 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         self.raw.work().is_pending()
     }
 
+    /// Whether the item is armed or queued, and whether it runs. See [`Work::busy`](crate::Work::busy).
+    pub fn busy(&self) -> Busy {
+        engine().busy(self.raw.work())
+    }
+
+    /// See [`Work::id`](crate::Work::id).
+    pub fn id(&self) -> WorkId {
+        WorkId::of(self.raw.work())
+    }
+
+    /// See [`Work::description`](crate::Work::description).
+    pub fn description(&self) -> Option<String> {
+        engine().description(self.raw.work())
+    }
+
     /// Disarms the timer, or takes the item off its queue. See [`Work::cancel`](crate::Work::cancel).
     pub fn cancel(&self) -> Option<T::Pointer> {
         // SAFETY: live, as we have a reference, and only ever queued on the process's engine.
@@ -175,7 +191,7 @@ impl<T, const ID: u64> std::fmt::Debug for DelayedWork<T, ID> {
 }
 
 /// A delay in nanoseconds, as far as the clock goes.
-fn nanos(delay: Duration) -> u64 {
+pub(crate) fn nanos(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
 }
 

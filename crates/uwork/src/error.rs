@@ -3,11 +3,91 @@
 use std::any::Any;
 use std::fmt;
 
+use uwork_engine::QueueError;
+
 /// A queue could not be made, changed or waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(pub(crate) uwork_engine::QueueError);
+pub struct Error(pub(crate) QueueError);
+
+/// What kind of thing went wrong. [`Error`]'s text says the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A queue's name is empty, too long, or has a NUL in it.
+    BadName,
+    /// A queue with this name exists, or the name is kept for a system queue.
+    NameTaken,
+    /// `max_active` is out of range.
+    BadMaxActive,
+    /// The mask has no CPU that the process may use.
+    NoCpu,
+    /// Niceness is out of range.
+    BadNice,
+    /// The attribute or the call does not go with this kind of queue.
+    NotForThisKind,
+    /// No worker thread could be created.
+    NoThread,
+    /// Too many pools exist.
+    TooManyPools,
+    /// Too many queues exist.
+    TooManyQueues,
+    /// The CPU does not exist or the process may not use it.
+    BadCpu,
+    /// The caller would wait for itself.
+    WouldDeadlock,
+    /// The flags do not go together.
+    BadFlags,
+    /// Something that has no kind of its own yet.
+    Other,
+}
+
+impl ErrorKind {
+    /// The error number that the kernel, or C, has for this. Never 0.
+    ///
+    /// ```
+    /// let error = uwork::Queue::builder("").build().unwrap_err();
+    /// assert_eq!(error.kind(), uwork::ErrorKind::BadName);
+    /// assert_eq!(error.kind().errno(), 22); // EINVAL
+    /// ```
+    pub fn errno(self) -> i32 {
+        match self {
+            ErrorKind::BadName
+            | ErrorKind::BadMaxActive
+            | ErrorKind::NoCpu
+            | ErrorKind::BadNice
+            | ErrorKind::NotForThisKind
+            | ErrorKind::BadCpu
+            | ErrorKind::BadFlags
+            | ErrorKind::Other => libc::EINVAL,
+            ErrorKind::NameTaken => libc::EEXIST,
+            // As pthread_create: it may work later.
+            ErrorKind::NoThread => libc::EAGAIN,
+            ErrorKind::TooManyPools | ErrorKind::TooManyQueues => libc::ENOMEM,
+            ErrorKind::WouldDeadlock => libc::EDEADLK,
+        }
+    }
+}
 
 impl Error {
+    /// What kind of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        match &self.0 {
+            QueueError::BadName(_) => ErrorKind::BadName,
+            QueueError::NameTaken(_) => ErrorKind::NameTaken,
+            QueueError::BadMaxActive(_) => ErrorKind::BadMaxActive,
+            QueueError::NoCpu { .. } => ErrorKind::NoCpu,
+            QueueError::BadNice(_) => ErrorKind::BadNice,
+            QueueError::NotForThisKind(_) => ErrorKind::NotForThisKind,
+            QueueError::NoThread(_) => ErrorKind::NoThread,
+            QueueError::TooManyPools => ErrorKind::TooManyPools,
+            QueueError::TooManyQueues => ErrorKind::TooManyQueues,
+            QueueError::BadCpu { .. } => ErrorKind::BadCpu,
+            QueueError::WouldDeadlock => ErrorKind::WouldDeadlock,
+            QueueError::BadFlags(_) => ErrorKind::BadFlags,
+            _ => ErrorKind::Other,
+        }
+    }
+
     /// Whether the call would have waited for its own caller.
     ///
     /// ```
@@ -18,7 +98,7 @@ impl Error {
     /// # Ok::<(), uwork::Error>(())
     /// ```
     pub fn would_deadlock(&self) -> bool {
-        self.0 == uwork_engine::QueueError::WouldDeadlock
+        self.0 == QueueError::WouldDeadlock
     }
 }
 
@@ -30,8 +110,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<uwork_engine::QueueError> for Error {
-    fn from(error: uwork_engine::QueueError) -> Error {
+impl From<QueueError> for Error {
+    fn from(error: QueueError) -> Error {
         Error(error)
     }
 }

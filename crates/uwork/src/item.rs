@@ -4,10 +4,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use uwork_engine::{Action, Work as RawWork};
+use uwork_engine::{Action, Busy, Work as RawWork};
 
 use crate::linux::engine;
 use crate::pointer::WorkPointer;
+use crate::query::WorkId;
+use crate::queue::{Queue, enqueued};
 
 /// A work item, to be embedded in a type `T`; `ID` tells several in one type apart.
 ///
@@ -208,6 +210,37 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
         self.raw.is_pending()
     }
 
+    /// Whether the item is pending, and whether it runs: both at once for one that was queued again
+    /// while it runs. Out of date as soon as it is known.
+    ///
+    /// ```
+    /// struct Job { work: uwork::Work<Job> }
+    /// uwork::has_work!(impl HasWork for Job { work });
+    /// impl uwork::WorkItem for Job {
+    ///     type Pointer = std::sync::Arc<Job>;
+    ///     fn run(this: std::sync::Arc<Job>) {
+    ///         assert!(this.work.busy().running);
+    ///     }
+    /// }
+    /// let job = Job { work: uwork::Work::new() };
+    /// assert_eq!(job.work.busy(), uwork::Busy { pending: false, running: false });
+    /// ```
+    pub fn busy(&self) -> Busy {
+        engine().busy(&self.raw)
+    }
+
+    /// The item's identity, to be compared with [`current_work`](crate::current_work) and with those
+    /// of other items.
+    pub fn id(&self) -> WorkId {
+        WorkId::of(&self.raw)
+    }
+
+    /// What the item says of its run, if it runs and has said something
+    /// ([`set_worker_desc`](crate::set_worker_desc)).
+    pub fn description(&self) -> Option<String> {
+        engine().description(&self.raw)
+    }
+
     /// Takes the item off its queue without waiting for a run that is going on. The pointer that
     /// was queued comes back if the item was pending.
     ///
@@ -285,5 +318,49 @@ impl<T, const ID: u64> fmt::Debug for Work<T, ID> {
             .field("pending", &self.raw.is_pending())
             .field("disable_depth", &self.raw.disable_depth())
             .finish()
+    }
+}
+
+impl Queue {
+    /// Takes one disable of the item back, and queues it if that was the last (the kernel's
+    /// `enable_and_queue_work`). `Disabled` if more disables are left. For items of any kind.
+    ///
+    /// # Errors
+    /// The item is not disabled; it is not queued, and comes back.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// struct Job { work: uwork::Work<Job> }
+    /// uwork::has_work!(impl HasWork for Job { work });
+    /// impl uwork::WorkItem for Job {
+    ///     type Pointer = Arc<Job>;
+    ///     fn run(_this: Arc<Job>) {}
+    /// }
+    /// let queue = uwork::Queue::builder("resume").build()?;
+    /// let job = Arc::new(Job { work: uwork::Work::new() });
+    /// job.work.disable().unwrap();
+    /// assert!(matches!(queue.enable_and_enqueue(job.clone()), Ok(uwork::Enqueued::Queued)));
+    /// assert!(queue.enable_and_enqueue(job).is_err());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn enable_and_enqueue<P, const ID: u64>(
+        &self,
+        item: P,
+    ) -> Result<Enqueued<P>, (DisableDepthError, P)>
+    where
+        P: WorkPointer,
+        P::Target: WorkItem<ID, Pointer = P>,
+    {
+        let raw = item.into_raw();
+        let work = field::<P::Target, ID>(raw);
+        // SAFETY: the pointer keeps the item live and in place; it is taken back when the item has
+        // run, was cancelled, or here. It was only ever queued on the process's engine.
+        unsafe {
+            match engine().enable(work) {
+                Ok(true) => Ok(enqueued(raw, self.0.queue(work))),
+                Ok(false) => Ok(Enqueued::Disabled(P::from_raw(raw))),
+                Err(error) => Err((DisableDepthError(error), P::from_raw(raw))),
+            }
+        }
     }
 }

@@ -16,6 +16,9 @@
 //! - [`Work`], [`DelayedWork`]: items embedded in your own types
 //! - [`Queue::spawn`], [`Queue::spawn_future`], [`scope`](fn@scope): closures, futures, borrowed
 //!   data
+//! - [`on_stack`], [`work_on_cpu`], [`on_each_cpu`]: items that end with the call
+//! - [`rcu`]: items that are queued after a grace period
+//! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: what runs
 //! - [`blocking`]: tells the pool that an item is about to wait
 //! - [`freeze`](mod@freeze): lets queues pause together
 //! - [`topology`]: the machine as uwork sees it
@@ -25,24 +28,33 @@
 
 mod delayed;
 mod error;
+mod every_cpu;
 pub mod freeze;
 mod future;
 mod item;
 mod join;
 mod linux;
+mod on_stack;
+mod own_queue;
 mod pointer;
+mod query;
 mod queue;
+pub mod rcu;
 mod scoped;
 pub mod system;
 pub mod topology;
 
 pub use delayed::{DelayedWork, HasDelayedWork};
-pub use error::{Error, JoinError};
+pub use error::{Error, ErrorKind, JoinError};
+pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
 pub use join::JoinHandle;
+pub use on_stack::{StackWork, on_stack};
 pub use pointer::WorkPointer;
+pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::{Builder, Queue};
 pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
+pub use uwork_engine::Busy;
 pub use uwork_engine::host::Report;
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};

@@ -12,7 +12,8 @@ use support::gate::Gate;
 use support::items::{Job, Later};
 use support::machine::cpus;
 use support::{queue, until, watchdog};
-use uwork::Queue;
+use uwork::rcu::RcuWork;
+use uwork::{Queue, WorkItem};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -242,4 +243,44 @@ fn arming_a_timer_allocates_nothing() {
 fn an_item_has_at_most_48_bytes() {
     assert!(size_of::<uwork::Work<Job>>() <= 48);
     assert!(size_of::<Arc<Job>>() == size_of::<usize>());
+}
+
+/// An item that waits for a grace period.
+struct Graced {
+    work: RcuWork<Graced>,
+}
+
+uwork::has_rcu_work!(impl HasRcuWork for Graced { work });
+
+impl WorkItem for Graced {
+    type Pointer = Arc<Graced>;
+
+    fn run(_this: Arc<Graced>) {}
+}
+
+// Catches: a box behind an item on the stack or a call on a CPU, or one for each that waits for a grace
+// period.
+#[test]
+fn items_on_the_stack_and_after_a_grace_period_allocate_nothing() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    let cpu = cpus()[0];
+    kinds().iter().for_each(warm_up);
+    let queue = queue("alloc").build().unwrap();
+    let item = Arc::new(Graced { work: RcuWork::new() });
+    let all = || {
+        uwork::on_stack(
+            |_| {},
+            |stacked| {
+                assert!(stacked.enqueue(&queue).is_queued());
+                stacked.flush();
+            },
+        );
+        assert_eq!(uwork::work_on_cpu(cpu, || 1), Ok(1));
+        assert!(queue.enqueue_rcu(item.clone()).is_queued());
+        item.work.flush();
+        drop(uwork::rcu::read_lock());
+    };
+    // What is made at first use: queues of the library's own, this thread's place among the readers.
+    all();
+    assert_eq!(allocations(|| (0..100).for_each(|_| all())), 0);
 }

@@ -9,7 +9,7 @@ use support::gate::Gate;
 use support::items::{Job, Later};
 use support::machine::{cpus, mask};
 use support::{queue, watchdog, within};
-use uwork::{Builder, CpuSet, Enqueued, Error, JoinError, Queue, Scope, ScopeChoice};
+use uwork::{Builder, CpuSet, Enqueued, Error, ErrorKind, JoinError, Queue, Scope, ScopeChoice};
 
 #[track_caller]
 fn assert_says(error: &Error, words: &[&str]) {
@@ -244,4 +244,91 @@ fn a_destroyed_queue_gives_items_back() {
     let Err(error @ JoinError::Refused) = outcome else { panic!("destroyed") };
     assert!(!error.to_string().contains('\n') && error.to_string().contains("destroyed"));
     assert_eq!((job.tally.started(), job.work.is_pending()), (0, false));
+}
+
+// Catches: a CPU out of range that reaches a table of the functions that wait.
+#[test]
+fn work_on_cpu_needs_a_cpu_that_the_process_may_use() {
+    let _watchdog = watchdog();
+    for bad in [NO_CPU, u32::MAX, cpus().last().unwrap() + 1] {
+        let error = uwork::work_on_cpu::<_, ()>(bad, || unreachable!("refused")).unwrap_err();
+        assert_says(&error, &["CPU", &bad.to_string(), &allowed()]);
+        assert_eq!((error.kind(), error.kind().errno()), (ErrorKind::BadCpu, libc::EINVAL));
+    }
+}
+
+// Catches: a wait for a run that never comes, or an item that is no longer usable.
+#[test]
+fn an_item_that_was_never_queued_can_be_waited_for_and_cancelled() {
+    let _watchdog = watchdog();
+    let queue = queue("bad").build().unwrap();
+    let (job, later) = (Job::counting(), Later::counting());
+    let (theirs, theirs_later) = (job.clone(), later.clone());
+    within("waits for idle items", move || {
+        assert!(!theirs.work.flush() && !theirs.work.flush_helping());
+        assert!(theirs.work.cancel().is_none());
+        assert!(theirs.work.cancel_sync().unwrap().is_none());
+        assert!(!theirs_later.work.flush());
+        assert!(theirs_later.work.cancel().is_none());
+        assert!(theirs_later.work.cancel_sync().unwrap().is_none());
+    });
+    assert!(queue.enqueue(job.clone()).is_queued() && queue.enqueue(later.clone()).is_queued());
+    queue.flush().unwrap();
+    assert_eq!((job.tally.finished(), later.tally.finished()), (1, 1));
+}
+
+// Catches: an item that is queued although it could not be enabled, or that does not come back.
+#[test]
+fn enable_and_enqueue_of_an_enabled_item_gives_it_back() {
+    let _watchdog = watchdog();
+    let queue = queue("bad").build().unwrap();
+    let job = Job::counting();
+    let (error, back) = queue.enable_and_enqueue(job.clone()).unwrap_err();
+    assert!(Arc::ptr_eq(&back, &job) && !job.work.is_pending());
+    assert!(error.to_string().contains("no disable"), "{error}");
+    drop((job.work.disable(), job.work.disable()));
+    let Ok(Enqueued::Disabled(_)) = queue.enable_and_enqueue(job.clone()) else {
+        panic!("one disable is left")
+    };
+    assert!(matches!(queue.enable_and_enqueue(job.clone()), Ok(Enqueued::Queued)));
+    queue.flush().unwrap();
+    assert_eq!((job.tally.finished(), job.disable_depth()), (1, 0));
+}
+
+// Catches: a description that is kept for a thread which runs nothing.
+#[test]
+fn outside_of_items_there_is_nothing_to_describe() {
+    let _watchdog = watchdog();
+    assert!(!uwork::set_worker_desc("nobody"));
+    assert_eq!(uwork::current_work(), None);
+    let queue = queue("bad").build().unwrap();
+    assert!(queue.spawn(|| uwork::set_worker_desc(&"long".repeat(1_000))).join().unwrap());
+}
+
+// Catches: two kinds of error that cannot be told apart, or one without a number.
+#[test]
+fn errors_have_a_kind_and_a_number() {
+    let _watchdog = watchdog();
+    let live = queue("kinds").build().unwrap();
+    let error_of = |builder: Builder| builder.build().unwrap_err();
+    let inside = live.clone();
+    let cases = [
+        (error_of(Queue::builder("")), ErrorKind::BadName, libc::EINVAL),
+        (error_of(Queue::builder(live.name())), ErrorKind::NameTaken, libc::EEXIST),
+        (error_of(queue("bad").max_active(0)), ErrorKind::BadMaxActive, libc::EINVAL),
+        (error_of(queue("bad").cpumask(CpuSet::new())), ErrorKind::NoCpu, libc::EINVAL),
+        (error_of(queue("bad").nice(20)), ErrorKind::BadNice, libc::EINVAL),
+        (error_of(queue("bad").per_cpu().nice(1)), ErrorKind::NotForThisKind, libc::EINVAL),
+        (live.check_cpu(NO_CPU).unwrap_err(), ErrorKind::BadCpu, libc::EINVAL),
+        (error_of(queue("bad").bh().mem_reclaim()), ErrorKind::BadFlags, libc::EINVAL),
+        (
+            live.spawn(move || inside.flush()).join().unwrap().unwrap_err(),
+            ErrorKind::WouldDeadlock,
+            libc::EDEADLK,
+        ),
+    ];
+    for (error, kind, errno) in cases {
+        assert_eq!((error.kind(), error.kind().errno()), (kind, errno), "{error}");
+    }
+    assert_eq!(ErrorKind::NoThread.errno(), libc::EAGAIN);
 }

@@ -4,11 +4,14 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use support::items::{Job, Later};
 use support::{queue, watchdog};
-use uwork::{Scope, ScopeChoice};
+use uwork::rcu::RcuWork;
+use uwork::{Scope, ScopeChoice, WorkItem};
 
 /// How long nothing must happen.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -53,7 +56,38 @@ fn switches_at_rest() -> Option<BTreeMap<u32, u64>> {
     (awake == 1).then(|| workers.map(|worker| (worker.id, worker.switches)).collect())
 }
 
+/// An item that waits for a grace period.
+struct Graced {
+    work: RcuWork<Graced>,
+    ran: AtomicBool,
+}
+
+uwork::has_rcu_work!(impl HasRcuWork for Graced { work });
+
+impl WorkItem for Graced {
+    type Pointer = Arc<Graced>;
+
+    fn run(this: Arc<Graced>) {
+        this.ran.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A grace period that a reader holds back for some looks, so that the driver arms itself.
+fn grace_period() {
+    let queue = queue("idle").build().unwrap();
+    let item = Arc::new(Graced { work: RcuWork::new(), ran: AtomicBool::new(false) });
+    let reader = uwork::rcu::read_lock();
+    assert!(queue.enqueue_rcu(item.clone()).is_queued());
+    let later = Later::counting();
+    assert!(queue.enqueue_delayed(later.clone(), Duration::from_millis(10)).is_queued());
+    support::until("some looks later", || later.tally.finished() == 1);
+    assert!(!item.ran.load(Ordering::Relaxed));
+    drop(reader);
+    support::until("it has run", || item.ran.load(Ordering::Relaxed));
+}
+
 fn load() {
+    grace_period();
     let queues = [
         queue("idle").build().unwrap(),
         queue("idle").per_cpu().build().unwrap(),

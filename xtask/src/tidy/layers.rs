@@ -29,7 +29,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         package: "uwork",
-        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "libc", "rustix"]),
+        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "crossbeam-epoch", "libc", "rustix"]),
         may_use_under_loom: &[],
     },
     Layer {

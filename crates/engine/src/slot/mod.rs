@@ -3,11 +3,15 @@
 //! Every worker has one, and every thread that helps borrows one. The protocol, its states and why
 //! nothing is lost are in README.md beside this file.
 
+mod now;
+
 use std::cell::UnsafeCell;
+
+pub use now::{DESCRIPTION_MAX, Running};
 
 use crate::host::Host;
 use crate::inbox::Node;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Hint, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Ordering};
 use crate::wake::Waiters;
 use crate::word::RUN_MASK;
 use crate::work::{Place, Ticket, Work, WorkList};
@@ -27,11 +31,14 @@ const LOCKED: u32 = 1;
 const SET_ASIDE: u32 = 2;
 
 /// A slot. Lives in a slab: never freed while its engine lives, reused by later workers, and its
-/// run number goes on counting across owners.
-#[repr(align(128))]
+/// run number goes on counting across owners. In this order: what the owner goes to for each item
+/// comes first and shares a cache line.
+#[repr(C, align(128))]
 pub(crate) struct Slot<H: Host> {
     /// Run number << 2 | phase. Written by the owner only.
     run: AtomicU64,
+    /// What that run is about. Written by the owner only.
+    now: now::Now,
     /// `LOCKED`, `SET_ASIDE`. Written by the holder of `mutex` only.
     attention: AtomicU32,
     /// Guard: the biased lock (owner in `SECTION`, or `mutex` with its consequences).
@@ -42,8 +49,6 @@ pub(crate) struct Slot<H: Host> {
     /// When the current batch was begun (the host's clock), if it has several items; else the end of
     /// time. A hint for thieves.
     pub(crate) batch_began: AtomicU64,
-    /// The function of the item that runs or ran last. Written by the owner only; a hint.
-    pub(crate) function: Hint,
     /// Where the worker sleeps.
     pub(crate) event: H::Event,
     /// The worker's thread, as the host names it; 0: none. Guard: `placing` of the engine's CPUs.
@@ -56,6 +61,8 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) idle_below: Cell<Option<u32>>,
     /// Whether the worker is on the idle stack. Guard: pool lock.
     pub(crate) is_idle: Cell<bool>,
+    /// What a run says of itself. Has a lock of its own, which comes last.
+    description: now::Description,
 }
 
 struct Lists<H: Host> {
@@ -110,6 +117,7 @@ impl<H: Host> Slot<H> {
     pub(crate) fn new() -> Slot<H> {
         Slot {
             run: AtomicU64::new(OUT),
+            now: now::Now::new(),
             attention: AtomicU32::new(0),
             lists: UnsafeCell::new(Lists {
                 scheduled: WorkList::new(),
@@ -119,13 +127,13 @@ impl<H: Host> Slot<H> {
             }),
             mutex: Lock::new(()),
             batch_began: AtomicU64::new(u64::MAX),
-            function: Hint::new(0),
             event: H::Event::default(),
             thread: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
             idle_below: Cell::new(None),
             is_idle: Cell::new(false),
+            description: now::Description::new(),
         }
     }
 
@@ -153,6 +161,27 @@ impl<H: Host> Slot<H> {
     /// Whether the owner is in a batch. A hint.
     pub(crate) fn is_at_work(&self) -> bool {
         self.run.load(Ordering::Relaxed) & PHASE_MASK != OUT
+    }
+
+    /// The item that runs here and its function, as identities. From any thread (see `now`).
+    pub(crate) fn running(&self) -> Option<Running> {
+        let before = self.run.load(Ordering::Acquire);
+        if before & PHASE_MASK != RUNNING {
+            return None;
+        }
+        let running = self.now.get();
+        (self.run.load(Ordering::Acquire) == before).then_some(running)
+    }
+
+    /// Owner, inside run `run`: says what it is about.
+    pub(crate) fn describe(&self, run: u64, text: &str) {
+        self.description.set(run, text);
+    }
+
+    /// What `run` says of itself, if it is on and has said something. From any thread.
+    pub(crate) fn description(&self, run: u64) -> Option<String> {
+        let text = self.description.get(run)?;
+        self.is_running(run).then_some(text)
     }
 
     /// Owner: the number of the current or last run.
@@ -198,27 +227,28 @@ impl<H: Host> Slot<H> {
             self.leave(number);
             return Next::WaitedFor(item);
         }
-        Next::Run(item, self.begin_after(number), ticket)
+        Next::Run(item, self.begin_after(number, work), ticket)
     }
 
-    /// Owner: begins the next run. The item's word must not name it before this.
-    pub(crate) fn begin(&self) -> u64 {
-        self.begin_after(self.number())
+    /// Owner: begins the next run, of `item`, whose word must not name it before this.
+    pub(crate) fn begin(&self, item: &Work) -> u64 {
+        self.begin_after(self.number(), item)
     }
 
     /// Owner, not in an item: begins the next run, at whose end `waiters` are to be woken.
-    pub(crate) fn begin_waited_for(&self, waiters: Waiters<H>) -> u64 {
+    pub(crate) fn begin_waited_for(&self, waiters: Waiters<H>, item: &Work) -> u64 {
         let guard = self.mutex.lock();
         // SAFETY: OUT and under the mutex, the lists are ours.
         unsafe { (*self.lists.get()).waiters.append(waiters) };
         self.attention.fetch_or(SET_ASIDE, Ordering::Relaxed);
         drop(guard);
-        self.begin()
+        self.begin(item)
     }
 
     #[inline(always)]
-    fn begin_after(&self, number: u64) -> u64 {
+    fn begin_after(&self, number: u64, item: &Work) -> u64 {
         let run = (number + 1) & RUN_MASK;
+        self.now.set(item, item.func() as usize);
         // Release: leaves the lists; what the owner did to them is visible to the next holder.
         self.run.store(run << PHASE_BITS | RUNNING, Ordering::Release);
         run

@@ -16,6 +16,7 @@ mod delayed;
 mod faults;
 mod freeze;
 mod golden;
+mod grace;
 mod hogs;
 mod host;
 mod idle;

@@ -16,6 +16,7 @@ pub(crate) use outcome::Outcome;
 
 use crate::error::JoinError;
 use crate::linux::{engine, report_panic};
+use crate::query::WorkId;
 use crate::queue::Queue;
 
 /// Waits for a spawned closure or future, and gets its result. Dropping it lets the item go on
@@ -85,6 +86,11 @@ impl<R> JoinHandle<R> {
     /// Whether the item has finished.
     pub fn is_finished(&self) -> bool {
         self.task().is_done()
+    }
+
+    /// The item's identity: what [`current_work`](crate::current_work) says inside it.
+    pub fn id(&self) -> WorkId {
+        WorkId::of(self.task().work())
     }
 
     /// Waits for the item and returns its result.

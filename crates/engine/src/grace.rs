@@ -1,0 +1,296 @@
+//! Items that are queued when a grace period has ended.
+//!
+//! The engine keeps the items; what a grace period is, and when one has ended, it is told. Whoever
+//! tells it, the driver, is one at a time and does this over and over:
+//!
+//! ```text
+//! begin_grace      those that have arrived now wait for the period that begins here;
+//!                  false if there are none: the driver may sleep, the next arrival calls it
+//! (a full grace period)
+//! end_grace        they are queued
+//! ```
+//!
+//! So an item waits for the rest of the period that is on when it arrives, if one is, and for the whole
+//! of the next. That next one begins after the arrival: this is what is promised.
+//!
+//! There are two lists, and one index that says which of them takes arrivals. Beginning a period turns
+//! the index over; the items stay where they are, and each names its list in its place. One lock
+//! guards both lists, the index, whether a driver was called, and who waits for an item to leave:
+//!
+//! | lists | driven | state |
+//! |---|---|---|
+//! | both empty | no | idle: nobody wakes up |
+//! | arrivals | yes | the driver was called and will begin a period |
+//! | waiting, arrivals or not | yes | a period is on |
+//! | both empty | yes | all were taken back, or the driver is at work; it finds out |
+//! | any item | no | never: who adds the first item calls the driver, under the same lock |
+//!
+//! An item in a list is pending, and nobody's but the list's: `PENDING` is held as for an armed timer.
+//! It holds its queue weakly, as a timer does. The lock stands beside all others: it is taken with none
+//! held, and none is taken under it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::sync::{Arc, Weak};
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::owner::{Owner, Queue};
+use crate::submit::Queued;
+use crate::sync::{Cell, Link, Lock};
+use crate::wake::{Waiter, Waiters};
+use crate::word::Acquire;
+use crate::work::{Action, Place, Work, WorkFn, WorkList};
+
+/// A work item that can be queued after a grace period. Embed it as [`Work`].
+#[repr(C)]
+pub struct Graced<H: Host> {
+    /// First, so that the address of the work is the address of the whole.
+    work: Work,
+    /// The CPU that asked. Guard: the owner; while it is in a list, the grace lock.
+    cpu: Cell<u32>,
+    /// The queue, as a weak reference that the item owns while it is in a list. Guard: as `cpu`.
+    queue: Cell<Link<Owner<H>>>,
+}
+
+impl<H: Host> Graced<H> {
+    /// An idle item that will call `func`, with the address of its `work`.
+    pub fn new(func: WorkFn) -> Graced<H> {
+        Graced {
+            work: Work::new(func),
+            cpu: Cell::new(0),
+            queue: Cell::new(Link(std::ptr::null_mut())),
+        }
+    }
+
+    /// The work item inside.
+    pub fn work(&self) -> &Work {
+        &self.work
+    }
+}
+
+/// See the module.
+pub(crate) struct Grace<H: Host>(Lock<Lists<H>>);
+
+struct Lists<H: Host> {
+    items: [WorkList; 2],
+    /// The list that takes arrivals; the other one waits for the period that is on.
+    arrivals: usize,
+    /// Whether a driver was called and has not been told that there is nothing to do.
+    driven: bool,
+    /// Threads that wait for an item to leave its list, by its address.
+    waiters: Waiters<H>,
+}
+
+impl<H: Host> Lists<H> {
+    fn take_waiters(&mut self, work: NonNull<Work>) -> Waiters<H> {
+        if self.waiters.is_empty() {
+            return Waiters::new();
+        }
+        self.waiters.take_matching(work.as_ptr().addr())
+    }
+}
+
+impl<H: Host> Grace<H> {
+    pub(crate) fn new() -> Grace<H> {
+        Grace(Lock::new(Lists {
+            items: [WorkList::new(), WorkList::new()],
+            arrivals: 0,
+            driven: false,
+            waiters: Waiters::new(),
+        }))
+    }
+}
+
+impl<H: Host> Queue<H> {
+    /// Queues `item` when a grace period has ended that begins after this call did. The item is
+    /// pending from now on. `drive` is called, without locks held, if nobody drives the periods: it
+    /// must see to it that somebody does.
+    ///
+    /// # Safety
+    /// `item` is live and stays so, and in its place, until its function was called or a cancel
+    /// has taken it back.
+    pub unsafe fn queue_after_grace(
+        &self,
+        item: NonNull<Graced<H>>,
+        drive: impl FnOnce(),
+    ) -> Queued {
+        // SAFETY: by this function's contract.
+        let graced = unsafe { item.as_ref() };
+        let word = &graced.work.word;
+        let owned = match word.acquire() {
+            Acquire::Owned(owned) => owned,
+            Acquire::Pending => return Queued::AlreadyPending,
+        };
+        if owned.disable_depth() > 0 {
+            word.release(owned);
+            return Queued::Disabled;
+        }
+        if self.is_closed() {
+            word.release(owned);
+            return Queued::Refused;
+        }
+        let engine = self.engine();
+        let queue = Weak::into_raw(Arc::downgrade(self.owner())).cast_mut();
+        // SAFETY: the item is ours until it is in a list.
+        unsafe {
+            graced.cpu.set(engine.host().current_cpu());
+            graced.queue.set(Link(queue));
+        }
+        let mut lists = engine.grace().0.lock();
+        let arrivals = lists.arrivals;
+        graced.work.set_place(Place::Grace(arrivals as u32));
+        // SAFETY: live, ours, in no list.
+        unsafe { lists.items[arrivals].push_back(item.cast().as_ptr()) };
+        let was_driven = std::mem::replace(&mut lists.driven, true);
+        drop(lists);
+        if !was_driven {
+            drive();
+        }
+        Queued::Yes
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Driver: a grace period begins. False, and the driver may sleep until it is called, if no
+    /// item has arrived. The last period has ended.
+    pub fn begin_grace(&self) -> bool {
+        let mut lists = self.grace().0.lock();
+        let arrivals = lists.arrivals;
+        debug_assert!(lists.items[1 - arrivals].is_empty(), "a grace period is on");
+        lists.driven = !lists.items[arrivals].is_empty();
+        if lists.driven {
+            lists.arrivals = 1 - arrivals;
+        }
+        lists.driven
+    }
+
+    /// Driver: the grace period that began last has ended. Queues the items that waited for it.
+    ///
+    /// One at a time: letting go of an item whose queue is gone runs its holder's destructor, which
+    /// may well want to cancel another one.
+    pub fn end_grace(&self) {
+        loop {
+            let mut lists = self.grace().0.lock();
+            let waiting = 1 - lists.arrivals;
+            let Some(work) = NonNull::new(lists.items[waiting].pop_front()) else { return };
+            // SAFETY: an item of the list is live, and ours from here on.
+            unsafe { work.as_ref() }.set_place(Place::Hands);
+            let waiters = lists.take_waiters(work);
+            drop(lists);
+            // SAFETY: as above, and its place said what it is part of.
+            unsafe { self.queue_at_last(work.cast()) };
+            waiters.complete(self.host());
+        }
+    }
+
+    /// # Safety
+    /// The item has just left its list and is the caller's.
+    unsafe fn queue_at_last(&self, item: NonNull<Graced<H>>) {
+        let work: NonNull<Work> = item.cast();
+        // SAFETY: by this function's contract.
+        let (word, func, cpu, queue) = unsafe {
+            let graced = item.as_ref();
+            let queue = Weak::from_raw(graced.queue.get().0);
+            (&graced.work.word, graced.work.func(), graced.cpu.get(), queue)
+        };
+        let owned = word.owned();
+        let outcome = match queue.upgrade() {
+            // SAFETY: ours, and live until its function was called.
+            Some(owner) => unsafe { owner.wq().queue_owned(work, owned, Some(cpu)) },
+            None => {
+                word.release(owned);
+                Queued::Refused
+            }
+        };
+        if outcome == Queued::Yes {
+            return;
+        }
+        // The queue is gone or drains: the item goes nowhere.
+        // SAFETY: it is in nobody's list, and its holder is told once.
+        let released = catch_unwind(AssertUnwindSafe(|| unsafe { func(work, Action::Release) }));
+        if let Err(payload) = released {
+            self.report_payload("(released)", payload);
+        }
+    }
+
+    /// Takes an item out of the lists. False if it is not there any more.
+    ///
+    /// # Safety
+    /// `work` is live.
+    pub(crate) unsafe fn leave_grace(&self, work: NonNull<Work>) -> bool {
+        let mut lists = self.grace().0.lock();
+        // SAFETY: by this function's contract.
+        let Place::Grace(list) = (unsafe { work.as_ref() }).place() else { return false };
+        // SAFETY: its place, read under the lock, names the list, and says what it is part of.
+        let queue = unsafe {
+            lists.items[list as usize].remove(work.as_ptr());
+            work.as_ref().set_place(Place::Hands);
+            Weak::from_raw(work.cast::<Graced<H>>().as_ref().queue.get().0)
+        };
+        let waiters = lists.take_waiters(work);
+        drop(lists);
+        drop(queue);
+        waiters.complete(self.host());
+        true
+    }
+
+    /// Waits until an item that waits for a grace period has been queued, then as
+    /// [`Engine::flush_work`]. With `may_wait` false it does not wait for the grace period, which
+    /// would not end before the caller goes on: then the answer for such an item is false. So it is where
+    /// the caller runs items of the ordered queue that the item has come to.
+    ///
+    /// # Safety
+    /// As [`Engine::cancel`].
+    pub unsafe fn flush_after_grace(&self, item: NonNull<Graced<H>>, may_wait: bool) -> bool {
+        let work: NonNull<Work> = item.cast();
+        // SAFETY: by this function's contract.
+        let item = unsafe { work.as_ref() };
+        let (mut waited, mut round) = (false, 0);
+        loop {
+            let (pending, run) = item.word.snapshot();
+            let place = item.place();
+            let inside = run.is_some_and(|run| self.runs(run));
+            match place {
+                // The coming run starts when this one has ended.
+                Place::Grace(_) if pending && (inside || !may_wait) => return false,
+                Place::Grace(_) if pending => {
+                    waited = self.wait_for_grace(work);
+                    if waited {
+                        break;
+                    }
+                }
+                // On its way into a list or out of it.
+                Place::Hands if pending => {
+                    self.host().relax(round);
+                    round += 1;
+                }
+                _ => break,
+            }
+        }
+        // SAFETY: by this function's contract. It may have run by now.
+        unsafe { self.flush_work(work) || (waited && !self.is_behind_caller(item)) }
+    }
+
+    /// Whether the item is queued where the calling thread runs items: then nobody waits for it there.
+    fn is_behind_caller(&self, item: &Work) -> bool {
+        let pwq = self.pwqs().get(item.ticket().pwq());
+        item.is_pending() && pwq.is_some_and(|pwq| self.runs_queue(pwq.wq().cast()))
+    }
+
+    /// Waits until an item has left the lists. False, and at once, if it is not there.
+    fn wait_for_grace(&self, work: NonNull<Work>) -> bool {
+        let waiter = Waiter::new(work.as_ptr().addr());
+        let mut lists = self.grace().0.lock();
+        // SAFETY: the caller's promise that the item is live.
+        if !matches!(unsafe { work.as_ref() }.place(), Place::Grace(_)) {
+            return false;
+        }
+        // SAFETY: in no chain, and waited for below.
+        unsafe { lists.waiters.push(&waiter) };
+        drop(lists);
+        let _blocked = self.block();
+        waiter.wait(self.host());
+        true
+    }
+}

@@ -1,0 +1,93 @@
+//! What a slot runs now, for those who ask which item it is, and what that item said of itself.
+//!
+//! Nothing in the engine decides by this. The owner stores the item as it begins a run, between two
+//! values of the run word, so that a reader on any thread who sees the same value before and after
+//! has what belongs to that run:
+//!
+//! ```text
+//! owner                             reader
+//! run = n - 1, SECTION              run == n, RUNNING ?       (acquire)
+//! item, function   (release)        item, function            (acquire)
+//! run = n, RUNNING (release)        run still n, RUNNING ?
+//! run = n, SECTION ...
+//! ```
+//!
+//! The first look sees what was stored for run n, or later. Had the second pair of loads seen what was
+//! stored for a later run, the acquire would have brought the SECTION before it along, and the last
+//! look would not find n any more.
+//!
+//! The item may be gone, freed by its own function, while it still runs: these are identities, not
+//! pointers to follow.
+
+use crate::sync::{Hint, Lock};
+use crate::work::Work;
+
+/// The greatest length of a description, in bytes (the kernel's 32, with its final NUL).
+pub const DESCRIPTION_MAX: usize = 31;
+
+/// The item and the function of the current or last run. Written by the slot's owner.
+pub(super) struct Now {
+    item: Hint,
+    func: Hint,
+}
+
+impl Now {
+    pub(super) fn new() -> Now {
+        Now { item: Hint::new(0), func: Hint::new(0) }
+    }
+
+    /// Owner, before it stores that the run is on.
+    #[inline(always)]
+    pub(super) fn set(&self, item: *const Work, func: usize) {
+        self.item.set(item.addr());
+        self.func.set(func);
+    }
+
+    pub(super) fn get(&self) -> Running {
+        Running { item: self.item.get(), func: self.func.get() }
+    }
+}
+
+/// An item that runs: identities only, as it may be gone already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// The item's address.
+    pub item: usize,
+    /// Its function's address.
+    pub func: usize,
+}
+
+/// What a run said of itself.
+pub(super) struct Description(Lock<Text>);
+
+struct Text {
+    /// The run that said it; `u64::MAX`, which is no run's number: nothing was said.
+    run: u64,
+    len: usize,
+    bytes: [u8; DESCRIPTION_MAX],
+}
+
+impl Description {
+    pub(super) fn new() -> Description {
+        Description(Lock::new(Text { run: u64::MAX, len: 0, bytes: [0; DESCRIPTION_MAX] }))
+    }
+
+    /// Keeps as much of `text` as fits, cut between two characters.
+    pub(super) fn set(&self, run: u64, text: &str) {
+        let cut = &text[..text.floor_char_boundary(DESCRIPTION_MAX)];
+        let mut kept = self.0.lock();
+        kept.run = run;
+        kept.len = cut.len();
+        kept.bytes[..cut.len()].copy_from_slice(cut.as_bytes());
+    }
+
+    /// What `run` said, if it said anything.
+    pub(super) fn get(&self, run: u64) -> Option<String> {
+        let (len, bytes) = {
+            let kept = self.0.lock();
+            (kept.run == run).then_some((kept.len, kept.bytes))?
+        };
+        // Cut between characters, so nothing is lost here.
+        Some(String::from_utf8_lossy(&bytes[..len]).into_owned())
+    }
+}

@@ -1,0 +1,181 @@
+//! A function on one CPU, or on each of them, with the caller waiting.
+//!
+//! Both use one per-CPU queue of the library's own, so that nobody drains it or takes its places. A
+//! place there is held only by a function that these two run. Were those allowed to wait for more of the
+//! kind, a CPU whose places are all held by waiting ones would never go on; so that is refused.
+
+use std::any::Any;
+use std::cell::UnsafeCell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use uwork_engine::{Action, QueueError, Work as RawWork};
+
+use crate::error::Error;
+use crate::linux::{engine, report_panic};
+use crate::own_queue::own_queue;
+use crate::queue::{Builder, Queue};
+
+fn queue() -> Result<&'static Queue, Error> {
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
+    let queue = own_queue(&QUEUE, "uwork/on_cpu", Builder::per_cpu);
+    if queue.0.runs_here() { Err(QueueError::WouldDeadlock.into()) } else { Ok(queue) }
+}
+
+/// A function on its way to a CPU, in its caller's frame.
+#[repr(C)]
+struct Call<F, R> {
+    /// First, so that the address of the work is that of the call.
+    work: RawWork,
+    /// Guard: the item from its start to its end, else the caller.
+    stage: UnsafeCell<Stage<F, R>>,
+}
+
+enum Stage<F, R> {
+    Function(F),
+    Done(Result<R, Box<dyn Any + Send>>),
+    Gone,
+}
+
+/// # Safety
+/// `work` is the first field of a live `Call<F, R>`.
+unsafe fn perform<F: FnOnce() -> R, R>(work: NonNull<RawWork>, action: Action) {
+    // SAFETY: by this function's contract; the stage is the item's while it runs.
+    let stage = unsafe { work.cast::<Call<F, R>>().as_ref().stage.get() };
+    if action == Action::Release {
+        return;
+    }
+    // SAFETY: as above.
+    let Stage::Function(function) = (unsafe { stage.replace(Stage::Gone) }) else { return };
+    let outcome = catch_unwind(AssertUnwindSafe(function));
+    if let Err(payload) = &outcome {
+        report_panic(&**payload);
+    }
+    // SAFETY: as above.
+    unsafe { *stage = Stage::Done(outcome) };
+}
+
+impl<F: FnOnce() -> R, R> Call<F, R> {
+    fn new(function: F) -> Call<F, R> {
+        let stage = UnsafeCell::new(Stage::Function(function));
+        Call { work: RawWork::new(perform::<F, R>), stage }
+    }
+
+    /// The whole call's pointer, as the item's function goes on to all of it.
+    fn raw(&self) -> NonNull<RawWork> {
+        NonNull::from(self).cast()
+    }
+
+    /// Queues the call.
+    ///
+    /// # Safety
+    /// The call stays where it is until [`Call::wait`] has returned, and so does what it borrows.
+    unsafe fn begin(&self, queue: &Queue, cpu: u32) -> Result<(), Error> {
+        // Queued once, on a queue that takes everything.
+        // SAFETY: by this function's contract.
+        let _ = unsafe { queue.0.queue_on(cpu, self.raw()) }?;
+        Ok(())
+    }
+
+    /// Waits until the function has run, if it was queued. Then the engine has let go of the call.
+    fn wait(&self) {
+        // SAFETY: live, and only ever queued on the process's engine.
+        unsafe { engine().flush_work(self.raw()) };
+        // Nobody else has the item: it is idle. Should it not be, it must become so before the frame
+        // goes away. The run is not ours to be inside of: `queue` has refused that.
+        // SAFETY: as above.
+        let Ok(false) = (unsafe { engine().disable_sync(self.raw()) }) else {
+            std::process::abort();
+        };
+    }
+
+    /// What came of it, after [`Call::wait`]. `None` if it was not queued.
+    fn into_outcome(self) -> Option<Result<R, Box<dyn Any + Send>>> {
+        match self.stage.into_inner() {
+            Stage::Done(outcome) => Some(outcome),
+            Stage::Function(_) | Stage::Gone => None,
+        }
+    }
+}
+
+/// Runs `function` on `cpu`, on a worker of that CPU, and returns its result. Both may borrow what is
+/// around, as the caller waits. Allocates nothing.
+///
+/// Inside a work item the wait is declared to the pool.
+///
+/// # Errors
+/// The CPU does not exist or the process may not use it; or the caller is inside a function that
+/// `work_on_cpu` or [`on_each_cpu`] runs ([`Error::would_deadlock`]). `function` is dropped then.
+///
+/// # Panics
+/// If `function` does, with its payload; the panic was counted and reported. Also if no worker thread
+/// can be created at first use in the process.
+///
+/// ```
+/// let words = ["on", "that", "CPU"];
+/// let cpu = uwork::topology::Machine::read().unwrap().allowed.first().unwrap();
+/// let letters = uwork::work_on_cpu(cpu, || words.iter().map(|word| word.len()).sum::<usize>())?;
+/// assert_eq!(letters, 9);
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn work_on_cpu<F, R>(cpu: u32, function: F) -> Result<R, Error>
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    let queue = queue()?;
+    let call = Call::new(function);
+    // SAFETY: waited for below, with nothing in between that could unwind.
+    unsafe { call.begin(queue, cpu) }?;
+    call.wait();
+    match call.into_outcome().expect("a call that was queued and waited for has run") {
+        Ok(value) => Ok(value),
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// Runs `function` once on every CPU that the process may use, on a worker of that CPU, and returns when
+/// all have finished (the kernel's `schedule_on_each_cpu`). It gets the CPU's number, and may borrow
+/// what is around.
+///
+/// The functions run at once on different CPUs. Inside a work item the wait is declared to the pool.
+///
+/// # Errors
+/// The caller is inside a function that [`work_on_cpu`] or `on_each_cpu` runs
+/// ([`Error::would_deadlock`]). Nothing was run then.
+///
+/// # Panics
+/// If `function` does on any CPU, with the payload of the first of them by number, after all have
+/// finished; each panic was counted and reported. Also if no worker thread can be created at first use
+/// in the process.
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// let cpus = AtomicUsize::new(0);
+/// uwork::on_each_cpu(|_cpu| { cpus.fetch_add(1, Ordering::Relaxed); })?;
+/// assert_eq!(cpus.into_inner(), uwork::topology::Machine::read().unwrap().allowed.len());
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn on_each_cpu<F>(function: F) -> Result<(), Error>
+where
+    F: Fn(u32) + Sync,
+{
+    let queue = queue()?;
+    let function = &function;
+    let cpus: Vec<u32> = engine().config().allowed.iter().collect();
+    let calls: Box<[_]> = cpus.iter().map(|&cpu| Call::new(move || function(cpu))).collect();
+    for (call, &cpu) in calls.iter().zip(&cpus) {
+        // A CPU that has gone away meanwhile has nothing to run.
+        // SAFETY: waited for below, with nothing in between that could unwind.
+        let _ = unsafe { call.begin(queue, cpu) };
+    }
+    calls.iter().for_each(Call::wait);
+    let outcomes = calls.into_iter().filter_map(Call::into_outcome);
+    let mut panics = outcomes.filter_map(Result::err);
+    match panics.next() {
+        // Each was reported; only one can be thrown.
+        Some(payload) => resume_unwind(payload),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,116 @@
+//! Readers that hold grace periods back, and items that wait for one.
+//!
+//! A reader takes [`read_lock`] and looks at data that others may replace meanwhile. Who has replaced
+//! some must not free the old data before every reader that may still see it is gone: that is a *grace
+//! period*. [`Queue::enqueue_rcu`](crate::Queue::enqueue_rcu) queues an item after one: its function
+//! may free what was visible to readers before the call.
+//!
+//! ```text
+//! reader A   [--------]
+//! reader B        [------------]
+//! reader C                   [------------------]
+//! enqueue_rcu         |........|  a grace period: A and B have gone, C came later
+//!                               run
+//! ```
+//!
+//! **Promise.** If `enqueue_rcu` returns `Queued`, the function runs after every [`ReadGuard`] that
+//! existed at the call has been dropped, and sees what its reader did. Readers who come later see what
+//! the caller of `enqueue_rcu` wrote before it.
+//!
+//! **Cost.** Taking and dropping a guard: a fence and a few stores, no shared line is written. While an
+//! item waits for a grace period a worker looks after 1 ms, and then less and less often up to each
+//! 16 ms; with no reader in the way the period is over in the first look. With no item waiting nobody
+//! looks.
+//!
+//! Grace periods are those of the crate `crossbeam-epoch`, in a collector of its own: guards of other
+//! users of that crate neither count as readers here nor hold anything back.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::sync::atomic::{AtomicPtr, Ordering};
+//!
+//! static CONFIG: AtomicPtr<u32> = AtomicPtr::new(std::ptr::null_mut());
+//!
+//! /// Frees what was replaced.
+//! struct Old { work: uwork::rcu::RcuWork<Old>, value: AtomicPtr<u32> }
+//! uwork::has_rcu_work!(impl HasRcuWork for Old { work });
+//! impl uwork::WorkItem for Old {
+//!     type Pointer = Arc<Old>;
+//!     fn run(this: Arc<Old>) {
+//!         // SAFETY: no reader is left that may see the value, and it is freed once.
+//!         drop(unsafe { Box::from_raw(this.value.load(Ordering::Relaxed)) });
+//!     }
+//! }
+//!
+//! let queue = uwork::Queue::builder("reclaim").build()?;
+//! CONFIG.store(Box::into_raw(Box::new(1)), Ordering::Release);
+//! {
+//!     let _reader = uwork::rcu::read_lock();
+//!     // SAFETY: what is published is not freed while a reader may see it.
+//!     assert_eq!(unsafe { *CONFIG.load(Ordering::Acquire) }, 1);
+//! }
+//! let new = Box::into_raw(Box::new(2));
+//! let old = CONFIG.swap(new, Ordering::AcqRel);
+//! let item = Arc::new(Old { work: uwork::rcu::RcuWork::new(), value: AtomicPtr::new(old) });
+//! assert!(queue.enqueue_rcu(item.clone()).is_queued());
+//! item.work.flush();
+//! assert!(!item.work.is_pending());
+//! # // SAFETY: nobody reads any more.
+//! # drop(unsafe { Box::from_raw(CONFIG.swap(std::ptr::null_mut(), Ordering::AcqRel)) });
+//! # Ok::<(), uwork::Error>(())
+//! ```
+
+mod driver;
+mod work;
+
+use std::sync::OnceLock;
+
+use crossbeam_epoch::{Collector, Guard, LocalHandle};
+
+pub use work::{HasRcuWork, RcuWork};
+
+/// Epochs of the library's own: what others defer never runs on its workers, and none of their guards
+/// holds an item back.
+fn collector() -> &'static Collector {
+    static COLLECTOR: OnceLock<Collector> = OnceLock::new();
+    COLLECTOR.get_or_init(Collector::new)
+}
+
+thread_local! {
+    static HANDLE: LocalHandle = collector().register();
+}
+
+fn pin() -> Guard {
+    // A thread that is just ending has no handle any more; a new one lives as long as its guard.
+    HANDLE.try_with(LocalHandle::pin).unwrap_or_else(|_| collector().register().pin())
+}
+
+/// While it lives, no grace period ends that began after it was taken. Stays on its thread. From
+/// [`read_lock`].
+#[must_use = "the read side ends where the guard is dropped"]
+#[derive(Debug)]
+pub struct ReadGuard(#[allow(dead_code, reason = "dropped, that is what it is for")] Guard);
+
+/// Begins a read side: what is visible now is not handed to an item of
+/// [`Queue::enqueue_rcu`](crate::Queue::enqueue_rcu) before the guard is dropped.
+///
+/// Guards nest. A guard that is never dropped holds every later item back for good. It may be held
+/// while the thread waits; but who waits, with a guard, for an item of `enqueue_rcu`, waits for
+/// itself ([`RcuWork::flush`] says so).
+///
+/// Acquire and release: a run sees what was done under every guard that it waited for.
+///
+/// ```
+/// let reader = uwork::rcu::read_lock();
+/// assert!(uwork::rcu::is_read_locked());
+/// drop(reader);
+/// assert!(!uwork::rcu::is_read_locked());
+/// ```
+pub fn read_lock() -> ReadGuard {
+    ReadGuard(pin())
+}
+
+/// Whether the calling thread holds a [`ReadGuard`].
+pub fn is_read_locked() -> bool {
+    HANDLE.try_with(LocalHandle::is_pinned).unwrap_or(false)
+}
