@@ -4,13 +4,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
+use uwork_policy::timer::expiry;
+
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::owner::{Owner, Queue};
-use crate::pool::Pool;
+use crate::pool::{NEVER, Pool};
 use crate::queue::QueueError;
 use crate::submit::Queued;
-use crate::sync::{Cell, Link, Ordering};
+use crate::sync::{Cell, Link};
+use crate::timer::TimerBase;
 use crate::word::{Acquire, Owned};
 use crate::work::{Action, Place, Work, WorkFn};
 
@@ -20,12 +23,17 @@ pub struct Delayed<H: Host> {
     /// First, so that the address of the work is the address of the whole.
     work: Work,
     pub(crate) node: Node<H>,
+    /// How much later than its deadline it may expire. Constant after creation.
+    slack_ns: u64,
+    /// Whether it waits for a worker that is up for something else. Constant after creation.
+    deferrable: bool,
 }
 
 /// Guard: the owner of the item; while it is armed, the timers' lock.
 pub(crate) struct Node<H: Host> {
-    pub(crate) deadline: Cell<u64>,
-    /// Its place among those with the same deadline.
+    /// The deadline, or a little later, by the item's slack.
+    pub(crate) expiry: Cell<u64>,
+    /// Its place among those with the same expiry.
     pub(crate) sequence: Cell<u64>,
     pub(crate) next: Cell<Link<Delayed<H>>>,
     pub(crate) prev: Cell<Link<Delayed<H>>>,
@@ -54,10 +62,29 @@ pub enum Rearmed {
 impl<H: Host> Delayed<H> {
     /// An idle item that will call `func`, with the address of its `work`.
     pub fn new(func: WorkFn) -> Delayed<H> {
+        Self::with_deferrable(func, false)
+    }
+
+    /// As [`Delayed::new`], but its timer never wakes anybody: when it is due it waits until a
+    /// worker of its pool is up for another reason (the kernel's `INIT_DEFERRABLE_WORK`).
+    pub fn deferrable(func: WorkFn) -> Delayed<H> {
+        Self::with_deferrable(func, true)
+    }
+
+    /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that it can
+    /// do so together with others.
+    #[must_use]
+    pub fn with_slack(self, slack_ns: u64) -> Delayed<H> {
+        Delayed { slack_ns, ..self }
+    }
+
+    fn with_deferrable(func: WorkFn, deferrable: bool) -> Delayed<H> {
         Delayed {
+            slack_ns: 0,
+            deferrable,
             work: Work::new(func),
             node: Node {
-                deadline: Cell::new(0),
+                expiry: Cell::new(0),
                 sequence: Cell::new(0),
                 next: Cell::new(Link(std::ptr::null_mut())),
                 prev: Cell::new(Link(std::ptr::null_mut())),
@@ -71,6 +98,11 @@ impl<H: Host> Delayed<H> {
     /// The work item inside.
     pub fn work(&self) -> &Work {
         &self.work
+    }
+
+    /// Where it is armed in a pool.
+    fn base<'a>(&self, pool: &'a Pool<H>) -> &'a TimerBase<H> {
+        if self.deferrable { &pool.deferrable } else { &pool.timers }
     }
 }
 
@@ -161,19 +193,22 @@ impl<H: Host> Queue<H> {
         let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
         // SAFETY: the node is ours until it is in the wheel.
         unsafe {
-            delayed.node.deadline.set(now.saturating_add(delay_ns).min(crate::pool::NEVER - 1));
+            // Delays that end after the clock does end with it.
+            let deadline = now.saturating_add(delay_ns).min(NEVER - 1);
+            delayed.node.expiry.set(expiry(deadline, delayed.slack_ns).min(NEVER - 1));
             delayed.node.cpu.set(cpu);
             let queue = Weak::into_raw(Arc::downgrade(self.owner()));
             delayed.node.queue.set(Link(queue.cast_mut()));
         }
-        let mut timers = pool.timers.lock();
+        // Read now: once armed, the item may be gone at any time.
+        let (base, deferrable) = (delayed.base(pool), delayed.deferrable);
+        let mut timers = base.lock_to_arm();
         delayed.work.set_place(Place::Timer(pool.id));
         // SAFETY: as above.
         unsafe { timers.insert(item.as_ptr(), now) };
-        let (before, next) = (pool.next_timer.load(Ordering::Relaxed), timers.next());
-        pool.next_timer.store(next, Ordering::SeqCst);
+        let is_earliest = base.publish(&timers);
         drop(timers);
-        if next < before {
+        if is_earliest && (!deferrable || pool.is_deserted()) {
             pool.refresh_keeper(engine, pool.is_run_by_caller(engine));
         }
         Queued::Yes
@@ -213,9 +248,10 @@ impl<H: Host> Engine<H> {
 
     unsafe fn unlink(&self, item: NonNull<Delayed<H>>, pool: u32) -> Option<Weak<Owner<H>>> {
         let pool = self.pool(pool);
-        let mut timers = pool.timers.lock();
         // SAFETY: the caller's promise that the item is live.
         let delayed = unsafe { item.as_ref() };
+        let base = delayed.base(pool);
+        let mut timers = base.lock();
         if delayed.work.place() != Place::Timer(pool.id) {
             return None;
         }
@@ -223,7 +259,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: its place, read under the lock.
         unsafe {
             timers.remove(item.as_ptr());
-            pool.next_timer.store(timers.next(), Ordering::SeqCst);
+            base.publish(&timers);
             Some(Weak::from_raw(delayed.node.queue.get().0))
         }
     }
@@ -243,10 +279,15 @@ impl<H: Host> Engine<H> {
     /// may well want to cancel another one that is due.
     #[cold]
     pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
+        self.fire_base(&pool.timers, now);
+        self.fire_base(&pool.deferrable, now);
+    }
+
+    fn fire_base(&self, base: &TimerBase<H>, now: u64) {
         loop {
-            let mut timers = pool.timers.lock();
+            let mut timers = base.lock();
             let item = timers.pop_due(now);
-            pool.next_timer.store(timers.next(), Ordering::SeqCst);
+            base.publish(&timers);
             let Some(item) = NonNull::new(item) else { return };
             // SAFETY: an item that came off the wheel is live and ours.
             unsafe {

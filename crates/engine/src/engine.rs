@@ -9,7 +9,7 @@ use uwork_policy::topology::Topology;
 
 use crate::host::{Host, Report, WorkerSpec};
 use crate::pool::state::WORKERS_MAX;
-use crate::pool::{NEVER, Pool, PoolSpec};
+use crate::pool::{Pool, PoolSpec};
 use crate::pwq::Pwq;
 use crate::queue::QueueError;
 use crate::slab::Slab;
@@ -224,8 +224,11 @@ impl<H: Host> Engine<H> {
         let mut sets = self.sets.lock();
         if let Some(set) = sets.iter().find(|set| set.key == key) {
             set.users.fetch_add(1, Ordering::SeqCst);
-            // Workers decide to exit under the pool lock: those that are left from now on stay.
-            set.pools.iter().for_each(|&id| self.pool(id).state.set_retired(false));
+            for pool in set.pools.iter().map(|&id| self.pool(id)) {
+                // Workers decide to exit under the pool lock: those that are left from now on stay.
+                pool.state.set_retired(false);
+                pool.set_deserted(false);
+            }
             return Ok(set.clone());
         }
         let mut pools = Vec::with_capacity(key.pods.len());
@@ -252,17 +255,22 @@ impl<H: Host> Engine<H> {
     }
 
     /// A queue does not use the set any more. The last one sends the workers home, unless there are
-    /// timers to be watched: then they stay until the set is used and left again.
+    /// timers: then they stay until the set is used and left again, and get up for deferrable ones
+    /// as well, as nobody will bring them up for anything else.
     pub(crate) fn leave_set(&self, set: &PoolSet) {
         let sets = self.sets.lock();
         let last = set.users.fetch_sub(1, Ordering::SeqCst) == 1;
-        let armed = |&id: &u32| self.pool(id).next_timer.load(Ordering::SeqCst) != NEVER;
-        let retire = last && !set.pools.iter().any(armed);
-        if retire {
-            set.pools.iter().for_each(|&id| self.pool(id).state.set_retired(true));
+        let retire = last && !set.pools.iter().any(|&id| self.pool(id).has_timers());
+        if last {
+            for pool in set.pools.iter().map(|&id| self.pool(id)) {
+                pool.set_deserted(true);
+                if retire {
+                    pool.state.set_retired(true);
+                }
+            }
         }
         drop(sets);
-        if retire {
+        if last {
             set.pools.iter().for_each(|&id| self.nudge_all(self.pool(id)));
         }
     }

@@ -130,7 +130,7 @@ impl<H: Host> Engine<H> {
                 waiting = true;
                 stuck.push(pool.id);
             }
-            if pool.next_timer.load(Ordering::Relaxed).saturating_add(STUCK_NS) <= now {
+            if pool.next_wake().saturating_add(STUCK_NS) <= now {
                 overdue.push(pool.id);
             }
         });
