@@ -35,7 +35,7 @@ pub mod system;
 pub mod topology;
 
 pub use delayed::{DelayedWork, HasDelayedWork};
-pub use error::{Error, JoinError};
+pub use error::{Error, JoinError, RejectedError};
 pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
 pub use join::JoinHandle;
 pub use pointer::WorkPointer;
