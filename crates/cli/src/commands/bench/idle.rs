@@ -63,7 +63,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
 }
 
 /// How many threads uwork has in this process, and their context switches so far.
-fn switches() -> Result<(usize, u64), UserError> {
+pub(super) fn switches() -> Result<(usize, u64), UserError> {
     let unreadable = |error| UserError(format!("/proc/self/task: {error}"));
     let (mut threads, mut switches) = (0, 0);
     for entry in fs::read_dir("/proc/self/task").map_err(unreadable)? {

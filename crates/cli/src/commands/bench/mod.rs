@@ -12,6 +12,7 @@ mod record;
 mod report;
 mod scope;
 mod summary;
+mod timers;
 mod uwork_pool;
 mod warning;
 mod workqueue;
@@ -40,6 +41,8 @@ enum Bench {
     Scope(scope::Args),
     /// Wake-ups a second of uwork's threads when there is nothing to do.
     Idle(idle::Args),
+    /// What timers cost while a million are armed, and how late they expire.
+    Timers(timers::Args),
 }
 
 /// Runs the command.
@@ -48,6 +51,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Workqueue(args) => workqueue::run(args),
         Bench::Scope(args) => scope::run(args),
         Bench::Idle(args) => idle::run(args),
+        Bench::Timers(args) => timers::run(args),
     }
 }
 
