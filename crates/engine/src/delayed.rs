@@ -12,10 +12,13 @@ use crate::owner::{Owner, Queue};
 use crate::pool::{NEVER, Pool};
 use crate::queue::QueueError;
 use crate::submit::Queued;
-use crate::sync::{Cell, Link};
+use crate::sync::{Cell, Link, prefetch};
 use crate::timer::TimerBase;
 use crate::word::{Acquire, Owned};
 use crate::work::{Action, Place, Work, WorkFn};
+
+/// Bytes that come into a cache together.
+const LINE: usize = 64;
 
 /// A work item with a timer. Embed it as [`Work`]; arming allocates nothing.
 #[repr(C)]
@@ -100,10 +103,25 @@ impl<H: Host> Delayed<H> {
         &self.work
     }
 
+    /// When it expires if it is armed now. Delays that end after the clock does end with it.
+    fn expiry_in(&self, now: u64, delay_ns: u64) -> u64 {
+        let deadline = now.saturating_add(delay_ns).min(NEVER - 1);
+        expiry(deadline, self.slack_ns).min(NEVER - 1)
+    }
+
     /// Where it is armed in a pool.
     fn base<'a>(&self, pool: &'a Pool<H>) -> &'a TimerBase<H> {
         if self.deferrable { &pool.deferrable } else { &pool.timers }
     }
+}
+
+/// Asks for every line of an item at once. Locked instructions are between the first accesses to each:
+/// of items that are not in a cache, each line would be waited for after the other.
+#[inline(always)]
+fn prefetch_all<H: Host>(item: NonNull<Delayed<H>>) {
+    let lines = (0..size_of::<Delayed<H>>()).step_by(LINE);
+    let end = size_of::<Delayed<H>>() - 1;
+    lines.chain([end]).for_each(|at| prefetch(item.as_ptr().wrapping_byte_add(at)));
 }
 
 fn work_of<H: Host>(item: NonNull<Delayed<H>>) -> NonNull<Work> {
@@ -126,6 +144,7 @@ impl<H: Host> Queue<H> {
         item: NonNull<Delayed<H>>,
         delay_ns: u64,
     ) -> Result<Queued, QueueError> {
+        prefetch_all(item);
         cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
         // SAFETY: by this function's contract.
         let owned = match unsafe { item.as_ref() }.work.word.acquire() {
@@ -149,7 +168,12 @@ impl<H: Host> Queue<H> {
         item: NonNull<Delayed<H>>,
         delay_ns: u64,
     ) -> Result<Rearmed, QueueError> {
+        prefetch_all(item);
         cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
+        // SAFETY: by this function's contract.
+        if unsafe { self.move_armed(cpu, item, delay_ns) } {
+            return Ok(Rearmed::Moved);
+        }
         // SAFETY: by this function's contract.
         let grabbed = unsafe { self.engine().grab(work_of(item)) };
         // SAFETY: by this function's contract, and the item is ours.
@@ -165,6 +189,52 @@ impl<H: Host> Queue<H> {
                 Rearmed::Refused
             }
         })
+    }
+
+    /// Moves an item within the wheel that it is in, if it is to stay there and is this queue's.
+    ///
+    /// All of it happens under the lock of the wheel: nobody finds the item in between, and its
+    /// reference to the queue goes on. False if nothing was done.
+    unsafe fn move_armed(
+        &self,
+        cpu: Option<u32>,
+        item: NonNull<Delayed<H>>,
+        delay_ns: u64,
+    ) -> bool {
+        // SAFETY: the caller's promise that the item is live.
+        let delayed = unsafe { item.as_ref() };
+        let Place::Timer(id) = delayed.work.place() else { return false };
+        let engine = self.engine();
+        let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
+        if pool.id != id || delay_ns == 0 || self.is_closed() {
+            return false;
+        }
+        let now = engine.host().now();
+        let base = delayed.base(pool);
+        let mut timers = base.lock();
+        // SAFETY: where the place says so under its lock, the item is in this wheel, and with it the
+        // node is ours. It is armed, hence not disabled.
+        let is_earliest = unsafe {
+            let is_ours = || delayed.node.queue.get().0.cast_const() == Arc::as_ptr(self.owner());
+            if delayed.work.place() != Place::Timer(id) || !is_ours() {
+                return false;
+            }
+            delayed.node.cpu.set(cpu);
+            timers.move_to(item.as_ptr(), delayed.expiry_in(now, delay_ns), now);
+            base.publish(&timers)
+        };
+        // Read now: without the lock the item may be gone.
+        let deferrable = delayed.deferrable;
+        drop(timers);
+        self.tell_keeper(pool, is_earliest, deferrable);
+        true
+    }
+
+    /// After a change of a pool's timers.
+    fn tell_keeper(&self, pool: &Pool<H>, is_earliest: bool, deferrable: bool) {
+        if is_earliest && (!deferrable || pool.is_deserted()) {
+            pool.refresh_keeper(self.engine(), pool.is_run_by_caller(self.engine()));
+        }
     }
 
     unsafe fn arm_owned(
@@ -193,9 +263,7 @@ impl<H: Host> Queue<H> {
         let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
         // SAFETY: the node is ours until it is in the wheel.
         unsafe {
-            // Delays that end after the clock does end with it.
-            let deadline = now.saturating_add(delay_ns).min(NEVER - 1);
-            delayed.node.expiry.set(expiry(deadline, delayed.slack_ns).min(NEVER - 1));
+            delayed.node.expiry.set(delayed.expiry_in(now, delay_ns));
             delayed.node.cpu.set(cpu);
             let queue = Weak::into_raw(Arc::downgrade(self.owner()));
             delayed.node.queue.set(Link(queue.cast_mut()));
@@ -208,9 +276,7 @@ impl<H: Host> Queue<H> {
         unsafe { timers.insert(item.as_ptr(), now) };
         let is_earliest = base.publish(&timers);
         drop(timers);
-        if is_earliest && (!deferrable || pool.is_deserted()) {
-            pool.refresh_keeper(engine, pool.is_run_by_caller(engine));
-        }
+        self.tell_keeper(pool, is_earliest, deferrable);
         Queued::Yes
     }
 }

@@ -163,6 +163,29 @@ impl<H: Host> Timers<H> {
         }
     }
 
+    /// Gives an armed item another expiry. One that stays in its slot, as the timeouts do that are put
+    /// off again and again, is not moved: its neighbours are not touched.
+    ///
+    /// # Safety
+    /// `item` is in this wheel.
+    pub(crate) unsafe fn move_to(&mut self, item: *mut Delayed<H>, expiry: u64, now: u64) {
+        // SAFETY: by this function's contract; an item that was removed is the caller's.
+        unsafe {
+            let node = &(*item).node;
+            let spot = place(self.tick, expiry);
+            if node.spot.get() != (spot.level as u8, spot.slot as u8) {
+                self.remove(item);
+                node.expiry.set(expiry);
+                return self.insert(item, now);
+            }
+            self.sequence += 1;
+            node.sequence.set(self.sequence);
+            node.expiry.set(expiry);
+            let slot = self.slot(spot);
+            slot.earliest = slot.earliest.min(expiry);
+        }
+    }
+
     unsafe fn link(&mut self, item: *mut Delayed<H>) {
         // SAFETY: the caller owns `item`; the slot's head is in this wheel.
         unsafe {

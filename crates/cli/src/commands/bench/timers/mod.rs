@@ -1,8 +1,10 @@
 //! `uwork bench timers`: what timers cost while many are armed, and how late they expire.
 //!
-//! Cases `arm`, `rearm` and `cancel` work on a part of a large set of timers, of which the others
+//! Cases `arm`, `put-off` (armed again with the same delay), `rearm` (with another one) and `cancel`
+//! work on a part of a large set of timers, of which the others
 //! stay armed meanwhile: one thread, every item once, in the order of the items in memory
-//! (`in-order`) or in one that has nothing to do with it (`scattered`). `expire` arms timers that
+//! (`in-order`) or in one that has nothing to do with it (`scattered`). `touch` is one locked
+//! instruction on each item in the same order: what it costs to come to the item. `expire` arms timers that
 //! are due one by one on a machine that is idle but for them, without slack (`slack-0ms`) and with
 //! (`slack-10ms`), and compares the time of each run with its deadline.
 
@@ -17,7 +19,7 @@ use super::options::{count, names};
 use super::record::{Record, Target};
 use super::summary::Figure;
 
-const CASES: [&str; 4] = ["arm", "rearm", "cancel", "expire"];
+const CASES: [&str; 6] = ["touch", "arm", "put-off", "rearm", "cancel", "expire"];
 
 /// The command line.
 #[derive(clap::Args)]
@@ -25,7 +27,7 @@ pub(super) struct Args {
     /// Fewer timers and samples, for a look
     #[arg(long)]
     quick: bool,
-    /// Only these cases: arm, rearm, cancel, expire
+    /// Only these cases: touch, arm, put-off, rearm, cancel, expire
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Timers that are armed all the time [default: 1000000; --quick: 100000]

@@ -1,5 +1,6 @@
 //! What arming, arming again and cancelling cost each.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use uwork::{DelayedWork, Enqueued, Queue, WorkItem};
@@ -15,6 +16,7 @@ const SEED: u64 = 0x5eed;
 
 struct Timeout {
     work: DelayedWork<Timeout>,
+    touched: AtomicU32,
 }
 
 uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
@@ -35,7 +37,8 @@ struct Timers {
 
 /// Nanoseconds for each operation: a line for each case and order.
 pub(super) fn measure(armed: usize, samples: usize) -> Vec<Line> {
-    let items = (0..armed + armed.div_ceil(PART)).map(|_| Timeout { work: DelayedWork::new() });
+    let items = (0..armed + armed.div_ceil(PART))
+        .map(|_| Timeout { work: DelayedWork::new(), touched: AtomicU32::new(0) });
     // The engine may touch an item until it has run; they are here until the process ends.
     let items: &'static [Timeout] = Vec::leak(items.collect());
     let queue = uwork_pool::queue("system");
@@ -50,7 +53,7 @@ pub(super) fn measure(armed: usize, samples: usize) -> Vec<Line> {
         let steps = order.into_iter().map(|at| (at, [delay(), delay()])).collect();
         let timers = Timers { queue: queue.clone(), items, steps };
         let all = timers.sample_all(armed, samples);
-        for (case, values) in ["arm", "rearm", "cancel"].into_iter().zip(all) {
+        for (case, values) in ["touch", "arm", "put-off", "rearm", "cancel"].into_iter().zip(all) {
             lines.push(([case, variant, "ns_per_op", "ns"], values));
         }
     }
@@ -59,19 +62,36 @@ pub(super) fn measure(armed: usize, samples: usize) -> Vec<Line> {
 
 impl Timers {
     /// Arms the first `armed`, and measures with the others.
-    fn sample_all(&self, armed: usize, samples: usize) -> [Vec<f64>; 3] {
+    fn sample_all(&self, armed: usize, samples: usize) -> [Vec<f64>; 5] {
         let (background, part) = self.steps.split_at(armed);
         self.arm(background);
-        let mut all: [Vec<f64>; 3] = Default::default();
+        let mut all: [Vec<f64>; 5] = Default::default();
         // The first round is to have seen everything once.
         for round in 0..=samples {
-            let times = [self.arm(part), self.rearm(part), self.cancel(part)];
+            // What any work on the items would cost, after all others were looked at.
+            self.touch(background);
+            let touch = self.touch(part);
+            self.touch(background);
+            let arm = self.arm(part);
+            let put_off = self.rearm(part, 0);
+            let rearm = self.rearm(part, 1);
+            let times = [touch, arm, put_off, rearm, self.cancel(part)];
             for (values, time) in all.iter_mut().zip(times).filter(|_| round > 0) {
                 values.push(time.as_secs_f64() * 1e9 / part.len() as f64);
             }
         }
         self.cancel(background);
         all
+    }
+
+    fn touch(&self, steps: &[(usize, [Duration; 2])]) -> Duration {
+        let start = Instant::now();
+        let mut step = 0;
+        while let Some(&(at, _)) = steps.get(step) {
+            // The next one waits for this one, as it does where there is more to do in between.
+            step += 1 + (self.items[at].touched.fetch_add(1, Ordering::Relaxed) >> 31) as usize;
+        }
+        start.elapsed()
     }
 
     fn arm(&self, steps: &[(usize, [Duration; 2])]) -> Duration {
@@ -83,10 +103,11 @@ impl Timers {
         start.elapsed()
     }
 
-    fn rearm(&self, steps: &[(usize, [Duration; 2])]) -> Duration {
+    /// With the same delay as before, or the other.
+    fn rearm(&self, steps: &[(usize, [Duration; 2])], which: usize) -> Duration {
         let start = Instant::now();
-        for &(at, [_, delay]) in steps {
-            let moved = self.queue.mod_delayed(&self.items[at], delay);
+        for &(at, delays) in steps {
+            let moved = self.queue.mod_delayed(&self.items[at], delays[which]);
             assert!(matches!(moved, Enqueued::Pending(_)), "an armed item is moved");
         }
         start.elapsed()
