@@ -9,6 +9,7 @@
 //! `UWORK_SIM_SEEDS=N` runs more of them than usual.
 
 mod chance;
+mod deferrable;
 mod delayed;
 mod faults;
 mod golden;
