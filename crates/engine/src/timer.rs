@@ -78,7 +78,9 @@ impl<H: Host> TimerBase<H> {
     pub(crate) fn publish(&self, timers: &Timers<H>) -> bool {
         let (before, next) = (self.next.load(Ordering::Relaxed), timers.next());
         if next != before {
-            // SeqCst pairs with the worker that parks as the keeper (README.md of the pool).
+            // The keeper: whoever armed takes the pool lock next, under which workers park and look
+            // here. SeqCst pairs with `Pool::set_deserted`: either who armed a deferrable item sees
+            // that nobody but the keeper will come, or the workers that are nudged then see this.
             self.next.store(next, Ordering::SeqCst);
         }
         next < before

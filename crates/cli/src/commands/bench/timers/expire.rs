@@ -86,7 +86,7 @@ fn sample_once(
         item.deadline.set(now + delay).expect("a fresh item");
         assert!(queue.enqueue_delayed(item, delay).is_queued(), "an idle item is armed");
     }
-    let (_, before) = idle::switches()?;
+    let (_, before) = idle::switches(&[idle::SLEEPS])?;
     let mut late = Vec::with_capacity(timers);
     std::thread::sleep((start + HEAD_START + span).saturating_duration_since(Instant::now()));
     for item in items {
@@ -96,7 +96,7 @@ fn sample_once(
         }
         late.push(item.late_ns.load(Ordering::Acquire));
     }
-    let (_, after) = idle::switches()?;
+    let (_, after) = idle::switches(&[idle::SLEEPS])?;
     late.sort_unstable();
     let micros = |part: usize| late[(late.len() - 1) * part / 100] as f64 / 1e3;
     let early = late.iter().filter(|&&late| late < 0).count();

@@ -1,12 +1,14 @@
 //! `uwork bench timers`: what timers cost while many are armed, and how late they expire.
 //!
 //! Cases `arm`, `put-off` (armed again with the same delay), `rearm` (with another one) and `cancel`
-//! work on a part of a large set of timers, of which the others
-//! stay armed meanwhile: one thread, every item once, in the order of the items in memory
-//! (`in-order`) or in one that has nothing to do with it (`scattered`). `touch` is one locked
-//! instruction on each item in the same order: what it costs to come to the item. `expire` arms timers that
-//! are due one by one on a machine that is idle but for them, without slack (`slack-0ms`) and with
-//! (`slack-10ms`), and compares the time of each run with its deadline.
+//! work on a part of a large set of timers, of which the others stay armed meanwhile: one thread,
+//! every item once, in the order of the items in memory (`in-order`) or in one that has nothing to
+//! do with it (`scattered`). `touch` is one locked instruction on each item in the same order: what
+//! it costs to come to an item that is in no cache. It is the floor of the scattered ones.
+//!
+//! `expire` arms timers that are due one by one on a machine that is idle but for them, without
+//! slack (`slack-0ms`) and with (`slack-10ms`), and compares the time of each run with its deadline.
+//! Its wake-ups are those of all of uwork's threads, the watch's as well.
 
 mod expire;
 mod rates;
