@@ -92,6 +92,11 @@ fn unknown_names_are_refused_with_those_that_exist() {
         &["--runner 'ryon'", "uwork", "rayon", "kernel-deferred"],
     );
     refused("scope", &["--case", "wait"], &["--case 'wait'", "batch, flood"]);
+    refused(
+        "timers",
+        &["--case", "fire"],
+        &["--case 'fire'", "arm, put-off, rearm, cancel, expire"],
+    );
 }
 
 #[test]
@@ -246,6 +251,35 @@ fn scope_compares_one_pool_with_one_per_cpu() {
         .map(|r| r["variant"].to_string())
         .collect();
     assert_eq!(variants, BTreeSet::from(["\"cpu\"".to_owned(), "\"system\"".to_owned()]));
+}
+
+#[test]
+fn timers_have_a_figure_for_each_operation_and_are_never_early() {
+    let scratch = Scratch::new("timers");
+    let path = scratch.file("figures.json");
+    for flag in ["--timers", "--samples"] {
+        refused("timers", &[flag, "0"], &[flag, "from 1 to"]);
+    }
+    let args = ["--quick", "--timers=300", "--samples=2", "--json", &path];
+    let output = bench("timers", &args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let of = |metric: &str| -> BTreeSet<String> {
+        let records = records(&path);
+        let those = records.iter().filter(|r| r["metric"] == metric && r["runner"] == "uwork");
+        those.map(|r| format!("{} {}", r["case"], r["variant"]).replace('"', "")).collect()
+    };
+    let mut operations = BTreeSet::new();
+    for case in ["touch", "arm", "put-off", "rearm", "cancel"] {
+        operations.extend(["in-order", "scattered"].map(|variant| format!("{case} {variant}")));
+    }
+    assert_eq!(of("ns_per_op"), operations);
+    let slacks = BTreeSet::from(["slack-0ms", "slack-10ms"].map(|s| format!("expire {s}")));
+    for metric in ["late_p50_us", "late_p99_us", "late_max_us", "early", "wakeups_per_s"] {
+        assert_eq!(of(metric), slacks, "{metric}");
+    }
+    for record in records(&path).iter().filter(|r| r["metric"] == "early") {
+        assert_eq!(record["max"], 0.0, "{record}");
+    }
 }
 
 #[cfg(target_os = "linux")]

@@ -54,7 +54,7 @@ impl<H: Host> Engine<H> {
     pub(crate) fn after_block(&self, pool: &Pool<H>, running: u32) {
         if pool.looks_ready() {
             pool.kick(self);
-        } else if running == 0 && pool.next_timer.load(Ordering::SeqCst) != NEVER {
+        } else if running == 0 && pool.next_wake() != NEVER {
             pool.refresh_keeper(self, false);
         }
     }

@@ -4,15 +4,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
+use uwork_policy::timer::expiry;
+
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::owner::{Owner, Queue};
-use crate::pool::Pool;
+use crate::pool::{NEVER, Pool};
 use crate::queue::QueueError;
 use crate::submit::Queued;
-use crate::sync::{Cell, Link, Ordering};
+use crate::sync::{Cell, Link, prefetch};
+use crate::timer::TimerBase;
 use crate::word::{Acquire, Owned};
 use crate::work::{Action, Place, Work, WorkFn};
+
+/// Bytes that come into a cache together.
+const LINE: usize = 64;
 
 /// A work item with a timer. Embed it as [`Work`]; arming allocates nothing.
 #[repr(C)]
@@ -20,12 +26,17 @@ pub struct Delayed<H: Host> {
     /// First, so that the address of the work is the address of the whole.
     work: Work,
     pub(crate) node: Node<H>,
+    /// How much later than its deadline it may expire. Constant after creation.
+    slack_ns: u64,
+    /// Whether it waits for a worker that is up for something else. Constant after creation.
+    deferrable: bool,
 }
 
 /// Guard: the owner of the item; while it is armed, the timers' lock.
 pub(crate) struct Node<H: Host> {
-    pub(crate) deadline: Cell<u64>,
-    /// Its place among those with the same deadline.
+    /// The deadline, or a little later, by the item's slack.
+    pub(crate) expiry: Cell<u64>,
+    /// Its place among those with the same expiry.
     pub(crate) sequence: Cell<u64>,
     pub(crate) next: Cell<Link<Delayed<H>>>,
     pub(crate) prev: Cell<Link<Delayed<H>>>,
@@ -54,10 +65,29 @@ pub enum Rearmed {
 impl<H: Host> Delayed<H> {
     /// An idle item that will call `func`, with the address of its `work`.
     pub fn new(func: WorkFn) -> Delayed<H> {
+        Self::with_deferrable(func, false)
+    }
+
+    /// As [`Delayed::new`], but its timer never wakes anybody: when it is due it waits until a
+    /// worker of its pool is up for another reason (the kernel's `INIT_DEFERRABLE_WORK`).
+    pub fn deferrable(func: WorkFn) -> Delayed<H> {
+        Self::with_deferrable(func, true)
+    }
+
+    /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that it can
+    /// do so together with others.
+    #[must_use]
+    pub fn with_slack(self, slack_ns: u64) -> Delayed<H> {
+        Delayed { slack_ns, ..self }
+    }
+
+    fn with_deferrable(func: WorkFn, deferrable: bool) -> Delayed<H> {
         Delayed {
+            slack_ns: 0,
+            deferrable,
             work: Work::new(func),
             node: Node {
-                deadline: Cell::new(0),
+                expiry: Cell::new(0),
                 sequence: Cell::new(0),
                 next: Cell::new(Link(std::ptr::null_mut())),
                 prev: Cell::new(Link(std::ptr::null_mut())),
@@ -72,6 +102,26 @@ impl<H: Host> Delayed<H> {
     pub fn work(&self) -> &Work {
         &self.work
     }
+
+    /// When it expires if it is armed now. Delays that end after the clock does end with it.
+    fn expiry_in(&self, now: u64, delay_ns: u64) -> u64 {
+        let deadline = now.saturating_add(delay_ns).min(NEVER - 1);
+        expiry(deadline, self.slack_ns).min(NEVER - 1)
+    }
+
+    /// Where it is armed in a pool.
+    fn base<'a>(&self, pool: &'a Pool<H>) -> &'a TimerBase<H> {
+        if self.deferrable { &pool.deferrable } else { &pool.timers }
+    }
+}
+
+/// Asks for every line of an item at once. Locked instructions are between the first accesses to each:
+/// of items that are not in a cache, each line would be waited for after the other.
+#[inline(always)]
+fn prefetch_all<H: Host>(item: NonNull<Delayed<H>>) {
+    let lines = (0..size_of::<Delayed<H>>()).step_by(LINE);
+    let end = size_of::<Delayed<H>>() - 1;
+    lines.chain([end]).for_each(|at| prefetch(item.as_ptr().wrapping_byte_add(at)));
 }
 
 fn work_of<H: Host>(item: NonNull<Delayed<H>>) -> NonNull<Work> {
@@ -94,6 +144,7 @@ impl<H: Host> Queue<H> {
         item: NonNull<Delayed<H>>,
         delay_ns: u64,
     ) -> Result<Queued, QueueError> {
+        prefetch_all(item);
         cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
         // SAFETY: by this function's contract.
         let owned = match unsafe { item.as_ref() }.work.word.acquire() {
@@ -117,7 +168,12 @@ impl<H: Host> Queue<H> {
         item: NonNull<Delayed<H>>,
         delay_ns: u64,
     ) -> Result<Rearmed, QueueError> {
+        prefetch_all(item);
         cpu.map_or(Ok(()), |cpu| self.check_cpu(cpu))?;
+        // SAFETY: by this function's contract.
+        if unsafe { self.move_armed(cpu, item, delay_ns) } {
+            return Ok(Rearmed::Moved);
+        }
         // SAFETY: by this function's contract.
         let grabbed = unsafe { self.engine().grab(work_of(item)) };
         // SAFETY: by this function's contract, and the item is ours.
@@ -133,6 +189,52 @@ impl<H: Host> Queue<H> {
                 Rearmed::Refused
             }
         })
+    }
+
+    /// Moves an item within the wheel that it is in, if it is to stay there and is this queue's.
+    ///
+    /// All of it happens under the lock of the wheel: nobody finds the item in between, and its
+    /// reference to the queue goes on. False if nothing was done.
+    unsafe fn move_armed(
+        &self,
+        cpu: Option<u32>,
+        item: NonNull<Delayed<H>>,
+        delay_ns: u64,
+    ) -> bool {
+        // SAFETY: the caller's promise that the item is live.
+        let delayed = unsafe { item.as_ref() };
+        let Place::Timer(id) = delayed.work.place() else { return false };
+        let engine = self.engine();
+        let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
+        if pool.id != id || delay_ns == 0 || self.is_closed() {
+            return false;
+        }
+        let now = engine.host().now();
+        let base = delayed.base(pool);
+        let mut timers = base.lock();
+        // SAFETY: where the place says so under its lock, the item is in this wheel, and with it the
+        // node is ours. It is armed, hence not disabled.
+        let is_earliest = unsafe {
+            let is_ours = || delayed.node.queue.get().0.cast_const() == Arc::as_ptr(self.owner());
+            if delayed.work.place() != Place::Timer(id) || !is_ours() {
+                return false;
+            }
+            delayed.node.cpu.set(cpu);
+            timers.move_to(item.as_ptr(), delayed.expiry_in(now, delay_ns), now);
+            base.publish(&timers)
+        };
+        // Read now: without the lock the item may be gone.
+        let deferrable = delayed.deferrable;
+        drop(timers);
+        self.tell_keeper(pool, is_earliest, deferrable);
+        true
+    }
+
+    /// After a change of a pool's timers.
+    fn tell_keeper(&self, pool: &Pool<H>, is_earliest: bool, deferrable: bool) {
+        if is_earliest && (!deferrable || pool.is_deserted()) {
+            pool.refresh_keeper(self.engine(), pool.is_run_by_caller(self.engine()));
+        }
     }
 
     unsafe fn arm_owned(
@@ -161,21 +263,20 @@ impl<H: Host> Queue<H> {
         let pool = self.pool_of(cpu.unwrap_or_else(|| engine.host().current_cpu()));
         // SAFETY: the node is ours until it is in the wheel.
         unsafe {
-            delayed.node.deadline.set(now.saturating_add(delay_ns).min(crate::pool::NEVER - 1));
+            delayed.node.expiry.set(delayed.expiry_in(now, delay_ns));
             delayed.node.cpu.set(cpu);
             let queue = Weak::into_raw(Arc::downgrade(self.owner()));
             delayed.node.queue.set(Link(queue.cast_mut()));
         }
-        let mut timers = pool.timers.lock();
+        // Read now: once armed, the item may be gone at any time.
+        let (base, deferrable) = (delayed.base(pool), delayed.deferrable);
+        let mut timers = base.lock_to_arm();
         delayed.work.set_place(Place::Timer(pool.id));
         // SAFETY: as above.
         unsafe { timers.insert(item.as_ptr(), now) };
-        let (before, next) = (pool.next_timer.load(Ordering::Relaxed), timers.next());
-        pool.next_timer.store(next, Ordering::SeqCst);
+        let is_earliest = base.publish(&timers);
         drop(timers);
-        if next < before {
-            pool.refresh_keeper(engine, pool.is_run_by_caller(engine));
-        }
+        self.tell_keeper(pool, is_earliest, deferrable);
         Queued::Yes
     }
 }
@@ -213,9 +314,10 @@ impl<H: Host> Engine<H> {
 
     unsafe fn unlink(&self, item: NonNull<Delayed<H>>, pool: u32) -> Option<Weak<Owner<H>>> {
         let pool = self.pool(pool);
-        let mut timers = pool.timers.lock();
         // SAFETY: the caller's promise that the item is live.
         let delayed = unsafe { item.as_ref() };
+        let base = delayed.base(pool);
+        let mut timers = base.lock();
         if delayed.work.place() != Place::Timer(pool.id) {
             return None;
         }
@@ -223,7 +325,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: its place, read under the lock.
         unsafe {
             timers.remove(item.as_ptr());
-            pool.next_timer.store(timers.next(), Ordering::SeqCst);
+            base.publish(&timers);
             Some(Weak::from_raw(delayed.node.queue.get().0))
         }
     }
@@ -243,10 +345,15 @@ impl<H: Host> Engine<H> {
     /// may well want to cancel another one that is due.
     #[cold]
     pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
+        self.fire_base(&pool.timers, now);
+        self.fire_base(&pool.deferrable, now);
+    }
+
+    fn fire_base(&self, base: &TimerBase<H>, now: u64) {
         loop {
-            let mut timers = pool.timers.lock();
+            let mut timers = base.lock();
             let item = timers.pop_due(now);
-            pool.next_timer.store(timers.next(), Ordering::SeqCst);
+            base.publish(&timers);
             let Some(item) = NonNull::new(item) else { return };
             // SAFETY: an item that came off the wheel is live and ours.
             unsafe {

@@ -12,7 +12,7 @@ use crate::freeze::FreezeState;
 use crate::grace::Grace;
 use crate::hog::Hogs;
 use crate::host::{Host, Report, WorkerSpec};
-use crate::pool::{NEVER, Pool, PoolSpec};
+use crate::pool::{Pool, PoolSpec};
 use crate::pwq::Pwq;
 use crate::queue::{Name, QueueError};
 use crate::registry::Registry;
@@ -304,6 +304,7 @@ impl<H: Host> Engine<H> {
                 pool.sets_in_use.fetch_add(1, Ordering::SeqCst);
                 // Workers decide to exit under the pool lock: those that are left from now on stay.
                 pool.state.set_retired(false);
+                pool.set_deserted(false);
             }
         }
         Ok(set)
@@ -359,22 +360,24 @@ impl<H: Host> Engine<H> {
     }
 
     /// A queue does not use the set any more. The last one sends home the workers of pools that no
-    /// other set has in use, unless there are timers to be watched: then they stay until the pool is
-    /// used and left again.
+    /// other set has in use, unless there are timers: then they stay until the pool is used and left
+    /// again, and get up for deferrable ones as well, as nobody will bring them up for anything else.
     pub(crate) fn leave_set(&self, set: &PoolSet) {
         let sets = self.sets.lock();
-        let mut retired = Vec::new();
+        let mut deserted = Vec::new();
         if set.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             for pool in set.pools.iter().map(|&id| self.pool(id)) {
-                let last = pool.sets_in_use.fetch_sub(1, Ordering::SeqCst) == 1;
-                if last && pool.next_timer.load(Ordering::SeqCst) == NEVER {
-                    pool.state.set_retired(true);
-                    retired.push(pool);
+                if pool.sets_in_use.fetch_sub(1, Ordering::SeqCst) == 1 {
+                    pool.set_deserted(true);
+                    if !pool.has_timers() {
+                        pool.state.set_retired(true);
+                    }
+                    deserted.push(pool);
                 }
             }
         }
         drop(sets);
-        retired.into_iter().for_each(|pool| self.nudge_all(pool));
+        deserted.into_iter().for_each(|pool| self.nudge_all(pool));
     }
 
     fn neighbours(&self, key: &SetKey, pools: &[u32], of: usize) -> Vec<u32> {

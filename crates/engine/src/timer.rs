@@ -1,6 +1,9 @@
-//! The timers of one pool: a hierarchical wheel of armed delayed items.
+//! The timers of one pool: hierarchical wheels of armed delayed items.
 //!
-//! Placement is `uwork_policy::timer`'s. Each slot keeps a lower bound of its deadlines, so that
+//! A pool has two [`TimerBase`]s: one that a parked worker watches, and one for deferrable items,
+//! which nobody watches and workers that are up look at.
+//!
+//! Placement is `uwork_policy::timer`'s. Each slot keeps a lower bound of its expiries, so that
 //! the next expiry is known to the nanosecond without looking at the timers, and a slot of a coarse
 //! level is only taken apart when one of its timers is due. Insert and remove take constant time.
 
@@ -9,12 +12,82 @@ use uwork_policy::timer::{LEVELS, SLOTS, Spot, first_tick, place, tick_of};
 use crate::delayed::Delayed;
 use crate::host::Host;
 use crate::pool::NEVER;
-use crate::sync::Link;
+use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering};
 
 /// The spot of a timer on the due list.
 const DUE: (u8, u8) = (u8::MAX, 0);
 
-/// Guard: the timers' lock of the pool. Rank: after the pool lock.
+/// Lists that a sort merges at most: a power of two each, so more than memory holds.
+const MERGES: usize = 48;
+
+type Levels<H> = [[Slot<H>; SLOTS]; LEVELS];
+
+/// A wheel, its lock, and what can be known of it without the lock.
+pub(crate) struct TimerBase<H: Host> {
+    /// The earliest expiry, or `NEVER`. Written under the lock.
+    next: AtomicU64,
+    /// Whether the wheel has its slots: they are made without the lock, for the first timer.
+    has_slots: AtomicBool,
+    timers: Lock<Timers<H>>,
+}
+
+impl<H: Host> TimerBase<H> {
+    pub(crate) fn new() -> TimerBase<H> {
+        TimerBase {
+            next: AtomicU64::new(NEVER),
+            has_slots: AtomicBool::new(false),
+            timers: Lock::new(Timers::new()),
+        }
+    }
+
+    /// The earliest expiry: exact, or early when its timer was removed. `NEVER` when nothing is
+    /// armed.
+    #[inline]
+    pub(crate) fn next(&self, order: Ordering) -> u64 {
+        self.next.load(order)
+    }
+
+    pub(crate) fn lock(&self) -> LockGuard<'_, Timers<H>> {
+        self.timers.lock()
+    }
+
+    /// Takes the lock, to arm something.
+    pub(crate) fn lock_to_arm(&self) -> LockGuard<'_, Timers<H>> {
+        // Acquire pairs with `make_slots`: who sees the flag finds the slots under the lock.
+        if !self.has_slots.load(Ordering::Acquire) {
+            self.make_slots();
+        }
+        self.timers.lock()
+    }
+
+    #[cold]
+    fn make_slots(&self) {
+        let mut levels: Option<Box<Levels<H>>> = Some(Box::new(std::array::from_fn(|_| {
+            std::array::from_fn(|_| Slot { head: std::ptr::null_mut(), earliest: NEVER })
+        })));
+        let mut timers = self.timers.lock();
+        if timers.levels.is_none() {
+            std::mem::swap(&mut timers.levels, &mut levels);
+        }
+        // Before those that were one too many are freed.
+        drop(timers);
+        self.has_slots.store(true, Ordering::Release);
+    }
+
+    /// Says when the next expiry is, after a change. True if it is earlier than it was.
+    pub(crate) fn publish(&self, timers: &Timers<H>) -> bool {
+        let (before, next) = (self.next.load(Ordering::Relaxed), timers.next());
+        if next != before {
+            // The keeper: whoever armed takes the pool lock next, under which workers park and look
+            // here. SeqCst pairs with `Pool::set_deserted`: either who armed a deferrable item sees
+            // that nobody but the keeper will come, or the workers that are nudged then see this.
+            self.next.store(next, Ordering::SeqCst);
+        }
+        next < before
+    }
+}
+
+/// Guard: the timers' lock that it is in. Rank: after the pool lock.
 pub(crate) struct Timers<H: Host> {
     /// The tick that the wheel stands at. Nothing armed is due before it.
     tick: u64,
@@ -25,12 +98,13 @@ pub(crate) struct Timers<H: Host> {
     due: *mut Delayed<H>,
     /// A bit for each slot that holds something.
     occupied: [u64; LEVELS],
-    levels: Option<Box<[[Slot<H>; SLOTS]; LEVELS]>>,
+    /// There before anything is armed.
+    levels: Option<Box<Levels<H>>>,
 }
 
 struct Slot<H: Host> {
     head: *mut Delayed<H>,
-    /// No deadline in the slot is earlier.
+    /// No expiry in the slot is earlier.
     earliest: u64,
 }
 
@@ -38,7 +112,7 @@ struct Slot<H: Host> {
 unsafe impl<H: Host> Send for Timers<H> {}
 
 impl<H: Host> Timers<H> {
-    pub(crate) fn new() -> Timers<H> {
+    fn new() -> Timers<H> {
         Timers {
             tick: 0,
             armed: 0,
@@ -50,12 +124,13 @@ impl<H: Host> Timers<H> {
     }
 
     fn slot(&mut self, spot: Spot) -> &mut Slot<H> {
-        let levels = self.levels.get_or_insert_with(|| {
-            Box::new(std::array::from_fn(|_| {
-                std::array::from_fn(|_| Slot { head: std::ptr::null_mut(), earliest: NEVER })
-            }))
-        });
+        let levels = self.levels.as_mut().expect("the slots are made before anything is armed");
         &mut levels[spot.level][spot.slot]
+    }
+
+    fn earliest(&self, spot: Spot) -> u64 {
+        let levels = self.levels.as_ref().expect("the slots are made before anything is armed");
+        levels[spot.level][spot.slot].earliest
     }
 
     /// The first slot that holds something: everything else is due later.
@@ -65,15 +140,15 @@ impl<H: Host> Timers<H> {
     }
 
     /// The next expiry: exact, or early when its timer was removed. `NEVER` when nothing is armed.
-    pub(crate) fn next(&mut self) -> u64 {
+    fn next(&self) -> u64 {
         match self.first() {
             _ if !self.due.is_null() => 0,
-            Some(spot) => self.slot(spot).earliest,
+            Some(spot) => self.earliest(spot),
             None => NEVER,
         }
     }
 
-    /// Arms `item` for the deadline in its node.
+    /// Arms `item` for the expiry in its node.
     ///
     /// # Safety
     /// `item` is live, in no list, and the caller's.
@@ -90,15 +165,38 @@ impl<H: Host> Timers<H> {
         }
     }
 
+    /// Gives an armed item another expiry. One that stays in its slot, as the timeouts do that are put
+    /// off again and again, is not moved: its neighbours are not touched.
+    ///
+    /// # Safety
+    /// `item` is in this wheel.
+    pub(crate) unsafe fn move_to(&mut self, item: *mut Delayed<H>, expiry: u64, now: u64) {
+        // SAFETY: by this function's contract; an item that was removed is the caller's.
+        unsafe {
+            let node = &(*item).node;
+            let spot = place(self.tick, expiry);
+            if node.spot.get() != (spot.level as u8, spot.slot as u8) {
+                self.remove(item);
+                node.expiry.set(expiry);
+                return self.insert(item, now);
+            }
+            self.sequence += 1;
+            node.sequence.set(self.sequence);
+            node.expiry.set(expiry);
+            let slot = self.slot(spot);
+            slot.earliest = slot.earliest.min(expiry);
+        }
+    }
+
     unsafe fn link(&mut self, item: *mut Delayed<H>) {
         // SAFETY: the caller owns `item`; the slot's head is in this wheel.
         unsafe {
             let node = &(*item).node;
-            let deadline = node.deadline.get();
-            let spot = place(self.tick, deadline);
+            let expiry = node.expiry.get();
+            let spot = place(self.tick, expiry);
             self.occupied[spot.level] |= 1 << spot.slot;
             let slot = self.slot(spot);
-            slot.earliest = slot.earliest.min(deadline);
+            slot.earliest = slot.earliest.min(expiry);
             node.spot.set((spot.level as u8, spot.slot as u8));
             link_front(&mut slot.head, item);
         }
@@ -137,7 +235,7 @@ impl<H: Host> Timers<H> {
     pub(crate) fn pop_due(&mut self, now: u64) -> *mut Delayed<H> {
         while self.due.is_null() {
             let Some(spot) = self.first() else { break };
-            if self.slot(spot).earliest > now {
+            if self.earliest(spot) > now {
                 break;
             }
             self.tick = self.tick.max(first_tick(self.tick, spot));
@@ -176,29 +274,33 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Moves what is due of a slot of the finest level to the due list, in order.
+    /// Moves what is due of a slot of the finest level to the due list, which is empty, in order.
     fn gather_due(&mut self, spot: Spot, now: u64) {
         let mut item = self.empty(spot);
-        let mut due: Vec<(u64, u64, *mut Delayed<H>)> = Vec::new();
+        let mut due: *mut Delayed<H> = std::ptr::null_mut();
         while !item.is_null() {
             // SAFETY: the items of a slot are in this wheel; each is moved once.
             unsafe {
                 let node = &(*item).node;
                 let next = node.next.get().0;
-                if node.deadline.get() <= now {
-                    due.push((node.deadline.get(), node.sequence.get(), item));
+                if node.expiry.get() <= now {
+                    // Last armed, first in the slot: this turns them round.
+                    node.next.set(Link(due));
+                    due = item;
                 } else {
                     self.link(item);
                 }
                 item = next;
             }
         }
-        due.sort_unstable_by_key(|&(deadline, sequence, _)| (deadline, sequence));
-        for (_, _, item) in due.into_iter().rev() {
-            // SAFETY: as above; the due list is this wheel's.
-            unsafe {
+        // SAFETY: the list is ours, and each of its items is in this wheel.
+        unsafe {
+            self.due = sorted(due);
+            let (mut prev, mut item) = (std::ptr::null_mut(), self.due);
+            while !item.is_null() {
+                (*item).node.prev.set(Link(prev));
                 (*item).node.spot.set(DUE);
-                link_front(&mut self.due, item);
+                (prev, item) = (item, (*item).node.next.get().0);
             }
         }
     }
@@ -218,4 +320,85 @@ unsafe fn link_front<H: Host>(head: &mut *mut Delayed<H>, item: *mut Delayed<H>)
             (*first).node.prev.set(Link(item));
         }
     }
+}
+
+/// Sorts a list through `next` in place, by expiry and then by order of arming: a merge sort of the
+/// runs that are in order already. Timers for one instant are one run.
+///
+/// # Safety
+/// The list is the caller's.
+unsafe fn sorted<H: Host>(mut rest: *mut Delayed<H>) -> *mut Delayed<H> {
+    // The one at `i` is empty or the merge of 2^i runs.
+    let mut merged: [*mut Delayed<H>; MERGES] = [std::ptr::null_mut(); MERGES];
+    while !rest.is_null() {
+        // SAFETY: by this function's contract; a list is in one place at a time.
+        unsafe {
+            let mut list = rest;
+            rest = split_run(list);
+            for place in &mut merged {
+                let other = std::mem::replace(place, std::ptr::null_mut());
+                if other.is_null() {
+                    *place = list;
+                    break;
+                }
+                list = merge(other, list);
+            }
+        }
+    }
+    // SAFETY: as above.
+    merged.into_iter().fold(std::ptr::null_mut(), |all, list| unsafe { merge(list, all) })
+}
+
+/// Cuts a list, which is not empty, after its first run. What is left.
+///
+/// # Safety
+/// The list is the caller's.
+unsafe fn split_run<H: Host>(mut item: *mut Delayed<H>) -> *mut Delayed<H> {
+    // SAFETY: by this function's contract.
+    unsafe {
+        loop {
+            let next = (*item).node.next.get().0;
+            if next.is_null() || key(next) < key(item) {
+                (*item).node.next.set(Link(std::ptr::null_mut()));
+                return next;
+            }
+            item = next;
+        }
+    }
+}
+
+/// Merges two lists, each in order.
+///
+/// # Safety
+/// The lists are the caller's.
+unsafe fn merge<H: Host>(mut a: *mut Delayed<H>, mut b: *mut Delayed<H>) -> *mut Delayed<H> {
+    let (mut head, mut tail) = (std::ptr::null_mut(), std::ptr::null_mut::<Delayed<H>>());
+    let mut append = |item: *mut Delayed<H>| {
+        match tail.is_null() {
+            true => head = item,
+            // SAFETY: by this function's contract.
+            false => unsafe { (*tail).node.next.set(Link(item)) },
+        }
+        tail = item;
+    };
+    while !a.is_null() && !b.is_null() {
+        // SAFETY: by this function's contract.
+        unsafe {
+            if key(b) < key(a) {
+                std::mem::swap(&mut a, &mut b);
+            }
+            append(a);
+            a = (*a).node.next.get().0;
+        }
+    }
+    // What is left of the one is linked already.
+    append(if a.is_null() { b } else { a });
+    head
+}
+
+/// # Safety
+/// The item is the caller's.
+unsafe fn key<H: Host>(item: *mut Delayed<H>) -> (u64, u64) {
+    // SAFETY: by this function's contract.
+    unsafe { ((*item).node.expiry.get(), (*item).node.sequence.get()) }
 }

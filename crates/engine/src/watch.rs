@@ -209,7 +209,7 @@ impl<H: Host> Engine<H> {
             if (lined_up || pool.looks_ready()) && (starved || self.may_matter(pool)) {
                 waiting.push(pool.id);
             }
-            if pool.next_timer.load(Ordering::Relaxed).saturating_add(STUCK_NS) <= now {
+            if pool.next_wake().saturating_add(STUCK_NS) <= now {
                 overdue.push(pool.id);
             }
         });

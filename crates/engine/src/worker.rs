@@ -102,7 +102,7 @@ impl<H: Host> Worker<H> {
         let (pool, engine) = (self.pool(), &*self.engine);
         let now = engine.host().now();
         engine.be_seen(now);
-        if pool.next_timer.load(Ordering::Relaxed) <= now {
+        if pool.has_due_timers(now) {
             engine.fire_timers(pool, now);
         }
         if !may_keep_working(pool.state.counts(), pool.target()) {
@@ -174,7 +174,7 @@ impl<H: Host> Worker<H> {
         if from.looks_ready() {
             self.bring_up_others(from, left as u64, item_ns);
         }
-        if item_ns >= LONG_ITEM_NS && pool.next_timer.load(Ordering::Relaxed) != NEVER {
+        if item_ns >= LONG_ITEM_NS && pool.next_wake() != NEVER {
             // This worker will not look at the timers for a while.
             pool.ensure_keeper(engine);
         }
@@ -291,8 +291,7 @@ impl<H: Host> Worker<H> {
     /// When a parked worker must look up by itself: for a timer, or to retire.
     fn deadline(&self, keeps_timers: bool) -> Option<u64> {
         let pool = self.pool();
-        let timer = pool.next_timer.load(Ordering::SeqCst);
-        let timer = if keeps_timers { timer } else { NEVER };
+        let timer = if keeps_timers { pool.next_wake() } else { NEVER };
         let retire = self.retires_at().unwrap_or(NEVER);
         let deadline = timer.min(retire);
         (deadline != NEVER).then_some(deadline)
@@ -331,7 +330,7 @@ impl<H: Host> Worker<H> {
                 }
                 return step;
             }
-            if pool.next_timer.load(Ordering::SeqCst) <= now {
+            if pool.next_wake() <= now || pool.has_due_timers(now) {
                 pool.last_take.store(now, Ordering::Relaxed);
                 pool.remove_idle(engine, &mut inner, self.slot);
                 pool.state.idle_to_running();

@@ -1,4 +1,4 @@
-//! Where a timer goes in a hierarchical timing wheel.
+//! When a timer with slack expires, and where a timer goes in a hierarchical timing wheel.
 //!
 //! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987; with the level
 //! taken from the highest bit in which the deadline's tick differs from the wheel's, so that
@@ -54,9 +54,91 @@ pub fn first_tick(wheel_tick: u64, spot: Spot) -> u64 {
     (block | spot.slot as u64) << shift
 }
 
+/// When a timer expires that may do so anywhere from `deadline_ns` to `slack_ns` later: at the time
+/// in that window with the most trailing zero bits, of which there is one.
+///
+/// Timers that know nothing of each other meet: with a slack of 2^k - 1 or more all expire at
+/// multiples of 2^k. And if two of them could both expire at each other's time, it is the same time.
+/// Nothing is remembered, so the wheel is as it was.
+///
+/// ```
+/// use uwork_policy::timer::expiry;
+/// assert_eq!(expiry(1_000, 0), 1_000);
+/// assert_eq!(expiry(1_000, 23), 1_008);
+/// assert_eq!(expiry(1_000, 24), 1_024);
+/// assert_eq!(expiry(900, 200), 1_024);
+/// ```
+#[inline]
+pub fn expiry(deadline_ns: u64, slack_ns: u64) -> u64 {
+    let latest = deadline_ns.saturating_add(slack_ns);
+    let Some(too_early) = deadline_ns.checked_sub(1) else { return 0 };
+    // Below the highest bit in which the last time differs from the one before the first, the
+    // window has all zeros; above it everything in the window is alike.
+    let low = 63 - (too_early ^ latest).leading_zeros();
+    latest >> low << low
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Times and slacks of every magnitude.
+    fn any_magnitude() -> impl Strategy<Value = u64> {
+        (any::<u64>(), 0..64_u32).prop_map(|(value, shift)| value >> shift)
+    }
+
+    proptest! {
+        #[test]
+        fn an_expiry_is_in_its_window(deadline in any_magnitude(), slack in any_magnitude()) {
+            let at = expiry(deadline, slack);
+            prop_assert!(deadline <= at && at <= deadline.saturating_add(slack));
+            prop_assert_eq!(at, expiry(deadline, slack));
+        }
+
+        #[test]
+        fn without_slack_it_is_the_deadline(deadline in any_magnitude()) {
+            prop_assert_eq!(expiry(deadline, 0), deadline);
+        }
+
+        #[test]
+        fn nothing_in_the_window_is_rounder(
+            deadline in any_magnitude(), slack in 0..2_000_u64, offset in 0..2_000_u64,
+        ) {
+            let (at, other) = (expiry(deadline, slack), deadline.saturating_add(offset % (slack + 1)));
+            prop_assert!(other == at || other.trailing_zeros() < at.trailing_zeros());
+        }
+
+        /// So many timers, so few wake-ups.
+        #[test]
+        fn a_slack_makes_a_grid(deadline in any_magnitude(), bits in 0..40_u32, more in 0..9_u64) {
+            let deadline = deadline >> 1;
+            prop_assert_eq!(expiry(deadline, (1 << bits) - 1 + more) % (1 << bits), 0);
+        }
+
+        #[test]
+        fn windows_that_hold_each_others_expiry_meet(
+            first in 0..1_u64 << 40, apart in 0..1_000_000_u64,
+            slack in 1_000_000..1_u64 << 30, other_slack in 1_000_000..1_u64 << 30,
+        ) {
+            let second = first + apart;
+            let (a, b) = (expiry(first, slack), expiry(second, other_slack));
+            if (second..=second + other_slack).contains(&a) && (first..=first + slack).contains(&b) {
+                prop_assert_eq!(a, b);
+            }
+        }
+
+        /// Deadlines that follow each other closely, each with the same large slack: two expiries,
+        /// or three where a coarser time comes between.
+        #[test]
+        fn a_burst_shares_its_expiries(start in 0..1_u64 << 50, bits in 10..30_u32) {
+            let (slack, step) = ((1_u64 << bits) - 1, (1_u64 << bits) / 100);
+            let mut expiries: Vec<u64> = (0..100).map(|i| expiry(start + i * step, slack)).collect();
+            expiries.dedup();
+            prop_assert!(expiries.len() <= 3, "{:?}", expiries);
+        }
+    }
 
     #[test]
     fn every_deadline_has_a_spot_and_its_slot_does_not_begin_after_it() {

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use uwork_engine::{Busy, Delayed, Rearmed, Work as RawWork};
 
-use crate::error::Error;
+use crate::error::RejectedError;
 use crate::item::{DisableDepthError, Enqueued, HasWork, WorkItem, container, field, perform};
 use crate::linux::{Linux, engine};
 use crate::pointer::WorkPointer;
 use crate::query::WorkId;
-use crate::queue::{Queue, enqueued};
+use crate::queue::{Queue, accepted, enqueued};
 
 /// A work item with a timer, to be embedded in a type `T` instead of a [`Work`](crate::Work).
 ///
 /// The timer is part of the item: arming allocates nothing. While it is armed the item is pending.
-/// Timers expire on the monotonic clock, never early.
+/// Timers expire on the monotonic clock, never early. On an idle machine they are late by the time
+/// that a wake takes; [`DelayedWork::with_slack`] and [`DelayedWork::deferrable`] allow more, to save
+/// wakes. Delays longer than the clock goes, 584 years, end with it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -93,11 +95,65 @@ impl<T: WorkItem<ID>, const ID: u64> Default for DelayedWork<T, ID> {
 impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// An idle item.
     pub fn new() -> DelayedWork<T, ID> {
-        DelayedWork {
-            raw: Delayed::new(perform::<T, ID>),
-            marker: PhantomData,
-            pinned: std::marker::PhantomPinned,
-        }
+        Self::from_raw(Delayed::new(perform::<T, ID>))
+    }
+
+    /// An idle item whose timer never wakes anybody: when it is due, it waits until a worker of the
+    /// pool in which it was armed is up for another reason. In a pool that has work it is on time; on
+    /// an idle machine it may wait for ever.
+    ///
+    /// Everything else is as with other items: [`DelayedWork::flush`] queues it at once, and if its
+    /// queue goes away, its pointer is dropped when it is due, for which a worker does get up if no
+    /// other queue uses the pool.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::Duration};
+    /// # struct Stats { work: uwork::DelayedWork<Stats> }
+    /// # uwork::has_delayed_work!(impl HasDelayedWork for Stats { work });
+    /// # impl uwork::WorkItem for Stats {
+    /// #     type Pointer = Arc<Stats>;
+    /// #     fn run(_this: Arc<Stats>) {}
+    /// # }
+    /// let queue = uwork::Queue::builder("stats").build()?;
+    /// let stats = Arc::new(Stats { work: uwork::DelayedWork::deferrable() });
+    /// assert!(queue.enqueue_delayed(stats.clone(), Duration::from_secs(1)).is_queued());
+    /// assert!(stats.work.flush());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn deferrable() -> DelayedWork<T, ID> {
+        Self::from_raw(Delayed::deferrable(perform::<T, ID>))
+    }
+
+    /// Lets the timer expire anywhere from its deadline to `slack` later, so that expiries share a
+    /// wake: of the times in that window the one is taken that is the most round, and others take
+    /// the same. With a slack of a millisecond a pool gets up for timers at most about two thousand
+    /// times a second, however many there are. The default is zero; a second call replaces the
+    /// first.
+    ///
+    /// A delay of zero has no timer, and no slack.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::Duration};
+    /// # struct Timeout { work: uwork::DelayedWork<Timeout> }
+    /// # uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+    /// # impl uwork::WorkItem for Timeout {
+    /// #     type Pointer = Arc<Timeout>;
+    /// #     fn run(_this: Arc<Timeout>) {}
+    /// # }
+    /// let work = uwork::DelayedWork::new().with_slack(Duration::from_millis(50));
+    /// let timeout = Arc::new(Timeout { work });
+    /// # let queue = uwork::Queue::builder("slack").build()?;
+    /// assert!(queue.enqueue_delayed(timeout.clone(), Duration::from_secs(30)).is_queued());
+    /// # drop(timeout.work.cancel());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_slack(self, slack: Duration) -> DelayedWork<T, ID> {
+        Self::from_raw(self.raw.with_slack(nanos(slack)))
+    }
+
+    fn from_raw(raw: Delayed<Linux>) -> DelayedWork<T, ID> {
+        DelayedWork { raw, marker: PhantomData, pinned: std::marker::PhantomPinned }
     }
 
     fn raw(&self) -> NonNull<RawWork> {
@@ -199,7 +255,8 @@ impl Queue {
     /// Queues an item after `delay`; at once if that is zero. The item is pending from now on. One
     /// that is not queued comes back.
     ///
-    /// The item runs in the pod of the CPU on which the timer expires.
+    /// The item runs in the pod of the CPU on which the timer expires: a flush makes it expire where
+    /// it is called.
     pub fn enqueue_delayed<P, const ID: u64>(&self, item: P, delay: Duration) -> Enqueued<P>
     where
         P: WorkPointer,
@@ -218,25 +275,21 @@ impl Queue {
     /// As [`Queue::enqueue_delayed`], on `cpu` or in its pod.
     ///
     /// # Errors
-    /// The CPU does not exist or the process may not use it. The item is dropped.
+    /// The CPU does not exist or the process may not use it. The item comes back.
     pub fn enqueue_delayed_on<P, const ID: u64>(
         &self,
         cpu: u32,
         item: P,
         delay: Duration,
-    ) -> Result<Enqueued<P>, Error>
+    ) -> Result<Enqueued<P>, RejectedError<P>>
     where
         P: WorkPointer,
         P::Target: WorkItem<ID, Pointer = P> + HasDelayedWork<ID>,
     {
-        self.check_cpu(cpu)?;
         let raw = item.into_raw();
         let delayed = field::<P::Target, ID>(raw).cast::<Delayed<Linux>>();
         // SAFETY: as in `enqueue_delayed`.
-        unsafe {
-            let outcome = self.0.queue_delayed(Some(cpu), delayed, nanos(delay));
-            Ok(enqueued(raw, outcome.unwrap_or(uwork_engine::Queued::Refused)))
-        }
+        unsafe { accepted(raw, self.0.queue_delayed(Some(cpu), delayed, nanos(delay))) }
     }
 
     /// Sets the item's delay to `delay` from now, whether it was idle, armed or queued. `Queued`
@@ -269,15 +322,67 @@ impl Queue {
     {
         let raw = item.into_raw();
         let delayed = field::<P::Target, ID>(raw).cast::<Delayed<Linux>>();
-        // SAFETY: as in `enqueue_delayed`. If the item was pending, the queue has its own pointer
-        // and this one is taken back.
+        // SAFETY: as in `enqueue_delayed`.
         unsafe {
-            match self.0.mod_delayed(None, delayed, nanos(delay)) {
-                Ok(Rearmed::Armed) => Enqueued::Queued,
-                Ok(Rearmed::Moved) => Enqueued::Pending(P::from_raw(raw)),
-                Ok(Rearmed::Disabled) => Enqueued::Disabled(P::from_raw(raw)),
-                Ok(Rearmed::Refused) | Err(_) => Enqueued::Refused(P::from_raw(raw)),
+            let outcome = self.0.mod_delayed(None, delayed, nanos(delay));
+            rearmed(raw, outcome.unwrap_or(Rearmed::Refused))
+        }
+    }
+
+    /// As [`Queue::mod_delayed`], on `cpu` or in its pod; wherever it was to run before.
+    ///
+    /// # Errors
+    /// The CPU does not exist or the process may not use it. The pointer comes back, and the item
+    /// is as it was: one that was armed still is, for the time that it was armed for.
+    ///
+    /// ```
+    /// # use std::{sync::Arc, time::Duration};
+    /// # struct Timeout { work: uwork::DelayedWork<Timeout> }
+    /// # uwork::has_delayed_work!(impl HasDelayedWork for Timeout { work });
+    /// # impl uwork::WorkItem for Timeout {
+    /// #     type Pointer = Arc<Timeout>;
+    /// #     fn run(_this: Arc<Timeout>) {}
+    /// # }
+    /// let queue = uwork::Queue::builder("watchdogs-on").per_cpu().build()?;
+    /// let timeout = Arc::new(Timeout { work: uwork::DelayedWork::new() });
+    /// let (cpu, hour) = (queue.cpumask().first().unwrap(), Duration::from_secs(3_600));
+    /// assert!(queue.mod_delayed_on(cpu, timeout.clone(), hour)?.is_queued());
+    /// assert!(queue.mod_delayed_on(1_000_000, timeout.clone(), hour).is_err());
+    /// assert!(timeout.work.cancel().is_some());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn mod_delayed_on<P, const ID: u64>(
+        &self,
+        cpu: u32,
+        item: P,
+        delay: Duration,
+    ) -> Result<Enqueued<P>, RejectedError<P>>
+    where
+        P: WorkPointer,
+        P::Target: WorkItem<ID, Pointer = P> + HasDelayedWork<ID>,
+    {
+        let raw = item.into_raw();
+        let delayed = field::<P::Target, ID>(raw).cast::<Delayed<Linux>>();
+        // SAFETY: as in `enqueue_delayed`. A call that was wrong has left the item alone.
+        unsafe {
+            match self.0.mod_delayed(Some(cpu), delayed, nanos(delay)) {
+                Ok(outcome) => Ok(rearmed(raw, outcome)),
+                Err(error) => Err(RejectedError { item: P::from_raw(raw), error: error.into() }),
             }
         }
+    }
+}
+
+/// # Safety
+/// `raw` came from `P::into_raw`, and is nobody else's unless `outcome` is `Armed`: if the item was
+/// pending, the queue has a pointer of its own.
+unsafe fn rearmed<P: WorkPointer>(raw: NonNull<P::Target>, outcome: Rearmed) -> Enqueued<P> {
+    // SAFETY: by this function's contract.
+    let back = || unsafe { P::from_raw(raw) };
+    match outcome {
+        Rearmed::Armed => Enqueued::Queued,
+        Rearmed::Moved => Enqueued::Pending(back()),
+        Rearmed::Disabled => Enqueued::Disabled(back()),
+        Rearmed::Refused => Enqueued::Refused(back()),
     }
 }

@@ -116,6 +116,52 @@ impl From<QueueError> for Error {
     }
 }
 
+/// A call that queues an item was wrong. The item is as it was before the call, and is in here.
+///
+/// As an [`Error`], by `?` for example, it says the same and the item is dropped.
+///
+/// ```
+/// use uwork::{Queue, Work};
+/// struct Job { work: Work<Job> }
+/// uwork::has_work!(impl HasWork for Job { work });
+/// impl uwork::WorkItem for Job {
+///     type Pointer = std::pin::Pin<Box<Job>>;
+///     fn run(_this: Self::Pointer) {}
+/// }
+/// let queue = Queue::builder("rejected").build()?;
+/// let job = Box::pin(Job { work: Work::new() });
+/// let rejected = queue.enqueue_on(1_000_000, job).unwrap_err();
+/// eprintln!("{rejected}");
+/// assert!(queue.enqueue(rejected.item).is_queued());
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub struct RejectedError<P> {
+    /// The item.
+    pub item: P,
+    /// What was wrong.
+    pub error: Error,
+}
+
+impl<P> fmt::Debug for RejectedError<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RejectedError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<P> fmt::Display for RejectedError<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<P> std::error::Error for RejectedError<P> {}
+
+impl<P> From<RejectedError<P>> for Error {
+    fn from(rejected: RejectedError<P>) -> Error {
+        rejected.error
+    }
+}
+
 /// Why a joined item has no result.
 #[non_exhaustive]
 pub enum JoinError {

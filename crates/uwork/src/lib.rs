@@ -45,7 +45,7 @@ pub mod system;
 pub mod topology;
 
 pub use delayed::{DelayedWork, HasDelayedWork};
-pub use error::{Error, ErrorKind, JoinError};
+pub use error::{Error, ErrorKind, JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
 pub use join::JoinHandle;

@@ -7,7 +7,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, settle};
 use uwork_policy::scope::{EffectiveScope, ScopeChoice};
 
-use crate::error::Error;
+use crate::error::{Error, RejectedError};
 use crate::item::{Enqueued, WorkItem, field};
 use crate::linux::{Linux, engine};
 use crate::pointer::WorkPointer;
@@ -354,48 +354,38 @@ impl Queue {
     /// for an unbound one.
     ///
     /// # Errors
-    /// The CPU does not exist or the process may not use it. The item is dropped: check with
-    /// [`Queue::check_cpu`] where that matters.
-    pub fn enqueue_on<P, const ID: u64>(&self, cpu: u32, item: P) -> Result<Enqueued<P>, Error>
+    /// The CPU does not exist or the process may not use it. The item comes back.
+    pub fn enqueue_on<P, const ID: u64>(
+        &self,
+        cpu: u32,
+        item: P,
+    ) -> Result<Enqueued<P>, RejectedError<P>>
     where
         P: WorkPointer,
         P::Target: WorkItem<ID, Pointer = P>,
     {
-        self.check_cpu(cpu)?;
         let raw = item.into_raw();
         // SAFETY: as in `enqueue`.
-        unsafe {
-            match self.0.queue_on(cpu, field::<P::Target, ID>(raw)) {
-                Ok(outcome) => Ok(enqueued(raw, outcome)),
-                Err(error) => {
-                    drop(P::from_raw(raw));
-                    Err(error.into())
-                }
-            }
-        }
+        unsafe { accepted(raw, self.0.queue_on(cpu, field::<P::Target, ID>(raw))) }
     }
 
     /// As [`Queue::enqueue`], in a pod of this NUMA node: the calling CPU's if it is on the node,
     /// else that of the node's first CPU. As [`Queue::enqueue`] if there is no such node.
     ///
     /// # Errors
-    /// The queue is a per-CPU one. The item is dropped.
-    pub fn enqueue_node<P, const ID: u64>(&self, node: u32, item: P) -> Result<Enqueued<P>, Error>
+    /// The queue is a per-CPU one. The item comes back.
+    pub fn enqueue_node<P, const ID: u64>(
+        &self,
+        node: u32,
+        item: P,
+    ) -> Result<Enqueued<P>, RejectedError<P>>
     where
         P: WorkPointer,
         P::Target: WorkItem<ID, Pointer = P>,
     {
         let raw = item.into_raw();
         // SAFETY: as in `enqueue`.
-        unsafe {
-            match self.0.queue_node(Some(node), field::<P::Target, ID>(raw)) {
-                Ok(outcome) => Ok(enqueued(raw, outcome)),
-                Err(error) => {
-                    drop(P::from_raw(raw));
-                    Err(error.into())
-                }
-            }
-        }
+        unsafe { accepted(raw, self.0.queue_node(Some(node), field::<P::Target, ID>(raw))) }
     }
 
     /// Whether items can be queued for this CPU.
@@ -596,6 +586,22 @@ impl Queue {
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Queue").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// As [`enqueued`], of a call that can be wrong.
+///
+/// # Safety
+/// As [`enqueued`].
+pub(crate) unsafe fn accepted<P: WorkPointer>(
+    raw: std::ptr::NonNull<P::Target>,
+    outcome: Result<Queued, QueueError>,
+) -> Result<Enqueued<P>, RejectedError<P>> {
+    match outcome {
+        // SAFETY: by this function's contract.
+        Ok(outcome) => Ok(unsafe { enqueued(raw, outcome) }),
+        // SAFETY: as above; a call that was wrong has left the item alone.
+        Err(error) => Err(RejectedError { item: unsafe { P::from_raw(raw) }, error: error.into() }),
     }
 }
 

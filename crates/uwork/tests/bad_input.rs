@@ -142,7 +142,8 @@ fn a_per_cpu_queue_has_no_affinity_attributes() {
     assert_says(&live.set_affinity_strict(true).unwrap_err(), words);
 }
 
-// Catches: a CPU out of range that reaches a table, or an item that is queued all the same.
+// Catches: a CPU out of range that reaches a table, an item that is queued all the same, and one that
+// is dropped instead of given back.
 #[test]
 fn enqueue_on_needs_a_cpu_that_the_process_may_use() {
     let _watchdog = watchdog();
@@ -151,10 +152,20 @@ fn enqueue_on_needs_a_cpu_that_the_process_may_use() {
         for bad in [NO_CPU, u32::MAX, cpus().last().unwrap() + 1] {
             let (job, later) = (Job::counting(), Later::counting());
             let words: &[&str] = &["CPU", &bad.to_string(), &allowed()];
-            assert_says(&queue.enqueue_on(bad, job.clone()).unwrap_err(), words);
+            let rejected = queue.enqueue_on(bad, job.clone()).unwrap_err();
+            assert_says(&rejected.error, words);
+            assert!(Arc::ptr_eq(&rejected.item, &job), "the item comes back");
+            assert_says(&rejected.into(), words);
             assert_says(&queue.check_cpu(bad).unwrap_err(), words);
             let delay = std::time::Duration::from_millis(1);
-            assert_says(&queue.enqueue_delayed_on(bad, later.clone(), delay).unwrap_err(), words);
+            let rejected = queue.enqueue_delayed_on(bad, later.clone(), delay).unwrap_err();
+            assert_says(&rejected.error, words);
+            assert!(Arc::ptr_eq(&rejected.item, &later), "the item comes back");
+            drop(rejected);
+            let rejected = queue.mod_delayed_on(bad, later.clone(), delay).unwrap_err();
+            assert_says(&rejected.error, words);
+            assert!(Arc::ptr_eq(&rejected.item, &later), "the pointer comes back");
+            drop(rejected);
             assert!(!job.work.is_pending() && !later.work.is_pending());
             assert_eq!((Arc::strong_count(&job), Arc::strong_count(&later)), (1, 1));
             assert!(queue.enqueue(job).is_queued(), "the item is as it was");

@@ -10,7 +10,7 @@ use support::gate::{Gate, Log};
 use support::items::{Job, Later};
 use support::machine::{current_cpu, on_cpu, two_cpus};
 use support::{queue, until, watchdog, within};
-use uwork::{Enqueued, Queue};
+use uwork::{DelayedWork, Enqueued, Queue};
 
 const NEVER: Duration = Duration::from_secs(3_600);
 const SOON: Duration = Duration::from_millis(1);
@@ -61,6 +61,74 @@ fn s2_11_an_armed_item_is_pending_and_never_early() {
     let soon = Later::new(move |_| times.push(Instant::now()));
     assert!(queue.enqueue_delayed(soon, SOON).is_queued());
     log.wait_for_count(1);
+    assert!(log.events()[0] >= before + SOON, "early");
+}
+
+// Catches: a deadline or a window that leaves the clock's range and comes round to now.
+#[test]
+fn s2_11_delays_beyond_the_clock_do_not_expire() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-11").build().unwrap();
+    let slacks = [Duration::ZERO, NEVER, Duration::MAX];
+    for delay in [Duration::MAX, Duration::from_nanos(u64::MAX), Duration::from_nanos(u64::MAX - 1)]
+    {
+        for slack in slacks {
+            let later = Later::of(DelayedWork::new().with_slack(slack), |_| {});
+            assert!(queue.enqueue_delayed(later.clone(), delay).is_queued());
+            assert!(matches!(queue.mod_delayed(later.clone(), delay), Enqueued::Pending(_)));
+            // Whoever watches the timers has been told by the time that another one has fired.
+            let soon = Later::counting();
+            assert!(queue.enqueue_delayed(soon.clone(), SOON).is_queued());
+            until("the other one fires", || soon.tally.finished() == 1);
+            assert_eq!((later.tally.started(), later.work.is_pending()), (0, true));
+            assert!(later.work.cancel().is_some());
+        }
+    }
+}
+
+// Catches: a slack that is taken off the delay, or a slack on a delay of zero.
+#[test]
+fn s2_11_an_item_with_slack_is_never_early() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-11").build().unwrap();
+    let log = Log::new();
+    let slack = Duration::from_micros(500);
+    let items: Vec<_> = (0..50)
+        .map(|_| {
+            let times = log.clone();
+            let work = DelayedWork::new().with_slack(slack);
+            Later::of(work, move |_| times.push(Instant::now()))
+        })
+        .collect();
+    let before = Instant::now();
+    for item in &items {
+        assert!(queue.enqueue_delayed(item.clone(), SOON).is_queued());
+    }
+    log.wait_for_count(items.len());
+    assert!(log.events().iter().all(|&at| at >= before + SOON), "early");
+
+    let at_once = Later::of(DelayedWork::new().with_slack(NEVER), |_| {});
+    assert!(queue.enqueue_delayed(at_once.clone(), Duration::ZERO).is_queued());
+    queue.flush().unwrap();
+    assert_eq!(at_once.tally.finished(), 1);
+}
+
+// Catches: a deferrable item that a busy pool does not see, or that is early.
+#[test]
+fn s2_11_a_deferrable_item_fires_in_a_pool_that_works() {
+    let _watchdog = watchdog();
+    let queue = queue("s2-11").per_cpu().build().unwrap();
+    let cpu = current_cpu();
+    let log = Log::new();
+    let times = log.clone();
+    let later = Later::of(DelayedWork::deferrable(), move |_| times.push(Instant::now()));
+    let before = Instant::now();
+    assert!(queue.enqueue_delayed_on(cpu, later.clone(), SOON).unwrap().is_queued());
+    until("it fires", || {
+        assert!(queue.enqueue_on(cpu, Job::counting()).unwrap().is_queued());
+        queue.flush().unwrap();
+        later.tally.finished() == 1
+    });
     assert!(log.events()[0] >= before + SOON, "early");
 }
 
@@ -129,6 +197,26 @@ fn s2_12_mod_delayed_says_whether_it_was_pending_and_moves_the_time() {
     assert_eq!(Arc::strong_count(&later), 1, "every pointer that was one too many came back");
 }
 
+// Catches: a CPU that is not taken over, a refused call that has changed the item.
+#[test]
+fn s2_12_mod_delayed_on_moves_the_cpu_as_well() {
+    let _watchdog = watchdog();
+    let Some((here, there)) = two_cpus() else { return };
+    let queue = queue("s2-12").per_cpu().build().unwrap();
+    let log = Log::new();
+    let later = noting(&log);
+    let modify = |cpu, delay| queue.mod_delayed_on(cpu, later.clone(), delay);
+    assert!(modify(here, NEVER).unwrap().is_queued(), "was idle, is armed");
+    assert!(matches!(modify(there, NEVER), Ok(Enqueued::Pending(_))), "was armed");
+    let rejected = modify(u32::MAX, SOON).unwrap_err();
+    assert!(Arc::ptr_eq(&rejected.item, &later) && later.work.is_pending());
+    assert!(on_cpu(here, || later.work.flush()));
+    assert_eq!(log.events(), [there]);
+    assert!(modify(here, Duration::ZERO).unwrap().is_queued());
+    queue.flush().unwrap();
+    assert_eq!(log.events(), [there, here]);
+}
+
 // Catches: a modified delay that leaves an item on its queue which is there already.
 #[test]
 fn s2_12_mod_delayed_takes_a_queued_item_back_to_the_timer() {
@@ -185,7 +273,12 @@ fn s2_12_a_disabled_item_is_not_armed() {
 fn s2_16_cancel_takes_an_armed_item_from_its_timer() {
     let _watchdog = watchdog();
     let queue = queue("s2-16").build().unwrap();
-    let later = Later::counting();
+    for work in [DelayedWork::new(), DelayedWork::deferrable()] {
+        take_armed(&queue, &Later::of(work, |_| {}));
+    }
+}
+
+fn take_armed(queue: &Queue, later: &Arc<Later>) {
     type Take = fn(&Later) -> Option<Arc<Later>>;
     let ways: [Take; 4] = [
         |later| later.work.cancel(),
@@ -205,11 +298,11 @@ fn s2_16_cancel_takes_an_armed_item_from_its_timer() {
         assert!(queue.enqueue_delayed(later.clone(), NEVER).is_queued());
         let cancelled = later.clone();
         let back = within("a cancel of an armed item", move || take(&cancelled));
-        assert!(back.is_some_and(|back| Arc::ptr_eq(&back, &later)));
+        assert!(back.is_some_and(|back| Arc::ptr_eq(&back, later)));
         assert!(!later.work.is_pending());
-        assert!(take(&later).is_none(), "idle: nothing to take");
+        assert!(take(later).is_none(), "idle: nothing to take");
     }
-    assert_eq!(Arc::strong_count(&later), 1);
+    assert_eq!(Arc::strong_count(later), 1);
     assert_eq!(later.tally.started(), 0);
 }
 
@@ -225,6 +318,11 @@ fn s2_19_flush_of_an_armed_item_queues_it_at_once_where_it_was_to_go() {
     assert!(flush(&later));
     assert_eq!(later.tally.finished(), 1, "it has run when the flush returns");
     assert!(!later.work.is_pending());
+
+    let deferrable = Later::of(DelayedWork::deferrable(), |_| {});
+    assert!(queue.enqueue_delayed(deferrable.clone(), NEVER).is_queued());
+    assert!(flush(&deferrable));
+    assert_eq!(deferrable.tally.finished(), 1);
 
     let Some((here, there)) = two_cpus() else { return };
     let arm_on = |queue: &Queue, cpu| {

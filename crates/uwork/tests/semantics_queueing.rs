@@ -200,7 +200,8 @@ fn s2_10_queue_node_takes_the_current_cpu_or_the_first_of_the_node() {
     }
     let bound = support::queue("s2-10-bound").per_cpu().build().unwrap();
     let job = Job::counting();
-    assert!(bound.enqueue_node(0, job.clone()).is_err());
+    let rejected = bound.enqueue_node(0, job.clone()).unwrap_err();
+    assert!(Arc::ptr_eq(&rejected.item, &job), "the item comes back");
     bound.flush().unwrap();
     assert_eq!((job.tally.started(), job.work.is_pending()), (0, false));
 }

@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::inbox::Inbox;
 use crate::pwq::Pwq;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Lock, LockGuard, Ordering};
-use crate::timer::Timers;
+use crate::timer::TimerBase;
 use crate::wake::WakeToken;
 use crate::worker::Worker;
 use ready::ReadyList;
@@ -66,9 +66,12 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) item_ns: AtomicU64,
     /// Workers with something lined up behind the item that they are in. A hint.
     pub(crate) lined_up: AtomicU32,
-    /// The earliest timer, or `NEVER`. Written under the timers' lock.
-    pub(crate) next_timer: AtomicU64,
-    pub(crate) timers: Lock<Timers<H>>,
+    /// Whether no queue uses the pool, so that nothing but its timers will bring a worker up.
+    deserted: AtomicBool,
+    /// Timers that nobody gets up for.
+    pub(crate) deferrable: TimerBase<H>,
+    /// Timers that are watched.
+    pub(crate) timers: TimerBase<H>,
     inner: Lock<PoolInner<H>>,
 }
 
@@ -96,9 +99,10 @@ impl<H: Host> Pool<H> {
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
             sets_in_use: AtomicU32::new(0),
-            next_timer: AtomicU64::new(NEVER),
+            deserted: AtomicBool::new(false),
+            deferrable: TimerBase::new(),
+            timers: TimerBase::new(),
             id,
-            timers: Lock::new(Timers::new()),
             inner: Lock::new(PoolInner {
                 ready: ReadyList::new(),
                 idle_top: None,
@@ -152,6 +156,35 @@ impl<H: Host> Pool<H> {
     /// Whether a pwq is ready.
     pub(crate) fn is_ready(&self, inner: &PoolInner<H>) -> bool {
         !inner.ready.is_empty() || !self.ready_inbox.is_empty()
+    }
+
+    /// Whether a timer of either kind is due. A hint.
+    #[inline]
+    pub(crate) fn has_due_timers(&self, now: u64) -> bool {
+        // Relaxed: who is to see a timer for sure is woken for it, or parks with `next_wake`.
+        self.timers.next(Ordering::Relaxed) <= now || self.deferrable.next(Ordering::Relaxed) <= now
+    }
+
+    /// When a worker must be up for a timer, or `NEVER`. Deferrable ones count if nothing else ever
+    /// brings a worker up.
+    pub(crate) fn next_wake(&self) -> u64 {
+        let next = self.timers.next(Ordering::SeqCst);
+        if self.is_deserted() { next.min(self.deferrable.next(Ordering::SeqCst)) } else { next }
+    }
+
+    /// Whether something of either kind is armed.
+    pub(crate) fn has_timers(&self) -> bool {
+        let next = |base: &TimerBase<H>| base.next(Ordering::SeqCst);
+        next(&self.timers) != NEVER || next(&self.deferrable) != NEVER
+    }
+
+    /// Says whether any queue uses the pool. Workers that are parked must be nudged to see it.
+    pub(crate) fn set_deserted(&self, yes: bool) {
+        self.deserted.store(yes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.deserted.load(Ordering::SeqCst)
     }
 
     /// Puts a pwq on the ready list. The caller has claimed its readiness.
@@ -296,7 +329,7 @@ impl<H: Host> Pool<H> {
     /// Sees to it that a parked worker watches the timers, if any worker is parked.
     pub(crate) fn ensure_keeper(&self, engine: &Engine<H>) {
         let inner = self.lock();
-        let missing = inner.keeper.is_none() && self.next_timer.load(Ordering::SeqCst) != NEVER;
+        let missing = inner.keeper.is_none() && self.next_wake() != NEVER;
         let candidate = inner.idle_top;
         drop(inner);
         match candidate {

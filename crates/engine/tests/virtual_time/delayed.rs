@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::{Kind, Queued, Rearmed};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::Scope;
+use uwork_policy::timer::expiry;
 
 use crate::chance::Chance;
 use crate::item::Item;
@@ -127,6 +128,134 @@ fn equal_deadlines_fire_in_the_order_of_arming() {
         host.doze(2 * at);
         let order: Vec<_> = taken(&runs).iter().map(|run| run.0).filter(|&i| i < 100).collect();
         assert_eq!(order, (0..20).collect::<Vec<_>>());
+    });
+}
+
+/// A worker that comes late finds many that are due, some of them in one slot of the wheel.
+#[test]
+fn timers_that_are_overdue_together_fire_in_the_order_of_their_deadlines() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let (runs, mut chance) = (Runs::default(), Chance::new(11));
+        let busy = host.clone();
+        assert_eq!(Item::new(move || busy.burn(20 * MS)).queue(&queue), Queued::Yes);
+        let mut due = Vec::new();
+        let items: Vec<_> = (0..2_000).map(|index| noting(engine, &runs, index)).collect();
+        for (index, item) in items.iter().enumerate() {
+            let delay = 1 + chance.below(3 * MS / US) * US / 2;
+            assert_eq!(item.queue_delayed(&queue, None, delay), Queued::Yes);
+            due.push((delay, index));
+        }
+        host.doze(SEC);
+        due.sort_unstable();
+        let order: Vec<_> = taken(&runs).iter().map(|run| run.0).collect();
+        assert_eq!(order, due.iter().map(|&(_, index)| index).collect::<Vec<_>>());
+    });
+}
+
+/// Also where it stays in its slot of the wheel, of which here one is 17 s.
+#[test]
+fn an_item_that_is_armed_again_is_exact_and_the_last_of_its_instant() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let items: Vec<_> = (0..3).map(|index| noting(engine, &runs, index)).collect();
+        for item in &items {
+            assert_eq!(item.mod_delayed(&queue, 40 * SEC), Ok(Rearmed::Armed));
+        }
+        assert_eq!(items[0].mod_delayed(&queue, 40 * SEC), Ok(Rearmed::Moved));
+        host.doze(100 * SEC);
+        assert_eq!(taken(&runs), [1, 2, 0].map(|index| (index, 40 * SEC, 0)));
+
+        for (round, step) in [1, US, MS, SEC, 10 * SEC, 60 * SEC].into_iter().enumerate() {
+            let begin = host.time();
+            assert_eq!(items[0].mod_delayed(&queue, 100 * SEC), Ok(Rearmed::Armed));
+            assert_eq!(items[1].mod_delayed(&queue, 100 * SEC), Ok(Rearmed::Armed));
+            assert_eq!(items[0].mod_delayed(&queue, 100 * SEC - step), Ok(Rearmed::Moved));
+            assert_eq!(items[1].mod_delayed(&queue, 100 * SEC + step), Ok(Rearmed::Moved));
+            host.doze(300 * SEC);
+            let expected = [(0, begin + 100 * SEC - step, 0), (1, begin + 100 * SEC + step, 0)];
+            assert_eq!(taken(&runs), expected, "round {round}");
+        }
+    });
+}
+
+#[test]
+fn an_item_can_be_moved_to_another_queue() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, first) = (engine.host(), make(engine, spec("first", Kind::PerCpu)));
+        let second = make(engine, spec("second", Kind::PerCpu));
+        let runs = Runs::default();
+        let item = noting(engine, &runs, 0);
+        assert_eq!(item.mod_delayed(&first, MS), Ok(Rearmed::Armed));
+        assert_eq!(item.mod_delayed(&second, 2 * MS), Ok(Rearmed::Moved));
+        drop(first);
+        host.doze(SEC);
+        assert_eq!((taken(&runs), item.released()), (vec![(0, 2 * MS, 0)], 0));
+    });
+}
+
+#[test]
+fn slack_lets_expiries_meet_within_their_windows() {
+    const TIMERS: usize = 1_000;
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let mut chance = Chance::new(3);
+        for slack in [0, 1, MS, 10 * MS, SEC] {
+            let runs = Runs::default();
+            host.doze(MS);
+            let mut windows = Vec::new();
+            let items: Vec<_> = (0..TIMERS)
+                .map(|index| {
+                    let (host, runs) = (host.clone(), runs.clone());
+                    let note = move || runs.lock().unwrap().push((index, host.time(), 0));
+                    Item::with_slack(slack, note)
+                })
+                .collect();
+            for item in &items {
+                let delay = MS + chance.below(SEC);
+                assert_eq!(item.queue_delayed(&queue, None, SEC), Queued::Yes);
+                assert_eq!(item.mod_delayed(&queue, delay), Ok(Rearmed::Moved));
+                windows.push((host.time() + delay, expiry(host.time() + delay, slack)));
+            }
+            host.doze(1);
+            let before = host.counts().wake_ups;
+            host.doze(3 * SEC);
+            let wake_ups = host.counts().wake_ups - before;
+            let ran = taken(&runs);
+            assert_eq!(ran.len(), TIMERS);
+            for (index, at, _) in ran {
+                let (deadline, expiry) = windows[index];
+                assert!((deadline..=deadline + slack).contains(&at), "{slack} ns of slack");
+                assert_eq!(at, expiry);
+            }
+            let mut times: Vec<u64> = windows.iter().map(|&(_, expiry)| expiry).collect();
+            times.sort_unstable();
+            times.dedup();
+            // One more where a worker woke for a time from which its timer was moved.
+            let expected = times.len() as u64..=times.len() as u64 + 1;
+            assert!(expected.contains(&wake_ups), "{wake_ups} for {} times", times.len());
+            // A second and its slack, in steps of at least half the slack.
+            assert!(slack == 0 || times.len() as u64 <= 2 * SEC.div_ceil(slack) + 3);
+        }
+    });
+}
+
+#[test]
+fn a_delay_beyond_the_clock_ends_with_it() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        for slack in [0, SEC, u64::MAX] {
+            for delay in [u64::MAX, u64::MAX - 1, u64::MAX / 2] {
+                host.doze(SEC);
+                let item = Item::with_slack(slack, || panic!("it has expired"));
+                assert_eq!(item.queue_delayed(&queue, None, delay), Queued::Yes);
+                assert_eq!(item.mod_delayed(&queue, delay), Ok(Rearmed::Moved));
+                host.doze(1_000_000 * SEC);
+                assert!(item.is_pending());
+                assert!(item.cancel(engine));
+            }
+        }
     });
 }
 

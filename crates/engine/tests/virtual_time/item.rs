@@ -42,8 +42,22 @@ unsafe fn call(work: NonNull<Work>, action: Action) {
 
 impl Item {
     pub(crate) fn new(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
+        Item::of(Delayed::new(call), body)
+    }
+
+    /// One that may expire up to `slack_ns` later.
+    pub(crate) fn with_slack(slack_ns: u64, body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
+        Item::of(Delayed::new(call).with_slack(slack_ns), body)
+    }
+
+    /// One that nobody gets up for.
+    pub(crate) fn deferrable(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
+        Item::of(Delayed::deferrable(call), body)
+    }
+
+    fn of(delayed: Delayed<VirtualHost>, body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
         Arc::new(Item {
-            delayed: Delayed::new(call),
+            delayed,
             body: Box::new(body),
             engine_has: AtomicU32::new(0),
             released: AtomicU32::new(0),

@@ -75,6 +75,13 @@ pub(crate) struct Counts {
     pub(crate) spawns: u64,
 }
 
+impl Counts {
+    /// What is left where the watch may look at the CPUs at any time.
+    pub(crate) fn without_looks(self) -> Counts {
+        Counts { looks: 0, ..self }
+    }
+}
+
 /// What is to be done next.
 pub(crate) enum Next {
     /// Execute this thread until it pauses.

@@ -12,6 +12,7 @@ mod admission;
 mod chance;
 mod contexts;
 mod cpus;
+mod deferrable;
 mod delayed;
 mod faults;
 mod freeze;

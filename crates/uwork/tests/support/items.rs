@@ -119,7 +119,15 @@ impl WorkItem for Later {
 
 impl Later {
     pub(crate) fn new(body: impl Fn(&Arc<Later>) + Send + Sync + 'static) -> Arc<Later> {
-        Arc::new(Later { work: DelayedWork::new(), tally: Tally::default(), body: Box::new(body) })
+        Later::of(DelayedWork::new(), body)
+    }
+
+    /// With a timer that has slack, or is deferrable.
+    pub(crate) fn of(
+        work: DelayedWork<Later>,
+        body: impl Fn(&Arc<Later>) + Send + Sync + 'static,
+    ) -> Arc<Later> {
+        Arc::new(Later { work, tally: Tally::default(), body: Box::new(body) })
     }
 
     pub(crate) fn counting() -> Arc<Later> {

@@ -39,9 +39,9 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     }
     queue.flush().map_err(|error| UserError(error.to_string()))?;
     std::thread::sleep(LINGER);
-    let (threads, before) = switches()?;
+    let (threads, before) = switches(&[SLEEPS, "nonvoluntary_ctxt_switches"])?;
     std::thread::sleep(Duration::from_secs(args.seconds));
-    let (_, after) = switches()?;
+    let (_, after) = switches(&[SLEEPS, "nonvoluntary_ctxt_switches"])?;
     let rate = after.saturating_sub(before) as f64 / args.seconds as f64;
     println!(
         "idle  ({ITEMS} items before, {threads} threads of uwork's)\n{rate} wake-ups a second over \
@@ -62,8 +62,11 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     .map(|()| ExitCode::SUCCESS)
 }
 
-/// How many threads uwork has in this process, and their context switches so far.
-fn switches() -> Result<(usize, u64), UserError> {
+/// The context switches of threads that went to sleep.
+pub(super) const SLEEPS: &str = "voluntary_ctxt_switches";
+
+/// How many threads uwork has in this process, and their context switches of these kinds so far.
+pub(super) fn switches(kinds: &[&str]) -> Result<(usize, u64), UserError> {
     let unreadable = |error| UserError(format!("/proc/self/task: {error}"));
     let (mut threads, mut switches) = (0, 0);
     for entry in fs::read_dir("/proc/self/task").map_err(unreadable)? {
@@ -77,7 +80,7 @@ fn switches() -> Result<(usize, u64), UserError> {
             continue;
         }
         threads += 1;
-        for name in ["voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"] {
+        for name in kinds {
             switches += field(name).and_then(|count| count.trim().parse().ok()).unwrap_or(0_u64);
         }
     }

@@ -13,6 +13,7 @@ mod record;
 mod report;
 mod scope;
 mod summary;
+mod timers;
 mod uwork_pool;
 mod warning;
 mod workqueue;
@@ -43,6 +44,8 @@ enum Bench {
     Idle(idle::Args),
     /// What a queue costs: to make, in memory, to use once, to destroy.
     Queues(queues::Args),
+    /// What timers cost while a million are armed, and how late they expire.
+    Timers(timers::Args),
 }
 
 /// Runs the command.
@@ -52,6 +55,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Scope(args) => scope::run(args),
         Bench::Idle(args) => idle::run(args),
         Bench::Queues(args) => queues::run(args),
+        Bench::Timers(args) => timers::run(args),
     }
 }
 

@@ -74,7 +74,11 @@ impl Options {
     }
 }
 
-fn count(flag: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usize, UserError> {
+pub(super) fn count(
+    flag: &str,
+    text: &str,
+    allowed: RangeInclusive<usize>,
+) -> Result<usize, UserError> {
     match text.parse() {
         Ok(value) if allowed.contains(&value) => Ok(value),
         _ => Err(UserError(format!(

@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::UserError;
 use super::interleave::GroupOutcome;
-use super::summary;
+use super::summary::{self, Figure};
+use super::uwork_pool::RUNNER;
 
 /// One figure. The field names are fixed: figures are followed over time by them.
 #[derive(Serialize)]
@@ -26,6 +27,16 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
+    /// A figure of uwork's, under its case, variant, metric and unit.
+    pub(super) fn of(
+        bench: &'static str,
+        samples: usize,
+        ([case, variant, metric, unit], figure): &([&'static str; 4], Figure),
+    ) -> Record<'a> {
+        let Figure { median: value, min, max } = *figure;
+        Record { bench, case, runner: RUNNER, variant, metric, value, unit, samples, min, max }
+    }
+
     /// A figure that was taken once.
     pub(super) fn single(
         bench: &'static str,

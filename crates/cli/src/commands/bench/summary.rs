@@ -13,7 +13,7 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    fn of(mut values: Vec<f64>) -> Self {
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let middle = values.len() / 2;
         let median = if values.len() % 2 == 1 {

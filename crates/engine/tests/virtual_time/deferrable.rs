@@ -1,0 +1,241 @@
+//! Deferrable items: nobody gets up for them, and whoever is up runs them.
+
+use std::sync::{Arc, Mutex};
+
+use uwork_engine::{Attrs, Kind, Queued, Rearmed};
+use uwork_policy::scope::Scope;
+
+use crate::item::Item;
+use crate::setup::{
+    MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine,
+};
+
+type Runs = Arc<Mutex<Vec<u64>>>;
+
+/// An item that notes when it runs.
+fn noting(engine: &Arc<VirtualEngine>, runs: &Runs) -> Arc<Item> {
+    let (host, runs) = (engine.host().clone(), runs.clone());
+    Item::deferrable(move || runs.lock().unwrap().push(host.time()))
+}
+
+fn taken(runs: &Runs) -> Vec<u64> {
+    std::mem::take(&mut runs.lock().unwrap())
+}
+
+fn run_something(queue: &VirtualQueue) {
+    assert_eq!(Item::new(|| {}).queue(queue), Queued::Yes);
+    queue.flush().unwrap();
+}
+
+/// A queue of each kind with pools of its own, whose workers sleep.
+fn queues(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
+    let all = Kind::Unbound(attrs(engine, Scope::System, false));
+    let pods = Kind::Unbound(attrs(engine, Scope::Cpu, false));
+    let ordered = Kind::Ordered(Attrs { nice: 1, ..attrs(engine, Scope::Cpu, false) });
+    let kinds = [("bound", Kind::PerCpu), ("all", all), ("pods", pods), ("ordered", ordered)];
+    let queues = kinds.into_iter().map(|(name, kind)| make(engine, spec(name, kind))).collect();
+    engine.host().doze(SEC);
+    queues
+}
+
+#[test]
+fn nobody_gets_up_for_it_and_the_next_who_does_runs_it() {
+    with_engine(Setup::exact("core:4"), |engine| {
+        let host = engine.host();
+        for queue in queues(engine) {
+            let runs = Runs::default();
+            let item = noting(engine, &runs);
+            let before = host.counts().without_looks();
+            assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
+            assert_eq!(host.machine().next_event(), None, "something is going to happen");
+            host.doze(1_000 * SEC);
+            assert_eq!(host.counts().without_looks(), before, "no wake, no wake-up, no thread");
+            assert!(taken(&runs).is_empty() && item.is_pending());
+            run_something(&queue);
+            // Queued behind what the worker got up for.
+            queue.flush().unwrap();
+            assert_eq!(taken(&runs), [host.time()]);
+        }
+    });
+}
+
+/// The watch is awake for a while after a load, and looks for timers that are overdue.
+#[test]
+fn the_watch_does_not_care() {
+    with_engine(Setup::exact("core:4"), |engine| {
+        let host = engine.host();
+        let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
+        let load: Vec<_> = (0..200)
+            .map(|_| {
+                let busy = host.clone();
+                Item::new(move || busy.burn(100 * US))
+            })
+            .collect();
+        load.iter().for_each(|item| assert_eq!(item.queue(&queue), Queued::Yes));
+        queue.drain().unwrap();
+        host.doze(MS);
+        assert!(host.machine().next_event().is_some(), "the watch is awake");
+        let runs = Runs::default();
+        let item = noting(engine, &runs);
+        assert_eq!(item.queue_delayed(&queue, None, MS), Queued::Yes);
+        host.doze(10 * SEC);
+        assert!(taken(&runs).is_empty() && item.is_pending());
+        assert!(item.cancel(engine));
+    });
+}
+
+#[test]
+fn a_pool_that_works_is_on_time() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host();
+        for queue in queues(engine) {
+            let (runs, left) = (Runs::default(), Arc::new(Mutex::new(50)));
+            let (busy, own) = (host.clone(), queue.clone());
+            let again = Arc::new_cyclic(|me: &std::sync::Weak<Mutex<Option<Arc<Item>>>>| {
+                let me = me.clone();
+                Mutex::new(Some(Item::new(move || {
+                    busy.burn(MS);
+                    let mut left = left.lock().unwrap();
+                    *left -= 1;
+                    let item = me.upgrade().and_then(|place| place.lock().unwrap().clone());
+                    if let (Some(item), true) = (item, *left > 0) {
+                        assert_eq!(item.queue(&own), Queued::Yes);
+                    }
+                })))
+            });
+            let working = again.lock().unwrap().clone().expect("put there above");
+            let item = noting(engine, &runs);
+            let begin = host.time();
+            assert_eq!(working.queue(&queue), Queued::Yes);
+            assert_eq!(item.queue_delayed(&queue, None, 20 * MS + MS / 2), Queued::Yes);
+            host.doze(60 * MS);
+            let ran = taken(&runs);
+            let late = ran.first().map(|&at| at - begin).expect("it has run");
+            assert!((20 * MS + MS / 2..=22 * MS + MS / 2).contains(&late), "after {late} ns");
+            assert_eq!(ran.len(), 1);
+            *again.lock().unwrap() = None;
+        }
+    });
+}
+
+/// Two expiries, one wake-up.
+#[test]
+fn whoever_gets_up_for_a_timer_runs_it() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let (item, timer) = (noting(engine, &runs), Item::new(|| {}));
+        host.doze(MS);
+        let begin = host.time();
+        assert_eq!(timer.queue_delayed(&queue, None, 20 * MS), Queued::Yes);
+        assert_eq!(item.queue_delayed(&queue, None, 5 * MS), Queued::Yes);
+        host.doze(MS);
+        let before = host.counts().without_looks();
+        host.doze(SEC);
+        let after = host.counts().without_looks();
+        assert_eq!(taken(&runs), [begin + 20 * MS]);
+        assert_eq!((after.wake_ups, after.wakes), (before.wake_ups + 1, before.wakes));
+    });
+}
+
+#[test]
+fn everything_that_is_done_to_delayed_items_works() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let item = noting(engine, &runs);
+        let arm = |delay| assert_eq!(item.queue_delayed(&queue, None, delay), Queued::Yes);
+
+        arm(0);
+        queue.flush().unwrap();
+        assert_eq!(taken(&runs).len(), 1, "no delay, no timer");
+
+        arm(SEC);
+        assert!(item.flush_delayed(engine));
+        assert_eq!(taken(&runs).len(), 1, "a flush runs it now");
+
+        arm(MS);
+        assert!(item.cancel(engine) && !item.cancel(engine));
+        arm(MS);
+        assert_eq!(item.disable(engine), Ok(true));
+        assert_eq!(item.queue_delayed(&queue, None, MS), Queued::Disabled);
+        host.doze(SEC);
+        run_something(&queue);
+        queue.flush().unwrap();
+        assert!(taken(&runs).is_empty(), "cancelled and disabled");
+        assert_eq!(item.enable(engine), Ok(true));
+
+        assert_eq!(item.mod_delayed(&queue, MS), Ok(Rearmed::Armed));
+        assert_eq!(item.mod_delayed(&queue, 10 * SEC), Ok(Rearmed::Moved));
+        host.doze(SEC);
+        run_something(&queue);
+        queue.flush().unwrap();
+        assert!(taken(&runs).is_empty(), "put off");
+        assert_eq!(item.mod_delayed(&queue, MS), Ok(Rearmed::Moved));
+        host.doze(SEC);
+        run_something(&queue);
+        queue.flush().unwrap();
+        assert_eq!(taken(&runs).len(), 1);
+    });
+}
+
+/// No queue is left that would bring a worker up: one gets up for the timer, once.
+#[test]
+fn an_item_of_the_last_queue_is_let_go_when_it_is_due() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host();
+        for queue in queues(engine) {
+            let runs = Runs::default();
+            let item = noting(engine, &runs);
+            assert_eq!(item.queue_delayed(&queue, None, 10 * SEC), Queued::Yes);
+            drop(queue);
+            host.doze(9 * SEC);
+            assert_eq!((item.released(), item.is_pending()), (0, true));
+            host.doze(SEC + MS);
+            assert_eq!((item.released(), item.is_pending()), (1, false));
+            assert!(taken(&runs).is_empty());
+            assert_eq!(host.machine().next_event(), None, "something is going to happen");
+        }
+    });
+}
+
+/// The same, but another queue uses the pool: nobody gets up, and whoever does lets go of the item.
+#[test]
+fn an_item_of_a_queue_that_is_gone_waits_for_the_others() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let keep = make(engine, spec("keep", Kind::PerCpu));
+        let item = noting(engine, &Runs::default());
+        assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
+        drop(queue);
+        host.doze(MS);
+        let before = host.counts().without_looks();
+        host.doze(SEC);
+        assert_eq!((host.counts().without_looks(), item.released()), (before, 0));
+        run_something(&keep);
+        keep.flush().unwrap();
+        assert_eq!((item.released(), item.is_pending()), (1, false));
+    });
+}
+
+/// A pool that was left and is used again is as it was before.
+#[test]
+fn a_pool_that_is_used_again_does_not_get_up() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let host = engine.host();
+        let first = make(engine, spec("first", Kind::PerCpu));
+        let runs = Runs::default();
+        let (left, item) = (noting(engine, &runs), noting(engine, &runs));
+        assert_eq!(left.queue_delayed(&first, None, 10 * MS), Queued::Yes);
+        drop(first);
+        let queue = make(engine, spec("second", Kind::PerCpu));
+        host.doze(SEC);
+        run_something(&queue);
+        assert_eq!(left.released(), 1);
+        let before = host.counts().without_looks();
+        assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
+        host.doze(SEC);
+        assert_eq!(host.counts().without_looks(), before);
+        assert!(item.cancel(engine));
+    });
+}
