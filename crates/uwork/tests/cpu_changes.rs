@@ -125,8 +125,7 @@ fn round(queues: &[Queue; 4], cpus: u32) -> CpuSet {
         queue.flush().expect("not from an item");
     }
     assert_eq!(ran.load(Ordering::Relaxed), queued);
-    let seen = seen.lock().expect("no panic under this lock").clone();
-    seen
+    seen.lock().expect("no panic under this lock").clone()
 }
 
 /// Does something only in the process that the other tests start.
