@@ -18,11 +18,11 @@
 //! ```
 //!
 //! Whoever has `placing` first is seen by the other: the change finds the thread named, or the
-//! worker's look comes after the publication. The worker looks again after it has moved itself, so
-//! that a move to an older value, with a newer one published and applied in between, is not its last.
+//! worker's look comes after the publication. The worker looks again after it has moved itself: a
+//! move to an older value, with a newer one published and applied in between, must not be its last.
 //!
-//! **A worker that ends** takes its thread's name out under `placing`. So a name that is there names
-//! a thread that lives, and not another one that the system has given the same number since.
+//! **A worker that ends** takes its thread's name out under `placing`. So a name that is there is
+//! that of a thread that lives, and not of another that the system has given the same number since.
 
 use std::ptr;
 use std::sync::Arc;
@@ -71,8 +71,8 @@ impl Cpus {
 
 /// The value in force and those of before.
 ///
-/// Readers take no lock, so no value is freed while the engine lives. Changes are rare, and one that
-/// brings an old value back takes that.
+/// Readers take no lock, so no value is freed while the engine lives. Changes are rare, and one
+/// that brings an old value back takes that.
 pub(crate) struct Versions {
     now: AtomicPtr<Cpus>,
     kept: Lock<Vec<Arc<Cpus>>>,
@@ -129,8 +129,8 @@ impl<H: Host> Engine<H> {
     ///
     /// When the call returns no worker runs on a CPU that is not allowed any more. What is queued
     /// there is run elsewhere; new items go by the new value. CPUs that the engine's topology does
-    /// not have are left out, and a value that leaves none is not taken. A queue for which no thread
-    /// could be made stays as it was, on workers that are moved; it is tried again later.
+    /// not have are left out, and a value that leaves none is not taken. A queue for which no
+    /// thread could be made stays as it was, on workers that are moved; it is tried again later.
     ///
     /// Creates threads, and reports what was changed. Not to be called inside a work item.
     pub fn set_cpus(&self, cpus: Cpus) -> bool {
@@ -214,8 +214,8 @@ impl<H: Host> Engine<H> {
             return;
         }
         pool.set_target(self.cpus().target(&spec.cpus));
-        // Somebody who looked at the old target may have woken nobody. One who looks between the two
-        // lines wakes too few at worst, and the next batch brings up the rest.
+        // Somebody who looked at the old target may have woken nobody. One who looks between the
+        // two lines wakes too few at worst, and the next batch brings up the rest.
         if pool.looks_ready() {
             pool.kick(self);
         }

@@ -90,8 +90,9 @@ pub enum Report {
 /// The platform. One implementation pins it to Linux, one runs in virtual time, one under loom.
 ///
 /// All methods may be called from any thread. Timing contracts are part of each method. `now`, the
-/// fences, `thread`, `set_cpus` and `relax` may be called with the engine's locks held, `spawn` with those of
-/// the queue that is being made or changed; all others are called without.
+/// fences, `thread`, `thread_id`, `relax`, and `set_cpus` for other threads than the caller may be
+/// called with the engine's locks held, `spawn` with those of the queue that is being made or
+/// changed, or of a change of CPUs; all others are called without.
 pub trait Host: Send + Sync + Sized + 'static {
     /// Where one thread sleeps until another wakes it.
     ///

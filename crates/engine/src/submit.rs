@@ -86,14 +86,17 @@ impl<H: Host> Wq<H> {
             return Err(QueueError::NotForThisKind("queue_node is for unbound queues"));
         }
         let local = self.engine().host().current_cpu();
-        match choose_node(local, node, &self.engine().config().topology) {
+        let (topology, allowed) = (&self.engine().config().topology, &self.engine().cpus().allowed);
+        if let NodeChoice::Cpu(cpu) = choose_node(local, node, topology, allowed) {
             // SAFETY: the caller's promise.
-            NodeChoice::Cpu(cpu) if self.check_cpu(cpu).is_ok() => unsafe {
-                self.queue_on(cpu, work)
-            },
-            // SAFETY: the caller's promise.
-            _ => Ok(unsafe { self.queue(work) }),
+            let outcome = unsafe { self.queue_on(cpu, work) };
+            // An error: the CPU has just left, and the item is as it was.
+            if outcome.is_ok() {
+                return outcome;
+            }
         }
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.queue(work) })
     }
 
     /// Queues an item that the caller owns.

@@ -36,26 +36,32 @@ pub enum NodeChoice {
 }
 
 /// The CPU for an item that should run near a NUMA node: the submitter's own when it is on that
-/// node, else the node's first online CPU. No node, an unknown one, or one without an online CPU
-/// leaves the choice open.
+/// node, else the node's first CPU, both among those that are `usable`. No node, an unknown one, or
+/// one without a usable CPU leaves the choice open.
 ///
 /// ```
 /// use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 ///
 /// let machine = "node:2 core:4".parse().unwrap();
-/// assert_eq!(choose_node(5, Some(1), &machine), NodeChoice::Cpu(5));
-/// assert_eq!(choose_node(0, Some(1), &machine), NodeChoice::Cpu(4));
-/// assert_eq!(choose_node(0, Some(9), &machine), NodeChoice::Unbound);
+/// let usable = "0-3,5-7".parse().unwrap();
+/// assert_eq!(choose_node(6, Some(1), &machine, &usable), NodeChoice::Cpu(6));
+/// assert_eq!(choose_node(0, Some(1), &machine, &usable), NodeChoice::Cpu(5));
+/// assert_eq!(choose_node(0, Some(9), &machine, &usable), NodeChoice::Unbound);
 /// ```
 #[must_use]
-pub fn choose_node(local: u32, node: Option<u32>, topology: &Topology) -> NodeChoice {
+pub fn choose_node(
+    local: u32,
+    node: Option<u32>,
+    topology: &Topology,
+    usable: &CpuSet,
+) -> NodeChoice {
     let Some(node) = node else {
         return NodeChoice::Unbound;
     };
-    if topology.cpu(local).is_some_and(|cpu| cpu.node == node && cpu.online) {
+    if topology.cpu(local).is_some_and(|cpu| cpu.node == node && usable.contains(local)) {
         return NodeChoice::Cpu(local);
     }
     // Not `node_cpus`: this is on the submit path, which does not allocate.
-    let first_online = topology.cpus().iter().find(|cpu| cpu.node == node && cpu.online);
-    first_online.map_or(NodeChoice::Unbound, |cpu| NodeChoice::Cpu(cpu.id))
+    let first = topology.cpus().iter().find(|cpu| cpu.node == node && usable.contains(cpu.id));
+    first.map_or(NodeChoice::Unbound, |cpu| NodeChoice::Cpu(cpu.id))
 }

@@ -182,12 +182,17 @@ fn an_item_stays_on_its_cpu_where_the_mask_allows_it_and_goes_round_robin_where_
 #[test]
 fn a_node_means_the_own_cpu_there_or_its_first_online_one() {
     let server = machine("node:3 core:4 offline:4,8-11");
-    assert_eq!(choose_node(6, Some(1), &server), NodeChoice::Cpu(6));
-    assert_eq!(choose_node(0, Some(1), &server), NodeChoice::Cpu(5));
-    assert_eq!(choose_node(4, Some(1), &server), NodeChoice::Cpu(5));
-    assert_eq!(choose_node(0, Some(2), &server), NodeChoice::Unbound);
-    assert_eq!(choose_node(0, Some(3), &server), NodeChoice::Unbound);
-    assert_eq!(choose_node(0, None, &server), NodeChoice::Unbound);
+    let usable = server.online();
+    assert_eq!(choose_node(6, Some(1), &server, usable), NodeChoice::Cpu(6));
+    assert_eq!(choose_node(0, Some(1), &server, usable), NodeChoice::Cpu(5));
+    assert_eq!(choose_node(4, Some(1), &server, usable), NodeChoice::Cpu(5));
+    assert_eq!(choose_node(0, Some(2), &server, usable), NodeChoice::Unbound);
+    assert_eq!(choose_node(0, Some(3), &server, usable), NodeChoice::Unbound);
+    assert_eq!(choose_node(0, None, &server, usable), NodeChoice::Unbound);
+    // What the process may use counts, not what is online.
+    let some = set("0-3,6-7");
+    assert_eq!(choose_node(5, Some(1), &server, &some), NodeChoice::Cpu(6));
+    assert_eq!(choose_node(5, Some(1), &server, &set("0")), NodeChoice::Unbound);
 }
 
 fn any_machine() -> impl Strategy<Value = Topology> {

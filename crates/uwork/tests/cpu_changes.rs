@@ -125,7 +125,6 @@ fn round(queues: &[Queue; 4], cpus: u32) -> CpuSet {
         queue.flush().expect("not from an item");
     }
     assert_eq!(ran.load(Ordering::Relaxed), queued);
-
     seen.lock().expect("no panic under this lock").clone()
 }
 

@@ -149,8 +149,8 @@ fn temporary_queue(world: &Arc<World>) {
     world.ledger.check_over(&before, "the end of a queue");
 }
 
-/// Changes attributes of queues in use, or the CPUs under them. Where threads are created under the queue's locks, nothing
-/// may preempt the caller.
+/// Changes attributes of queues in use, or the CPUs under them. Where threads are created under the
+/// queue's locks, nothing may preempt the caller.
 fn retune(world: &World) {
     let max = 1 + world.below(4) as u32;
     let queue = if world.below(2) == 0 { PODS } else { ORDERED };
