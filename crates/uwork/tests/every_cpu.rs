@@ -34,7 +34,7 @@ fn each_cpu_runs_the_function_once_and_there() {
 fn work_on_cpu_runs_there_and_brings_the_result_back() {
     let _watchdog = watchdog();
     for cpu in cpus() {
-        let borrowed = vec![1, 2, 3];
+        let borrowed = [1, 2, 3];
         let mut changed = 0;
         let owned = String::from("moved");
         let (sum, seen, thread, name) = work_on_cpu(cpu, || {
