@@ -2,13 +2,14 @@
 
 mod support;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use support::gate::{Gate, Log};
 use support::machine::in_the_wait;
 use support::{queue, until, watchdog, within};
-use uwork::{Enqueued, current_work, on_stack};
+use uwork::{Enqueued, Report, current_work, on_stack};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -144,6 +145,45 @@ fn timers_that_expire_on_a_closed_queue_race_with_the_end() {
         );
         assert!(runs.load(Ordering::Relaxed) <= 1);
     }
+}
+
+static LETTING_GO: OnceLock<Gate> = OnceLock::new();
+static MAY_LET_GO: OnceLock<Gate> = OnceLock::new();
+
+/// Holds the worker that was told by the queue that it takes no more: its item is idle already, and it
+/// is still going to let go of it.
+fn hold_the_refusal(report: &Report) {
+    if let Report::QueuedWhileDraining { queue } = report
+        && queue.starts_with("stack-held")
+    {
+        LETTING_GO.get_or_init(Gate::new).open();
+        MAY_LET_GO.get_or_init(Gate::new).wait();
+    }
+}
+
+// Catches: an end that takes an idle item for one that the engine has let go of.
+#[test]
+fn the_end_waits_until_the_engine_has_let_go() {
+    let _watchdog = watchdog();
+    uwork::set_reporter(hold_the_refusal).expect("the only reporter here");
+    let closed = queue("stack-held").build().unwrap();
+    let ended = in_the_wait(move || {
+        on_stack(
+            |_| unreachable!("its queue is closed"),
+            |item| {
+                // Long enough to close the queue meanwhile.
+                let delay = Duration::from_millis(500);
+                assert!(item.enqueue_delayed(&closed, delay).is_queued());
+                closed.destroy().unwrap();
+                LETTING_GO.get_or_init(Gate::new).wait();
+                assert!(!item.is_pending(), "refused");
+            },
+        );
+    });
+    LETTING_GO.get_or_init(Gate::new).wait();
+    ended.assert_waits();
+    MAY_LET_GO.get_or_init(Gate::new).open();
+    ended.result();
 }
 
 // Catches: an end that waits for itself where the caller is an item.
