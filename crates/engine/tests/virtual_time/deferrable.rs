@@ -138,6 +138,24 @@ fn whoever_gets_up_for_a_timer_runs_it() {
     });
 }
 
+/// The timer that it was to get up for was cancelled meanwhile.
+#[test]
+fn whoever_gets_up_for_nothing_runs_it() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let (item, timer) = (noting(engine, &runs), Item::new(|| {}));
+        host.doze(MS);
+        let begin = host.time();
+        assert_eq!(timer.queue_delayed(&queue, None, 20 * MS), Queued::Yes);
+        assert_eq!(item.queue_delayed(&queue, None, 5 * MS), Queued::Yes);
+        host.doze(MS);
+        assert!(timer.cancel(engine));
+        host.doze(SEC);
+        assert_eq!(taken(&runs), [begin + 20 * MS]);
+    });
+}
+
 #[test]
 fn everything_that_is_done_to_delayed_items_works() {
     with_engine(Setup::exact("core:1"), |engine| {
