@@ -130,7 +130,7 @@ impl From<QueueError> for Error {
 /// }
 /// let queue = Queue::builder("rejected").build()?;
 /// let job = Box::pin(Job { work: Work::new() });
-/// let rejected = queue.enqueue_on(1_000_000, job).unwrap_err();
+/// let Err(rejected) = queue.enqueue_on(1_000_000, job) else { panic!("no such CPU") };
 /// eprintln!("{rejected}");
 /// assert!(queue.enqueue(rejected.item).is_queued());
 /// # Ok::<(), uwork::Error>(())

@@ -67,16 +67,15 @@ fn the_watch_does_not_care() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
         let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
-        let load: Vec<_> = (0..200)
-            .map(|_| {
-                let busy = host.clone();
-                Item::new(move || busy.burn(100 * US))
-            })
-            .collect();
-        load.iter().for_each(|item| assert_eq!(item.queue(&queue), Queued::Yes));
+        // Short ones, of which a worker takes many at once: for those behind, the watch gets up.
+        for _ in 0..2_000 {
+            let busy = host.clone();
+            assert_eq!(Item::new(move || busy.burn(US)).queue(&queue), Queued::Yes);
+        }
         queue.drain().unwrap();
         host.doze(MS);
-        assert!(host.machine().next_event().is_some(), "the watch is awake");
+        let soon = host.time() + 11 * MS;
+        assert!(host.machine().next_event().is_some_and(|at| at < soon), "the watch is awake");
         let runs = Runs::default();
         let item = noting(engine, &runs);
         assert_eq!(item.queue_delayed(&queue, None, MS), Queued::Yes);
@@ -137,6 +136,24 @@ fn whoever_gets_up_for_a_timer_runs_it() {
         let after = host.counts().without_looks();
         assert_eq!(taken(&runs), [begin + 20 * MS]);
         assert_eq!((after.wake_ups, after.wakes), (before.wake_ups + 1, before.wakes));
+    });
+}
+
+/// The timer that it was to get up for was cancelled meanwhile.
+#[test]
+fn whoever_gets_up_for_nothing_runs_it() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+        let runs = Runs::default();
+        let (item, timer) = (noting(engine, &runs), Item::new(|| {}));
+        host.doze(MS);
+        let begin = host.time();
+        assert_eq!(timer.queue_delayed(&queue, None, 20 * MS), Queued::Yes);
+        assert_eq!(item.queue_delayed(&queue, None, 5 * MS), Queued::Yes);
+        host.doze(MS);
+        assert!(timer.cancel(engine));
+        host.doze(SEC);
+        assert_eq!(taken(&runs), [begin + 20 * MS]);
     });
 }
 
