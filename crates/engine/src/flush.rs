@@ -14,7 +14,7 @@ use crate::host::{Host, Report};
 use crate::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, Wq};
 use crate::sync::Ordering;
-use crate::wake::{Waiter, Waiters};
+use crate::wake::{LOOK_AGAIN, Waiter, Waiters};
 use crate::work::{Place, Work};
 
 /// Rounds of a drain before it is reported.
@@ -209,19 +209,19 @@ impl<H: Host> Engine<H> {
     pub unsafe fn flush_work(&self, work: NonNull<Work>) -> bool {
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
-        let mut round = 0;
+        let (mut round, mut waited) = (0, false);
         loop {
             let (pending, run) = item.word.snapshot();
             if !pending {
-                return run.is_some_and(|run| self.wait_for_run(run));
+                return run.is_some_and(|run| self.wait_for_run(run)) || waited;
             }
             if run.is_some_and(|run| self.runs(run)) {
                 // The coming run starts when this one has ended.
-                return false;
+                return waited;
             }
             match item.place() {
                 // Armed, not queued: there is nothing to wait for but what still runs.
-                Place::Timer(_) => return run.is_some_and(|run| self.wait_for_run(run)),
+                Place::Timer(_) => return run.is_some_and(|run| self.wait_for_run(run)) || waited,
                 Place::Hands => {}
                 _ => {
                     // SAFETY: by this function's contract.
@@ -235,9 +235,14 @@ impl<H: Host> Engine<H> {
                         Some(true) => {
                             let _blocked = self.block();
                             waiter.wait(self.host());
-                            return true;
+                            // SAFETY: out of its chain, it is ours again.
+                            if unsafe { waiter.key.get() } != LOOK_AGAIN {
+                                return true;
+                            }
+                            // Its queue was thawed: now it may be helped.
+                            waited = true;
                         }
-                        Some(false) => return false,
+                        Some(false) => return waited,
                         None => {}
                     }
                 }
