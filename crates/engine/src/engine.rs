@@ -74,6 +74,8 @@ pub struct Engine<H: Host> {
     names: Lock<HashSet<String>>,
     watch: Watch<H>,
     freeze: Lock<FreezeState<H>>,
+    /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `freeze`.
+    freeze_epoch: AtomicU32,
 }
 
 /// What makes two queues share pools.
@@ -118,6 +120,7 @@ impl<H: Host> Engine<H> {
             names: Lock::new(HashSet::new()),
             watch: Watch::new(),
             freeze: Lock::new(FreezeState::new()),
+            freeze_epoch: AtomicU32::new(0),
         })
     }
 
@@ -159,6 +162,15 @@ impl<H: Host> Engine<H> {
     /// A counted reference, unless the engine is going away.
     pub(crate) fn me(&self) -> Option<Arc<Engine<H>>> {
         self.me.upgrade()
+    }
+
+    /// Counts freezes and thaws: odd while frozen. It changes before the first queue does.
+    pub fn freeze_epoch(&self) -> u32 {
+        self.freeze_epoch.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn next_freeze_epoch(&self) {
+        self.freeze_epoch.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn freeze_state(&self) -> &Lock<FreezeState<H>> {

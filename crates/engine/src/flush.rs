@@ -224,6 +224,7 @@ impl<H: Host> Engine<H> {
                 Place::Timer(_) => return run.is_some_and(|run| self.wait_for_run(run)) || waited,
                 Place::Hands => {}
                 _ => {
+                    let epoch = self.freeze_epoch();
                     // SAFETY: by this function's contract.
                     if self.is_inside_an_item() && unsafe { self.help(work) } == Helped::Ran {
                         // Its queue may have no place left but the one that the caller is in.
@@ -231,7 +232,7 @@ impl<H: Host> Engine<H> {
                     }
                     let waiter = Waiter::new(work.as_ptr().addr());
                     // SAFETY: by this function's contract, and waited for if it was put in.
-                    match unsafe { self.wait_behind(work, &waiter) } {
+                    match unsafe { self.wait_behind(work, &waiter, epoch) } {
                         Some(true) => {
                             let _blocked = self.block();
                             waiter.wait(self.host());
@@ -252,13 +253,24 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Puts a waiter behind a queued item. `None` if it is in no list at the moment; false if it is
+    /// Puts a waiter behind a queued item. `None` if it is in no list at the moment, or if its queue
+    /// may have been thawed since `epoch`, so that it may be helped now; false if it is
     /// behind the caller in an ordered queue, and would wait for itself.
-    unsafe fn wait_behind(&self, work: NonNull<Work>, waiter: &Waiter<H>) -> Option<bool> {
+    unsafe fn wait_behind(
+        &self,
+        work: NonNull<Work>,
+        waiter: &Waiter<H>,
+        epoch: u32,
+    ) -> Option<bool> {
         // SAFETY: the caller's promise, handed on.
         let mut found = unsafe { self.locate(work) }?;
         if found.pwq.is_ordered() && self.runs_queue(found.pwq.wq().cast()) {
             return Some(false);
+        }
+        // Under the lock under which a thaw takes out who waits: one that did so before us is seen
+        // here, one that comes after us finds the waiter.
+        if self.freeze_epoch() != epoch {
+            return None;
         }
         // SAFETY: located, hence live; its ticket is guarded by the guards that we hold.
         let item = unsafe { work.as_ref() };
