@@ -41,7 +41,7 @@ impl NodeLimits {
         let total = self.node_of.len() as u32;
         for (node, max) in self.max.iter_mut().enumerate() {
             let cpus = self.node_of.iter().filter(|&&of| of == node).count() as u32;
-            let share = (max_active * cpus + total - 1) / total;
+            let share = (max_active * cpus).div_ceil(total);
             *max = share.max(min_active).min(max_active).max(*max);
         }
     }
