@@ -81,6 +81,8 @@ pub struct Engine<H: Host> {
     watch: Watch<H>,
     hogs: Hogs,
     freeze: Lock<FreezeState<H>>,
+    /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `freeze`.
+    freeze_epoch: AtomicU32,
     grace: Grace<H>,
 }
 
@@ -158,6 +160,7 @@ impl<H: Host> Engine<H> {
             watch: Watch::new(),
             hogs: Hogs::new(),
             freeze: Lock::new(FreezeState::new()),
+            freeze_epoch: AtomicU32::new(0),
             grace: Grace::new(),
         })
     }
@@ -200,6 +203,15 @@ impl<H: Host> Engine<H> {
     /// A counted reference, unless the engine is going away.
     pub(crate) fn me(&self) -> Option<Arc<Engine<H>>> {
         self.me.upgrade()
+    }
+
+    /// Counts freezes and thaws: odd while frozen. It changes before the first queue does.
+    pub fn freeze_epoch(&self) -> u32 {
+        self.freeze_epoch.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn next_freeze_epoch(&self) {
+        self.freeze_epoch.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn freeze_state(&self) -> &Lock<FreezeState<H>> {

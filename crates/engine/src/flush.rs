@@ -13,7 +13,7 @@ use crate::help::Helped;
 use crate::host::{Host, Report};
 use crate::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, Wq};
-use crate::wake::{Waiter, Waiters};
+use crate::wake::{LOOK_AGAIN, Waiter, Waiters};
 use crate::word::RunId;
 use crate::work::{Place, Work};
 
@@ -211,7 +211,7 @@ impl<H: Host> Engine<H> {
     pub unsafe fn flush_work(&self, work: NonNull<Work>) -> bool {
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
-        let mut round = 0;
+        let (mut round, mut waited) = (0, false);
         loop {
             let (pending, run) = item.word.snapshot();
             let running =
@@ -223,19 +223,20 @@ impl<H: Host> Engine<H> {
                 self.check_item_dependency(pwq);
             }
             if !pending {
-                return run.is_some_and(|run| self.wait_for_run(run));
+                return run.is_some_and(|run| self.wait_for_run(run)) || waited;
             }
             if run.is_some_and(|run| self.runs(run)) {
                 // The coming run starts when this one has ended.
-                return false;
+                return waited;
             }
             match item.place() {
                 // Armed, not queued: there is nothing to wait for but what still runs.
                 Place::Timer(_) | Place::Grace(_) => {
-                    return run.is_some_and(|run| self.wait_for_run(run));
+                    return run.is_some_and(|run| self.wait_for_run(run)) || waited;
                 }
                 Place::Hands => {}
                 _ => {
+                    let epoch = self.freeze_epoch();
                     // SAFETY: by this function's contract.
                     if self.is_inside_an_item() && unsafe { self.help(work) } == Helped::Ran {
                         // Its queue may have no place left but the one that the caller is in.
@@ -244,13 +245,18 @@ impl<H: Host> Engine<H> {
                     self.before_wait();
                     let waiter = Waiter::new(work.as_ptr().addr());
                     // SAFETY: by this function's contract, and waited for if it was put in.
-                    match unsafe { self.wait_behind(work, &waiter) } {
+                    match unsafe { self.wait_behind(work, &waiter, epoch) } {
                         Some(true) => {
                             let _blocked = self.block();
                             waiter.wait(self.host());
-                            return true;
+                            // SAFETY: out of its chain, it is ours again.
+                            if unsafe { waiter.key.get() } != LOOK_AGAIN {
+                                return true;
+                            }
+                            // Its queue was thawed: now it may be helped.
+                            waited = true;
                         }
-                        Some(false) => return false,
+                        Some(false) => return waited,
                         None => {}
                     }
                 }
@@ -260,13 +266,24 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Puts a waiter behind a queued item. `None` if it is in no list at the moment; false if it is
+    /// Puts a waiter behind a queued item. `None` if it is in no list at the moment, or if its queue
+    /// may have been thawed since `epoch`, so that it may be helped now; false if it is
     /// behind the caller in an ordered queue, and would wait for itself.
-    unsafe fn wait_behind(&self, work: NonNull<Work>, waiter: &Waiter<H>) -> Option<bool> {
+    unsafe fn wait_behind(
+        &self,
+        work: NonNull<Work>,
+        waiter: &Waiter<H>,
+        epoch: u32,
+    ) -> Option<bool> {
         // SAFETY: the caller's promise, handed on.
         let mut found = unsafe { self.locate(work) }?;
         if found.pwq.is_ordered() && self.runs_queue(found.pwq.wq().cast()) {
             return Some(false);
+        }
+        // Under the lock under which a thaw takes out who waits: one that did so before us is seen
+        // here, one that comes after us finds the waiter.
+        if self.freeze_epoch() != epoch {
+            return None;
         }
         // SAFETY: located, hence live; its ticket is guarded by the guards that we hold.
         let item = unsafe { work.as_ref() };

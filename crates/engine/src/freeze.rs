@@ -62,6 +62,7 @@ impl<H: Host> Engine<H> {
             return Err(FreezeError::AlreadyFrozen);
         }
         state.frozen = true;
+        self.next_freeze_epoch();
         let mut ready = BecameReady::none();
         state.freezable_queues().for_each(|queue| ready.append(queue.set_frozen(true)));
         drop(state);
@@ -91,6 +92,7 @@ impl<H: Host> Engine<H> {
             return Err(FreezeError::NotFrozen);
         }
         state.frozen = false;
+        self.next_freeze_epoch();
         let mut ready = BecameReady::none();
         state.freezable_queues().for_each(|queue| ready.append(queue.set_frozen(false)));
         drop(state);

@@ -57,6 +57,9 @@ impl<H: Host> Waiter<H> {
     }
 }
 
+/// The key of a waiter that was woken to look again, not because what it waits for has come.
+pub(crate) const LOOK_AGAIN: usize = 0;
+
 /// A chain of waiters, first come first.
 pub(crate) struct Waiters<H: Host> {
     head: *mut Waiter<H>,
@@ -112,6 +115,19 @@ impl<H: Host> Waiters<H> {
         self.head = rest.head;
         self.tail = rest.tail;
         matching
+    }
+
+    /// Takes everything, for everybody to look again.
+    pub(crate) fn take_to_look_again(&mut self) -> Waiters<H> {
+        let mut node = self.head;
+        while !node.is_null() {
+            // SAFETY: the nodes of this chain are live and ours.
+            unsafe {
+                (*node).key.set(LOOK_AGAIN);
+                node = (*node).next.get().0;
+            }
+        }
+        self.take()
     }
 
     /// Takes everything.

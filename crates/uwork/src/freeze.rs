@@ -7,7 +7,7 @@
 //! |---|---|
 //! | what a worker has taken | is finished |
 //! | what is queued, or whose timer expires | waits for the thaw, in the order of queueing |
-//! | `flush`, `drain`, `destroy`, a `join`, the drop of the last handle of a queue | wait for what waits: for the thaw |
+//! | `flush`, `drain`, `destroy`, a `join`, the last drop of a queue | wait for what waits: for the thaw |
 //! | `cancel`, `disable`, `mod_delayed` | work as always |
 //! | a queue that is made, retuned or limited anew | is frozen too, and has its new limits after the thaw |
 //!

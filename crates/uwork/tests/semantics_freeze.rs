@@ -86,23 +86,24 @@ fn s2_27_flushes_and_joins_of_what_is_frozen_wait_for_the_thaw() {
         let of_queue = in_the_wait(move || of_queue.flush());
         let of_item = in_the_wait(move || item.work.flush());
         let join = in_the_wait(move || spawned.join().unwrap());
-        let end = in_the_wait(move || drop(queue));
+        let drain = in_the_wait(move || queue.drain());
         for _ in 0..2 {
             of_queue.assert_waits();
             of_item.assert_waits();
             join.assert_waits();
+            drain.assert_waits();
         }
         assert_eq!(log.events(), []);
         freeze::thaw().unwrap();
         of_queue.result().unwrap();
         assert!(of_item.result());
         assert_eq!(join.result(), 2);
-        end.result();
+        drain.result().unwrap();
         assert_eq!(log.events(), [1]);
     }
 }
 
-// Catches: an item that lends its place to a frozen one of its queue.
+// Catches: an item that lends its place to a frozen one of its queue; one that does not after the thaw.
 #[test]
 fn s2_27_an_item_does_not_help_with_frozen_ones() {
     let (_watchdog, _alone) = (watchdog(), alone());

@@ -7,7 +7,9 @@
 //! workers than the limit are in items, none begins one while frozen, and no place is lost.
 //!
 //! **Bounds.** Two pwqs (three where one is emptied), a worker for each, one item each. The steps
-//! between the pwq's own are those of the worker's `work_on`, without an engine.
+//! between the pwq's own are those of the worker's `work_on`, without an engine. Any number of
+//! preemptions on a full node and past an emptied pwq, four when the limit is raised, five in a freeze:
+//! 8,454, 6, 360 and 4,421 executions.
 //!
 //! **Seen to fail** when a full node is not looked at again after joining the row, when a place is
 //! given back after the look at the row, when raising the limit does not look, when a place that is

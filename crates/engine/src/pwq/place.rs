@@ -7,6 +7,7 @@ use super::node::Node;
 use super::{Inner, Pwq, SATURATED};
 use crate::host::Host;
 use crate::sync::{LockGuard, Ordering};
+use crate::wake::Waiters;
 
 impl<H: Host> Inner<H> {
     /// The node with which the limit is shared, if it is.
@@ -166,6 +167,12 @@ impl<H: Host> Pwq<H> {
         inner.nr_active < max_active
             && self.state.load(Ordering::Relaxed) & SATURATED != 0
             && self.unsaturate(&inner)
+    }
+
+    /// The queue was thawed: takes out who waits for an item. One of them may be in an item of this
+    /// queue that has the last place, which it could not lend while the queue was frozen.
+    pub(crate) fn take_waiters_of_frozen(&self) -> Waiters<H> {
+        self.lock().waiters.take_to_look_again()
     }
 
     /// Whether items wait because no more may be under way.

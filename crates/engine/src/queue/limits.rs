@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::Pool;
 use crate::pwq::{Pwq, PwqNode};
+use crate::wake::Waiters;
 
 /// A queue's nodes. The last one is for pwqs whose pod spans several.
 pub(super) struct Nodes<H: Host> {
@@ -62,26 +63,36 @@ impl Tunable {
     }
 }
 
-/// Pwqs that became ready under locks, to be put on their lists without any.
+/// Pwqs that became ready under locks, to be put on their lists without any; and threads to be
+/// woken then.
 #[must_use = "items would wait for ever"]
-pub(crate) struct BecameReady<H: Host>(Vec<*const Pwq<H>>);
+pub(crate) struct BecameReady<H: Host> {
+    pwqs: Vec<*const Pwq<H>>,
+    waiters: Waiters<H>,
+}
 
 impl<H: Host> BecameReady<H> {
     pub(crate) fn none() -> Self {
-        BecameReady(Vec::new())
+        BecameReady::of(Vec::new())
+    }
+
+    fn of(pwqs: Vec<*const Pwq<H>>) -> Self {
+        BecameReady { pwqs, waiters: Waiters::new() }
     }
 
     pub(crate) fn append(&mut self, mut other: Self) {
-        self.0.append(&mut other.0);
+        self.pwqs.append(&mut other.pwqs);
+        self.waiters.append(other.waiters);
     }
 
     /// Puts them on their lists.
     pub(crate) fn push(self, engine: &Engine<H>) {
-        for pwq in self.0 {
+        for pwq in self.pwqs {
             // SAFETY: pwqs live as long as their engine; with its readiness claimed, this one is
             // still what it was, even if its queue is gone.
             engine.make_ready(unsafe { &*pwq });
         }
+        self.waiters.complete(engine.host());
     }
 }
 
@@ -151,7 +162,11 @@ impl<H: Host> Wq<H> {
     pub(crate) fn set_frozen(&self, frozen: bool) -> BecameReady<H> {
         let mut tunable = self.tunable.lock();
         tunable.frozen = frozen;
-        self.apply_limits(&tunable)
+        let mut ready = self.apply_limits(&tunable);
+        if !frozen {
+            self.pwqs().for_each(|pwq| ready.waiters.append(pwq.take_waiters_of_frozen()));
+        }
+        ready
     }
 
     fn change_limits(&self, change: impl FnOnce(&mut Tunable)) {
@@ -189,13 +204,13 @@ impl<H: Host> Wq<H> {
         for node in self.nodes.iter().flat_map(|nodes| &nodes.nodes) {
             node.pass_on(&mut |pwq| ready.push(pwq));
         }
-        BecameReady(ready)
+        BecameReady::of(ready)
     }
 
     /// Lets pwqs share a limit where several are on one node. Once they do, they always will.
     pub(super) fn share_limits(&self) -> BecameReady<H> {
         let mut ready: Vec<*const Pwq<H>> = Vec::new();
-        let Some(nodes) = &self.nodes else { return BecameReady(ready) };
+        let Some(nodes) = &self.nodes else { return BecameReady::of(ready) };
         for (at, node) in nodes.nodes.iter().enumerate() {
             let is_here = |pool: &Pool<H>| nodes.of(&pool.spec().cpus) == at;
             let mut here = 0;
@@ -210,6 +225,6 @@ impl<H: Host> Wq<H> {
                 }
             });
         }
-        BecameReady(ready)
+        BecameReady::of(ready)
     }
 }

@@ -189,3 +189,30 @@ fn frozen_items_are_not_helped_but_cancelled() {
         }
     });
 }
+
+// Catches: an item that waits for another of its queue while frozen, and keeps the only place after
+// the thaw.
+#[test]
+fn a_place_is_lent_after_the_thaw() {
+    with_engine(Setup::exact(TWO_NODES), |engine| {
+        let log = Times::default();
+        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let flags = Flags::FREEZABLE;
+        let queue = make(engine, QueueSpec { flags, max_active: 1, ..spec("q", kind) });
+        let child = item(engine, &log, 0);
+        let (engine_too, inner) = (engine.clone(), child.clone());
+        let outer = Item::new(move || {
+            engine_too.blocking(|| engine_too.host().doze(5 * MS));
+            assert!(inner.flush(&engine_too));
+        });
+        assert_eq!(outer.queue(&queue), Queued::Yes);
+        engine.host().doze(MS);
+        engine.freeze_begin().unwrap();
+        assert_eq!(child.queue(&queue), Queued::Yes);
+        engine.host().doze(19 * MS);
+        assert_eq!((times(&log), engine.freeze_busy()), (vec![], Ok(true)));
+        engine.thaw().unwrap();
+        queue.flush().unwrap();
+        assert_eq!(times(&log), [20]);
+    });
+}

@@ -116,11 +116,19 @@ impl<R> JoinHandle<R> {
     pub fn join(self) -> Result<R, JoinError> {
         let task = self.task();
         if !task.is_done() {
+            let epoch = engine().freeze_epoch();
             // SAFETY: the task is live, and only ever queued on the process's engine; its work comes
             // first. The handle's own pointer, as the item's function goes on to the whole task.
             let helped = unsafe { engine().help(self.task.cast()) };
             if helped == Helped::No && self.waits_for_itself() {
                 return Err(JoinError::WouldDeadlock);
+            }
+            let now = engine().freeze_epoch();
+            if helped == Helped::No && (now % 2 == 1 || now != epoch) {
+                // Perhaps on account of a freeze. A flush helps after the thaw: where this is an item
+                // of the same queue, that may have no other place.
+                // SAFETY: as above.
+                unsafe { engine().flush_work(self.task.cast()) };
             }
             // A future that was helped may want to be polled again.
             if !task.is_done() {

@@ -4,6 +4,7 @@
 //!   item is joined, helping, instead of awaited.
 //! - `spawn`: the default scope and a boxed closure per item; in the case `join` its handle is
 //!   joined.
+//! - `limited`: the default scope with a `max_active` of 1, and intrusive items.
 //! - `ordered`: an ordered queue and intrusive items.
 //!
 //! The queue is made before the clock starts and destroyed after it stopped.
@@ -43,6 +44,7 @@ pub(super) fn queue(variant: &str) -> Queue {
     let builder = Queue::builder(format!("bench-{number}"));
     let builder = match variant {
         "ordered" => builder.ordered(),
+        "limited" => builder.unbound().max_active(1),
         scope => {
             let scope: ScopeChoice = scope.parse().expect("variants are scopes");
             builder.unbound().affinity_scope(scope)

@@ -15,6 +15,8 @@ const CASES: [&str; 4] = ["wait", "batch", "flood", "join"];
 const SCOPES: [&str; 8] =
     ["default", "cpu", "smt", "cluster", "cache_shard", "cache", "numa", "system"];
 const ALL: &str = "all";
+/// The default scope with a limit that binds all the time.
+const LIMITED: &str = "limited";
 
 /// The command line.
 #[derive(clap::Args)]
@@ -26,7 +28,8 @@ pub(super) struct Args {
     /// (queue an item and join it)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// uwork's affinity scopes, or `all` [default: default, and boxed closures]
+    /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1
+    /// [default: default, and boxed closures]
     #[arg(long, value_name = "SCOPE", num_args = 1.., value_delimiter = ',')]
     scope: Vec<String>,
     /// Only these runners
@@ -120,11 +123,14 @@ impl Selection {
 
 fn variants(scopes: &[String]) -> Result<Vec<&'static str>, UserError> {
     let mut allowed = SCOPES.to_vec();
-    allowed.push(ALL);
+    allowed.extend([ALL, LIMITED]);
     let chosen = options::names("--scope", scopes, &allowed)?;
     Ok(match &chosen[..] {
         [] => vec![SCOPES[0], "spawn"],
-        chosen if chosen.contains(&ALL) => SCOPES.iter().copied().chain(["spawn"]).collect(),
+        chosen if chosen.contains(&ALL) => {
+            let limited = chosen.iter().copied().filter(|&name| name == LIMITED);
+            SCOPES.into_iter().chain(["spawn"]).chain(limited).collect()
+        }
         chosen => chosen.to_vec(),
     })
 }
