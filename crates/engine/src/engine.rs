@@ -12,6 +12,8 @@ use crate::pool::state::WORKERS_MAX;
 use crate::pool::{NEVER, Pool, PoolSpec};
 use crate::pwq::Pwq;
 use crate::queue::QueueError;
+use crate::registry::Registry;
+use crate::shutdown::Ending;
 use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::{AtomicU32, Lock, Ordering};
@@ -71,7 +73,9 @@ pub struct Engine<H: Host> {
     sets: Lock<Vec<Arc<PoolSet>>>,
     /// Names of the queues that exist.
     names: Lock<HashSet<String>>,
+    registry: Registry<H>,
     watch: Watch<H>,
+    pub(crate) ending: Ending,
 }
 
 /// What makes two queues share pools.
@@ -114,7 +118,9 @@ impl<H: Host> Engine<H> {
             pools: Slab::new(POOLS_MAX),
             sets: Lock::new(Vec::new()),
             names: Lock::new(HashSet::new()),
+            registry: Registry::new(),
             watch: Watch::new(),
+            ending: Ending::new(),
         })
     }
 
@@ -162,6 +168,10 @@ impl<H: Host> Engine<H> {
         &self.watch
     }
 
+    pub(crate) fn registry(&self) -> &Registry<H> {
+        &self.registry
+    }
+
     /// Visits every pool that has been put to use. Takes no lock: pools never go away.
     pub(crate) fn for_each_pool(&self, f: impl FnMut(&Pool<H>)) {
         let pools = (0..POOLS_MAX).map_while(|id| self.pools.get(id));
@@ -206,13 +216,14 @@ impl<H: Host> Engine<H> {
         // Threads are made without the lock. A pool that somebody else is giving its first worker
         // has it claimed.
         for &id in &set.pools {
-            let deserted = self.pool(id).lock().workers.is_empty();
+            // A queue that takes nothing needs nobody.
+            let deserted = !self.is_shut_down() && self.pool(id).lock().workers.is_empty();
             if deserted && let Err(error) = self.create_first_worker(self.pool(id)) {
                 self.leave_set(&set);
                 return Err(error);
             }
         }
-        if set.pools.iter().any(|&id| others_may_help(self.pool(id))) {
+        if !self.is_shut_down() && set.pools.iter().any(|&id| others_may_help(self.pool(id))) {
             // Now rather than on the way of the first item that has to wait. A failure is tried
             // again then.
             self.start_watch();
@@ -332,14 +343,18 @@ impl<H: Host> Engine<H> {
         })
     }
 
-    /// Asks every worker to exit once it has nothing to do. The queues must be gone.
+    /// Asks every worker to exit once it has nothing to do. The queues must be gone, or take nothing.
     pub fn retire(&self) {
+        self.retire_pools();
+        self.retire_watch();
+    }
+
+    pub(crate) fn retire_pools(&self) {
         let sets = self.sets.lock().clone();
         for &id in sets.iter().flat_map(|set| &set.pools) {
             self.pool(id).state.set_retired(true);
             self.nudge_all(self.pool(id));
         }
-        self.retire_watch();
     }
 
     /// Lets every parked worker of a pool look around.

@@ -54,6 +54,7 @@ impl<H: Host> Engine<H> {
         let slot = self.slot(id);
         let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
+        slot.batch.set(pwq.id, began);
         let tally = Tally::new(self, pwq, slot);
         let run = if waiters.is_empty() { slot.begin() } else { slot.begin_waited_for(waiters) };
         // SAFETY: taken over, hence live and ours; and its run has begun.

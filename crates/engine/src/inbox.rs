@@ -80,6 +80,21 @@ impl<T: Node> Inbox<T> {
         ordered
     }
 
+    /// Visits what is in it, last pushed first.
+    ///
+    /// # Safety
+    /// Nobody takes the inbox meanwhile, and nothing that is in it goes away.
+    pub(crate) unsafe fn for_each(&self, mut f: impl FnMut(&T)) {
+        // Acquire: the links that were stored before the pushes.
+        let mut node = self.0.load(Ordering::Acquire);
+        // SAFETY: by this function's contract; the link of a node that is in is not written.
+        while let Some(known) = unsafe { node.as_ref() } {
+            f(known);
+            // SAFETY: as above.
+            node = unsafe { T::next(node) };
+        }
+    }
+
     /// Whether nothing is in it. The consumer's half of the handshake in [`Inbox::push`].
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

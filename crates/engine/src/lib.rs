@@ -7,6 +7,7 @@ mod block;
 mod cancel;
 mod conserve;
 mod delayed;
+pub mod dump;
 mod engine;
 mod flush;
 mod help;
@@ -18,7 +19,9 @@ mod owner;
 mod pool;
 mod pwq;
 mod queue;
+mod registry;
 mod run;
+mod shutdown;
 mod slab;
 mod slot;
 mod submit;
@@ -40,6 +43,7 @@ pub use queue::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
     QueueSpec, Wq, scope_names,
 };
+pub use shutdown::{Shutdown, ShutdownReport, Unfinished};
 pub use submit::Queued;
 pub use thread::ThreadState;
 pub use word::DISABLE_DEPTH_MAX;

@@ -36,6 +36,16 @@ impl<H: Host> Owner<H> {
     pub(crate) fn wq(&self) -> &Wq<H> {
         &self.0
     }
+
+    /// Lets go of an owner that was held for a look. Does not wait: if it has become the last one of
+    /// a queue with items in it, a thread of its own does that.
+    pub(crate) fn let_go(owner: Arc<Owner<H>>) {
+        let Some(last) = Arc::into_inner(owner) else { return };
+        if !last.wq().is_idle() {
+            let engine = last.wq().engine().clone();
+            drop_elsewhere(&engine, last);
+        }
+    }
 }
 
 impl<H: Host> Clone for Queue<H> {
@@ -61,6 +71,10 @@ impl<H: Host> Queue<H> {
     /// See [`QueueError`]; nothing is left behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Queue<H>, QueueError> {
         let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)));
+        engine.registry().add(&owner);
+        // First known, then asked: whoever shuts the engine down says so first and then goes
+        // through the queues. One of the two sees the other.
+        engine.shut_late_queue(owner.wq());
         Ok(Queue { wq: NonNull::from(owner.wq()), handle: Arc::new(Handle(owner)) })
     }
 
@@ -112,6 +126,7 @@ impl<H: Host> Drop for Handle<H> {
 
 impl<H: Host> Drop for Owner<H> {
     fn drop(&mut self) {
+        self.wq().engine().registry().remove(self);
         // SAFETY: taken once, here; nobody looks at the owner after its drop.
         let wq = unsafe { ManuallyDrop::take(&mut self.0) };
         // An expiry that was under way when the last handle went may still have queued its item.

@@ -155,6 +155,7 @@ impl<H: Host> Worker<H> {
             from.push_ready(pwq);
         }
         engine.unpin(pwq);
+        slot.batch.set(pwq.id, now);
         from.last_take.store(now, Ordering::Relaxed);
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {
@@ -236,6 +237,7 @@ impl<H: Host> Worker<H> {
             self.engine.after_block(self.pool(), self.pool().state.counts().running);
             return false;
         }
+        self.slot().waits.store(true, Ordering::Relaxed);
         self.stop_counting();
         true
     }
@@ -243,6 +245,7 @@ impl<H: Host> Worker<H> {
     /// Comes back from a declared wait. The pool may have more running than it wants for a while;
     /// it starts nothing new until it has not.
     pub(crate) fn end_wait(&self) {
+        self.slot().waits.store(false, Ordering::Relaxed);
         self.count_again();
     }
 

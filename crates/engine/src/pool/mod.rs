@@ -131,6 +131,14 @@ impl<H: Host> Pool<H> {
         !inner.ready.is_empty() || !self.ready_inbox.is_empty()
     }
 
+    /// Visits the ready pwqs.
+    pub(crate) fn for_each_ready(&self, inner: &PoolInner<H>, mut f: impl FnMut(&Pwq<H>)) {
+        inner.ready.for_each(&mut f);
+        // SAFETY: the inbox is taken under the pool lock only, whose contents the caller shows; a
+        // ready pwq does not go away.
+        unsafe { self.ready_inbox.for_each(f) };
+    }
+
     /// Puts a pwq on the ready list. The caller has claimed its readiness.
     pub(crate) fn push_ready(&self, pwq: &Pwq<H>) {
         // SAFETY: the claim on READY makes the link ours; pwqs are never freed while ready.

@@ -42,6 +42,17 @@ impl<H: Host> ReadyList<H> {
         }
     }
 
+    /// Visits all, first come first.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Pwq<H>)) {
+        let mut pwq = self.head;
+        // SAFETY: the pwqs of our list are live, and their links ours.
+        while let Some(ready) = unsafe { pwq.as_ref() } {
+            f(ready);
+            // SAFETY: as above.
+            pwq = unsafe { Pwq::next(pwq) };
+        }
+    }
+
     /// Takes the first, or null.
     pub(crate) fn pop_front(&mut self) -> *mut Pwq<H> {
         let first = self.head;

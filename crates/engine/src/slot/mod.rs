@@ -3,6 +3,8 @@
 //! Every worker has one, and every thread that helps borrows one. The protocol, its states and why
 //! nothing is lost are in README.md beside this file.
 
+mod batch;
+
 use std::cell::UnsafeCell;
 
 use crate::host::Host;
@@ -11,6 +13,7 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Order
 use crate::wake::Waiters;
 use crate::word::RUN_MASK;
 use crate::work::{Place, Ticket, Work, WorkList};
+use batch::BatchHint;
 
 /// The owner is neither in an item nor at its lists.
 const OUT: u64 = 0;
@@ -42,6 +45,10 @@ pub(crate) struct Slot<H: Host> {
     /// When the current batch was begun (the host's clock), if it has several items; else the end of
     /// time. A hint for thieves.
     pub(crate) batch_began: AtomicU64,
+    /// What the owner took last. For those who look.
+    pub(crate) batch: BatchHint,
+    /// Whether the owner is in a declared wait. For those who look.
+    pub(crate) waits: AtomicBool,
     /// Where the worker sleeps.
     pub(crate) event: H::Event,
     /// Somebody took this worker off the idle stack and woke it.
@@ -97,6 +104,8 @@ impl<H: Host> Slot<H> {
             }),
             mutex: Lock::new(()),
             batch_began: AtomicU64::new(u64::MAX),
+            batch: BatchHint::new(),
+            waits: AtomicBool::new(false),
             event: H::Event::default(),
             picked: AtomicBool::new(false),
             idle_below: Cell::new(None),
@@ -108,6 +117,18 @@ impl<H: Host> Slot<H> {
     pub(crate) fn idle_below_locked(&self, _guard: &crate::pool::PoolInner<H>) -> Option<u32> {
         // SAFETY: guarded by the pool lock, whose contents the caller shows.
         unsafe { self.idle_below.get() }
+    }
+
+    /// Whether the worker is on the idle stack, under the lock of its pool.
+    pub(crate) fn is_idle_locked(&self, _guard: &crate::pool::PoolInner<H>) -> bool {
+        // SAFETY: guarded by the pool lock, whose contents the caller shows.
+        unsafe { self.is_idle.get() }
+    }
+
+    /// The number of the run that the owner is in. A hint.
+    pub(crate) fn run_in_progress(&self) -> Option<u64> {
+        let run = self.run.load(Ordering::Relaxed);
+        (run & PHASE_MASK == RUNNING).then_some(run >> PHASE_BITS)
     }
 
     /// Whether this run is still going on.
@@ -298,6 +319,42 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Takes everything that is scheduled.
     pub(crate) fn take_scheduled(&mut self) -> WorkList {
         into_hands(self.lists().scheduled.take())
+    }
+
+    /// Lets `f` look at the scheduled and the deferred items.
+    pub(crate) fn visit(&mut self, f: impl FnOnce(&WorkList, &WorkList)) {
+        let lists = self.lists();
+        f(&lists.scheduled, &lists.deferred);
+    }
+
+    /// Moves all items of this pwq, whose lock the caller holds, to the end of `into`, and into the
+    /// caller's hands. True if some of them were set aside.
+    pub(crate) fn take_all_of(&mut self, pwq: u32, into: &mut WorkList) -> bool {
+        let lists = self.lists();
+        // SAFETY: the items of a list that we hold are live.
+        let first = unsafe { lists.scheduled.front().as_ref() };
+        // What is scheduled is all of one pwq.
+        if first.is_some_and(|item| item.ticket().pwq() == pwq) {
+            into.append(into_hands(lists.scheduled.take()));
+        }
+        let (mut any, mut others) = (false, WorkList::new());
+        loop {
+            let item = lists.deferred.pop_front();
+            // SAFETY: an item that came off a list that we hold; each is put in one list again.
+            unsafe {
+                match item.as_ref() {
+                    None => break,
+                    Some(work) if work.ticket().pwq() == pwq => {
+                        work.set_place(Place::Hands);
+                        into.push_back(item);
+                        any = true;
+                    }
+                    Some(_) => others.push_back(item),
+                }
+            }
+        }
+        lists.deferred = others;
+        any
     }
 
     /// Sets `item` aside for the end of `run`, after `unlink` took it out of its list. False, and

@@ -10,7 +10,9 @@
 
 mod chance;
 mod delayed;
+mod dump;
 mod faults;
+mod flush_until;
 mod golden;
 mod host;
 mod idle;
@@ -20,5 +22,6 @@ mod machine;
 mod placement;
 mod random;
 mod setup;
+mod shutdown;
 mod simulation;
 mod world;
