@@ -112,12 +112,22 @@ fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) {
     }
 }
 
+/// A queue that is worked off by a thread of its own. Until that is done somebody owns it: who goes
+/// through all queues finds it.
+struct Reaped<H: Host>(Arc<Owner<H>>);
+
+impl<H: Host> Drop for Reaped<H> {
+    fn drop(&mut self) {
+        self.0.wq().settle();
+    }
+}
+
 impl<H: Host> Drop for Handle<H> {
     fn drop(&mut self) {
         let wq = self.0.wq();
         wq.close_gate();
         if must_not_wait(wq.engine()) {
-            drop_elsewhere(wq.engine(), self.0.clone());
+            drop_elsewhere(wq.engine(), Reaped(self.0.clone()));
         } else {
             wq.settle();
         }

@@ -144,7 +144,12 @@ fn what_is_behind_a_stuck_item_is_shown() {
 fn what_is_set_aside_and_who_waits_is_shown() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
-        let item = burning(engine, 10 * MS);
+        let weak = Arc::downgrade(engine);
+        // Its wait is declared: another worker takes what is queued meanwhile.
+        let item = Item::new(move || {
+            let engine = weak.upgrade().expect("it runs this");
+            engine.blocking(|| engine.host().doze(10 * MS));
+        });
         assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
         engine.host().doze(MS);
         assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
@@ -153,8 +158,10 @@ fn what_is_set_aside_and_who_waits_is_shown() {
             handle.flush().unwrap();
         });
         engine.host().doze(MS);
-        let set_aside = &engine.dump().pools[1].workers[0].set_aside;
+        let dump = engine.dump();
+        let set_aside = &dump.pools[1].workers[0].set_aside;
         assert_eq!((set_aside.total, set_aside.first[0].address), (1, Arc::as_ptr(&item).addr()));
+        assert!(dump.to_string().contains("set aside  item"), "{dump}");
         let dump = queue.dump();
         assert_eq!((dump.flushers, dump.gate, dump.in_flight()), (1, Gate::Open, 2));
         let awaited: Vec<usize> = dump.pwqs.iter().flat_map(|pwq| pwq.awaited.clone()).collect();
