@@ -157,14 +157,14 @@ impl<H: Host> Wq<H> {
     /// this call, since the time is over.
     fn wait_or_give_up(&self, waiter: &Waiter<H>, deadline: Option<u64>) -> bool {
         let host = self.engine().host();
-        match deadline {
-            Some(deadline) if !waiter.wait_until(host, deadline) => {
-                if self.flush.lock().give_up(waiter) {
-                    return false;
-                }
+        if let Some(deadline) = deadline {
+            if waiter.wait_until(host, deadline) {
+                return true;
             }
-            Some(_) => return true,
-            None => {}
+            let given_up = self.flush.lock().give_up(waiter);
+            if given_up {
+                return false;
+            }
         }
         waiter.wait(host);
         true

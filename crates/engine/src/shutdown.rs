@@ -152,7 +152,11 @@ impl<H: Host> Engine<H> {
         released += self.release_all_armed();
         let unfinished = if complete { Vec::new() } else { self.unfinished() };
         // What is left needs somebody who looks again.
-        if unfinished.is_empty() { self.retire() } else { self.retire_pools() }
+        if unfinished.is_empty() {
+            self.retire()
+        } else {
+            self.retire_pools()
+        }
         let took_ns = self.host().now().saturating_sub(began);
         Ok(ShutdownReport { how, took_ns, released, unfinished })
     }

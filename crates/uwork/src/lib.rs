@@ -17,31 +17,42 @@
 //! - [`Queue::spawn`], [`Queue::spawn_future`], [`scope`](fn@scope): closures, futures, borrowed
 //!   data
 //! - [`blocking`]: tells the pool that an item is about to wait
+//! - [`dump()`], [`sysfs`]: what goes on inside, and the knobs; [`shutdown`]: the end, in order
 //! - [`topology`]: the machine as uwork sees it
 //!
 //! What the kernel promises of its workqueues holds here too; the project's `docs/semantics.md`
 //! goes through it row by row.
 
 mod delayed;
+mod ending;
 mod error;
 mod future;
 mod item;
 mod join;
 mod linux;
+mod looking_in;
 mod pointer;
 mod queue;
 mod scoped;
+#[cfg_attr(feature = "symbols", path = "symbols/resolved.rs")]
+#[cfg_attr(not(feature = "symbols"), path = "symbols/unresolved.rs")]
+mod symbols;
+pub mod sysfs;
 pub mod system;
 pub mod topology;
 
 pub use delayed::{DelayedWork, HasDelayedWork};
+pub use ending::shutdown;
 pub use error::{Error, JoinError};
 pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
 pub use join::JoinHandle;
+pub use looking_in::{dump, dump_queues};
 pub use pointer::WorkPointer;
 pub use queue::{Builder, Queue};
 pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
+pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
+pub use uwork_engine::{Shutdown, ShutdownReport, Unfinished};
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};
 pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};

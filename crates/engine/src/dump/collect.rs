@@ -77,11 +77,18 @@ impl<H: Host> Engine<H> {
         let queues = self.dump_queues(|_| true);
         let mut pools = Vec::new();
         self.for_each_pool(|pool| pools.push(self.dump_pool(pool)));
-        let known = |slot: u32| pools.iter().any(|pool| pool.workers.iter().any(|w| w.slot == slot));
+        let known =
+            |slot: u32| pools.iter().any(|pool| pool.workers.iter().any(|w| w.slot == slot));
         let helpers = self.slots_at_work().filter(|&slot| !known(slot));
         let helpers = helpers.map(|slot| self.dump_worker(slot, String::new(), false)).collect();
-        let mut dump =
-            Dump { at_ns, machine: self.dump_machine(), scopes: self.dump_scopes(), pools, helpers, queues };
+        let mut dump = Dump {
+            at_ns,
+            machine: self.dump_machine(),
+            scopes: self.dump_scopes(),
+            pools,
+            helpers,
+            queues,
+        };
         dump.join();
         dump
     }
@@ -165,7 +172,11 @@ impl<H: Host> Engine<H> {
     }
 
     /// Armed items of a pool, and how many there are.
-    fn dump_armed(&self, pool: &Pool<H>, wanted: impl Fn(&Wq<H>) -> bool) -> (usize, Vec<ArmedItem>) {
+    fn dump_armed(
+        &self,
+        pool: &Pool<H>,
+        wanted: impl Fn(&Wq<H>) -> bool,
+    ) -> (usize, Vec<ArmedItem>) {
         let mut found: Vec<(ArmedItem, Option<Arc<Owner<H>>>)> = Vec::with_capacity(ITEMS_MAX);
         let timers = pool.timers.lock();
         let total = timers.armed();

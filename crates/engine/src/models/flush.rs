@@ -84,6 +84,28 @@ fn two_flushes_at_once() {
     });
 }
 
+/// Under loom a bounded wait is over at once: the flusher gives up while the worker ends the wait, at
+/// every point of it. Its waiter is gone when it returns: a late touch is a race that loom reports.
+#[test]
+fn a_flush_that_gives_up_beside_the_end_of_its_wait() {
+    explore("flush: giving up beside the end", Preemptions::AtMost(3), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        world.settle();
+        world.explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            if queue.flush_until(super::host::NOW).unwrap() {
+                assert_eq!(item.runs(), 1);
+            }
+            queue.flush().unwrap();
+            assert_eq!(item.runs(), 1);
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
 #[test]
 fn a_flush_sees_what_was_queued_before_it() {
     explore("flush: what was queued before it", Preemptions::AtMost(3), || {
