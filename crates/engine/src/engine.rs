@@ -236,7 +236,9 @@ impl<H: Host> Engine<H> {
         if let Some(set) = sets.iter().find(|set| set.key == key) {
             set.users.fetch_add(1, Ordering::SeqCst);
             // Workers decide to exit under the pool lock: those that are left from now on stay.
-            set.pools.iter().for_each(|&id| self.pool(id).state.set_retired(false));
+            if !self.is_shut_down() {
+                set.pools.iter().for_each(|&id| self.pool(id).state.set_retired(false));
+            }
             return Ok(set.clone());
         }
         let mut pools = Vec::with_capacity(key.pods.len());
