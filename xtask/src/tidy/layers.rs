@@ -24,12 +24,12 @@ const LAYERS: &[Layer] = &[
     Layer { package: "uwork-policy", may_use: Uses::Only(&[]), may_use_under_loom: &[] },
     Layer {
         package: "uwork-engine",
-        may_use: Uses::Only(&["uwork-policy"]),
+        may_use: Uses::Only(&["uwork-policy", "serde"]),
         may_use_under_loom: &["loom"],
     },
     Layer {
         package: "uwork",
-        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "libc", "rustix"]),
+        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "libc", "rustix", "backtrace"]),
         may_use_under_loom: &[],
     },
     Layer {

@@ -51,16 +51,16 @@ pools
   pool 1    cpus 1  nice 0  target 1  workers 1  running 1  idle 0
     slot 1    uw/1  running  run 1  queue limited  for at most 2.0 ms
   pool 2    cpus 0-1  nice 0  target 2  workers 2  running 0  idle 1  armed 1  next timer in 18.0 ms
-    slot 2    uw/u0-1  waiting  run 1  queue unbound  for at most 2.0 ms
+    slot 2    uw/u0-1  waiting  run 1  queue free  for at most 2.0 ms
     slot 3    uw/u0-1  idle
-    armed  in 18.0 ms  item LATER  test::call  queue unbound  cpu 0
+    armed  in 18.0 ms  item LATER  test::call  queue free  cpu 0
 
 queues
   queue limited  per-cpu  flags -  cpus 0-1  nice 0  max_active 1  run by slots 1
     pwq 0    pool 0  active 0/1  pending 0  in flight 0  colour 0  started 0  item 100.0 us
     pwq 1    pool 1  active 1/1  pending 1  in flight 0:2  colour 0  started 1  item 100.0 us  saturated
       inactive  item SECOND  test::call
-  queue unbound  unbound  flags UNBOUND|FREEZABLE  cpus 0-1  nice 0  scope system strict  max_active 1024  run by slots 2
+  queue free  unbound  flags UNBOUND|FREEZABLE  cpus 0-1  nice 0  scope system strict  max_active 1024  run by slots 2
     pwq 2    pool 2  active 1/1024  pending 0  in flight 0:1  colour 0  started 1  item 100.0 us
 ";
 
@@ -71,7 +71,7 @@ fn the_text_of_a_known_state() {
         let limited = make(engine, limited);
         let system: Attrs = attrs(engine, Scope::System, true);
         let flags = Flags::UNBOUND | Flags::FREEZABLE;
-        let unbound = QueueSpec { flags, ..spec("unbound", Kind::Unbound(system)) };
+        let unbound = QueueSpec { flags, ..spec("free", Kind::Unbound(system)) };
         let unbound = make(engine, unbound);
         engine.host().doze(MS);
         let (first, second, later) =

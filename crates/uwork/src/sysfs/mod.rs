@@ -12,8 +12,8 @@
 //! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
 //! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
 //! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
-//! | `devices/NAME/cpumask` | the CPUs that were asked for, hexadecimal | a mask with a CPU of the process in it |
-//! | `devices/NAME/affinity_scope` | `numa`, `default (cache)`, `default (cache -> cpu)` | a scope's name, or `default` |
+//! | `devices/NAME/cpumask` | the CPUs that were asked for, hexadecimal | a mask with a CPU in it |
+//! | `devices/NAME/affinity_scope` | `numa`, `default (cache -> cpu)` | a scope's name, or `default` |
 //! | `devices/NAME/affinity_strict` | 1 if pods keep to themselves, else 0 | 0 or 1 |
 //!
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
