@@ -27,7 +27,7 @@ use crate::linux::engine;
 /// # Errors
 /// The caller is in a work item and would wait for itself; nothing was done.
 ///
-/// ```
+/// ```standalone_crate
 /// use std::time::Duration;
 /// use uwork::{Queue, Shutdown};
 ///
