@@ -274,3 +274,31 @@ fn a_shutdown_in_the_middle_of_everything_loses_nothing() {
         });
     }
 }
+
+/// A thread that has found the queue open and loses its CPU before it arms its item: nobody would
+/// ever look at that timer.
+#[test]
+fn an_item_that_is_armed_too_late_is_refused() {
+    let mut refused = 0;
+    for seed in 0..100 {
+        let chaos = Chaos { preempt_one_in: 2, ..CHAOS };
+        refused += with_engine(Setup { machine: "core:2", chaos, seed }, |engine| {
+            let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
+            host.doze(MS);
+            let (item, outcome) = (counting(engine, US).0, Arc::new(Mutex::new(None)));
+            let (armed, place, handle) = (item.clone(), outcome.clone(), queue.clone());
+            let late = host.start(&CpuSet::single(1), move || {
+                let queued = armed.queue_delayed(&handle, None, SEC);
+                *place.lock().unwrap() = Some(queued);
+            });
+            host.doze(10 * US);
+            assert!(engine.shutdown(Shutdown::Drain, 0).unwrap().is_complete());
+            late.join(host);
+            let refused = *outcome.lock().unwrap() == Some(Queued::Refused);
+            assert!(refused || item.released() == 1, "it was armed, and stays so for ever");
+            assert!(!item.is_pending());
+            u32::from(refused)
+        });
+    }
+    assert!(refused > 0, "no thread came too late");
+}
