@@ -62,6 +62,26 @@ pub enum Rearmed {
     Refused,
 }
 
+impl<H: Host> Node<H> {
+    /// The queue, as a weak reference that stays the node's.
+    ///
+    /// # Safety
+    /// The item is armed, and the caller holds the timers' lock.
+    pub(crate) unsafe fn queue(&self) -> Link<Owner<H>> {
+        // SAFETY: by this function's contract.
+        unsafe { self.queue.get() }
+    }
+
+    /// The CPU that the item is to be queued on.
+    ///
+    /// # Safety
+    /// As [`Node::queue`].
+    pub(crate) unsafe fn cpu(&self) -> Option<u32> {
+        // SAFETY: by this function's contract.
+        unsafe { self.cpu.get() }
+    }
+}
+
 impl<H: Host> Delayed<H> {
     /// An idle item that will call `func`, with the address of its `work`.
     pub fn new(func: WorkFn) -> Delayed<H> {
@@ -271,6 +291,15 @@ impl<H: Host> Queue<H> {
         // Read now: once armed, the item may be gone at any time.
         let (base, deferrable) = (delayed.base(pool), delayed.deferrable);
         let mut timers = base.lock_to_arm();
+        // A shutdown closes the gate and then takes off what is armed. Either it has this lock after
+        // us and finds the item, or its closing is seen here.
+        if self.is_closed() {
+            drop(timers);
+            // SAFETY: the reference that was stored above; nobody has seen the node since.
+            drop(unsafe { Weak::from_raw(delayed.node.queue.get().0) });
+            delayed.work.word.release(owned);
+            return Queued::Refused;
+        }
         delayed.work.set_place(Place::Timer(pool.id));
         // SAFETY: as above.
         unsafe { timers.insert(item.as_ptr(), now) };
@@ -327,6 +356,33 @@ impl<H: Host> Engine<H> {
             timers.remove(item.as_ptr());
             base.publish(&timers);
             Some(Weak::from_raw(delayed.node.queue.get().0))
+        }
+    }
+
+    /// Takes off everything that is armed in a pool and lets go of it. How many items that were.
+    pub(crate) fn release_armed(&self, pool: &Pool<H>) -> u64 {
+        pool.timer_bases().into_iter().map(|base| self.release_armed_in(base)).sum()
+    }
+
+    fn release_armed_in(&self, base: &TimerBase<H>) -> u64 {
+        let mut released = 0;
+        loop {
+            let mut timers = base.lock();
+            let item = timers.pop_any();
+            base.publish(&timers);
+            let Some(item) = NonNull::new(item) else { return released };
+            // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
+            unsafe {
+                let work = &item.as_ref().work;
+                work.set_place(Place::Hands);
+                drop(timers);
+                let owner = Weak::from_raw(item.as_ref().node.queue.get().0).upgrade();
+                work.word.release(work.word.owned());
+                let wq = owner.as_ref().map(|owner| owner.wq());
+                self.as_in_an_item(wq, || self.let_go(work_of(item)));
+                owner.into_iter().for_each(Owner::let_go);
+            }
+            released += 1;
         }
     }
 

@@ -16,6 +16,7 @@ use crate::pool::{Pool, PoolSpec};
 use crate::pwq::Pwq;
 use crate::queue::{Name, QueueError};
 use crate::registry::Registry;
+use crate::shutdown::Ending;
 use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::{AtomicU32, Link, Lock, Ordering};
@@ -84,6 +85,7 @@ pub struct Engine<H: Host> {
     /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `freeze`.
     freeze_epoch: AtomicU32,
     grace: Grace<H>,
+    pub(crate) ending: Ending,
 }
 
 /// What makes two queues share pools.
@@ -162,6 +164,7 @@ impl<H: Host> Engine<H> {
             freeze: Lock::new(FreezeState::new()),
             freeze_epoch: AtomicU32::new(0),
             grace: Grace::new(),
+            ending: Ending::new(),
         })
     }
 
@@ -282,14 +285,17 @@ impl<H: Host> Engine<H> {
         // Threads are made without the lock. A pool that somebody else is giving its first worker
         // has it claimed.
         for &id in &set.pools {
-            let deserted = self.pool(id).lock().workers.is_empty();
+            // A queue that takes nothing needs nobody.
+            let deserted = !self.is_shut_down() && self.pool(id).lock().workers.is_empty();
             if deserted && let Err(error) = self.create_first_worker(self.pool(id)) {
                 self.leave_set(&set);
                 return Err(error);
             }
         }
         // Now rather than when it is needed: that may be because threads cannot be made.
-        if let Err(error) = self.start_watch() {
+        if !self.is_shut_down()
+            && let Err(error) = self.start_watch()
+        {
             self.leave_set(&set);
             return Err(QueueError::NoThread(error.0));
         }
@@ -315,7 +321,9 @@ impl<H: Host> Engine<H> {
                 let pool = self.pool(id);
                 pool.sets_in_use.fetch_add(1, Ordering::SeqCst);
                 // Workers decide to exit under the pool lock: those that are left from now on stay.
-                pool.state.set_retired(false);
+                if !self.is_shut_down() {
+                    pool.state.set_retired(false);
+                }
                 pool.set_deserted(false);
             }
         }
@@ -475,13 +483,17 @@ impl<H: Host> Engine<H> {
         })
     }
 
-    /// Asks every worker to exit once it has nothing to do. The queues must be gone.
+    /// Asks every worker to exit once it has nothing to do. The queues must be gone, or take nothing.
     pub fn retire(&self) {
+        self.retire_pools();
+        self.retire_watch();
+    }
+
+    pub(crate) fn retire_pools(&self) {
         self.for_each_pool(|pool| {
             pool.state.set_retired(true);
             self.nudge_all(pool);
         });
-        self.retire_watch();
     }
 
     /// Lets every parked worker of a pool look around.

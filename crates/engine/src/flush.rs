@@ -5,6 +5,26 @@
 //! to the next colour, and waits until the old one, and all before it, have run out. Nothing is
 //! paid per item. Colours end in the order in which they began. When all are in use, further
 //! flushers wait until one has ended.
+//!
+//! **Giving up.** A flusher whose time is over takes its waiter out of its chain, under the flush
+//! lock. Waiters leave a chain under that lock only, so there are two cases and no third:
+//!
+//! ```text
+//! flusher, its time over                worker, the last item of the colour
+//!                                       flush.lock
+//! flush.lock                              takes the chain of the colour
+//!   is the waiter in a chain ?          flush.unlock
+//!     yes: takes it out. Nobody knows   wakes each waiter of the chain
+//!          it any more: it may go away
+//!     no:  the worker has taken it
+//! flush.unlock
+//!   no:  waits for that wake
+//! ```
+//!
+//! In the second case the wake is a few instructions away and waits for nothing, so the flusher may
+//! wait for it without a bound; it must, as the worker is about to touch the waiter. The flush has then
+//! ended, and that is what the flusher says. Its colour goes on without a waiter in the first case: it
+//! ends when its items do, and lets those in that found no colour free.
 
 use std::ptr::NonNull;
 
@@ -56,15 +76,26 @@ impl<H: Host> FlushState<H> {
     /// Ends the oldest colours that have run out. Who waited for them, and who waited for one to
     /// become free.
     fn end_oldest(&mut self) -> Waiters<H> {
-        let mut done = Waiters::new();
+        let (mut done, before) = (Waiters::new(), self.oldest);
         while self.oldest != self.colour && self.pending[self.oldest] == 0 {
             done.append(self.waiters[self.oldest].take());
             self.oldest = (self.oldest + 1) % COLOURS;
         }
-        if self.oldest == self.colour || !done.is_empty() {
+        // Not only if somebody waited for it: all its flushers may have given up.
+        if self.oldest != before {
             done.append(self.overflow.take());
         }
         done
+    }
+
+    /// Takes out a waiter that gives up. False if it is in no chain any more.
+    fn give_up(&mut self, waiter: &Waiter<H>) -> bool {
+        self.overflow.remove(waiter) || self.waiters.iter_mut().any(|chain| chain.remove(waiter))
+    }
+
+    /// How many threads wait here.
+    pub(crate) fn flushers(&self) -> usize {
+        self.overflow.len() + self.waiters.iter().map(Waiters::len).sum::<usize>()
     }
 }
 
@@ -89,26 +120,57 @@ impl<H: Host> Wq<H> {
             return Err(QueueError::WouldDeadlock);
         }
         self.engine().check_flush_dependency(self);
-        self.flush_outside();
+        self.flush_outside(None);
         Ok(())
     }
 
-    fn flush_outside(&self) {
+    /// As [`Wq::flush`], but gives up when the host's clock reaches `deadline`. False if it did: some
+    /// of what was queued before has not run. A flush that gives up leaves nothing behind.
+    ///
+    /// # Errors
+    /// The caller is in an item of this queue.
+    pub fn flush_until(&self, deadline: u64) -> Result<bool, QueueError> {
+        if self.runs_here() {
+            return Err(QueueError::WouldDeadlock);
+        }
+        self.engine().check_flush_dependency(self);
+        Ok(self.flush_outside(Some(deadline)))
+    }
+
+    /// False if the time was over first.
+    fn flush_outside(&self, deadline: Option<u64>) -> bool {
         self.engine().before_wait();
         loop {
             let waiter = Waiter::new(0);
-            match self.begin_flush(&waiter) {
-                Began::Nothing => return,
-                Began::Waiting => {
-                    let _blocked = self.engine().block();
-                    return waiter.wait(self.engine().host());
-                }
-                Began::Full => {
-                    let _blocked = self.engine().block();
-                    waiter.wait(self.engine().host());
-                }
+            let began = self.begin_flush(&waiter);
+            if let Began::Nothing = began {
+                return true;
+            }
+            let _blocked = self.engine().block();
+            if !self.wait_or_give_up(&waiter, deadline) {
+                return false;
+            }
+            if let Began::Waiting = began {
+                return true;
             }
         }
+    }
+
+    /// Waits until the waiter was taken out of its chain and woken. False if it was taken out by
+    /// this call, since the time is over.
+    fn wait_or_give_up(&self, waiter: &Waiter<H>, deadline: Option<u64>) -> bool {
+        let host = self.engine().host();
+        if let Some(deadline) = deadline {
+            if waiter.wait_until(host, deadline) {
+                return true;
+            }
+            let given_up = self.flush.lock().give_up(waiter);
+            if given_up {
+                return false;
+            }
+        }
+        waiter.wait(host);
+        true
     }
 
     fn begin_flush(&self, waiter: &Waiter<H>) -> Began {
@@ -163,16 +225,39 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
+    /// As [`Wq::drain`], but gives up when the host's clock reaches `deadline`. False if it did: the
+    /// queue takes items from everybody again, and is not empty.
+    ///
+    /// # Errors
+    /// The caller is in an item of this queue.
+    pub fn drain_until(&self, deadline: u64) -> Result<bool, QueueError> {
+        if self.runs_here() {
+            return Err(QueueError::WouldDeadlock);
+        }
+        self.begin_drain();
+        let empty = self.settle_until(Some(deadline));
+        self.end_drain();
+        Ok(empty)
+    }
+
     /// Flushes until nothing is left.
     pub(crate) fn settle(&self) {
+        self.settle_until(None);
+    }
+
+    /// Flushes until nothing is left. False if the time was over first.
+    pub(crate) fn settle_until(&self, deadline: Option<u64>) -> bool {
         let mut rounds = 0;
         loop {
-            self.flush_outside();
+            let flushed = self.flush_outside(deadline);
             // One survey is no snapshot: an item of a pwq that comes later may queue another on one
             // that came before. Two with the same count, and nothing ran in between.
             let first = self.survey();
             if first.0 && self.survey() == first {
-                return;
+                return true;
+            }
+            if !flushed || deadline.is_some_and(|at| at <= self.engine().host().now()) {
+                return false;
             }
             rounds += 1;
             let again = rounds % DRAIN_REPORTS_AGAIN == 0 && rounds <= DRAIN_REPORTS_LAST;
@@ -190,7 +275,7 @@ impl<H: Host> Wq<H> {
 
     /// Whether nothing was queued or running in any pwq when it was looked at, and how many items
     /// there ever were.
-    fn survey(&self) -> (bool, u64) {
+    pub(crate) fn survey(&self) -> (bool, u64) {
         let (mut idle, mut items) = (true, 0);
         self.pwqs().for_each(|pwq| {
             let (quiet, spliced) = pwq.survey();

@@ -54,6 +54,7 @@ impl<H: Host> Engine<H> {
         let slot = self.slot(id);
         let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
+        slot.batch.set(pwq.id, began);
         let tally = Tally::new(self, pwq, slot);
         // SAFETY: taken over, hence live and ours.
         let item = unsafe { work.as_ref() };

@@ -10,6 +10,7 @@ mod conserve;
 mod cpus;
 mod delayed;
 mod dependency;
+pub mod dump;
 mod engine;
 mod flush;
 mod freeze;
@@ -28,6 +29,7 @@ mod queue;
 mod registry;
 mod rescuer;
 mod run;
+mod shutdown;
 mod slab;
 mod slot;
 mod submit;
@@ -54,6 +56,7 @@ pub use queue::{
     Attrs, Kind, MAX_ACTIVE_DEFAULT, MAX_ACTIVE_LIMIT, NAME_MAX, NICE_HIGHPRI, QueueError,
     QueueSpec, Wq, scope_names,
 };
+pub use shutdown::{Shutdown, ShutdownReport, Unfinished};
 pub use slot::{DESCRIPTION_MAX, Running};
 pub use submit::Queued;
 pub use thread::ThreadState;

@@ -36,6 +36,16 @@ impl<H: Host> Owner<H> {
     pub(crate) fn wq(&self) -> &Wq<H> {
         &self.0
     }
+
+    /// Lets go of an owner that was held for a look. Does not wait: if it has become the last one of
+    /// a queue with items in it, a thread of its own does that.
+    pub(crate) fn let_go(owner: Arc<Owner<H>>) {
+        let Some(last) = Arc::into_inner(owner) else { return };
+        if !last.wq().is_idle() {
+            let engine = last.wq().engine().clone();
+            drop_elsewhere(&engine, last);
+        }
+    }
 }
 
 impl<H: Host> Clone for Queue<H> {
@@ -64,6 +74,8 @@ impl<H: Host> Queue<H> {
         // First listed, then fitted again if the CPUs have changed since: a change publishes first
         // and then goes through the list, so that it finds the queue or the queue sees it.
         engine.registry().register(&owner);
+        // The same with a shutdown: whoever does that says so first and then goes through the queues.
+        engine.shut_late_queue(owner.wq());
         let queue = Queue { wq: NonNull::from(owner.wq()), handle: Arc::new(Handle(owner)) };
         queue.refit()?;
         Ok(queue)
@@ -103,12 +115,23 @@ fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) {
     }
 }
 
+/// A queue that is worked off by a thread of its own. Until that is done somebody owns it: who goes
+/// through all queues finds it.
+struct Reaped<H: Host>(Arc<Owner<H>>);
+
+impl<H: Host> Drop for Reaped<H> {
+    fn drop(&mut self) {
+        self.0.wq().settle();
+        self.0.wq().release_name();
+    }
+}
+
 impl<H: Host> Drop for Handle<H> {
     fn drop(&mut self) {
         let wq = self.0.wq();
         wq.close_gate();
         if must_not_wait(wq.engine()) {
-            drop_elsewhere(wq.engine(), self.0.clone());
+            drop_elsewhere(wq.engine(), Reaped(self.0.clone()));
         } else {
             wq.settle();
             // Others may keep the memory for an instant: not the name.

@@ -46,11 +46,13 @@ impl<H: Host> Registry<H> {
 impl<H: Host> Engine<H> {
     /// Calls `f` with every queue that exists, the oldest first. No lock is held meanwhile.
     ///
-    /// Keeps the memory of the queues for as long as it takes, not their names. A queue that is made
-    /// meanwhile may be left out.
-    pub(crate) fn for_each_queue(&self, mut f: impl FnMut(&Wq<H>)) {
+    /// A queue that is made meanwhile may be left out. One whose last handle goes meanwhile keeps its
+    /// memory until the end of the visit, not its name. It is never waited for here, even if it still
+    /// has items that run.
+    pub fn for_each_queue(&self, mut f: impl FnMut(&Wq<H>)) {
         for owner in self.registry().owners() {
             f(owner.wq());
+            Owner::let_go(owner);
         }
     }
 }

@@ -92,8 +92,8 @@ impl<H: Host> Engine<H> {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
         let wq = thread.frames().next().map(|frame| frame.wq.cast::<Wq<H>>());
-        // SAFETY: a queue stays while one of its items runs.
-        let queue = wq.map_or("", |wq| unsafe { &*wq }.name());
+        // SAFETY: a queue stays while one of its items runs. Null: an item whose queue is gone.
+        let queue = wq.and_then(|wq| unsafe { wq.as_ref() }).map_or("", Wq::name);
         self.report_message(queue, payload);
     }
 

@@ -165,7 +165,8 @@ impl<H: Host> Wq<H> {
             work.word.release(owned);
             return Closer::Refuse(Queued::Disabled);
         }
-        if self.gate.load(Ordering::SeqCst) != 0 && !self.runs_here() {
+        let gate = self.gate.load(Ordering::SeqCst);
+        if gate != 0 && !self.admits_caller(gate) {
             work.word.release(owned);
             if self.warn_once(Warned::REFUSED) {
                 let queue = self.name().to_owned();

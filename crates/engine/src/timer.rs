@@ -253,6 +253,39 @@ impl<H: Host> Timers<H> {
         item
     }
 
+    /// How many are armed.
+    pub(crate) fn armed(&self) -> usize {
+        self.armed
+    }
+
+    /// Visits the armed timers, in no order, as long as `f` says that it wants more.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Delayed<H>) -> bool) {
+        let slots = self.levels.iter().flat_map(|levels| levels.as_flattened());
+        for head in std::iter::once(self.due).chain(slots.map(|slot| slot.head)) {
+            let mut item = head;
+            // SAFETY: the timers of a slot are in this wheel.
+            while let Some(timer) = unsafe { item.as_ref() } {
+                if !f(timer) {
+                    return;
+                }
+                // SAFETY: as above; the links are this wheel's.
+                item = unsafe { timer.node.next.get().0 };
+            }
+        }
+    }
+
+    /// Takes out any timer, or null if nothing is armed.
+    pub(crate) fn pop_any(&mut self) -> *mut Delayed<H> {
+        let item = match self.first() {
+            _ if !self.due.is_null() => self.due,
+            Some(spot) => self.slot(spot).head,
+            None => return std::ptr::null_mut(),
+        };
+        // SAFETY: an item of one of our lists is in this wheel.
+        unsafe { self.remove(item) };
+        item
+    }
+
     /// Empties a slot. Its timers as a list through `next`.
     fn empty(&mut self, spot: Spot) -> *mut Delayed<H> {
         self.occupied[spot.level] &= !(1 << spot.slot);

@@ -55,6 +55,20 @@ impl<H: Host> Waiter<H> {
         // that the node may go away as soon as it was seen.
         while !host.park(&self.event, None) {}
     }
+
+    /// As [`Waiter::wait`], but not beyond `deadline`. False if the time is over: the waiter may
+    /// then still be in its chain, or a wake on its way to it.
+    #[must_use]
+    pub(crate) fn wait_until(&self, host: &H, deadline: u64) -> bool {
+        loop {
+            if host.park(&self.event, Some(deadline)) {
+                return true;
+            }
+            if host.now() >= deadline {
+                return false;
+            }
+        }
+    }
 }
 
 /// The key of a waiter that was woken to look again, not because what it waits for has come.
@@ -128,6 +142,38 @@ impl<H: Host> Waiters<H> {
             }
         }
         self.take()
+    }
+
+    /// Takes one waiter out. False if it is not in this chain.
+    #[must_use]
+    pub(crate) fn remove(&mut self, waiter: &Waiter<H>) -> bool {
+        let (mut rest, mut found) = (Waiters::new(), false);
+        let mut node = self.head;
+        while !node.is_null() {
+            // SAFETY: the nodes of this chain are live and ours; each is pushed once again.
+            unsafe {
+                let next = (*node).next.get().0;
+                if std::ptr::eq(node, waiter) {
+                    found = true;
+                } else {
+                    rest.push(&*node);
+                }
+                node = next;
+            }
+        }
+        *self = rest;
+        found
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        let (mut count, mut node) = (0, self.head);
+        while !node.is_null() {
+            count += 1;
+            // SAFETY: the nodes of this chain are live while the caller holds it.
+            node = unsafe { (*node).next.get().0 };
+        }
+        count
     }
 
     /// Takes everything.

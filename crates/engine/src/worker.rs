@@ -160,6 +160,7 @@ impl<H: Host> Worker<H> {
             from.push_ready(pwq);
         }
         engine.unpin(pwq);
+        slot.batch.set(pwq.id, now);
         from.last_take.store(now, Ordering::Relaxed);
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {

@@ -21,12 +21,14 @@
 //! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: what runs
 //! - [`blocking`]: tells the pool that an item is about to wait
 //! - [`freeze`](mod@freeze): lets queues pause together
+//! - [`dump()`], [`sysfs`]: what goes on inside, and the knobs; [`shutdown`]: the end, in order
 //! - [`topology`]: the machine as uwork sees it
 //!
 //! What the kernel promises of its workqueues holds here too; the project's `docs/semantics.md`
 //! goes through it row by row.
 
 mod delayed;
+mod ending;
 mod error;
 mod every_cpu;
 pub mod freeze;
@@ -34,6 +36,7 @@ mod future;
 mod item;
 mod join;
 mod linux;
+mod looking_in;
 mod on_stack;
 mod own_queue;
 mod pointer;
@@ -41,21 +44,29 @@ mod query;
 mod queue;
 pub mod rcu;
 mod scoped;
+#[cfg_attr(feature = "symbols", path = "symbols/resolved.rs")]
+#[cfg_attr(not(feature = "symbols"), path = "symbols/unresolved.rs")]
+mod symbols;
+pub mod sysfs;
 pub mod system;
 pub mod topology;
 
 pub use delayed::{DelayedWork, HasDelayedWork};
+pub use ending::shutdown;
 pub use error::{Error, ErrorKind, JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
 pub use join::JoinHandle;
+pub use looking_in::{dump, dump_queues};
 pub use on_stack::{StackWork, on_stack};
 pub use pointer::WorkPointer;
 pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::{Builder, Queue};
 pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
 pub use uwork_engine::Busy;
+pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
+pub use uwork_engine::{Shutdown, ShutdownReport, Unfinished};
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};
 pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};

@@ -1,7 +1,9 @@
 //! Queues and how they are built.
 
 use std::fmt;
+use std::time::Duration;
 
+use uwork_engine::host::Host;
 use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::{Flags, settle};
@@ -415,6 +417,29 @@ impl Queue {
     /// ```
     pub fn flush(&self) -> Result<(), Error> {
         Ok(self.0.flush()?)
+    }
+
+    /// As [`Queue::flush`], but for `limit` at most. False if some of what was queued before has not run
+    /// by then; that goes on as if nobody had waited.
+    ///
+    /// # Errors
+    /// The caller is in an item of this queue.
+    ///
+    /// ```
+    /// use std::{sync::mpsc, time::Duration};
+    /// let queue = uwork::Queue::builder("flush-timeout").build()?;
+    /// let (done, wait) = mpsc::channel::<()>();
+    /// let stuck = queue.spawn(move || wait.recv());
+    /// assert!(!queue.flush_timeout(Duration::from_millis(1))?);
+    /// drop(done);
+    /// assert!(queue.flush_timeout(Duration::from_secs(60))?);
+    /// # assert!(stuck.join().unwrap().is_err());
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn flush_timeout(&self, limit: Duration) -> Result<bool, Error> {
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let deadline = engine().host().now().saturating_add(limit_ns);
+        Ok(self.0.flush_until(deadline)?)
     }
 
     /// Waits until the queue is empty. Meanwhile only its own items may queue more on it; what

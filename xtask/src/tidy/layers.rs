@@ -24,12 +24,19 @@ const LAYERS: &[Layer] = &[
     Layer { package: "uwork-policy", may_use: Uses::Only(&[]), may_use_under_loom: &[] },
     Layer {
         package: "uwork-engine",
-        may_use: Uses::Only(&["uwork-policy"]),
+        may_use: Uses::Only(&["uwork-policy", "serde"]),
         may_use_under_loom: &["loom"],
     },
     Layer {
         package: "uwork",
-        may_use: Uses::Only(&["uwork-policy", "uwork-engine", "crossbeam-epoch", "libc", "rustix"]),
+        may_use: Uses::Only(&[
+            "uwork-policy",
+            "uwork-engine",
+            "backtrace",
+            "crossbeam-epoch",
+            "libc",
+            "rustix",
+        ]),
         may_use_under_loom: &[],
     },
     Layer {

@@ -2,12 +2,12 @@
 //!
 //! **Proves.** Of the worker that finishes the last item of a colour and the flusher that starts to
 //! wait for it, exactly one ends the wait; the flusher sees what the items did; nothing that was
-//! queued before a flush outlasts it; two flushes at once both end; a flush of an item ends with the
-//! item's run or with its cancellation.
+//! queued before a flush outlasts it; two flushes at once both end; one that gives up has its waiter
+//! back; a flush of an item ends with the item's run or with its cancellation.
 //!
 //! **Bounds.** The colours alone: two finishers, any number of preemptions: 3,980 executions. The
 //! rest with the production worker and queue: two flushes, 10,155; two items, 10,909; a flush of an
-//! item, 15,682, each up to three preemptions; against a cancel, up to four, 544.
+//! item, 15,682; a flush that gives up, 392, each up to three preemptions; against a cancel, up to four, 544.
 //!
 //! **Seen to fail** when `finish` does not release, when `await_colour` does not acquire or marks
 //! without comparing, when a flush does not splice or changes the colour first, and when a cancel
@@ -84,6 +84,28 @@ fn two_flushes_at_once() {
             queue.flush().unwrap();
             assert_eq!(item.runs(), 1);
             other.join().unwrap();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+/// Under loom a bounded wait is over at once: the flusher gives up while the worker ends the wait, at
+/// every point of it. Its waiter is gone when it returns: a late touch is a race that loom reports.
+#[test]
+fn a_flush_that_gives_up_beside_the_end_of_its_wait() {
+    explore("flush: giving up beside the end", Preemptions::AtMost(3), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(2);
+        let item = Item::new();
+        world.settle();
+        world.explored(|| {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            if queue.flush_until(super::host::NOW).unwrap() {
+                assert_eq!(item.runs(), 1);
+            }
+            queue.flush().unwrap();
+            assert_eq!(item.runs(), 1);
         });
         drop(queue);
         assert!(world.end().is_empty());

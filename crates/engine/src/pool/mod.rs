@@ -172,6 +172,11 @@ impl<H: Host> Pool<H> {
         if self.is_deserted() { next.min(self.deferrable.next(Ordering::SeqCst)) } else { next }
     }
 
+    /// Both wheels.
+    pub(crate) fn timer_bases(&self) -> [&TimerBase<H>; 2] {
+        [&self.timers, &self.deferrable]
+    }
+
     /// Whether something of either kind is armed.
     pub(crate) fn has_timers(&self) -> bool {
         let next = |base: &TimerBase<H>| base.next(Ordering::SeqCst);

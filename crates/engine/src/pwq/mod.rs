@@ -296,6 +296,18 @@ impl<H: Host> Pwq<H> {
         self.in_flight.0[colour].fetch_and(!AWAITED, Ordering::AcqRel);
     }
 
+    /// Whether it is ready, and whether it is saturated. A hint.
+    pub(crate) fn marks(&self) -> (bool, bool) {
+        let state = self.state.load(Ordering::Relaxed);
+        (state & READY != 0, state & SATURATED != 0)
+    }
+
+    /// Items that were spliced and are not known to be done, by colour, and where a flush waits.
+    pub(crate) fn in_flight(&self) -> [(u32, bool); COLOURS] {
+        let load = |colour: usize| self.in_flight.0[colour].load(Ordering::Relaxed);
+        std::array::from_fn(|colour| (load(colour) & !AWAITED, load(colour) & AWAITED != 0))
+    }
+
     /// Whether nothing is queued and nothing runs, and how many items there ever were.
     pub(crate) fn survey(&self) -> (bool, u64) {
         let mut inner = self.lock();

@@ -29,8 +29,12 @@ use limits::Nodes;
 
 /// The queue takes items only from its own items: it drains.
 const DRAINING: u32 = 1;
-/// The queue takes no items at all any more.
+/// The queue was destroyed: for good, it takes items only from its own.
 const CLOSED: u32 = 1 << 31;
+/// The engine shuts down: the queue takes items only from items, of whatever queue.
+pub(crate) const SHUT: u32 = 1 << 30;
+/// The engine is shut down: the queue takes nothing from anybody.
+pub(crate) const SEALED: u32 = 1 << 29;
 
 /// What is reported once for each queue.
 pub(crate) struct Warned;
@@ -257,6 +261,15 @@ impl<H: Host> Wq<H> {
     /// The pwqs that the queue has, under the lock that keeps it from getting more.
     pub(crate) fn pwqs(&self) -> Pwqs<'_, H> {
         Pwqs { engine: &self.engine, ids: self.pwqs.lock() }
+    }
+
+    /// The pwqs that the queue has, with the pools that they were made for.
+    pub(crate) fn pwq_ids(&self) -> Vec<(u32, u32)> {
+        let room = self.pwqs.lock().len();
+        let mut ids = Vec::with_capacity(room);
+        // One that comes between the two looks has not been there for long.
+        ids.extend(self.pwqs.lock().iter().take(room));
+        ids
     }
 
     /// Whether this pwq, named by an item's ticket, is one of the queue's.
@@ -497,9 +510,27 @@ impl<H: Host> Wq<H> {
         self.gate.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// Whether the queue was destroyed.
+    /// Shuts the gate further, for good: `SHUT`, `SEALED`.
+    pub(crate) fn shut(&self, marks: u32) {
+        self.gate.fetch_or(marks, Ordering::SeqCst);
+    }
+
+    /// Whether the queue was destroyed, or its engine shuts down: it arms no timers.
     pub fn is_closed(&self) -> bool {
-        self.gate.load(Ordering::SeqCst) & CLOSED != 0
+        self.gate.load(Ordering::SeqCst) & (CLOSED | SHUT | SEALED) != 0
+    }
+
+    /// Whether nobody may queue anything.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.gate.load(Ordering::SeqCst) & SEALED != 0
+    }
+
+    /// Whether a gate that is not open lets the calling thread in.
+    pub(crate) fn admits_caller(&self, gate: u32) -> bool {
+        if gate & SEALED != 0 {
+            return false;
+        }
+        self.runs_here() || (gate == SHUT && self.engine.is_inside_an_item())
     }
 }
 

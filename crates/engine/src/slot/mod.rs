@@ -3,6 +3,7 @@
 //! Every worker has one, and every thread that helps borrows one. The protocol, its states and why
 //! nothing is lost are in README.md beside this file.
 
+mod batch;
 mod now;
 
 use std::cell::UnsafeCell;
@@ -15,6 +16,7 @@ use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Order
 use crate::wake::Waiters;
 use crate::word::RUN_MASK;
 use crate::work::{Place, Ticket, Work, WorkList};
+use batch::BatchHint;
 
 /// The owner is neither in an item nor at its lists.
 const OUT: u64 = 0;
@@ -49,6 +51,8 @@ pub(crate) struct Slot<H: Host> {
     /// When the current batch was begun (the host's clock), if it has several items; else the end of
     /// time. A hint for thieves.
     pub(crate) batch_began: AtomicU64,
+    /// What the owner took last. For those who look.
+    pub(crate) batch: BatchHint,
     /// Where the worker sleeps.
     pub(crate) event: H::Event,
     /// The worker's thread, as the host names it; 0: none. Guard: `placing` of the engine's CPUs.
@@ -127,6 +131,7 @@ impl<H: Host> Slot<H> {
             }),
             mutex: Lock::new(()),
             batch_began: AtomicU64::new(u64::MAX),
+            batch: BatchHint::new(),
             event: H::Event::default(),
             thread: AtomicU64::new(0),
             waits: AtomicBool::new(false),
@@ -144,10 +149,14 @@ impl<H: Host> Slot<H> {
     }
 
     /// Whether the worker is up and not in a declared wait, under the lock of its pool.
-    pub(crate) fn is_busy_locked(&self, _guard: &crate::pool::PoolInner<H>) -> bool {
+    pub(crate) fn is_busy_locked(&self, guard: &crate::pool::PoolInner<H>) -> bool {
+        !self.is_idle_locked(guard) && !self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Whether the worker is on the idle stack, under the lock of its pool.
+    pub(crate) fn is_idle_locked(&self, _guard: &crate::pool::PoolInner<H>) -> bool {
         // SAFETY: guarded by the pool lock, whose contents the caller shows.
-        let idle = unsafe { self.is_idle.get() };
-        !idle && !self.waits.load(Ordering::Relaxed)
+        unsafe { self.is_idle.get() }
     }
 
     /// Whether this run is still going on.
@@ -400,6 +409,42 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Takes everything that is scheduled.
     pub(crate) fn take_scheduled(&mut self) -> WorkList {
         into_hands(self.lists().scheduled.take())
+    }
+
+    /// Lets `f` look at the scheduled and the deferred items.
+    pub(crate) fn visit(&mut self, f: impl FnOnce(&WorkList, &WorkList)) {
+        let lists = self.lists();
+        f(&lists.scheduled, &lists.deferred);
+    }
+
+    /// Moves all items of this pwq, whose lock the caller holds, to the end of `into`, and into the
+    /// caller's hands. True if some of them were set aside.
+    pub(crate) fn take_all_of(&mut self, pwq: u32, into: &mut WorkList) -> bool {
+        let lists = self.lists();
+        // SAFETY: the items of a list that we hold are live.
+        let first = unsafe { lists.scheduled.front().as_ref() };
+        // What is scheduled is all of one pwq.
+        if first.is_some_and(|item| item.ticket().pwq() == pwq) {
+            into.append(into_hands(lists.scheduled.take()));
+        }
+        let (mut any, mut others) = (false, WorkList::new());
+        loop {
+            let item = lists.deferred.pop_front();
+            // SAFETY: an item that came off a list that we hold; each is put in one list again.
+            unsafe {
+                match item.as_ref() {
+                    None => break,
+                    Some(work) if work.ticket().pwq() == pwq => {
+                        work.set_place(Place::Hands);
+                        into.push_back(item);
+                        any = true;
+                    }
+                    Some(_) => others.push_back(item),
+                }
+            }
+        }
+        lists.deferred = others;
+        any
     }
 
     /// Sets `item` aside for the end of `run`, after `unlink` took it out of its list. False, and

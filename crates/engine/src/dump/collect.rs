@@ -1,0 +1,333 @@
+//! Collecting a dump: lock by lock, in the order of their ranks, bounded under each.
+//!
+//! Room for what is copied is made before a lock is taken, by a look without it. Should there be more
+//! when the lock is held, the rest is counted and not listed.
+
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Weak};
+
+use uwork_policy::scope::{Pods, Scope};
+
+use super::running::running_of;
+use super::{
+    ArmedItem, Dump, Function, Gate, ITEMS_MAX, ItemDump, Items, MachineDump, PoolDump, PwqDump,
+    QueueDump, ScopeDump, WorkerDump, WorkerState,
+};
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::inbox::Node;
+use crate::owner::Owner;
+use crate::pool::{NEVER, Pool};
+use crate::pwq::Pwq;
+use crate::queue::{Kind, NICE_HIGHPRI, Wq};
+use crate::slot::Slot;
+use crate::sync::Ordering;
+use crate::work::{Work, WorkList};
+
+/// The most ready pwqs that are listed of one pool.
+const READY_MAX: usize = 64;
+/// Workers that may have come since room was made for them.
+const WORKERS_SPARE: usize = 8;
+
+impl ItemDump {
+    pub(crate) fn of(item: &Work) -> ItemDump {
+        let function = Function { address: item.func() as usize, name: None };
+        ItemDump { address: std::ptr::from_ref(item).addr(), function }
+    }
+}
+
+impl Items {
+    pub(crate) fn with_room() -> Items {
+        Items { total: 0, first: Vec::with_capacity(ITEMS_MAX) }
+    }
+
+    /// Lists the first items of a list whose guard the caller holds, and counts them all.
+    fn list(&mut self, list: &WorkList) {
+        let mut item = list.front();
+        // SAFETY: the items of a list are live while its guard is held, and so are the links.
+        while let Some(work) = unsafe { item.as_ref() } {
+            if self.first.len() < ITEMS_MAX {
+                self.first.push(ItemDump::of(work));
+            }
+            self.total += 1;
+            // SAFETY: as above.
+            item = unsafe { <Work as Node>::next(item) };
+        }
+    }
+
+    /// As [`Items::list`], for a list that knows how long it is.
+    fn list_some(&mut self, list: &WorkList, total: usize) {
+        let mut item = list.front();
+        while self.first.len() < total.min(ITEMS_MAX) {
+            // SAFETY: the items of a list are live while its guard is held, and so are the links.
+            let Some(work) = (unsafe { item.as_ref() }) else { break };
+            self.first.push(ItemDump::of(work));
+            // SAFETY: as above.
+            item = unsafe { <Work as Node>::next(item) };
+        }
+        self.total = total;
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// A picture of everything. See the module. May be called from anywhere, also from inside an item;
+    /// not from a reporter, which may be called with a queue's attributes locked.
+    pub fn dump(&self) -> Dump {
+        let at_ns = self.host().now();
+        let queues = self.dump_queues(|_| true);
+        let mut pools = Vec::new();
+        self.for_each_pool(|pool| pools.push(self.dump_pool(pool)));
+        let known =
+            |slot: u32| pools.iter().any(|pool| pool.workers.iter().any(|w| w.slot == slot));
+        let helpers = self.slots_at_work().filter(|&slot| !known(slot));
+        let helpers = helpers.map(|slot| self.dump_worker(slot, String::new(), false)).collect();
+        let mut dump = Dump {
+            at_ns,
+            machine: self.dump_machine(),
+            scopes: self.dump_scopes(),
+            pools,
+            helpers,
+            queues,
+        };
+        dump.join();
+        dump
+    }
+
+    /// The queues that `wanted` says yes to, with the slots that run their items.
+    pub fn dump_queues(&self, mut wanted: impl FnMut(&Wq<H>) -> bool) -> Vec<QueueDump> {
+        let mut queues = Vec::new();
+        self.for_each_queue(|wq| {
+            if wanted(wq) {
+                queues.push(wq.dump());
+            }
+        });
+        queues
+    }
+
+    fn dump_machine(&self) -> MachineDump {
+        let config = self.config();
+        MachineDump {
+            allowed: config.allowed.clone(),
+            unbound: config.unbound_cpumask.clone(),
+            isolated: config.topology.isolated().clone(),
+            default_scope: config.default_scope,
+        }
+    }
+
+    fn dump_scopes(&self) -> Vec<ScopeDump> {
+        let (topology, size) = (&self.config().topology, self.config().cache_shard_size);
+        let scope = |scope: Scope| {
+            let pods = Pods::of(topology, scope, size);
+            let pod_of = |cpu: u32| pods.pod_of(cpu).map(|pod| (cpu, pod));
+            ScopeDump {
+                scope,
+                nr_pods: pods.pods().len(),
+                pod_cpus: pods.pods().to_vec(),
+                cpu_pod: topology.possible().iter().filter_map(pod_of).collect(),
+            }
+        };
+        Scope::ALL.into_iter().map(scope).collect()
+    }
+
+    fn dump_pool(&self, pool: &Pool<H>) -> PoolDump {
+        let counts = pool.state.counts();
+        let mut workers = Vec::with_capacity(counts.workers as usize + WORKERS_SPARE);
+        let mut ready = Vec::with_capacity(READY_MAX);
+        let mut nr_ready = 0;
+        {
+            let mut inner = pool.lock();
+            pool.for_each_ready(&mut inner, |pwq| {
+                nr_ready += 1;
+                if ready.len() < READY_MAX {
+                    ready.push(pwq.id);
+                }
+            });
+            let room = workers.capacity();
+            for &id in inner.workers.iter().take(room) {
+                workers.push((id, self.slot(id).is_idle_locked(&inner)));
+            }
+        }
+        let name = |_| format!("uw/{}", pool.spec().label);
+        let workers =
+            workers.into_iter().map(|(id, idle)| self.dump_worker(id, name(id), idle)).collect();
+        let (nr_armed, armed) = self.dump_armed(pool, |_| true);
+        let next = pool.timers.next(Ordering::Relaxed);
+        PoolDump {
+            id: pool.id,
+            cpus: pool.spec().cpus.clone(),
+            nice: pool.spec().nice,
+            target: pool.target(),
+            nr_workers: counts.workers,
+            nr_running: counts.running,
+            nr_idle: counts.idle,
+            waking: counts.waking,
+            retired: pool.state.is_retired(),
+            nr_ready,
+            ready,
+            next_timer_ns: (next != NEVER).then_some(next),
+            nr_armed,
+            armed,
+            workers,
+        }
+    }
+
+    /// Armed items of a pool, and how many there are.
+    fn dump_armed(
+        &self,
+        pool: &Pool<H>,
+        wanted: impl Fn(&Wq<H>) -> bool,
+    ) -> (usize, Vec<ArmedItem>) {
+        let mut found: Vec<(ArmedItem, Option<Arc<Owner<H>>>)> = Vec::with_capacity(ITEMS_MAX);
+        let mut total = 0;
+        for base in pool.timer_bases() {
+            let timers = base.lock();
+            total += timers.armed();
+            timers.for_each(|item| {
+                if found.len() == ITEMS_MAX {
+                    return false;
+                }
+                // SAFETY: an armed item's node, under the timers' lock: it owns that weak reference.
+                let (queue, cpu, deadline_ns) = unsafe {
+                    let queue = ManuallyDrop::new(Weak::from_raw(item.node.queue().0.cast_const()));
+                    (queue.upgrade(), item.node.cpu(), item.node.expiry.get())
+                };
+                let item = ItemDump::of(item.work());
+                found.push((ArmedItem { item, deadline_ns, cpu, queue: None }, queue));
+                true
+            });
+            drop(timers);
+        }
+        let mut armed = Vec::with_capacity(found.len());
+        for (mut item, owner) in found {
+            item.queue = owner.as_ref().map(|owner| owner.wq().name().to_owned());
+            if owner.as_ref().is_none_or(|owner| wanted(owner.wq())) {
+                armed.push(item);
+            }
+            owner.into_iter().for_each(Owner::let_go);
+        }
+        armed.sort_by_key(|item| (item.deadline_ns, item.item.address));
+        (total, armed)
+    }
+
+    /// Slots whose owner is in an item.
+    pub(crate) fn slots_at_work(&self) -> impl Iterator<Item = u32> {
+        let slots = (0..).map_while(|id| self.slots().get(id).map(|slot| (id, slot)));
+        slots.filter(|(_, slot)| slot.present_run().is_some()).map(|(id, _)| id)
+    }
+
+    fn dump_worker(&self, id: u32, thread: String, idle: bool) -> WorkerDump {
+        let slot = self.slot(id);
+        let running = running_of(slot);
+        let state = match () {
+            () if idle => WorkerState::Idle,
+            () if running.is_none() => WorkerState::Between,
+            () if slot.waits.load(Ordering::Relaxed) => WorkerState::Waiting,
+            () => WorkerState::Running,
+        };
+        let (mut behind, mut set_aside) = (Items::default(), Items::default());
+        // The slot's lock costs a fence on every CPU. Who is in no item is at its lists itself.
+        if running.is_some() {
+            (behind, set_aside) = (Items::with_room(), Items::with_room());
+            let mut remote = slot.lock_remote(self.host());
+            remote.visit(|scheduled, deferred| {
+                behind.list(scheduled);
+                set_aside.list(deferred);
+            });
+        }
+        WorkerDump { thread, slot: id, state, running, behind, set_aside }
+    }
+}
+
+impl Dump {
+    /// Says which queue each worker runs an item of, and the other way round.
+    fn join(&mut self) {
+        let workers = self.pools.iter_mut().flat_map(|pool| &mut pool.workers);
+        for worker in workers.chain(&mut self.helpers) {
+            let Some(running) = &mut worker.running else { continue };
+            let mut queues = self.queues.iter_mut();
+            let owns = |queue: &QueueDump| queue.pwqs.iter().any(|pwq| Some(pwq.id) == running.pwq);
+            if let Some(queue) = queues.find(|queue| owns(queue)) {
+                running.queue = Some(queue.name.clone());
+                if !queue.slots.contains(&worker.slot) {
+                    queue.slots.push(worker.slot);
+                }
+            }
+        }
+    }
+}
+
+impl<H: Host> Wq<H> {
+    /// A picture of this queue alone. As [`Engine::dump`].
+    pub fn dump(&self) -> QueueDump {
+        let (kind, max_active) = (self.kind(), self.max_active());
+        let highpri = self.flags().contains(uwork_policy::flags::Flags::HIGHPRI);
+        let bh = self.flags().contains(uwork_policy::flags::Flags::BH);
+        let (kind, nice, strict) = match kind {
+            Kind::PerCpu if bh => ("bh", if highpri { NICE_HIGHPRI } else { 0 }, true),
+            Kind::PerCpu => ("per-cpu", if highpri { NICE_HIGHPRI } else { 0 }, true),
+            Kind::Unbound(attrs) => ("unbound", attrs.nice, attrs.strict),
+            Kind::Ordered(attrs) => ("ordered", attrs.nice, attrs.strict),
+            Kind::Dedicated(attrs) => ("dedicated", attrs.nice, true),
+        };
+        let flushers = self.flush.lock().flushers();
+        let mut pwqs = Vec::new();
+        for (id, pool) in self.pwq_ids() {
+            let Some(pwq) = self.engine().pwqs().get(id) else { continue };
+            pwqs.push(dump_pwq(pwq, pool));
+        }
+        let ids = |slot: &Slot<H>| slot.batch.get().0;
+        let mine = |id: &u32| pwqs.iter().any(|pwq| Some(pwq.id) == ids(self.engine().slot(*id)));
+        let slots = self.engine().slots_at_work().filter(mine).collect();
+        QueueDump {
+            name: self.name().to_owned(),
+            flags: self.flags(),
+            kind,
+            nice,
+            strict,
+            scope: self.effective_scope().map(|scope| scope.to_string()),
+            cpus: self.cpus(),
+            max_active,
+            gate: self.gate_for_dump(),
+            flushers,
+            pwqs,
+            slots,
+        }
+    }
+
+    fn gate_for_dump(&self) -> Gate {
+        match () {
+            () if self.is_sealed() => Gate::Sealed,
+            () if self.is_closed() => Gate::Closed,
+            () if self.gate.load(Ordering::Relaxed) != 0 => Gate::Draining,
+            () => Gate::Open,
+        }
+    }
+}
+
+fn dump_pwq<H: Host>(pwq: &Pwq<H>, pool: u32) -> PwqDump {
+    let mut pending = Items::with_room();
+    let mut inner = pwq.lock();
+    // What is in the inbox is pending as well.
+    pwq.splice(&mut inner);
+    pending.list_some(&inner.worklist, inner.queued);
+    let counts = pwq.in_flight();
+    let (nr_active, max_active, colour) = (inner.nr_active, inner.max_active, inner.colour);
+    let (item_ns, started) = (inner.item_ns, inner.started);
+    let (ready, saturated) = pwq.marks();
+    drop(inner);
+    let awaited = counts.iter().enumerate().filter(|&(_, &(_, awaited))| awaited);
+    PwqDump {
+        id: pwq.id,
+        pool: if pwq.is_ordered() { pwq.home().id } else { pool },
+        nr_active,
+        max_active,
+        ready,
+        saturated,
+        pending,
+        colour,
+        awaited: awaited.map(|(colour, _)| colour).collect(),
+        in_flight: counts.iter().map(|&(count, _)| count).collect(),
+        item_ns,
+        started,
+    }
+}

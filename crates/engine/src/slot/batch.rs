@@ -1,0 +1,33 @@
+//! What a slot's owner took last, for those who look.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// No pwq.
+const NONE: u32 = u32::MAX;
+
+/// Hints, written by the slot's owner once for each batch. The two are not of one piece: a reader may
+/// see the pwq of one batch with the time of another. Nothing is decided by them.
+pub(crate) struct BatchHint {
+    pwq: AtomicU32,
+    began: AtomicU64,
+}
+
+impl BatchHint {
+    pub(crate) fn new() -> BatchHint {
+        BatchHint { pwq: AtomicU32::new(NONE), began: AtomicU64::new(0) }
+    }
+
+    /// Owner: a batch of this pwq was taken at this time.
+    #[inline]
+    pub(crate) fn set(&self, pwq: u32, began: u64) {
+        self.pwq.store(pwq, Ordering::Relaxed);
+        self.began.store(began, Ordering::Relaxed);
+    }
+
+    /// The pwq, and when the batch was taken; nothing if the slot was never used.
+    pub(crate) fn get(&self) -> (Option<u32>, Option<u64>) {
+        let pwq = self.pwq.load(Ordering::Relaxed);
+        let known = pwq != NONE;
+        (known.then_some(pwq), known.then_some(self.began.load(Ordering::Relaxed)))
+    }
+}

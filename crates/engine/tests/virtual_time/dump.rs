@@ -1,0 +1,217 @@
+//! Dumps: the text to the letter, from inside an item, beside a stuck worker, and in the middle of
+//! anything.
+
+use std::sync::{Arc, Mutex};
+
+use uwork_engine::dump::{Dump, Gate, ITEMS_MAX, WorkerState};
+use uwork_engine::{Attrs, Kind, QueueSpec, Queued};
+use uwork_policy::flags::Flags;
+use uwork_policy::scope::Scope;
+
+use crate::chance::Chaos;
+use crate::item::Item;
+use crate::setup::{MS, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
+
+/// Any order, and a thread may lose its CPU wherever it can.
+const CHAOS: Chaos =
+    Chaos { drawn_order: true, preempt_one_in: 4, early_one_in: 20, spawn_fails_one_in: 0 };
+
+/// An item that uses its CPU for so long.
+fn burning(engine: &Arc<VirtualEngine>, ns: u64) -> Arc<Item> {
+    let engine = Arc::downgrade(engine);
+    Item::new(move || engine.upgrade().expect("it runs this").host().burn(ns))
+}
+
+/// The text, with names for the functions and for these items.
+fn text(mut dump: Dump, items: &[(&str, &Arc<Item>)]) -> String {
+    dump.name_functions(|_| Some("test::call".to_owned()));
+    let mut text = dump.to_string();
+    for (name, item) in items {
+        text = text.replace(&format!("{:#x}", Arc::as_ptr(item).addr()), name);
+    }
+    text
+}
+
+const KNOWN_STATE: &str = "\
+machine  allowed 0-1  unbound 0-1
+         default scope cache
+
+scopes
+  cpu          nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1
+  smt          nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1
+  cluster      nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1
+  cache_shard  nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0
+  cache        nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0
+  numa         nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0
+  system       nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0
+
+pools
+  pool 0    cpus 0  nice 0  target 1  workers 1  running 0  idle 1
+    slot 0    uw/0  idle
+  pool 1    cpus 1  nice 0  target 1  workers 1  running 1  idle 0
+    slot 1    uw/1  running  run 1  queue limited  for at most 2.0 ms
+  pool 2    cpus 0-1  nice 0  target 2  workers 2  running 0  idle 1  armed 1  next timer in 18.0 ms
+    slot 2    uw/u0-1  waiting  run 1  queue free  for at most 2.0 ms
+    slot 3    uw/u0-1  idle
+    armed  in 18.0 ms  item LATER  test::call  queue free  cpu 0
+
+queues
+  queue limited  per-cpu  flags -  cpus 0-1  nice 0  max_active 1  run by slots 1
+    pwq 0    pool 0  active 0/1  pending 0  in flight 0  colour 0  started 0  item 100.0 us
+    pwq 1    pool 1  active 1/1  pending 1  in flight 0:2  colour 0  started 1  item 100.0 us  saturated
+      inactive  item SECOND  test::call
+  queue free  unbound  flags UNBOUND|FREEZABLE  cpus 0-1  nice 0  scope system strict  max_active 1024  run by slots 2
+    pwq 2    pool 2  active 1/1024  pending 0  in flight 0:1  colour 0  started 1  item 100.0 us
+";
+
+#[test]
+fn the_text_of_a_known_state() {
+    let text = with_engine(Setup::exact("llc:1 core:2"), |engine| {
+        let limited = QueueSpec { max_active: 1, ..spec("limited", Kind::PerCpu) };
+        let limited = make(engine, limited);
+        let system: Attrs = attrs(engine, Scope::System, true);
+        let flags = Flags::UNBOUND | Flags::FREEZABLE;
+        let unbound = QueueSpec { flags, ..spec("free", Kind::Unbound(system)) };
+        let unbound = make(engine, unbound);
+        engine.host().doze(MS);
+        let (first, second, later) =
+            (burning(engine, 5 * MS), burning(engine, MS), burning(engine, MS));
+        assert_eq!(first.queue_on(&limited, 1), Queued::Yes);
+        assert_eq!(later.queue_delayed(&unbound, Some(0), 20 * MS), Queued::Yes);
+        let weak = Arc::downgrade(engine);
+        let waiting = Item::new(move || {
+            let engine = weak.upgrade().expect("it runs this");
+            engine.blocking(|| engine.host().doze(10 * MS));
+        });
+        assert_eq!(waiting.queue_on(&unbound, 0), Queued::Yes);
+        engine.host().doze(2 * MS);
+        assert_eq!(second.queue_on(&limited, 1), Queued::Yes);
+        let named = [("SECOND", &second), ("LATER", &later)];
+        let text = text(engine.dump(), &named);
+        assert!(later.cancel(engine));
+        text
+    });
+    assert_eq!(text, KNOWN_STATE, "\n{text}");
+}
+
+/// What a worker took and has not started is behind it, and what waits for its own run is set aside.
+#[test]
+fn what_is_behind_a_stuck_item_is_shown() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let others: Vec<_> = (0..ITEMS_MAX + 4).map(|_| burning(engine, US)).collect();
+        let (weak, seen) = (Arc::downgrade(engine), Arc::new(Mutex::new(None)));
+        let place = seen.clone();
+        // Quick ones first: then the worker takes several at once.
+        let warm: Vec<_> = (0..64).map(|_| burning(engine, US)).collect();
+        for item in &warm {
+            assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        let inside = Item::new(move || {
+            let engine = weak.upgrade().expect("it runs this");
+            engine.host().burn(50 * MS);
+            *place.lock().unwrap() = Some(engine.dump());
+        });
+        for item in std::iter::once(&inside).chain(&others) {
+            assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
+        }
+        engine.host().doze(MS);
+        let beside = engine.dump();
+        queue.flush().unwrap();
+        let inside = seen.lock().unwrap().take().expect("it has run");
+        for dump in [beside, inside] {
+            let worker = &dump.pools[1].workers[0];
+            assert_eq!(worker.state, WorkerState::Running, "{dump}");
+            let running = worker.running.as_ref().expect("it runs");
+            assert_eq!(running.queue.as_deref(), Some("q"));
+            let queue = &dump.queues[0];
+            assert_eq!(worker.behind.total + queue.pending(), ITEMS_MAX + 4, "{dump}");
+            assert!(worker.behind.total > 0, "{dump}");
+            let listed = worker.behind.first.iter().chain(&queue.pwqs[1].pending.first);
+            let expected = others.iter().map(|item| Arc::as_ptr(item).addr());
+            let shown: Vec<usize> = listed.map(|item| item.address).collect();
+            assert!(shown.len() <= 2 * ITEMS_MAX && shown.len() >= ITEMS_MAX, "{dump}");
+            assert!(shown.iter().copied().eq(expected.take(shown.len())), "{dump}");
+            let text = dump.to_string();
+            assert_eq!(text.contains(" more"), shown.len() < ITEMS_MAX + 4, "{text}");
+        }
+    });
+}
+
+/// An item that is queued again while it runs is set aside, and a flush shows as one that waits.
+#[test]
+fn what_is_set_aside_and_who_waits_is_shown() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let weak = Arc::downgrade(engine);
+        // Its wait is declared: another worker takes what is queued meanwhile.
+        let item = Item::new(move || {
+            let engine = weak.upgrade().expect("it runs this");
+            engine.blocking(|| engine.host().doze(10 * MS));
+        });
+        assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
+        engine.host().doze(MS);
+        assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
+        let handle = queue.clone();
+        let flusher = engine.host().start(&uwork_policy::cpuset::CpuSet::single(0), move || {
+            handle.flush().unwrap();
+        });
+        engine.host().doze(MS);
+        let dump = engine.dump();
+        let set_aside = &dump.pools[1].workers[0].set_aside;
+        assert_eq!((set_aside.total, set_aside.first[0].address), (1, Arc::as_ptr(&item).addr()));
+        assert!(dump.to_string().contains("set aside  item"), "{dump}");
+        let dump = queue.dump();
+        assert_eq!((dump.flushers, dump.gate, dump.in_flight()), (1, Gate::Open, 2));
+        let awaited: Vec<usize> = dump.pwqs.iter().flat_map(|pwq| pwq.awaited.clone()).collect();
+        assert_eq!(awaited, [0], "{dump}");
+        flusher.join(engine.host());
+        assert_eq!((queue.dump().flushers, queue.dump().in_flight()), (0, 0));
+    });
+}
+
+/// Whatever goes on, a dump returns, and what it says adds up: what is pending is in flight, and
+/// counts stay within their bounds.
+#[test]
+fn a_dump_at_any_moment_adds_up() {
+    for seed in 0..60 {
+        let chaos = CHAOS;
+        with_engine(Setup { machine: "llc:2 core:2", chaos, seed }, |engine| {
+            let per_cpu = make(engine, spec("p", Kind::PerCpu));
+            let kind = Kind::Unbound(attrs(engine, Scope::Cache, false));
+            let unbound = make(engine, QueueSpec { max_active: 3, ..spec("u", kind) });
+            let items: Vec<_> = (0..40).map(|n| burning(engine, n * 5 * US)).collect();
+            for round in 0..30_usize {
+                for item in items.iter().skip(round % 3).step_by(3) {
+                    let queue = if round % 2 == 0 { &per_cpu } else { &unbound };
+                    let _ = item.queue(queue);
+                }
+                let dump = engine.dump();
+                check(&dump);
+                if round % 10 == 9 {
+                    engine.host().doze(100 * US);
+                }
+            }
+            per_cpu.drain().unwrap();
+            unbound.drain().unwrap();
+            let dump = engine.dump();
+            check(&dump);
+            assert!(dump.queues.iter().all(|queue| queue.in_flight() == 0), "{dump}");
+        });
+    }
+}
+
+fn check(dump: &Dump) {
+    assert_eq!(dump.queues.len(), 2, "{dump}");
+    for pwq in dump.queues.iter().flat_map(|queue| &queue.pwqs) {
+        let in_flight: u32 = pwq.in_flight.iter().sum();
+        assert!(pwq.pending.total <= in_flight as usize, "{dump}");
+        assert_eq!(pwq.pending.first.len(), pwq.pending.total.min(ITEMS_MAX), "{dump}");
+    }
+    for pool in &dump.pools {
+        assert!(pool.nr_idle + pool.nr_running <= pool.nr_workers, "{dump}");
+        assert!(pool.workers.iter().all(|w| w.state != WorkerState::Idle || w.running.is_none()));
+    }
+    assert!(dump.to_string().lines().count() > dump.pools.len() + dump.queues.len());
+}

@@ -1,0 +1,74 @@
+//! Looking in: what runs, what waits, and where.
+
+use std::collections::HashMap;
+
+use uwork_engine::dump::{Dump, QueueDump};
+
+use crate::linux::engine;
+use crate::queue::Queue;
+use crate::symbols;
+
+/// A picture of everything that uwork does in this process: machine, pods, pools with their workers,
+/// queues, and what runs and waits in them. What the kernel's `show_all_workqueues` and `wq_dump`
+/// print; `Display` writes it as text in stable columns, and the feature `serde` as data.
+///
+/// Each part of it is true for an instant, but not all for the same one: nothing is stopped. May be
+/// called at any time and from any thread, also from inside an item and while a worker is stuck; not
+/// from a [reporter](crate::set_reporter). Costs some microseconds for each pool and queue, and a
+/// `membarrier` for each worker that is in an item. With the feature `symbols`, functions have names;
+/// looking for them takes milliseconds at first. Lists are cut after
+/// [`ITEMS_MAX`](crate::dump::ITEMS_MAX) items and say how many more there are.
+///
+/// ```
+/// let queue = uwork::Queue::builder("looked-at").build()?;
+/// let dump = queue.spawn(uwork::dump).join().unwrap();
+/// let seen = dump.queues.iter().find(|queue| queue.name == "looked-at").unwrap();
+/// assert_eq!(seen.slots.len(), 1, "the item that took the picture runs");
+/// println!("{dump}");
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn dump() -> Dump {
+    let mut dump = engine().dump();
+    dump.name_functions(names());
+    dump
+}
+
+/// The queues of which `wanted` says yes to name and flags, as [`Queue::dump`] shows them. With
+/// `FREEZABLE`, the kernel's `show_freezable_workqueues`.
+///
+/// ```
+/// use uwork::Flags;
+/// let queue = uwork::Queue::builder("freezable-one").freezable().build()?;
+/// let freezable = uwork::dump_queues(|_, flags| flags.contains(Flags::FREEZABLE));
+/// assert!(freezable.iter().any(|queue| queue.name == "freezable-one"));
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<QueueDump> {
+    let mut queues = engine().dump_queues(|wq| wanted(wq.name(), wq.flags()));
+    let mut name = names();
+    queues.iter_mut().for_each(|queue| queue.name_functions(&mut name));
+    queues
+}
+
+impl Queue {
+    /// A picture of this queue alone (the kernel's `show_one_workqueue`): its attributes, its pwqs,
+    /// what is pending there and which slots run its items. As [`dump`].
+    ///
+    /// ```
+    /// let queue = uwork::Queue::builder("one").max_active(3).build()?;
+    /// assert_eq!(queue.dump().max_active, 3);
+    /// assert!(queue.dump().to_string().starts_with("  queue one  unbound  flags UNBOUND"));
+    /// # Ok::<(), uwork::Error>(())
+    /// ```
+    pub fn dump(&self) -> QueueDump {
+        let mut dump = self.0.dump();
+        dump.name_functions(&mut names());
+        dump
+    }
+}
+
+/// A resolver that looks for each function once.
+fn names() -> impl FnMut(usize) -> Option<String> {
+    let mut known: HashMap<usize, Option<String>> = HashMap::new();
+    move |address| known.entry(address).or_insert_with(|| symbols::name(address)).clone()
+}

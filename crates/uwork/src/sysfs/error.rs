@@ -1,0 +1,72 @@
+//! Why an attribute could not be read or written.
+
+use std::fmt;
+
+use crate::error::Error as QueueError;
+
+/// See [`get`](super::get) and [`set`](super::set). Prints as one line that says what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is nothing at this path.
+    NoSuchPath {
+        /// The path.
+        path: String,
+        /// What is there instead: the names beside it.
+        allowed: Vec<String>,
+    },
+    /// The path names a directory, and an attribute was wanted; or the other way round.
+    WrongKind {
+        /// The path.
+        path: String,
+        /// Whether it is a directory.
+        is_directory: bool,
+    },
+    /// The attribute cannot be written.
+    ReadOnly {
+        /// The path.
+        path: String,
+    },
+    /// The text is not a value of this attribute.
+    BadValue {
+        /// The path.
+        path: String,
+        /// The text.
+        value: String,
+        /// What would be one.
+        allowed: String,
+    },
+    /// The value cannot be had.
+    Refused {
+        /// The path.
+        path: String,
+        /// Why.
+        error: QueueError,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NoSuchPath { path, allowed } if allowed.is_empty() => {
+                write!(f, "{path}: no such attribute, and none beside it")
+            }
+            Error::NoSuchPath { path, allowed } => {
+                write!(f, "{path}: no such attribute; there are {}", allowed.join(", "))
+            }
+            Error::WrongKind { path, is_directory: true } => {
+                write!(f, "{path}: a directory, which has no value; it can be listed")
+            }
+            Error::WrongKind { path, is_directory: false } => {
+                write!(f, "{path}: an attribute and not a directory; it can be read")
+            }
+            Error::ReadOnly { path } => write!(f, "{path}: can only be read"),
+            Error::BadValue { path, value, allowed } => {
+                write!(f, "{path}: {value:?} is not a value of it; allowed are {allowed}")
+            }
+            Error::Refused { path, error } => write!(f, "{path}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

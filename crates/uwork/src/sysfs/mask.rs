@@ -1,0 +1,72 @@
+//! CPU masks as the kernel writes them: hexadecimal, the highest CPU first, a comma after each 32 bits.
+
+use uwork_policy::cpuset::CpuSet;
+
+/// Bits in a group.
+const GROUP: u32 = 32;
+
+/// The mask of a machine with `nr_cpus` possible CPUs (the kernel's `%*pb`).
+pub(super) fn format(mask: &CpuSet, nr_cpus: u32) -> String {
+    let groups = nr_cpus.max(1).div_ceil(GROUP);
+    let group = |group: u32| {
+        let bits = (0..GROUP).filter(|bit| mask.contains(group * GROUP + bit));
+        let value = bits.fold(0_u32, |value, bit| value | 1 << bit);
+        // The first group has as many digits as its CPUs need.
+        let width = (nr_cpus.max(1) - group * GROUP).min(GROUP).div_ceil(4) as usize;
+        format!("{value:0width$x}")
+    };
+    (0..groups).rev().map(group).collect::<Vec<_>>().join(",")
+}
+
+/// What [`format()`] writes, and shorter forms of it; `None` for anything else, and for CPUs that are
+/// not possible.
+pub(super) fn parse(text: &str, nr_cpus: u32) -> Option<CpuSet> {
+    let mut mask = CpuSet::new();
+    let groups: Vec<&str> = text.split(',').collect();
+    for (group, digits) in groups.iter().rev().enumerate() {
+        let in_range = !digits.is_empty() && digits.len() <= (GROUP / 4) as usize;
+        if !in_range || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let value = u32::from_str_radix(digits, 16).ok()?;
+        for bit in (0..GROUP).filter(|bit| value & 1 << bit != 0) {
+            let cpu = u32::try_from(group).ok()?.checked_mul(GROUP)?.checked_add(bit)?;
+            if cpu >= nr_cpus {
+                return None;
+            }
+            mask.insert(cpu);
+        }
+    }
+    Some(mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(text: &str) -> CpuSet {
+        text.parse().expect("a list of CPUs")
+    }
+
+    #[test]
+    fn masks_look_as_the_kernel_prints_them() {
+        assert_eq!(format(&set("0-1"), 2), "3");
+        assert_eq!(format(&set("0"), 12), "001");
+        assert_eq!(format(&set("0,31"), 32), "80000001");
+        assert_eq!(format(&set("0,32"), 33), "1,00000001");
+        assert_eq!(format(&set("4-7,64"), 72), "01,00000000,000000f0");
+        assert_eq!(format(&CpuSet::new(), 64), "00000000,00000000");
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        for (cpus, nr) in [("0-1", 2), ("0", 12), ("0,31", 32), ("0,32", 33), ("4-7,64", 72)] {
+            assert_eq!(parse(&format(&set(cpus), nr), nr), Some(set(cpus)), "{cpus}");
+        }
+        assert_eq!(parse("F0", 8), Some(set("4-7")));
+        assert_eq!(parse("0", 8), Some(CpuSet::new()));
+        for wrong in ["", "g", "0x3", "-1", "+1", "1,", ",1", "123456789", "100", "1,0"] {
+            assert_eq!(parse(wrong, 8), None, "{wrong:?}");
+        }
+    }
+}

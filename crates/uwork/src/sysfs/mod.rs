@@ -1,0 +1,218 @@
+//! The attribute tree: what the kernel has below `/sys/devices/virtual/workqueue` and
+//! `/sys/module/workqueue`, with its names and its formats, inside the process.
+//!
+//! | path | read | write |
+//! |---|---|---|
+//! | `cpumask` | the CPUs that unbound queues may use, hexadecimal | no |
+//! | `cpumask_requested` | the same before it was restricted to what the process may use | no |
+//! | `cpumask_isolated` | the CPUs that are isolated | no |
+//! | `module/parameters/default_affinity_scope` | the scope of queues that chose none | no |
+//! | `module/parameters/cache_shard_size` | cores in a `cache_shard` pod | no |
+//! | `module/parameters/power_efficient` | `Y` if power-efficient queues are unbound, else `N` | no |
+//! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
+//! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
+//! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
+//! | `devices/NAME/cpumask` | the CPUs that were asked for, hexadecimal | a mask with a CPU in it |
+//! | `devices/NAME/affinity_scope` | `numa`, `default (cache -> cpu)` | a scope's name, or `default` |
+//! | `devices/NAME/affinity_strict` | 1 if pods keep to themselves, else 0 | 0 or 1 |
+//!
+//! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
+//! are those of unbound and ordered queues. A `/` in a queue's name shows as `!`. Values come without
+//! a newline at their end, and may be written with one. Who may read and write them is not decided
+//! here: whatever serves the tree to others must do that.
+//!
+//! ```
+//! use uwork::{Queue, sysfs};
+//! let queue = Queue::builder("tunable").sysfs().build()?;
+//! sysfs::set("devices/tunable/max_active", "16")?;
+//! assert_eq!(queue.max_active(), 16);
+//! sysfs::set("devices/tunable/affinity_scope", "system\n")?;
+//! assert_eq!(sysfs::get("devices/tunable/affinity_scope")?, "system");
+//! let names: Vec<_> = sysfs::list("devices/tunable")?.into_iter().map(|e| e.name).collect();
+//! let all = ["affinity_scope", "affinity_strict", "cpumask", "max_active", "nice", "per_cpu"];
+//! assert_eq!(names, all);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod mask;
+mod queue;
+
+pub use error::Error;
+
+use uwork_policy::cpuset::CpuSet;
+
+use crate::linux::{engine, saves_power};
+use queue::Attribute;
+
+/// What a directory has.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// Its name in the directory.
+    pub name: String,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EntryKind {
+    /// Has entries of its own.
+    Directory,
+    /// A value that can be read.
+    ReadOnly,
+    /// A value that can be read and written.
+    ReadWrite,
+}
+
+impl Entry {
+    fn new(name: impl Into<String>, kind: EntryKind) -> Entry {
+        Entry { name: name.into(), kind }
+    }
+}
+
+const PARAMETERS: &str = "module/parameters";
+
+/// A value that belongs to no queue.
+#[derive(Clone, Copy)]
+enum Global {
+    Cpumask,
+    CpumaskRequested,
+    CpumaskIsolated,
+    DefaultAffinityScope,
+    CacheShardSize,
+    PowerEfficient,
+}
+
+/// Directory, name, value.
+const GLOBALS: [(&str, &str, Global); 6] = [
+    ("", "cpumask", Global::Cpumask),
+    ("", "cpumask_isolated", Global::CpumaskIsolated),
+    ("", "cpumask_requested", Global::CpumaskRequested),
+    (PARAMETERS, "cache_shard_size", Global::CacheShardSize),
+    (PARAMETERS, "default_affinity_scope", Global::DefaultAffinityScope),
+    (PARAMETERS, "power_efficient", Global::PowerEfficient),
+];
+
+impl Global {
+    fn read(self) -> String {
+        let config = engine().config();
+        match self {
+            Global::Cpumask | Global::CpumaskRequested => format_mask(&config.unbound_cpumask),
+            Global::CpumaskIsolated => format_mask(config.topology.isolated()),
+            Global::DefaultAffinityScope => config.default_scope.to_string(),
+            Global::CacheShardSize => config.cache_shard_size.to_string(),
+            Global::PowerEfficient => if saves_power() { "Y" } else { "N" }.to_owned(),
+        }
+    }
+}
+
+/// What a path leads to.
+enum Node {
+    Directory(Vec<Entry>),
+    Global(Global),
+    /// An attribute of the queue with this name in the tree.
+    Device(String, Attribute),
+}
+
+/// The entries of a directory, sorted by name. `""` is the root.
+///
+/// # Errors
+/// There is no such path, or it is an attribute.
+pub fn list(path: &str) -> Result<Vec<Entry>, Error> {
+    match find(path)? {
+        Node::Directory(entries) => Ok(entries),
+        _ => Err(Error::WrongKind { path: path.to_owned(), is_directory: false }),
+    }
+}
+
+/// The value of an attribute.
+///
+/// # Errors
+/// There is no such path, or it is a directory.
+pub fn get(path: &str) -> Result<String, Error> {
+    match find(path)? {
+        Node::Directory(_) => Err(Error::WrongKind { path: path.to_owned(), is_directory: true }),
+        Node::Global(global) => Ok(global.read()),
+        Node::Device(device, attribute) => {
+            queue::with(&device, |wq| attribute.read(wq)).ok_or_else(|| nowhere(path, "devices"))
+        }
+    }
+}
+
+/// Changes an attribute, at once and for what is queued from then on. One newline at the end of the value
+/// is ignored.
+///
+/// # Errors
+/// There is no such path, it cannot be written, or the value is wrong or cannot be had; nothing is
+/// changed then.
+pub fn set(path: &str, value: &str) -> Result<(), Error> {
+    let value = value.strip_suffix('\n').unwrap_or(value);
+    match find(path)? {
+        Node::Directory(_) => Err(Error::WrongKind { path: path.to_owned(), is_directory: true }),
+        Node::Global(_) => Err(Error::ReadOnly { path: path.to_owned() }),
+        Node::Device(device, attribute) => {
+            let write = |wq: &queue::Wq| attribute.write(wq, path, value);
+            queue::with(&device, write).unwrap_or_else(|| Err(nowhere(path, "devices")))
+        }
+    }
+}
+
+fn find(path: &str) -> Result<Node, Error> {
+    let path = path.trim_matches('/');
+    if let Some(device) = path.strip_prefix("devices/") {
+        let (name, attribute) = match device.split_once('/') {
+            Some((name, attribute)) => (name, Some(attribute)),
+            None => (device, None),
+        };
+        let entries = queue::with(name, queue::entries).ok_or_else(|| nowhere(path, "devices"))?;
+        let Some(attribute) = attribute else { return Ok(Node::Directory(entries)) };
+        return match Attribute::named(attribute) {
+            Some(known) if entries.iter().any(|entry| entry.name == attribute) => {
+                Ok(Node::Device(name.to_owned(), known))
+            }
+            _ => Err(nowhere(path, &format!("devices/{name}"))),
+        };
+    }
+    if let Some(entries) = directory(path) {
+        return Ok(Node::Directory(entries));
+    }
+    let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let global = GLOBALS.iter().find(|(at, known, _)| (*at, *known) == (directory, name));
+    global.map(|&(_, _, global)| Node::Global(global)).ok_or_else(|| nowhere(path, directory))
+}
+
+/// The entries of a directory that is not a queue's.
+fn directory(path: &str) -> Option<Vec<Entry>> {
+    let directories: &[&str] = match path {
+        "" => &["devices", "module"],
+        "module" => &["parameters"],
+        PARAMETERS => &[],
+        "devices" => return Some(queue::devices()),
+        _ => return None,
+    };
+    let directories = directories.iter().map(|name| Entry::new(*name, EntryKind::Directory));
+    let values = GLOBALS.iter().filter(|(at, ..)| *at == path);
+    let values = values.map(|(_, name, _)| Entry::new(*name, EntryKind::ReadOnly));
+    let mut entries: Vec<Entry> = directories.chain(values).collect();
+    entries.sort();
+    Some(entries)
+}
+
+fn nowhere(path: &str, beside: &str) -> Error {
+    let entries = match beside.strip_prefix("devices/") {
+        Some(device) => queue::with(device, queue::entries),
+        None => directory(beside),
+    };
+    let allowed = entries.unwrap_or_default().into_iter().map(|entry| entry.name).collect();
+    Error::NoSuchPath { path: path.to_owned(), allowed }
+}
+
+/// Possible CPUs, counted as the kernel does: up to the last one.
+fn nr_cpus() -> u32 {
+    engine().config().topology.possible().last().map_or(1, |last| last + 1)
+}
+
+fn format_mask(mask: &CpuSet) -> String {
+    mask::format(mask, nr_cpus())
+}

@@ -1,0 +1,157 @@
+//! Dumps on real threads: beside a flood, from inside items, and with a stuck worker.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use support::gate::Gate;
+use support::items::{Job, Later};
+use support::{queue, watchdog};
+use uwork::Flags;
+use uwork::dump::{Dump, Gate as QueueGate, ITEMS_MAX, QueueDump, WorkerState};
+
+fn seen(dump: &Dump, name: &str) -> QueueDump {
+    let queue = dump.queues.iter().find(|queue| queue.name == name);
+    queue.unwrap_or_else(|| panic!("{name} is missing: {dump}")).clone()
+}
+
+#[test]
+fn dumps_beside_a_flood_add_up() {
+    let _watchdog = watchdog();
+    let queues = [
+        queue("flood-p").per_cpu().build().unwrap(),
+        queue("flood-u").max_active(2).build().unwrap(),
+        queue("flood-o").ordered().build().unwrap(),
+    ];
+    let stop = AtomicBool::new(false);
+    let dumps = thread::scope(|scope| {
+        for producer in 0..3_usize {
+            let (queues, stop) = (&queues, &stop);
+            scope.spawn(move || {
+                let jobs: Vec<_> = (0..64).map(|_| Job::counting()).collect();
+                let later = Later::counting();
+                while !stop.load(Ordering::Relaxed) {
+                    for (n, job) in jobs.iter().enumerate() {
+                        drop(queues[(n + producer) % 3].enqueue(job.clone()));
+                    }
+                    drop(
+                        queues[producer].enqueue_delayed(later.clone(), Duration::from_micros(50)),
+                    );
+                    let _ = jobs[0].work.cancel();
+                    queues[producer].flush().unwrap();
+                }
+                queues[producer].drain().unwrap();
+            });
+        }
+        // Two that look at once, one of them from inside items.
+        let inside = scope.spawn(|| {
+            let looks = queue("flood-looks").build().unwrap();
+            let mut dumps = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let text = looks.spawn(|| uwork::dump().to_string()).join().unwrap();
+                assert!(text.contains("queue flood-looks"), "{text}");
+                dumps += 1;
+            }
+            dumps
+        });
+        for _ in 0..200 {
+            let dump = uwork::dump();
+            for name in queues.iter().map(uwork::Queue::name) {
+                check(&seen(&dump, name));
+            }
+            for pool in &dump.pools {
+                assert!(pool.nr_idle + pool.nr_running <= pool.nr_workers + 1, "{dump}");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        inside.join().unwrap()
+    });
+    assert!(dumps > 0);
+    for queue in &queues {
+        queue.flush().unwrap();
+        let dump = queue.dump();
+        assert_eq!((dump.in_flight(), dump.pending(), dump.flushers), (0, 0, 0), "{dump}");
+    }
+}
+
+fn check(queue: &QueueDump) {
+    for pwq in &queue.pwqs {
+        let in_flight: u64 = pwq.in_flight.iter().map(|&count| u64::from(count)).sum();
+        assert!(pwq.pending.total as u64 <= in_flight, "{queue}");
+        assert_eq!(pwq.pending.first.len(), pwq.pending.total.min(ITEMS_MAX), "{queue}");
+        assert_eq!(pwq.max_active, queue.max_active, "{queue}");
+    }
+}
+
+#[test]
+fn a_stuck_worker_and_what_waits_behind_it_are_shown() {
+    let _watchdog = watchdog();
+    let queue = queue("stuck").ordered().freezable().build().unwrap();
+    let (started, gate) = (Gate::new(), Gate::new());
+    let held = Job::held(&started, &gate);
+    assert!(queue.enqueue(held).is_queued());
+    started.wait();
+    let behind: Vec<_> = (0..ITEMS_MAX + 5).map(|_| Job::counting()).collect();
+    for job in &behind {
+        assert!(queue.enqueue(job.clone()).is_queued());
+    }
+    let later = Later::counting();
+    assert!(queue.enqueue_delayed(later.clone(), Duration::from_secs(3_600)).is_queued());
+    let dump = uwork::dump();
+    let shown = seen(&dump, queue.name());
+    let [slot] = shown.slots[..] else { panic!("one worker runs it: {dump}") };
+    let workers = || dump.pools.iter().flat_map(|pool| &pool.workers);
+    let worker = workers().find(|worker| worker.slot == slot).expect("a worker of a pool");
+    support::until("the worker waits", || {
+        let dump = uwork::dump();
+        let mut workers = dump.pools.iter().flat_map(|pool| &pool.workers);
+        workers.any(|worker| worker.slot == slot && worker.state == WorkerState::Waiting)
+    });
+    assert_eq!(worker.running.as_ref().unwrap().queue.as_deref(), Some(queue.name()));
+    assert_eq!((shown.pending(), shown.in_flight()), (behind.len(), behind.len() as u64 + 1));
+    let mut armed = dump.pools.iter().flat_map(|pool| &pool.armed);
+    assert!(armed.any(|item| item.queue.as_deref() == Some(queue.name())), "{dump}");
+    let text = dump.to_string();
+    assert!(text.contains("      inactive  5 more\n"), "{text}");
+    // By name where names are there: it is uwork's function for the type of the item.
+    let named = text.lines().filter(|line| line.contains("inactive  item")).all(|line| {
+        if cfg!(feature = "symbols") { line.contains("uwork::") } else { line.contains("function") }
+    });
+    assert!(named, "{text}");
+    let freezable = uwork::dump_queues(|_, flags| flags.contains(Flags::FREEZABLE));
+    assert!(freezable.iter().any(|shown| shown.name == queue.name()));
+    assert!(freezable.iter().all(|shown| shown.flags.contains(Flags::FREEZABLE)));
+    assert!(!queue.flush_timeout(Duration::ZERO).unwrap(), "it is stuck");
+    gate.open();
+    assert!(queue.flush_timeout(Duration::from_secs(60)).unwrap());
+    assert!(later.work.cancel().is_some());
+    queue.destroy().unwrap();
+    assert_eq!(queue.dump().gate, QueueGate::Closed);
+}
+
+#[test]
+fn a_dump_keeps_no_queue_alive() {
+    let _watchdog = watchdog();
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    let looking = thread::spawn(move || {
+        while !flag.load(Ordering::Relaxed) {
+            let _ = uwork::dump();
+        }
+    });
+    for round in 0..100 {
+        let queue = queue("short-lived").build().unwrap();
+        let name = queue.name().to_owned();
+        let handle = queue.spawn(move || round);
+        drop(queue);
+        assert_eq!(handle.join().unwrap(), round);
+        support::until("the queue has gone", || {
+            uwork::dump_queues(|known, _| known == name).is_empty()
+        });
+    }
+    stop.store(true, Ordering::Relaxed);
+    looking.join().unwrap();
+}
