@@ -49,13 +49,16 @@ fn dumps_beside_a_flood_add_up() {
         // Two that look at once, one of them from inside items.
         let inside = scope.spawn(|| {
             let looks = queue("flood-looks").build().unwrap();
-            let mut dumps = 0;
-            while !stop.load(Ordering::Relaxed) {
+            let mut dumps = 0_u32;
+            loop {
                 let text = looks.spawn(|| uwork::dump().to_string()).join().unwrap();
                 assert!(text.contains("queue flood-looks"), "{text}");
                 dumps += 1;
+                // After the look: the other thread may be done before this one starts.
+                if stop.load(Ordering::Relaxed) {
+                    return dumps;
+                }
             }
-            dumps
         });
         for _ in 0..200 {
             let dump = uwork::dump();
