@@ -158,3 +158,18 @@ fn a_dump_keeps_no_queue_alive() {
     stop.store(true, Ordering::Relaxed);
     looking.join().unwrap();
 }
+
+/// As data: sets of CPUs, flags and scopes are the text that the tree shows.
+#[cfg(feature = "serde")]
+#[test]
+fn a_dump_is_data() {
+    let _watchdog = watchdog();
+    let queue = queue("data").per_cpu().freezable().build().unwrap();
+    let data = serde_json::to_value(uwork::dump()).unwrap();
+    let queues = data["queues"].as_array().unwrap();
+    let shown = queues.iter().find(|shown| shown["name"] == queue.name()).unwrap();
+    assert_eq!((&shown["flags"], &shown["gate"]), (&"FREEZABLE | PERCPU".into(), &"open".into()));
+    assert_eq!(shown["cpus"], queue.cpumask().to_string());
+    assert_eq!(data["machine"]["default_scope"], "cache");
+    assert_eq!(data["scopes"][0]["scope"], "cpu");
+}
