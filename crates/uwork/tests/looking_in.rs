@@ -49,13 +49,16 @@ fn dumps_beside_a_flood_add_up() {
         // Two that look at once, one of them from inside items.
         let inside = scope.spawn(|| {
             let looks = queue("flood-looks").build().unwrap();
-            let mut dumps = 0;
-            while !stop.load(Ordering::Relaxed) {
+            let mut dumps = 0_u32;
+            loop {
                 let text = looks.spawn(|| uwork::dump().to_string()).join().unwrap();
                 assert!(text.contains("queue flood-looks"), "{text}");
                 dumps += 1;
+                // After the look: the other thread may be done before this one starts.
+                if stop.load(Ordering::Relaxed) {
+                    return dumps;
+                }
             }
-            dumps
         });
         for _ in 0..200 {
             let dump = uwork::dump();
@@ -154,4 +157,19 @@ fn a_dump_keeps_no_queue_alive() {
     }
     stop.store(true, Ordering::Relaxed);
     looking.join().unwrap();
+}
+
+/// As data: sets of CPUs, flags and scopes are the text that the tree shows.
+#[cfg(feature = "serde")]
+#[test]
+fn a_dump_is_data() {
+    let _watchdog = watchdog();
+    let queue = queue("data").per_cpu().freezable().build().unwrap();
+    let data = serde_json::to_value(uwork::dump()).unwrap();
+    let queues = data["queues"].as_array().unwrap();
+    let shown = queues.iter().find(|shown| shown["name"] == queue.name()).unwrap();
+    assert_eq!((&shown["flags"], &shown["gate"]), (&"FREEZABLE | PERCPU".into(), &"open".into()));
+    assert_eq!(shown["cpus"], queue.cpumask().to_string());
+    assert_eq!(data["machine"]["default_scope"], "cache");
+    assert_eq!(data["scopes"][0]["scope"], "cpu");
 }

@@ -60,7 +60,8 @@ fn a_drain_runs_everything_and_then_everything_is_refused() {
         }
         let later = Later::counting();
         assert!(own.enqueue_delayed(later.clone(), LONG).is_queued());
-        assert!(worker_threads() > 0);
+        // A thread names itself once it runs.
+        until("there are workers", || worker_threads() > 0);
         let report = shutdown(Shutdown::Drain, LONG).unwrap();
         assert!(report.is_complete(), "{report}");
         assert_eq!(sum.load(Ordering::Relaxed), 1_000);
