@@ -49,9 +49,9 @@ pools
   pool 0    cpus 0  nice 0  target 1  workers 1  running 0  idle 1
     slot 0    uw/0  idle
   pool 1    cpus 1  nice 0  target 1  workers 1  running 1  idle 0
-    slot 1    uw/1  running  run 1  queue limited  for at most 2.0 ms
+    slot 1    uw/1  running  run 1  queue limited  for at most 2.0 ms  test::call
   pool 2    cpus 0-1  nice 0  target 2  workers 2  running 0  idle 1  armed 1  next timer in 18.0 ms
-    slot 2    uw/u0-1  waiting  run 1  queue free  for at most 2.0 ms
+    slot 2    uw/u0-1  waiting  run 1  queue free  for at most 2.0 ms  test::call
     slot 3    uw/u0-1  idle
     armed  in 18.0 ms  item LATER  test::call  queue free  cpu 0
 
@@ -99,6 +99,8 @@ fn the_text_of_a_known_state() {
 fn what_is_behind_a_stuck_item_is_shown() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
+        // What is behind a hog does not stay there.
+        engine.set_cpu_intensive_thresh(0);
         let others: Vec<_> = (0..ITEMS_MAX + 4).map(|_| burning(engine, US)).collect();
         let (weak, seen) = (Arc::downgrade(engine), Arc::new(Mutex::new(None)));
         let place = seen.clone();
