@@ -30,6 +30,7 @@ impl<H: Host> Engine<H> {
         pwq: &Pwq<H>,
     ) {
         let runner = Runner { engine: self, id, slot, pool };
+        let forks = thread.forks();
         let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
         let tally = Tally::new(self, pwq, slot);
@@ -37,6 +38,10 @@ impl<H: Host> Engine<H> {
         // nothing for it.
         while let Err(payload) = catch_unwind(AssertUnwindSafe(|| runner.run_items(&tally))) {
             report_panic(self, pwq, payload);
+        }
+        if thread.forks() != forks {
+            // The item has forked, and returned in the child, in which nobody waits for its worker.
+            self.host().end_forked_thread();
         }
         thread.set_frame(frame.outer);
         tally.publish();

@@ -7,7 +7,12 @@ use crate::thread::ThreadState;
 use crate::worker::Worker;
 
 /// While it lives, the calling worker does not count as running. Stays on its thread.
-pub(crate) struct Blocked<H: Host>(*const Worker<H>);
+pub(crate) struct Blocked<H: Host> {
+    worker: *const Worker<H>,
+    thread: *const ThreadState,
+    /// As `ThreadState::forks` when the wait began.
+    forks: u32,
+}
 
 impl<H: Host> Engine<H> {
     /// Runs `f`, during which the calling worker does not count as running: another one takes what
@@ -53,14 +58,21 @@ impl<H: Host> Engine<H> {
         if let Some(worker) = unsafe { worker.as_ref() } {
             worker.begin_wait();
         }
-        Blocked(worker)
+        let forks = thread.forks();
+        Blocked { worker, thread, forks }
     }
 }
 
 impl<H: Host> Drop for Blocked<H> {
     fn drop(&mut self) {
-        // SAFETY: as in `block`; this guard does not leave the thread.
-        if let Some(worker) = unsafe { self.0.as_ref() } {
+        // SAFETY: the host keeps the state for as long as the thread lives, which this guard does not
+        // leave.
+        if unsafe { &*self.thread }.forks() != self.forks {
+            // In a child that was forked during the wait. Nobody waits for its end there.
+            return;
+        }
+        // SAFETY: as in `block`.
+        if let Some(worker) = unsafe { self.worker.as_ref() } {
             worker.end_wait();
         }
     }

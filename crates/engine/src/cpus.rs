@@ -36,7 +36,7 @@ use crate::host::{Host, Report};
 use crate::pool::Pool;
 use crate::queue::QueueError;
 use crate::slot::Slot;
-use crate::sync::{AtomicBool, AtomicPtr, Lock, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, Lock, LockGuard, Ordering};
 
 /// What the process may use of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,16 @@ impl Versions {
             placing: Lock::new(()),
             unfit: AtomicBool::new(false),
         }
+    }
+
+    /// Holds on to the value in force, and to where threads are placed.
+    pub(crate) fn hold(&self) -> LockGuard<'_, ()> {
+        self.changing.lock()
+    }
+
+    /// The same, further down the order of locks.
+    pub(crate) fn hold_places(&self) -> (LockGuard<'_, ()>, LockGuard<'_, Vec<Arc<Cpus>>>) {
+        (self.placing.lock(), self.kept.lock())
     }
 
     #[inline]

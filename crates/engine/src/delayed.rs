@@ -13,7 +13,7 @@ use crate::pool::{NEVER, Pool};
 use crate::queue::QueueError;
 use crate::submit::Queued;
 use crate::sync::{Cell, Link, prefetch};
-use crate::timer::TimerBase;
+use crate::timer::{TimerBase, Timers};
 use crate::word::{Acquire, Owned};
 use crate::work::{Action, Place, Work, WorkFn};
 
@@ -356,6 +356,18 @@ impl<H: Host> Engine<H> {
             timers.remove(item.as_ptr());
             base.publish(&timers);
             Some(Weak::from_raw(delayed.node.queue.get().0))
+        }
+    }
+
+    /// In a child after a fork: takes off everything that is armed, without a word to anybody.
+    pub(crate) fn forget_armed(timers: &mut Timers<H>) {
+        while let Some(item) = NonNull::new(timers.pop_any()) {
+            // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
+            unsafe {
+                let item = item.as_ref();
+                drop(Weak::from_raw(item.node.queue.get().0));
+                item.work.forget();
+            }
         }
     }
 

@@ -19,7 +19,7 @@ use crate::registry::Registry;
 use crate::shutdown::Ending;
 use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::{AtomicU32, Link, Lock, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Link, Lock, LockGuard, Ordering};
 use crate::wake::WakeToken;
 use crate::watch::{COOL_DOWN_NS, Watch};
 use crate::word::{RunId, SLOTS_MAX};
@@ -86,6 +86,8 @@ pub struct Engine<H: Host> {
     freeze_epoch: AtomicU32,
     grace: Grace<H>,
     pub(crate) ending: Ending,
+    /// After a fork, in the child: what goes with the first worker is still to be done.
+    pub(crate) newborn: AtomicBool,
 }
 
 /// What makes two queues share pools.
@@ -165,6 +167,7 @@ impl<H: Host> Engine<H> {
             freeze_epoch: AtomicU32::new(0),
             grace: Grace::new(),
             ending: Ending::new(),
+            newborn: AtomicBool::new(false),
         })
     }
 
@@ -268,6 +271,19 @@ impl<H: Host> Engine<H> {
     /// Takes a free run slot.
     pub(crate) fn allocate_slot(&self) -> Option<u32> {
         self.slots.allocate(|_| Slot::new()).map(|(id, _)| id)
+    }
+
+    /// Holds on to which pool sets and names exist.
+    pub(crate) fn hold_sets(&self) -> LockGuard<'_, Vec<Arc<PoolSet>>> {
+        self.sets.lock()
+    }
+
+    pub(crate) fn hold_names(&self) -> LockGuard<'_, HashSet<Name>> {
+        self.names.lock()
+    }
+
+    pub(crate) fn pools_table(&self) -> &Slab<Pool<H>> {
+        &self.pools
     }
 
     /// Registers a queue's name. False if it is taken.
@@ -430,7 +446,10 @@ impl<H: Host> Engine<H> {
                 pool.state.abort_wake();
                 None
             }
-            () => Some(self.try_spawn(pool)),
+            () => {
+                self.be_born();
+                Some(self.try_spawn(pool))
+            }
         };
         if outcome == Some(Ok(())) {
             return pool.create_again_at.store(0, Ordering::Relaxed);

@@ -35,9 +35,10 @@ use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::inbox::Node;
 use crate::owner::{Owner, Queue};
 use crate::submit::Queued;
-use crate::sync::{Cell, Link, Lock};
+use crate::sync::{Cell, Link, Lock, LockGuard};
 use crate::wake::{Waiter, Waiters};
 use crate::word::Acquire;
 use crate::work::{Action, Place, Work, WorkFn, WorkList};
@@ -99,6 +100,35 @@ impl<H: Host> Grace<H> {
             driven: false,
             waiters: Waiters::new(),
         }))
+    }
+}
+
+/// The lists of grace periods, held.
+pub(crate) struct HeldGrace<'a, H: Host>(LockGuard<'a, Lists<H>>);
+
+impl<H: Host> Grace<H> {
+    pub(crate) fn hold(&self) -> HeldGrace<'_, H> {
+        HeldGrace(self.0.lock())
+    }
+}
+
+impl<H: Host> HeldGrace<'_, H> {
+    /// In a child after a fork: everything that waits for a period, none of which is on any more.
+    pub(crate) fn forget(&mut self) -> WorkList {
+        let lists = &mut *self.0;
+        let mut items = lists.items[0].take();
+        items.append(lists.items[1].take());
+        lists.driven = false;
+        lists.waiters = Waiters::new();
+        let mut item = items.front();
+        while !item.is_null() {
+            // SAFETY: an item of the lists is live, and owns its weak reference.
+            unsafe {
+                drop(Weak::from_raw((*item.cast::<Graced<H>>()).queue.get().0));
+                item = <Work as Node>::next(item);
+            }
+        }
+        items
     }
 }
 

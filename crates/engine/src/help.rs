@@ -19,6 +19,9 @@ pub enum Helped {
     Ran,
     /// The item cannot be run here and now; waiting is what is left.
     No,
+    /// It ran, and returned in a child that it forked. Not seen outside of the engine.
+    #[doc(hidden)]
+    Forked,
 }
 
 /// An item that was taken over, with what comes with it.
@@ -38,9 +41,14 @@ impl<H: Host> Engine<H> {
     pub unsafe fn help(&self, work: NonNull<Work>) -> Helped {
         let Some(id) = self.allocate_slot() else { return Helped::No };
         // SAFETY: by this function's contract.
-        let helped = unsafe { self.help_in(id, work) };
-        self.slots().release(id);
-        helped
+        match unsafe { self.help_in(id, work) } {
+            // The slot is kept out of use there.
+            Helped::Forked => Helped::Ran,
+            helped => {
+                self.slots().release(id);
+                helped
+            }
+        }
     }
 
     unsafe fn help_in(&self, id: u32, work: NonNull<Work>) -> Helped {
@@ -52,6 +60,7 @@ impl<H: Host> Engine<H> {
         let thread = unsafe { &*self.host().thread() };
         let began = self.host().now();
         let slot = self.slot(id);
+        let forks = thread.forks();
         let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
         slot.batch.set(pwq.id, began);
@@ -72,6 +81,10 @@ impl<H: Host> Engine<H> {
         }
         while let Next::SetAside(aside) = slot.next(self.host(), run) {
             self.put_back(aside);
+        }
+        if thread.forks() != forks {
+            // In a child that was forked by the item: there is nothing to be settled there.
+            return Helped::Forked;
         }
         thread.set_frame(frame.outer);
         let home = pwq.home();

@@ -17,7 +17,7 @@ use uwork_policy::concurrency::hog_report_due;
 use crate::engine::Engine;
 use crate::host::{Host, Report};
 use crate::pool::{NEVER, Pool};
-use crate::sync::{AtomicU64, Lock, Ordering};
+use crate::sync::{AtomicU64, Lock, LockGuard, Ordering};
 
 /// Functions that are remembered (the kernel's `WCI_MAX_ENTS`).
 const FUNCTIONS_MAX: usize = 128;
@@ -47,6 +47,11 @@ impl Hogs {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.threshold_ns.load(Ordering::Relaxed) != 0
+    }
+
+    /// Holds on to who violated them.
+    pub(crate) fn hold(&self) -> LockGuard<'_, Vec<(usize, u64)>> {
+        self.functions.lock()
     }
 
     /// Counts a violation. How many it were, if that is to be reported.

@@ -160,6 +160,13 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// changed.
     fn cpus_changed(&self) -> Option<Cpus>;
 
+    /// Makes the event as new: whoever slept on it is not there any more. After a fork, in the child.
+    fn renew(&self, event: &Self::Event);
+
+    /// Ends the process, as a thread that returns does whose process has no other: a child was forked
+    /// inside a work item, and the item has returned.
+    fn end_forked_thread(&self) -> !;
+
     /// Tells the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);
 }

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::owner::Owner;
 use crate::queue::Wq;
-use crate::sync::{Lock, Ordering};
+use crate::sync::{Lock, LockGuard, Ordering};
 
 /// Weak entries: being listed keeps no queue.
 pub(crate) struct Registry<H: Host>(Lock<Entries<H>>);
@@ -18,9 +18,21 @@ struct Entries<H: Host> {
     next: u64,
 }
 
+/// The registry, held.
+pub(crate) struct HeldRegistry<'a, H: Host>(
+    #[expect(dead_code, reason = "held")] LockGuard<'a, Entries<H>>,
+);
+
 impl<H: Host> Registry<H> {
     pub(crate) fn new() -> Registry<H> {
         Registry(Lock::new(Entries { entries: BTreeMap::new(), next: 1 }))
+    }
+
+    /// Holds on to which queues exist. How many ever did.
+    pub(crate) fn hold(&self) -> (HeldRegistry<'_, H>, u64) {
+        let entries = self.0.lock();
+        let next = entries.next;
+        (HeldRegistry(entries), next)
     }
 
     pub(crate) fn register(&self, owner: &Arc<Owner<H>>) {
@@ -38,7 +50,7 @@ impl<H: Host> Registry<H> {
     }
 
     /// The owners that live, kept by the caller.
-    fn owners(&self) -> Vec<Arc<Owner<H>>> {
+    pub(crate) fn owners(&self) -> Vec<Arc<Owner<H>>> {
         self.0.lock().entries.values().filter_map(Weak::upgrade).collect()
     }
 }

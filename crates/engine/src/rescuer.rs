@@ -66,6 +66,17 @@ impl<H: Host> Rescuer<H> {
         })
     }
 
+    /// In a child after a fork: its thread is not there.
+    pub(crate) fn forget(&self, host: &H) {
+        self.started.store(false, Ordering::SeqCst);
+        self.stop.store(false, Ordering::SeqCst);
+        host.renew(&self.gone);
+    }
+
+    pub(crate) fn is_started(&self) -> bool {
+        self.started.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn slot(&self) -> u32 {
         self.slot
     }

@@ -4,7 +4,7 @@
 //! `flush` follow an item's place without holding anything: they take the lock of the entry they
 //! find, and look again under it.
 
-use crate::sync::{AtomicPtr, Lock, Ordering, SLAB_FIRST_CHUNK};
+use crate::sync::{AtomicPtr, Lock, LockGuard, Ordering, SLAB_FIRST_CHUNK};
 
 /// The first chunk's size; each further chunk doubles it.
 const FIRST_CHUNK: u32 = SLAB_FIRST_CHUNK;
@@ -75,9 +75,30 @@ impl<T: Send + Sync> Slab<T> {
         self.get(id).map(|entry| (id, entry))
     }
 
+    /// Holds on to which ids are free, and which entries exist.
+    pub(crate) fn hold(&self) -> HeldIds<'_> {
+        HeldIds(self.free.lock())
+    }
+
+    /// Visits every entry that exists.
+    pub(crate) fn for_each(&self, f: impl FnMut((u32, &T))) {
+        (0..self.limit).map_while(|id| self.get(id).map(|entry| (id, entry))).for_each(f);
+    }
+
     /// Takes an id back.
     pub(crate) fn release(&self, id: u32) {
         self.free.lock().ids.push(id);
+    }
+}
+
+/// A table whose free ids stay as they are.
+pub(crate) struct HeldIds<'a>(LockGuard<'a, Free>);
+
+impl HeldIds<'_> {
+    /// All ids are free again, but for these.
+    pub(crate) fn free_all_but(&mut self, kept: &[u32]) {
+        let next = self.0.next;
+        self.0.ids = (0..next).rev().filter(|id| !kept.contains(id)).collect();
     }
 }
 

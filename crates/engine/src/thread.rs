@@ -20,6 +20,8 @@ pub struct ThreadState {
     worker: Cell<*const ()>,
     /// Whether this thread is a queue's rescuer.
     rescuer: Cell<bool>,
+    /// Forks that this thread came out of as the only one of a new process.
+    forks: Cell<u32>,
 }
 
 impl Default for ThreadState {
@@ -35,6 +37,7 @@ impl ThreadState {
             frame: Cell::new(std::ptr::null()),
             worker: Cell::new(std::ptr::null()),
             rescuer: Cell::new(false),
+            forks: Cell::new(0),
         }
     }
 
@@ -44,6 +47,19 @@ impl ThreadState {
 
     pub(crate) fn set_worker(&self, worker: *const ()) {
         self.worker.set(worker);
+    }
+
+    /// Changes when the process does under the thread's feet: what it began before is not there.
+    pub(crate) fn forks(&self) -> u32 {
+        self.forks.get()
+    }
+
+    /// The thread is in a new process, where it serves nobody and is in no item.
+    pub(crate) fn forked(&self) {
+        self.forks.set(self.forks.get() + 1);
+        self.rescuer.set(false);
+        self.worker.set(std::ptr::null());
+        self.frame.set(std::ptr::null());
     }
 
     pub(crate) fn is_rescuer(&self) -> bool {

@@ -37,7 +37,7 @@ use crate::hog::Runs;
 use crate::host::{Host, SpawnError, WorkerSpec};
 use crate::pool::{NEVER, Pool};
 use crate::rescuer::MAYDAY_INTERVAL_NS;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 use crate::wake::WakeToken;
 
 /// How long a batch may have been running, or a ready pwq waiting, before somebody else takes over.
@@ -92,6 +92,23 @@ impl<H: Host> Watch<H> {
     }
 }
 
+impl<H: Host> Watch<H> {
+    /// Holds on to whether the thread exists.
+    pub(crate) fn hold(&self) -> LockGuard<'_, bool> {
+        self.started.lock()
+    }
+
+    /// In a child after a fork: there is no thread.
+    pub(crate) fn forget(&self, host: &H, exists: &mut bool) {
+        *exists = false;
+        host.renew(&self.event);
+        self.awake.store(ASLEEP, Ordering::SeqCst);
+        self.next_look.store(NO_LOOK, Ordering::SeqCst);
+        self.called.store(false, Ordering::SeqCst);
+        self.thread.store(0, Ordering::Relaxed);
+    }
+}
+
 impl<H: Host> Engine<H> {
     /// The caller has left something waiting in `pool`. Without locks held.
     #[inline]
@@ -109,6 +126,10 @@ impl<H: Host> Engine<H> {
     #[cold]
     pub(crate) fn wake_watch(&self) {
         let watch = self.watch_state();
+        // It does, but in a child after a fork. A failure is tried again with the next reason.
+        if self.start_watch().is_err() {
+            return;
+        }
         if watch.awake.swap(AWAKE, Ordering::SeqCst) == ASLEEP {
             // SAFETY: the event lives as long as the engine.
             unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
@@ -156,7 +177,7 @@ impl<H: Host> Engine<H> {
         let claim = |due| {
             watch.next_look.compare_exchange(due, next, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         };
-        if due <= now && claim(due) {
+        if due <= now && claim(due) && self.start_watch().is_ok() {
             watch.called.store(true, Ordering::SeqCst);
             // SAFETY: the event lives as long as the engine.
             unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());

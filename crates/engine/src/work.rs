@@ -157,6 +157,12 @@ impl Work {
         }
     }
 
+    /// In a child after a fork: the item is idle, and its holder does not hear of it.
+    pub(crate) fn forget(&self) {
+        self.set_spot(Place::Hands, self.ticket().with_waited_for(false));
+        self.word.release(self.word.owned());
+    }
+
     /// Whether the item is queued, armed or just about to be.
     pub fn is_pending(&self) -> bool {
         self.word.is_pending()

@@ -168,6 +168,14 @@ impl Host for LoomHost {
         None
     }
 
+    fn renew(&self, _: &Event) {
+        unreachable!("models do not fork");
+    }
+
+    fn end_forked_thread(&self) -> ! {
+        unreachable!("models do not fork");
+    }
+
     fn report(&self, report: Report) {
         self.reports.lock().unwrap().push(report);
     }

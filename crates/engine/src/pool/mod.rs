@@ -113,6 +113,20 @@ impl<H: Host> Pool<H> {
         }
     }
 
+    /// In a child after a fork: no workers, nothing ready.
+    pub(crate) fn forget(&self, inner: &mut PoolInner<H>) {
+        let _ = self.ready_inbox.take_all();
+        inner.ready = ReadyList::new();
+        inner.idle_top = None;
+        inner.keeper = None;
+        inner.workers.clear();
+        self.has_ready.0.store(false, Ordering::SeqCst);
+        self.state.forget();
+        self.lined_up.store(0, Ordering::SeqCst);
+        self.create_again_at.store(0, Ordering::Relaxed);
+        self.last_take.store(0, Ordering::Relaxed);
+    }
+
     /// Gives a fresh pool its purpose.
     pub(crate) fn configure(&self, spec: PoolSpec, target: u32) {
         self.set_target(target);

@@ -113,6 +113,11 @@ impl PoolState {
         self.0.fetch_sub(WORKERS + WAKING, Ordering::SeqCst);
     }
 
+    /// In a child after a fork: no workers.
+    pub(crate) fn forget(&self) {
+        self.0.fetch_and(RETIRED, Ordering::SeqCst);
+    }
+
     pub(crate) fn set_retired(&self, retired: bool) {
         if retired {
             self.0.fetch_or(RETIRED, Ordering::SeqCst);

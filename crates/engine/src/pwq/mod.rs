@@ -170,6 +170,20 @@ impl<H: Host> Pwq<H> {
         self.state.store(0, Ordering::Release);
     }
 
+    /// In a child after a fork: everything that was queued, and nobody who holds or awaits anything.
+    pub(crate) fn forget(&self, inner: &mut Inner<H>) -> WorkList {
+        self.splice(inner);
+        inner.queued = 0;
+        inner.nr_active = 0;
+        inner.granted = 0;
+        inner.colour = 0;
+        inner.waiters = Waiters::new();
+        self.in_flight.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+        self.mayday.store(0, Ordering::Relaxed);
+        self.state.fetch_and(DEAD, Ordering::SeqCst);
+        inner.worklist.take()
+    }
+
     /// The queue, as an identity and, while the pwq is attached, as a pointer.
     #[inline]
     pub(crate) fn wq(&self) -> *const Wq<H> {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::{Pwq, SATURATED};
 use crate::host::Host;
-use crate::sync::{AtomicU32, Line, Link, Lock, Ordering};
+use crate::sync::{AtomicU32, Line, Link, Lock, LockGuard, Ordering};
 
 /// See the module. Lives as long as its queue.
 pub(crate) struct Node<H: Host> {
@@ -37,6 +37,18 @@ impl<H: Host> Node<H> {
     pub(crate) fn new() -> Node<H> {
         let (nr, max, waiting) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
         Node { count: Line(Count { nr, max, waiting }), row: Line(Lock::new(VecDeque::new())) }
+    }
+
+    /// Holds on to who waits for a place.
+    pub(crate) fn hold(&self) -> LockGuard<'_, VecDeque<Link<Pwq<H>>>> {
+        self.row.0.lock()
+    }
+
+    /// In a child after a fork: nobody has a place or waits for one.
+    pub(crate) fn forget(&self, row: &mut VecDeque<Link<Pwq<H>>>) {
+        row.clear();
+        self.count.0.nr.store(0, Ordering::SeqCst);
+        self.count.0.waiting.store(0, Ordering::SeqCst);
     }
 
     /// Sees to it that so many pwqs can wait without an allocation.

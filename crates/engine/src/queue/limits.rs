@@ -41,6 +41,13 @@ impl<H: Host> Nodes<H> {
     }
 }
 
+impl<H: Host> Wq<H> {
+    /// The nodes that the limit is divided among.
+    pub(crate) fn nodes(&self) -> &[PwqNode<H>] {
+        self.nodes.as_ref().map_or(&[], |nodes| &nodes.nodes)
+    }
+}
+
 impl Tunable {
     /// As the queue was specified; nothing is applied yet.
     pub(super) fn new(kind: Kind, max_active: u32) -> Tunable {

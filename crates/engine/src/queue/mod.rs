@@ -69,8 +69,6 @@ pub struct Wq<H: Host> {
     round_robin: AtomicU32,
     ordered: bool,
     flags: Flags,
-    /// Held from the reading of the attributes to their change.
-    changing: Lock<()>,
     tunable: Lock<Tunable>,
     /// Where the limit of an unbound queue is divided; none for others. Constant.
     nodes: Option<Nodes<H>>,
@@ -105,7 +103,8 @@ impl<H: Host> Pwqs<'_, H> {
     }
 }
 
-struct Tunable {
+/// What of a queue can be changed while it is in use.
+pub(crate) struct Tunable {
     kind: Kind,
     max_active: u32,
     /// The least that a node gets of it.
@@ -153,7 +152,6 @@ impl<H: Host> Wq<H> {
             round_robin: AtomicU32::new(0),
             ordered,
             flags: spec.flags,
-            changing: Lock::new(()),
             tunable: Lock::new(Tunable::new(spec.kind.clone(), spec.max_active)),
             nodes: matches!(spec.kind, Kind::Unbound(_))
                 .then(|| Nodes::new(&engine.config().topology)),
@@ -168,11 +166,10 @@ impl<H: Host> Wq<H> {
             let fresh = wq.rescuer.set(rescuer).is_ok();
             debug_assert!(fresh, "the queue is new");
         }
-        wq.check_attrs(&spec.kind)?;
         if wq.flags.contains(Flags::FREEZABLE) {
             engine.enter_freezable(&wq);
         }
-        wq.change(|wq, tunable| wq.apply(tunable, spec.kind))?;
+        wq.change(|wq, tunable| wq.apply_new(tunable, spec.kind))?;
         if let Some(rescuer) = wq.rescuer() {
             wq.start_rescuer(rescuer)?;
         }
@@ -244,18 +241,34 @@ impl<H: Host> Wq<H> {
     /// # Errors
     /// For per-CPU queues, and as [`Wq::new`]; nothing is changed then.
     pub fn change_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), QueueError> {
-        let _changing = self.changing.lock();
-        let mut kind = self.kind();
-        match &mut kind {
-            Kind::PerCpu => {
-                return Err(QueueError::NotForThisKind(
-                    "a per-CPU queue has no affinity attributes; they are for unbound queues",
-                ));
+        self.change(|wq, tunable| {
+            let mut kind = tunable.kind.clone();
+            match &mut kind {
+                Kind::PerCpu => {
+                    return Err(QueueError::NotForThisKind(
+                        "a per-CPU queue has no affinity attributes; they are for unbound queues",
+                    ));
+                }
+                Kind::Unbound(attrs) | Kind::Ordered(attrs) | Kind::Dedicated(attrs) => {
+                    change(attrs);
+                }
             }
-            Kind::Unbound(attrs) | Kind::Ordered(attrs) | Kind::Dedicated(attrs) => change(attrs),
+            wq.apply_new(tunable, kind)
+        })
+    }
+
+    /// Holds on to what can be changed.
+    pub(crate) fn hold_tunable(&self) -> LockGuard<'_, Tunable> {
+        self.tunable.lock()
+    }
+
+    /// In a child after a fork, once nobody holds the queue: nobody changes or drains it, and nobody
+    /// rescues it yet.
+    pub(crate) fn forget(&self) {
+        self.gate.fetch_and(CLOSED | SHUT | SEALED, Ordering::SeqCst);
+        if let Some(rescuer) = self.rescuer() {
+            rescuer.forget(self.engine.host());
         }
-        self.check_attrs(&kind)?;
-        self.change(|wq, tunable| wq.apply(tunable, kind))
     }
 
     /// The pwqs that the queue has, under the lock that keeps it from getting more.
@@ -357,20 +370,24 @@ impl<H: Host> Wq<H> {
 
     /// Whether a queue can be given these attributes. Those that it has stay good: a mask of which
     /// no CPU is allowed any more stands for all CPUs of unbound queues until one is.
-    fn check_attrs(&self, kind: &Kind) -> Result<(), QueueError> {
+    fn check_attrs(&self, tunable: &Tunable, kind: &Kind) -> Result<(), QueueError> {
         let Some(attrs) = kind.attrs() else { return Ok(()) };
         if !(-20..=19).contains(&attrs.nice) {
             return Err(QueueError::BadNice(attrs.nice));
         }
-        let tunable = self.tunable.lock();
         let known = !tunable.fitted.is_null()
             && tunable.kind.attrs().is_some_and(|old| old.cpumask == attrs.cpumask);
-        drop(tunable);
         let allowed = &self.engine.cpus().allowed;
         if known || attrs.cpumask.intersects(allowed) {
             return Ok(());
         }
         Err(QueueError::NoCpu { cpumask: attrs.cpumask.clone(), allowed: allowed.clone() })
+    }
+
+    /// As `apply`, with attributes that a user gave.
+    fn apply_new(&self, tunable: &mut Tunable, kind: Kind) -> Result<BecameReady<H>, QueueError> {
+        self.check_attrs(tunable, &kind)?;
+        self.apply(tunable, kind)
     }
 
     fn apply(&self, tunable: &mut Tunable, kind: Kind) -> Result<BecameReady<H>, QueueError> {

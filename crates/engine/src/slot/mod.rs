@@ -8,6 +8,7 @@ mod now;
 
 use std::cell::UnsafeCell;
 
+pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
 
 use crate::host::Host;
@@ -31,6 +32,8 @@ const PHASE_MASK: u64 = (1 << PHASE_BITS) - 1;
 const LOCKED: u32 = 1;
 /// Something was set aside for the end of the current run.
 const SET_ASIDE: u32 = 2;
+/// The run began in another process: there is nothing more to do here.
+const FORKED: u32 = 4;
 
 /// A slot. Lives in a slab: never freed while its engine lives, reused by later workers, and its
 /// run number goes on counting across owners. In this order: what the owner goes to for each item
@@ -266,6 +269,9 @@ impl<H: Host> Slot<H> {
     #[cold]
     fn collect_set_aside(&self, number: u64) -> Next<H> {
         self.leave(number);
+        if self.attention.load(Ordering::Relaxed) & FORKED != 0 {
+            return Next::Empty;
+        }
         let guard = self.mutex.lock();
         // SAFETY: OUT and under the mutex, the lists are ours.
         let lists = unsafe { &mut *self.lists.get() };
@@ -335,6 +341,28 @@ impl<H: Host> Slot<H> {
         }
         drop(guard);
         counted
+    }
+
+    /// In a child after a fork, once nobody holds the slot: as new, but that its runs count on.
+    /// `in_use`: the only thread that there is runs an item of the parent's in it.
+    pub(crate) fn forget(&self, host: &H, in_use: bool) {
+        self.leave(self.number());
+        self.attention.store(if in_use { FORKED } else { 0 }, Ordering::Relaxed);
+        self.batch_began.store(u64::MAX, Ordering::Relaxed);
+        host.renew(&self.event);
+        self.thread.store(0, Ordering::Relaxed);
+        self.waits.store(false, Ordering::Relaxed);
+        self.picked.store(false, Ordering::Relaxed);
+        // SAFETY: there is no other thread.
+        unsafe {
+            self.idle_below.set(None);
+            self.is_idle.set(false);
+        }
+    }
+
+    /// Holds on to what the run says of itself.
+    pub(crate) fn hold_description(&self) -> now::HeldDescription<'_> {
+        self.description.hold()
     }
 
     /// Whether the owner is in an item, and the number of that run. A hint.
@@ -409,6 +437,16 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Takes everything that is scheduled.
     pub(crate) fn take_scheduled(&mut self) -> WorkList {
         into_hands(self.lists().scheduled.take())
+    }
+
+    /// In a child after a fork: takes everything, and forgets who waited.
+    pub(crate) fn forget(&mut self) -> WorkList {
+        let lists = self.lists();
+        let mut items = lists.scheduled.take();
+        items.append(lists.deferred.take());
+        lists.waiters = Waiters::new();
+        lists.absence = Absence::No;
+        items
     }
 
     /// Lets `f` look at the scheduled and the deferred items.

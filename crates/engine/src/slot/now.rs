@@ -19,7 +19,7 @@
 //! The item may be gone, freed by its own function, while it still runs: these are identities, not
 //! pointers to follow.
 
-use crate::sync::{Hint, Lock};
+use crate::sync::{Hint, Lock, LockGuard};
 use crate::work::Work;
 
 /// The greatest length of a description, in bytes (the kernel's 32, with its final NUL).
@@ -67,9 +67,17 @@ struct Text {
     bytes: [u8; DESCRIPTION_MAX],
 }
 
+/// A description, held.
+pub(crate) struct HeldDescription<'a>(#[expect(dead_code, reason = "held")] LockGuard<'a, Text>);
+
 impl Description {
     pub(super) fn new() -> Description {
         Description(Lock::new(Text { run: u64::MAX, len: 0, bytes: [0; DESCRIPTION_MAX] }))
+    }
+
+    /// Holds on to what is said.
+    pub(super) fn hold(&self) -> HeldDescription<'_> {
+        HeldDescription(self.0.lock())
     }
 
     /// Keeps as much of `text` as fits, cut between two characters.

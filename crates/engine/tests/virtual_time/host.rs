@@ -311,6 +311,14 @@ impl Host for VirtualHost {
         self.0.changed.lock().expect("no panic under this lock").take()
     }
 
+    fn renew(&self, _: &Event) {
+        unreachable!("a simulation does not fork");
+    }
+
+    fn end_forked_thread(&self) -> ! {
+        unreachable!("a simulation does not fork");
+    }
+
     fn report(&self, report: Report) {
         self.0.reports.lock().expect("no panic under this lock").push(report);
     }

@@ -39,6 +39,11 @@ impl Event {
         }
     }
 
+    /// Makes it as new: no thread waits, nothing is set.
+    pub(crate) fn renew(&self) {
+        self.0.store(CLEAR, Ordering::Relaxed);
+    }
+
     /// Sets the event and wakes its thread.
     ///
     /// # Safety

@@ -3,6 +3,7 @@
 mod changes;
 mod cpu;
 mod event;
+mod fork;
 pub(crate) mod futex;
 mod membarrier;
 mod thread;
@@ -20,6 +21,8 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
 
 pub(crate) use event::Event;
+
+pub(crate) use fork::forks;
 
 use crate::topology::Machine;
 
@@ -111,6 +114,14 @@ impl Host for Linux {
 
     fn cpus_changed(&self) -> Option<Cpus> {
         self.changes.look()
+    }
+
+    fn renew(&self, event: &Event) {
+        event.renew();
+    }
+
+    fn end_forked_thread(&self) -> ! {
+        std::process::exit(0);
     }
 
     fn report(&self, report: Report) {
@@ -221,6 +232,7 @@ pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
                 Config::new(topology, allowed)
             }
         };
+        fork::register();
         Engine::new(Linux::new(), config)
     })
 }

@@ -22,11 +22,11 @@ const LOOKS: u32 = 4;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(16);
 
-/// The last grace period that has ended, by number.
-static ENDED: AtomicU64 = AtomicU64::new(0);
-
-struct Driver {
+/// Pushes the epochs of one era on.
+pub(super) struct Driver {
     work: DelayedWork<Driver>,
+    /// The last grace period that has ended, by number.
+    ended: AtomicU64,
     /// Taken by its run only.
     progress: Mutex<Progress>,
 }
@@ -41,12 +41,14 @@ struct Progress {
 
 crate::has_delayed_work!(impl HasDelayedWork for Driver { work });
 
-fn driver() -> &'static Driver {
-    static DRIVER: OnceLock<Driver> = OnceLock::new();
-    DRIVER.get_or_init(|| Driver {
-        work: DelayedWork::new(),
-        progress: Mutex::new(Progress { begun: 0, on: false, pause: PAUSE_MIN }),
-    })
+impl Driver {
+    pub(super) fn new() -> Driver {
+        Driver {
+            work: DelayedWork::new(),
+            ended: AtomicU64::new(0),
+            progress: Mutex::new(Progress { begun: 0, on: false, pause: PAUSE_MIN }),
+        }
+    }
 }
 
 /// Its queue makes progress without new threads, as the kernel's `rcu_gp` does.
@@ -69,7 +71,7 @@ pub(super) fn call() {
 }
 
 fn run_after(pause: Duration) {
-    match queue().enqueue_delayed(driver(), pause) {
+    match queue().enqueue_delayed(&super::era().driver, pause) {
         Enqueued::Queued | Enqueued::Pending(_) => {}
         Enqueued::Disabled(_) | Enqueued::Refused(_) => {
             unreachable!("nobody else has the driver or its queue")
@@ -78,7 +80,7 @@ fn run_after(pause: Duration) {
 }
 
 impl Progress {
-    fn begin(&mut self) {
+    fn begin(&mut self, ended: &'static AtomicU64) {
         self.begun += 1;
         self.on = true;
         self.pause = PAUSE_MIN;
@@ -87,13 +89,13 @@ impl Progress {
         // guard that exists then is gone, on whichever thread finds that out.
         //
         // Release: whoever sees the number sees what was done under those guards.
-        super::pin().defer(move || ENDED.store(number, Ordering::Release));
+        super::pin().defer(move || ended.store(number, Ordering::Release));
     }
 
     /// Pushes the epoch on by a step, if no reader is in the way. True if the period has ended.
-    fn look(&self) -> bool {
+    fn look(&self, ended: &AtomicU64) -> bool {
         super::pin().flush();
-        ENDED.load(Ordering::Acquire) == self.begun
+        ended.load(Ordering::Acquire) == self.begun
     }
 }
 
@@ -107,9 +109,9 @@ impl WorkItem for Driver {
                 if !engine().begin_grace() {
                     return;
                 }
-                progress.begin();
+                progress.begin(&this.ended);
             }
-            if progress.look() {
+            if progress.look(&this.ended) {
                 progress.on = false;
                 engine().end_grace();
             }

@@ -63,26 +63,84 @@
 mod driver;
 mod work;
 
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crossbeam_epoch::{Collector, Guard, LocalHandle};
 
+use driver::Driver;
 pub use work::{HasRcuWork, RcuWork};
 
-/// Epochs of the library's own: what others defer never runs on its workers, and none of their guards
-/// holds an item back.
+/// Epochs of the library's own, and who pushes them on: what others defer never runs on its workers, and
+/// none of their guards holds an item back.
+///
+/// A child after a fork has an era of its own: in the old one, guards of threads that it does not have
+/// would hold everything back for good. An old era is left as it is.
+struct Era {
+    forks: u32,
+    collector: Collector,
+    driver: Driver,
+}
+
+fn era() -> &'static Era {
+    static ERA: AtomicPtr<Era> = AtomicPtr::new(std::ptr::null_mut());
+    let forks = crate::linux::forks();
+    loop {
+        // Acquire and release: who finds an era finds it whole.
+        let known = ERA.load(Ordering::Acquire);
+        // SAFETY: null, or an era that is never freed.
+        if let Some(era) = unsafe { known.as_ref() }
+            && era.forks == forks
+        {
+            return era;
+        }
+        let fresh = Era { forks, collector: Collector::new(), driver: Driver::new() };
+        let fresh = Box::into_raw(Box::new(fresh));
+        let won = ERA.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire);
+        if won.is_err() {
+            // SAFETY: made above, and seen by nobody else.
+            drop(unsafe { Box::from_raw(fresh) });
+        }
+    }
+}
+
 fn collector() -> &'static Collector {
-    static COLLECTOR: OnceLock<Collector> = OnceLock::new();
-    COLLECTOR.get_or_init(Collector::new)
+    &era().collector
+}
+
+/// A thread's part in the epochs of the process that it is in.
+struct Handle {
+    forks: u32,
+    handle: LocalHandle,
+}
+
+impl Handle {
+    fn new() -> Handle {
+        Handle { forks: crate::linux::forks(), handle: collector().register() }
+    }
 }
 
 thread_local! {
-    static HANDLE: LocalHandle = collector().register();
+    static HANDLE: RefCell<Handle> = RefCell::new(Handle::new());
+}
+
+/// What `f` makes of the thread's handle; of a new one, if the thread is just ending.
+fn with_handle<R>(f: impl FnOnce(&LocalHandle) -> R) -> R {
+    let mut f = Some(f);
+    let mut call = |handle: &LocalHandle| (f.take().expect("called once"))(handle);
+    let outcome = HANDLE.try_with(|kept| {
+        let mut kept = kept.borrow_mut();
+        if kept.forks != crate::linux::forks() {
+            // The old one belongs to epochs that are left as they are.
+            std::mem::forget(std::mem::replace(&mut *kept, Handle::new()));
+        }
+        call(&kept.handle)
+    });
+    outcome.unwrap_or_else(|_| call(&collector().register()))
 }
 
 fn pin() -> Guard {
-    // A thread that is just ending has no handle any more; a new one lives as long as its guard.
-    HANDLE.try_with(LocalHandle::pin).unwrap_or_else(|_| collector().register().pin())
+    with_handle(LocalHandle::pin)
 }
 
 /// While it lives, no grace period ends that began after it was taken. Stays on its thread. From
@@ -112,5 +170,5 @@ pub fn read_lock() -> ReadGuard {
 
 /// Whether the calling thread holds a [`ReadGuard`].
 pub fn is_read_locked() -> bool {
-    HANDLE.try_with(LocalHandle::is_pinned).unwrap_or(false)
+    with_handle(LocalHandle::is_pinned)
 }

@@ -1,0 +1,255 @@
+//! Forks: the parent goes on as if nothing had happened, the child starts afresh.
+//!
+//! In the child there is one thread, the one that forked. Everything that other threads had in hand is
+//! as it was at that instant, and they are gone. So before the fork the forking thread takes every lock
+//! of the engine, in the order of the ranks; then nothing is half done. After it, the parent lets go.
+//! The child first makes everything idle:
+//!
+//! - what was queued, armed or waited for a grace period is idle again. It is not run, and its holder
+//!   is not told: its destructor would undo in the child what belongs to the parent. What the
+//!   queue held of it (a reference, a box) stays behind.
+//! - there are no workers, no watch, no rescuers. The first item that is queued makes them.
+//! - nobody waits for anything.
+//!
+//! Queues, attributes, pools, freezes and shutdowns are as they were.
+//!
+//! **A fork inside of an item.** The child's thread is in the item and not a worker any more. When the
+//! item returns, the thread ends, and with it the process, as it does in POSIX where a thread that has
+//! forked returns. A thread that helps goes on behind the help.
+//!
+//! **What the locks do not cover.** An item that another thread was just handing over (between taking
+//! PENDING and pushing it, or between two lists) is in no list. In the child it stays pending for ever;
+//! a cancel of it there would not return. That is some tens of nanoseconds of each item's life.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+
+use crate::cpus::Cpus;
+use crate::engine::{Engine, PoolSet};
+use crate::flush::FlushState;
+use crate::freeze::FreezeState;
+use crate::grace::HeldGrace;
+use crate::host::{Host, Report};
+use crate::inbox::Node;
+use crate::owner::Owner;
+use crate::pool::PoolInner;
+use crate::pwq::{Inner, Pwq};
+use crate::queue::{Name, Pwqs, Tunable, Wq};
+use crate::registry::HeldRegistry;
+use crate::slab::HeldIds;
+use crate::slot::{HeldDescription, RemoteSlot};
+use crate::sync::{Link, LockGuard, Ordering};
+use crate::timer::Timers;
+use crate::work::{Work, WorkList};
+
+/// Every lock of an engine, from before a fork until after it. Stays on its thread.
+pub struct Forking<'a, H: Host> {
+    engine: &'a Engine<H>,
+    /// There until they are given up.
+    held: Option<Held<'a, H>>,
+    /// The queues that the locks are of: given up after them.
+    owners: Vec<Arc<Owner<H>>>,
+}
+
+/// The locks. Given up in this order, which does not matter.
+struct Held<'a, H: Host> {
+    ids: [HeldIds<'a>; 3],
+    grace: HeldGrace<'a, H>,
+    timers: Vec<LockGuard<'a, Timers<H>>>,
+    pools: Vec<LockGuard<'a, PoolInner<H>>>,
+    rows: Vec<LockGuard<'a, VecDeque<Link<Pwq<H>>>>>,
+    slots: Vec<RemoteSlot<'a, H>>,
+    pwqs: Vec<LockGuard<'a, Inner<H>>>,
+    flushes: Vec<LockGuard<'a, FlushState<H>>>,
+    watch: LockGuard<'a, bool>,
+    _descriptions: Vec<HeldDescription<'a>>,
+    _registry: HeldRegistry<'a, H>,
+    _hogs: LockGuard<'a, Vec<(usize, u64)>>,
+    _names: LockGuard<'a, HashSet<Name>>,
+    _places: (LockGuard<'a, ()>, LockGuard<'a, Vec<Arc<Cpus>>>),
+    _lists: Vec<Pwqs<'a, H>>,
+    _sets: LockGuard<'a, Vec<Arc<PoolSet>>>,
+    _tunables: Vec<LockGuard<'a, Tunable>>,
+    _changing: LockGuard<'a, ()>,
+    _freeze: LockGuard<'a, FreezeState<H>>,
+}
+
+impl<H: Host> Engine<H> {
+    /// The calling thread is about to fork: waits until no other thread has anything half done, and
+    /// keeps it so. Then fork, and call [`Forking::parent`] or [`Forking::child`].
+    ///
+    /// Takes some microseconds, and some more for each queue. Not to be called with a lock of the
+    /// engine held: neither is user code.
+    pub fn before_fork(&self) -> Forking<'_, H> {
+        loop {
+            if let Some(forking) = self.hold_everything() {
+                return forking;
+            }
+        }
+    }
+
+    /// `None` if a queue was made meanwhile that is not held.
+    fn hold_everything(&self) -> Option<Forking<'_, H>> {
+        let freeze = self.freeze_state().lock();
+        let changing = self.versions().hold();
+        let known = self.registry().hold().1;
+        let owners = self.registry().owners();
+        // SAFETY: the owners are given up after everything that is taken of them.
+        let queues: Vec<&Wq<H>> =
+            owners.iter().map(|owner| unsafe { &*std::ptr::from_ref(owner.wq()) }).collect();
+        let tunables = queues.iter().map(|wq| wq.hold_tunable()).collect();
+        let sets = self.hold_sets();
+        let flushes = queues.iter().map(|wq| wq.flush.lock()).collect();
+        let lists = queues.iter().map(|wq| wq.pwqs()).collect();
+        let mut pwqs = Vec::new();
+        self.pwqs().for_each(|(id, _)| pwqs.extend(self.pwqs().get(id).map(Pwq::lock)));
+        let mut slots = Vec::new();
+        self.slots().for_each(|(id, _)| {
+            slots.extend(self.slots().get(id).map(|slot| slot.lock_remote(self.host())));
+        });
+        let rows = queues.iter().flat_map(|wq| wq.nodes()).map(|node| node.hold()).collect();
+        let places = self.versions().hold_places();
+        let (mut pools, mut timers) = (Vec::new(), Vec::new());
+        let table = self.pools_table();
+        table.for_each(|(id, _)| pools.extend(table.get(id).map(|pool| pool.lock())));
+        table.for_each(|(id, _)| {
+            let bases = table.get(id).map(|pool| pool.timer_bases());
+            timers.extend(bases.into_iter().flatten().map(|base| base.lock()));
+        });
+        let grace = self.grace().hold();
+        let (hogs, names) = (self.hogs().hold(), self.hold_names());
+        let (registry, made) = self.registry().hold();
+        let watch = self.watch_state().hold();
+        let mut descriptions = Vec::new();
+        self.slots().for_each(|(id, _)| {
+            descriptions.extend(self.slots().get(id).map(|slot| slot.hold_description()));
+        });
+        let ids = [self.slots().hold(), self.pwqs().hold(), table.hold()];
+        let held = Held {
+            ids,
+            grace,
+            timers,
+            pools,
+            rows,
+            slots,
+            pwqs,
+            flushes,
+            watch,
+            _descriptions: descriptions,
+            _registry: registry,
+            _hogs: hogs,
+            _names: names,
+            _places: places,
+            _lists: lists,
+            _sets: sets,
+            _tunables: tunables,
+            _changing: changing,
+            _freeze: freeze,
+        };
+        let forking = Forking { engine: self, held: Some(held), owners };
+        (made == known).then_some(forking)
+    }
+
+    /// After a fork, in the child, before its first worker: makes what queues have of their own.
+    #[inline]
+    pub(crate) fn be_born(&self) {
+        if self.newborn.load(Ordering::Relaxed) {
+            self.make_rescuers();
+        }
+    }
+
+    #[cold]
+    fn make_rescuers(&self) {
+        if !self.newborn.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        self.for_each_queue(|wq| {
+            if let Some(rescuer) = wq.rescuer()
+                && !rescuer.is_started()
+                && let Err(error) = wq.start_rescuer(rescuer)
+            {
+                let reason = error.to_string();
+                self.host().report(Report::SpawnFailed { reason });
+            }
+        });
+    }
+}
+
+/// Makes the items of a list idle.
+fn forget_all(items: &WorkList) {
+    let mut item = items.front();
+    while !item.is_null() {
+        // SAFETY: the items of a list that the caller took whole, each visited once.
+        unsafe {
+            let next = <Work as Node>::next(item);
+            (*item).forget();
+            item = next;
+        }
+    }
+}
+
+impl<H: Host> Forking<'_, H> {
+    /// In the parent: goes on.
+    pub fn parent(self) {}
+
+    /// In the child: starts afresh. The calling thread is the only one there is.
+    pub fn child(mut self) {
+        let engine = self.engine;
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*engine.host().thread() };
+        let in_use: Vec<u32> = thread.frames().map(|frame| frame.slot).collect();
+        if (thread.is_rescuer() || !thread.worker().is_null()) && engine.host().thread_id() != 0 {
+            // The thread was kept on the CPUs of a pod. It is the whole process now.
+            engine.host().set_cpus(engine.host().thread_id(), &engine.cpus().allowed);
+        }
+        thread.forked();
+        let mut held = self.held.take().expect("they are given up once");
+        let mut at = held.pwqs.iter_mut();
+        engine.pwqs().for_each(|(_, pwq)| {
+            if let Some(inner) = at.next() {
+                forget_all(&pwq.forget(inner));
+            }
+        });
+        for slot in &mut held.slots {
+            forget_all(&slot.forget());
+        }
+        let mut at = held.pools.iter_mut();
+        engine.pools_table().for_each(|(_, pool)| {
+            if let Some(inner) = at.next() {
+                pool.forget(inner);
+            }
+        });
+        let mut at = held.timers.iter_mut();
+        engine.pools_table().for_each(|(_, pool)| {
+            for base in pool.timer_bases() {
+                if let Some(timers) = at.next() {
+                    Engine::forget_armed(&mut *timers);
+                    base.publish(timers);
+                }
+            }
+        });
+        forget_all(&held.grace.forget());
+        held.flushes.iter_mut().for_each(|flush| **flush = FlushState::new());
+        let mut at = held.rows.iter_mut();
+        for node in self.owners.iter().flat_map(|owner| owner.wq().nodes()) {
+            if let Some(row) = at.next() {
+                node.forget(row);
+            }
+        }
+        engine.watch_state().forget(engine.host(), &mut held.watch);
+        let rescuers = self.owners.iter().filter_map(|owner| owner.wq().rescuer());
+        let kept: Vec<u32> = in_use.iter().copied().chain(rescuers.map(|r| r.slot())).collect();
+        held.ids[0].free_all_but(&kept);
+        drop(held);
+        engine.slots().for_each(|(id, slot)| slot.forget(engine.host(), in_use.contains(&id)));
+        self.owners.iter().for_each(|owner| owner.wq().forget());
+        engine.newborn.store(true, Ordering::SeqCst);
+    }
+}
+
+impl<H: Host> Drop for Forking<'_, H> {
+    fn drop(&mut self) {
+        self.held = None;
+        std::mem::take(&mut self.owners).into_iter().for_each(Owner::let_go);
+    }
+}

@@ -1,0 +1,49 @@
+//! fork(2): what the engine does before and after, called by the C library.
+//!
+//! Only `fork` itself calls these. A child made by `vfork`, `posix_spawn` or a bare `clone` must not use
+//! uwork before it executes another program.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use uwork_engine::Forking;
+
+use super::{Linux, engine};
+
+/// Forks that this process came out of, counted from the one that made the engine.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The engine's locks, between `prepare` and what follows it on the same thread.
+    static HELD: RefCell<Option<Forking<'static, Linux>>> = const { RefCell::new(None) };
+}
+
+/// Lets the C library call us. Once, by whoever makes the engine.
+pub(super) fn register() {
+    // SAFETY: the functions live as long as the process and do not unwind. It fails without memory
+    // only; then a child that uses uwork may wait for ever, as without us.
+    let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
+/// How many forks lie between the making of the engine and this process.
+pub(crate) fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+extern "C" fn prepare() {
+    let forking = engine().before_fork();
+    HELD.with(|held| *held.borrow_mut() = Some(forking));
+}
+
+extern "C" fn parent() {
+    if let Some(forking) = HELD.with(RefCell::take) {
+        forking.parent();
+    }
+}
+
+extern "C" fn child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+    if let Some(forking) = HELD.with(RefCell::take) {
+        forking.child();
+    }
+}
