@@ -36,6 +36,9 @@ bitflags::bitflags! {
         const PERCPU = 1 << 8;
         /// Items run one at a time, in queue order.
         const ORDERED = 1 << 17;
+        /// Not the kernel's: each pod has the whole `max_active`, and nodes share nothing. For
+        /// measuring what the sharing costs.
+        const POD_LIMITS = 1 << 24;
     }
 }
 

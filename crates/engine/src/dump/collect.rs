@@ -11,7 +11,7 @@ use uwork_policy::scope::{Pods, Scope};
 use super::running::running_of;
 use super::{
     ArmedItem, Dump, Function, Gate, ITEMS_MAX, ItemDump, Items, MachineDump, PoolDump, PwqDump,
-    QueueDump, ScopeDump, WorkerDump, WorkerState,
+    QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
 use crate::engine::Engine;
 use crate::host::Host;
@@ -269,6 +269,11 @@ impl<H: Host> Wq<H> {
             Kind::Ordered(attrs) => ("ordered", attrs.nice, attrs.strict),
             Kind::Dedicated(attrs) => ("dedicated", attrs.nice, true),
         };
+        let rescuer = self.rescuer().map(|rescuer| {
+            let slot = self.engine().slot(rescuer.slot());
+            let thread_id = slot.thread.load(Ordering::Relaxed);
+            RescuerDump { slot: rescuer.slot(), thread_id, running: running_of(slot) }
+        });
         let flushers = self.flush.lock().flushers();
         let mut pwqs = Vec::new();
         for (id, pool) in self.pwq_ids() {
@@ -287,6 +292,9 @@ impl<H: Host> Wq<H> {
             scope: self.effective_scope().map(|scope| scope.to_string()),
             cpus: self.cpus(),
             max_active,
+            min_active: self.min_active(),
+            nodes: self.shared_nodes(),
+            rescuer,
             gate: self.gate_for_dump(),
             flushers,
             pwqs,

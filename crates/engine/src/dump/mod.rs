@@ -239,6 +239,12 @@ pub struct QueueDump {
     pub cpus: CpuSet,
     /// Items that run at once on one pool, at most.
     pub max_active: u32,
+    /// The least that a NUMA node gets of an unbound queue's `max_active`.
+    pub min_active: Option<u32>,
+    /// Where several pods of a node share what it gets of that.
+    pub nodes: Vec<NodeDump>,
+    /// Its rescuer, if it is `MEM_RECLAIM`.
+    pub rescuer: Option<RescuerDump>,
     /// Whom it takes items from.
     pub gate: Gate,
     /// Threads that wait in a flush of it.
@@ -261,6 +267,32 @@ impl QueueDump {
     pub fn pending(&self) -> usize {
         self.pwqs.iter().map(|pwq| pwq.pending.total).sum()
     }
+}
+
+/// What a queue's pods on one NUMA node share.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct NodeDump {
+    /// The node; none for pods that span several.
+    pub node: Option<u32>,
+    /// Places that are taken, or kept for a pwq that waited.
+    pub nr: u32,
+    /// Places.
+    pub max: u32,
+    /// Pwqs that wait for one.
+    pub waiting: usize,
+}
+
+/// A queue's rescuer.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct RescuerDump {
+    /// Its slot.
+    pub slot: u32,
+    /// Its thread, as the host names it; 0 if there is none (in a child after a fork).
+    pub thread_id: u64,
+    /// What it runs.
+    pub running: Option<RunningInfo>,
 }
 
 /// One queue's items on one pool.

@@ -6,8 +6,8 @@
 use std::fmt;
 
 use super::{
-    ArmedItem, Dump, Function, Gate, ItemDump, Items, PoolDump, PwqDump, QueueDump, ScopeDump,
-    WorkerDump, WorkerState,
+    ArmedItem, Dump, Function, Gate, ItemDump, Items, NodeDump, PoolDump, PwqDump, QueueDump,
+    RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
 use crate::shutdown::{Shutdown, ShutdownReport};
 
@@ -143,11 +143,19 @@ impl fmt::Display for QueueDump {
         if self.flushers > 0 {
             write!(f, "  flushers {}", self.flushers)?;
         }
+        if let Some(RescuerDump { slot, thread_id, running }) = &self.rescuer {
+            let doing = if running.is_some() { "at work" } else { "idle" };
+            write!(f, "  rescuer slot {slot} thread {thread_id} {doing}")?;
+        }
         if !self.slots.is_empty() {
             write!(f, "  run by slots")?;
             self.slots.iter().try_for_each(|slot| write!(f, " {slot}"))?;
         }
         writeln!(f)?;
+        for NodeDump { node, nr, max, waiting } in &self.nodes {
+            let node = node.map_or("spanning".to_owned(), |node| node.to_string());
+            writeln!(f, "    node {node:<4} active {nr}/{max}  waiting pwqs {waiting}")?;
+        }
         self.pwqs.iter().try_for_each(|pwq| write!(f, "{pwq}"))
     }
 }

@@ -39,6 +39,13 @@ impl<H: Host> Node<H> {
         Node { count: Line(Count { nr, max, waiting }), row: Line(Lock::new(VecDeque::new())) }
     }
 
+    /// Places that are taken, places, and pwqs that wait, if several pwqs share them.
+    pub(crate) fn figures(&self) -> Option<(u32, u32, usize)> {
+        let row = self.row.0.lock();
+        (row.capacity() > 0)
+            .then(|| (self.count.0.nr.load(Ordering::SeqCst), self.max(), row.len()))
+    }
+
     /// Holds on to who waits for a place.
     pub(crate) fn hold(&self) -> LockGuard<'_, VecDeque<Link<Pwq<H>>>> {
         self.row.0.lock()

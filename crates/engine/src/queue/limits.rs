@@ -5,6 +5,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::topology::Topology;
 
 use super::{Kind, MAX_ACTIVE_LIMIT, QueueError, Tunable, Wq};
+use crate::dump::NodeDump;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::Pool;
@@ -42,6 +43,17 @@ impl<H: Host> Nodes<H> {
 }
 
 impl<H: Host> Wq<H> {
+    /// The nodes on which several pods share what the node gets.
+    pub(crate) fn shared_nodes(&self) -> Vec<NodeDump> {
+        let Some(nodes) = &self.nodes else { return Vec::new() };
+        let ids = nodes.cpus.iter().map(|&(id, _)| Some(id)).chain([None]);
+        let shared = ids.zip(&nodes.nodes).filter_map(|(node, places)| {
+            let (nr, max, waiting) = places.figures()?;
+            Some(NodeDump { node, nr, max, waiting })
+        });
+        shared.collect()
+    }
+
     /// The nodes that the limit is divided among.
     pub(crate) fn nodes(&self) -> &[PwqNode<H>] {
         self.nodes.as_ref().map_or(&[], |nodes| &nodes.nodes)

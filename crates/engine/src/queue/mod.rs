@@ -153,8 +153,9 @@ impl<H: Host> Wq<H> {
             ordered,
             flags: spec.flags,
             tunable: Lock::new(Tunable::new(spec.kind.clone(), spec.max_active)),
-            nodes: matches!(spec.kind, Kind::Unbound(_))
-                .then(|| Nodes::new(&engine.config().topology)),
+            nodes: (matches!(spec.kind, Kind::Unbound(_))
+                && !spec.flags.contains(Flags::POD_LIMITS))
+            .then(|| Nodes::new(&engine.config().topology)),
             pwqs: Lock::new(Vec::new()),
             flush: Lock::new(FlushState::new()),
             sets: Lock::new(Vec::new()),

@@ -5,13 +5,15 @@
 //! - `spawn`: the default scope and a boxed closure per item; in the case `join` its handle is
 //!   joined.
 //! - `limited`: the default scope with a `max_active` of 1, and intrusive items.
+//! - `unshared`: the default scope with limits that nodes do not share, and intrusive items: what the
+//!   sharing costs `default`.
 //! - `ordered`: an ordered queue and intrusive items.
 //!
 //! The queue is made before the clock starts and destroyed after it stopped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use uwork::{JoinHandle, Queue, ScopeChoice, Work, WorkItem};
+use uwork::{Flags, JoinHandle, Queue, ScopeChoice, Work, WorkItem};
 use uwork_rivals::{Load, Pool, Producer, Progress, measure};
 
 use super::contestant::{Contestant, Names, with_clock};
@@ -45,6 +47,7 @@ pub(super) fn queue(variant: &str) -> Queue {
     let builder = match variant {
         "ordered" => builder.ordered(),
         "limited" => builder.unbound().max_active(1),
+        "unshared" => builder.flags(Flags::UNBOUND | Flags::POD_LIMITS),
         scope => {
             let scope: ScopeChoice = scope.parse().expect("variants are scopes");
             builder.unbound().affinity_scope(scope)

@@ -15,8 +15,8 @@ const CASES: [&str; 4] = ["wait", "batch", "flood", "join"];
 const SCOPES: [&str; 8] =
     ["default", "cpu", "smt", "cluster", "cache_shard", "cache", "numa", "system"];
 const ALL: &str = "all";
-/// The default scope with a limit that binds all the time.
-const LIMITED: &str = "limited";
+/// The default scope with a limit that binds all the time, and with limits that nodes do not share.
+const LIMITS: [&str; 2] = ["limited", "unshared"];
 
 /// The command line.
 #[derive(clap::Args)]
@@ -28,8 +28,8 @@ pub(super) struct Args {
     /// (queue an item and join it)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1
-    /// [default: default, and boxed closures]
+    /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1;
+    /// `unshared`: the default scope without the count that the pods of a node share [default: default, and boxed closures]
     #[arg(long, value_name = "SCOPE", num_args = 1.., value_delimiter = ',')]
     scope: Vec<String>,
     /// Only these runners
@@ -123,13 +123,14 @@ impl Selection {
 
 fn variants(scopes: &[String]) -> Result<Vec<&'static str>, UserError> {
     let mut allowed = SCOPES.to_vec();
-    allowed.extend([ALL, LIMITED]);
+    allowed.push(ALL);
+    allowed.extend(LIMITS);
     let chosen = options::names("--scope", scopes, &allowed)?;
     Ok(match &chosen[..] {
         [] => vec![SCOPES[0], "spawn"],
         chosen if chosen.contains(&ALL) => {
-            let limited = chosen.iter().copied().filter(|&name| name == LIMITED);
-            SCOPES.into_iter().chain(["spawn"]).chain(limited).collect()
+            let limits = chosen.iter().copied().filter(|name| LIMITS.contains(name));
+            SCOPES.into_iter().chain(["spawn"]).chain(limits).collect()
         }
         chosen => chosen.to_vec(),
     })
