@@ -18,35 +18,47 @@ impl<H: Host> Engine<H> {
     /// Runs `f`, during which the calling worker does not count as running: another one takes what
     /// is queued. Outside of work items it just runs `f`. Costs four locked instructions,
     /// and a wake where work is waiting.
-    /// # Panics
-    /// In debug builds, in an item of a BH queue, which must not wait.
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
         self.before_wait();
         let _blocked = self.block();
         f()
     }
 
-    /// To be called by whoever may have to wait, before it has left anything behind.
-    pub(crate) fn before_wait(&self) {
+    /// For calls that may have to wait, before they have done anything.
+    ///
+    /// # Panics
+    /// In debug builds, in an item of a BH queue, which must not wait.
+    #[inline]
+    pub fn assert_may_wait(&self) {
+        if cfg!(debug_assertions) {
+            assert!(!self.is_in_bh(), "an item of a BH queue was about to wait, which it must not");
+        }
+    }
+
+    fn is_in_bh(&self) -> bool {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
         // SAFETY: the worker of this thread lives on the thread's stack below us.
         let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
-        if worker.is_some_and(|worker| worker.pool().spec().bh) {
+        let is_bh = worker.is_some_and(|worker| worker.pool().spec().bh);
+        if is_bh {
             self.complain_of_bh(thread);
         }
+        is_bh
+    }
+
+    /// The caller may have to wait. What it has begun must not be unwound here, so this only reports.
+    pub(crate) fn before_wait(&self) {
+        let _ = self.is_in_bh();
     }
 
     #[cold]
     fn complain_of_bh(&self, thread: &ThreadState) {
         let Some(frame) = thread.frames().next() else { return };
-        // SAFETY: a queue stays while one of its items runs.
-        let wq = unsafe { &*frame.wq.cast::<Wq<H>>() };
+        // SAFETY: null, or a queue, which stays while one of its items runs.
+        let Some(wq) = (unsafe { frame.wq.cast::<Wq<H>>().as_ref() }) else { return };
         if wq.warn_once(Warned::BH_WAITS) {
             self.host().report(Report::BhWaits { queue: wq.name().to_owned() });
-        }
-        if cfg!(debug_assertions) {
-            panic!("an item of the BH queue {:?} was about to wait, which it must not", wq.name());
         }
     }
 

@@ -258,7 +258,6 @@ impl<H: Host> Engine<H> {
         let waiters = found.take_waiters(work);
         let Located { pwq, mut inner, remote, place } = found;
         drop(remote);
-        let home = pwq.home();
         let plugged = pwq.is_ordered() && matches!(place, Place::Deferred(_));
         let ready = plugged && pwq.unplug(&mut inner);
         // SAFETY: the caller's promise that the item is live; and it is ours now.
@@ -268,8 +267,7 @@ impl<H: Host> Engine<H> {
         let over = pwq.finish(colour, 1);
         drop(inner);
         if ready {
-            home.push_ready(pwq);
-            home.kick(self);
+            self.make_ready(pwq);
         }
         if over {
             // SAFETY: a flush waits for this colour, so the queue is there.

@@ -17,8 +17,9 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Puts a pwq whose readiness the caller claimed on its list. Somebody else gave it the place for
-    /// what waits in it, perhaps long after it was queued: so somebody must look at it now.
+    /// Puts a pwq whose readiness the caller claimed on its list. What waits in it was queued before,
+    /// and those who queue more find it ready and do not look: so somebody must look at it now, and the
+    /// watch if nobody can.
     pub(crate) fn make_ready(&self, pwq: &Pwq<H>) {
         let pool = pwq.home();
         pool.push_ready(pwq);
@@ -41,10 +42,8 @@ impl<H: Host> Engine<H> {
                 one.push_back(item);
                 self.pwqs().get((*item).ticket().pwq()).expect("a pending item has a pwq")
             };
-            let pool = pwq.home();
             if pwq.give_back(one, pwq.is_ordered()) {
-                pool.push_ready(pwq);
-                pool.kick(self);
+                self.make_ready(pwq);
             }
         }
     }
@@ -94,10 +93,8 @@ impl<H: Host> Engine<H> {
         // SAFETY: the first item, if any, is in a list that we hold.
         let Some(first) = (unsafe { items.front().as_ref() }) else { return };
         let pwq = self.pwqs().get(first.ticket().pwq()).expect("a pending item has a pwq");
-        let pool = pwq.home();
         if pwq.give_back(items, false) {
-            pool.push_ready(pwq);
-            pool.kick(self);
+            self.make_ready(pwq);
         }
     }
 }

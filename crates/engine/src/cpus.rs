@@ -247,6 +247,16 @@ impl<H: Host> Engine<H> {
         }
     }
 
+    /// The calling thread, which serves `slot`, goes to the CPUs of this pod.
+    pub(crate) fn go_to(&self, slot: &Slot<H>, pod: &CpuSet) {
+        // Under the lock, so that a change that comes meanwhile has the last word.
+        let _placing = self.versions().placing.lock();
+        let thread = slot.thread.load(Ordering::Relaxed);
+        if thread != 0 {
+            self.host().set_cpus(thread, &self.cpus().place(pod));
+        }
+    }
+
     /// The calling thread ends.
     pub(crate) fn leave_thread(&self, slot: &Slot<H>) {
         // Relaxed: only this thread has written it.

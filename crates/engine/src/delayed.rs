@@ -195,6 +195,8 @@ impl<H: Host> Queue<H> {
             return Ok(Rearmed::Moved);
         }
         // SAFETY: by this function's contract.
+        let func = unsafe { item.as_ref() }.work.func();
+        // SAFETY: by this function's contract.
         let grabbed = unsafe { self.engine().grab(work_of(item)) };
         // SAFETY: by this function's contract, and the item is ours.
         Ok(match unsafe { self.arm_owned(cpu, item, grabbed.owned, delay_ns) } {
@@ -204,7 +206,7 @@ impl<H: Host> Queue<H> {
             Queued::Refused | Queued::AlreadyPending => {
                 if grabbed.was_pending {
                     // SAFETY: the item came off its list and goes nowhere.
-                    unsafe { self.engine().let_go(work_of(item)) };
+                    unsafe { self.engine().let_go(work_of(item), func) };
                 }
                 Rearmed::Refused
             }
@@ -386,12 +388,13 @@ impl<H: Host> Engine<H> {
             // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
             unsafe {
                 let work = &item.as_ref().work;
+                let func = work.func();
                 work.set_place(Place::Hands);
                 drop(timers);
                 let owner = Weak::from_raw(item.as_ref().node.queue.get().0).upgrade();
                 work.word.release(work.word.owned());
                 let wq = owner.as_ref().map(|owner| owner.wq());
-                self.as_in_an_item(wq, || self.let_go(work_of(item)));
+                self.as_in_an_item(wq, || self.let_go(work_of(item), func));
                 owner.into_iter().for_each(Owner::let_go);
             }
             released += 1;
@@ -436,6 +439,8 @@ impl<H: Host> Engine<H> {
         // SAFETY: the item is the caller's.
         let work = unsafe { &item.as_ref().work };
         let owned = work.word.owned();
+        // Read now: an item that is refused is idle, before its holder is told.
+        let func = work.func();
         let outcome = match queue.upgrade() {
             // SAFETY: ours, and live until its function was called.
             Some(owner) => unsafe {
@@ -448,17 +453,17 @@ impl<H: Host> Engine<H> {
         };
         if outcome != Queued::Yes {
             // SAFETY: the item came off the wheel and goes nowhere.
-            unsafe { self.let_go(work_of(item)) };
+            self.as_in_an_item(None, || unsafe { self.let_go(work_of(item), func) });
         }
     }
 
-    /// Lets the holder of an item that goes nowhere know.
+    /// Lets the holder of an item that goes nowhere know. `func` is the item's function; the item itself
+    /// is not looked at here, as its holder may have it back already.
     ///
     /// # Safety
-    /// The item is live, and not in anybody's list. The caller does not use it afterwards.
-    pub(crate) unsafe fn let_go(&self, work: NonNull<Work>) {
-        // SAFETY: by this function's contract.
-        let func = unsafe { work.as_ref() }.func();
+    /// The holder has not been told, and the item is in nobody's list. The caller does not use it
+    /// afterwards.
+    pub(crate) unsafe fn let_go(&self, work: NonNull<Work>, func: WorkFn) {
         // SAFETY: by this function's contract.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func(work, Action::Release) }));
         if let Err(payload) = outcome {

@@ -16,7 +16,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: the host's promise for the calling thread.
         let frame = unsafe { &*self.host().thread() }.frames().next()?;
         // SAFETY: a queue stays while one of its items runs.
-        let wq = unsafe { &*frame.wq.cast::<Wq<H>>() };
+        let wq = unsafe { frame.wq.cast::<Wq<H>>().as_ref() }?;
         wq.rescuer().map(|_| wq)
     }
 

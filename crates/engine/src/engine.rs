@@ -132,6 +132,10 @@ impl SetKey {
 }
 
 impl PoolSet {
+    pub(crate) fn is_for(&self, key: &SetKey) -> bool {
+        self.key == *key
+    }
+
     /// The pool of exactly this pod.
     fn pool_of_pod(&self, pod: &CpuSet) -> Option<u32> {
         self.key.pods.iter().position(|known| known == pod).map(|at| self.pools[at])

@@ -29,7 +29,6 @@
 //! It holds its queue weakly, as a timer does. The lock stands beside all others: it is taken with none
 //! held, and none is taken under it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -41,7 +40,7 @@ use crate::submit::Queued;
 use crate::sync::{Cell, Link, Lock, LockGuard};
 use crate::wake::{Waiter, Waiters};
 use crate::word::Acquire;
-use crate::work::{Action, Place, Work, WorkFn, WorkList};
+use crate::work::{Place, Work, WorkFn, WorkList};
 
 /// A work item that can be queued after a grace period. Embed it as [`Work`].
 #[repr(C)]
@@ -168,6 +167,15 @@ impl<H: Host> Queue<H> {
             graced.queue.set(Link(queue));
         }
         let mut lists = engine.grace().0.lock();
+        // A shutdown closes the gate and then takes everything off. Either it has this lock after us
+        // and finds the item, or its closing is seen here.
+        if self.is_closed() {
+            drop(lists);
+            // SAFETY: the reference from above; nobody has seen the item since.
+            drop(unsafe { Weak::from_raw(queue) });
+            word.release(owned);
+            return Queued::Refused;
+        }
         let arrivals = lists.arrivals;
         graced.work.set_place(Place::Grace(arrivals as u32));
         // SAFETY: live, ours, in no list.
@@ -193,6 +201,38 @@ impl<H: Host> Engine<H> {
             lists.arrivals = 1 - arrivals;
         }
         lists.driven
+    }
+
+    /// Driver: it cannot go on, as the engine was shut down.
+    pub fn abandon_grace(&self) {
+        self.grace().0.lock().driven = false;
+    }
+
+    /// Takes off everything that waits for a grace period and lets go of it. How many items that were.
+    pub(crate) fn release_graced(&self) -> u64 {
+        let mut released = 0;
+        loop {
+            let mut lists = self.grace().0.lock();
+            let first = lists.items[0].pop_front();
+            let item = if first.is_null() { lists.items[1].pop_front() } else { first };
+            let Some(work) = NonNull::new(item) else { return released };
+            // SAFETY: an item of the lists is live, and ours from here on, with its weak reference.
+            let (item, owner) = unsafe {
+                let graced = work.cast::<Graced<H>>().as_ref();
+                (work.as_ref(), Weak::from_raw(graced.queue.get().0).upgrade())
+            };
+            let func = item.func();
+            item.set_place(Place::Hands);
+            let waiters = lists.take_waiters(work);
+            drop(lists);
+            item.word.release(item.word.owned());
+            let wq = owner.as_ref().map(|owner| owner.wq());
+            // SAFETY: it is in nobody's list, and its holder is told once.
+            self.as_in_an_item(wq, || unsafe { self.let_go(work, func) });
+            waiters.complete(self.host());
+            owner.into_iter().for_each(Owner::let_go);
+            released += 1;
+        }
     }
 
     /// Driver: the grace period that began last has ended. Queues the items that waited for it.
@@ -238,10 +278,7 @@ impl<H: Host> Engine<H> {
         }
         // The queue is gone or drains: the item goes nowhere.
         // SAFETY: it is in nobody's list, and its holder is told once.
-        let released = catch_unwind(AssertUnwindSafe(|| unsafe { func(work, Action::Release) }));
-        if let Err(payload) = released {
-            self.report_payload("(released)", payload);
-        }
+        self.as_in_an_item(None, || unsafe { self.let_go(work, func) });
     }
 
     /// Takes an item out of the lists. False if it is not there any more.

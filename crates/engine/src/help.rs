@@ -87,11 +87,9 @@ impl<H: Host> Engine<H> {
             return Helped::Forked;
         }
         thread.set_frame(frame.outer);
-        let home = pwq.home();
         let took = self.host().now().saturating_sub(began);
         if !borrowed && pwq.release(took, 1, &mut |pwq| self.make_ready(pwq)) {
-            home.push_ready(pwq);
-            home.kick(self);
+            self.make_ready(pwq);
         }
         tally.publish();
         Helped::Ran

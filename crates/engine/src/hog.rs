@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use uwork_policy::concurrency::hog_report_due;
+use uwork_policy::concurrency::{has_room_for_hogs, hog_report_due};
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
@@ -104,6 +104,10 @@ impl<H: Host> Engine<H> {
         if threshold == 0 {
             return NEVER;
         }
+        if !pool.spec().confined && !has_room_for_hogs(pool.state.counts(), pool.target()) {
+            // Its CPUs are all taken, and so they would be with more workers.
+            return NEVER;
+        }
         let workers = pool.lock().workers.clone();
         let mut next = NEVER;
         for id in workers {
@@ -140,7 +144,8 @@ impl<H: Host> Engine<H> {
         let running = pool.state.block().running;
         self.give_back(behind);
         self.after_block(pool, running);
-        if let Some(function) = function
+        // Who computes for long in a shared pool is where it should be.
+        if let Some(function) = function.filter(|_| pool.spec().confined)
             && let Some(count) = self.hogs().note(function)
         {
             self.host().report(Report::CpuIntensive { function, count, used_ns });

@@ -21,7 +21,8 @@ impl<H: Host> Engine<H> {
         let thread = unsafe { &*self.host().thread() };
         let frame = thread.frames().next()?;
         // This thread owns the slot, so the run cannot end meanwhile.
-        self.slot(frame.slot).running()
+        // None in what a shutdown lets go of: no item runs then.
+        self.slots().get(frame.slot)?.running()
     }
 
     /// Whether the item is pending, and whether it runs.
@@ -39,7 +40,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
         let Some(frame) = thread.frames().next() else { return false };
-        let slot = self.slot(frame.slot);
+        let Some(slot) = self.slots().get(frame.slot) else { return false };
         slot.describe(slot.number(), text);
         true
     }

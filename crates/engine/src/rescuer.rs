@@ -1,8 +1,8 @@
 //! Rescuers: forward progress for queues that must not depend on a new thread.
 //!
 //! A queue with `MEM_RECLAIM` has a thread of its own, made with the queue, that does nothing as
-//! long as its pools can help themselves. A pool cannot if it has work, nobody who runs, nobody who
-//! sleeps, and no thread can be made. Then it sends a *mayday*: every ready pwq whose queue has a
+//! long as its pools can help themselves. A pool cannot if it has work, wants one more worker for it, has
+//! nobody who is idle, and no thread can be made. Then it sends a *mayday*: every ready pwq whose queue has a
 //! rescuer is marked, and that rescuer is woken. It takes marked pwqs one after the other, and of each
 //! one item at a time, up to a batch; then it is the next one's turn. On leaving it kicks the pool.
 //!
@@ -179,10 +179,10 @@ impl<H: Host> Engine<H> {
         unsafe { &*self.host().thread() }.is_rescuer()
     }
 
-    /// Whether a pool has work and nobody to do it.
+    /// Whether a pool has work, and wants a worker for it that it does not have.
     fn is_helpless(&self, pool: &Pool<H>) -> bool {
         let counts = pool.state.counts();
-        pool.looks_ready() && counts.running == 0 && counts.idle == 0
+        pool.looks_ready() && counts.running < pool.target() && counts.idle == 0
     }
 
     /// No worker can be made for `pool`: calls the rescuers of the queues that wait there.
@@ -214,9 +214,7 @@ impl<H: Host> Engine<H> {
         let (host, slot) = (self.host(), self.slot(id));
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*host.thread() };
-        if host.thread_id() != 0 {
-            host.set_cpus(host.thread_id(), &self.cpus().place(&pool.spec().cpus));
-        }
+        self.go_to(slot, &pool.spec().cpus);
         let mut budget = RESCUER_BATCH;
         while budget > 0 {
             let pinned = pool.take_ready(&mut pool.lock(), pwq);
@@ -226,12 +224,14 @@ impl<H: Host> Engine<H> {
             let more = matches!(taken, Taken::Some { more: true, .. });
             if more && pwq.claim_ready() {
                 pool.push_ready(pwq);
+                self.watch(pool);
             }
             if pinned {
                 self.unpin(pwq);
             }
             let Taken::Some { count, .. } = taken else { break };
             let began = host.now();
+            slot.batch.set(pwq.id, began);
             self.run_batch((id, slot), None, thread, pwq);
             if pwq.release(host.now().saturating_sub(began), count, &mut ready) {
                 pool.push_ready(pwq);

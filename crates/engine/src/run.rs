@@ -92,6 +92,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
         let wq = thread.frames().next().map(|frame| frame.wq.cast::<Wq<H>>());
+        let wq = wq.filter(|wq| !wq.is_null());
         // SAFETY: a queue stays while one of its items runs. Null: an item whose queue is gone.
         let queue = wq.and_then(|wq| unsafe { wq.as_ref() }).map_or("", Wq::name);
         self.report_message(queue, payload);

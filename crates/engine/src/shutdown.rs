@@ -134,10 +134,15 @@ impl<H: Host> Engine<H> {
             Shutdown::Drain => SHUT,
             Shutdown::Cancel => SHUT | SEALED,
         });
-        let mut released = self.release_all_armed();
+        let mut released = self.release_all_armed() + self.release_graced();
         let complete = loop {
             if how == Shutdown::Cancel {
-                self.for_each_queue(|wq| released += self.release_pending(wq));
+                self.for_each_queue(|wq| {
+                    // The time may be over; what is left is in the report then.
+                    if self.host().now() < deadline {
+                        released += self.release_pending(wq);
+                    }
+                });
             }
             let mut settled = true;
             self.for_each_queue(|wq| settled &= wq.settle_until(Some(deadline)));
@@ -149,7 +154,7 @@ impl<H: Host> Engine<H> {
             }
         };
         self.shut_all(SHUT | SEALED);
-        released += self.release_all_armed();
+        released += self.release_all_armed() + self.release_graced();
         let unfinished = if complete { Vec::new() } else { self.unfinished() };
         // What is left needs somebody who looks again.
         if unfinished.is_empty() {
@@ -205,12 +210,17 @@ impl<H: Host> Engine<H> {
     fn release_pending_of(&self, wq: &Wq<H>, pwq: &Pwq<H>) -> u64 {
         let mut inner = pwq.lock();
         pwq.splice(&mut inner);
+        if pwq.is_quiet() {
+            return 0;
+        }
         let mut items = inner.worklist.take();
         inner.queued = 0;
         // What was taken and not started may be in any slot: a neighbour's worker, a helper. Under the
         // pwq lock nothing gets from the worklist to a slot or back.
         let mut unplug = false;
-        for slot in (0..).map_while(|id| self.slots().get(id)) {
+        // An owner that is in no item has nothing lined up, or is about to run it.
+        let slots = (0..).map_while(|id| self.slots().get(id));
+        for slot in slots.filter(|slot| slot.is_at_work()) {
             unplug |= slot.lock_remote(self.host()).take_all_of(pwq.id, &mut items);
         }
         let (mut counts, mut waiters) = ([0_u32; COLOURS], Waiters::new());
@@ -242,9 +252,10 @@ impl<H: Host> Engine<H> {
             while let Some(item) = NonNull::new(items.pop_front()) {
                 // SAFETY: it came off its list: it is live and ours, until it is let go of.
                 unsafe {
-                    let word = &item.as_ref().word;
+                    let (word, func) = (&item.as_ref().word, item.as_ref().func());
+                    // From here on it is its holder's, who may be waiting for just this.
                     word.release(word.owned());
-                    self.let_go(item);
+                    self.let_go(item, func);
                 }
                 released += 1;
             }

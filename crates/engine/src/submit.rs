@@ -82,7 +82,7 @@ impl<H: Host> Wq<H> {
         node: Option<u32>,
         work: NonNull<Work>,
     ) -> Result<Queued, QueueError> {
-        if matches!(self.kind(), crate::queue::Kind::PerCpu) {
+        if self.is_per_cpu() {
             return Err(QueueError::NotForThisKind("queue_node is for unbound queues"));
         }
         let local = self.engine().host().current_cpu();

@@ -224,20 +224,27 @@ impl<H: Host> Engine<H> {
     /// One look: moves what is stuck, looks for hogs, and after pools that could not get a worker.
     fn look(&self, now: u64, runs: &mut Runs) -> Look {
         let (mut waiting, mut overdue) = (Vec::new(), Vec::new());
+        let (mut stranded, mut next) = (false, NEVER);
         self.for_each_pool(|pool| {
             let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
             let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
             if (lined_up || pool.looks_ready()) && (starved || self.may_matter(pool)) {
                 waiting.push(pool.id);
             }
-            if pool.next_wake().saturating_add(STUCK_NS) <= now {
+            let timer = pool.next_wake();
+            if timer.saturating_add(STUCK_NS) <= now {
                 overdue.push(pool.id);
+            }
+            if starved && timer != NEVER && pool.state.counts().idle == 0 {
+                // All its workers are taken, and it could get no other: nobody else looks after them.
+                stranded = true;
+                let again_at = pool.create_again_at.load(Ordering::Relaxed);
+                next = next.min(timer.saturating_add(STUCK_NS).max(again_at));
             }
         });
         for id in overdue {
             self.pool(id).ensure_keeper(self);
         }
-        let mut next = NEVER;
         for &id in &waiting {
             let pool = self.pool(id);
             if others_may_help(pool) {
@@ -253,7 +260,7 @@ impl<H: Host> Engine<H> {
                 self.kick_neighbour(pool);
             }
         }
-        Look { waiting: !waiting.is_empty(), next }
+        Look { waiting: !waiting.is_empty() || stranded, next }
     }
 
     /// Tries again to get a worker for a pool that could not have one.

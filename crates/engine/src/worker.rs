@@ -158,6 +158,8 @@ impl<H: Host> Worker<H> {
         };
         if more && pwq.claim_ready() {
             from.push_ready(pwq);
+            // Those who queue more find it ready and do not look.
+            engine.watch(from);
         }
         engine.unpin(pwq);
         slot.batch.set(pwq.id, now);

@@ -61,6 +61,21 @@ pub fn too_many_workers(counts: PoolCounts) -> bool {
     counts.idle > 2 && (counts.idle - 2) * IDLE_WORKERS_RATIO >= busy
 }
 
+/// Whether a shared pool may have one more worker in place of one that computes for long.
+///
+/// As many again as there are CPUs: what is short gets its share of them then. More would share the
+/// same CPUs among more threads.
+///
+/// ```
+/// use uwork_policy::concurrency::{PoolCounts, has_room_for_hogs};
+/// let busy = |workers| PoolCounts { workers, idle: 1, ..PoolCounts::default() };
+/// assert!(has_room_for_hogs(busy(4), 2));
+/// assert!(!has_room_for_hogs(busy(5), 2));
+/// ```
+pub fn has_room_for_hogs(counts: PoolCounts, target: u32) -> bool {
+    counts.workers.saturating_sub(counts.idle) < 2 * target
+}
+
 /// Whether a function is to be reported that computed for too long for the `count`th time: from the
 /// `threshold`th time on, at growing distances. A threshold of 0 means never.
 ///

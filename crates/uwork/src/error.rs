@@ -37,6 +37,8 @@ pub enum ErrorKind {
     WouldDeadlock,
     /// The flags do not go together.
     BadFlags,
+    /// The queue drains or was destroyed, or the process was shut down.
+    Refused,
     /// Something that has no kind of its own yet.
     Other,
 }
@@ -64,6 +66,7 @@ impl ErrorKind {
             ErrorKind::NoThread => libc::EAGAIN,
             ErrorKind::TooManyPools | ErrorKind::TooManyQueues => libc::ENOMEM,
             ErrorKind::WouldDeadlock => libc::EDEADLK,
+            ErrorKind::Refused => libc::ESHUTDOWN,
         }
     }
 }
@@ -84,6 +87,7 @@ impl Error {
             QueueError::BadCpu { .. } => ErrorKind::BadCpu,
             QueueError::WouldDeadlock => ErrorKind::WouldDeadlock,
             QueueError::BadFlags(_) => ErrorKind::BadFlags,
+            QueueError::Refused => ErrorKind::Refused,
             _ => ErrorKind::Other,
         }
     }

@@ -10,9 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use uwork_engine::{Action, QueueError, Work as RawWork};
+use uwork_engine::{Action, QueueError, Queued, Work as RawWork};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::linux::{engine, report_panic};
 use crate::own_queue::own_queue;
 use crate::queue::{Builder, Queue};
@@ -41,11 +41,12 @@ enum Stage<F, R> {
 /// # Safety
 /// `work` is the first field of a live `Call<F, R>`.
 unsafe fn perform<F: FnOnce() -> R, R>(work: NonNull<RawWork>, action: Action) {
-    // SAFETY: by this function's contract; the stage is the item's while it runs.
-    let stage = unsafe { work.cast::<Call<F, R>>().as_ref().stage.get() };
     if action == Action::Release {
+        // Let go of by a shutdown. The caller has the call back and may be gone with it.
         return;
     }
+    // SAFETY: by this function's contract; the stage is the item's while it runs.
+    let stage = unsafe { work.cast::<Call<F, R>>().as_ref().stage.get() };
     // SAFETY: as above.
     let Stage::Function(function) = (unsafe { stage.replace(Stage::Gone) }) else { return };
     let outcome = catch_unwind(AssertUnwindSafe(function));
@@ -72,10 +73,11 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
     /// # Safety
     /// The call stays where it is until [`Call::wait`] has returned, and so does what it borrows.
     unsafe fn begin(&self, queue: &Queue, cpu: u32) -> Result<(), Error> {
-        // Queued once, on a queue that takes everything.
         // SAFETY: by this function's contract.
-        let _ = unsafe { queue.0.queue_on(cpu, self.raw()) }?;
-        Ok(())
+        match unsafe { queue.0.queue_on(cpu, self.raw()) }? {
+            Queued::Yes => Ok(()),
+            _ => Err(QueueError::Refused.into()),
+        }
     }
 
     /// Waits until the function has run, if it was queued. Then the engine has let go of the call.
@@ -90,7 +92,7 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
         };
     }
 
-    /// What came of it, after [`Call::wait`]. `None` if it was not queued.
+    /// What came of it, after [`Call::wait`]. `None` if it was not queued, or let go of by a shutdown.
     fn into_outcome(self) -> Option<Result<R, Box<dyn Any + Send>>> {
         match self.stage.into_inner() {
             Stage::Done(outcome) => Some(outcome),
@@ -106,7 +108,8 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
 ///
 /// # Errors
 /// The CPU does not exist or the process may not use it; or the caller is inside a function that
-/// `work_on_cpu` or [`on_each_cpu`] runs ([`Error::would_deadlock`]). `function` is dropped then.
+/// `work_on_cpu` or [`on_each_cpu`] runs ([`Error::would_deadlock`]); or the process was shut down
+/// ([`ErrorKind::Refused`](crate::ErrorKind)). `function` is dropped then.
 ///
 /// # Panics
 /// If `function` does, with its payload; the panic was counted and reported. Also if no worker thread
@@ -129,9 +132,10 @@ where
     // SAFETY: waited for below, with nothing in between that could unwind.
     unsafe { call.begin(queue, cpu) }?;
     call.wait();
-    match call.into_outcome().expect("a call that was queued and waited for has run") {
-        Ok(value) => Ok(value),
-        Err(payload) => resume_unwind(payload),
+    match call.into_outcome() {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(payload)) => resume_unwind(payload),
+        None => Err(QueueError::Refused.into()),
     }
 }
 
@@ -143,7 +147,8 @@ where
 ///
 /// # Errors
 /// The caller is inside a function that [`work_on_cpu`] or `on_each_cpu` runs
-/// ([`Error::would_deadlock`]). Nothing was run then.
+/// ([`Error::would_deadlock`]): nothing was run then. Or the process was shut down before it ran on
+/// every CPU ([`ErrorKind::Refused`](crate::ErrorKind)).
 ///
 /// # Panics
 /// If `function` does on any CPU, with the payload of the first of them by number, after all have
@@ -163,19 +168,25 @@ where
 {
     let queue = queue()?;
     let function = &function;
-    let cpus: Vec<u32> = engine().config().allowed.iter().collect();
+    let cpus: Vec<u32> = engine().cpus().allowed.iter().collect();
     let calls: Box<[_]> = cpus.iter().map(|&cpu| Call::new(move || function(cpu))).collect();
+    let mut begun = Vec::with_capacity(cpus.len());
     for (call, &cpu) in calls.iter().zip(&cpus) {
-        // A CPU that has gone away meanwhile has nothing to run.
         // SAFETY: waited for below, with nothing in between that could unwind.
-        let _ = unsafe { call.begin(queue, cpu) };
+        begun.push(unsafe { call.begin(queue, cpu) });
     }
     calls.iter().for_each(Call::wait);
-    let outcomes = calls.into_iter().filter_map(Call::into_outcome);
-    let mut panics = outcomes.filter_map(Result::err);
-    match panics.next() {
-        // Each was reported; only one can be thrown.
-        Some(payload) => resume_unwind(payload),
-        None => Ok(()),
+    let mut refused = None;
+    for (call, begun) in calls.into_iter().zip(begun) {
+        match (call.into_outcome(), begun) {
+            // Each was reported; only one can be thrown.
+            (Some(Err(payload)), _) => resume_unwind(payload),
+            (Some(Ok(())), _) => {}
+            // A CPU that has gone away meanwhile has nothing to run.
+            (None, Err(error)) if error.kind() == ErrorKind::BadCpu => {}
+            (None, Err(error)) => refused = Some(error),
+            (None, Ok(())) => refused = Some(QueueError::Refused.into()),
+        }
     }
+    refused.map_or(Ok(()), Err)
 }

@@ -175,7 +175,7 @@ where
         let left = open.left.lock().unwrap_or_else(PoisonError::into_inner).pop();
         // A panic was counted by the job.
         let Some(handle) = left else { break };
-        let _ = handle.join();
+        let _ = handle.join_anyway();
     }
     engine().blocking(|| open.none_left.wait(None));
     match outcome {

@@ -322,11 +322,15 @@ impl<H: Host> Pwq<H> {
         std::array::from_fn(|colour| (load(colour) & !AWAITED, load(colour) & AWAITED != 0))
     }
 
+    /// Whether nothing that was spliced is unfinished.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.in_flight.0.iter().all(|count| count.load(Ordering::Acquire) & !AWAITED == 0)
+    }
+
     /// Whether nothing is queued and nothing runs, and how many items there ever were.
     pub(crate) fn survey(&self) -> (bool, u64) {
         let mut inner = self.lock();
         self.splice(&mut inner);
-        let done = |count: &AtomicU32| count.load(Ordering::Acquire) & !AWAITED == 0;
-        (self.in_flight.0.iter().all(done), inner.spliced)
+        (self.is_quiet(), inner.spliced)
     }
 }

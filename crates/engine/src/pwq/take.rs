@@ -57,8 +57,14 @@ impl<H: Host> Pwq<H> {
                 // The first item was set aside, and what is behind it must stay there: it holds
                 // the queue's one place until it comes back.
                 self.state.fetch_or(SATURATED, Ordering::SeqCst);
-            } else if self.let_go(inner, ready) {
-                ready(self);
+            } else {
+                let idle = inner.worklist.is_empty();
+                if self.let_go(inner, ready) {
+                    ready(self);
+                } else if idle {
+                    // What was set aside may be cancelled, and never come back for them.
+                    self.return_granted(self.lock(), ready);
+                }
             }
             return Taken::Nothing;
         }

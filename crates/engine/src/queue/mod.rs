@@ -68,6 +68,7 @@ pub struct Wq<H: Host> {
     /// The CPU that was used last for a caller outside the mask.
     round_robin: AtomicU32,
     ordered: bool,
+    per_cpu: bool,
     flags: Flags,
     tunable: Lock<Tunable>,
     /// Where the limit of an unbound queue is divided; none for others. Constant.
@@ -151,6 +152,7 @@ impl<H: Host> Wq<H> {
             warned: AtomicU32::new(0),
             round_robin: AtomicU32::new(0),
             ordered,
+            per_cpu: matches!(spec.kind, Kind::PerCpu),
             flags: spec.flags,
             tunable: Lock::new(Tunable::new(spec.kind.clone(), spec.max_active)),
             nodes: (matches!(spec.kind, Kind::Unbound(_))
@@ -214,6 +216,11 @@ impl<H: Host> Wq<H> {
 
     pub(crate) fn rescuer(&self) -> Option<&Rescuer<H>> {
         self.rescuer.get()
+    }
+
+    /// Whether items run on the CPU that queued them.
+    pub fn is_per_cpu(&self) -> bool {
+        self.per_cpu
     }
 
     /// Whether items run one at a time and in order.
@@ -448,6 +455,10 @@ impl<H: Host> Wq<H> {
 
     /// The pools for this key, used by this queue from now on.
     fn use_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
+        if let Some(own) = self.sets.lock().iter().find(|set| set.is_for(&key)) {
+            // It has workers and this queue among its users; a dedicated one has no other.
+            return Ok(own.clone());
+        }
         let set = self.engine.pool_set(key)?;
         let mut sets = self.sets.lock();
         if sets.iter().any(|known| Arc::ptr_eq(known, &set)) {

@@ -104,6 +104,8 @@ pub enum QueueError {
     WouldDeadlock,
     /// These flags do not go together.
     BadFlags(FlagsError),
+    /// The queue drains or was destroyed, or the engine was shut down.
+    Refused,
 }
 
 impl fmt::Display for QueueError {
@@ -138,6 +140,9 @@ impl fmt::Display for QueueError {
                 write!(f, "CPU {cpu} cannot be used by this process; allowed are {allowed}")
             }
             QueueError::BadFlags(error) => error.fmt(f),
+            QueueError::Refused => {
+                f.write_str("the queue takes no more items: it drains, was destroyed or shut down")
+            }
             QueueError::WouldDeadlock => {
                 f.write_str("the caller runs in an item of this queue and would wait for itself")
             }

@@ -80,7 +80,10 @@ fn a_bh_item_that_waits_is_caught() {
         let queue = make(engine, bh("bh"));
         for _ in 0..2 {
             let inner = engine.clone();
-            let item = Item::new(move || inner.blocking(|| inner.host().doze(MS)));
+            let item = Item::new(move || {
+                inner.assert_may_wait();
+                inner.blocking(|| inner.host().doze(MS));
+            });
             assert_eq!(item.queue(&queue), Queued::Yes);
             queue.flush().unwrap();
         }

@@ -114,6 +114,14 @@ impl<R> JoinHandle<R> {
     /// # Ok::<(), uwork::Error>(())
     /// ```
     pub fn join(self) -> Result<R, JoinError> {
+        if !self.is_finished() {
+            engine().assert_may_wait();
+        }
+        self.join_anyway()
+    }
+
+    /// As [`JoinHandle::join`], where an unwinding on the way would be unsound.
+    pub(crate) fn join_anyway(self) -> Result<R, JoinError> {
         let task = self.task();
         if !task.is_done() {
             let epoch = engine().freeze_epoch();

@@ -73,9 +73,9 @@ pub(super) fn call() {
 fn run_after(pause: Duration) {
     match queue().enqueue_delayed(&super::era().driver, pause) {
         Enqueued::Queued | Enqueued::Pending(_) => {}
-        Enqueued::Disabled(_) | Enqueued::Refused(_) => {
-            unreachable!("nobody else has the driver or its queue")
-        }
+        // The process was shut down, and what waited was let go of.
+        Enqueued::Refused(_) => engine().abandon_grace(),
+        Enqueued::Disabled(_) => unreachable!("nobody else has the driver"),
     }
 }
 

@@ -110,7 +110,7 @@ impl Attribute {
             Attribute::AffinityStrict => "0 and 1".to_owned(),
             Attribute::AffinityScope => scope_names(),
             Attribute::Cpumask => {
-                let allowed = format_mask(&engine().config().allowed);
+                let allowed = format_mask(&engine().cpus().allowed);
                 format!("hexadecimal masks with CPUs of {allowed} in them")
             }
         }
@@ -137,7 +137,7 @@ impl Attribute {
             }
             Attribute::Cpumask => {
                 let mask = mask::parse(value, nr_cpus());
-                let usable = mask.filter(|mask| mask.intersects(&engine().config().allowed));
+                let usable = mask.filter(|mask| mask.intersects(&engine().cpus().allowed));
                 let mask = usable.ok_or_else(bad)?;
                 wq.change_attrs(|attrs| attrs.cpumask = mask)
             }
