@@ -347,6 +347,7 @@ impl<H: Host> Engine<H> {
 
     /// Waits until an item has left the lists. False, and at once, if it is not there.
     fn wait_for_grace(&self, work: NonNull<Work>) -> bool {
+        self.before_wait();
         let waiter = Waiter::new(work.as_ptr().addr());
         let mut lists = self.grace().0.lock();
         // SAFETY: the caller's promise that the item is live.

@@ -107,8 +107,8 @@ impl<H: Host> Engine<H> {
     fn dump_machine(&self) -> MachineDump {
         let config = self.config();
         MachineDump {
-            allowed: config.allowed.clone(),
-            unbound: config.unbound_cpumask.clone(),
+            allowed: self.cpus().allowed.clone(),
+            unbound: self.cpus().unbound_cpumask.clone(),
             isolated: config.topology.isolated().clone(),
             default_scope: config.default_scope,
         }

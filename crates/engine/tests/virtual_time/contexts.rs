@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::host::Report;
-use uwork_engine::{Kind, QueueSpec, Queued};
+use uwork_engine::{Cpus, Kind, QueueSpec, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
@@ -187,5 +187,20 @@ fn a_dedicated_queue_stays_on_its_cpus() {
         }
         queue.flush().unwrap();
         assert!(log.lock().unwrap().iter().all(|&(_, cpu, _)| cpu == 2));
+    });
+}
+
+#[test]
+fn a_dedicated_queue_keeps_its_thread_through_changes_that_change_nothing() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let queue = make(engine, dedicated(engine, "own"));
+        for _ in 0..3 {
+            let same = || queue.change_attrs(|attrs| attrs.nice = 0);
+            engine.host().unpreempted(same).unwrap();
+        }
+        let limit = Cpus { cpu_limit: Some(1), ..engine.cpus().clone() };
+        assert!(engine.host().unpreempted(|| engine.set_cpus(limit)));
+        engine.host().doze(MS);
+        assert_eq!((engine.workers(), engine.pools()), (1, 1));
     });
 }

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use uwork_engine::host::Report;
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
+use uwork_policy::scope::Scope;
 
 use crate::item::Item;
-use crate::setup::{MS, Setup, VirtualEngine, make, spec, with_engine};
+use crate::setup::{MS, Setup, VirtualEngine, attrs, make, spec, with_engine};
 
 /// Queues a first item that computes for `first`, and one that notes when it starts. That time.
 fn second_starts_at(
@@ -138,5 +139,48 @@ fn a_function_is_reported_from_its_fourth_violation_on_with_growing_distance() {
                 [4, 5, 7, 11].into_iter().filter(|&count| count <= u64::from(round)).collect();
             assert_eq!(counts, due);
         }
+    });
+}
+
+/// Those who queue while the first is at work find the pwq ready and do not look: who takes one of
+/// several sees to it that somebody does.
+#[test]
+fn a_burst_behind_a_hog_is_looked_after() {
+    with_engine(two_cpus(), |engine| {
+        let host = engine.host();
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        host.doze(MS);
+        let began = host.time();
+        let starts = Arc::new(Mutex::new(Vec::new()));
+        for _ in 0..3 {
+            let (engine, starts) = (engine.clone(), starts.clone());
+            let item = Item::new(move || {
+                starts.lock().unwrap().push(engine.host().time() - began);
+                in_slices(&engine);
+            });
+            assert_eq!(item.queue(&queue), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        let starts = starts.lock().unwrap();
+        // Each is given some time on top: the watch looks every 10 ms.
+        assert!(starts[1] < 25 * MS && starts[2] < 50 * MS, "{starts:?}");
+    });
+}
+
+/// On a machine with two CPUs more than twice two workers at once do not make anything faster.
+#[test]
+fn hogs_of_a_shared_pool_do_not_multiply_its_workers() {
+    with_engine(two_cpus(), |engine| {
+        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let queue = make(engine, spec("q", kind));
+        for _ in 0..30 {
+            let engine = engine.clone();
+            let item = Item::new(move || in_slices(&engine));
+            assert_eq!(item.queue(&queue), Queued::Yes);
+        }
+        engine.host().doze(200 * MS);
+        assert!(engine.workers() <= 5, "{}", engine.workers());
+        queue.flush().unwrap();
+        assert_eq!(engine.host().reports(), []);
     });
 }

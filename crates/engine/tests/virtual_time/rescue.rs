@@ -253,3 +253,24 @@ fn a_cancel_is_no_dependency() {
         assert_eq!(engine.host().reports(), []);
     });
 }
+
+/// All workers are taken and no other can be had: the watch looks after their pool's timers, and brings a
+/// worker up for one as soon as it can.
+#[test]
+fn timers_of_a_pool_without_workers_are_not_forgotten() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let (queue, events) = block_every_worker(engine, 1);
+        let host = engine.host();
+        let done = Arc::new(Mutex::new(None));
+        let (clock, place) = (host.clone(), done.clone());
+        let item = Item::new(move || *place.lock().unwrap() = Some(clock.time()));
+        assert_eq!(item.queue_delayed(&queue, None, 3 * SEC), Queued::Yes);
+        host.doze(SEC);
+        host.break_spawn(None);
+        host.doze(4 * SEC);
+        let at = done.lock().unwrap().expect("it ran while the first one was still stuck");
+        assert!((3 * SEC..3 * SEC + 20 * MS).contains(&at), "{at}");
+        release(engine, &events);
+        queue.flush().unwrap();
+    });
+}

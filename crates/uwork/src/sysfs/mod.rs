@@ -98,7 +98,9 @@ impl Global {
     fn read(self) -> String {
         let config = engine().config();
         match self {
-            Global::Cpumask | Global::CpumaskRequested => format_mask(&config.unbound_cpumask),
+            Global::Cpumask | Global::CpumaskRequested => {
+                format_mask(&engine().cpus().unbound_cpumask)
+            }
             Global::CpumaskIsolated => format_mask(config.topology.isolated()),
             Global::DefaultAffinityScope => config.default_scope.to_string(),
             Global::CacheShardSize => config.cache_shard_size.to_string(),
