@@ -231,3 +231,26 @@ fn join_waits_for_a_closure_that_runs() {
         assert_eq!(value, 9);
     }
 }
+
+/// An item of a BH queue must not wait, and is told so; but what it has lent is waited for all the same.
+#[test]
+fn a_scope_in_a_bh_item_waits_for_what_it_has_lent() {
+    let _watchdog = watchdog();
+    let (bh, other) = (queue("bh").bh().build().unwrap(), queue("scope").build().unwrap());
+    let (started, may_end) = (Gate::new(), Gate::new());
+    let (begun, end) = (started.clone(), may_end.clone());
+    let handle = bh.spawn(move || {
+        let lent = AtomicU32::new(7);
+        let seen = scope(&other, |s| {
+            drop(s.spawn(|| {
+                begun.open();
+                end.wait_blocking();
+                lent.fetch_add(1, Ordering::Relaxed);
+            }));
+        });
+        (seen, lent.into_inner())
+    });
+    started.wait();
+    may_end.open();
+    assert_eq!(handle.join().unwrap(), ((), 8));
+}

@@ -217,3 +217,77 @@ fn two_at_once_beside_producers_lose_nothing() {
 fn is_shut(queue: &Queue) -> bool {
     matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_))
 }
+
+/// What waits for a grace period is let go of as what is armed.
+#[test]
+fn items_that_wait_for_a_grace_period_are_let_go_of() {
+    in_a_process("items_that_wait_for_a_grace_period_are_let_go_of", || {
+        struct Old {
+            work: uwork::rcu::RcuWork<Old>,
+        }
+        uwork::has_rcu_work!(impl HasRcuWork for Old { work });
+        impl uwork::WorkItem for Old {
+            type Pointer = Arc<Old>;
+            fn run(_: Arc<Old>) {
+                panic!("it was let go of");
+            }
+        }
+        let queue = Queue::builder("rcu").build().unwrap();
+        let guard = uwork::rcu::read_lock();
+        let item = Arc::new(Old { work: uwork::rcu::RcuWork::new() });
+        assert!(queue.enqueue_rcu(item.clone()).is_queued());
+        let report = shutdown(Shutdown::Drain, LONG).unwrap();
+        assert!(report.is_complete(), "{report}");
+        assert!(!item.work.is_pending());
+        assert_eq!(Arc::strong_count(&item), 1);
+        assert!(!item.work.flush());
+        drop(guard);
+        assert!(matches!(queue.enqueue_rcu(item), Enqueued::Refused(_)));
+        assert_eq!(uwork::panics(), 0);
+    });
+}
+
+#[test]
+fn a_function_on_a_cpu_is_refused_afterwards() {
+    in_a_process("a_function_on_a_cpu_is_refused_afterwards", || {
+        let cpu = Queue::builder("q").build().unwrap().cpumask().first().unwrap();
+        assert_eq!(uwork::work_on_cpu(cpu, || 1).unwrap(), 1);
+        shutdown(Shutdown::Drain, LONG).unwrap();
+        let error = uwork::work_on_cpu(cpu, || panic!("it was refused")).unwrap_err();
+        assert_eq!(error.kind(), uwork::ErrorKind::Refused);
+        let error = uwork::on_each_cpu(|_| panic!("it was refused")).unwrap_err();
+        assert_eq!(error.kind(), uwork::ErrorKind::Refused);
+    });
+}
+
+/// A destructor that a shutdown runs may use uwork, whose queue or not.
+#[test]
+fn what_is_let_go_of_may_wait_and_ask() {
+    struct Holder {
+        work: uwork::DelayedWork<Holder>,
+        other: Queue,
+    }
+    uwork::has_delayed_work!(impl HasDelayedWork for Holder { work });
+    impl uwork::WorkItem for Holder {
+        type Pointer = Arc<Holder>;
+        fn run(_: Arc<Holder>) {}
+    }
+    static DROPPED: AtomicU32 = AtomicU32::new(0);
+    impl Drop for Holder {
+        fn drop(&mut self) {
+            self.other.flush().unwrap();
+            assert_eq!(uwork::current_work(), None);
+            assert!(!uwork::set_worker_desc("nobody"));
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    in_a_process("what_is_let_go_of_may_wait_and_ask", || {
+        let other = Queue::builder("other").build().unwrap();
+        let queue = Queue::builder("gone").build().unwrap();
+        let item = Arc::new(Holder { work: uwork::DelayedWork::new(), other });
+        assert!(queue.enqueue_delayed(item, LONG).is_queued());
+        drop(queue);
+        shutdown(Shutdown::Drain, LONG).unwrap();
+        assert_eq!((DROPPED.load(Ordering::Relaxed), uwork::panics()), (1, 0));
+    });
+}
