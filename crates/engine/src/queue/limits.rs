@@ -2,6 +2,7 @@
 
 use uwork_policy::admission::{default_min_active, node_max_active};
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::topology::Topology;
 
 use super::{Kind, MAX_ACTIVE_LIMIT, QueueError, Tunable, Wq};
@@ -112,10 +113,13 @@ impl<H: Host> Wq<H> {
     /// Changes `max_active` while the queue is in use. `min_active` goes down with it.
     ///
     /// # Errors
-    /// Out of range, or the queue is ordered.
+    /// Out of range, or the queue is ordered or a BH one.
     pub fn set_max_active(&self, max_active: u32) -> Result<(), QueueError> {
         if self.is_ordered() {
             return Err(QueueError::NotForThisKind("max_active of an ordered queue is always 1"));
+        }
+        if self.flags().contains(Flags::BH) {
+            return Err(QueueError::NotForThisKind("a BH queue has no max_active"));
         }
         if max_active == 0 || max_active > MAX_ACTIVE_LIMIT {
             return Err(QueueError::BadMaxActive(max_active));

@@ -110,7 +110,9 @@ impl Global {
             Global::CacheShardSize => config.cache_shard_size.to_string(),
             Global::PowerEfficient => if saves_power() { "Y" } else { "N" }.to_owned(),
             Global::CpuIntensiveThreshUs => (engine().cpu_intensive_thresh() / 1_000).to_string(),
-            Global::CpuIntensiveWarningThresh => engine().cpu_intensive_warning_thresh().to_string(),
+            Global::CpuIntensiveWarningThresh => {
+                engine().cpu_intensive_warning_thresh().to_string()
+            }
         }
     }
 
