@@ -279,7 +279,8 @@ fn in_a_rescuer(set: &dyn Fn(u64), lift: &dyn Fn()) {
         // Another queue whose rescuer is free.
         let elsewhere = Job::new(|_| assert!(uwork::current_is_rescuer()));
         assert!(other.enqueue_on(cpu, elsewhere.clone()).unwrap().is_queued());
-        assert!(elsewhere.work.flush());
+        // Says whether there was anything to wait for.
+        let _ = elsewhere.work.flush();
         assert_eq!(elsewhere.tally.finished(), 1);
         other.flush().unwrap();
         other.drain().unwrap();
