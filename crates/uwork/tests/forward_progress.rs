@@ -267,6 +267,9 @@ fn in_a_rescuer(set: &dyn Fn(u64), lift: &dyn Fn()) {
         assert!(uwork::current_is_rescuer());
         assert_eq!(uwork::current_work(), Some(this.work.id()));
         let (own, other, plain, unbound) = &queues;
+        let shown = own.dump();
+        assert_eq!(shown.slots, [shown.rescuer.unwrap()], "{shown}");
+        assert!(shown.to_string().contains("  rescuer slot "), "{shown}");
         // Its own queue cannot be waited for.
         for call in [Queue::flush, Queue::drain, Queue::destroy] {
             assert!(call(own).unwrap_err().would_deadlock());

@@ -20,6 +20,7 @@ use crate::owner::Owner;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::Pwq;
 use crate::queue::{Kind, NICE_HIGHPRI, Wq};
+use crate::rescuer::Rescuer;
 use crate::slot::Slot;
 use crate::sync::Ordering;
 use crate::work::{Work, WorkList};
@@ -292,6 +293,7 @@ impl<H: Host> Wq<H> {
             flushers,
             pwqs,
             slots,
+            rescuer: self.rescuer().map(Rescuer::slot),
         }
     }
 

@@ -249,6 +249,8 @@ pub struct QueueDump {
     pub pwqs: Vec<PwqDump>,
     /// The slots that run its items.
     pub slots: Vec<u32>,
+    /// The slot of its rescuer, if it has one.
+    pub rescuer: Option<u32>,
 }
 
 impl QueueDump {

@@ -147,6 +147,9 @@ impl fmt::Display for QueueDump {
         if self.flushers > 0 {
             write!(f, "  flushers {}", self.flushers)?;
         }
+        if let Some(rescuer) = self.rescuer {
+            write!(f, "  rescuer slot {rescuer}")?;
+        }
         if !self.slots.is_empty() {
             write!(f, "  run by slots")?;
             self.slots.iter().try_for_each(|slot| write!(f, " {slot}"))?;
