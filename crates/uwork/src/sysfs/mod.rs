@@ -9,14 +9,18 @@
 //! | `module/parameters/default_affinity_scope` | the scope of queues that chose none | no |
 //! | `module/parameters/cache_shard_size` | cores in a `cache_shard` pod | no |
 //! | `module/parameters/power_efficient` | `Y` if power-efficient queues are unbound, else `N` | no |
-//! | `module/parameters/cpu_intensive_thresh_us` | CPU time, in microseconds, after which a run of a per-CPU queue no longer holds up others; 0: never | 0 to 4294967295 |
-//! | `module/parameters/cpu_intensive_warning_thresh` | the how-manieth such run of a function is reported first; 0: none | 0 to 4294967295 |
+//! | `module/parameters/cpu_intensive_thresh_us` | see below | 0 to 4294967295 |
+//! | `module/parameters/cpu_intensive_warning_thresh` | see below | 0 to 4294967295 |
 //! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
 //! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
 //! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
 //! | `devices/NAME/cpumask` | the CPUs that were asked for, hexadecimal | a mask with a CPU in it |
 //! | `devices/NAME/affinity_scope` | `numa`, `default (cache -> cpu)` | a scope's name, or `default` |
 //! | `devices/NAME/affinity_strict` | 1 if pods keep to themselves, else 0 | 0 or 1 |
+//!
+//! A run of a per-CPU queue that used the CPU for `cpu_intensive_thresh_us` microseconds while others
+//! waited does not hold them up any longer; 0 lets it. From its `cpu_intensive_warning_thresh`th such
+//! run on a function is reported; 0: never.
 //!
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
 //! are those of unbound and ordered queues. A `/` in a queue's name shows as `!`. Values come without
