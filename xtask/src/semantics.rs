@@ -3,6 +3,9 @@
 //!
 //! Read are the tables that have a column headed `Test` or `Tests`, and in it whatever is in backticks:
 //! `test_name`, or `file::test_name` where the file's stem or a module says which one is meant.
+//!
+//! Each of the promises 2.1 to 2.37 has a row, which begins with its number, and a test, unless a cell of
+//! the row begins with `not yet` or `not applicable`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +16,10 @@ use crate::tree::{Kind, Tree, numbered};
 
 const FILE: &str = "docs/semantics.md";
 const RULE: &str = "semantics";
+/// What the kernel promises, numbered from 1: rows 2.1 to 2.37.
+const PROMISES: usize = 37;
+/// How a cell begins that says why a row needs no test.
+const EXEMPT: [&str; 2] = ["not yet", "not applicable"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let Some(Kind::Markdown(markdown)) = tree.file(FILE).map(|file| &file.kind) else {
@@ -24,21 +31,46 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         return vec![Finding::new(FILE, 1, RULE, message)];
     };
     let functions = functions(tree);
-    let missing = named.iter().filter(|(_, name)| !exists(&functions, name));
-    missing
-        .map(|(line, name)| {
-            Finding::new(FILE, *line, RULE, format!("no test `{name}` in the tree"))
-        })
-        .collect()
+    let gone = named.iter().filter(|(_, name)| !exists(&functions, name));
+    let gone = gone.map(|(line, name)| (*line, format!("no test `{name}` in the tree")));
+    let findings = gone.chain(unshown(markdown));
+    findings.map(|(line, message)| Finding::new(FILE, line, RULE, message)).collect()
+}
+
+/// Promises without a row, and rows without a test.
+fn unshown(markdown: &Markdown) -> Vec<(usize, String)> {
+    let mut rows: BTreeMap<usize, (usize, bool)> = BTreeMap::new();
+    for (column, body) in markdown.tables.iter().filter_map(tests_of) {
+        for (line, cells) in body {
+            let number = cells.first().and_then(|cell| cell.strip_prefix("2."));
+            let Some(number) = number.and_then(|number| number.parse().ok()) else { continue };
+            let named = cells.get(column).is_some_and(|cell| cell.contains('`'));
+            let exempt = cells.iter().any(|cell| EXEMPT.iter().any(|why| cell.starts_with(why)));
+            let row = rows.entry(number).or_insert((*line, false));
+            row.1 |= named || exempt;
+        }
+    }
+    let problem = |number| match rows.get(&number) {
+        None => Some((1, format!("no row for 2.{number}"))),
+        Some((line, false)) => Some((*line, format!("2.{number} names no test"))),
+        Some((_, true)) => None,
+    };
+    (1..=PROMISES).filter_map(problem).collect()
+}
+
+type Row = (usize, Vec<String>);
+
+/// The column that names tests, and the rows below the header; nothing if there is no such column.
+fn tests_of(table: &[Row]) -> Option<(usize, &[Row])> {
+    let ((_, header), rows) = table.split_first()?;
+    let is_test = |cell: &String| matches!(cell.to_lowercase().as_str(), "test" | "tests");
+    header.iter().position(is_test).map(|column| (column, rows))
 }
 
 /// Tests named in the tables, with their lines; nothing where no table has a column for them.
 fn named_tests(markdown: &Markdown) -> Option<Vec<(usize, String)>> {
     let mut named = None;
-    for table in &markdown.tables {
-        let Some(((_, header), rows)) = table.split_first() else { continue };
-        let is_test = |cell: &String| matches!(cell.to_lowercase().as_str(), "test" | "tests");
-        let Some(column) = header.iter().position(is_test) else { continue };
+    for (column, rows) in markdown.tables.iter().filter_map(tests_of) {
         let named = named.get_or_insert_with(Vec::new);
         for (line, cells) in rows {
             let cell = cells.get(column).map_or("", String::as_str);
@@ -81,12 +113,17 @@ fn exists(functions: &BTreeMap<String, BTreeSet<String>>, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{PROMISES, check};
     use crate::tree::Tree;
 
     const TESTS: &str = "#[test]\nfn a_pending_item_is_refused() {}\n";
 
     fn findings(rows: &str) -> usize {
+        let numbered = (1..=PROMISES).map(|n| format!("| 2.{n} | `a_pending_item_is_refused` |\n"));
+        findings_of(&format!("{}{rows}", numbered.collect::<String>()))
+    }
+
+    fn findings_of(rows: &str) -> usize {
         let table = format!("| rule | Test |\n|---|---|\n{rows}");
         let files = [("docs/semantics.md", table.as_str()), ("crates/uwork/tests/queue.rs", TESTS)];
         check(&Tree::of(&files)).len()
@@ -102,6 +139,22 @@ mod tests {
     fn a_test_that_is_gone_is_found() {
         assert_eq!(findings("| twice | `a_pending_item_is_taken` |\n"), 1);
         assert_eq!(findings("| twice | `flush::a_pending_item_is_refused` |\n"), 1);
+    }
+
+    #[test]
+    fn each_promise_has_a_row_with_a_test_or_a_reason() {
+        assert_eq!(findings_of("| 2.1 | `a_pending_item_is_refused` |\n"), PROMISES - 1);
+        let without = |number: usize, cell: &str| {
+            let rows = (1..=PROMISES).map(|n| match n == number {
+                true => format!("| 2.{n} | {cell} |\n"),
+                false => format!("| 2.{n} | `a_pending_item_is_refused` |\n"),
+            });
+            findings_of(&rows.collect::<String>())
+        };
+        assert_eq!(without(37, ""), 1);
+        assert_eq!(without(7, "kept"), 1);
+        assert_eq!(without(1, "not yet: a watchdog"), 0);
+        assert_eq!(without(20, "not applicable: no interrupts"), 0);
     }
 
     #[test]

@@ -119,7 +119,6 @@ impl<H: Host> Wq<H> {
         if self.runs_here() {
             return Err(QueueError::WouldDeadlock);
         }
-        self.engine().check_flush_dependency(self);
         self.flush_outside(None);
         Ok(())
     }
@@ -133,12 +132,12 @@ impl<H: Host> Wq<H> {
         if self.runs_here() {
             return Err(QueueError::WouldDeadlock);
         }
-        self.engine().check_flush_dependency(self);
         Ok(self.flush_outside(Some(deadline)))
     }
 
     /// False if the time was over first.
     fn flush_outside(&self, deadline: Option<u64>) -> bool {
+        self.engine().check_flush_dependency(self);
         self.engine().before_wait();
         loop {
             let waiter = Waiter::new(0);

@@ -80,6 +80,13 @@ pub enum Report {
         /// How many CPUs' worth of time it gets now, if that is limited.
         limit: Option<u32>,
     },
+    /// Threads could not have the niceness that their queues want. Once for each wanted niceness.
+    NiceNotHad {
+        /// What was wanted.
+        wanted: i32,
+        /// What the threads have instead: the nearest that the process may set.
+        got: i32,
+    },
     /// A worker thread could not be created. Its pool goes on with those it has.
     SpawnFailed {
         /// Why.

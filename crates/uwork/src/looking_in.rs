@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use uwork_engine::dump::{Dump, QueueDump};
 
-use crate::linux::engine;
+use crate::linux::{engine, nice_had};
 use crate::queue::Queue;
 use crate::symbols;
 
@@ -30,6 +30,7 @@ use crate::symbols;
 pub fn dump() -> Dump {
     let mut dump = engine().dump();
     dump.name_functions(names());
+    dump.name_niceness(nice_had);
     dump
 }
 

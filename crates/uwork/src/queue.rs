@@ -487,7 +487,7 @@ impl Queue {
     /// [`Queue::min_active`] goes down with it, and does not go up again by itself.
     ///
     /// # Errors
-    /// Out of range, or the queue is ordered.
+    /// Out of range, or the queue is ordered or a BH one.
     ///
     /// ```
     /// let queue = uwork::Queue::builder("throttled").max_active(64).build()?;

@@ -4,12 +4,16 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use support::gate::Gate;
 use support::items::{Job, Later};
 use support::machine::{cpus, mask};
 use support::{queue, watchdog, within};
-use uwork::{Builder, CpuSet, Enqueued, Error, ErrorKind, JoinError, Queue, Scope, ScopeChoice};
+use uwork::{
+    Builder, CpuSet, DelayedWork, Enqueued, Error, ErrorKind, Flags, JoinError, Queue, Scope,
+    ScopeChoice, freeze,
+};
 
 #[track_caller]
 fn assert_says(error: &Error, words: &[&str]) {
@@ -208,6 +212,82 @@ fn an_enable_without_a_disable_is_an_error() {
     assert!(job.work.enable().is_err());
     let later = Later::counting();
     assert!(later.work.enable().is_err());
+}
+
+// Catches: a depth that overflows into other bits of the word, or is lost.
+#[test]
+fn a_disable_too_many_is_an_error() {
+    const DEPTH_MAX: u32 = 2_047;
+    let _watchdog = watchdog();
+    let queue = queue("bad").build().unwrap();
+    let job = Job::counting();
+    assert!((0..DEPTH_MAX).all(|_| job.work.disable().unwrap().is_none()));
+    for error in [job.work.disable(), job.work.disable_sync(), job.work.cancel_sync()] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("2047") && !error.contains('\n'), "{error}");
+    }
+    assert_eq!(job.disable_depth(), DEPTH_MAX);
+    assert!(matches!(queue.enqueue(job.clone()), Enqueued::Disabled(_)));
+    assert!((1..DEPTH_MAX).all(|_| job.work.enable() == Ok(false)));
+    assert_eq!(job.work.enable(), Ok(true));
+    assert!(queue.enqueue(job.clone()).is_queued());
+    queue.flush().unwrap();
+    assert_eq!(job.tally.finished(), 1);
+}
+
+// Catches: a delay that overflows the clock and fires at once. There are no negative ones.
+#[test]
+fn a_huge_delay_ends_with_the_clock() {
+    let _watchdog = watchdog();
+    let queue = queue("bad").build().unwrap();
+    let slack = Later::of(DelayedWork::new().with_slack(Duration::MAX), |_| {});
+    for later in [Later::counting(), slack] {
+        for huge in [Duration::MAX, Duration::from_nanos(u64::MAX), Duration::from_secs(1 << 40)] {
+            assert!(queue.enqueue_delayed(later.clone(), huge).is_queued());
+            assert!(matches!(queue.mod_delayed(later.clone(), huge), Enqueued::Pending(_)));
+            let on = queue.mod_delayed_on(cpus()[0], later.clone(), huge);
+            assert!(matches!(on, Ok(Enqueued::Pending(_))));
+            assert!(queue.flush_timeout(huge).unwrap(), "it is armed and not queued");
+            assert_eq!((later.tally.started(), later.work.is_pending()), (0, true));
+            assert!(later.work.cancel().is_some());
+        }
+        assert!(queue.enqueue(later.clone()).is_queued());
+        queue.flush().unwrap();
+        assert_eq!(later.tally.finished(), 1);
+    }
+}
+
+// Catches: a limit that a BH queue takes and ignores, flags that do not go with it.
+#[test]
+fn a_bh_queue_takes_no_limit_and_no_other_kind_of_flag() {
+    let _watchdog = watchdog();
+    for limit in [1, 16, 2_048] {
+        assert_refused(queue("bad").bh().max_active(limit), &["BH", &limit.to_string(), "none"]);
+    }
+    for flag in [Flags::UNBOUND, Flags::FREEZABLE, Flags::MEM_RECLAIM, Flags::CPU_INTENSIVE] {
+        let words: &[&str] = &["HIGHPRI and PERCPU only", &flag.to_string()];
+        assert_refused(queue("bad").flags(Flags::BH | flag), words);
+    }
+    assert_refused(queue("bad").bh().nice(1), &["per-CPU"]);
+    let live = queue("bad").bh().max_active(0).build().expect("0 is the kernel's default");
+    assert_says(&live.set_max_active(4).unwrap_err(), &["BH", "max_active"]);
+    assert_says(&live.set_min_active(4).unwrap_err(), &["min_active", "unbound"]);
+    let ordered = queue("bad").ordered();
+    assert_refused(ordered.clone().max_active(2), &["ordered", "1"]);
+    assert_refused(ordered.flags(Flags::ORDERED | Flags::PERCPU), &["unbound", "PERCPU"]);
+}
+
+// Catches: a second freeze that needs a second thaw. No other queue of these tests is freezable.
+#[test]
+fn freezing_twice_is_an_error() {
+    let _watchdog = watchdog();
+    let queue = queue("bad").freezable().build().unwrap();
+    freeze::begin().unwrap();
+    assert_eq!(freeze::begin(), Err(freeze::FreezeError::AlreadyFrozen));
+    freeze::thaw().unwrap();
+    assert_eq!(freeze::thaw(), Err(freeze::FreezeError::NotFrozen));
+    assert_eq!(freeze::is_busy(), Err(freeze::FreezeError::NotFrozen));
+    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
 }
 
 // Catches: pending items that are dropped with their queue, or run after it.

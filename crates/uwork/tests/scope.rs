@@ -244,7 +244,7 @@ fn a_scope_in_a_bh_item_waits_for_what_it_has_lent() {
         let seen = scope(&other, |s| {
             drop(s.spawn(|| {
                 begun.open();
-                end.wait_blocking();
+                end.wait();
                 lent.fetch_add(1, Ordering::Relaxed);
             }));
         });

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use support::gate::Gate;
 use support::items::{Job, Later};
+use support::machine::{cpus, in_the_wait};
 use support::{queue, until, watchdog, within};
 use uwork::{Enqueued, Queue, Report};
 
@@ -89,6 +90,55 @@ fn s2_21_drain_lets_only_chained_items_in() {
     let warning = Report::QueuedWhileDraining { queue: queue.name().to_owned() };
     let warnings = reports_about(queue.name()).into_iter().filter(|report| *report == warning);
     assert_eq!(warnings.count(), 1, "warned once");
+}
+
+// Catches: a drain that waits for what was taken back, a second one or a flush that waits for the first
+// for ever, an item that cannot be cancelled or waited for while its queue drains.
+#[test]
+fn s2_21_two_threads_at_once_with_a_draining_queue() {
+    let _watchdog = watchdog();
+    collect_reports();
+    for builder in
+        [queue("s2-21").max_active(1), queue("s2-21").ordered(), queue("s2-21").per_cpu()]
+    {
+        let queue = builder.max_active(1).build().unwrap();
+        let (started, may_end) = (Gate::new(), Gate::new());
+        let held = Job::held(&started, &may_end);
+        let cpu = cpus()[0];
+        let here = |item: &Arc<Job>| queue.enqueue_on(cpu, item.clone()).unwrap().is_queued();
+        assert!(here(&held));
+        started.wait();
+        let [pending, kept] = [Job::counting(), Job::counting()];
+        assert!(here(&pending) && here(&kept));
+        let waits: [fn(&Queue) -> Result<(), uwork::Error>; 4] =
+            [Queue::drain, Queue::drain, Queue::flush, Queue::flush];
+        let waits = waits.map(|wait| {
+            let queue = queue.clone();
+            in_the_wait(move || wait(&queue))
+        });
+        until_it_refuses(&queue);
+        let flush = [held.clone(), kept.clone(), pending.clone()]
+            .map(|item| in_the_wait(move || item.work.flush()));
+        // Of two cancels one gets it, and what was taken back does not come in again.
+        let [one, two] = [pending.clone(), pending.clone()];
+        let cancels = [one, two]
+            .map(|item| std::thread::spawn(move || item.work.cancel_sync().unwrap().is_some()));
+        let got = cancels.map(|cancel| within("a cancel", move || cancel.join().unwrap()));
+        assert_eq!(got.iter().filter(|&&got| got).count(), 1);
+        assert!(queue.enqueue(pending.clone()).into_refused().is_some());
+        // One that runs is waited for.
+        let target = held.clone();
+        let cancel = in_the_wait(move || target.work.cancel_sync().unwrap().is_some());
+        waits.iter().for_each(|wait| wait.assert_waits());
+        may_end.open();
+        assert!(!cancel.result(), "it was not pending");
+        waits.into_iter().for_each(|wait| wait.result().unwrap());
+        flush.into_iter().for_each(|flush| _ = flush.result());
+        let finished = [&held, &kept, &pending].map(|item| item.tally.finished());
+        assert_eq!(finished, [1, 1, 0]);
+        assert!(here(&pending), "open again");
+        queue.flush().unwrap();
+    }
 }
 
 // Catches: a drain that livelocks in silence, or reports every round.

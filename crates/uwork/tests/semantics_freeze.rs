@@ -153,6 +153,54 @@ fn s2_27_frozen_items_can_be_cancelled_and_timers_expire_into_the_freeze() {
     }
 }
 
+// Catches: a wait for a frozen item that outlives a cancel, two cancels that both get the item or both
+// wait for it, a cancel that waits for the thaw.
+#[test]
+fn s2_27_two_threads_at_once_with_a_frozen_item() {
+    let (_watchdog, _alone) = (watchdog(), alone());
+    for queue in one_of_each() {
+        // Pending and frozen; then running from before, and pending and frozen.
+        for runs in [false, true] {
+            let (started, may_end) = (Gate::new(), Gate::new());
+            let item = Job::held(&started, &may_end);
+            if runs {
+                assert!(queue.enqueue(item.clone()).is_queued());
+                started.wait();
+            }
+            freeze::begin().unwrap();
+            assert!(queue.enqueue(item.clone()).is_queued());
+            let [one, two] = [item.clone(), item.clone()];
+            let flushes = [one, two].map(|item| in_the_wait(move || item.work.flush()));
+            flushes.iter().for_each(|flush| flush.assert_waits());
+            let [one, two] = [item.clone(), item.clone()];
+            let cancels = [one, two]
+                .map(|item| thread::spawn(move || item.work.cancel_sync().unwrap().is_some()));
+            if runs {
+                until("it is taken back", || !item.work.is_pending());
+                assert!(
+                    !cancels.iter().any(|cancel| cancel.is_finished()),
+                    "they wait for the run"
+                );
+                may_end.open();
+            }
+            let got = cancels.map(|cancel| cancel.join().unwrap());
+            assert_eq!(got.iter().filter(|&&got| got).count(), 1, "one of them gets it");
+            flushes.into_iter().for_each(|flush| _ = flush.result());
+            assert_eq!((item.tally.finished(), item.work.is_pending()), (u32::from(runs), false));
+            // It can be queued again, disabled, and flushed after the thaw.
+            assert!(queue.enqueue(item.clone()).is_queued());
+            assert!(item.work.disable().unwrap().is_some());
+            assert!(item.work.enable().unwrap() && !item.work.flush());
+            freeze::thaw().unwrap();
+            may_end.open();
+            assert!(queue.enqueue(item.clone()).is_queued());
+            queue.flush().unwrap();
+            assert_eq!(item.tally.finished(), u32::from(runs) + 1);
+            assert_eq!(Arc::strong_count(&item), 1);
+        }
+    }
+}
+
 // Catches: calls out of order that are accepted, errors that do not say what to do.
 #[test]
 fn s2_27_calls_out_of_order_are_errors() {

@@ -28,7 +28,13 @@ fn the_tree_has_the_kernels_names() {
         ["cpumask", "cpumask_isolated", "cpumask_requested", "devices", "module"]
     );
     assert_eq!(names("module"), ["parameters"]);
-    let parameters = ["cache_shard_size", "default_affinity_scope", "power_efficient"];
+    let parameters = [
+        "cache_shard_size",
+        "cpu_intensive_thresh_us",
+        "cpu_intensive_warning_thresh",
+        "default_affinity_scope",
+        "power_efficient",
+    ];
     assert_eq!(names("module/parameters"), parameters);
     assert_eq!(names("/module/parameters/"), parameters, "slashes at the ends do not matter");
     let unbound = queue("tree-u").sysfs().build().unwrap();
@@ -76,6 +82,31 @@ fn global_values_are_read_and_not_written() {
     assert_eq!(get("module/parameters/cache_shard_size").unwrap(), "8");
     for path in ["cpumask", "cpumask_isolated", "module/parameters/cache_shard_size"] {
         assert_eq!(text(set(path, "1")), format!("{path}: can only be read"));
+    }
+}
+
+/// The thresholds of the whole process: only here, so that no other test meets them changed.
+#[test]
+fn the_thresholds_of_hogs_can_be_set() {
+    let names = ["cpu_intensive_thresh_us", "cpu_intensive_warning_thresh"];
+    let [thresh, warning] = names.map(|name| format!("module/parameters/{name}"));
+    let values = || (get(&thresh).unwrap(), get(&warning).unwrap());
+    assert_eq!(values(), ("10000".to_owned(), "4".to_owned()), "the kernel's defaults");
+    for (value, kept) in [("0", "0"), ("4294967295\n", "4294967295"), ("2500", "2500")] {
+        set(&thresh, value).unwrap();
+        assert_eq!(get(&thresh).unwrap(), kept);
+    }
+    set(&warning, "7").unwrap();
+    for wrong in ["", "-1", "4294967296", "10ms", "1\n\n"] {
+        for path in [&thresh, &warning] {
+            let text = text(set(path, wrong));
+            assert!(text.ends_with("allowed are 0 to 4294967295"), "{text}");
+        }
+    }
+    assert_eq!(values(), ("2500".to_owned(), "7".to_owned()), "nothing was changed by those");
+    for entry in list("module/parameters").unwrap() {
+        let writable = names.contains(&entry.name.as_str());
+        assert_eq!(entry.kind == EntryKind::ReadWrite, writable, "{}", entry.name);
     }
 }
 

@@ -156,6 +156,7 @@ impl<H: Host> Engine<H> {
             id: pool.id,
             cpus: pool.spec().cpus.clone(),
             nice: pool.spec().nice,
+            nice_had: None,
             target: pool.target(),
             nr_workers: counts.workers,
             nr_running: counts.running,

@@ -82,6 +82,8 @@ pub struct PoolDump {
     pub cpus: CpuSet,
     /// Its workers' niceness.
     pub nice: i32,
+    /// What they have instead, if the process may not set that one and the host knows.
+    pub nice_had: Option<i32>,
     /// Workers that should run while work is pending.
     pub target: u32,
     /// Workers that exist.
@@ -337,6 +339,14 @@ impl Dump {
             worker.name_functions(&mut name);
         }
         self.queues.iter_mut().for_each(|queue| queue.name_functions(&mut name));
+    }
+}
+
+impl Dump {
+    /// Says what workers have instead of the niceness that they should have: `had` is asked for that of
+    /// each pool.
+    pub fn name_niceness(&mut self, had: impl Fn(i32) -> Option<i32>) {
+        self.pools.iter_mut().for_each(|pool| pool.nice_had = had(pool.nice));
     }
 }
 

@@ -51,7 +51,11 @@ impl fmt::Display for ScopeDump {
 impl PoolDump {
     fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
         let PoolDump { id, cpus, nice, target, nr_workers, nr_running, nr_idle, .. } = self;
-        write!(f, "  pool {id:<4} cpus {cpus}  nice {nice}  target {target}  ")?;
+        write!(f, "  pool {id:<4} cpus {cpus}  nice {nice}")?;
+        if let Some(had) = self.nice_had {
+            write!(f, " (has {had})")?;
+        }
+        write!(f, "  target {target}  ")?;
         write!(f, "workers {nr_workers}  running {nr_running}  idle {nr_idle}")?;
         let marks = [(self.waking, "  waking"), (self.retired, "  retired")];
         marks.iter().filter(|(on, _)| *on).try_for_each(|(_, mark)| f.write_str(mark))?;

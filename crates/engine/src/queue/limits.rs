@@ -132,7 +132,7 @@ impl<H: Host> Wq<H> {
     /// Changes `max_active` while the queue is in use. `min_active` goes down with it.
     ///
     /// # Errors
-    /// Out of range, or the queue is ordered.
+    /// Out of range, or the queue is ordered or a BH one.
     pub fn set_max_active(&self, max_active: u32) -> Result<(), QueueError> {
         if self.is_ordered() {
             return Err(QueueError::NotForThisKind("max_active of an ordered queue is always 1"));

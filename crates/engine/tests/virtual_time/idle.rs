@@ -1,6 +1,6 @@
 //! What an engine does when it has nothing to do: nothing, with fewer and fewer threads.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Kind, Queued};
 use uwork_policy::scope::Scope;
@@ -74,6 +74,29 @@ fn two_idle_workers_stay_for_ever() {
         let before = host.counts();
         host.doze(10 * IDLE_TIMEOUT);
         assert_eq!((engine.workers(), host.counts()), (2, before));
+    });
+}
+
+/// The one whose stack and caches are warm; the others may leave.
+#[test]
+fn the_last_worker_to_lie_down_gets_up_first() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        raise_workers(engine, &queue, 4);
+        let slots = Arc::new(Mutex::new(Vec::new()));
+        for _ in 0..8 {
+            let (inner, slots) = (engine.clone(), slots.clone());
+            let item = Item::new(move || {
+                slots.lock().unwrap().extend(inner.dump_queues(|_| true)[0].slots.clone());
+            });
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            queue.flush().unwrap();
+            engine.host().doze(MS);
+        }
+        let mut slots = slots.lock().unwrap();
+        assert_eq!(slots.len(), 8);
+        slots.dedup();
+        assert_eq!(slots.len(), 1, "{slots:?}");
     });
 }
 

@@ -21,6 +21,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
 
 pub(crate) use event::Event;
+pub(crate) use thread::nice_had;
 
 pub(crate) use fork::forks;
 
@@ -154,6 +155,9 @@ fn print(report: &Report) {
         }
         Report::CpusChanged { allowed, limit: Some(limit) } => format!(
             "the CPUs that this process may use are now {allowed}, with the time of {limit} at most"
+        ),
+        Report::NiceNotHad { wanted, got } => format!(
+            "niceness {wanted} was wanted, got {got}: lower needs CAP_SYS_NICE or RLIMIT_NICE"
         ),
         Report::SpawnFailed { reason } => format!("no further worker thread: {reason}"),
         Report::FlagsChanged { queue, warning: FlagsWarning::NeitherPerCpuNorUnbound } => {

@@ -1,7 +1,9 @@
 //! Threads: creation, placement, and what the engine keeps for each.
 
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use uwork_engine::ThreadState;
-use uwork_engine::host::{SpawnError, WorkerSpec};
+use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
 use uwork_policy::cpuset::CpuSet;
 
 thread_local! {
@@ -73,11 +75,36 @@ pub(super) fn place(thread: u64, cpus: &CpuSet) {
     }
 }
 
-/// Sets the calling thread's niceness, or the nearest that the process may set.
-fn set_nice(nice: i32) {
+/// The lowest niceness, and how many there are.
+const NICE_MIN: i32 = -20;
+const NICES: usize = 40;
+/// A value of `HAD`: no thread has failed to get this niceness.
+const HAD_AS_WANTED: i32 = i32::MAX;
+
+/// What threads have instead of the niceness that they were to have, by the latter.
+static HAD: [AtomicI32; NICES] = [const { AtomicI32::new(HAD_AS_WANTED) }; NICES];
+
+fn had(wanted: i32) -> Option<&'static AtomicI32> {
+    HAD.get(usize::try_from(wanted.checked_sub(NICE_MIN)?).ok()?)
+}
+
+/// What threads that were to have this niceness have instead, if they have another one.
+pub(crate) fn nice_had(wanted: i32) -> Option<i32> {
+    had(wanted).map(|had| had.load(Ordering::Relaxed)).filter(|&nice| nice != HAD_AS_WANTED)
+}
+
+/// Sets the calling thread's niceness, or the nearest that the process may set, and reports the first
+/// time that it is another one.
+fn set_nice(wanted: i32) {
     // A thread begins with the niceness of the one that made it, which may be anything.
     // SAFETY: no pointers. On Linux, process 0 with PRIO_PROCESS is the calling thread.
     let set = |nice| unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } == 0;
     // Lowering the number needs a privilege or an allowance (RLIMIT_NICE), raising it does not.
-    let _ = (nice..=19).any(set);
+    let got = (wanted..=19).find(|&nice| set(nice));
+    if let (Some(got), Some(had)) = (got, had(wanted)) {
+        // Once it was another one, it stays known: threads that were lucky later are few.
+        if got != wanted && had.swap(got, Ordering::Relaxed) == HAD_AS_WANTED {
+            super::engine().host().report(Report::NiceNotHad { wanted, got });
+        }
+    }
 }

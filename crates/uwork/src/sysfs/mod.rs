@@ -9,12 +9,18 @@
 //! | `module/parameters/default_affinity_scope` | the scope of queues that chose none | no |
 //! | `module/parameters/cache_shard_size` | cores in a `cache_shard` pod | no |
 //! | `module/parameters/power_efficient` | `Y` if power-efficient queues are unbound, else `N` | no |
+//! | `module/parameters/cpu_intensive_thresh_us` | see below | 0 to 4294967295 |
+//! | `module/parameters/cpu_intensive_warning_thresh` | see below | 0 to 4294967295 |
 //! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
 //! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
 //! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
 //! | `devices/NAME/cpumask` | the CPUs that were asked for, hexadecimal | a mask with a CPU in it |
 //! | `devices/NAME/affinity_scope` | `numa`, `default (cache -> cpu)` | a scope's name, or `default` |
 //! | `devices/NAME/affinity_strict` | 1 if pods keep to themselves, else 0 | 0 or 1 |
+//!
+//! A run of a per-CPU queue that used the CPU for `cpu_intensive_thresh_us` microseconds while others
+//! waited does not hold them up any longer; 0 lets it. From its `cpu_intensive_warning_thresh`th such
+//! run on a function is reported; 0: never.
 //!
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
 //! are those of unbound and ordered queues. A `/` in a queue's name shows as `!`. Values come without
@@ -82,14 +88,18 @@ enum Global {
     DefaultAffinityScope,
     CacheShardSize,
     PowerEfficient,
+    CpuIntensiveThreshUs,
+    CpuIntensiveWarningThresh,
 }
 
 /// Directory, name, value.
-const GLOBALS: [(&str, &str, Global); 6] = [
+const GLOBALS: [(&str, &str, Global); 8] = [
     ("", "cpumask", Global::Cpumask),
     ("", "cpumask_isolated", Global::CpumaskIsolated),
     ("", "cpumask_requested", Global::CpumaskRequested),
     (PARAMETERS, "cache_shard_size", Global::CacheShardSize),
+    (PARAMETERS, "cpu_intensive_thresh_us", Global::CpuIntensiveThreshUs),
+    (PARAMETERS, "cpu_intensive_warning_thresh", Global::CpuIntensiveWarningThresh),
     (PARAMETERS, "default_affinity_scope", Global::DefaultAffinityScope),
     (PARAMETERS, "power_efficient", Global::PowerEfficient),
 ];
@@ -105,7 +115,38 @@ impl Global {
             Global::DefaultAffinityScope => config.default_scope.to_string(),
             Global::CacheShardSize => config.cache_shard_size.to_string(),
             Global::PowerEfficient => if saves_power() { "Y" } else { "N" }.to_owned(),
+            Global::CpuIntensiveThreshUs => (engine().cpu_intensive_thresh() / 1_000).to_string(),
+            Global::CpuIntensiveWarningThresh => {
+                engine().cpu_intensive_warning_thresh().to_string()
+            }
         }
+    }
+
+    fn kind(self) -> EntryKind {
+        match self {
+            Global::CpuIntensiveThreshUs | Global::CpuIntensiveWarningThresh => {
+                EntryKind::ReadWrite
+            }
+            _ => EntryKind::ReadOnly,
+        }
+    }
+
+    fn write(self, path: &str, value: &str) -> Result<(), Error> {
+        if self.kind() == EntryKind::ReadOnly {
+            return Err(Error::ReadOnly { path: path.to_owned() });
+        }
+        let number: u32 = value.parse().map_err(|_| Error::BadValue {
+            path: path.to_owned(),
+            value: value.to_owned(),
+            allowed: format!("0 to {}", u32::MAX),
+        })?;
+        match self {
+            Global::CpuIntensiveThreshUs => {
+                engine().set_cpu_intensive_thresh(u64::from(number) * 1_000);
+            }
+            _ => engine().set_cpu_intensive_warning_thresh(u64::from(number)),
+        }
+        Ok(())
     }
 }
 
@@ -152,7 +193,7 @@ pub fn set(path: &str, value: &str) -> Result<(), Error> {
     let value = value.strip_suffix('\n').unwrap_or(value);
     match find(path)? {
         Node::Directory(_) => Err(Error::WrongKind { path: path.to_owned(), is_directory: true }),
-        Node::Global(_) => Err(Error::ReadOnly { path: path.to_owned() }),
+        Node::Global(global) => global.write(path, value),
         Node::Device(device, attribute) => {
             let write = |wq: &queue::Wq| attribute.write(wq, path, value);
             queue::with(&device, write).unwrap_or_else(|| Err(nowhere(path, "devices")))
@@ -195,7 +236,7 @@ fn directory(path: &str) -> Option<Vec<Entry>> {
     };
     let directories = directories.iter().map(|name| Entry::new(*name, EntryKind::Directory));
     let values = GLOBALS.iter().filter(|(at, ..)| *at == path);
-    let values = values.map(|(_, name, _)| Entry::new(*name, EntryKind::ReadOnly));
+    let values = values.map(|(_, name, global)| Entry::new(*name, global.kind()));
     let mut entries: Vec<Entry> = directories.chain(values).collect();
     entries.sort();
     Some(entries)

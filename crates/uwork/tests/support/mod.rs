@@ -4,6 +4,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod child;
 pub(crate) mod gate;
 pub(crate) mod items;
 pub(crate) mod machine;

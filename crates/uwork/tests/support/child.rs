@@ -1,0 +1,56 @@
+//! A test in a process of its own: for what changes a whole process, as limits, privileges and
+//! thresholds do.
+
+use std::process::{Command, Stdio};
+
+/// Which test a process was started for.
+const ALONE: &str = "UWORK_TEST_ALONE";
+
+/// Runs `body` in a process of its own: this test binary again, with the calling test alone, whose name
+/// is `test`. Panics with what that process said if it fails.
+pub(crate) fn alone(test: &str, body: impl FnOnce()) {
+    alone_with(test, |_| {}, body);
+}
+
+/// As [`alone`], with an environment.
+pub(crate) fn alone_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) {
+    if std::env::var_os(ALONE).is_some_and(|chosen| chosen == test) {
+        return body();
+    }
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ALONE, test);
+    prepare(&mut command);
+    let output = command.stdin(Stdio::null()).output().expect("a process");
+    let said =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    // A name that is not a test's would run none.
+    let passed = output.status.success() && said[0].contains("1 passed");
+    assert!(passed, "{test} in a process of its own: {}\n{}{}", output.status, said[0], said[1]);
+    eprint!("{}", said[1]);
+}
+
+/// Gives up all privileges of the process, where it has them.
+pub(crate) fn become_nobody() {
+    const NOBODY: u32 = 65_534;
+    // SAFETY: no pointers but an empty list; glibc changes all threads.
+    let outcome = unsafe {
+        if libc::geteuid() != 0 {
+            return;
+        }
+        libc::setgroups(0, std::ptr::null())
+            | libc::setresgid(NOBODY, NOBODY, NOBODY)
+            | libc::setresuid(NOBODY, NOBODY, NOBODY)
+    };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// Sets the soft limit of a resource, the hard one too if it is lower.
+pub(crate) fn limit(resource: libc::__rlimit_resource_t, value: u64) {
+    let mut both = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is live.
+    assert_eq!(unsafe { libc::getrlimit(resource, &raw mut both) }, 0);
+    both.rlim_cur = value.min(both.rlim_max);
+    // SAFETY: as above.
+    let outcome = unsafe { libc::setrlimit(resource, &raw const both) };
+    assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
+}
