@@ -442,7 +442,8 @@ impl<H: Host> Engine<H> {
                 break;
             }
         }
-        if pool.spec().single {
+        // The one worker that there is to be comes round; a shutdown may have sent it home.
+        if pool.spec().single && pool.is_full() {
             return;
         }
         if let Some(Err(reason)) = outcome {
