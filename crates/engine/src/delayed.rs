@@ -313,7 +313,8 @@ impl<H: Host> Queue<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Queues an armed item at once and waits for it, as [`Engine::flush_work`].
+    /// Queues an armed item at once and waits for it, as [`Engine::flush_work`]: false as well if the
+    /// caller runs items of the ordered queue that the item has come to, and does not wait for it.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -325,7 +326,8 @@ impl<H: Host> Engine<H> {
                 _ => false,
             };
             // It may have run by now.
-            self.flush_work(work_of(item)) || was_armed
+            self.flush_work(work_of(item))
+                || (was_armed && !self.is_behind_caller(&item.as_ref().work))
         }
     }
 

@@ -402,6 +402,9 @@ impl<H: Host> Engine<H> {
     /// A queue does not use the set any more. The last one sends home the workers of pools that no
     /// other set has in use, unless there are timers: then they stay until the pool is used and left
     /// again, and get up for deferrable ones as well, as nobody will bring them up for anything else.
+    ///
+    /// Nothing is armed there meanwhile: a queue keeps every set that it ever used until it goes, and
+    /// who arms an item has the queue.
     pub(crate) fn leave_set(&self, set: &PoolSet) {
         let sets = self.sets.lock();
         let mut deserted = Vec::new();
@@ -465,7 +468,8 @@ impl<H: Host> Engine<H> {
                 break;
             }
         }
-        if pool.spec().single {
+        // The one worker that there is to be comes round; a shutdown may have sent it home.
+        if pool.spec().single && pool.is_full() {
             return;
         }
         if let Some(Err(reason)) = outcome {

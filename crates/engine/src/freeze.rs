@@ -3,8 +3,6 @@
 //! A frozen queue's limits are 0. What is queued waits behind them, in the order of queueing; what a
 //! worker has taken is finished. Flushes, drains and the end of a queue wait for what waits.
 
-use std::collections::HashMap;
-
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::queue::{BecameReady, Wq};
@@ -35,18 +33,19 @@ impl std::error::Error for FreezeError {}
 pub(crate) struct FreezeState<H: Host> {
     frozen: bool,
     /// Those with `FREEZABLE`. A queue is in it from before it has a pwq until it is empty for good.
-    queues: HashMap<usize, Link<Wq<H>>>,
+    /// In the order in which they were made: a freeze and a thaw do the same again in each run.
+    queues: Vec<Link<Wq<H>>>,
 }
 
 impl<H: Host> FreezeState<H> {
     pub(crate) fn new() -> Self {
-        FreezeState { frozen: false, queues: HashMap::new() }
+        FreezeState { frozen: false, queues: Vec::new() }
     }
 
     /// The queues that take part.
     fn freezable_queues(&self) -> impl Iterator<Item = &Wq<H>> {
         // SAFETY: a queue leaves the list, under the lock that guards us, before it goes away.
-        self.queues.values().map(|queue| unsafe { &*queue.0 })
+        self.queues.iter().map(|queue| unsafe { &*queue.0 })
     }
 }
 
@@ -104,7 +103,7 @@ impl<H: Host> Engine<H> {
     pub(crate) fn enter_freezable(&self, queue: &Wq<H>) {
         let mut state = self.freeze_state().lock();
         let address = std::ptr::from_ref(queue).cast_mut();
-        state.queues.insert(address.addr(), Link(address));
+        state.queues.push(Link(address));
         let ready = queue.set_frozen(state.frozen);
         drop(state);
         ready.push(self);
@@ -112,6 +111,6 @@ impl<H: Host> Engine<H> {
 
     /// A queue that is empty for good goes away.
     pub(crate) fn leave_freezable(&self, queue: &Wq<H>) {
-        self.freeze_state().lock().queues.remove(&std::ptr::from_ref(queue).addr());
+        self.freeze_state().lock().queues.retain(|known| !std::ptr::eq(known.0, queue));
     }
 }

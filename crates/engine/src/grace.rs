@@ -340,7 +340,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Whether the item is queued where the calling thread runs items: then nobody waits for it there.
-    fn is_behind_caller(&self, item: &Work) -> bool {
+    pub(crate) fn is_behind_caller(&self, item: &Work) -> bool {
         let pwq = self.pwqs().get(item.ticket().pwq());
         item.is_pending() && pwq.is_some_and(|pwq| self.runs_queue(pwq.wq().cast()))
     }

@@ -301,6 +301,34 @@ fn a_timer_that_is_cancelled_does_not_fire() {
     });
 }
 
+/// Inside a queue that runs one item at a time nobody can wait for the next one.
+#[test]
+fn a_flush_inside_the_queue_with_one_context_says_that_it_did_not_see_the_run() {
+    for dedicated in [false, true] {
+        with_engine(Setup::exact("core:2"), move |engine| {
+            let attrs = attrs(engine, Scope::System, false);
+            let kind = if dedicated { Kind::Dedicated(attrs) } else { Kind::Ordered(attrs) };
+            let (queue, runs) = (make(engine, spec("q", kind)), Arc::new(Mutex::new(0)));
+            let count = runs.clone();
+            let item = Item::new(move || *count.lock().unwrap() += 1);
+            assert_eq!(item.queue_delayed(&queue, None, SEC), Queued::Yes);
+            let answer = Arc::new(Mutex::new(None));
+            let (target, place, seen) = (item.clone(), answer.clone(), runs.clone());
+            let weak = Arc::downgrade(engine);
+            let inside = Item::new(move || {
+                let engine = weak.upgrade().expect("it runs this");
+                let waited = target.flush_delayed(&engine);
+                *place.lock().unwrap() = Some((waited, *seen.lock().unwrap()));
+            });
+            assert_eq!(inside.queue(&queue), Queued::Yes);
+            queue.flush().unwrap();
+            let by_then = engine.host().time();
+            assert_eq!((*answer.lock().unwrap(), *runs.lock().unwrap()), (Some((false, 0)), 1));
+            assert!(by_then < SEC, "it was queued at once");
+        });
+    }
+}
+
 #[test]
 fn flush_delayed_runs_it_now() {
     with_engine(Setup::exact("core:1"), |engine| {

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use uwork_engine::{Action, Delayed, DepthError, Helped, QueueError, Queued, Rearmed, Work};
+use uwork_engine::{Action, Busy, Delayed, DepthError, Helped, QueueError, Queued, Rearmed, Work};
 
 use crate::host::VirtualHost;
 use crate::setup::{VirtualEngine, VirtualQueue};
@@ -17,8 +17,8 @@ pub(crate) struct Item {
     body: Box<dyn Fn() + Send + Sync>,
     /// References that the engine has, or is just being offered.
     engine_has: AtomicU32,
-    /// Times that the engine let go of the item without running it.
-    released: AtomicU32,
+    /// Times that the engine let go of the item without running it. Lives as long as who counts.
+    released: Arc<AtomicU32>,
 }
 
 /// # Safety
@@ -60,7 +60,7 @@ impl Item {
             delayed,
             body: Box::new(body),
             engine_has: AtomicU32::new(0),
-            released: AtomicU32::new(0),
+            released: Arc::new(AtomicU32::new(0)),
         })
     }
 
@@ -178,6 +178,15 @@ impl Item {
 
     pub(crate) fn is_pending(&self) -> bool {
         self.delayed.work().is_pending()
+    }
+
+    pub(crate) fn busy(&self, engine: &VirtualEngine) -> Busy {
+        engine.busy(self.delayed.work())
+    }
+
+    /// Where it counts that the engine let go of it.
+    pub(crate) fn releases(&self) -> Arc<AtomicU32> {
+        self.released.clone()
     }
 
     /// Times that the engine let go of the item without running it.

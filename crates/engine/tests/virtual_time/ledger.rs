@@ -3,9 +3,11 @@
 //! Counts are taken down before and after each call. Where several threads are at an item at once,
 //! a check allows for whatever those calls may just be doing.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::Queued;
+use uwork_engine::host::Host;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::host::VirtualHost;
@@ -66,6 +68,8 @@ struct Books {
     items: Vec<ItemBook>,
     /// Whether nothing of a queue that takes part in freezing may run.
     frozen: bool,
+    /// Whether the engine shuts down: then a flush may end as items are let go of.
+    shut: bool,
     /// Counts the calls that queue something.
     calls: u64,
     /// The CPUs that workers may use, once that has changed.
@@ -79,6 +83,9 @@ struct QueueBook {
     running: Vec<u32>,
     /// Items that are queued once only, in the order in which they started.
     started_once: Vec<ItemNo>,
+    /// The one thread that runs them all: whether there is to be one, and which it is.
+    one_thread: bool,
+    thread: Option<u64>,
 }
 
 /// One item's book.
@@ -106,12 +113,26 @@ struct ItemBook {
     disabled: u64,
     /// It is not due before this time.
     due: u64,
+    /// Whether it is armed, and queued when that is due.
+    late: bool,
+    /// Where it is counted that the engine let go of it unrun.
+    released: Arc<AtomicU32>,
 }
 
 impl ItemBook {
     /// Queueings that are over, or may just be.
     fn over_at_most(&self) -> u64 {
         self.finished + self.cancelled + self.cancels
+    }
+
+    fn released(&self) -> u64 {
+        u64::from(self.released.load(Ordering::Relaxed))
+    }
+
+    /// Whether every queueing is over, and no call is going on that may change that.
+    fn is_over(&self) -> bool {
+        let over = self.finished + self.cancelled + self.released();
+        self.queued == over && self.offers == 0 && self.cancels == 0
     }
 }
 
@@ -129,9 +150,35 @@ impl Ledger {
 
     pub(crate) fn add_queue(&self, limit: Limit, cpus: usize, freezable: bool) -> QueueNo {
         let mut books = self.books();
-        let started_once = Vec::new();
-        books.queues.push(QueueBook { limit, freezable, running: vec![0; cpus], started_once });
+        books.queues.push(QueueBook {
+            limit,
+            freezable,
+            running: vec![0; cpus],
+            started_once: Vec::new(),
+            one_thread: false,
+            thread: None,
+        });
         books.queues.len() - 1
+    }
+
+    /// All items of this queue run in one and the same thread.
+    pub(crate) fn expect_one_thread(&self, queue: QueueNo) {
+        self.books().queues[queue].one_thread = true;
+    }
+
+    /// From now on the engine may shut down.
+    pub(crate) fn shutting_down(&self) {
+        self.books().shut = true;
+    }
+
+    /// Whether `shutting_down` was called.
+    pub(crate) fn is_shut(&self) -> bool {
+        self.books().shut
+    }
+
+    /// What the engine lets go of unrun is counted there.
+    pub(crate) fn watch_releases(&self, no: ItemNo, item: &Item) {
+        self.books().items[no].released = item.releases();
     }
 
     /// From now on workers use these CPUs. What was meant for one CPU may run on another.
@@ -184,6 +231,11 @@ impl Ledger {
         let by_node = matches!(self.books().queues[home].limit, Limit::OnEachNode(_));
         let (cpu, counts_at) = if by_node { (None, cpu) } else { (cpu, None) };
         self.add(ItemBook { home: Some(home), cpu, counts_at, once: true, ..ItemBook::default() })
+    }
+
+    /// An item that is armed once, and queued some time later.
+    pub(crate) fn add_late(&self, home: QueueNo, cpu: Option<u32>, due: u64) -> ItemNo {
+        self.add(ItemBook { home: Some(home), cpu, due, late: true, ..ItemBook::default() })
     }
 
     fn add(&self, item: ItemBook) -> ItemNo {
@@ -269,6 +321,7 @@ impl Ledger {
         let cpu = host.cpu();
         self.check_place(no, host);
         self.start(no, cpu, host.time());
+        self.check_thread(no, host.thread_id());
         function();
         self.check_place(no, host);
         let mut books = self.books();
@@ -277,6 +330,27 @@ impl Ledger {
         if let Some(home) = books.items[no].home {
             books.queues[home].running[at as usize] -= 1;
         }
+    }
+
+    fn check_thread(&self, no: ItemNo, thread: u64) {
+        let mut books = self.books();
+        let Some(home) = books.items[no].home else { return };
+        let queue = &mut books.queues[home];
+        let same = *queue.thread.get_or_insert(thread) == thread;
+        assert!(same || !queue.one_thread, "item {no} of queue {home} runs in another thread");
+    }
+
+    /// Whether the item's function has begun and not ended.
+    pub(crate) fn is_running(&self, no: ItemNo) -> bool {
+        let item = &self.books().items[no];
+        item.started > item.finished
+    }
+
+    /// Whether nothing is queued on a queue that only items of its own are queued on.
+    pub(crate) fn is_empty(&self, queue: QueueNo) -> bool {
+        let books = self.books();
+        let mut theirs = books.items.iter().filter(|item| item.home == Some(queue));
+        theirs.all(ItemBook::is_over)
     }
 
     fn start(&self, no: ItemNo, cpu: u32, now: u64) {
@@ -317,7 +391,9 @@ impl Ledger {
     pub(crate) fn queued_on(&self, queue: QueueNo) -> Before {
         let books = self.books();
         let theirs = books.items.iter().enumerate().filter(|(_, item)| item.home == Some(queue));
-        Before(theirs.map(|(no, item)| (no, item.queued)).collect())
+        // One that is armed may not be queued yet; one that has started was.
+        let queued = |item: &ItemBook| if item.late { item.started } else { item.queued };
+        Before(theirs.map(|(no, item)| (no, queued(item))).collect())
     }
 
     /// Around a flush of this item. A cancel meanwhile ends the wait, which is for the last
@@ -325,8 +401,9 @@ impl Ledger {
     pub(crate) fn flush_item(&self, no: ItemNo, item: &Item, flush: impl FnOnce() -> bool) {
         let before = self.books().items[no].clone();
         let _ = flush();
-        let after = &self.books().items[no];
-        let cancelled = after.cancelled > before.cancelled || after.cancels > 0;
+        let after = self.books().items[no].clone();
+        let shut = self.is_shut();
+        let cancelled = shut || after.cancelled > before.cancelled || after.cancels > 0;
         let over = after.over_at_most() + u64::from(item.released());
         assert!(
             cancelled || over >= before.queued,
@@ -339,26 +416,39 @@ impl Ledger {
         let books = self.books();
         for &(no, queued) in &before.0 {
             let item = &books.items[no];
-            assert!(item.over_at_most() >= queued, "{what} left item {no} behind: {item:?}");
+            let over = books.shut || item.over_at_most() >= queued;
+            assert!(over, "{what} left item {no} behind: {item:?}");
         }
     }
 
-    /// Everything is over. `released` is how often the engine let go of an item unrun.
-    pub(crate) fn check_end(&self, no: ItemNo, released: u32) {
-        let item = &self.books().items[no];
-        let over = item.finished + item.cancelled + u64::from(released);
-        assert_eq!(item.queued, over, "item {no}: {item:?}, released {released}");
-        assert_eq!(item.started, item.finished, "item {no}: {item:?}");
-        assert_eq!((item.offers, item.cancels), (0, 0), "item {no}: {item:?}");
+    /// Everything is over: it was run, taken back, or let go of.
+    pub(crate) fn check_all_over(&self) {
+        for (no, item) in self.books().items.iter().enumerate() {
+            assert!(item.is_over(), "item {no}: {item:?}");
+            assert_eq!(item.started, item.finished, "item {no}: {item:?}");
+        }
     }
 
     /// The items that were queued once started in order: no item before one whose queueing had
     /// returned when that of the first was called.
     pub(crate) fn check_order(&self, queue: QueueNo) {
+        self.check_order_of(queue, |_| true);
+    }
+
+    /// As `check_order`, among those that were queued on one and the same CPU.
+    pub(crate) fn check_order_on_each_cpu(&self, queue: QueueNo) {
+        let cpus = self.books().queues[queue].running.len() as u32;
+        (0..cpus).for_each(|cpu| self.check_order_of(queue, |item| item.cpu == Some(cpu)));
+    }
+
+    fn check_order_of(&self, queue: QueueNo, counts: impl Fn(&ItemBook) -> bool) {
         let books = self.books();
         let mut latest_call = 0;
         for &no in &books.queues[queue].started_once {
             let item = &books.items[no];
+            if !counts(item) {
+                continue;
+            }
             assert!(item.returned > latest_call, "item {no} was overtaken: {item:?}");
             latest_call = latest_call.max(item.called);
         }

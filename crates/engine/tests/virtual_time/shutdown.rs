@@ -3,11 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::dump::Gate;
-use uwork_engine::{Kind, Queue, QueueError, Queued, Rearmed, Shutdown};
+use uwork_engine::{Kind, Queue, QueueError, QueueSpec, Queued, Rearmed, Shutdown};
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
 use crate::chance::Chaos;
+use crate::host::BrokenSpawn;
 use crate::item::Item;
 use crate::setup::{
     MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine,
@@ -167,6 +169,30 @@ fn what_does_not_end_in_time_is_reported() {
         let third = engine.shutdown(Shutdown::Drain, 0).unwrap();
         assert!(third.is_complete() && third.took_ns == 0, "{third}");
         assert_eq!(first.queue(&other), Queued::Refused);
+    });
+}
+
+/// The one worker of the queue has gone when a thaw lets its item go on, and no thread is to be had.
+#[test]
+fn a_dedicated_queue_s_thread_that_was_sent_home_is_made_again() {
+    with_engine(Setup::exact("core:1"), |engine| {
+        let kind = Kind::Dedicated(attrs(engine, Scope::System, false));
+        let flags = Flags::FREEZABLE;
+        let (host, queue) = (engine.host(), make(engine, QueueSpec { flags, ..spec("q", kind) }));
+        engine.freeze_begin().unwrap();
+        let (item, runs) = counting(engine, US);
+        assert_eq!(item.queue(&queue), Queued::Yes);
+        let report = engine.shutdown(Shutdown::Drain, 0).unwrap();
+        assert_eq!(report.unfinished.len(), 1, "{report}");
+        host.doze(MS);
+        assert_eq!(engine.workers(), 0);
+        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0 }));
+        engine.thaw().unwrap();
+        host.doze(MS);
+        host.break_spawn(None);
+        host.doze(2 * SEC);
+        assert_eq!(*runs.lock().unwrap(), 1);
+        assert!(engine.shutdown(Shutdown::Drain, SEC).unwrap().is_complete());
     });
 }
 

@@ -4,7 +4,9 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use uwork_engine::{Attrs, Cpus, Kind, MAX_ACTIVE_DEFAULT, QueueSpec, Queued};
+use uwork_engine::{
+    Attrs, CPU_INTENSIVE_THRESH_NS, Cpus, Kind, MAX_ACTIVE_DEFAULT, QueueSpec, Queued,
+};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
@@ -12,17 +14,33 @@ use uwork_policy::scope::Scope;
 use crate::host::VirtualHost;
 use crate::item::Item;
 use crate::ledger::{ItemNo, Ledger, Limit, NodeLimits, QueueNo};
-use crate::setup::{ON_PURPOSE, US, VirtualEngine, VirtualQueue, attrs, make, spec};
+use crate::setup::{MS, ON_PURPOSE, US, VirtualEngine, VirtualQueue, attrs, make, spec};
 
 /// The queues, by number. An item waits for those of a later queue only, so that waits end.
 pub(crate) const BOUND: QueueNo = 0;
 pub(crate) const PODS: QueueNo = 1;
 pub(crate) const WHOLE: QueueNo = 2;
 pub(crate) const ORDERED: QueueNo = 3;
-/// One more, per CPU, is for CPU-intensive items.
+/// For CPU-intensive items.
+pub(crate) const INTENSIVE: QueueNo = 4;
+/// Queues for shared items.
 pub(crate) const QUEUES: u64 = 5;
-/// The last one is for items that are queued once, on a CPU. Its pods share the limits of nodes.
+/// The following are for items that are queued once. Of this one on a CPU: its pods share the limits
+/// of nodes.
 pub(crate) const NODES: QueueNo = 5;
+/// Items of any queue before wait for these four, though no thread may be had any more: the first
+/// two have rescuers, and the others run their items in a context of their own. Their own items
+/// wait for nobody.
+pub(crate) const RECLAIM: QueueNo = 6;
+pub(crate) const RECLAIM_ORDERED: QueueNo = 7;
+/// On a CPU, in the order of queueing. Its items do not wait at all.
+pub(crate) const BH: QueueNo = 8;
+pub(crate) const DEDICATED: QueueNo = 9;
+/// Queues in all.
+pub(crate) const ALL: u64 = 10;
+
+/// Those that run an item on the CPU that it was queued on.
+pub(crate) const PER_CPU: [QueueNo; 4] = [BOUND, INTENSIVE, RECLAIM, BH];
 
 /// Items that are shared by all threads, for each queue.
 const SHARED: u64 = 3;
@@ -61,13 +79,15 @@ impl World {
         let topology = &engine.config().topology;
         let node_of = topology.cpus().iter().map(|cpu| cpu.node as usize).collect();
         let in_all = |scope| Kind::Unbound(attrs(engine, scope, false));
-        let ordered = Kind::Ordered(attrs(engine, Scope::Cpu, false));
+        let ordered = || Kind::Ordered(attrs(engine, Scope::Cpu, false));
+        let dedicated = Kind::Dedicated(attrs(engine, Scope::System, false));
         let of = |kind, max_active| QueueSpec { max_active, ..spec("", kind) };
+        let with = |flags, spec| QueueSpec { flags, ..spec };
         let specs = [
             (of(Kind::PerCpu, max), Limit::OnEachCpu(max)),
             (of(in_all(Scope::Cache), max), Limit::InAll(max * cpus as u32)),
             (of(in_all(Scope::System), max), Limit::InAll(max)),
-            (of(ordered, 1), Limit::InAll(1)),
+            (of(ordered(), 1), Limit::InAll(1)),
             (
                 QueueSpec { flags: Flags::CPU_INTENSIVE, ..of(Kind::PerCpu, MAX_ACTIVE_DEFAULT) },
                 Limit::OnEachCpu(MAX_ACTIVE_DEFAULT),
@@ -76,6 +96,13 @@ impl World {
                 of(in_all(Scope::Cpu), 2 * max),
                 Limit::OnEachNode(NodeLimits::new(node_of, 2 * max, 1)),
             ),
+            (with(Flags::MEM_RECLAIM, of(Kind::PerCpu, max)), Limit::OnEachCpu(max)),
+            (with(Flags::MEM_RECLAIM, of(ordered(), 1)), Limit::InAll(1)),
+            (
+                with(Flags::BH | Flags::PERCPU, of(Kind::PerCpu, MAX_ACTIVE_DEFAULT)),
+                Limit::OnEachCpu(1),
+            ),
+            (of(dedicated, MAX_ACTIVE_DEFAULT), Limit::InAll(1)),
         ];
         let mut queues = Vec::new();
         for (index, (spec, limit)) in specs.into_iter().enumerate() {
@@ -86,13 +113,21 @@ impl World {
             queues.push(make(engine, QueueSpec { name, flags, ..spec }));
         }
         queues[NODES].set_min_active(1).expect("it is unbound");
+        if !moves {
+            ledger.expect_one_thread(DEDICATED);
+        }
+        let thresholds = [CPU_INTENSIVE_THRESH_NS, MS, 200 * US, 0];
+        let threshold = *engine.host().machine().chance.pick(&thresholds);
+        engine.set_cpu_intensive_thresh(threshold);
         Arc::new_cyclic(|world| {
             let homes = (0..SHARED * QUEUES).map(|i| Some((i % QUEUES) as QueueNo));
             let homes = homes.chain((0..NOMADS).map(|_| None));
             let shared = homes.map(|home| {
                 let no = ledger.add_item(home);
                 let world = world.clone();
-                Known { no, home, item: Item::new(move || World::enter(&world, no, home)) }
+                let item = Item::new(move || World::enter(&world, no, home));
+                ledger.watch_releases(no, &item);
+                Known { no, home, item }
             });
             let shared = shared.collect();
             World {
@@ -174,18 +209,42 @@ impl World {
         let world = Arc::downgrade(self);
         let item = Item::new(move || {
             let world = world.upgrade().expect("the world outlives its items");
-            world.ledger.run(no, world.host(), || world.pass_time());
+            world.ledger.run(no, world.host(), || world.pass_time(home));
         });
+        self.ledger.watch_releases(no, &item);
         Known { no, home: Some(home), item }
     }
 
-    /// Nothing, a burn or a declared wait.
-    pub(crate) fn pass_time(&self) {
+    /// As `once`, for a queue that is one of the world's. Some are for items of one CPU.
+    pub(crate) fn once_on(self: &Arc<Self>, home: QueueNo) -> (Known, Queued) {
+        let cpu = [BOUND, NODES, RECLAIM, BH].contains(&home).then(|| self.any_cpu());
+        let (once, queue) = (self.once(home, cpu), &self.queues[home]);
+        let queued = self.ledger.queue(once.no, || match cpu {
+            Some(cpu) => once.item.queue_on(queue, cpu),
+            None => once.item.queue(queue),
+        });
+        (once, queued)
+    }
+
+    /// Nothing, a burn or a declared wait; now and then more CPU time than an item should use.
+    pub(crate) fn pass_time(&self, home: QueueNo) {
         let ns = 1 + self.below(300) * US;
-        match self.below(5) {
-            0..2 => {}
-            2..4 => self.host().burn(ns),
+        match self.below(20) {
+            0..8 => {}
+            8..15 => self.host().burn(ns),
+            15 if self.below(4) == 0 => self.hog(home),
+            _ if home == BH => {}
             _ => self.engine.blocking(|| self.host().doze(ns)),
+        }
+    }
+
+    /// Computes for long, with short waits in between.
+    fn hog(&self, home: QueueNo) {
+        for _ in 0..self.below(25) {
+            self.host().burn(1 + self.below(MS));
+            if home != BH && self.below(8) == 0 {
+                self.engine.blocking(|| self.host().doze(self.below(300 * US)));
+            }
         }
     }
 
@@ -194,14 +253,17 @@ impl World {
         let world = world.upgrade().expect("the world outlives its items");
         let mut panics = false;
         world.ledger.run(no, world.host(), || {
-            world.pass_time();
+            world.check_inside(no);
+            world.pass_time(BOUND);
             match world.below(8) {
                 0 => panics = true,
                 1..3 => world.chain(no),
                 3..5 if world.waits => world.wait_for_later(home),
+                5 => world.wait_for_the_steady(),
                 _ => {}
             }
-            world.pass_time();
+            world.pass_time(BOUND);
+            world.check_inside(no);
         });
         if panics {
             resume_unwind(Box::new(ON_PURPOSE));
@@ -231,10 +293,42 @@ impl World {
         }
     }
 
+    /// Waits for items of a queue that is steady whatever happens to others.
+    fn wait_for_the_steady(self: &Arc<Self>) {
+        let home = RECLAIM + self.below(4) as QueueNo;
+        for _ in 0..1 + self.below(3) {
+            let (once, queued) = self.once_on(home);
+            if queued == Queued::Yes && self.below(3) == 0 {
+                self.flush_item(&once);
+            }
+        }
+        if self.below(3) > 0 {
+            self.flush(home);
+        }
+    }
+
+    /// The engine knows what the caller is in.
+    fn check_inside(&self, no: ItemNo) {
+        let item = &self.shared[no].item;
+        assert!(item.busy(&self.engine).running, "item {no} runs");
+        let current = self.engine.current_work().expect("inside of an item");
+        assert_eq!(current.item, Arc::as_ptr(item).addr());
+    }
+
     pub(crate) fn flush(&self, queue: QueueNo) {
         let before = self.ledger.queued_on(queue);
         self.queues[queue].flush().expect("not from an item of the queue");
         self.ledger.check_over(&before, "a flush");
+    }
+
+    /// A flush that may give up, but not before its time is over.
+    pub(crate) fn flush_in(&self, queue: QueueNo, ns: u64) {
+        let (before, until) = (self.ledger.queued_on(queue), self.host().time() + ns);
+        if self.queues[queue].flush_until(until).expect("not from an item of the queue") {
+            self.ledger.check_over(&before, "a flush in time");
+        } else {
+            assert!(self.host().time() >= until, "a flush gave up early");
+        }
     }
 
     pub(crate) fn drain(&self, queue: QueueNo) {
