@@ -249,11 +249,14 @@ impl<H: Host> Engine<H> {
 
     /// The calling thread, which serves `slot`, goes to the CPUs of this pod.
     pub(crate) fn go_to(&self, slot: &Slot<H>, pod: &CpuSet) {
-        // Under the lock, so that a change that comes meanwhile has the last word.
-        let _placing = self.versions().placing.lock();
         let thread = slot.thread.load(Ordering::Relaxed);
-        if thread != 0 {
-            self.host().set_cpus(thread, &self.cpus().place(pod));
+        // Once more where a change was published meanwhile: it may have moved us before we did. One that
+        // is published after the last look moves us afterwards.
+        let mut placed: *const Cpus = ptr::null();
+        while thread != 0 && !ptr::eq(self.cpus(), placed) {
+            placed = self.cpus();
+            // SAFETY: from `cpus`: lives as long as the engine.
+            self.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
         }
     }
 
