@@ -344,7 +344,6 @@ impl<H: Host> Engine<H> {
                 if !self.is_shut_down() {
                     pool.state.set_retired(false);
                 }
-                pool.set_deserted(false);
             }
         }
         Ok(set)
@@ -411,7 +410,6 @@ impl<H: Host> Engine<H> {
         if set.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             for pool in set.pools.iter().map(|&id| self.pool(id)) {
                 if pool.sets_in_use.fetch_sub(1, Ordering::SeqCst) == 1 {
-                    pool.set_deserted(true);
                     if !pool.has_timers() {
                         pool.state.set_retired(true);
                     }
@@ -524,7 +522,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Lets every parked worker of a pool look around.
-    fn nudge_all(&self, pool: &Pool<H>) {
+    pub(crate) fn nudge_all(&self, pool: &Pool<H>) {
         let mut events = Vec::new();
         let inner = pool.lock();
         let mut idle = inner.idle_top;

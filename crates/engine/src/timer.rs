@@ -79,7 +79,7 @@ impl<H: Host> TimerBase<H> {
         let (before, next) = (self.next.load(Ordering::Relaxed), timers.next());
         if next != before {
             // The keeper: whoever armed takes the pool lock next, under which workers park and look
-            // here. SeqCst pairs with `Pool::set_deserted`: either who armed a deferrable item sees
+            // here. SeqCst pairs with `Pool::remove_route`: either who armed a deferrable item sees
             // that nobody but the keeper will come, or the workers that are nudged then see this.
             self.next.store(next, Ordering::SeqCst);
         }

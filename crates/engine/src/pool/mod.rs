@@ -66,8 +66,8 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) item_ns: AtomicU64,
     /// Workers with something lined up behind the item that they are in. A hint.
     pub(crate) lined_up: AtomicU32,
-    /// Whether no queue uses the pool, so that nothing but its timers will bring a worker up.
-    deserted: AtomicBool,
+    /// Queues that send new items here. Without any, nothing but its timers will bring a worker up.
+    routed: AtomicU32,
     /// Timers that nobody gets up for.
     pub(crate) deferrable: TimerBase<H>,
     /// Timers that are watched.
@@ -99,7 +99,7 @@ impl<H: Host> Pool<H> {
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
             sets_in_use: AtomicU32::new(0),
-            deserted: AtomicBool::new(false),
+            routed: AtomicU32::new(0),
             deferrable: TimerBase::new(),
             timers: TimerBase::new(),
             id,
@@ -197,13 +197,20 @@ impl<H: Host> Pool<H> {
         next(&self.timers) != NEVER || next(&self.deferrable) != NEVER
     }
 
-    /// Says whether any queue uses the pool. Workers that are parked must be nudged to see it.
-    pub(crate) fn set_deserted(&self, yes: bool) {
-        self.deserted.store(yes, Ordering::SeqCst);
+    /// One more queue sends new items here.
+    pub(crate) fn add_route(&self) {
+        self.routed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One queue less does. True if it was the last one: then workers that are parked must be nudged, for
+    /// one of them to watch all timers.
+    #[must_use]
+    pub(crate) fn remove_route(&self) -> bool {
+        self.routed.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
     pub(crate) fn is_deserted(&self) -> bool {
-        self.deserted.load(Ordering::SeqCst)
+        self.routed.load(Ordering::SeqCst) == 0
     }
 
     /// Puts a pwq on the ready list. The caller has claimed its readiness.

@@ -74,6 +74,7 @@ impl Tunable {
             effective: None,
             mask: CpuSet::new(),
             fitted: std::ptr::null(),
+            routed: None,
         }
     }
 
@@ -89,6 +90,8 @@ impl Tunable {
 pub(crate) struct BecameReady<H: Host> {
     pwqs: Vec<*const Pwq<H>>,
     waiters: Waiters<H>,
+    /// Pools to which no route leads any more.
+    pub(super) deserted: Vec<u32>,
 }
 
 impl<H: Host> BecameReady<H> {
@@ -97,12 +100,13 @@ impl<H: Host> BecameReady<H> {
     }
 
     fn of(pwqs: Vec<*const Pwq<H>>) -> Self {
-        BecameReady { pwqs, waiters: Waiters::new() }
+        BecameReady { pwqs, waiters: Waiters::new(), deserted: Vec::new() }
     }
 
     pub(crate) fn append(&mut self, mut other: Self) {
         self.pwqs.append(&mut other.pwqs);
         self.waiters.append(other.waiters);
+        self.deserted.append(&mut other.deserted);
     }
 
     /// Puts them on their lists.
@@ -113,6 +117,7 @@ impl<H: Host> BecameReady<H> {
             engine.make_ready(unsafe { &*pwq });
         }
         self.waiters.complete(engine.host());
+        self.deserted.iter().for_each(|&id| engine.nudge_all(engine.pool(id)));
     }
 }
 

@@ -116,6 +116,8 @@ pub(crate) struct Tunable {
     mask: CpuSet,
     /// The value of the engine's CPUs that the routes are for.
     fitted: *const Cpus,
+    /// The pools that the routes lead to.
+    routed: Option<Arc<PoolSet>>,
 }
 
 // SAFETY: `fitted` is only compared.
@@ -432,6 +434,7 @@ impl<H: Host> Wq<H> {
         // Before anything is queued on a pwq that has just joined others on its node.
         let mut ready = self.share_limits();
         ready.append(self.apply_limits(tunable));
+        set.pools.iter().for_each(|&id| self.engine.pool(id).add_route());
         for (cpu, route) in self.routes.iter().enumerate() {
             let pod = set.pod_of(cpu as u32);
             let (pwq, pool) = match pod {
@@ -450,7 +453,15 @@ impl<H: Host> Wq<H> {
             route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
         }
         tunable.fitted = cpus;
+        let before = tunable.routed.replace(set);
+        ready.deserted = self.remove_routes(before);
         Ok(ready)
+    }
+
+    /// Routes led to these pools. Those to which none leads any more.
+    fn remove_routes(&self, set: Option<Arc<PoolSet>>) -> Vec<u32> {
+        let pools = set.iter().flat_map(|set| &set.pools).copied();
+        pools.filter(|&id| self.engine.pool(id).remove_route()).collect()
     }
 
     /// The pools for this key, used by this queue from now on.
@@ -588,9 +599,12 @@ impl<H: Host> Drop for Wq<H> {
                 self.engine.pwqs().release(pwq.id);
             }
         }
+        let routed = self.tunable.lock().routed.take();
+        let deserted = self.remove_routes(routed);
         for set in std::mem::take(&mut *self.sets.lock()) {
             self.engine.leave_set(&set);
         }
+        deserted.iter().for_each(|&id| self.engine.nudge_all(self.engine.pool(id)));
         self.release_name();
     }
 }

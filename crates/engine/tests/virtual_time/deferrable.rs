@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Attrs, Kind, Queued, Rearmed};
-use uwork_policy::scope::Scope;
+use uwork_policy::scope::{Scope, ScopeChoice};
 
 use crate::item::Item;
 use crate::setup::{
@@ -256,6 +256,33 @@ fn a_pool_that_is_used_again_does_not_get_up() {
         assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
         host.doze(SEC);
         assert_eq!(host.counts().without_looks(), before);
+        assert!(item.cancel(engine));
+    });
+}
+
+/// After a change of attributes no route leads to the pool of before: its timers are all that will bring a
+/// worker up there.
+#[test]
+fn an_item_of_a_queue_that_has_moved_runs_all_the_same() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host();
+        let kind = Kind::Unbound(attrs(engine, Scope::Cpu, false));
+        let queue = make(engine, spec("q", kind));
+        let runs = Runs::default();
+        let item = noting(engine, &runs);
+        assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
+        let moves =
+            || queue.change_attrs(|attrs| attrs.scope = ScopeChoice::Explicit(Scope::System));
+        host.unpreempted(moves).unwrap();
+        host.doze(20 * MS);
+        assert_eq!(taken(&runs).len(), 1);
+        assert!(!item.is_pending());
+        // And back: there are routes again, and nobody gets up for the next one.
+        let moves = || queue.change_attrs(|attrs| attrs.scope = ScopeChoice::Explicit(Scope::Cpu));
+        host.unpreempted(moves).unwrap();
+        assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
+        host.doze(20 * MS);
+        assert!(item.is_pending());
         assert!(item.cancel(engine));
     });
 }
