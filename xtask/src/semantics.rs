@@ -40,7 +40,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 /// Promises without a row, and rows without a test.
 fn unshown(markdown: &Markdown) -> Vec<(usize, String)> {
     let mut rows: BTreeMap<usize, (usize, bool)> = BTreeMap::new();
-    for (column, body) in markdown.tables.iter().filter_map(tests_of) {
+    for (column, body) in markdown.tables.iter().filter_map(|table| tests_of(table)) {
         for (line, cells) in body {
             let number = cells.first().and_then(|cell| cell.strip_prefix("2."));
             let Some(number) = number.and_then(|number| number.parse().ok()) else { continue };
@@ -61,7 +61,7 @@ fn unshown(markdown: &Markdown) -> Vec<(usize, String)> {
 type Row = (usize, Vec<String>);
 
 /// The column that names tests, and the rows below the header; nothing if there is no such column.
-fn tests_of(table: &Vec<Row>) -> Option<(usize, &[Row])> {
+fn tests_of(table: &[Row]) -> Option<(usize, &[Row])> {
     let ((_, header), rows) = table.split_first()?;
     let is_test = |cell: &String| matches!(cell.to_lowercase().as_str(), "test" | "tests");
     header.iter().position(is_test).map(|column| (column, rows))
@@ -70,7 +70,7 @@ fn tests_of(table: &Vec<Row>) -> Option<(usize, &[Row])> {
 /// Tests named in the tables, with their lines; nothing where no table has a column for them.
 fn named_tests(markdown: &Markdown) -> Option<Vec<(usize, String)>> {
     let mut named = None;
-    for (column, rows) in markdown.tables.iter().filter_map(tests_of) {
+    for (column, rows) in markdown.tables.iter().filter_map(|table| tests_of(table)) {
         let named = named.get_or_insert_with(Vec::new);
         for (line, cells) in rows {
             let cell = cells.get(column).map_or("", String::as_str);
