@@ -110,9 +110,8 @@ fn s2_21_two_threads_at_once_with_a_draining_queue() {
         started.wait();
         let [pending, kept] = [Job::counting(), Job::counting()];
         assert!(here(&pending) && here(&kept));
-        #[allow(clippy::type_complexity, reason = "said once")]
-        let waits: [fn(&Queue) -> Result<(), uwork::Error>; 4] =
-            [Queue::drain, Queue::drain, Queue::flush, Queue::flush];
+        type Wait = fn(&Queue) -> Result<(), uwork::Error>;
+        let waits: [Wait; 4] = [Queue::drain, Queue::drain, Queue::flush, Queue::flush];
         let waits = waits.map(|wait| {
             let queue = queue.clone();
             in_the_wait(move || wait(&queue))

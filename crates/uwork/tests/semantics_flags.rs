@@ -149,6 +149,9 @@ fn s2_34_bh_items_run_in_queue_order_in_one_context_on_each_cpu() {
             threads.dedup();
             assert_eq!(threads.len(), 1, "one context");
         }
+        // Nobody stands in for an item that computes for long.
+        let for_a_while = |_: &Gate| cpu_time() > Duration::from_millis(60);
+        assert!(!runs_beside_a_computing_item(&one, for_a_while));
         let error = one.set_max_active(2).unwrap_err();
         assert!(error.to_string().contains("BH"), "{error}");
     }
@@ -253,7 +256,7 @@ fn a_dedicated_queue_is_one_thread_with_delayed_items() {
     assert_eq!((soon.tally.finished(), never.tally.started()), (1, 0));
     assert!(never.work.cancel_sync().unwrap().is_some());
     // Two of them do not share the thread.
-    let second = support::queue("worker").dedicated().build().unwrap();
+    let second = support::queue("worker").dedicated().cpumask(mask(&[cpu])).build().unwrap();
     assert_ne!(in_a_worker(&second, thread_id), events[0].1);
 }
 
