@@ -23,6 +23,7 @@ mod grace;
 mod hogs;
 mod host;
 mod idle;
+mod inside;
 mod item;
 mod ledger;
 mod machine;
