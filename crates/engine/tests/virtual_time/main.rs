@@ -30,6 +30,7 @@ mod item;
 mod ledger;
 mod machine;
 mod placement;
+mod places;
 mod random;
 mod rescue;
 mod setup;
