@@ -6,7 +6,8 @@ SHELL := /bin/bash
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build fmt lint tidy doc loom stress bench native deps deny deny-install clean
+.PHONY: help run test build fmt lint tidy doc loom stress bench native deps deny deny-install mutants \
+	mutants-install clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +54,12 @@ deny: ## check licences, advisories and sources of the dependencies
 
 deny-install: ## build cargo-deny, which takes minutes
 	cargo install cargo-deny --locked
+
+mutants: ## break the engine on purpose, and list what no test notices; takes an hour
+	ci/mutants.sh
+
+mutants-install: ## build cargo-mutants, which takes minutes
+	cargo install cargo-mutants --locked
 
 clean: ## remove everything that was built
 	cargo clean

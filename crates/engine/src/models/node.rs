@@ -25,6 +25,7 @@ use super::host::LoomHost;
 use super::{Preemptions, explore};
 use crate::pool::Pool;
 use crate::pwq::{Limits, Pwq, PwqNode, Taken};
+use crate::queue::Name;
 use crate::slab::Slab;
 use crate::slot::{Next, Slot};
 use crate::word::{Acquire, RunId};
@@ -61,7 +62,13 @@ impl World {
         assert!(world.slots.allocate(|_| Slot::new()).is_some());
         assert!(world.slots.allocate(|_| Slot::new()).is_some());
         for (pwq, item) in &world.pwqs {
-            let limits = Limits { max_active, cpu_intensive: false, ordered: false };
+            let limits = Limits {
+                max_active,
+                cpu_intensive: false,
+                ordered: false,
+                rescuer: None,
+                name: Name::EMPTY,
+            };
             pwq.attach(std::ptr::null(), &world.pool, limits, 0);
             assert!(!pwq.share(&world.node));
             // A first round, after which every state counts as stored with `SeqCst` (see `sync`).
