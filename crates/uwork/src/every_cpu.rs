@@ -12,10 +12,11 @@ use std::sync::OnceLock;
 
 use uwork_engine::{Action, QueueError, Queued, Work as RawWork};
 
+use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
 use crate::linux::{engine, report_panic};
 use crate::own_queue::own_queue;
-use crate::queue::{Builder, Queue};
+use crate::queue::Queue;
 
 fn queue() -> Result<&'static Queue, Error> {
     static QUEUE: OnceLock<Queue> = OnceLock::new();

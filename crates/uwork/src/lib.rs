@@ -27,6 +27,7 @@
 //! What the kernel promises of its workqueues holds here too; the project's `docs/semantics.md`
 //! goes through it row by row.
 
+mod builder;
 mod delayed;
 mod ending;
 mod error;
@@ -51,6 +52,7 @@ pub mod sysfs;
 pub mod system;
 pub mod topology;
 
+pub use builder::Builder;
 pub use delayed::{DelayedWork, HasDelayedWork};
 pub use ending::shutdown;
 pub use error::{Error, ErrorKind, JoinError, RejectedError};
@@ -61,7 +63,7 @@ pub use looking_in::{dump, dump_queues};
 pub use on_stack::{StackWork, on_stack};
 pub use pointer::WorkPointer;
 pub use query::{WorkId, current_work, set_worker_desc};
-pub use queue::{Builder, Queue};
+pub use queue::Queue;
 pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
 pub use uwork_engine::Busy;
 pub use uwork_engine::dump;

@@ -2,8 +2,9 @@
 
 use std::sync::OnceLock;
 
+use crate::builder::Builder;
 use crate::error::ErrorKind;
-use crate::queue::{Builder, Queue};
+use crate::queue::Queue;
 
 /// The queue in `cell`, made at first use, with a name that begins with `stem`.
 ///

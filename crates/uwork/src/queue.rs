@@ -1,14 +1,15 @@
-//! Queues and how they are built.
+//! Queues.
 
 use std::fmt;
 use std::time::Duration;
 
 use uwork_engine::host::Host;
-use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec, Queued};
+use uwork_engine::{Attrs, QueueError, Queued};
 use uwork_policy::cpuset::CpuSet;
-use uwork_policy::flags::{Flags, settle};
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, ScopeChoice};
 
+use crate::builder::Builder;
 use crate::error::{Error, RejectedError};
 use crate::item::{Enqueued, WorkItem, field};
 use crate::linux::{Linux, engine};
@@ -36,256 +37,6 @@ use crate::pointer::WorkPointer;
 #[derive(Clone)]
 pub struct Queue(pub(crate) uwork_engine::Queue<Linux>);
 
-/// Says what a queue should be. From [`Queue::builder`].
-#[derive(Clone, Debug)]
-pub struct Builder {
-    name: String,
-    flags: Flags,
-    nice: Option<i32>,
-    cpumask: Option<CpuSet>,
-    scope: ScopeChoice,
-    strict: bool,
-    max_active: Option<u32>,
-    /// Whether the queue has a thread to itself.
-    dedicated: bool,
-    /// Whether the name may be a system queue's.
-    system: bool,
-}
-
-/// Flags that say where items run: one of them, or none, is set.
-const PLACES: Flags = Flags::PERCPU.union(Flags::UNBOUND).union(Flags::ORDERED).union(Flags::BH);
-
-impl Builder {
-    fn with(mut self, flags: Flags) -> Builder {
-        self.flags |= flags;
-        self
-    }
-
-    fn at(mut self, place: Flags) -> Builder {
-        self.flags = (self.flags - PLACES) | place;
-        self
-    }
-
-    /// All flags at once, in place of those that were set before: for code that comes with a
-    /// flag word. The kernel's rules hold: with neither `PERCPU` nor `UNBOUND` the queue becomes
-    /// per-CPU, with both unbound, and either is reported once ([`Report`](crate::Report)).
-    ///
-    /// ```
-    /// use uwork::{Flags, Queue};
-    /// let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
-    /// let queue = Queue::builder("writeback").flags(flags).build()?;
-    /// assert_eq!(queue.flags(), flags);
-    /// assert!(Queue::builder("wrong").flags(Flags::BH | Flags::UNBOUND).build().is_err());
-    /// # Ok::<(), uwork::Error>(())
-    /// ```
-    #[must_use]
-    pub fn flags(mut self, flags: Flags) -> Builder {
-        self.flags = flags;
-        self
-    }
-
-    /// Items run on the CPU that queued them, one at a time there unless they wait.
-    #[must_use]
-    pub fn per_cpu(self) -> Builder {
-        self.at(Flags::PERCPU)
-    }
-
-    /// Items run in the pod of the CPU that queued them. This is the default.
-    #[must_use]
-    pub fn unbound(self) -> Builder {
-        self.at(Flags::UNBOUND)
-    }
-
-    /// Items run one at a time, in the order in which they were queued.
-    #[must_use]
-    pub fn ordered(self) -> Builder {
-        self.at(Flags::ORDERED)
-    }
-
-    /// Items run one at a time, in the order in which they were queued, all on one thread that serves
-    /// this queue alone: the kernel's `kthread_worker`. For what must always be on the same thread, or
-    /// wait without anybody standing in.
-    ///
-    /// [`Builder::cpumask`] says where that thread runs (`kthread_create_worker_on_cpu`, `_on_node`),
-    /// [`Builder::nice`] and [`Builder::highpri`] with which niceness.
-    ///
-    /// ```
-    /// use uwork::{CpuSet, Queue};
-    /// let cpu = Queue::builder("probe").build()?.cpumask().first().unwrap();
-    /// let worker = Queue::builder("journal").dedicated().cpumask(CpuSet::single(cpu)).build()?;
-    /// let first = worker.spawn(|| std::thread::current().id());
-    /// let second = worker.spawn(|| std::thread::current().id());
-    /// assert_eq!(first.join().unwrap(), second.join().unwrap());
-    /// # Ok::<(), uwork::Error>(())
-    /// ```
-    #[must_use]
-    pub fn dedicated(mut self) -> Builder {
-        self.dedicated = true;
-        self.at(Flags::ORDERED)
-    }
-
-    /// Items run on the CPU that queued them, in one context there, in the order in which they were
-    /// queued. They must not wait. Goes with [`Builder::highpri`] only.
-    #[must_use]
-    pub fn bh(self) -> Builder {
-        self.at(Flags::BH)
-    }
-
-    /// The queue makes progress even if no thread can be created: it has a rescuer, a thread of its
-    /// own, made with the queue.
-    #[must_use]
-    pub fn mem_reclaim(self) -> Builder {
-        self.with(Flags::MEM_RECLAIM)
-    }
-
-    /// The queue takes part in [freezing](crate::freeze): what is queued while it is frozen waits for
-    /// the thaw.
-    #[must_use]
-    pub fn freezable(self) -> Builder {
-        self.with(Flags::FREEZABLE)
-    }
-
-    /// Per-CPU, or unbound if the process saves power (`UWORK_POWER_EFFICIENT=1`): a per-CPU item
-    /// may wake a CPU that sleeps while others are awake.
-    #[must_use]
-    pub fn power_efficient(self) -> Builder {
-        self.at(Flags::PERCPU).with(Flags::POWER_EFFICIENT)
-    }
-
-    /// The queue's attributes are in the attribute tree.
-    #[must_use]
-    pub fn sysfs(self) -> Builder {
-        self.with(Flags::SYSFS)
-    }
-
-    /// Workers run with niceness -20, or the nearest that the process may set.
-    #[must_use]
-    pub fn highpri(self) -> Builder {
-        self.with(Flags::HIGHPRI)
-    }
-
-    /// The workers' niceness, -20 to 19. For unbound and ordered queues.
-    #[must_use]
-    pub fn nice(mut self, nice: i32) -> Builder {
-        self.nice = Some(nice);
-        self
-    }
-
-    /// The CPUs to use, as far as the process may use them. For unbound and ordered queues.
-    #[must_use]
-    pub fn cpumask(mut self, cpumask: CpuSet) -> Builder {
-        self.cpumask = Some(cpumask);
-        self
-    }
-
-    /// How far from the CPU that queued it an item may run. For unbound and ordered queues.
-    #[must_use]
-    pub fn affinity_scope(mut self, scope: ScopeChoice) -> Builder {
-        self.scope = scope;
-        self
-    }
-
-    /// Whether pods keep to themselves. By default a pod without work takes some from the nearest
-    /// one that has too much.
-    #[must_use]
-    pub fn affinity_strict(mut self, strict: bool) -> Builder {
-        self.strict = strict;
-        self
-    }
-
-    /// How many items may run at once: on each CPU for a per-CPU queue; for an unbound one on the
-    /// whole machine, divided among the NUMA nodes ([`Queue::set_min_active`] says how). 1 to 2048;
-    /// the default is 1024. An ordered queue has 1.
-    #[must_use]
-    pub fn max_active(mut self, max_active: u32) -> Builder {
-        self.max_active = Some(max_active);
-        self
-    }
-
-    /// Items compute for long: their workers do not hold up other items.
-    #[must_use]
-    pub fn cpu_intensive(self) -> Builder {
-        self.with(Flags::CPU_INTENSIVE)
-    }
-
-    /// A system queue, which may have one of the names kept for those.
-    pub(crate) fn system(mut self) -> Builder {
-        self.system = true;
-        self
-    }
-
-    /// Makes the queue, with the threads that it needs and shares with nobody yet.
-    ///
-    /// # Errors
-    /// The name is empty, too long or taken; the mask has no usable CPU; a number is out of range;
-    /// an attribute does not go with the kind of queue; no thread could be created. Nothing is left
-    /// behind then.
-    pub fn build(self) -> Result<Queue, Error> {
-        if !self.system && crate::system::NAMES.contains(&self.name.as_str()) {
-            return Err(QueueError::NameTaken(self.name).into());
-        }
-        let (flags, warning) = settle(self.flags, self.max_active, crate::linux::saves_power())
-            .map_err(QueueError::BadFlags)?;
-        if let Some(warning) = warning {
-            crate::linux::warn_of_flags(&self.name, warning);
-        }
-        let ordered = flags.contains(Flags::ORDERED);
-        let per_cpu = flags.contains(Flags::PERCPU);
-        if ordered && self.max_active.is_some_and(|n| n != 1) {
-            return Err(
-                QueueError::NotForThisKind("max_active of an ordered queue is always 1").into()
-            );
-        }
-        if self.dedicated && (!ordered || self.strict || self.scope != ScopeChoice::Default) {
-            return Err(QueueError::NotForThisKind(
-                "a dedicated queue is ordered and has one thread: it has no flags for other kinds, \
-                 affinity_scope or affinity_strict",
-            )
-            .into());
-        }
-        let tuned = self.nice.is_some()
-            || self.cpumask.is_some()
-            || self.strict
-            || self.scope != ScopeChoice::Default;
-        if per_cpu && tuned {
-            return Err(QueueError::NotForThisKind(
-                "nice, cpumask, affinity_scope and affinity_strict are for unbound and ordered \
-                 queues; this one is per-CPU",
-            )
-            .into());
-        }
-        let attrs = Attrs {
-            nice: self.nice.unwrap_or(if flags.contains(Flags::HIGHPRI) {
-                NICE_HIGHPRI
-            } else {
-                0
-            }),
-            cpumask: self
-                .cpumask
-                // All that there are: those of them that the process may use change.
-                .unwrap_or_else(|| engine().config().topology.possible().clone()),
-            scope: self.scope,
-            strict: self.strict,
-        };
-        let kind = match () {
-            () if per_cpu => Kind::PerCpu,
-            () if self.dedicated => Kind::Dedicated(attrs),
-            () if ordered => Kind::Ordered(attrs),
-            () => Kind::Unbound(attrs),
-        };
-        let spec = QueueSpec {
-            name: self.name,
-            kind,
-            flags,
-            max_active: self
-                .max_active
-                .filter(|_| !flags.contains(Flags::BH))
-                .unwrap_or(if ordered { 1 } else { MAX_ACTIVE_DEFAULT }),
-        };
-        Ok(Queue(uwork_engine::Queue::new(engine(), spec)?))
-    }
-}
-
 impl Queue {
     /// Starts to describe a queue. The name has 1 to 31 bytes and is unique while the queue lives.
     ///
@@ -299,17 +50,7 @@ impl Queue {
     /// # Ok::<(), uwork::Error>(())
     /// ```
     pub fn builder(name: impl Into<String>) -> Builder {
-        Builder {
-            name: name.into(),
-            flags: Flags::UNBOUND,
-            nice: None,
-            cpumask: None,
-            scope: ScopeChoice::Default,
-            strict: false,
-            max_active: None,
-            dedicated: false,
-            system: false,
-        }
+        Builder::new(name.into())
     }
 
     /// What the queue is for, after the rules for flags were applied.

@@ -25,7 +25,8 @@
 
 use std::sync::OnceLock;
 
-use crate::queue::{Builder, Queue};
+use crate::builder::Builder;
+use crate::queue::Queue;
 
 /// The system queues' names, which no other queue may have.
 pub(crate) const NAMES: [&str; 10] = [

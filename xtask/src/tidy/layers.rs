@@ -21,7 +21,7 @@ enum Uses {
 
 /// Of the libraries, only `uwork` may see the system's interface; the two below it are free of any system.
 const LAYERS: &[Layer] = &[
-    Layer { package: "uwork-policy", may_use: Uses::Only(&[]), may_use_under_loom: &[] },
+    Layer { package: "uwork-policy", may_use: Uses::Only(&["bitflags"]), may_use_under_loom: &[] },
     Layer {
         package: "uwork-engine",
         may_use: Uses::Only(&["uwork-policy", "serde"]),

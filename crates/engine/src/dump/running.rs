@@ -4,8 +4,8 @@ use crate::dump::{Function, RunningInfo};
 use crate::host::Host;
 use crate::slot::Slot;
 
-/// What runs in a slot; nothing if its owner is in no item. Takes no lock but that of the description. The parts may be of two
-/// runs that follow each other.
+/// What runs in a slot; nothing if its owner is in no item. Takes no lock but that of the description. The
+/// parts may be of two runs that follow each other.
 pub(crate) fn running_of<H: Host>(slot: &Slot<H>) -> Option<RunningInfo> {
     let run = slot.present_run()?;
     let (pwq, batch_began_ns) = slot.batch.get();

@@ -2,13 +2,14 @@
 
 mod limits;
 mod name;
+mod route;
 mod spec;
 
 use std::sync::{Arc, OnceLock};
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{EffectiveScope, Pods, effective_cpumask};
+use uwork_policy::scope::EffectiveScope;
 
 pub(crate) use limits::BecameReady;
 pub(crate) use name::Name;
@@ -18,14 +19,15 @@ pub use spec::{
 };
 
 use crate::cpus::Cpus;
-use crate::engine::{Context, Engine, PoolSet, SetKey};
+use crate::engine::{Engine, PoolSet};
 use crate::flush::FlushState;
 use crate::host::Host;
 use crate::pool::Pool;
-use crate::pwq::{Limits, Pwq};
+use crate::pwq::Pwq;
 use crate::rescuer::Rescuer;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 use limits::Nodes;
+use route::Route;
 
 /// The queue takes items only from its own items: it drains.
 const DRAINING: u32 = 1;
@@ -43,12 +45,6 @@ impl Warned {
     pub(crate) const REFUSED: u32 = 1;
     pub(crate) const BH_WAITS: u32 = 2;
     pub(crate) const FLUSH_DEPENDENCY: u32 = 4;
-}
-
-/// Where an item goes that is queued on a given CPU.
-struct Route<H: Host> {
-    pwq: AtomicPtr<Pwq<H>>,
-    pool: AtomicPtr<Pool<H>>,
 }
 
 /// A queue.
@@ -140,16 +136,12 @@ impl<H: Host> Wq<H> {
             return Err(QueueError::NameTaken(spec.name));
         }
         let cpus = engine.config().topology.possible().last().map_or(1, |last| last + 1);
-        let route = |_| Route {
-            pwq: AtomicPtr::new(std::ptr::null_mut()),
-            pool: AtomicPtr::new(std::ptr::null_mut()),
-        };
         let wq = Box::new(Wq {
             engine: engine.clone(),
             name,
             name_released: AtomicBool::new(false),
             registered: AtomicU64::new(0),
-            routes: (0..cpus).map(route).collect(),
+            routes: (0..cpus).map(|_| Route::new()).collect(),
             gate: AtomicU32::new(0),
             warned: AtomicU32::new(0),
             round_robin: AtomicU32::new(0),
@@ -298,235 +290,6 @@ impl<H: Host> Wq<H> {
     /// Whether this pwq, named by an item's ticket, is one of the queue's.
     pub(crate) fn owns(&self, pwq: &Pwq<H>) -> bool {
         std::ptr::eq(pwq.wq(), self)
-    }
-
-    /// Where an item goes that is queued on `cpu`, or by a caller there.
-    #[inline(always)]
-    pub(crate) fn route(&self, cpu: u32) -> &Pwq<H> {
-        if let Some(route) = self.routes.get(cpu as usize) {
-            // SAFETY: null, or a pwq of the queue, which lives as long as the queue.
-            if let Some(pwq) = unsafe { route.pwq.load(Ordering::Acquire).as_ref() } {
-                return pwq;
-            }
-        }
-        self.route_elsewhere(cpu).0
-    }
-
-    /// The pool for a caller on `cpu`.
-    pub(crate) fn pool_of(&self, cpu: u32) -> &Pool<H> {
-        if let Some(route) = self.routes.get(cpu as usize) {
-            // SAFETY: null, or a pool, which lives as long as the engine.
-            if let Some(pool) = unsafe { route.pool.load(Ordering::Acquire).as_ref() } {
-                return pool;
-            }
-        }
-        self.route_elsewhere(cpu).1
-    }
-
-    /// The caller's CPU is outside the mask: take turns among those in it.
-    #[cold]
-    fn route_elsewhere(&self, cpu: u32) -> (&Pwq<H>, &Pool<H>) {
-        // The lock keeps the routes in step with the mask.
-        let tunable = self.tunable.lock();
-        let last = self.round_robin.load(Ordering::Relaxed);
-        let chosen = uwork_policy::cpu_choice::choose_unbound(cpu, &tunable.mask, last);
-        self.round_robin.store(chosen, Ordering::Relaxed);
-        let route = &self.routes[chosen as usize];
-        // SAFETY: every CPU of the mask has a route; its pwq lives as long as the queue, its pool
-        // as long as the engine.
-        unsafe { (&*route.pwq.load(Ordering::Acquire), &*route.pool.load(Ordering::Acquire)) }
-    }
-
-    /// Whether items can be queued for this CPU.
-    ///
-    /// # Errors
-    /// The CPU does not exist or the process may not use it.
-    pub fn check_cpu(&self, cpu: u32) -> Result<(), QueueError> {
-        let allowed = &self.engine.cpus().allowed;
-        if allowed.contains(cpu) {
-            Ok(())
-        } else {
-            Err(QueueError::BadCpu { cpu, allowed: allowed.clone() })
-        }
-    }
-
-    /// Gives the queue the routes that go with the engine's CPUs, if it does not have them. Items that
-    /// are queued already run where they are.
-    ///
-    /// # Errors
-    /// No worker for a new pool, or too many pools or queues: the queue stays as it was.
-    pub(crate) fn refit(&self) -> Result<(), QueueError> {
-        self.change(|wq, tunable| {
-            if std::ptr::eq(tunable.fitted, wq.engine.cpus()) {
-                return Ok(BecameReady::none());
-            }
-            let kind = tunable.kind.clone();
-            wq.apply(tunable, kind)
-        })
-    }
-
-    /// Changes what is under the lock of `tunable`, and puts on their lists what became ready, without
-    /// it.
-    fn change(
-        &self,
-        change: impl FnOnce(&Self, &mut Tunable) -> Result<BecameReady<H>, QueueError>,
-    ) -> Result<(), QueueError> {
-        let mut tunable = self.tunable.lock();
-        let outcome = change(self, &mut tunable);
-        drop(tunable);
-        outcome?.push(&self.engine);
-        Ok(())
-    }
-
-    /// Whether a queue can be given these attributes. Those that it has stay good: a mask of which
-    /// no CPU is allowed any more stands for all CPUs of unbound queues until one is.
-    fn check_attrs(&self, tunable: &Tunable, kind: &Kind) -> Result<(), QueueError> {
-        let Some(attrs) = kind.attrs() else { return Ok(()) };
-        if !(-20..=19).contains(&attrs.nice) {
-            return Err(QueueError::BadNice(attrs.nice));
-        }
-        let known = !tunable.fitted.is_null()
-            && tunable.kind.attrs().is_some_and(|old| old.cpumask == attrs.cpumask);
-        let allowed = &self.engine.cpus().allowed;
-        if known || attrs.cpumask.intersects(allowed) {
-            return Ok(());
-        }
-        Err(QueueError::NoCpu { cpumask: attrs.cpumask.clone(), allowed: allowed.clone() })
-    }
-
-    /// As `apply`, with attributes that a user gave.
-    fn apply_new(&self, tunable: &mut Tunable, kind: Kind) -> Result<BecameReady<H>, QueueError> {
-        self.check_attrs(tunable, &kind)?;
-        self.apply(tunable, kind)
-    }
-
-    fn apply(&self, tunable: &mut Tunable, kind: Kind) -> Result<BecameReady<H>, QueueError> {
-        let cpus = self.engine.cpus();
-        let (key, effective, mask) = match &kind {
-            Kind::PerCpu => {
-                let pods = cpus.allowed.iter().map(CpuSet::single).collect();
-                let nice = if self.flags.contains(Flags::HIGHPRI) { NICE_HIGHPRI } else { 0 };
-                let bh = self.flags.contains(Flags::BH);
-                let context = if bh { Context::Bh } else { Context::Managed };
-                let key = SetKey { pods, nice, context, bound: true, strict: true };
-                (key, None, cpus.allowed.clone())
-            }
-            Kind::Unbound(attrs) | Kind::Ordered(attrs) => self.unbound_key(cpus, attrs),
-            Kind::Dedicated(attrs) => {
-                let (key, _, mask) = self.unbound_key(cpus, attrs);
-                let pods = vec![mask.clone()];
-                let context = Context::Dedicated;
-                (SetKey { pods, context, strict: true, ..key }, None, mask)
-            }
-        };
-        let set = self.use_set(key)?;
-        let limits = |pool: &Pool<H>| Limits {
-            max_active: self.limit_on(pool, tunable, &mask),
-            cpu_intensive: self.flags.contains(Flags::CPU_INTENSIVE),
-            ordered: self.ordered,
-            name: self.name,
-            rescuer: self.rescuer().map(Rescuer::slot),
-        };
-        let pwqs = self.pwqs_for(&set, limits)?;
-        tunable.kind = kind;
-        tunable.effective = effective;
-        tunable.mask = mask;
-        // Before anything is queued on a pwq that has just joined others on its node.
-        let mut ready = self.share_limits();
-        ready.append(self.apply_limits(tunable));
-        set.pools.iter().for_each(|&id| self.engine.pool(id).add_route());
-        for (cpu, route) in self.routes.iter().enumerate() {
-            let pod = set.pod_of(cpu as u32);
-            let (pwq, pool) = match pod {
-                Some(pod) => (pwqs[if self.ordered { 0 } else { pod }], set.pools[pod]),
-                None => {
-                    route.pwq.store(std::ptr::null_mut(), Ordering::Release);
-                    route.pool.store(std::ptr::null_mut(), Ordering::Release);
-                    continue;
-                }
-            };
-            // A submitter may pair the new pool with the old pwq or the other way round. Readiness
-            // only says which pool looks at the pwq first, so either is right for the queue's
-            // guarantees.
-            let pool: *const Pool<H> = self.engine.pool(pool);
-            route.pool.store(pool.cast_mut(), Ordering::Release);
-            route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
-        }
-        tunable.fitted = cpus;
-        let before = tunable.routed.replace(set);
-        ready.deserted = self.remove_routes(before);
-        Ok(ready)
-    }
-
-    /// Routes led to these pools. Those to which none leads any more.
-    fn remove_routes(&self, set: Option<Arc<PoolSet>>) -> Vec<u32> {
-        let pools = set.iter().flat_map(|set| &set.pools).copied();
-        pools.filter(|&id| self.engine.pool(id).remove_route()).collect()
-    }
-
-    /// The pools for this key, used by this queue from now on.
-    fn use_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
-        if let Some(own) = self.sets.lock().iter().find(|set| set.is_for(&key)) {
-            // It has workers and this queue among its users; a dedicated one has no other.
-            return Ok(own.clone());
-        }
-        let set = self.engine.pool_set(key)?;
-        let mut sets = self.sets.lock();
-        if sets.iter().any(|known| Arc::ptr_eq(known, &set)) {
-            drop(sets);
-            self.engine.leave_set(&set);
-        } else {
-            sets.push(set.clone());
-        }
-        Ok(set)
-    }
-
-    fn unbound_key(&self, cpus: &Cpus, attrs: &Attrs) -> (SetKey, Option<EffectiveScope>, CpuSet) {
-        let config = self.engine.config();
-        let mask = effective_cpumask(&attrs.cpumask, &cpus.unbound_cpumask);
-        let scope = uwork_policy::scope::effective_scope(
-            &config.topology,
-            attrs.scope,
-            config.default_scope,
-            &mask,
-            config.cache_shard_size,
-        );
-        let pods = Pods::of(&config.topology, scope.effective, config.cache_shard_size);
-        let pods: Vec<CpuSet> = pods.restricted(&mask).map(|(_, pod)| pod).collect();
-        let context = Context::Managed;
-        let key = SetKey { pods, nice: attrs.nice, context, bound: false, strict: attrs.strict };
-        (key, Some(scope), mask)
-    }
-
-    /// A pwq for each pool of the set (one for all, if ordered), old ones where there are any.
-    fn pwqs_for(
-        &self,
-        set: &PoolSet,
-        limits: impl Fn(&Pool<H>) -> Limits,
-    ) -> Result<Vec<&Pwq<H>>, QueueError> {
-        // A new pwq starts with the colour that the queue has reached.
-        let flush = self.flush.lock();
-        let mut known = self.pwqs.lock();
-        let pools = if self.ordered { &set.pools[..1] } else { &set.pools[..] };
-        let mut pwqs = Vec::with_capacity(pools.len());
-        for &pool in pools {
-            let old = known.iter().find(|&&(_, of)| self.ordered || of == pool);
-            let id = match old {
-                Some(&(id, _)) => id,
-                None => {
-                    let (id, pwq) =
-                        self.engine.pwqs().allocate(Pwq::new).ok_or(QueueError::TooManyQueues)?;
-                    let pool_of_pwq = self.engine.pool(pool);
-                    pwq.attach(self, pool_of_pwq, limits(pool_of_pwq), flush.colour());
-                    known.push((id, pool));
-                    id
-                }
-            };
-            let pwq = self.engine.pwqs().get(id).expect("an id that was given out names a pwq");
-            pwq.set_home(self.engine.pool(pool));
-            pwqs.push(pwq);
-        }
-        Ok(pwqs)
     }
 
     /// Lets another queue have the name. Once: that other one may have it already.

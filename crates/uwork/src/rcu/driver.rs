@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::builder::Builder;
 use crate::delayed::DelayedWork;
 use crate::item::{Enqueued, WorkItem};
 use crate::linux::engine;
 use crate::own_queue::own_queue;
-use crate::queue::{Builder, Queue};
+use crate::queue::Queue;
 
 /// Looks in one run: two steps of the epoch, one more to find what they set free, one to spare.
 const LOOKS: u32 = 4;

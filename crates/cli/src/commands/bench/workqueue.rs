@@ -29,7 +29,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1;
-    /// `unshared`: the default scope without the count that the pods of a node share [default: default, and boxed closures]
+    /// `unshared`: the default scope without the count that the pods of a node share
+    /// [default: default, and boxed closures]
     #[arg(long, value_name = "SCOPE", num_args = 1.., value_delimiter = ',')]
     scope: Vec<String>,
     /// Only these runners
