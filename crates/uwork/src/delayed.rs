@@ -235,6 +235,7 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// Queues the item at once if it is armed, and waits until its last queueing has run. False if
     /// it was idle.
     pub fn flush(&self) -> bool {
+        engine().assert_may_wait();
         // SAFETY: as in `cancel`.
         unsafe { engine().flush_delayed(NonNull::from(&self.raw)) }
     }

@@ -297,6 +297,7 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
     /// the caller would wait for itself: inside the item, or inside an item of the same ordered
     /// queue. A cancel of the item ends the wait.
     pub fn flush(&self) -> bool {
+        engine().assert_may_wait();
         // SAFETY: as in `cancel`.
         unsafe { engine().flush_work(self.raw()) }
     }

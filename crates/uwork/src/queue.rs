@@ -157,6 +157,7 @@ impl Queue {
     /// # Ok::<(), uwork::Error>(())
     /// ```
     pub fn flush(&self) -> Result<(), Error> {
+        self.0.engine().assert_may_wait();
         Ok(self.0.flush()?)
     }
 
@@ -178,6 +179,7 @@ impl Queue {
     /// # Ok::<(), uwork::Error>(())
     /// ```
     pub fn flush_timeout(&self, limit: Duration) -> Result<bool, Error> {
+        self.0.engine().assert_may_wait();
         let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         let deadline = engine().host().now().saturating_add(limit_ns);
         Ok(self.0.flush_until(deadline)?)
@@ -189,6 +191,7 @@ impl Queue {
     /// # Errors
     /// The caller is in an item of this queue.
     pub fn drain(&self) -> Result<(), Error> {
+        self.0.engine().assert_may_wait();
         Ok(self.0.drain()?)
     }
 
@@ -205,6 +208,7 @@ impl Queue {
     /// # Ok::<(), uwork::Error>(())
     /// ```
     pub fn destroy(&self) -> Result<(), Error> {
+        self.0.engine().assert_may_wait();
         Ok(self.0.destroy()?)
     }
 

@@ -160,6 +160,7 @@ impl<T: WorkItem<ID>, const ID: u64> RcuWork<T, ID> {
     /// for itself: inside the item, or while it holds a [`ReadGuard`](super::ReadGuard) and the item
     /// waits for a grace period.
     pub fn flush(&self) -> bool {
+        engine().assert_may_wait();
         let may_wait = !super::is_read_locked();
         // SAFETY: as in `cancel`.
         unsafe { engine().flush_after_grace(NonNull::from(&self.raw), may_wait) }
