@@ -55,7 +55,7 @@ deny: ## check licences, advisories and sources of the dependencies
 deny-install: ## build cargo-deny, which takes minutes
 	cargo install cargo-deny --locked
 
-mutants: ## break the engine on purpose, and list what no test notices; takes an hour
+mutants: ## break the engine on purpose, and list what no test notices; more than an hour
 	ci/mutants.sh
 
 mutants-install: ## build cargo-mutants, which takes minutes

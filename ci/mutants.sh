@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Breaks the engine on purpose, one small change at a time, and says which changes no test noticed. Needs
-# cargo-mutants (make mutants-install). Takes an hour on two cores, and is no step of make test;
+# cargo-mutants (make mutants-install). Takes more than an hour, and is no step of make test;
 # docs/reliability.md has the figures. Arguments go to cargo mutants: ci/mutants.sh -F take_off
 set -euo pipefail
 cd "$(dirname "$0")/.."
