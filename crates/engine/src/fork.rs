@@ -90,8 +90,8 @@ impl<H: Host> Engine<H> {
 
     /// `None` if a queue was made meanwhile that is not held.
     fn hold_everything(&self) -> Option<Forking<'_, H>> {
-        let freeze = self.freeze_state().lock();
         let changing = self.versions().hold();
+        let freeze = self.freeze_state().lock();
         let known = self.registry().hold().1;
         let owners = self.registry().owners();
         // SAFETY: the owners are given up after everything that is taken of them.

@@ -5,6 +5,7 @@
 //! checks of the command line come before the first measurement.
 
 mod contestant;
+mod golden;
 mod idle;
 mod interleave;
 mod options;
@@ -42,6 +43,8 @@ enum Bench {
     Scope(scope::Args),
     /// Wake-ups a second of uwork's threads when there is nothing to do.
     Idle(idle::Args),
+    /// The kernel's concurrency scenarios, and how far their finish times are off.
+    Golden(golden::Args),
     /// What a queue costs: to make, in memory, to use once, to destroy.
     Queues(queues::Args),
     /// What timers cost while a million are armed, and how late they expire.
@@ -54,6 +57,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Workqueue(args) => workqueue::run(args),
         Bench::Scope(args) => scope::run(args),
         Bench::Idle(args) => idle::run(args),
+        Bench::Golden(args) => golden::run(args),
         Bench::Queues(args) => queues::run(args),
         Bench::Timers(args) => timers::run(args),
     }

@@ -1,0 +1,171 @@
+//! `uwork bench golden`: the kernel's concurrency scenarios, and how far their finish times are from what
+//! they should be.
+//!
+//! Three items are queued at once for one CPU. w0 burns 5 ms, sleeps 10 and burns 5; w1 and w2 burn 5 and
+//! sleep 10. The sleeps are declared. Virtual time has the same scenarios exactly; here a real machine
+//! is in between.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use uwork::{Builder, Queue, Work, WorkItem};
+
+use super::record::{Record, Target};
+use super::{UserError, uwork_pool};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The command line.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Runs of each scenario
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    samples: usize,
+    /// Write the records to FILE
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// A scenario: its queues, and when w0, w1 and w2 should finish, in milliseconds.
+struct Scenario {
+    name: &'static str,
+    first: fn(Builder) -> Builder,
+    others: Option<fn(Builder) -> Builder>,
+    finish_ms: [u64; 3],
+}
+
+const SCENARIOS: [Scenario; 4] = [
+    Scenario {
+        name: "max-active-1",
+        first: |queue| queue.max_active(1),
+        others: None,
+        finish_ms: [20, 35, 50],
+    },
+    Scenario {
+        name: "max-active-2",
+        first: |queue| queue.max_active(2),
+        others: None,
+        finish_ms: [20, 20, 35],
+    },
+    Scenario {
+        name: "max-active-3",
+        first: |queue| queue.max_active(3),
+        others: None,
+        finish_ms: [20, 20, 25],
+    },
+    Scenario {
+        name: "cpu-intensive",
+        first: |queue| queue,
+        others: Some(Builder::cpu_intensive),
+        finish_ms: [20, 20, 25],
+    },
+];
+
+struct Item {
+    work: Work<Item>,
+    burns_again: bool,
+    began: Instant,
+    finished: Mutex<Option<Duration>>,
+}
+
+uwork::has_work!(impl HasWork for Item { work });
+
+impl WorkItem for Item {
+    type Pointer = Arc<Item>;
+
+    fn run(this: Arc<Item>) {
+        burn(5 * MS);
+        uwork::blocking(|| std::thread::sleep(10 * MS));
+        if this.burns_again {
+            burn(5 * MS);
+        }
+        *this.finished.lock().expect("no panic under this lock") = Some(this.began.elapsed());
+    }
+}
+
+fn burn(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+/// Runs it.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    if !(1..=10_000).contains(&args.samples) {
+        let samples = args.samples;
+        return Err(UserError(format!(
+            "--samples {samples} is out of range (allowed: 1 to 10000)"
+        )));
+    }
+    let json = args.json.as_deref().map(Target::check).transpose()?;
+    println!("golden  ({} samples; times in ms)", args.samples);
+    println!("case          w0 / w1 / w2 finish   should          late, median / worst");
+    let mut records = Vec::new();
+    for (number, scenario) in SCENARIOS.iter().enumerate() {
+        let mut finishes: [Vec<f64>; 3] = Default::default();
+        let mut late = Vec::new();
+        for sample in 0..args.samples {
+            let times = sample_of(scenario, number * args.samples + sample)?;
+            for (at, time) in times.into_iter().enumerate() {
+                finishes[at].push(time);
+                late.push((time - scenario.finish_ms[at] as f64).abs());
+            }
+        }
+        let finish = finishes.map(|times| median(times));
+        let worst = late.iter().copied().fold(0.0, f64::max);
+        let (should, late) = (scenario.finish_ms, median(late));
+        println!(
+            "{:<13} {:>5.2} / {:>5.2} / {:>5.2}  {:>2} / {:>2} / {:>2}     {late:.2} / {worst:.2}",
+            scenario.name, finish[0], finish[1], finish[2], should[0], should[1], should[2]
+        );
+        for (metric, value) in [("late_p50_us", late * 1e3), ("late_max_us", worst * 1e3)] {
+            let runner = uwork_pool::RUNNER;
+            let metric = (metric, "us");
+            records.push(Record::single("golden", scenario.name, runner, "", metric, value));
+        }
+    }
+    match json {
+        Some(target) => target.write(&records),
+        None => Ok(()),
+    }
+    .map(|()| ExitCode::SUCCESS)
+}
+
+/// When each of the three finished, in milliseconds.
+fn sample_of(scenario: &Scenario, number: usize) -> Result<[f64; 3], UserError> {
+    let failed = |error: uwork::Error| UserError(error.to_string());
+    let make = |name: &str, how: fn(Builder) -> Builder| {
+        how(Queue::builder(format!("golden-{name}-{number}")).per_cpu()).build().map_err(failed)
+    };
+    let first = make("first", scenario.first)?;
+    let others = match scenario.others {
+        Some(how) => make("others", how)?,
+        None => first.clone(),
+    };
+    let cpu = first.cpumask().last().expect("a queue has a CPU");
+    // Its worker is up and has gone to sleep again.
+    uwork::work_on_cpu(cpu, || ()).map_err(failed)?;
+    std::thread::sleep(MS);
+    let began = Instant::now();
+    let items = [true, false, false].map(|burns_again| {
+        Arc::new(Item { work: Work::new(), burns_again, began, finished: Mutex::new(None) })
+    });
+    for (item, queue) in items.iter().zip([&first, &others, &others]) {
+        let queued = queue.enqueue_on(cpu, item.clone());
+        assert!(queued.map_err(|refused| failed(refused.error))?.is_queued());
+    }
+    first.flush().map_err(failed)?;
+    others.flush().map_err(failed)?;
+    Ok(items.map(|item| {
+        let finished = *item.finished.lock().expect("no panic under this lock");
+        finished.expect("it was flushed").as_secs_f64() * 1e3
+    }))
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
