@@ -114,7 +114,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
                 late.push((time - scenario.finish_ms[at] as f64).abs());
             }
         }
-        let finish = finishes.map(|times| median(times));
+        let finish = finishes.map(median);
         let worst = late.iter().copied().fold(0.0, f64::max);
         let (should, late) = (scenario.finish_ms, median(late));
         println!(
