@@ -1,6 +1,6 @@
 //! A picture of the engine: what the kernel's `show_all_workqueues` and `wq_dump` print.
 //!
-//! Plain values. They are collected while everything runs ([`collect`]): one lock is held at a
+//! Plain values. They are collected while everything runs (`collect`): one lock is held at a
 //! time, but for a pwq and then a slot, and not for longer than it takes to copy a bounded number of
 //! values. So each part is true for an instant, but not all for the same one. Nothing is stopped,
 //! nobody is waited for, and an item that is stuck holds nothing up.
