@@ -39,7 +39,7 @@ pub enum Report {
         /// Rounds so far.
         rounds: u32,
     },
-    /// An item was queued from outside on a queue that drains or is destroyed; it was dropped.
+    /// An item was queued from outside on a queue that drains or is destroyed; it was given back.
     QueuedWhileDraining {
         /// The queue's name.
         queue: String,

@@ -83,7 +83,9 @@ impl<H: Host> Wq<H> {
         work: NonNull<Work>,
     ) -> Result<Queued, QueueError> {
         if self.is_per_cpu() {
-            return Err(QueueError::NotForThisKind("queue_node is for unbound queues"));
+            return Err(QueueError::NotForThisKind(
+                "enqueue_node is for unbound, ordered and dedicated queues; this one is per-CPU",
+            ));
         }
         let local = self.engine().host().current_cpu();
         let (topology, allowed) = (&self.engine().config().topology, &self.engine().cpus().allowed);

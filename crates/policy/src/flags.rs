@@ -66,6 +66,8 @@ pub enum FlagsError {
     BhMaxActive(u32),
     /// An ordered queue is unbound, and has a `max_active` of 1.
     OrderedPerCpu,
+    /// These bits are no flags.
+    Unknown(u32),
 }
 
 impl fmt::Display for FlagsError {
@@ -79,6 +81,13 @@ impl fmt::Display for FlagsError {
             }
             FlagsError::OrderedPerCpu => {
                 f.write_str("an ordered queue is unbound: PERCPU and ORDERED do not go together")
+            }
+            FlagsError::Unknown(bits) => {
+                write!(
+                    f,
+                    "0x{bits:x} is no flag; the flags are {}",
+                    Flags::all() - Flags::POD_LIMITS
+                )
             }
         }
     }
@@ -107,6 +116,10 @@ pub fn settle(
     max_active: Option<u32>,
     power_efficient: bool,
 ) -> Result<(Flags, Option<FlagsWarning>), FlagsError> {
+    let unknown = flags.bits() & !Flags::all().bits();
+    if unknown != 0 {
+        return Err(FlagsError::Unknown(unknown));
+    }
     if flags.contains(Flags::BH) {
         let others = flags - (Flags::BH | Flags::HIGHPRI | Flags::PERCPU);
         if !others.is_empty() {
@@ -137,6 +150,17 @@ pub fn settle(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bit_that_is_no_flag_is_an_error() {
+        let draining = Flags::from_bits_retain(1 << 16) | Flags::UNBOUND;
+        assert_eq!(settle(draining, None, false), Err(FlagsError::Unknown(1 << 16)));
+        assert!(
+            FlagsError::Unknown(1 << 16)
+                .to_string()
+                .starts_with("0x10000 is no flag; the flags are BH | ")
+        );
+    }
 
     #[test]
     fn bh_goes_with_nothing_that_waits_or_moves() {

@@ -19,6 +19,8 @@ pub struct Builder {
     scope: ScopeChoice,
     strict: bool,
     max_active: Option<u32>,
+    /// Whether where items run was said, and is not the default.
+    placed: bool,
     /// Whether the queue has a thread to itself.
     dedicated: bool,
     /// Whether the name may be a system queue's.
@@ -39,6 +41,7 @@ impl Builder {
             scope: ScopeChoice::Default,
             strict: false,
             max_active: None,
+            placed: false,
             dedicated: false,
             system: false,
         }
@@ -51,6 +54,7 @@ impl Builder {
 
     fn at(mut self, place: Flags) -> Builder {
         self.flags = (self.flags - PLACES) | place;
+        self.placed = true;
         self
     }
 
@@ -69,6 +73,7 @@ impl Builder {
     #[must_use]
     pub fn flags(mut self, flags: Flags) -> Builder {
         self.flags = flags;
+        self.placed = true;
         self
     }
 
@@ -134,10 +139,14 @@ impl Builder {
     }
 
     /// Per-CPU, or unbound if the process saves power (`UWORK_POWER_EFFICIENT=1`): a per-CPU item
-    /// may wake a CPU that sleeps while others are awake.
+    /// may wake a CPU that sleeps while others are awake. A queue that was said to be unbound or ordered
+    /// stays so; [`Builder::bh`] does not go with it.
     #[must_use]
-    pub fn power_efficient(self) -> Builder {
-        self.at(Flags::PERCPU).with(Flags::POWER_EFFICIENT)
+    pub fn power_efficient(mut self) -> Builder {
+        if !self.placed {
+            self.flags = (self.flags - PLACES) | Flags::PERCPU;
+        }
+        self.with(Flags::POWER_EFFICIENT)
     }
 
     /// The queue's attributes are in the attribute tree.

@@ -13,7 +13,7 @@ pub struct Error(pub(crate) QueueError);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A queue's name is empty, too long, or has a NUL in it.
+    /// A queue's name is empty, too long, or has a control character in it.
     BadName,
     /// A queue with this name exists, or the name is kept for a system queue.
     NameTaken,

@@ -76,12 +76,12 @@ pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
 /// Tells the pool that the calling work item is about to wait for something: while `f` runs, the
 /// worker does not count as running, so that another one takes what is queued.
 ///
+/// Exact and immediate. Costs four locked instructions, and a wake where work is waiting.
+/// Outside of work items it just calls `f`.
+///
 /// # Panics
 /// In debug builds, in an item of a BH queue, which must not wait; optimized builds report it once for
 /// each queue.
-///
-/// Exact and immediate. Costs four locked instructions, and a wake where work is waiting.
-/// Outside of work items it just calls `f`.
 ///
 /// ```
 /// let queue = uwork::Queue::builder("reader").build()?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use uwork_engine::host::Host;
-use uwork_engine::{Attrs, QueueError, Queued};
+use uwork_engine::{Attrs, Kind, QueueError, Queued};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, ScopeChoice};
@@ -306,7 +306,7 @@ impl Queue {
     /// is; nothing is lost, and an ordered queue keeps its order.
     ///
     /// # Errors
-    /// The queue is a per-CPU one, or no thread could be created; nothing is changed then.
+    /// The queue is a per-CPU or a dedicated one, or no thread could be created; nothing is changed then.
     ///
     /// ```
     /// use uwork::{Queue, Scope, ScopeChoice};
@@ -316,6 +316,7 @@ impl Queue {
     /// # Ok::<(), uwork::Error>(())
     /// ```
     pub fn set_affinity_scope(&self, scope: ScopeChoice) -> Result<(), Error> {
+        self.check_scoped()?;
         self.change(|attrs| attrs.scope = scope)
     }
 
@@ -324,6 +325,7 @@ impl Queue {
     /// # Errors
     /// As [`Queue::set_affinity_scope`].
     pub fn set_affinity_strict(&self, strict: bool) -> Result<(), Error> {
+        self.check_scoped()?;
         self.change(|attrs| attrs.strict = strict)
     }
 
@@ -346,6 +348,18 @@ impl Queue {
     /// None of them may be used by the process, and as [`Queue::set_affinity_scope`].
     pub fn set_cpumask(&self, cpumask: CpuSet) -> Result<(), Error> {
         self.change(|attrs| attrs.cpumask = cpumask)
+    }
+
+    /// A thread of one's own is in no pod.
+    fn check_scoped(&self) -> Result<(), Error> {
+        if matches!(self.0.kind(), Kind::Dedicated(_)) {
+            return Err(QueueError::NotForThisKind(
+                "affinity_scope and affinity_strict are for unbound and ordered queues; this one has a \
+                 thread to itself",
+            )
+            .into());
+        }
+        Ok(())
     }
 
     fn change(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), Error> {

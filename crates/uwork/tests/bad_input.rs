@@ -42,7 +42,7 @@ fn allowed() -> String {
 fn queue_names_have_1_to_31_bytes_and_are_unique() {
     let _watchdog = watchdog();
     for bad in ["", &"n".repeat(32), "with\0nul", "äöüäöüäöüäöüäöüä"] {
-        assert_refused(Queue::builder(bad), &["name", "1 to 31", "NUL"]);
+        assert_refused(Queue::builder(bad), &["name", "1 to 31", "control"]);
     }
     let longest = "n".repeat(31);
     let queue = Queue::builder(longest.as_str()).build().expect("31 bytes are allowed");
@@ -144,6 +144,17 @@ fn a_per_cpu_queue_has_no_affinity_attributes() {
     assert_says(&live.set_cpumask(mask(&cpus())).unwrap_err(), words);
     assert_says(&live.set_affinity_scope(ScopeChoice::Default).unwrap_err(), words);
     assert_says(&live.set_affinity_strict(true).unwrap_err(), words);
+}
+
+// Catches: a scope that a dedicated queue takes and ignores.
+#[test]
+fn a_dedicated_queue_has_no_scope() {
+    let _watchdog = watchdog();
+    let live = queue("bad").dedicated().build().unwrap();
+    let words = &["affinity_scope", "thread to itself"];
+    assert_says(&live.set_affinity_scope(ScopeChoice::Explicit(Scope::Numa)).unwrap_err(), words);
+    assert_says(&live.set_affinity_strict(true).unwrap_err(), words);
+    live.set_nice(1).unwrap();
 }
 
 // Catches: a CPU out of range that reaches a table, an item that is queued all the same, and one that

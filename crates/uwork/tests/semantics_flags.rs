@@ -375,6 +375,21 @@ fn the_system_queues_are_the_kernels() {
     assert_eq!(names.len(), 10);
 }
 
+// Catches: a flag that undoes the kind that was chosen before it.
+#[test]
+fn power_efficient_changes_no_kind_that_was_chosen() {
+    let _watchdog = watchdog();
+    let flags = |builder: Builder| builder.build().unwrap().flags();
+    let efficient = Flags::POWER_EFFICIENT;
+    assert_eq!(flags(queue("pe").power_efficient()), efficient | Flags::PERCPU);
+    assert_eq!(flags(queue("pe").unbound().power_efficient()), efficient | Flags::UNBOUND);
+    let ordered = efficient | Flags::UNBOUND | Flags::ORDERED;
+    assert_eq!(flags(queue("pe").ordered().power_efficient()), ordered);
+    assert_eq!(flags(queue("pe").power_efficient().ordered()), ordered);
+    assert!(queue("pe").bh().power_efficient().build().is_err());
+    assert!(queue("pe").power_efficient().bh().build().is_err());
+}
+
 // Catches: an old name that leads elsewhere.
 #[test]
 #[expect(deprecated, reason = "the old names are tested here")]

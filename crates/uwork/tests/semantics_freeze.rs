@@ -55,6 +55,7 @@ fn s2_27_new_items_wait_and_active_ones_finish() {
             say(&before, &log, number);
             say(&during, &log, 100 + number);
         }
+        assert!(before.dump().frozen && during.dump().to_string().contains("  frozen"));
         assert!(before.is_congested() && during.is_congested());
         assert_eq!(freeze::is_busy(), Ok(true));
         may_end.open();

@@ -6,6 +6,7 @@
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::{Pods, Scope};
 
 use super::running::running_of;
@@ -296,6 +297,8 @@ impl<H: Host> Wq<H> {
             min_active: self.min_active(),
             nodes: self.shared_nodes(),
             rescuer,
+            frozen: self.flags().contains(Flags::FREEZABLE)
+                && self.engine().freeze_epoch() % 2 == 1,
             gate: self.gate_for_dump(),
             flushers,
             pwqs,

@@ -247,6 +247,8 @@ pub struct QueueDump {
     pub nodes: Vec<NodeDump>,
     /// Its rescuer, if it is `MEM_RECLAIM`.
     pub rescuer: Option<RescuerDump>,
+    /// Whether it takes part in a freeze that is on: its items wait for the thaw.
+    pub frozen: bool,
     /// Whom it takes items from.
     pub gate: Gate,
     /// Threads that wait in a flush of it.

@@ -138,6 +138,9 @@ impl fmt::Display for QueueDump {
             write!(f, "  scope {scope}{}", if self.strict { " strict" } else { "" })?;
         }
         write!(f, "  max_active {max_active}")?;
+        if self.frozen {
+            write!(f, "  frozen")?;
+        }
         match self.gate {
             Gate::Open => {}
             Gate::Draining => write!(f, "  draining")?,

@@ -248,7 +248,8 @@ impl<H: Host> Wq<H> {
             match &mut kind {
                 Kind::PerCpu => {
                     return Err(QueueError::NotForThisKind(
-                        "a per-CPU queue has no affinity attributes; they are for unbound queues",
+                        "nice, cpumask, affinity_scope and affinity_strict are for unbound and ordered \
+                         queues; this one is per-CPU",
                     ));
                 }
                 Kind::Unbound(attrs) | Kind::Ordered(attrs) | Kind::Dedicated(attrs) => {

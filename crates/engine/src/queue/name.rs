@@ -15,9 +15,9 @@ impl Name {
     /// No name.
     pub(crate) const EMPTY: Name = Name { length: 0, bytes: [0; NAME_MAX] };
 
-    /// This name, if it is one: 1 to [`NAME_MAX`] bytes, none of them NUL.
+    /// This name, if it is one: 1 to [`NAME_MAX`] bytes, and no control characters.
     pub(crate) fn new(text: &str) -> Option<Name> {
-        if text.is_empty() || text.len() > NAME_MAX || text.contains('\0') {
+        if text.is_empty() || text.len() > NAME_MAX || text.chars().any(char::is_control) {
             return None;
         }
         let mut bytes = [0; NAME_MAX];
@@ -48,10 +48,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_1_to_31_bytes_and_no_nul() {
+    fn a_name_has_1_to_31_bytes_and_no_control_characters() {
         let longest = "é".repeat(NAME_MAX / 2) + "x";
         assert_eq!(Name::new(&longest).unwrap().as_str(), longest);
         assert!(Name::new("").is_none() && Name::new("a\0b").is_none());
+        assert!(Name::new("a\nb").is_none() && Name::new("\u{1b}[31m").is_none());
         assert!(Name::new(&"x".repeat(NAME_MAX + 1)).is_none());
         assert!(Name::new("a").unwrap() != Name::EMPTY);
     }

@@ -113,7 +113,7 @@ impl fmt::Display for QueueError {
         match self {
             QueueError::BadName(name) => write!(
                 f,
-                "queue name {name:?} has {} bytes; allowed are 1 to {NAME_MAX}, without NUL",
+                "queue name {name:?} has {} bytes; allowed are 1 to {NAME_MAX}, without control characters",
                 name.len()
             ),
             QueueError::NameTaken(name) => {

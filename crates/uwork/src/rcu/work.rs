@@ -186,10 +186,10 @@ impl Queue {
     /// period has ended it does not keep the queue, nor count in a flush or drain of it; if the queue
     /// is gone, or drains, by then, the item is dropped without being run.
     ///
+    /// See the module [`rcu`](crate::rcu) for an example.
+    ///
     /// # Panics
     /// If no worker thread can be created at first use in the process. The item is dropped.
-    ///
-    /// See the module [`rcu`](crate::rcu) for an example.
     pub fn enqueue_rcu<P, const ID: u64>(&self, item: P) -> Enqueued<P>
     where
         P: WorkPointer,
