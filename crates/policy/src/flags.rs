@@ -126,7 +126,7 @@ pub fn settle(
             return Err(FlagsError::BhWith(others));
         }
         return match max_active {
-            None | Some(0) => Ok((flags | Flags::PERCPU, None)),
+            None => Ok((flags | Flags::PERCPU, None)),
             Some(n) => Err(FlagsError::BhMaxActive(n)),
         };
     }
@@ -166,7 +166,8 @@ mod tests {
     fn bh_goes_with_nothing_that_waits_or_moves() {
         let bh = Flags::BH;
         assert_eq!(settle(bh, None, false), Ok((bh | Flags::PERCPU, None)));
-        assert_eq!(settle(bh | Flags::HIGHPRI, Some(0), true).unwrap().1, None);
+        assert_eq!(settle(bh | Flags::HIGHPRI, None, true).unwrap().1, None);
+        assert_eq!(settle(bh, Some(0), false), Err(FlagsError::BhMaxActive(0)));
         assert_eq!(
             settle(bh | Flags::UNBOUND, None, false),
             Err(FlagsError::BhWith(Flags::UNBOUND))
