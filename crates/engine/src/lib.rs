@@ -17,7 +17,6 @@ mod fork;
 mod freeze;
 mod grace;
 mod help;
-mod hog;
 pub mod host;
 mod inbox;
 #[cfg(all(test, loom))]
@@ -51,7 +50,6 @@ pub use fork::Forking;
 pub use freeze::FreezeError;
 pub use grace::Graced;
 pub use help::Helped;
-pub use hog::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 pub use owner::Queue;
 pub use query::Busy;
 pub use queue::{
@@ -62,5 +60,6 @@ pub use shutdown::{Shutdown, ShutdownReport, Unfinished};
 pub use slot::{DESCRIPTION_MAX, Running};
 pub use submit::Queued;
 pub use thread::ThreadState;
+pub use watch::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 pub use word::DISABLE_DEPTH_MAX;
 pub use work::{Action, Work, WorkFn};

@@ -30,10 +30,15 @@
 //! Sequentially consistent again. A worker that stops to count while it is in an item is found by its
 //! pool's lists instead; one that comes back from a wait asks again.
 
+mod hogs;
+
 use std::sync::Arc;
 
+pub(crate) use hogs::Hogs;
+use hogs::Runs;
+pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
+
 use crate::engine::Engine;
-use crate::hog::Runs;
 use crate::host::{Host, SpawnError, WorkerSpec};
 use crate::pool::{NEVER, Pool};
 use crate::rescuer::MAYDAY_INTERVAL_NS;
