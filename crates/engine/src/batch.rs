@@ -62,8 +62,8 @@ impl<H: Host> Runner<'_, H> {
                     unsafe { run_item(self.id, item, run) };
                 }
                 Next::SetAside(aside) => {
-                    if let (true, Some(pool)) = (aside.was_hog, self.pool) {
-                        pool.state.unblock();
+                    if let Some(pool) = self.pool {
+                        self.engine.count_again(pool, aside.was);
                     }
                     self.engine.put_back(aside);
                 }

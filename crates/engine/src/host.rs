@@ -1,5 +1,6 @@
 //! What the engine needs from the platform, and nothing more.
 
+use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
 
@@ -20,6 +21,38 @@ pub struct WorkerSpec {
 /// A thread could not be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpawnError(pub String);
+
+/// What a thread is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// It has a CPU, or waits for one: another process may have it.
+    Runs,
+    /// It waits for something else.
+    Sleeps {
+        /// Since when, by the host's clock, where that is known.
+        since: Option<u64>,
+    },
+    /// A debugger or a signal has stopped it.
+    Stopped,
+}
+
+/// What [`Host::look`] has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// What the thread is at; nothing if that is not known (records were lost, or there were none yet).
+    pub activity: Option<Activity>,
+    /// For how long it slept last, in nanoseconds, if it did since the look before.
+    pub slept_ns: Option<u64>,
+}
+
+/// How undeclared sleeps are noticed, and why in this way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detection {
+    /// The way in use.
+    pub tier: Tier,
+    /// Why this one: what was asked for, what was refused.
+    pub reason: String,
+}
 
 /// Something that the engine's user should hear of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +119,26 @@ pub enum Report {
         wanted: i32,
         /// What the threads have instead: the nearest that the process may set.
         got: i32,
+    },
+    /// Undeclared sleeps are noticed in another way than was asked for, or not for all threads.
+    BlockingTier {
+        /// The way in use.
+        tier: Tier,
+        /// Why.
+        reason: String,
+    },
+    /// A debugger or a signal has stopped a worker inside an item, while other items wait. Nobody stands
+    /// in.
+    WorkerStopped {
+        /// The worker's thread.
+        thread: u64,
+    },
+    /// A pool has as many workers as it may have, all of them sleep, and work waits. Once for each pool.
+    WorkersMax {
+        /// The pool's label.
+        pool: String,
+        /// How many workers it may have.
+        max: u32,
     },
     /// A worker thread could not be created. Its pool goes on with those it has.
     SpawnFailed {
@@ -155,6 +208,30 @@ pub trait Host: Send + Sync + Sized + 'static {
 
     /// The CPU time that a thread has used, in nanoseconds, where that can be known; 0.2 us.
     fn cpu_time(&self, thread: u64) -> Option<u64>;
+
+    /// What the host keeps to see when a thread goes to sleep.
+    type Sight: Send;
+
+    /// How undeclared sleeps are noticed. May go down while the process runs, not up. A nanosecond or two.
+    fn tier(&self) -> Tier;
+
+    /// The same with its reason, for people.
+    fn detection(&self) -> Detection;
+
+    /// What a thread is at, as the system sees it; nothing if it is gone or that cannot be known. Some
+    /// microseconds.
+    fn activity(&self, thread: u64) -> Option<Activity>;
+
+    /// Begins to watch a thread's switches, in the tier of events; ends when the sight is dropped. Tens
+    /// of microseconds, the first time some milliseconds. Nothing if the system refuses.
+    fn observe(&self, thread: u64) -> Option<Self::Sight>;
+
+    /// What an observed thread is at. Tens of nanoseconds and some for each switch since the last look.
+    fn look(&self, sight: &mut Self::Sight) -> Seen;
+
+    /// Sleeps until one of these threads goes to sleep or gets up, or until `deadline`. May return
+    /// early, and late where `event` is woken, but not after the deadline.
+    fn park_observing(&self, event: &Self::Event, sights: &[&Self::Sight], deadline: u64);
 
     /// Lets a thread run on these CPUs and on no others, from when the call returns. Does nothing if
     /// the system does not allow that. Some microseconds, more where the thread has to leave a CPU.

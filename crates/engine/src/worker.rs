@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::{Pwq, Taken};
 use crate::queue::Wq;
-use crate::slot::Slot;
+use crate::slot::{Counted, Slot};
 use crate::sync::{Link, Ordering};
 use crate::thread::ThreadState;
 use crate::word::RUN_MASK;
@@ -105,7 +105,8 @@ impl<H: Host> Worker<H> {
         if pool.has_due_timers(now) {
             engine.fire_timers(pool, now);
         }
-        if !may_keep_working(pool.state.counts(), pool.target()) {
+        let leave = || may_keep_working(pool.state.counts(), pool.target());
+        if !leave() && !engine.uncover_sleeper(pool, self.slot) {
             return self.lie_down(now);
         }
         let pwq = self.find_pwq();
@@ -163,6 +164,7 @@ impl<H: Host> Worker<H> {
         }
         engine.unpin(pwq);
         slot.batch.set(pwq.id, now);
+        pool.note_recent(self.slot);
         from.last_take.store(now, Ordering::Relaxed);
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {
@@ -248,8 +250,10 @@ impl<H: Host> Worker<H> {
         }
         let (behind, counted) = slot.begin_absence();
         self.engine.give_back(behind);
-        if counted {
+        if counted != Counted::No {
             self.counts_after.set(true);
+        }
+        if counted == Counted::Yes {
             self.stop_counting();
         } else {
             self.engine.after_block(self.pool(), self.pool().state.counts().running);

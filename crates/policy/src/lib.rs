@@ -9,6 +9,7 @@
 //! - [`scope`]: affinity scopes, the pods they cut a machine into, the default's fallback
 //! - [`concurrency`]: when a pool wants one more worker, and when it may let one go
 //! - [`admission`]: how many items of a queue may be under way on a NUMA node
+//! - [`blocking`]: how undeclared sleeps are noticed, and when somebody stands in
 //! - [`batch`]: how many items a worker takes at once
 //! - [`flags`]: the flags of a queue, and which of them go together
 //! - [`timer`]: where a timer goes in the wheel
@@ -18,6 +19,7 @@
 
 pub mod admission;
 pub mod batch;
+pub mod blocking;
 pub mod concurrency;
 pub mod cpu_choice;
 pub mod cpuset;

@@ -2,22 +2,23 @@
 //! the watch makes.
 //!
 //! **Proves.** A worker is counted out once at most, by itself or by the watch, and counted in as
-//! often; a mark ends with the run that it was made for; what was lined up behind a marked run is
+//! often, by itself, at the end of the run, or by the watch that finds it back; a mark ends with the run
+//! that it was made for; what was lined up behind a marked run is
 //! taken or run, not both and not neither.
 //!
 //! **Bounds.** One worker with two items, the first of which declares a wait in one model; the watch
 //! marks the first run. Any number of preemptions.
 //!
-//! **Seen to fail** without the look at `absence` in `mark_hog`, without the look at the run there,
+//! **Seen to fail** without the look at `absence` in `mark_absent`, without the look at the run there,
 //! with an `end_absence` that does nothing, and where the owner forgets that the run was a hog.
 
 use loom::sync::Arc;
 use loom::thread;
 
-use super::host::LoomHost;
+use super::host::{LoomHost, NOW};
 use super::{Preemptions, explore};
 use crate::pool::state::PoolState;
-use crate::slot::{Next, Slot};
+use crate::slot::{Absence, Counted, Next, Slot};
 use crate::work::{Action, Place, Work};
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
@@ -64,7 +65,7 @@ impl World {
                     }
                 }
                 Next::SetAside(aside) => {
-                    if aside.was_hog {
+                    if aside.was != Absence::No {
                         self.state.unblock();
                     }
                 }
@@ -77,8 +78,10 @@ impl World {
     /// A declared wait. How many items it gave back: as good as run.
     fn wait(&self) -> usize {
         let (mut behind, counted) = self.slot.begin_absence();
-        if counted {
+        if counted == Counted::Yes {
             let _ = self.state.block();
+        }
+        if counted != Counted::No {
             self.slot.end_absence();
             self.state.unblock();
         }
@@ -86,34 +89,62 @@ impl World {
     }
 
     /// What the watch does. How many items were behind the run that it marked.
-    fn mark(&self) -> usize {
+    fn mark(&self, why: Absence) -> usize {
         let Some(run) = self.slot.present_run() else { return 0 };
-        let Some(mut behind) = self.slot.lock_remote(&self.host).mark_hog(run) else { return 0 };
+        let marked = self.slot.lock_remote(&self.host).mark_absent(run, why);
+        let Some(mut behind) = marked else { return 0 };
         let _ = self.state.block();
         std::iter::from_fn(|| Some(behind.pop_front()).filter(|item| !item.is_null())).count()
     }
+
+    /// The watch finds a worker back that it had marked as asleep.
+    fn mark_back(&self) {
+        let Some(run) = self.slot.present_run() else { return };
+        let since = self.slot.lock_remote(&self.host).mark_back(run);
+        if let Some(since) = since {
+            assert_eq!(since, NOW);
+            self.state.unblock();
+        }
+    }
 }
 
-fn marked(waits: bool) {
+fn marked(waits: bool, why: Absence) {
     let world = World::new();
     let watch = {
         let world = world.clone();
-        thread::spawn(move || world.mark())
+        thread::spawn(move || {
+            let behind = world.mark(why);
+            if why != Absence::Hog {
+                world.mark_back();
+            }
+            behind
+        })
     };
     let ran = world.work(waits);
     let behind = watch.join().unwrap();
     assert_eq!(ran + behind, 2);
     assert_eq!(world.state.counts().running, 1);
     let (_, counted) = world.slot.begin_absence();
-    assert!(counted, "nothing is left of an absence");
+    assert_eq!(counted, Counted::Yes, "nothing is left of an absence");
 }
 
 #[test]
 fn a_mark_ends_with_its_run() {
-    explore("absence: a mark ends with its run", Preemptions::Any, || marked(false));
+    explore("absence: a mark ends with its run", Preemptions::Any, || marked(false, Absence::Hog));
 }
 
 #[test]
 fn a_worker_that_waits_is_counted_out_once() {
-    explore("absence: counted out once", Preemptions::Any, || marked(true));
+    explore("absence: counted out once", Preemptions::Any, || marked(true, Absence::Hog));
+}
+
+#[test]
+fn a_sleeper_is_counted_in_once() {
+    explore("absence: counted in once", Preemptions::AtMost(3), || marked(false, Absence::Asleep(NOW)));
+}
+
+#[test]
+fn a_sleeper_that_declares_a_wait_is_counted_in_once() {
+    let sleeper = || marked(true, Absence::Asleep(NOW));
+    explore("absence: declared while marked", Preemptions::AtMost(3), sleeper);
 }

@@ -5,7 +5,9 @@ use loom::sync::{Condvar, Mutex};
 use loom::thread::JoinHandle;
 
 use crate::cpus::Cpus;
-use crate::host::{Host, Report, SpawnError, WorkerSpec};
+use uwork_policy::blocking::Tier;
+
+use crate::host::{Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec};
 use crate::thread::ThreadState;
 
 /// The time in every model. So early that no batch ever counts as stuck.
@@ -158,6 +160,33 @@ impl Host for LoomHost {
 
     fn cpu_time(&self, _: u64) -> Option<u64> {
         None
+    }
+
+    type Sight = ();
+
+    /// The models mark workers themselves.
+    fn tier(&self) -> Tier {
+        Tier::Declared
+    }
+
+    fn detection(&self) -> Detection {
+        Detection { tier: Tier::Declared, reason: "a model".to_owned() }
+    }
+
+    fn activity(&self, _: u64) -> Option<Activity> {
+        None
+    }
+
+    fn observe(&self, _: u64) -> Option<()> {
+        None
+    }
+
+    fn look(&self, (): &mut ()) -> Seen {
+        Seen::default()
+    }
+
+    fn park_observing(&self, _: &Event, _: &[&()], _: u64) {
+        unreachable!("nobody is observed");
     }
 
     fn set_cpus(&self, _: u64, _: &uwork_policy::cpuset::CpuSet) {

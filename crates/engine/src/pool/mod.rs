@@ -5,6 +5,7 @@
 pub(crate) mod ready;
 pub(crate) mod state;
 
+use uwork_policy::blocking::PATIENCE_MAX_NS;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
@@ -17,6 +18,11 @@ use crate::wake::WakeToken;
 use crate::worker::Worker;
 use ready::ReadyList;
 use state::PoolState;
+
+/// Workers that are remembered as having taken a batch lately.
+const RECENT: usize = 8;
+/// No worker.
+const NOBODY: u32 = u32::MAX;
 
 /// No deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -66,6 +72,16 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) item_ns: AtomicU64,
     /// Workers with something lined up behind the item that they are in. A hint.
     pub(crate) lined_up: AtomicU32,
+    /// Until when sleeps are expected here, as there was one lately: workers are looked at more closely. A hint.
+    pub(crate) suspect_until: AtomicU64,
+    /// How long undeclared sleeps last as a rule. A hint.
+    pub(crate) usual_sleep_ns: AtomicU64,
+    /// Workers that took a batch lately: the last one of each residue. Hints.
+    recent: [AtomicU32; RECENT],
+    /// How many workers it may have.
+    workers_max: AtomicU32,
+    /// Whether it was said that it has as many as it may have.
+    pub(crate) said_full: AtomicBool,
     /// Queues that send new items here. Without any, nothing but its timers will bring a worker up.
     routed: AtomicU32,
     /// Timers that nobody gets up for.
@@ -98,6 +114,12 @@ impl<H: Host> Pool<H> {
             last_take: AtomicU64::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
+            suspect_until: AtomicU64::new(0),
+            // Long: the first sleeper is replaced at once.
+            usual_sleep_ns: AtomicU64::new(PATIENCE_MAX_NS),
+            recent: std::array::from_fn(|_| AtomicU32::new(NOBODY)),
+            workers_max: AtomicU32::new(state::WORKERS_MAX),
+            said_full: AtomicBool::new(false),
             sets_in_use: AtomicU32::new(0),
             routed: AtomicU32::new(0),
             deferrable: TimerBase::new(),
@@ -125,6 +147,8 @@ impl<H: Host> Pool<H> {
         self.lined_up.store(0, Ordering::SeqCst);
         self.create_again_at.store(0, Ordering::Relaxed);
         self.last_take.store(0, Ordering::Relaxed);
+        self.suspect_until.store(0, Ordering::Relaxed);
+        self.recent.iter().for_each(|cell| cell.store(NOBODY, Ordering::Relaxed));
     }
 
     /// Gives a fresh pool its purpose.
@@ -148,8 +172,32 @@ impl<H: Host> Pool<H> {
 
     /// Whether it has as many workers as it may have.
     pub(crate) fn is_full(&self) -> bool {
-        let most = if self.spec().single { 1 } else { state::WORKERS_MAX };
-        self.state.counts().workers >= most
+        self.state.counts().workers >= self.workers_max()
+    }
+
+    /// How many workers it may have.
+    pub(crate) fn workers_max(&self) -> u32 {
+        if self.spec().single { 1 } else { self.workers_max.load(Ordering::Relaxed) }
+    }
+
+    pub(crate) fn set_workers_max(&self, workers: u32) {
+        self.workers_max.store(workers.clamp(1, state::WORKERS_MAX), Ordering::Relaxed);
+        self.said_full.store(false, Ordering::Relaxed);
+    }
+
+    /// This worker takes a batch.
+    #[inline]
+    pub(crate) fn note_recent(&self, slot: u32) {
+        let cell = &self.recent[slot as usize % RECENT];
+        // Most of the time it is the same one again.
+        if cell.load(Ordering::Relaxed) != slot {
+            cell.store(slot, Ordering::Relaxed);
+        }
+    }
+
+    /// Workers that took a batch lately.
+    pub(crate) fn recent(&self) -> impl Iterator<Item = u32> {
+        self.recent.iter().map(|cell| cell.load(Ordering::Relaxed)).filter(|&slot| slot != NOBODY)
     }
 
     #[inline]

@@ -91,6 +91,20 @@ pub(crate) enum Absence {
     Declared,
     /// Its present run was found to compute for long. Ends with that run.
     Hog,
+    /// Its present run was found to sleep, since then by the host's clock. Ends when it was found to be
+    /// back, at the latest with that run.
+    Asleep(u64),
+}
+
+/// What a declared absence means for the pool's count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// The owner has counted until now: it is to be taken off, and to count again at the end.
+    Yes,
+    /// It was taken off already, as it was found to sleep; it is to count again at the end.
+    NotNow,
+    /// It does not count, and will not at the end.
+    No,
 }
 
 // SAFETY: `lists` is only reached through the biased lock, the cells by holders of the pool lock.
@@ -116,8 +130,9 @@ pub(crate) struct SetAside<H: Host> {
     pub(crate) items: WorkList,
     /// Threads to be woken.
     pub(crate) waiters: Waiters<H>,
-    /// Whether the run was a hog: its worker counts as running again from here on.
-    pub(crate) was_hog: bool,
+    /// Why the worker did not count as running during the run, if somebody else said so: it counts again
+    /// from here on.
+    pub(crate) was: Absence,
 }
 
 impl<H: Host> Slot<H> {
@@ -277,13 +292,13 @@ impl<H: Host> Slot<H> {
         let lists = unsafe { &mut *self.lists.get() };
         let items = into_hands(lists.deferred.take());
         let waiters = lists.waiters.take();
-        let was_hog = lists.absence == Absence::Hog;
-        if was_hog {
-            lists.absence = Absence::No;
-        }
+        let was = match lists.absence {
+            Absence::Declared => Absence::No,
+            _ => std::mem::replace(&mut lists.absence, Absence::No),
+        };
         self.attention.fetch_and(!SET_ASIDE, Ordering::Relaxed);
         drop(guard);
-        Next::SetAside(SetAside { items, waiters, was_hog })
+        Next::SetAside(SetAside { items, waiters, was })
     }
 
     /// Owner, not in an item: works on its scheduled list.
@@ -305,14 +320,18 @@ impl<H: Host> Slot<H> {
     }
 
     /// Owner, inside an item: declares itself absent, and takes everything that is lined up behind the
-    /// item. Whether it counted as running until now; then [`Slot::end_absence`] must follow.
-    pub(crate) fn begin_absence(&self) -> (WorkList, bool) {
+    /// item. If it is to count at the end, [`Slot::end_absence`] must follow.
+    pub(crate) fn begin_absence(&self) -> (WorkList, Counted) {
         let guard = self.mutex.lock();
         // SAFETY: the owner is not in SECTION, and remote threads need the mutex.
         let lists = unsafe { &mut *self.lists.get() };
         let items = into_hands(lists.scheduled.take());
-        let counted = lists.absence == Absence::No;
-        if counted {
+        let counted = match lists.absence {
+            Absence::No => Counted::Yes,
+            Absence::Asleep(_) => Counted::NotNow,
+            Absence::Declared | Absence::Hog => Counted::No,
+        };
+        if counted != Counted::No {
             lists.absence = Absence::Declared;
         }
         drop(guard);
@@ -341,6 +360,13 @@ impl<H: Host> Slot<H> {
         }
         drop(guard);
         counted
+    }
+
+    /// Why the owner does not count as running. Stale by the time it is used.
+    pub(crate) fn absence(&self) -> Absence {
+        let _guard = self.mutex.lock();
+        // SAFETY: `absence` is guarded by the mutex alone: the owner touches it under no other guard.
+        unsafe { (*self.lists.get()).absence }
     }
 
     /// In a child after a fork, once nobody holds the slot: as new, but that its runs count on.
@@ -527,13 +553,26 @@ impl<H: Host> RemoteSlot<'_, H> {
 
     /// Lets the owner not count as running until the end of `run`, in which it is. What is lined up
     /// behind that run, if it was done; `None` if the run is over or the owner does not count anyway.
-    pub(crate) fn mark_hog(&mut self, run: u64) -> Option<WorkList> {
+    pub(crate) fn mark_absent(&mut self, run: u64, why: Absence) -> Option<WorkList> {
+        debug_assert!(matches!(why, Absence::Hog | Absence::Asleep(_)), "the owner declares itself");
         if !self.slot.is_running(run) || self.lists().absence != Absence::No {
             return None;
         }
-        self.lists().absence = Absence::Hog;
+        self.lists().absence = why;
         self.want_attention();
         Some(self.take_scheduled())
+    }
+
+    /// The owner, which was found to sleep in `run`, is back in it. Since when it slept; `None` if the run
+    /// is over or it was not marked as asleep. Then it counts again: the caller sees to that.
+    #[must_use]
+    pub(crate) fn mark_back(&mut self, run: u64) -> Option<u64> {
+        let Absence::Asleep(since) = self.lists().absence else { return None };
+        if !self.slot.is_running(run) {
+            return None;
+        }
+        self.lists().absence = Absence::No;
+        Some(since)
     }
 
     fn want_attention(&self) {

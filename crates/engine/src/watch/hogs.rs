@@ -6,7 +6,7 @@
 //! lined up behind it is given back, and another worker comes up. A run that sleeps uses no CPU time
 //! and is no hog.
 //!
-//! The mark is made under the slot's lock, while the run is on ([`RemoteSlot::mark_hog`]); the owner
+//! The mark is made under the slot's lock, while the run is on (`RemoteSlot::mark_absent`); the owner
 //! finds it when the run ends, before anything else, and counts again. The kernel does the same from
 //! its tick (`wq_worker_tick()`), and reports a function from the fourth time on.
 
@@ -17,6 +17,7 @@ use uwork_policy::concurrency::{has_room_for_hogs, hog_report_due};
 use crate::engine::Engine;
 use crate::host::{Host, Report};
 use crate::pool::{NEVER, Pool};
+use crate::slot::Absence;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering};
 
 /// Functions that are remembered (the kernel's `WCI_MAX_ENTS`).
@@ -116,6 +117,9 @@ impl<H: Host> Engine<H> {
                 runs.remove(&id);
                 continue;
             };
+            if slot.absence() != Absence::No {
+                continue;
+            }
             let thread = slot.thread.load(Ordering::Relaxed);
             let Some(cpu_ns) = self.host().cpu_time(thread) else { continue };
             let met = match runs.get(&id) {
@@ -136,14 +140,7 @@ impl<H: Host> Engine<H> {
     }
 
     fn expose_hog(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
-        let mut remote = self.slot(id).lock_remote(self.host());
-        let Some(behind) = remote.mark_hog(run) else { return };
-        // None if it has just ended.
-        let function = self.slot(id).running().map(|running| running.func);
-        drop(remote);
-        let running = pool.state.block().running;
-        self.give_back(behind);
-        self.after_block(pool, running);
+        let Some(function) = self.count_out(pool, id, run, Absence::Hog) else { return };
         // Who computes for long in a shared pool is where it should be.
         if let Some(function) = function.filter(|_| pool.spec().confined)
             && let Some(count) = self.hogs().note(function)

@@ -31,12 +31,18 @@
 //! pool's lists instead; one that comes back from a wait asks again.
 
 mod hogs;
+mod sightings;
+mod sleepers;
 
 use std::sync::Arc;
 
 pub(crate) use hogs::Hogs;
 use hogs::Runs;
 pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
+
+use sightings::Sightings;
+use sleepers::SOON_NS;
+use uwork_policy::blocking::Tier;
 
 use crate::engine::Engine;
 use crate::host::{Host, SpawnError, WorkerSpec};
@@ -49,6 +55,10 @@ use crate::wake::WakeToken;
 pub(crate) const STUCK_NS: u64 = 200_000;
 /// The longest interval between two looks.
 const INTERVAL_MAX_NS: u64 = 10_000_000;
+/// The same where workers may be found asleep.
+const INTERVAL_UNDECLARED_NS: u64 = 2_000_000;
+/// The same where some were lately.
+const INTERVAL_SUSPECT_NS: u64 = 1_000_000;
 /// For how long nothing must have been waiting before the watch sleeps.
 const LINGER_NS: u64 = 2 * INTERVAL_MAX_NS;
 
@@ -125,7 +135,8 @@ impl<H: Host> Engine<H> {
 
     /// Whether a look at a pool where something waits can be of use.
     fn may_matter(&self, pool: &Pool<H>) -> bool {
-        others_may_help(pool) || (self.hogs().is_on() && !pool.spec().single)
+        let finds = self.hogs().is_on() || self.host().tier() != Tier::Declared;
+        others_may_help(pool) || (finds && !pool.spec().single)
     }
 
     #[cold]
@@ -226,10 +237,20 @@ impl<H: Host> Engine<H> {
         found
     }
 
-    /// One look: moves what is stuck, looks for hogs, and after pools that could not get a worker.
-    fn look(&self, now: u64, runs: &mut Runs) -> Look {
+    /// One look: moves what is stuck, looks for sleepers and hogs, and after pools that could not get a
+    /// worker.
+    fn look(&self, now: u64, seen: &mut SeenBefore<H>) -> Look {
         let (mut waiting, mut overdue) = (Vec::new(), Vec::new());
         let (mut stranded, mut next) = (false, NEVER);
+        let mut longest = match self.host().tier() {
+            Tier::Declared => INTERVAL_MAX_NS,
+            Tier::Events | Tier::Sampling => INTERVAL_UNDECLARED_NS,
+        };
+        seen.sightings.begin(now);
+        if seen.tidy_at <= now {
+            seen.tidy_at = now.saturating_add(REMEMBER_NS);
+            seen.sightings.forget_before(now.saturating_sub(REMEMBER_NS));
+        }
         self.for_each_pool(|pool| {
             let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
             let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
@@ -256,7 +277,11 @@ impl<H: Host> Engine<H> {
                 self.take_back_stuck(pool, now);
             }
             if !pool.spec().single {
-                next = next.min(self.find_hogs(pool, runs, now));
+                next = next.min(self.find_sleepers(pool, &mut seen.sightings, now));
+                next = next.min(self.find_hogs(pool, &mut seen.runs, now));
+                if sleepers::is_suspect(pool, now) {
+                    longest = longest.min(INTERVAL_SUSPECT_NS);
+                }
             }
             self.feed_starved(pool, now);
             let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
@@ -265,7 +290,7 @@ impl<H: Host> Engine<H> {
                 self.kick_neighbour(pool);
             }
         }
-        Look { waiting: !waiting.is_empty() || stranded, next }
+        Look { waiting: !waiting.is_empty() || stranded, next, longest }
     }
 
     /// Tries again to get a worker for a pool that could not have one.
@@ -289,41 +314,65 @@ struct Look {
     waiting: bool,
     /// When it is worth looking again at the latest.
     next: u64,
+    /// The longest interval until then.
+    longest: u64,
 }
+
+/// What the watch remembers from one look to the next.
+struct SeenBefore<H: Host> {
+    runs: Runs,
+    sightings: Sightings<H>,
+    /// When those that were not met for long are forgotten.
+    tidy_at: u64,
+}
+
+/// How long a worker that is not met is remembered.
+const REMEMBER_NS: u64 = 1_000_000_000;
 
 fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     let (host, watch) = (engine.host(), engine.watch_state());
     engine.name_watch(host.thread_id());
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
-    let (mut runs, mut look_at) = (Runs::default(), None);
+    let mut seen = SeenBefore { runs: Runs::default(), sightings: Sightings::new(), tidy_at: 0 };
+    let mut look_at = None;
     while !retired() {
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
             let _ = host.park(&watch.event, look_at);
             look_at = engine.look_at_cpus(look_at);
             continue;
         }
-        runs.clear();
         // What woke the watch has only just begun to wait.
         let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
         let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
         while !retired() {
             look_at = engine.look_at_cpus(look_at);
             let now = host.now();
-            let mut look = engine.look(now, &mut runs);
+            let mut look = engine.look(now, &mut seen);
             if look.waiting {
                 last_waiting = now;
             } else if now.saturating_sub(last_waiting) >= LINGER_NS {
                 watch.awake.store(ASLEEP, Ordering::SeqCst);
-                look = engine.look(now, &mut runs);
+                look = engine.look(now, &mut seen);
                 if !look.waiting {
                     break;
                 }
                 watch.awake.store(AWAKE, Ordering::SeqCst);
             }
-            interval = (interval * 2).min(INTERVAL_MAX_NS);
+            interval = if look.next <= now.saturating_add(SOON_NS) {
+                SOON_NS
+            } else {
+                (interval * 2).min(look.longest)
+            };
             let next = look.next.min(now.saturating_add(interval));
-            let _ = host.park(&watch.event, Some(next));
+            let sights = seen.sightings.wanted();
+            if sights.is_empty() {
+                let _ = host.park(&watch.event, Some(next));
+            } else {
+                host.park_observing(&watch.event, &sights, next);
+            }
         }
+        seen.runs.clear();
+        seen.sightings.clear();
     }
     engine.name_watch(0);
 }

@@ -21,8 +21,11 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
+use uwork_engine::host::{
+    Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec,
+};
 use uwork_engine::{Cpus, ThreadState};
+use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::machine::{Counts, Doing, Machine};
@@ -59,6 +62,32 @@ struct Inner {
     reports: Mutex<Vec<Report>>,
     changed: Mutex<Option<Cpus>>,
     broken_spawn: Mutex<Option<BrokenSpawn>>,
+    detection: Mutex<Detecting>,
+}
+
+/// How undeclared sleeps are noticed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Detecting {
+    pub(crate) tier: Tier,
+    /// So many threads can be observed at once.
+    pub(crate) sights: usize,
+    /// Observed at this moment.
+    pub(crate) observed: usize,
+    /// Every so many looks at a sight find that records were lost; 0: none.
+    pub(crate) lossy: u64,
+    looks: u64,
+}
+
+/// A thread that is observed.
+pub(crate) struct Sight {
+    host: VirtualHost,
+    thread: usize,
+}
+
+impl Drop for Sight {
+    fn drop(&mut self) {
+        self.host.detecting().observed -= 1;
+    }
 }
 
 impl VirtualHost {
@@ -68,7 +97,19 @@ impl VirtualHost {
             reports: Mutex::new(Vec::new()),
             changed: Mutex::new(None),
             broken_spawn: Mutex::new(None),
+            detection: Mutex::new(Detecting {
+                tier: Tier::Declared,
+                sights: usize::MAX,
+                observed: 0,
+                lossy: 0,
+                looks: 0,
+            }),
         }))
+    }
+
+    /// How undeclared sleeps are noticed, to look at or to change.
+    pub(crate) fn detecting(&self) -> MutexGuard<'_, Detecting> {
+        self.0.detection.lock().expect("no panic under this lock")
     }
 
     /// The machine. Never held across a switch.
@@ -170,7 +211,7 @@ impl VirtualHost {
         if briefly {
             self.pause(Doing::Ready, 0, None);
         } else {
-            self.pause(Doing::Dozing, 0, Some(until));
+            self.pause(Doing::Preempted, 0, Some(until));
         }
     }
 
@@ -292,6 +333,58 @@ impl Host for VirtualHost {
 
     fn cpu_time(&self, thread: u64) -> Option<u64> {
         self.machine().cpu_time(thread as usize - 1)
+    }
+
+    type Sight = Sight;
+
+    fn tier(&self) -> Tier {
+        self.detecting().tier
+    }
+
+    fn detection(&self) -> Detection {
+        Detection { tier: self.tier(), reason: "the test says so".to_owned() }
+    }
+
+    fn activity(&self, thread: u64) -> Option<Activity> {
+        let machine = self.machine();
+        let id = thread as usize - 1;
+        if machine.is_gone(id) {
+            return None;
+        }
+        // As the system would: a park is a sleep as well.
+        let asleep = machine.sleep_of(id).0.is_some() || machine.is_parked(id);
+        Some(if asleep { Activity::Sleeps { since: None } } else { Activity::Runs })
+    }
+
+    fn observe(&self, thread: u64) -> Option<Sight> {
+        let mut detecting = self.detecting();
+        if detecting.observed >= detecting.sights {
+            return None;
+        }
+        detecting.observed += 1;
+        drop(detecting);
+        Some(Sight { host: self.clone(), thread: thread as usize - 1 })
+    }
+
+    fn look(&self, sight: &mut Sight) -> Seen {
+        let mut detecting = self.detecting();
+        detecting.looks += 1;
+        if detecting.lossy > 0 && detecting.looks % detecting.lossy == 0 {
+            return Seen::default();
+        }
+        drop(detecting);
+        let (since, slept_ns) = self.machine().sleep_of(sight.thread);
+        let activity = match since {
+            None => Activity::Runs,
+            since => Activity::Sleeps { since },
+        };
+        Seen { activity: Some(activity), slept_ns }
+    }
+
+    fn park_observing(&self, event: &Event, sights: &[&Sight], deadline: u64) {
+        self.machine().observe(sights.iter().map(|sight| sight.thread).collect());
+        let _ = self.park(event, Some(deadline));
+        self.machine().observe_no_more();
     }
 
     /// A thread that moves itself is off its CPU until one that it may use is free. The engine does

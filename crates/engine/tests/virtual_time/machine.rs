@@ -35,6 +35,8 @@ pub(crate) enum Doing {
     Burning,
     /// Off the CPU until a time.
     Dozing,
+    /// Off the CPU until a time, as others have it.
+    Preempted,
     /// Off the CPU until woken or, perhaps, until a time.
     Parked,
     /// Has ended.
@@ -55,6 +57,10 @@ struct Thread {
     burnt: u64,
     /// Until when it burns, if it does.
     burns_until: u64,
+    /// Since when it dozes, if it does.
+    asleep_since: Option<u64>,
+    /// For how long it dozed last.
+    slept: Option<u64>,
     main: Option<Main>,
     /// On the thread's stack while it executes.
     anchor: AtomicPtr<Anchor>,
@@ -110,6 +116,8 @@ pub(crate) struct Machine {
     /// Since the clock moved.
     dispatches_now: u64,
     dispatches: u64,
+    /// Who waits for these threads to go to sleep or to get up.
+    observer: Option<(ThreadId, Vec<ThreadId>)>,
 }
 
 impl Machine {
@@ -129,6 +137,7 @@ impl Machine {
             events_made: 0,
             dispatches_now: 0,
             dispatches: 0,
+            observer: None,
         }
     }
 
@@ -145,6 +154,8 @@ impl Machine {
             burn: 0,
             burnt: 0,
             burns_until: 0,
+            asleep_since: None,
+            slept: None,
             main: Some(main),
             anchor: AtomicPtr::new(std::ptr::null_mut()),
             shields: 0,
@@ -215,12 +226,53 @@ impl Machine {
         thread.burn = burn;
         thread.pause += 1;
         self.cpus[thread.cpu as usize] = None;
+        if doing == Doing::Dozing {
+            thread.asleep_since = Some(self.now);
+        }
         if let Some(until) = until {
             self.add_event(until, id);
         }
-        if doing == Doing::Ready {
-            self.ready.push_back(id);
+        match doing {
+            Doing::Ready => self.ready.push_back(id),
+            Doing::Dozing => self.tell_observer(id),
+            _ => {}
         }
+    }
+
+    /// The thread that executes parks until one of these goes to sleep or gets up, or until a time.
+    pub(crate) fn observe(&mut self, threads: Vec<ThreadId>) {
+        let current = self.current.expect("called from outside of the simulation");
+        self.observer = Some((current, threads));
+    }
+
+    /// It is up.
+    pub(crate) fn observe_no_more(&mut self) {
+        self.observer = None;
+    }
+
+    fn tell_observer(&mut self, id: ThreadId) {
+        if let Some((observer, threads)) = &self.observer
+            && threads.contains(&id)
+        {
+            self.unpark(*observer);
+        }
+    }
+
+    /// Since when a thread sleeps, if it does and is not parked by the engine; and for how long it slept
+    /// last.
+    pub(crate) fn sleep_of(&self, id: ThreadId) -> (Option<u64>, Option<u64>) {
+        let thread = &self.threads[id];
+        (thread.asleep_since, thread.slept)
+    }
+
+    /// Whether a thread has ended.
+    pub(crate) fn is_gone(&self, id: ThreadId) -> bool {
+        self.threads[id].doing == Doing::Gone
+    }
+
+    /// Whether a thread is parked.
+    pub(crate) fn is_parked(&self, id: ThreadId) -> bool {
+        self.threads[id].doing == Doing::Parked
     }
 
     /// The thread that executes has ended.
@@ -359,6 +411,10 @@ impl Machine {
                 _ => {
                     self.threads[id].doing = Doing::Ready;
                     self.ready.push_back(id);
+                    if let Some(since) = self.threads[id].asleep_since.take() {
+                        self.threads[id].slept = Some(at - since);
+                        self.tell_observer(id);
+                    }
                 }
             }
         }
@@ -369,7 +425,10 @@ impl Machine {
     pub(crate) fn next_event(&mut self) -> Option<u64> {
         while let Some(&Reverse((at, _, id, pause))) = self.events.peek() {
             let thread = &self.threads[id];
-            let waits = matches!(thread.doing, Doing::Burning | Doing::Dozing | Doing::Parked);
+            let waits = matches!(
+                thread.doing,
+                Doing::Burning | Doing::Dozing | Doing::Preempted | Doing::Parked
+            );
             if waits && thread.pause == pause {
                 return Some(at);
             }

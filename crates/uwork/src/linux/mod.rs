@@ -1,5 +1,6 @@
 //! Linux, as the engine sees it. The only place that talks to the system on the engine's behalf.
 
+pub(crate) mod asleep;
 mod changes;
 mod cpu;
 mod event;
@@ -15,8 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
+use uwork_engine::host::{
+    Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec,
+};
 use uwork_engine::{Config, Cpus, Engine, ThreadState};
+use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
 
@@ -32,6 +36,7 @@ pub(crate) struct Linux {
     fences: membarrier::Fences,
     clock_base: std::time::Instant,
     changes: changes::Changes,
+    asleep: asleep::Asleep,
 }
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -39,10 +44,13 @@ static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
 
 impl Linux {
     fn new() -> Linux {
+        // Of the same clock; what lies between the two readings makes sleeps look that much longer.
+        let (clock_base, monotonic_ns) = (std::time::Instant::now(), thread::monotonic_ns());
         Linux {
             fences: membarrier::Fences::new(),
-            clock_base: std::time::Instant::now(),
+            clock_base,
             changes: changes::Changes::new(),
+            asleep: asleep::Asleep::new(monotonic_ns),
         }
     }
 }
@@ -107,6 +115,39 @@ impl Host for Linux {
 
     fn cpu_time(&self, thread: u64) -> Option<u64> {
         thread::cpu_time(thread)
+    }
+
+    type Sight = asleep::Sight;
+
+    #[inline]
+    fn tier(&self) -> Tier {
+        self.asleep.tier()
+    }
+
+    fn detection(&self) -> Detection {
+        self.asleep.detection()
+    }
+
+    fn activity(&self, thread: u64) -> Option<Activity> {
+        self.asleep.activity(thread)
+    }
+
+    fn observe(&self, thread: u64) -> Option<asleep::Sight> {
+        let (sight, report) = self.asleep.observe(thread);
+        if let Some(report) = report {
+            self.report(report);
+        }
+        sight
+    }
+
+    fn look(&self, sight: &mut asleep::Sight) -> Seen {
+        sight.look()
+    }
+
+    fn park_observing(&self, event: &Event, sights: &[&asleep::Sight], deadline: u64) {
+        if !event.wait(Some(Duration::ZERO)) {
+            self.asleep.poll(sights, deadline.saturating_sub(self.now()));
+        }
     }
 
     fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
@@ -174,6 +215,16 @@ fn print(report: &Report) {
         Report::FlushDependency { from, on } => format!(
             "an item of {from:?}, which is MEM_RECLAIM, waits for {on:?}, which is not and may need a \
              new thread"
+        ),
+        Report::BlockingTier { tier, reason } => {
+            format!("workers that block are noticed by way of {tier}: {reason}")
+        }
+        Report::WorkerStopped { thread } => format!(
+            "worker thread {thread} was stopped by a signal or a debugger while others wait; nobody stands \
+             in for it"
+        ),
+        Report::WorkersMax { pool, max } => format!(
+            "pool {pool:?} has {max} workers, as many as it may, and all of them block while others wait"
         ),
         Report::BhWaits { queue } => {
             format!("an item of the BH queue {queue:?} waits, which it must not")

@@ -26,6 +26,10 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
             pin(&cpus);
             set_nice(nice);
             wake_on_time();
+            let host = super::engine().host();
+            if let Some(report) = host.asleep.unsaid() {
+                host.report(report);
+            }
             main();
         })
         .map(drop)
@@ -54,6 +58,14 @@ fn wake_on_time() {
 /// elsewhere is slower, not wrong, unless the CPU has gone away.
 pub(super) fn pin(cpus: &CpuSet) {
     place(0, cpus);
+}
+
+/// `CLOCK_MONOTONIC`, in nanoseconds.
+pub(super) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is live; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The calling thread's number in the system.

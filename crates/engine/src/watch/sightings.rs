@@ -1,0 +1,188 @@
+//! What the watch remembers of workers from one look to the next.
+
+use std::collections::HashMap;
+
+use super::sleepers::note_sleep;
+use crate::host::{Activity, Host};
+use crate::pool::Pool;
+
+/// Threads whose switches are observed at once, at most: each costs the system two locked pages and a
+/// file.
+const SIGHTS_MAX: usize = 64;
+/// States of sleepers that one look asks the system for, at most.
+const SAMPLES_PER_LOOK: u32 = 16;
+/// How long nothing more is observed after the system has refused.
+const REFUSED_NS: u64 = 1_000_000_000;
+
+/// One worker.
+struct Sighting<H: Host> {
+    /// Its thread.
+    thread: u64,
+    /// The run that it was in, and when it was first met in it.
+    run: u64,
+    met: u64,
+    /// Whether it was said that it was stopped in this run.
+    stopped: bool,
+    sight: Option<H::Sight>,
+    /// Whether this look goes on sleeping until it goes to sleep or gets up.
+    wanted: bool,
+}
+
+/// See the module. By slot.
+pub(super) struct Sightings<H: Host> {
+    by_slot: HashMap<u32, Sighting<H>>,
+    sights: usize,
+    /// Sleepers of this look that the system would have to be asked for, and the first of them that it is
+    /// asked for.
+    unseen: u32,
+    sampled_from: u32,
+    refused_until: u64,
+    now: u64,
+}
+
+impl<H: Host> Sightings<H> {
+    pub(super) fn new() -> Sightings<H> {
+        Sightings {
+            by_slot: HashMap::new(),
+            sights: 0,
+            unseen: 0,
+            sampled_from: 0,
+            refused_until: 0,
+            now: 0,
+        }
+    }
+
+    /// A new look begins.
+    pub(super) fn begin(&mut self, now: u64) {
+        self.now = now;
+        // Those that were not asked for at the last look come next; after the last one the first.
+        self.sampled_from += SAMPLES_PER_LOOK;
+        if self.sampled_from >= self.unseen {
+            self.sampled_from = 0;
+        }
+        self.unseen = 0;
+        for sighting in self.by_slot.values_mut() {
+            sighting.wanted = false;
+        }
+    }
+
+    /// Forgets everything, and observes nobody any more.
+    pub(super) fn clear(&mut self) {
+        self.by_slot.clear();
+        self.sights = 0;
+    }
+
+    /// A worker is in this run at `now`. Since when it was seen in it.
+    pub(super) fn meet(&mut self, id: u32, thread: u64, run: u64, now: u64) -> u64 {
+        let fresh = || Sighting {
+            thread,
+            run,
+            met: now,
+            stopped: false,
+            sight: None,
+            wanted: false,
+        };
+        let sighting = self.by_slot.entry(id).or_insert_with(fresh);
+        if sighting.thread != thread {
+            // The slot has a new owner.
+            self.sights -= usize::from(sighting.sight.is_some());
+            *sighting = fresh();
+        } else if sighting.run != run {
+            (sighting.run, sighting.met, sighting.stopped) = (run, now, false);
+        }
+        sighting.met
+    }
+
+    /// What a worker that was met is at. With `observe` its switches are recorded from here on.
+    pub(super) fn look(
+        &mut self,
+        host: &H,
+        pool: &Pool<H>,
+        id: u32,
+        observe: bool,
+    ) -> Option<Activity> {
+        let sighting = self.by_slot.get_mut(&id)?;
+        let mut activity = None;
+        if let Some(sight) = &mut sighting.sight {
+            let seen = host.look(sight);
+            if let Some(slept) = seen.slept_ns {
+                note_sleep(pool, slept);
+            }
+            sighting.wanted = observe;
+            activity = seen.activity;
+        }
+        if activity.is_some() {
+            return activity;
+        }
+        if observe && sighting.sight.is_none() {
+            let allowed = self.sights < SIGHTS_MAX && self.refused_until <= self.now;
+            // Not one that sleeps already: it will be replaced, and not looked at for a while.
+            activity = host.activity(sighting.thread);
+            if allowed && activity == Some(Activity::Runs) {
+                sighting.sight = host.observe(sighting.thread);
+                match sighting.sight {
+                    Some(_) => self.sights += 1,
+                    None => self.refused_until = self.now.saturating_add(REFUSED_NS),
+                }
+                sighting.wanted = sighting.sight.is_some();
+                // It may have gone to sleep before its switches were recorded.
+                activity = host.activity(sighting.thread);
+            }
+            return activity;
+        }
+        host.activity(sighting.thread)
+    }
+
+    /// What a worker is at that was found asleep. Of those whose switches are not recorded only some at
+    /// each look, in turn.
+    pub(super) fn look_again(
+        &mut self,
+        host: &H,
+        pool: &Pool<H>,
+        id: u32,
+        thread: u64,
+    ) -> Option<Activity> {
+        if let Some(sighting) = self.by_slot.get_mut(&id)
+            && sighting.thread == thread
+            && let Some(sight) = &mut sighting.sight
+        {
+            let seen = host.look(sight);
+            if let Some(slept) = seen.slept_ns {
+                note_sleep(pool, slept);
+            }
+            if seen.activity.is_some() {
+                return seen.activity;
+            }
+        }
+        let turn = self.unseen;
+        self.unseen += 1;
+        let asked = self.sampled_from..self.sampled_from + SAMPLES_PER_LOOK;
+        asked.contains(&turn).then(|| host.activity(thread)).flatten()
+    }
+
+    /// This worker is between two runs: if its switches are recorded, sleep on them.
+    pub(super) fn want(&mut self, id: u32, thread: u64) {
+        if let Some(sighting) = self.by_slot.get_mut(&id) {
+            sighting.wanted = sighting.thread == thread && sighting.sight.is_some();
+        }
+    }
+
+    /// A worker was found stopped. True if that is to be said.
+    pub(super) fn note_stop(&mut self, id: u32) -> bool {
+        self.by_slot
+            .get_mut(&id)
+            .is_some_and(|sighting| !std::mem::replace(&mut sighting.stopped, true))
+    }
+
+    /// The sights that the watch sleeps on.
+    pub(super) fn wanted(&self) -> Vec<&H::Sight> {
+        let wanted = self.by_slot.values().filter(|sighting| sighting.wanted);
+        wanted.filter_map(|sighting| sighting.sight.as_ref()).collect()
+    }
+
+    /// Drops what was remembered of slots that have not been met for a while.
+    pub(super) fn forget_before(&mut self, time: u64) {
+        self.by_slot.retain(|_, sighting| sighting.met >= time || sighting.wanted);
+        self.sights = self.by_slot.values().filter(|sighting| sighting.sight.is_some()).count();
+    }
+}

@@ -1,0 +1,205 @@
+//! Workers that sleep inside an item and did not say so.
+//!
+//! README.md in this folder has the protocol: who is looked at and when, why a worker is counted out once
+//! and in once, and what may be missed.
+
+use uwork_policy::blocking::{Tier, patience_ns, usual_sleep_ns};
+use uwork_policy::concurrency::may_keep_working;
+
+use super::sightings::Sightings;
+use crate::engine::Engine;
+use crate::host::{Activity, Host, Report};
+use crate::pool::{NEVER, Pool};
+use crate::slot::Absence;
+use crate::sync::Ordering;
+
+/// How long a pool is looked at more closely after a sleep.
+const SUSPECT_NS: u64 = 1_000_000_000;
+/// Until the next look after a worker was found asleep: its replacement may sleep as well.
+pub(super) const SOON_NS: u64 = 50_000;
+/// For how long a run must have been met before its worker is looked at, in a pool that is not suspect.
+const MET_NS: u64 = super::STUCK_NS / 2;
+/// Workers that one worker without leave to go on looks at.
+const UNCOVER_MAX: usize = 2;
+
+impl<H: Host> Engine<H> {
+    /// Looks at the workers of a pool in which something waits. When to look again at the latest.
+    pub(super) fn find_sleepers(
+        &self,
+        pool: &Pool<H>,
+        sightings: &mut Sightings<H>,
+        now: u64,
+    ) -> u64 {
+        let tier = self.host().tier();
+        if tier == Tier::Declared {
+            return NEVER;
+        }
+        let suspect = is_suspect(pool, now);
+        let inner = pool.lock();
+        let up = |&&id: &&u32| !self.slot(id).is_idle_locked(&inner);
+        let workers: Vec<u32> = inner.workers.iter().filter(up).copied().collect();
+        drop(inner);
+        let mut next = NEVER;
+        for id in workers {
+            let slot = self.slot(id);
+            let thread = slot.thread.load(Ordering::Relaxed);
+            let Some(run) = slot.present_run().filter(|_| thread != 0) else {
+                if suspect {
+                    sightings.want(id, thread);
+                }
+                continue;
+            };
+            match slot.absence() {
+                Absence::Asleep(_) => {
+                    self.look_after_sleeper(pool, sightings, (id, thread, run));
+                    continue;
+                }
+                Absence::Declared | Absence::Hog => continue,
+                Absence::No => {}
+            }
+            let met = sightings.meet(id, thread, run, now);
+            if !suspect && now.saturating_sub(met) < MET_NS {
+                continue;
+            }
+            let observe = suspect && tier == Tier::Events;
+            let activity = sightings.look(self.host(), pool, id, observe);
+            let Some(Activity::Sleeps { since }) = activity else { continue };
+            let since = since.unwrap_or(met);
+            next = next.min(self.weigh_sleep(pool, sightings, (id, thread, run), since, now));
+        }
+        next
+    }
+
+    /// A worker looks as if it slept since then. When to look at it again.
+    fn weigh_sleep(
+        &self,
+        pool: &Pool<H>,
+        sightings: &mut Sightings<H>,
+        (id, thread, run): (u32, u64, u64),
+        since: u64,
+        now: u64,
+    ) -> u64 {
+        let patience = patience_of(pool);
+        if now.saturating_sub(since) < patience {
+            pool.suspect_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
+            return since.saturating_add(patience);
+        }
+        // What the records say may be over; and they say the same of a thread that was stopped.
+        match self.host().activity(thread) {
+            Some(Activity::Stopped) => {
+                if sightings.note_stop(id) {
+                    self.host().report(Report::WorkerStopped { thread });
+                }
+                return NEVER;
+            }
+            Some(Activity::Runs) => return now.saturating_add(SOON_NS),
+            Some(Activity::Sleeps { .. }) | None => {}
+        }
+        self.count_sleeper_out(pool, id, run, since, now);
+        now.saturating_add(SOON_NS)
+    }
+
+    fn count_sleeper_out(&self, pool: &Pool<H>, id: u32, run: u64, since: u64, now: u64) -> bool {
+        pool.suspect_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
+        self.count_out(pool, id, run, Absence::Asleep(since)).is_some()
+    }
+
+    /// Looks whether a worker that was found asleep is back.
+    fn look_after_sleeper(
+        &self,
+        pool: &Pool<H>,
+        sightings: &mut Sightings<H>,
+        (id, thread, run): (u32, u64, u64),
+    ) {
+        if self.slot(id).waits.load(Ordering::Relaxed) {
+            return;
+        }
+        let activity = sightings.look_again(self.host(), pool, id, thread);
+        if activity != Some(Activity::Runs) {
+            return;
+        }
+        let mut remote = self.slot(id).lock_remote(self.host());
+        let back = remote.mark_back(run);
+        drop(remote);
+        if let Some(since) = back {
+            self.count_again(pool, Absence::Asleep(since));
+        }
+    }
+
+    /// Takes a worker off the running count for the rest of its run, gives back what is lined up behind
+    /// it, and lets somebody stand in. `None` if the run is over or the worker does not count anyway;
+    /// else the function that runs, unless it has just ended.
+    pub(super) fn count_out(
+        &self,
+        pool: &Pool<H>,
+        id: u32,
+        run: u64,
+        why: Absence,
+    ) -> Option<Option<usize>> {
+        let mut remote = self.slot(id).lock_remote(self.host());
+        let behind = remote.mark_absent(run, why)?;
+        let function = self.slot(id).running().map(|running| running.func);
+        drop(remote);
+        let running = pool.state.block().running;
+        self.give_back(behind);
+        self.after_block(pool, running);
+        Some(function)
+    }
+
+    /// A worker of `pool` that did not count for this reason is back, or its run has ended.
+    pub(crate) fn count_again(&self, pool: &Pool<H>, was: Absence) {
+        match was {
+            Absence::No | Absence::Declared => return,
+            Absence::Hog => {}
+            Absence::Asleep(since) => note_sleep(pool, self.host().now().saturating_sub(since)),
+        }
+        pool.state.unblock();
+    }
+
+    /// For a worker that may not go on as too many others of its pool run, while work is ready: one of them
+    /// may sleep. True if one did, and the caller may look again.
+    #[cold]
+    pub(crate) fn uncover_sleeper(&self, pool: &Pool<H>, caller: u32) -> bool {
+        if self.host().tier() == Tier::Declared || !pool.looks_ready() || patience_of(pool) > 0 {
+            return false;
+        }
+        let mut looks = 0;
+        for id in pool.recent().filter(|&id| id != caller) {
+            let slot = self.slot(id);
+            let thread = slot.thread.load(Ordering::Relaxed);
+            let Some(run) = slot.present_run().filter(|_| thread != 0) else { continue };
+            if slot.absence() != Absence::No {
+                continue;
+            }
+            if looks == UNCOVER_MAX {
+                return false;
+            }
+            looks += 1;
+            if let Some(Activity::Sleeps { since }) = self.host().activity(thread) {
+                let now = self.host().now();
+                if self.count_sleeper_out(pool, id, run, since.unwrap_or(now), now)
+                    && may_keep_working(pool.state.counts(), pool.target())
+                {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Whether sleeps are expected here.
+pub(super) fn is_suspect<H: Host>(pool: &Pool<H>, now: u64) -> bool {
+    pool.suspect_until.load(Ordering::Relaxed) > now
+}
+
+/// Learns from a sleep that is over.
+pub(super) fn note_sleep<H: Host>(pool: &Pool<H>, slept_ns: u64) {
+    let usual = pool.usual_sleep_ns.load(Ordering::Relaxed);
+    pool.usual_sleep_ns.store(usual_sleep_ns(usual, slept_ns), Ordering::Relaxed);
+}
+
+fn patience_of<H: Host>(pool: &Pool<H>) -> u64 {
+    let usual = pool.usual_sleep_ns.load(Ordering::Relaxed);
+    patience_ns(usual, pool.state.counts().idle > 0)
+}

@@ -1,0 +1,313 @@
+//! Items that sleep and do not say so: somebody stands in, and nobody for nothing.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use uwork_engine::{Kind, QueueSpec, Queued};
+use uwork_policy::blocking::Tier;
+use uwork_policy::flags::Flags;
+use uwork_policy::scope::Scope;
+
+use crate::item::Item;
+use crate::setup::{MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
+
+/// The ways that notice undeclared sleeps, and how late each may be.
+const NOTICING: [(Tier, u64); 2] = [(Tier::Events, MS), (Tier::Sampling, 2 * MS)];
+
+fn setup(machine: &'static str) -> Setup {
+    Setup::exact(machine)
+}
+
+fn notice(engine: &VirtualEngine, tier: Tier) {
+    engine.host().detecting().tier = tier;
+}
+
+/// Queues items that do this; when each started and finished.
+fn run_all(
+    engine: &Arc<VirtualEngine>,
+    queue: &VirtualQueue,
+    bodies: Vec<Box<dyn Fn(&VirtualEngine) + Send + Sync>>,
+) -> Vec<(u64, u64)> {
+    // The first worker parks.
+    engine.host().doze(MS);
+    let began = engine.host().time();
+    let times = Arc::new(Mutex::new(vec![(0, 0); bodies.len()]));
+    for (at, body) in bodies.into_iter().enumerate() {
+        let (engine, times) = (engine.clone(), times.clone());
+        let item = Item::new(move || {
+            let start = engine.host().time() - began;
+            body(&engine);
+            times.lock().unwrap()[at] = (start, engine.host().time() - began);
+        });
+        assert_eq!(item.queue(queue), Queued::Yes);
+    }
+    queue.flush().unwrap();
+    let times = times.lock().unwrap();
+    times.clone()
+}
+
+fn sleeps(ns: u64) -> Box<dyn Fn(&VirtualEngine) + Send + Sync> {
+    Box::new(move |engine| engine.host().doze(ns))
+}
+
+fn burns(ns: u64) -> Box<dyn Fn(&VirtualEngine) + Send + Sync> {
+    Box::new(move |engine| engine.host().burn(ns))
+}
+
+#[test]
+fn what_waits_behind_a_sleeper_starts() {
+    for (tier, late) in NOTICING {
+        with_engine(setup("core:2"), move |engine| {
+            notice(engine, tier);
+            let queue = make(engine, spec("q", Kind::PerCpu));
+            let times = run_all(engine, &queue, vec![sleeps(40 * MS), burns(MS), burns(MS)]);
+            assert!(times[1].0 <= late && times[2].0 <= late + MS, "{tier}: {times:?}");
+            assert_eq!(times[0].1, 40 * MS);
+        });
+    }
+}
+
+#[test]
+fn declared_alone_notices_nothing() {
+    with_engine(setup("core:2"), |engine| {
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let times = run_all(engine, &queue, vec![sleeps(40 * MS), burns(MS)]);
+        assert_eq!(times[1].0, 40 * MS);
+    });
+}
+
+/// One that was found asleep counts again when it is back: nobody starts beside it.
+#[test]
+fn who_is_back_counts_again() {
+    for (tier, late) in NOTICING {
+        with_engine(setup("core:2"), move |engine| {
+            notice(engine, tier);
+            let queue = make(engine, spec("q", Kind::PerCpu));
+            let back = |engine: &VirtualEngine| {
+                engine.host().doze(5 * MS);
+                for _ in 0..80 {
+                    engine.host().burn(MS / 10);
+                }
+            };
+            // The second is at work when the first comes back; the third has to wait for one of them.
+            let bodies = vec![Box::new(back) as Box<_>, burns(7 * MS), burns(MS)];
+            let times = run_all(engine, &queue, bodies);
+            let first_end = times[0].1.min(times[1].1);
+            assert!(times[1].0 <= late, "{tier}: {times:?}");
+            assert!(times[2].0 >= first_end, "{tier}: {times:?}");
+        });
+    }
+}
+
+/// The kernel's scenarios with sleeps that nobody declared.
+#[test]
+fn golden_scenarios_with_undeclared_sleeps() {
+    let cases: [(u32, bool, [u64; 3]); 4] = [
+        (1, false, [20, 35, 50]),
+        (2, false, [20, 20, 35]),
+        (3, false, [20, 20, 25]),
+        (1024, true, [20, 20, 25]),
+    ];
+    for (max_active, intensive, should) in cases {
+        for (tier, _) in NOTICING {
+            with_engine(setup("core:1"), move |engine| {
+                notice(engine, tier);
+                let first = make(engine, QueueSpec { max_active, ..spec("q", Kind::PerCpu) });
+                let flags = if intensive { Flags::CPU_INTENSIVE } else { Flags::empty() };
+                let others = QueueSpec { flags, ..spec("others", Kind::PerCpu) };
+                let others = intensive.then(|| make(engine, others));
+                let finished = Arc::new(Mutex::new([0; 3]));
+                engine.host().doze(MS);
+                let began = engine.host().time();
+                for at in 0..3 {
+                    let (engine, finished) = (engine.clone(), finished.clone());
+                    let item = Item::new(move || {
+                        engine.host().burn(5 * MS);
+                        engine.host().doze(10 * MS);
+                        if at == 0 {
+                            engine.host().burn(5 * MS);
+                        }
+                        finished.lock().unwrap()[at] = engine.host().time() - began;
+                    });
+                    let queue = if at == 0 { &first } else { others.as_ref().unwrap_or(&first) };
+                    assert_eq!(item.queue(queue), Queued::Yes);
+                }
+                first.flush().unwrap();
+                others.iter().for_each(|others| others.flush().unwrap());
+                let finished = *finished.lock().unwrap();
+                for (finish, should) in finished.iter().zip(should) {
+                    let late = finish.abs_diff(should * MS);
+                    assert!(late <= MS * 3 / 2, "{tier} {max_active}: {finished:?}");
+                }
+            });
+        }
+    }
+}
+
+/// With `max_active` used up nobody is made beyond it, and the sleepers themselves go on with the rest.
+#[test]
+fn sleepers_are_as_many_as_max_active_and_no_more() {
+    for (tier, _) in NOTICING {
+        with_engine(setup("core:2"), move |engine| {
+            notice(engine, tier);
+            let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+            let queue = make(engine, QueueSpec { max_active: 16, ..spec("q", kind) });
+            let bodies = (0..320).map(|_| sleeps(10 * MS)).collect();
+            let times = run_all(engine, &queue, bodies);
+            let last = times.iter().map(|times| times.1).max().unwrap();
+            // 20 rounds of 10 ms, and some time until all 16 are there.
+            assert!(last <= 200 * MS * 115 / 100, "{tier}: {last}");
+            assert!(engine.workers() <= 16 + 2 + 1, "{tier}: {}", engine.workers());
+        });
+    }
+}
+
+/// Sleeps that are over before anybody could stand in are left alone.
+#[test]
+fn brief_sleeps_bring_up_few() {
+    for (tier, _) in NOTICING {
+        with_engine(setup("core:2"), move |engine| {
+            notice(engine, tier);
+            let queue = make(engine, spec("q", Kind::PerCpu));
+            let brief = |engine: &VirtualEngine| {
+                for _ in 0..20 {
+                    engine.host().burn(20 * US);
+                    engine.host().doze(20 * US);
+                }
+            };
+            let bodies = (0..300).map(|_| Box::new(brief) as Box<_>).collect();
+            run_all(engine, &queue, bodies);
+            let wakes = engine.host().counts().wakes;
+            assert!(engine.workers() <= 4, "{tier}: {}", engine.workers());
+            assert!(wakes <= 300, "{tier}: {wakes} wakes for 6000 sleeps");
+        });
+    }
+}
+
+/// Who loses its CPU to another process does not sleep.
+#[test]
+fn computing_workers_are_not_replaced() {
+    for (tier, _) in NOTICING {
+        with_engine(setup("core:2"), move |engine| {
+            notice(engine, tier);
+            let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+            let queue = make(engine, spec("q", kind));
+            let host = engine.host();
+            let other = host.clone();
+            let burner = host.start(&engine.config().allowed, move || {
+                for _ in 0..200 {
+                    other.burn(MS);
+                    other.doze(1);
+                }
+            });
+            let bodies = (0..500).map(|_| burns(300 * US)).collect();
+            run_all(engine, &queue, bodies);
+            assert!(engine.workers() <= 3, "{tier}: {}", engine.workers());
+            burner.join(host);
+        });
+    }
+}
+
+#[test]
+fn a_refusal_midway_leaves_the_rest_to_sampling() {
+    for sights in [0, 1] {
+        with_engine(setup("core:2"), move |engine| {
+            notice(engine, Tier::Events);
+            engine.host().detecting().sights = sights;
+            let queue = make(engine, spec("q", Kind::PerCpu));
+            let bodies = (0..20).flat_map(|_| [sleeps(30 * MS), burns(MS)]).collect();
+            let times = run_all(engine, &queue, bodies);
+            // Each sleeper costs what finding it takes, not its sleep.
+            let last_start = times.iter().map(|times| times.0).max().unwrap();
+            assert!(last_start <= 20 * MS + 20 * 2 * MS, "{sights}: {last_start}");
+        });
+    }
+}
+
+#[test]
+fn lost_records_delay_and_do_no_more() {
+    with_engine(setup("core:2"), |engine| {
+        notice(engine, Tier::Events);
+        engine.host().detecting().lossy = 2;
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let bodies = (0..20).flat_map(|_| [sleeps(30 * MS), burns(MS)]).collect();
+        let times = run_all(engine, &queue, bodies);
+        let last_start = times.iter().map(|times| times.0).max().unwrap();
+        assert!(last_start <= 20 * MS + 20 * 2 * MS, "{last_start}");
+    });
+}
+
+/// Idle workers, and pools without work that waits, are not looked at.
+#[test]
+fn nobody_looks_when_nothing_waits() {
+    for (tier, _) in NOTICING {
+        with_engine(setup("core:2"), move |engine| {
+            notice(engine, tier);
+            let queue = make(engine, spec("q", Kind::PerCpu));
+            run_all(engine, &queue, vec![sleeps(5 * MS), sleeps(5 * MS), burns(MS)]);
+            engine.host().doze(SEC);
+            assert_eq!(engine.host().detecting().observed, 0, "{tier}: sights are dropped");
+            let before = engine.host().counts();
+            engine.host().doze(100 * SEC);
+            assert_eq!(engine.host().counts(), before, "{tier}");
+            // A lone sleeper, with nothing behind it.
+            let item = Item::new({
+                let engine = engine.clone();
+                move || engine.host().doze(200 * MS)
+            });
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            engine.host().doze(MS);
+            let before = engine.host().counts().without_looks();
+            engine.host().doze(100 * MS);
+            assert_eq!(engine.host().counts().without_looks(), before, "{tier}");
+            queue.flush().unwrap();
+        });
+    }
+}
+
+/// Every item runs once, whatever is noticed when.
+#[test]
+fn nothing_is_lost_or_run_twice_under_chaos() {
+    use crate::chance::Chaos;
+    for seed in 0..60 {
+        let chaos = Chaos { preempt_one_in: 6, drawn_order: true, ..Chaos::default() };
+        with_engine(Setup { machine: "core:2", chaos, seed }, move |engine| {
+            let tier = if seed % 2 == 0 { Tier::Events } else { Tier::Sampling };
+            notice(engine, tier);
+            engine.host().detecting().lossy = seed % 5;
+            let per_cpu = make(engine, spec("q", Kind::PerCpu));
+            let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+            let shared = make(engine, QueueSpec { max_active: 5, ..spec("u", kind) });
+            let (ran, time) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU64::new(0)));
+            for at in 0..60_u64 {
+                let (engine, ran, time) = (engine.clone(), ran.clone(), time.clone());
+                let item = Item::new(move || {
+                    let host = engine.host();
+                    match at % 4 {
+                        0 => host.doze((1 + at % 7) * 300 * US),
+                        1 => engine.blocking(|| host.doze(400 * US)),
+                        2 => {
+                            host.doze(500 * US);
+                            engine.blocking(|| host.doze(100 * US));
+                            host.burn(50 * US);
+                        }
+                        _ => host.burn(200 * US),
+                    }
+                    ran.fetch_add(1, Ordering::Relaxed);
+                    time.store(host.time(), Ordering::Relaxed);
+                });
+                let queue = if at % 3 == 0 { &shared } else { &per_cpu };
+                assert_eq!(item.queue(queue), Queued::Yes);
+            }
+            per_cpu.flush().unwrap();
+            shared.flush().unwrap();
+            assert_eq!(ran.load(Ordering::Relaxed), 60);
+            // Counted in as often as out: then each pool has as many idle as there are workers.
+            engine.host().doze(SEC);
+            let dump = engine.dump();
+            for pool in &dump.pools {
+                assert_eq!(pool.nr_running, 0, "seed {seed}: {pool:?}");
+            }
+        });
+    }
+}

@@ -1,0 +1,211 @@
+//! How this system tells that a worker sleeps: which way is in use, and why.
+//!
+//! Chosen when the engine is made: the best way that the system allows, or what `UWORK_BLOCKING` or
+//! [`Setup`](crate::Setup) asks for and the system allows. It may go down later, if the system refuses
+//! what it had allowed; never up.
+
+mod perf;
+mod proc;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use uwork_engine::host::{Activity, Detection, Report};
+use uwork_policy::blocking::Tier;
+
+pub(super) use perf::close_after_fork;
+pub(crate) use perf::Sight;
+use perf::Refused;
+
+/// The environment variable that asks for a way.
+const VARIABLE: &str = "UWORK_BLOCKING";
+
+/// What the program asked for.
+static ASKED: OnceLock<Tier> = OnceLock::new();
+
+/// Asks for a way, before the engine is made. False if that was done already.
+pub(crate) fn ask(tier: Tier) -> bool {
+    ASKED.set(tier).is_ok()
+}
+
+/// See the module.
+pub(super) struct Asleep {
+    tier: AtomicU8,
+    reason: Mutex<String>,
+    /// Something that the user should hear of has not been said yet.
+    unsaid: AtomicBool,
+    /// It was said that some threads are sampled.
+    said_exhausted: AtomicBool,
+    /// To be added to `CLOCK_MONOTONIC`, wrapping, to get the host's clock.
+    offset_ns: u64,
+}
+
+impl Asleep {
+    /// `clock_base`: the host's zero by `CLOCK_MONOTONIC`.
+    pub(super) fn new(clock_base_ns: u64) -> Asleep {
+        let variable = std::env::var_os(VARIABLE);
+        let variable = variable.as_ref().map(|value| value.to_string_lossy());
+        let wish = Wish::of(variable.as_deref(), ASKED.get().copied());
+        let (tier, reason, as_wished) = settle(&wish, refusal_of);
+        Asleep {
+            tier: AtomicU8::new(tier as u8),
+            reason: Mutex::new(reason),
+            unsaid: AtomicBool::new(!as_wished),
+            said_exhausted: AtomicBool::new(false),
+            offset_ns: 0_u64.wrapping_sub(clock_base_ns),
+        }
+    }
+
+    #[inline]
+    pub(super) fn tier(&self) -> Tier {
+        let tier = self.tier.load(Ordering::Relaxed);
+        Tier::ALL.into_iter().find(|&known| known as u8 == tier).unwrap_or(Tier::Declared)
+    }
+
+    pub(super) fn detection(&self) -> Detection {
+        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Detection { tier: self.tier(), reason }
+    }
+
+    /// What is to be reported of the choice, once, by a thread that holds nothing.
+    pub(super) fn unsaid(&self) -> Option<Report> {
+        if !self.unsaid.load(Ordering::Relaxed) || !self.unsaid.swap(false, Ordering::Relaxed) {
+            return None;
+        }
+        let Detection { tier, reason } = self.detection();
+        Some(Report::BlockingTier { tier, reason })
+    }
+
+    pub(super) fn activity(&self, thread: u64) -> Option<Activity> {
+        proc::activity(thread)
+    }
+
+    /// Observes a thread. The report, if the refusal is to be told.
+    pub(super) fn observe(&self, thread: u64) -> (Option<Sight>, Option<Report>) {
+        let refused = match Sight::new(thread, self.offset_ns) {
+            Ok(sight) => return (Some(sight), None),
+            Err(refused) => refused,
+        };
+        let (tier, reason) = match refused {
+            Refused::Gone => return (None, None),
+            Refused::Exhausted(error) => {
+                if self.said_exhausted.swap(true, Ordering::Relaxed) {
+                    return (None, None);
+                }
+                let more = format!("some workers are sampled, as one more record was refused: {error}");
+                (Tier::Events, more)
+            }
+            Refused::Forbidden(error) => {
+                let tier = if proc::activity(super::thread::id()).is_some() {
+                    Tier::Sampling
+                } else {
+                    Tier::Declared
+                };
+                (tier, format!("perf_event_open was allowed, and is refused now: {error}"))
+            }
+        };
+        self.tier.store(tier as u8, Ordering::Relaxed);
+        let mut text = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        *text = format!("{text}; {reason}");
+        (None, Some(Report::BlockingTier { tier, reason: text.clone() }))
+    }
+
+    pub(super) fn poll(&self, sights: &[&Sight], timeout_ns: u64) {
+        perf::poll(sights, timeout_ns);
+    }
+}
+
+/// What was asked for.
+struct Wish {
+    tier: Tier,
+    /// Who asked, for the reason.
+    by: String,
+    /// Whether something was asked for that is none.
+    odd: bool,
+}
+
+impl Wish {
+    /// The environment comes before the program: who runs it knows the machine.
+    fn of(variable: Option<&str>, asked: Option<Tier>) -> Wish {
+        let fallback = |odd| match asked {
+            Some(tier) => Wish { tier, by: "the program asked for it".to_owned(), odd },
+            None => Wish { tier: Tier::Events, by: "the best there is".to_owned(), odd },
+        };
+        match variable.map(str::parse::<Tier>) {
+            None => fallback(false),
+            Some(Ok(tier)) => Wish { tier, by: format!("{VARIABLE}={tier}"), odd: false },
+            Some(Err(error)) => {
+                let wish = fallback(true);
+                Wish { by: format!("{VARIABLE}={error}; {}", wish.by), ..wish }
+            }
+        }
+    }
+}
+
+/// The way to use, why, and whether it is what was asked for. `refusal` says why the system does not allow
+/// one.
+fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, String, bool) {
+    let (mut tier, mut reason) = (wish.tier, wish.by.clone());
+    while let (Some(why), Some(next)) = (refusal(tier), tier.next()) {
+        reason = format!("{reason}; {tier} is refused: {why}");
+        tier = next;
+    }
+    (tier, reason, tier == wish.tier && !wish.odd)
+}
+
+/// Why the system does not allow this way.
+fn refusal_of(tier: Tier) -> Option<String> {
+    match tier {
+        Tier::Declared => None,
+        Tier::Sampling => proc::activity(super::thread::id())
+            .is_none()
+            .then(|| "/proc/self/task/TID/stat cannot be read".to_owned()),
+        Tier::Events => perf::probe().err().map(|error| {
+            let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+            let paranoid = paranoid.as_deref().map_or("unknown", str::trim);
+            format!(
+                "perf_event_open: {error} (kernel.perf_event_paranoid is {paranoid}; 2 or less is needed, \
+                 and no filter of system calls)"
+            )
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(wish: &Wish, refused: &[Tier]) -> (Tier, String, bool) {
+        settle(wish, |tier| refused.contains(&tier).then(|| "no".to_owned()))
+    }
+
+    #[test]
+    fn the_environment_comes_before_the_program() {
+        for (variable, asked, tier, odd) in [
+            (None, None, Tier::Events, false),
+            (None, Some(Tier::Sampling), Tier::Sampling, false),
+            (Some("declared"), Some(Tier::Sampling), Tier::Declared, false),
+            (Some("events"), None, Tier::Events, false),
+            (Some("evnts"), Some(Tier::Sampling), Tier::Sampling, true),
+            (Some(""), None, Tier::Events, true),
+        ] {
+            let wish = Wish::of(variable, asked);
+            assert_eq!((wish.tier, wish.odd), (tier, odd), "{variable:?} {asked:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_falls_back_and_is_told() {
+        let best = Wish::of(None, None);
+        assert_eq!(settled(&best, &[]), (Tier::Events, "the best there is".to_owned(), true));
+        let (tier, reason, as_wished) = settled(&best, &[Tier::Events]);
+        assert_eq!((tier, as_wished), (Tier::Sampling, false));
+        assert_eq!(reason, "the best there is; events is refused: no");
+        let (tier, _, as_wished) = settled(&best, &[Tier::Events, Tier::Sampling]);
+        assert_eq!((tier, as_wished), (Tier::Declared, false));
+        let odd = Wish::of(Some("maybe"), None);
+        let (tier, reason, as_wished) = settled(&odd, &[]);
+        assert_eq!((tier, as_wished), (Tier::Events, false));
+        assert!(reason.contains("\"maybe\" is not one of declared, events, sampling"), "{reason}");
+    }
+}
