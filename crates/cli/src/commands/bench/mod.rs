@@ -19,12 +19,13 @@ mod uwork_pool;
 mod warning;
 mod workqueue;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use super::UserError;
 use contestant::Group;
-use options::Options;
+use summary::Sampled;
 
 /// The command line of `uwork bench`.
 #[derive(clap::Args)]
@@ -64,22 +65,23 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
 }
 
 /// Measures the groups, prints their tables and warnings, and writes the records.
-fn measure_and_report(
+fn measure_and_report<S: Sampled>(
     bench: &'static str,
-    groups: Vec<Group>,
-    options: &Options,
+    groups: Vec<Group<S>>,
+    json: Option<&Path>,
 ) -> Result<(), UserError> {
     if groups.iter().all(|group| group.contestants.is_empty()) {
         return Err(UserError("nothing to run: add --rivals, or choose with --runner".to_owned()));
     }
-    let json = options.json.as_deref().map(record::Target::check).transpose()?;
+    let json = json.map(record::Target::check).transpose()?;
+    let samples = groups.iter().map(|group| group.samples).min().unwrap_or(0);
     let before = warning::MachineTime::now();
     let start = Instant::now();
-    let results = interleave::run(groups, options.samples);
+    let results = interleave::run(groups)?;
     for group in &results {
         print!("{}", report::table(group));
     }
-    for warning in warning::about(&results, options.samples, before, start.elapsed()) {
+    for warning in warning::about(&results, samples, before, start.elapsed()) {
         eprintln!("warning: {warning}");
     }
     match json {

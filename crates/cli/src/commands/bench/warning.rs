@@ -8,7 +8,7 @@ use uwork_rivals::load::cpu_time;
 
 use super::contestant::cpus;
 use super::interleave::GroupOutcome;
-use super::summary;
+use super::summary::{self, Sampled};
 
 const FEW_SAMPLES: usize = 3;
 const LARGE_SPREAD: f64 = 0.5;
@@ -92,8 +92,8 @@ fn busy_time(stat: &str) -> Option<Duration> {
 }
 
 /// The warnings that apply.
-pub(super) fn about(
-    results: &[GroupOutcome],
+pub(super) fn about<S: Sampled>(
+    results: &[GroupOutcome<S>],
     samples: usize,
     before: MachineTime,
     wall: Duration,
@@ -114,7 +114,7 @@ pub(super) fn about(
     warnings
 }
 
-fn large_spread(results: &[GroupOutcome]) -> Option<Warning> {
+fn large_spread<S: Sampled>(results: &[GroupOutcome<S>]) -> Option<Warning> {
     let outcomes = results.iter().flat_map(|group| &group.outcomes);
     let wide: Vec<_> = outcomes
         .map(|outcome| (summary::rate(outcome).spread(), &outcome.names))
