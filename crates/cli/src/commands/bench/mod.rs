@@ -4,6 +4,7 @@
 //! that whatever else the machine does meanwhile hits all of them alike and their ratio holds. All
 //! checks of the command line come before the first measurement.
 
+mod blocking;
 mod contestant;
 mod golden;
 mod idle;
@@ -26,6 +27,7 @@ use std::time::Instant;
 use super::UserError;
 use contestant::Group;
 use summary::Sampled;
+use warning::Warning;
 
 /// The command line of `uwork bench`.
 #[derive(clap::Args)]
@@ -50,6 +52,9 @@ enum Bench {
     Queues(queues::Args),
     /// What timers cost while a million are armed, and how late they expire.
     Timers(timers::Args),
+    /// Items that block without saying so, among short ones: how many a second, how soon the next one
+    /// starts, and on how many threads.
+    Blocking(blocking::Args),
 }
 
 /// Runs the command.
@@ -61,6 +66,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Golden(args) => golden::run(args),
         Bench::Queues(args) => queues::run(args),
         Bench::Timers(args) => timers::run(args),
+        Bench::Blocking(args) => blocking::run(args),
     }
 }
 
@@ -69,6 +75,7 @@ fn measure_and_report<S: Sampled>(
     bench: &'static str,
     groups: Vec<Group<S>>,
     json: Option<&Path>,
+    mut warnings: Vec<Warning>,
 ) -> Result<(), UserError> {
     if groups.iter().all(|group| group.contestants.is_empty()) {
         return Err(UserError("nothing to run: add --rivals, or choose with --runner".to_owned()));
@@ -81,7 +88,8 @@ fn measure_and_report<S: Sampled>(
     for group in &results {
         print!("{}", report::table(group));
     }
-    for warning in warning::about(&results, samples, before, start.elapsed()) {
+    warnings.extend(warning::about(&results, samples, before, start.elapsed()));
+    for warning in warnings {
         eprintln!("warning: {warning}");
     }
     match json {

@@ -37,7 +37,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let cases = if cases.is_empty() { CASES.to_vec() } else { cases };
     let options = args.options.check(SUBMITTERS)?;
     let groups = cases.into_iter().map(|case| group(case, args.rivals, &options)).collect();
-    measure_and_report("scope", groups, options.json.as_deref())?;
+    measure_and_report("scope", groups, options.json.as_deref(), Vec::new())?;
     Ok(ExitCode::SUCCESS)
 }
 

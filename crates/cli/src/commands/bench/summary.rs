@@ -51,6 +51,11 @@ pub(super) const CPU: Metric =
 /// What one measurement gives: the same metrics each time, of which [`RATE`] is one.
 pub(super) trait Sampled {
     fn metrics(&self) -> Vec<(Metric, f64)>;
+
+    /// What the runner said meanwhile, line by line.
+    fn said(&self) -> &[String] {
+        &[]
+    }
 }
 
 type Take = fn(&Latency) -> u64;

@@ -1,10 +1,11 @@
 //! Reasons to doubt the figures, each with what to do about it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::time::Duration;
 
-use uwork_rivals::load::cpu_time;
+use uwork_rivals::load::{children_cpu_time, cpu_time};
 
 use super::contestant::cpus;
 use super::interleave::GroupOutcome;
@@ -26,6 +27,10 @@ pub(super) enum Warning {
     OtherLoad(f64),
     /// So many runners spread widely; the widest, and how far.
     LargeSpread { runners: usize, widest: String, spread: f64 },
+    /// Faults cannot be made to wait, for this reason.
+    NoFaults(String),
+    /// A runner said this, more than once or not.
+    Said { who: String, line: String },
 }
 
 impl fmt::Display for Warning {
@@ -52,11 +57,15 @@ impl fmt::Display for Warning {
                 LARGE_SPREAD * 100.0,
                 spread * 100.0
             ),
+            Self::NoFaults(reason) => {
+                write!(f, "userfaultfd: {reason}: the case `fault` is left out, in `mixed` as well")
+            }
+            Self::Said { who, line } => write!(f, "{who} said: {line}"),
         }
     }
 }
 
-/// CPU time of the whole machine and of this process so far.
+/// CPU time of the whole machine, and of this process and the children that it waited for, so far.
 pub(super) struct MachineTime {
     /// `None` where /proc/stat cannot be read.
     busy: Option<Duration>,
@@ -66,7 +75,7 @@ pub(super) struct MachineTime {
 impl MachineTime {
     pub(super) fn now() -> Self {
         let stat = fs::read_to_string("/proc/stat").ok();
-        Self { busy: stat.as_deref().and_then(busy_time), own: cpu_time() }
+        Self { busy: stat.as_deref().and_then(busy_time), own: cpu_time() + children_cpu_time() }
     }
 
     /// CPUs' worth of other programs between `self` and `later`.
@@ -111,6 +120,22 @@ pub(super) fn about<S: Sampled>(
         warnings.push(Warning::OtherLoad(used));
     }
     warnings.extend(large_spread(results));
+    warnings.extend(said(results));
+    warnings
+}
+
+/// Each line once, with the first that said it.
+fn said<S: Sampled>(results: &[GroupOutcome<S>]) -> Vec<Warning> {
+    let mut seen = BTreeSet::new();
+    let mut warnings = Vec::new();
+    for outcome in results.iter().flat_map(|group| &group.outcomes) {
+        for line in outcome.samples.iter().flat_map(Sampled::said) {
+            if seen.insert(line) {
+                let who = outcome.names.spoken();
+                warnings.push(Warning::Said { who, line: line.clone() });
+            }
+        }
+    }
     warnings
 }
 

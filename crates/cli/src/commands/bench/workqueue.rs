@@ -50,7 +50,12 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let selection = Selection::check(&args)?;
     let options = args.options.check(PRODUCERS)?;
-    measure_and_report("workqueue", selection.groups(&options), options.json.as_deref())?;
+    measure_and_report(
+        "workqueue",
+        selection.groups(&options),
+        options.json.as_deref(),
+        Vec::new(),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
