@@ -93,6 +93,7 @@ fn every_runner_has_each_metric_of_a_case_that_blocks() {
     ];
     assert_eq!(metrics(&records), runners.map(|who| (who, of_each.clone())).into());
     assert!(table.contains("lock: one item locks a held mutex for 1 ms"), "{table}");
+    assert!(table.contains("us: from a block of 20 ms to the start"), "{table}");
     assert!(table.contains("the fastest rival"), "{table}");
 }
 
@@ -116,7 +117,7 @@ fn without_blocks_there_is_uwork_alone_and_the_ratio_is_to_the_tier_off() {
     let mut busy = plain;
     busy.extend(["workers_peak", "workers_over_target"]);
     assert_eq!(metrics(&of("busy")), tiers.map(|who| (who, busy.clone())).into());
-    assert!(of("flood").iter().all(|record| record["samples"] == 4), "a flood has more samples");
+    assert!(of("flood").iter().all(|record| record["samples"] == 5), "a flood has more samples");
     assert!(table.contains("ratio: to uwork declared (flood)"), "{table}");
 }
 
@@ -147,6 +148,18 @@ fn bad_options_are_refused_with_what_is_allowed() {
     );
     refused(&["--runner", "rayon", "--case", "flood"], &["nothing to run"]);
     refused(&["--quick", "--case", "flood", "--json", "/"], &["--json /"]);
+}
+
+#[test]
+fn a_child_that_fails_ends_the_benchmark_with_what_it_said() {
+    let program = env!("CARGO_BIN_EXE_uwork");
+    // Not enough for its pipes.
+    let script = format!("ulimit -n 40; exec {program} bench blocking --quick --case pipe");
+    let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
+    let line = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert!(line.starts_with("uwork: uwork declared (pipe): exit status: 2: "), "{line}");
+    assert!(line.contains("what the items block in cannot be made"), "{line}");
 }
 
 #[test]

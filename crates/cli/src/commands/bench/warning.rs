@@ -152,6 +152,38 @@ fn large_spread<S: Sampled>(results: &[GroupOutcome<S>]) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::bench::contestant::{Names, RatioTo};
+    use crate::commands::bench::interleave::Outcome;
+    use crate::commands::bench::summary::{Metric, RATE};
+
+    struct Talk(Vec<String>);
+
+    impl Sampled for Talk {
+        fn metrics(&self) -> Vec<(Metric, f64)> {
+            vec![(RATE, 1.0)]
+        }
+
+        fn said(&self) -> &[String] {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn what_runners_say_comes_once_with_the_first_that_said_it() {
+        let outcome = |variant: &str, lines: &[&str]| Outcome {
+            names: Names { case: "sleep", runner: "uwork", variant: variant.to_owned() },
+            standing: None,
+            samples: lines.iter().map(|line| Talk(vec![(*line).to_owned()])).collect(),
+        };
+        let group = GroupOutcome {
+            title: String::new(),
+            outcomes: vec![outcome("events", &["a", "b", "a"]), outcome("sampling", &["b", "c"])],
+            ratio_to: RatioTo::FastestRival,
+        };
+        let lines: Vec<String> = said(&[group]).iter().map(Warning::to_string).collect();
+        let events = ["a", "b"].map(|line| format!("uwork events (sleep) said: {line}"));
+        assert_eq!(lines, [&events[..], &["uwork sampling (sleep) said: c".to_owned()]].concat());
+    }
 
     #[test]
     fn busy_time_leaves_out_idle_and_iowait() {

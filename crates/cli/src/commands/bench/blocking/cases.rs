@@ -41,7 +41,12 @@ pub(super) fn about(case: &str, quick: bool) -> String {
                 "fault" => "touches a missing page",
                 _ => "does one of these in turn",
             };
-            format!("one item {what} for 1 ms, then {SHORT_PER_BLOCK} compute for microseconds")
+            format!(
+                "one item {what} for {} ms, then {SHORT_PER_BLOCK} compute for microseconds; us: from a \
+                 block of {} ms to the start of the item behind it",
+                BLOCK.as_millis(),
+                LONG_BLOCK.as_millis()
+            )
         }
     }
 }
@@ -95,7 +100,7 @@ impl Size {
                 latencies_for: ms(1_500),
                 burst_items: 10_000,
                 flood_items: 200_000,
-                floods: 5,
+                floods: 15,
                 busy_for: ms(1_000),
             }
         }

@@ -17,8 +17,8 @@ use crate::commands::UserError;
 use crate::commands::bench::contestant::cpus;
 use crate::commands::bench::uwork_pool;
 
-/// Measures, and ends the process: pools and obstacles are not taken down.
-pub(super) fn run(order: &Order) -> Result<process::ExitCode, UserError> {
+/// Measures and prints. Threads and obstacles are left as they are: the process ends.
+pub(super) fn run(order: &Order) -> Result<(), UserError> {
     // A thread that is gone would leave others waiting for ever.
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -31,8 +31,7 @@ pub(super) fn run(order: &Order) -> Result<process::ExitCode, UserError> {
         privilege::drop().map_err(|error| UserError(format!("--unprivileged: {error}")))?;
     }
     if order.case == burner::CASE {
-        burner::burn()?;
-        process::exit(0);
+        return burner::burn();
     }
     let mut figures = Figures::default();
     let size = Size::of(order.quick);
@@ -43,7 +42,7 @@ pub(super) fn run(order: &Order) -> Result<process::ExitCode, UserError> {
     }
     drop(burner);
     println!("{}", serde_json::to_string(&figures).expect("names and numbers"));
-    process::exit(0);
+    Ok(())
 }
 
 fn blocking(order: &Order, size: &Size, figures: &mut Figures) -> Result<(), UserError> {
@@ -55,7 +54,8 @@ fn blocking(order: &Order, size: &Size, figures: &mut Figures) -> Result<(), Use
     if kinds.is_empty() {
         return Err(UserError(format!("case '{}' cannot run here", order.case)));
     }
-    let obstacles = Obstacles::new(kinds, AT_ONCE).map_err(|error| UserError(error.to_string()))?;
+    let obstacles = Obstacles::new(kinds, AT_ONCE)
+        .map_err(|error| UserError(format!("what the items block in cannot be made: {error}")))?;
     let obstacles: &'static Obstacles = Box::leak(Box::new(obstacles));
 
     let peak = Peak::begin();

@@ -90,7 +90,7 @@ impl Drop for Pages {
 unsafe fn control<T>(faults: &File, request: u32, argument: &mut T) -> io::Result<()> {
     // SAFETY: an open descriptor, and the caller's promise.
     let result =
-        unsafe { libc::ioctl(faults.as_raw_fd(), request.into(), ptr::from_mut(argument)) };
+        unsafe { libc::ioctl(faults.as_raw_fd(), request as libc::Ioctl, ptr::from_mut(argument)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
