@@ -282,6 +282,19 @@ fn timers_have_a_figure_for_each_operation_and_are_never_early() {
     }
 }
 
+#[test]
+fn golden_names_its_variant_by_whether_sleeps_are_declared() {
+    let scratch = Scratch::new("golden");
+    let path = scratch.file("figures.json");
+    for (flag, variant) in [(None, "declared"), (Some("--undeclared"), "undeclared")] {
+        let args: Vec<&str> = ["--samples=1", "--json", &path].into_iter().chain(flag).collect();
+        let output = bench("golden", &args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let seen: Vec<_> = records(&path).iter().map(|r| r["variant"].clone()).collect();
+        assert_eq!(seen, vec![variant; 8], "two figures of each of four scenarios");
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn records_can_go_to_a_device() {

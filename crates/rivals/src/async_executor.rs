@@ -32,6 +32,10 @@ impl AsyncExecutor {
             .collect();
         Self { executor, stop, workers }
     }
+
+    pub(crate) fn executor(&self) -> &Executor<'static> {
+        &self.executor
+    }
 }
 
 impl Drop for AsyncExecutor {

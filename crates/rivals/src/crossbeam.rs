@@ -5,10 +5,9 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Sender, unbounded};
 
+use crate::jobs::Job;
 use crate::load::{Pool, Producer};
 use crate::progress::Progress;
-
-type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads around one unbounded channel.
 pub(crate) struct Crossbeam {
@@ -27,6 +26,10 @@ impl Crossbeam {
             })
             .collect();
         Self { sender: Some(sender), workers }
+    }
+
+    pub(crate) fn sender(&self) -> &Sender<Job> {
+        self.sender.as_ref().expect("lives until the drop")
     }
 }
 
@@ -49,7 +52,7 @@ impl Pool for Crossbeam {
     type Producer<'a> = Spawner<'a>;
 
     fn producer<'a>(&'a self, progress: &'static Progress, _outstanding: usize) -> Spawner<'a> {
-        Spawner { sender: self.sender.as_ref().expect("lives until the drop"), progress }
+        Spawner { sender: self.sender(), progress }
     }
 }
 

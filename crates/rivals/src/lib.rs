@@ -2,8 +2,8 @@
 //!
 //! [`load`] drives any [`Pool`] by static dispatch, so that no pool pays for an indirect call that
 //! another does not. Each adapter does what a competent user of that pool would write, and nothing
-//! to slow it down; [`catalogue`] lists them. This crate is for measuring only: the library never
-//! depends on it.
+//! to slow it down; [`catalogue`] lists them. [`jobs`] is the interface for items that
+//! block. This crate is for measuring only: the library never depends on it.
 
 #![warn(missing_docs)]
 
@@ -13,6 +13,7 @@ mod catalogue;
 mod cpus;
 mod crossbeam;
 mod futex;
+pub mod jobs;
 mod kernel;
 pub mod load;
 #[cfg(feature = "native")]

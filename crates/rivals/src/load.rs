@@ -203,10 +203,19 @@ fn latency(finished: &[Finished]) -> Latency {
 
 /// User and system time of this process so far.
 pub fn cpu_time() -> Duration {
+    used_by(libc::RUSAGE_SELF)
+}
+
+/// User and system time of the children that this process has waited for, and of theirs.
+pub fn children_cpu_time() -> Duration {
+    used_by(libc::RUSAGE_CHILDREN)
+}
+
+fn used_by(whom: libc::c_int) -> Duration {
     // SAFETY: all-zero bytes are a valid rusage, which is plain integers.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };
-    // SAFETY: the pointer is to a live rusage; RUSAGE_SELF cannot fail with a valid pointer.
-    unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) };
+    // SAFETY: the pointer is to a live rusage; with it and these two the call cannot fail.
+    unsafe { libc::getrusage(whom, &mut usage) };
     let of = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
     of(usage.ru_utime) + of(usage.ru_stime)
 }

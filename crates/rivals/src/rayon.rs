@@ -26,6 +26,10 @@ impl<const FIFO: bool> Rayon<FIFO> {
             .expect("rayon starts its threads");
         Self { pool: Some(pool), exit }
     }
+
+    pub(crate) fn pool(&self) -> &rayon::ThreadPool {
+        self.pool.as_ref().expect("lives until the drop")
+    }
 }
 
 impl<const FIFO: bool> Drop for Rayon<FIFO> {
@@ -49,7 +53,7 @@ impl<const FIFO: bool> Pool for Rayon<FIFO> {
         progress: &'static Progress,
         _outstanding: usize,
     ) -> Spawner<'a, FIFO> {
-        Spawner { pool: self.pool.as_ref().expect("lives until the drop"), progress }
+        Spawner { pool: self.pool(), progress }
     }
 }
 

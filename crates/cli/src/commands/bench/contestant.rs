@@ -2,6 +2,8 @@
 
 use uwork_rivals::{Load, Rival, Sample, Standing};
 
+use super::UserError;
+
 /// The fixed names under which a figure is followed over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names {
@@ -18,12 +20,15 @@ impl Names {
     }
 }
 
+/// Takes one sample. An error ends the benchmark.
+pub(super) type Measure<S> = Box<dyn Fn() -> Result<S, UserError>>;
+
 /// One runner, ready to be measured as often as wanted.
-pub(super) struct Contestant {
+pub(super) struct Contestant<S = Sample> {
     pub(super) names: Names,
     /// `None` for uwork itself.
     pub(super) standing: Option<Standing>,
-    pub(super) measure: Box<dyn Fn() -> Sample>,
+    pub(super) measure: Measure<S>,
 }
 
 impl Contestant {
@@ -34,15 +39,27 @@ impl Contestant {
         Self {
             names: Names { case, runner: rival.runner, variant: with_clock(variant, load.clock) },
             standing: Some(rival.standing),
-            measure: Box::new(move || rival.measure(workers, &load)),
+            measure: Box::new(move || Ok(rival.measure(workers, &load))),
         }
     }
 }
 
 /// Contestants that run interleaved and share a table.
-pub(super) struct Group {
+pub(super) struct Group<S = Sample> {
     pub(super) title: String,
-    pub(super) contestants: Vec<Contestant>,
+    pub(super) contestants: Vec<Contestant<S>>,
+    /// How often each is measured.
+    pub(super) samples: usize,
+    pub(super) ratio_to: RatioTo,
+}
+
+/// What a table's ratios are to.
+#[derive(Clone, Copy)]
+pub(super) enum RatioTo {
+    /// The fastest of the pools that people use.
+    FastestRival,
+    /// The contestant of this variant.
+    Variant(&'static str),
 }
 
 /// The variant's name where each enqueue is timed.

@@ -2,8 +2,8 @@
 //! they should be.
 //!
 //! Three items are queued at once for one CPU. w0 burns 5 ms, sleeps 10 and burns 5; w1 and w2 burn 5 and
-//! sleep 10. The sleeps are declared. Virtual time has the same scenarios exactly; here a real machine
-//! is in between.
+//! sleep 10. The sleeps are declared, or, to see how well they are noticed, not. Virtual time has the same
+//! scenarios exactly; here a real machine is in between.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,6 +23,9 @@ pub(super) struct Args {
     /// Runs of each scenario
     #[arg(long, value_name = "N", default_value_t = 20)]
     samples: usize,
+    /// The items do not say that they sleep
+    #[arg(long)]
+    undeclared: bool,
     /// Write the records to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -66,6 +69,7 @@ const SCENARIOS: [Scenario; 4] = [
 struct Item {
     work: Work<Item>,
     burns_again: bool,
+    undeclared: bool,
     began: Instant,
     finished: Mutex<Option<Duration>>,
 }
@@ -77,7 +81,12 @@ impl WorkItem for Item {
 
     fn run(this: Arc<Item>) {
         burn(5 * MS);
-        uwork::blocking(|| std::thread::sleep(10 * MS));
+        let sleep = || std::thread::sleep(10 * MS);
+        if this.undeclared {
+            sleep()
+        } else {
+            uwork::blocking(sleep)
+        }
         if this.burns_again {
             burn(5 * MS);
         }
@@ -101,14 +110,15 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         )));
     }
     let json = args.json.as_deref().map(Target::check).transpose()?;
-    println!("golden  ({} samples; times in ms)", args.samples);
+    let variant = if args.undeclared { "undeclared" } else { "declared" };
+    println!("golden  ({} samples; sleeps {variant}; times in ms)", args.samples);
     println!("case          w0 / w1 / w2 finish   should          late, median / worst");
     let mut records = Vec::new();
     for (number, scenario) in SCENARIOS.iter().enumerate() {
         let mut finishes: [Vec<f64>; 3] = Default::default();
         let mut late = Vec::new();
         for sample in 0..args.samples {
-            let times = sample_of(scenario, number * args.samples + sample)?;
+            let times = sample_of(scenario, number * args.samples + sample, args.undeclared)?;
             for (at, time) in times.into_iter().enumerate() {
                 finishes[at].push(time);
                 late.push((time - scenario.finish_ms[at] as f64).abs());
@@ -124,7 +134,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         for (metric, value) in [("late_p50_us", late * 1e3), ("late_max_us", worst * 1e3)] {
             let runner = uwork_pool::RUNNER;
             let metric = (metric, "us");
-            records.push(Record::single("golden", scenario.name, runner, "", metric, value));
+            records.push(Record::single("golden", scenario.name, runner, variant, metric, value));
         }
     }
     match json {
@@ -135,7 +145,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
 }
 
 /// When each of the three finished, in milliseconds.
-fn sample_of(scenario: &Scenario, number: usize) -> Result<[f64; 3], UserError> {
+fn sample_of(scenario: &Scenario, number: usize, undeclared: bool) -> Result<[f64; 3], UserError> {
     let failed = |error: uwork::Error| UserError(error.to_string());
     let make = |name: &str, how: fn(Builder) -> Builder| {
         how(Queue::builder(format!("golden-{name}-{number}")).per_cpu()).build().map_err(failed)
@@ -151,7 +161,8 @@ fn sample_of(scenario: &Scenario, number: usize) -> Result<[f64; 3], UserError> 
     std::thread::sleep(MS);
     let began = Instant::now();
     let items = [true, false, false].map(|burns_again| {
-        Arc::new(Item { work: Work::new(), burns_again, began, finished: Mutex::new(None) })
+        let finished = Mutex::new(None);
+        Arc::new(Item { work: Work::new(), burns_again, undeclared, began, finished })
     });
     for (item, queue) in items.iter().zip([&first, &others, &others]) {
         let queued = queue.enqueue_on(cpu, item.clone());

@@ -3,41 +3,43 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use uwork_rivals::{Sample, Standing};
 
-use super::contestant::{Group, Names};
+use super::UserError;
+use super::contestant::{Group, Names, RatioTo};
 
 /// A contestant's samples.
-pub(super) struct Outcome {
+pub(super) struct Outcome<S = Sample> {
     pub(super) names: Names,
     /// `None` for uwork itself.
     pub(super) standing: Option<Standing>,
-    pub(super) samples: Vec<Sample>,
+    pub(super) samples: Vec<S>,
 }
 
 /// A group's outcomes, in the order in which they ran.
-pub(super) struct GroupOutcome {
+pub(super) struct GroupOutcome<S = Sample> {
     pub(super) title: String,
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<Outcome<S>>,
+    pub(super) ratio_to: RatioTo,
 }
 
 /// Measures everything. The progress line is drawn between samples only (and on a terminal only):
 /// it takes no time from them.
-pub(super) fn run(groups: Vec<Group>, samples: usize) -> Vec<GroupOutcome> {
-    let runs: usize = groups.iter().map(|group| group.contestants.len() * samples).sum();
+pub(super) fn run<S>(groups: Vec<Group<S>>) -> Result<Vec<GroupOutcome<S>>, UserError> {
+    let runs: usize = groups.iter().map(|group| group.contestants.len() * group.samples).sum();
     let progress = ProgressBar::new(runs as u64);
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:36} {eta:>4} left");
     progress.set_style(style.expect("a valid template"));
-    let results = groups.into_iter().map(|group| run_group(group, samples, &progress)).collect();
+    let results = groups.into_iter().map(|group| run_group(group, &progress)).collect();
     progress.finish_and_clear();
     results
 }
 
-fn run_group(group: Group, samples: usize, progress: &ProgressBar) -> GroupOutcome {
-    let mut taken: Vec<Vec<Sample>> =
-        group.contestants.iter().map(|_| Vec::with_capacity(samples)).collect();
-    for _ in 0..samples {
+fn run_group<S>(group: Group<S>, progress: &ProgressBar) -> Result<GroupOutcome<S>, UserError> {
+    let mut taken: Vec<Vec<S>> =
+        group.contestants.iter().map(|_| Vec::with_capacity(group.samples)).collect();
+    for _ in 0..group.samples {
         for (contestant, taken) in group.contestants.iter().zip(&mut taken) {
             progress.set_message(contestant.names.spoken());
-            taken.push((contestant.measure)());
+            taken.push((contestant.measure)()?);
             progress.inc(1);
         }
     }
@@ -51,7 +53,7 @@ fn run_group(group: Group, samples: usize, progress: &ProgressBar) -> GroupOutco
             samples,
         })
         .collect();
-    GroupOutcome { title: group.title, outcomes }
+    Ok(GroupOutcome { title: group.title, outcomes, ratio_to: group.ratio_to })
 }
 
 #[cfg(test)]
@@ -73,18 +75,22 @@ mod tests {
                 standing: Some(Standing::Pool),
                 measure: Box::new(move || {
                     order.borrow_mut().push_str(runner);
-                    Sample {
+                    Ok(Sample {
                         items: 1,
                         wall: Duration::from_secs(1),
                         cpu: Duration::ZERO,
                         latency: None,
-                    }
+                    })
                 }),
             }
         };
-        let group =
-            Group { title: String::new(), contestants: vec![contestant("a"), contestant("b")] };
-        let results = run(vec![group], 3);
+        let group = Group {
+            title: String::new(),
+            contestants: vec![contestant("a"), contestant("b")],
+            samples: 3,
+            ratio_to: RatioTo::FastestRival,
+        };
+        let results = run(vec![group]).unwrap();
         assert_eq!(*order.borrow(), "ababab");
         assert!(results[0].outcomes.iter().all(|outcome| outcome.samples.len() == 3));
     }

@@ -4,6 +4,7 @@
 //! that whatever else the machine does meanwhile hits all of them alike and their ratio holds. All
 //! checks of the command line come before the first measurement.
 
+mod blocking;
 mod contestant;
 mod golden;
 mod idle;
@@ -19,12 +20,14 @@ mod uwork_pool;
 mod warning;
 mod workqueue;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use super::UserError;
 use contestant::Group;
-use options::Options;
+use summary::Sampled;
+use warning::Warning;
 
 /// The command line of `uwork bench`.
 #[derive(clap::Args)]
@@ -49,6 +52,9 @@ enum Bench {
     Queues(queues::Args),
     /// What timers cost while a million are armed, and how late they expire.
     Timers(timers::Args),
+    /// Items that block without saying so, among short ones: how many a second, how soon the next one
+    /// starts, and on how many threads.
+    Blocking(blocking::Args),
 }
 
 /// Runs the command.
@@ -60,26 +66,30 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Golden(args) => golden::run(args),
         Bench::Queues(args) => queues::run(args),
         Bench::Timers(args) => timers::run(args),
+        Bench::Blocking(args) => blocking::run(args),
     }
 }
 
 /// Measures the groups, prints their tables and warnings, and writes the records.
-fn measure_and_report(
+fn measure_and_report<S: Sampled>(
     bench: &'static str,
-    groups: Vec<Group>,
-    options: &Options,
+    groups: Vec<Group<S>>,
+    json: Option<&Path>,
+    mut warnings: Vec<Warning>,
 ) -> Result<(), UserError> {
     if groups.iter().all(|group| group.contestants.is_empty()) {
         return Err(UserError("nothing to run: add --rivals, or choose with --runner".to_owned()));
     }
-    let json = options.json.as_deref().map(record::Target::check).transpose()?;
+    let json = json.map(record::Target::check).transpose()?;
+    let samples = groups.iter().map(|group| group.samples).min().unwrap_or(0);
     let before = warning::MachineTime::now();
     let start = Instant::now();
-    let results = interleave::run(groups, options.samples);
+    let results = interleave::run(groups)?;
     for group in &results {
         print!("{}", report::table(group));
     }
-    for warning in warning::about(&results, options.samples, before, start.elapsed()) {
+    warnings.extend(warning::about(&results, samples, before, start.elapsed()));
+    for warning in warnings {
         eprintln!("warning: {warning}");
     }
     match json {

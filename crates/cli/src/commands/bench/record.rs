@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::UserError;
 use super::interleave::GroupOutcome;
-use super::summary::{self, Figure};
+use super::summary::{self, Figure, Sampled};
 use super::uwork_pool::RUNNER;
 
 /// One figure. The field names are fixed: figures are followed over time by them.
@@ -62,7 +62,10 @@ impl<'a> Record<'a> {
 }
 
 /// Every metric of every contestant.
-pub(super) fn records<'a>(bench: &'static str, results: &'a [GroupOutcome]) -> Vec<Record<'a>> {
+pub(super) fn records<'a, S: Sampled>(
+    bench: &'static str,
+    results: &'a [GroupOutcome<S>],
+) -> Vec<Record<'a>> {
     let outcomes = results.iter().flat_map(|group| &group.outcomes);
     outcomes
         .flat_map(|outcome| {

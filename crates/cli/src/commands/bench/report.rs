@@ -4,17 +4,18 @@ use std::fmt::Write;
 
 use uwork_rivals::Standing;
 
+use super::contestant::RatioTo;
 use super::interleave::{GroupOutcome, Outcome};
-use super::summary::{self, Figure};
+use super::summary::{self, Figure, Metric, RATE, Sampled};
 
 const BAR_CELLS: usize = 24;
 /// One cell filled by 0 to 7 eighths.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// The table, ready to print.
-pub(super) fn table(group: &GroupOutcome) -> String {
-    let columns = Columns::of(&group.outcomes);
-    let mut ranked: Vec<(&Outcome, Figure)> =
+pub(super) fn table<S: Sampled>(group: &GroupOutcome<S>) -> String {
+    let columns = Columns::of(group);
+    let mut ranked: Vec<(&Outcome<S>, Figure)> =
         group.outcomes.iter().map(|o| (o, summary::rate(o))).collect();
     ranked.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
     let fastest = ranked.first().map_or(1.0, |(_, rate)| rate.median);
@@ -28,16 +29,28 @@ pub(super) fn table(group: &GroupOutcome) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", format!("{line}  {bar}").trim_end());
     }
-    text + &yardsticks(&group.outcomes)
+    text + &yardsticks(group)
+}
+
+/// The contestant that ratios are to.
+fn base<S: Sampled>(group: &GroupOutcome<S>) -> Option<&Outcome<S>> {
+    match group.ratio_to {
+        RatioTo::FastestRival => summary::fastest(&group.outcomes, Standing::Pool),
+        RatioTo::Variant(variant) => {
+            group.outcomes.iter().find(|outcome| outcome.names.variant == variant)
+        }
+    }
 }
 
 /// What the ratios are to, and where the shapes stand, which nobody would use but everybody can
 /// compare with.
-fn yardsticks(outcomes: &[Outcome]) -> String {
-    let Some(rival) = summary::fastest(outcomes, Standing::Pool) else { return String::new() };
-    let mut text = format!("ratio: to {}, the fastest rival\n", rival.names.spoken());
-    if let Some(shape) = summary::fastest(outcomes, Standing::Shape) {
-        let ratio = summary::rate(shape).median / summary::rate(rival).median;
+fn yardsticks<S: Sampled>(group: &GroupOutcome<S>) -> String {
+    let Some(base) = base(group) else { return String::new() };
+    let is_rival = base.standing == Some(Standing::Pool);
+    let what = if is_rival { ", the fastest rival" } else { "" };
+    let mut text = format!("ratio: to {}{what}\n", base.names.spoken());
+    if let Some(shape) = summary::fastest(&group.outcomes, Standing::Shape) {
+        let ratio = summary::rate(shape).median / summary::rate(base).median;
         let _ = writeln!(
             text,
             "not a rival but a shape to compare with: {} at {ratio:.2}x",
@@ -51,45 +64,49 @@ fn yardsticks(outcomes: &[Outcome]) -> String {
 struct Columns {
     /// Where the contestants are not all of one case.
     case: bool,
-    /// Where there is a rival: its rate.
+    /// The rate that ratios are to, where there is one.
     ratio_to: Option<f64>,
-    /// Where enqueues were timed.
-    enqueue: bool,
+    /// All but the rate.
+    metrics: Vec<Metric>,
 }
 
 impl Columns {
-    fn of(outcomes: &[Outcome]) -> Self {
+    fn of<S: Sampled>(group: &GroupOutcome<S>) -> Self {
+        let outcomes = &group.outcomes;
+        let mut metrics: Vec<Metric> = Vec::new();
+        for (metric, _) in outcomes.iter().flat_map(summary::all) {
+            if metric.name != RATE.name && metrics.iter().all(|known| known.name != metric.name) {
+                metrics.push(metric);
+            }
+        }
         Self {
             case: outcomes.iter().any(|outcome| outcome.names.case != outcomes[0].names.case),
-            ratio_to: summary::fastest(outcomes, Standing::Pool)
-                .map(|rival| summary::rate(rival).median),
-            enqueue: outcomes.iter().any(|outcome| !summary::enqueue(outcome).is_empty()),
+            ratio_to: base(group).map(|base| summary::rate(base).median),
+            metrics,
         }
     }
 
     fn header(&self) -> Vec<String> {
         let mut header = vec!["runner", "variant"];
         header.extend(self.case.then_some("case"));
-        header.extend(["items/s", "[min .. max]"]);
+        header.extend([RATE.title, "[min .. max]"]);
         header.extend(self.ratio_to.map(|_| "ratio"));
-        header.push("CPU-s/Mitem");
-        if self.enqueue {
-            header.extend(["p50 ns", "p90 ns", "p95 ns", "p99 ns"]);
-        }
+        header.extend(self.metrics.iter().map(|metric| metric.title));
         header.into_iter().map(str::to_owned).collect()
     }
 
-    fn row(&self, outcome: &Outcome, rate: Figure) -> Vec<String> {
+    fn row<S: Sampled>(&self, outcome: &Outcome<S>, rate: Figure) -> Vec<String> {
         let names = &outcome.names;
         let mut row = vec![names.runner.to_owned(), names.variant.clone()];
         row.extend(self.case.then(|| names.case.to_owned()));
         row.push(scaled(rate.median));
         row.push(format!("[{} .. {}]", scaled(rate.min), scaled(rate.max)));
-        row.extend(self.ratio_to.map(|rival| format!("{:.2}x", rate.median / rival)));
-        row.push(format!("{:.3}", summary::cpu(outcome).median));
-        row.extend(
-            summary::enqueue(outcome).iter().map(|(_, figure)| format!("{:.0}", figure.median)),
-        );
+        row.extend(self.ratio_to.map(|base| format!("{:.2}x", rate.median / base)));
+        let figures = summary::all(outcome);
+        row.extend(self.metrics.iter().map(|metric| {
+            let figure = figures.iter().find(|(other, _)| other.name == metric.name);
+            figure.map_or("-".to_owned(), |(_, f)| format!("{:.*}", metric.decimals, f.median))
+        }));
         row
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use uwork_rivals::catalogue;
 
-use super::contestant::{Contestant, Group};
+use super::contestant::{Contestant, Group, RatioTo};
 use super::options::{self, OptionArgs, Options};
 use super::workqueue::{load_of, title};
 use super::{UserError, measure_and_report, uwork_pool};
@@ -37,7 +37,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let cases = if cases.is_empty() { CASES.to_vec() } else { cases };
     let options = args.options.check(SUBMITTERS)?;
     let groups = cases.into_iter().map(|case| group(case, args.rivals, &options)).collect();
-    measure_and_report("scope", groups, &options)?;
+    measure_and_report("scope", groups, options.json.as_deref(), Vec::new())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -46,5 +46,10 @@ fn group(case: &'static str, rivals: bool, options: &Options) -> Group {
     let mut contestants = uwork_pool::contestants(case, &VARIANTS, load);
     let shapes = catalogue().into_iter().filter(|rival| rivals && !rival.variant.is_empty());
     contestants.extend(shapes.map(|rival| Contestant::rival(rival, case, load, false)));
-    Group { title: title(&[case], false, &load, options), contestants }
+    Group {
+        title: title(&[case], false, &load, options),
+        contestants,
+        samples: options.samples,
+        ratio_to: RatioTo::Variant(VARIANTS[0]),
+    }
 }

@@ -1,5 +1,7 @@
 //! From samples to figures: the median of each metric, with its least and greatest.
 
+use std::collections::BTreeMap;
+
 use uwork_rivals::{Latency, Sample, Standing};
 
 use super::interleave::Outcome;
@@ -30,58 +32,85 @@ impl Figure {
     }
 }
 
-/// A metric's fixed name and unit.
-#[derive(Clone, Copy)]
+/// A metric's fixed name and unit, and how a table shows it.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
     pub(super) unit: &'static str,
+    pub(super) title: &'static str,
+    pub(super) decimals: usize,
+}
+
+/// Items per second.
+pub(super) const RATE: Metric =
+    Metric { name: "items_per_s", unit: "items/s", title: "items/s", decimals: 0 };
+/// CPU-seconds of the process per million items.
+pub(super) const CPU: Metric =
+    Metric { name: "cpu_s_per_mitem", unit: "s/Mitem", title: "CPU-s/Mitem", decimals: 3 };
+
+/// What one measurement gives: the same metrics each time, of which [`RATE`] is one.
+pub(super) trait Sampled {
+    fn metrics(&self) -> Vec<(Metric, f64)>;
+
+    /// What the runner said meanwhile, line by line.
+    fn said(&self) -> &[String] {
+        &[]
+    }
 }
 
 type Take = fn(&Latency) -> u64;
 
+const fn enqueue(name: &'static str, title: &'static str, take: Take) -> (Metric, Take) {
+    (Metric { name, unit: "ns", title, decimals: 0 }, take)
+}
+
 const ENQUEUE: [(Metric, Take); 4] = [
-    (Metric { name: "enqueue_p50_ns", unit: "ns" }, |latency| latency.p50_ns),
-    (Metric { name: "enqueue_p90_ns", unit: "ns" }, |latency| latency.p90_ns),
-    (Metric { name: "enqueue_p95_ns", unit: "ns" }, |latency| latency.p95_ns),
-    (Metric { name: "enqueue_p99_ns", unit: "ns" }, |latency| latency.p99_ns),
+    enqueue("enqueue_p50_ns", "p50 ns", |latency| latency.p50_ns),
+    enqueue("enqueue_p90_ns", "p90 ns", |latency| latency.p90_ns),
+    enqueue("enqueue_p95_ns", "p95 ns", |latency| latency.p95_ns),
+    enqueue("enqueue_p99_ns", "p99 ns", |latency| latency.p99_ns),
 ];
 
-/// Items per second.
-pub(super) fn rate(outcome: &Outcome) -> Figure {
-    let of = |sample: &Sample| sample.items as f64 / sample.wall.as_secs_f64().max(1e-9);
-    Figure::of(outcome.samples.iter().map(of).collect())
-}
-
-/// CPU-seconds of the process per million items.
-pub(super) fn cpu(outcome: &Outcome) -> Figure {
-    let of = |sample: &Sample| sample.cpu.as_secs_f64() * 1e6 / sample.items as f64;
-    Figure::of(outcome.samples.iter().map(of).collect())
-}
-
-/// The percentiles of the enqueue time, p50 to p99; none where it was not taken.
-pub(super) fn enqueue(outcome: &Outcome) -> Vec<(Metric, Figure)> {
-    let clocked: Vec<Latency> =
-        outcome.samples.iter().filter_map(|sample| sample.latency).collect();
-    if clocked.is_empty() {
-        return Vec::new();
+impl Sampled for Sample {
+    fn metrics(&self) -> Vec<(Metric, f64)> {
+        let mut metrics = vec![
+            (RATE, self.items as f64 / self.wall.as_secs_f64().max(1e-9)),
+            (CPU, self.cpu.as_secs_f64() * 1e6 / self.items as f64),
+        ];
+        let latency = self.latency.iter();
+        metrics
+            .extend(latency.flat_map(|of| ENQUEUE.map(|(metric, take)| (metric, take(of) as f64))));
+        metrics
     }
-    let figure =
-        |take: Take| Figure::of(clocked.iter().map(|latency| take(latency) as f64).collect());
-    ENQUEUE.iter().map(|(metric, take)| (*metric, figure(*take))).collect()
 }
 
-/// Every metric of a contestant.
-pub(super) fn all(outcome: &Outcome) -> Vec<(Metric, Figure)> {
-    let mut all = vec![
-        (Metric { name: "items_per_s", unit: "items/s" }, rate(outcome)),
-        (Metric { name: "cpu_s_per_mitem", unit: "s/Mitem" }, cpu(outcome)),
-    ];
-    all.extend(enqueue(outcome));
-    all
+/// Every metric of a contestant, in the order in which its samples have them.
+pub(super) fn all<S: Sampled>(outcome: &Outcome<S>) -> Vec<(Metric, Figure)> {
+    let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let mut order: Vec<Metric> = Vec::new();
+    for (metric, value) in outcome.samples.iter().flat_map(Sampled::metrics) {
+        let values = values.entry(metric.name).or_default();
+        if values.is_empty() {
+            order.push(metric);
+        }
+        values.push(value);
+    }
+    let figure = |metric: &Metric| Figure::of(values.remove(metric.name).expect("it has values"));
+    let figures: Vec<Figure> = order.iter().map(figure).collect();
+    order.into_iter().zip(figures).collect()
+}
+
+/// Items per second.
+pub(super) fn rate<S: Sampled>(outcome: &Outcome<S>) -> Figure {
+    let mut all = all(outcome).into_iter();
+    all.find(|(metric, _)| metric.name == RATE.name).expect("every sample has a rate").1
 }
 
 /// The fastest of a standing, by median.
-pub(super) fn fastest(outcomes: &[Outcome], standing: Standing) -> Option<&Outcome> {
+pub(super) fn fastest<S: Sampled>(
+    outcomes: &[Outcome<S>],
+    standing: Standing,
+) -> Option<&Outcome<S>> {
     let those = outcomes.iter().filter(|outcome| outcome.standing == Some(standing));
     those.max_by(|a, b| rate(a).median.total_cmp(&rate(b).median))
 }

@@ -31,9 +31,11 @@ pub(super) fn contestants(
     let contestant = |variant: &'static str| Contestant {
         names: Names { case, runner: RUNNER, variant: with_clock(variant, load.clock) },
         standing: None,
-        measure: Box::new(move || match variant {
-            "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
-            variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
+        measure: Box::new(move || {
+            Ok(match variant {
+                "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
+                variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
+            })
         }),
     };
     variants.iter().map(|variant| contestant(variant)).collect()

@@ -1,14 +1,15 @@
 //! Reasons to doubt the figures, each with what to do about it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::time::Duration;
 
-use uwork_rivals::load::cpu_time;
+use uwork_rivals::load::{children_cpu_time, cpu_time};
 
 use super::contestant::cpus;
 use super::interleave::GroupOutcome;
-use super::summary;
+use super::summary::{self, Sampled};
 
 const FEW_SAMPLES: usize = 3;
 const LARGE_SPREAD: f64 = 0.5;
@@ -26,6 +27,10 @@ pub(super) enum Warning {
     OtherLoad(f64),
     /// So many runners spread widely; the widest, and how far.
     LargeSpread { runners: usize, widest: String, spread: f64 },
+    /// Faults cannot be made to wait, for this reason.
+    NoFaults(String),
+    /// A runner said this, more than once or not.
+    Said { who: String, line: String },
 }
 
 impl fmt::Display for Warning {
@@ -52,11 +57,15 @@ impl fmt::Display for Warning {
                 LARGE_SPREAD * 100.0,
                 spread * 100.0
             ),
+            Self::NoFaults(reason) => {
+                write!(f, "userfaultfd: {reason}: the case `fault` is left out, in `mixed` as well")
+            }
+            Self::Said { who, line } => write!(f, "{who} said: {line}"),
         }
     }
 }
 
-/// CPU time of the whole machine and of this process so far.
+/// CPU time of the whole machine, and of this process and the children that it waited for, so far.
 pub(super) struct MachineTime {
     /// `None` where /proc/stat cannot be read.
     busy: Option<Duration>,
@@ -66,7 +75,7 @@ pub(super) struct MachineTime {
 impl MachineTime {
     pub(super) fn now() -> Self {
         let stat = fs::read_to_string("/proc/stat").ok();
-        Self { busy: stat.as_deref().and_then(busy_time), own: cpu_time() }
+        Self { busy: stat.as_deref().and_then(busy_time), own: cpu_time() + children_cpu_time() }
     }
 
     /// CPUs' worth of other programs between `self` and `later`.
@@ -92,8 +101,8 @@ fn busy_time(stat: &str) -> Option<Duration> {
 }
 
 /// The warnings that apply.
-pub(super) fn about(
-    results: &[GroupOutcome],
+pub(super) fn about<S: Sampled>(
+    results: &[GroupOutcome<S>],
     samples: usize,
     before: MachineTime,
     wall: Duration,
@@ -111,10 +120,26 @@ pub(super) fn about(
         warnings.push(Warning::OtherLoad(used));
     }
     warnings.extend(large_spread(results));
+    warnings.extend(said(results));
     warnings
 }
 
-fn large_spread(results: &[GroupOutcome]) -> Option<Warning> {
+/// Each line once, with the first that said it.
+fn said<S: Sampled>(results: &[GroupOutcome<S>]) -> Vec<Warning> {
+    let mut seen = BTreeSet::new();
+    let mut warnings = Vec::new();
+    for outcome in results.iter().flat_map(|group| &group.outcomes) {
+        for line in outcome.samples.iter().flat_map(Sampled::said) {
+            if seen.insert(line) {
+                let who = outcome.names.spoken();
+                warnings.push(Warning::Said { who, line: line.clone() });
+            }
+        }
+    }
+    warnings
+}
+
+fn large_spread<S: Sampled>(results: &[GroupOutcome<S>]) -> Option<Warning> {
     let outcomes = results.iter().flat_map(|group| &group.outcomes);
     let wide: Vec<_> = outcomes
         .map(|outcome| (summary::rate(outcome).spread(), &outcome.names))
@@ -127,6 +152,38 @@ fn large_spread(results: &[GroupOutcome]) -> Option<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::bench::contestant::{Names, RatioTo};
+    use crate::commands::bench::interleave::Outcome;
+    use crate::commands::bench::summary::{Metric, RATE};
+
+    struct Talk(Vec<String>);
+
+    impl Sampled for Talk {
+        fn metrics(&self) -> Vec<(Metric, f64)> {
+            vec![(RATE, 1.0)]
+        }
+
+        fn said(&self) -> &[String] {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn what_runners_say_comes_once_with_the_first_that_said_it() {
+        let outcome = |variant: &str, lines: &[&str]| Outcome {
+            names: Names { case: "sleep", runner: "uwork", variant: variant.to_owned() },
+            standing: None,
+            samples: lines.iter().map(|line| Talk(vec![(*line).to_owned()])).collect(),
+        };
+        let group = GroupOutcome {
+            title: String::new(),
+            outcomes: vec![outcome("events", &["a", "b", "a"]), outcome("sampling", &["b", "c"])],
+            ratio_to: RatioTo::FastestRival,
+        };
+        let lines: Vec<String> = said(&[group]).iter().map(Warning::to_string).collect();
+        let events = ["a", "b"].map(|line| format!("uwork events (sleep) said: {line}"));
+        assert_eq!(lines, [&events[..], &["uwork sampling (sleep) said: c".to_owned()]].concat());
+    }
 
     #[test]
     fn busy_time_leaves_out_idle_and_iowait() {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use uwork_rivals::{Load, Rival, catalogue};
 
-use super::contestant::{Contestant, Group, cpus};
+use super::contestant::{Contestant, Group, RatioTo, cpus};
 use super::options::{self, OptionArgs, Options};
 use super::{UserError, measure_and_report, uwork_pool};
 
@@ -50,7 +50,12 @@ pub(super) struct Args {
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let selection = Selection::check(&args)?;
     let options = args.options.check(PRODUCERS)?;
-    measure_and_report("workqueue", selection.groups(&options), &options)?;
+    measure_and_report(
+        "workqueue",
+        selection.groups(&options),
+        options.json.as_deref(),
+        Vec::new(),
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -118,7 +123,12 @@ impl Selection {
         let theirs = if cases[0] == "join" { "wait" } else { cases[0] };
         let rivals = self.rivals.iter().filter(|rival| rival.can_be_ordered || !ordered);
         contestants.extend(rivals.map(|rival| Contestant::rival(*rival, theirs, load, ordered)));
-        Group { title: title(cases, ordered, &load, options), contestants }
+        Group {
+            title: title(cases, ordered, &load, options),
+            contestants,
+            samples: options.samples,
+            ratio_to: RatioTo::FastestRival,
+        }
     }
 }
 

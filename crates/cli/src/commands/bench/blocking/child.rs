@@ -1,0 +1,96 @@
+//! The child's side: carries out an order and prints its figures.
+
+use std::panic;
+use std::process;
+
+use uwork_rivals::jobs::{JobPool, job_rivals};
+
+use super::burner::{self, Burner};
+use super::cases::{self, AT_ONCE, BURST_AT_ONCE, Size};
+use super::figures::Figures;
+use super::obstacles::{Kind, Obstacles, check_faults};
+use super::order::Order;
+use super::threads::Peak;
+use super::uwork_jobs::UworkJobs;
+use super::{burst, flood, latency, privilege, throughput};
+use crate::commands::UserError;
+use crate::commands::bench::contestant::cpus;
+use crate::commands::bench::uwork_pool;
+
+/// Measures and prints. Threads and obstacles are left as they are: the process ends.
+pub(super) fn run(order: &Order) -> Result<(), UserError> {
+    // A thread that is gone would leave others waiting for ever.
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        report(info);
+        process::exit(101);
+    }));
+    // Before this process may no longer read its own program.
+    let burner = (order.case == "busy").then(|| Burner::start(order)).transpose()?;
+    if order.unprivileged {
+        privilege::drop().map_err(|error| UserError(format!("--unprivileged: {error}")))?;
+    }
+    if order.case == burner::CASE {
+        return burner::burn();
+    }
+    let mut figures = Figures::default();
+    let size = Size::of(order.quick);
+    match order.case.as_str() {
+        "flood" => flood::measure(&size, &mut figures)?,
+        "busy" => flood::measure_workers(&size, &mut figures)?,
+        _ => blocking(order, &size, &mut figures)?,
+    }
+    drop(burner);
+    println!("{}", serde_json::to_string(&figures).expect("names and numbers"));
+    Ok(())
+}
+
+fn blocking(order: &Order, size: &Size, figures: &mut Figures) -> Result<(), UserError> {
+    let may_fault = check_faults().is_ok();
+    let kinds: &[Kind] = cases::kinds(&order.case);
+    let kinds: Vec<Kind> =
+        kinds.iter().copied().filter(|kind| *kind != Kind::Fault || may_fault).collect();
+    let kinds: &'static [Kind] = Vec::leak(kinds);
+    if kinds.is_empty() {
+        return Err(UserError(format!("case '{}' cannot run here", order.case)));
+    }
+    let obstacles = Obstacles::new(kinds, AT_ONCE)
+        .map_err(|error| UserError(format!("what the items block in cannot be made: {error}")))?;
+    let obstacles: &'static Obstacles = Box::leak(Box::new(obstacles));
+
+    let peak = Peak::begin();
+    if order.case == "burst" {
+        burst::measure(&*pool(order, BURST_AT_ONCE)?, obstacles, size, peak, figures);
+    } else {
+        let pool = pool(order, AT_ONCE)?;
+        throughput::measure(&*pool, obstacles, kinds, size, peak, figures);
+        drop(pool);
+        latency::measure(&*pool_of_one(order)?, obstacles, kinds, size, figures);
+    }
+    Ok(())
+}
+
+/// A worker for each CPU, and up to `at_once` blocked items where the pool replaces them.
+fn pool(order: &Order, at_once: usize) -> Result<Box<dyn JobPool>, UserError> {
+    if order.runner == uwork_pool::RUNNER {
+        return Ok(Box::new(UworkJobs::unbound(&order.variant, at_once)?));
+    }
+    rival(order, cpus(), at_once)
+}
+
+/// One item runs while none is blocked.
+fn pool_of_one(order: &Order) -> Result<Box<dyn JobPool>, UserError> {
+    if order.runner == uwork_pool::RUNNER {
+        return Ok(Box::new(UworkJobs::on_one_cpu(&order.variant)?));
+    }
+    rival(order, 1, AT_ONCE)
+}
+
+fn rival(order: &Order, workers: usize, at_once: usize) -> Result<Box<dyn JobPool>, UserError> {
+    let Order { runner, variant, .. } = order;
+    let mut rivals = job_rivals().into_iter();
+    match rivals.find(|rival| rival.runner == runner && rival.variant == variant) {
+        Some(rival) => Ok(rival.start(workers, at_once)),
+        None => Err(UserError(format!("runner '{runner}' '{variant}' does not exist"))),
+    }
+}

@@ -1,0 +1,206 @@
+//! `uwork bench blocking`: items that block, most of them without saying so, among items that compute.
+//!
+//! - `sleep`, `pipe`, `lock`, `fault` and `mixed`: rate, CPU time and threads of such a mixture; and, on one
+//!   CPU or one worker, how long it takes from a block to the start of the item behind it.
+//! - `burst`: many items that sleep, on a queue with a limit. Only pools that replace blocked items.
+//! - `flood` and `busy`: what noticing costs where nothing blocks, and whether being preempted is taken
+//!   for blocking. uwork only.
+//!
+//! uwork's variants are its tiers. In `declared` items say that they wait; in `events` and `sampling` they
+//! do not. A tier is chosen when a process starts, so each sample is taken by a child of its own.
+
+mod burner;
+mod burst;
+mod cases;
+mod child;
+mod figures;
+mod flood;
+mod latency;
+mod obstacles;
+mod order;
+mod privilege;
+mod tally;
+mod threads;
+mod throughput;
+mod uwork_jobs;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use uwork_rivals::Standing;
+use uwork_rivals::jobs::{JobRival, job_rivals};
+
+use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
+use super::options::{count, names};
+use super::warning::Warning;
+use super::{UserError, measure_and_report, uwork_pool};
+use figures::Measured;
+use obstacles::{Kind, check_faults};
+use order::Order;
+
+/// A flood is a matter of hundredths.
+const FLOOD_FACTOR: usize = 5;
+
+/// The command line.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Run the other pools as well
+    #[arg(long)]
+    rivals: bool,
+    /// Smaller sizes and one sample, for a look
+    #[arg(long)]
+    quick: bool,
+    /// Only these cases: sleep, pipe, lock, fault, mixed (items that block, among short ones),
+    /// burst (many that sleep, at most 256 at a time), flood and busy (none blocks)
+    #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
+    case: Vec<String>,
+    /// Only these runners
+    #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    runner: Vec<String>,
+    /// Runs of each runner, of which the median counts; five times as many in the flood
+    /// [default: 3; --quick: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    samples: Option<String>,
+    /// Measure as user 65534 (nobody); for root
+    #[arg(long)]
+    unprivileged: bool,
+    /// Also write the figures to FILE, as a JSON array of flat records
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Take one sample and print it; for uwork's own use
+    #[arg(long, hide = true, value_name = "JSON")]
+    order: Option<String>,
+}
+
+/// Runs it.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    if let Some(text) = &args.order {
+        return child::run(&Order::parse(text)?).map(|()| ExitCode::SUCCESS);
+    }
+    let (selection, warnings) = Selection::check(&args)?;
+    measure_and_report("blocking", selection.groups(), args.json.as_deref(), warnings)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The checked choice of what runs.
+struct Selection {
+    cases: Vec<&'static str>,
+    own: bool,
+    rivals: Vec<JobRival>,
+    samples: usize,
+    quick: bool,
+    unprivileged: bool,
+}
+
+impl Selection {
+    fn check(args: &Args) -> Result<(Self, Vec<Warning>), UserError> {
+        let rivals = job_rivals();
+        let mut runners = vec![uwork_pool::RUNNER];
+        runners.extend(rivals.iter().map(|rival| rival.runner));
+        runners.dedup();
+        let runners = names("--runner", &args.runner, &runners)?;
+        let wanted =
+            |runner| if args.runner.is_empty() { args.rivals } else { runners.contains(&runner) };
+        let cases = names("--case", &args.case, &cases::ALL)?;
+        let mut cases = if cases.is_empty() { cases::ALL.to_vec() } else { cases };
+        let samples = match &args.samples {
+            Some(text) => count("--samples", text, 1..=1_000)?,
+            None => {
+                if args.quick {
+                    1
+                } else {
+                    3
+                }
+            }
+        };
+        if args.unprivileged && !privilege::is_root() {
+            return Err(UserError(
+                "--unprivileged: this process is not root; without the option it measures as it is"
+                    .to_owned(),
+            ));
+        }
+        let mut warnings = Vec::new();
+        if cases.iter().any(|case| cases::kinds(case).contains(&Kind::Fault))
+            && let Err(error) = check_faults()
+        {
+            cases.retain(|case| *case != "fault");
+            warnings.push(Warning::NoFaults(error.to_string()));
+        }
+        let selection = Self {
+            cases,
+            own: args.runner.is_empty() || runners.contains(&uwork_pool::RUNNER),
+            rivals: rivals.into_iter().filter(|rival| wanted(rival.runner)).collect(),
+            samples,
+            quick: args.quick,
+            unprivileged: args.unprivileged,
+        };
+        Ok((selection, warnings))
+    }
+
+    fn groups(&self) -> Vec<Group<Measured>> {
+        let groups = self.cases.iter().map(|case| self.group(case));
+        groups.filter(|group| !group.contestants.is_empty()).collect()
+    }
+
+    fn group(&self, case: &'static str) -> Group<Measured> {
+        let only_uwork = matches!(case, "flood" | "busy");
+        let mut contestants = Vec::new();
+        if self.own {
+            let tiers = uwork_jobs::TIERS.into_iter();
+            contestants
+                .extend(tiers.map(|tier| self.contestant(case, uwork_pool::RUNNER, tier, None)));
+        }
+        let rivals = self.rivals.iter().filter(|rival| {
+            // The others would take the items one by one on each of their threads, for minutes.
+            !only_uwork && (case != "burst" || rival.replaces_blocked)
+        });
+        let pool = Some(Standing::Pool);
+        contestants
+            .extend(rivals.map(|rival| self.contestant(case, rival.runner, rival.variant, pool)));
+        let samples = self.samples * if case == "flood" { FLOOD_FACTOR } else { 1 };
+        Group {
+            title: self.title(case, samples),
+            contestants,
+            samples,
+            ratio_to: if only_uwork {
+                RatioTo::Variant(uwork_jobs::DECLARED)
+            } else {
+                RatioTo::FastestRival
+            },
+        }
+    }
+
+    fn contestant(
+        &self,
+        case: &'static str,
+        runner: &'static str,
+        variant: &'static str,
+        standing: Option<Standing>,
+    ) -> Contestant<Measured> {
+        let order = Order {
+            case: case.to_owned(),
+            runner: runner.to_owned(),
+            variant: variant.to_owned(),
+            quick: self.quick,
+            unprivileged: self.unprivileged,
+        };
+        Contestant {
+            names: Names { case, runner, variant: variant.to_owned() },
+            standing,
+            measure: Box::new(move || order.carry_out()),
+        }
+    }
+
+    fn title(&self, case: &str, samples: usize) -> String {
+        let user = match (privilege::is_root(), self.unprivileged) {
+            (true, false) => "as root",
+            (true, true) => "as nobody",
+            (false, _) => "unprivileged",
+        };
+        format!(
+            "{case}: {}  (CPUs {}, samples {samples}, {user})",
+            cases::about(case, self.quick),
+            cpus()
+        )
+    }
+}

@@ -1,0 +1,29 @@
+//! Giving privileges away.
+
+use std::io;
+use std::ptr;
+
+/// `nobody`.
+const NOBODY: libc::uid_t = 65534;
+
+/// Whether this process is root.
+pub(super) fn is_root() -> bool {
+    // SAFETY: the call has no preconditions and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Becomes `nobody`, without groups. For root only, while there is one thread.
+pub(super) fn drop() -> io::Result<()> {
+    let check = |result: libc::c_int| {
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: no group is read through the pointer.
+    check(unsafe { libc::setgroups(0, ptr::null()) })?;
+    // SAFETY: the call has no preconditions.
+    check(unsafe { libc::setresgid(NOBODY, NOBODY, NOBODY) })?;
+    // SAFETY: as above.
+    check(unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) })?;
+    // A process that was never root may read its own files in /proc; one that was may not.
+    // SAFETY: PR_SET_DUMPABLE takes a number.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) })
+}
