@@ -61,7 +61,7 @@ fn refused(args: &[&str], words: &[&str]) {
 
 #[test]
 fn every_runner_has_each_metric_of_a_case_that_blocks() {
-    let (table, _, records) = run(&["--case", "lock", "--rivals"]);
+    let (table, _, records) = run(&["--case", "lock", "--rivals", "--tier", "events,declared"]);
     let fields =
         ["bench", "case", "max", "metric", "min", "runner", "samples", "unit", "value", "variant"];
     for record in &records {
@@ -83,7 +83,6 @@ fn every_runner_has_each_metric_of_a_case_that_blocks() {
     let runners = [
         ("uwork", "declared"),
         ("uwork", "events"),
-        ("uwork", "sampling"),
         ("tokio-blocking", ""),
         ("tokio", "block-in-place"),
         ("tokio", ""),
@@ -146,6 +145,7 @@ fn bad_options_are_refused_with_what_is_allowed() {
         &["--runner", "ryon"],
         &["--runner 'ryon'", "uwork, tokio-blocking, tokio, rayon, crossbeam, async-executor"],
     );
+    refused(&["--tier", "off"], &["--tier 'off'", "declared, events, sampling"]);
     refused(&["--runner", "rayon", "--case", "flood"], &["nothing to run"]);
     refused(&["--quick", "--case", "flood", "--json", "/"], &["--json /"]);
 }

@@ -57,6 +57,9 @@ pub(super) struct Args {
     /// Only these runners
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
+    /// Only these tiers of uwork's: declared, events, sampling
+    #[arg(long, value_name = "TIER", num_args = 1.., value_delimiter = ',')]
+    tier: Vec<String>,
     /// Runs of each runner, of which the median counts; five times as many in the flood
     /// [default: 3; --quick: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -85,7 +88,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
 /// The checked choice of what runs.
 struct Selection {
     cases: Vec<&'static str>,
-    own: bool,
+    /// uwork's; none where it does not take part.
+    tiers: Vec<&'static str>,
     rivals: Vec<JobRival>,
     samples: usize,
     quick: bool,
@@ -103,15 +107,12 @@ impl Selection {
             |runner| if args.runner.is_empty() { args.rivals } else { runners.contains(&runner) };
         let cases = names("--case", &args.case, &cases::ALL)?;
         let mut cases = if cases.is_empty() { cases::ALL.to_vec() } else { cases };
+        let tiers = names("--tier", &args.tier, &uwork_jobs::TIERS)?;
+        let tiers = if tiers.is_empty() { uwork_jobs::TIERS.to_vec() } else { tiers };
         let samples = match &args.samples {
             Some(text) => count("--samples", text, 1..=1_000)?,
-            None => {
-                if args.quick {
-                    1
-                } else {
-                    3
-                }
-            }
+            None if args.quick => 1,
+            None => 3,
         };
         if args.unprivileged && !privilege::is_root() {
             return Err(UserError(
@@ -124,11 +125,15 @@ impl Selection {
             && let Err(error) = check_faults()
         {
             cases.retain(|case| *case != "fault");
+            if cases.is_empty() {
+                return Err(UserError(format!("--case fault: userfaultfd: {error}")));
+            }
             warnings.push(Warning::NoFaults(error.to_string()));
         }
+        let own = args.runner.is_empty() || runners.contains(&uwork_pool::RUNNER);
         let selection = Self {
             cases,
-            own: args.runner.is_empty() || runners.contains(&uwork_pool::RUNNER),
+            tiers: if own { tiers } else { Vec::new() },
             rivals: rivals.into_iter().filter(|rival| wanted(rival.runner)).collect(),
             samples,
             quick: args.quick,
@@ -145,11 +150,8 @@ impl Selection {
     fn group(&self, case: &'static str) -> Group<Measured> {
         let only_uwork = matches!(case, "flood" | "busy");
         let mut contestants = Vec::new();
-        if self.own {
-            let tiers = uwork_jobs::TIERS.into_iter();
-            contestants
-                .extend(tiers.map(|tier| self.contestant(case, uwork_pool::RUNNER, tier, None)));
-        }
+        let own = self.tiers.iter();
+        contestants.extend(own.map(|tier| self.contestant(case, uwork_pool::RUNNER, tier, None)));
         let rivals = self.rivals.iter().filter(|rival| {
             // The others would take the items one by one on each of their threads, for minutes.
             !only_uwork && (case != "burst" || rival.replaces_blocked)
