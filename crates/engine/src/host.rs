@@ -41,8 +41,9 @@ pub enum Activity {
 pub struct Seen {
     /// What the thread is at; nothing if that is not known (records were lost, or there were none yet).
     pub activity: Option<Activity>,
-    /// For how long it slept last, in nanoseconds, if it did since the look before.
-    pub slept_ns: Option<u64>,
+    /// Its last sleep that is over, if that ended since the look before: when it began, by the host's clock,
+    /// and how long it was, in nanoseconds.
+    pub slept: Option<(u64, u64)>,
 }
 
 /// How undeclared sleeps are noticed, and why in this way.

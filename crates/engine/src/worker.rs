@@ -208,6 +208,8 @@ impl<H: Host> Worker<H> {
     /// There is more to do in `from`, of which this worker has just taken some.
     fn bring_up_others(&self, from: &Pool<H>, left: u64, item_ns: u64) {
         from.kick(&self.engine);
+        // What is left was queued while somebody was on the way up, who is the caller: nobody else looks.
+        self.engine.watch(from);
         if !std::ptr::eq(from, self.pool()) {
             // There is more to help with, and the others of this pod have nothing to do.
             self.pool().kick(&self.engine);

@@ -293,6 +293,13 @@ impl<H: Host> Engine<H> {
         Look { waiting: !waiting.is_empty() || stranded, next, longest }
     }
 
+    /// Whether sleeps are expected anywhere.
+    fn is_any_suspect(&self, now: u64) -> bool {
+        let mut any = false;
+        self.for_each_pool(|pool| any |= sleepers::is_suspect(pool, now));
+        any
+    }
+
     /// Tries again to get a worker for a pool that could not have one.
     fn feed_starved(&self, pool: &Pool<H>, now: u64) {
         let again_at = pool.create_again_at.load(Ordering::Relaxed);
@@ -324,6 +331,16 @@ struct SeenBefore<H: Host> {
     sightings: Sightings<H>,
     /// When those that were not met for long are forgotten.
     tidy_at: u64,
+    /// When all are, if the watch sleeps until then.
+    clear_at: u64,
+}
+
+impl<H: Host> SeenBefore<H> {
+    fn clear(&mut self) {
+        self.runs.clear();
+        self.sightings.clear();
+        self.clear_at = NEVER;
+    }
 }
 
 /// How long a worker that is not met is remembered.
@@ -333,17 +350,28 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     let (host, watch) = (engine.host(), engine.watch_state());
     engine.name_watch(host.thread_id());
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
-    let mut seen = SeenBefore { runs: Runs::default(), sightings: Sightings::new(), tidy_at: 0 };
+    let mut seen = SeenBefore {
+        runs: Runs::default(),
+        sightings: Sightings::new(),
+        tidy_at: 0,
+        clear_at: NEVER,
+    };
     let mut look_at = None;
     while !retired() {
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
-            let _ = host.park(&watch.event, look_at);
+            let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at);
+            let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
             look_at = engine.look_at_cpus(look_at);
+            if seen.clear_at <= host.now() {
+                seen.clear();
+            }
             continue;
         }
         // What woke the watch has only just begun to wait.
         let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
-        let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
+        if !engine.is_any_suspect(last_waiting) {
+            let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
+        }
         while !retired() {
             look_at = engine.look_at_cpus(look_at);
             let now = host.now();
@@ -372,7 +400,9 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             }
         }
         seen.runs.clear();
-        seen.sightings.clear();
+        if seen.sightings.observes() {
+            seen.clear_at = host.now().saturating_add(REMEMBER_NS);
+        }
     }
     engine.name_watch(0);
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::sleepers::note_sleep;
-use crate::host::{Activity, Host};
+use crate::host::{Activity, Host, Seen};
 use crate::pool::Pool;
 
 /// Threads whose switches are observed at once, at most: each costs the system two locked pages and a
@@ -72,6 +72,11 @@ impl<H: Host> Sightings<H> {
         self.sights = 0;
     }
 
+    /// Whether any switches are recorded.
+    pub(super) fn observes(&self) -> bool {
+        self.sights > 0
+    }
+
     /// A worker is in this run at `now`. Since when it was seen in it.
     pub(super) fn meet(&mut self, id: u32, thread: u64, run: u64, now: u64) -> u64 {
         let fresh = || Sighting {
@@ -105,9 +110,7 @@ impl<H: Host> Sightings<H> {
         let mut activity = None;
         if let Some(sight) = &mut sighting.sight {
             let seen = host.look(sight);
-            if let Some(slept) = seen.slept_ns {
-                note_sleep(pool, slept);
-            }
+            learn(pool, sighting.met, seen);
             sighting.wanted = observe;
             activity = seen.activity;
         }
@@ -147,9 +150,7 @@ impl<H: Host> Sightings<H> {
             && let Some(sight) = &mut sighting.sight
         {
             let seen = host.look(sight);
-            if let Some(slept) = seen.slept_ns {
-                note_sleep(pool, slept);
-            }
+            learn(pool, sighting.met, seen);
             if seen.activity.is_some() {
                 return seen.activity;
             }
@@ -184,5 +185,12 @@ impl<H: Host> Sightings<H> {
     pub(super) fn forget_before(&mut self, time: u64) {
         self.by_slot.retain(|_, sighting| sighting.met >= time || sighting.wanted);
         self.sights = self.by_slot.values().filter(|sighting| sighting.sight.is_some()).count();
+    }
+}
+
+/// Takes note of a sleep inside the run that was met then; others are the worker's own.
+fn learn<H: Host>(pool: &Pool<H>, met: u64, seen: Seen) {
+    if let Some((_, slept_ns)) = seen.slept.filter(|&(began, _)| began >= met) {
+        note_sleep(pool, slept_ns);
     }
 }

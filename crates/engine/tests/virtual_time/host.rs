@@ -373,12 +373,12 @@ impl Host for VirtualHost {
             return Seen::default();
         }
         drop(detecting);
-        let (since, slept_ns) = self.machine().sleep_of(sight.thread);
+        let (since, slept) = self.machine().sleep_of(sight.thread);
         let activity = match since {
             None => Activity::Runs,
             since => Activity::Sleeps { since },
         };
-        Seen { activity: Some(activity), slept_ns }
+        Seen { activity: Some(activity), slept }
     }
 
     fn park_observing(&self, event: &Event, sights: &[&Sight], deadline: u64) {

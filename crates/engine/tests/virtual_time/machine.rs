@@ -59,8 +59,8 @@ struct Thread {
     burns_until: u64,
     /// Since when it dozes, if it does.
     asleep_since: Option<u64>,
-    /// For how long it dozed last.
-    slept: Option<u64>,
+    /// When it dozed last, and for how long.
+    slept: Option<(u64, u64)>,
     main: Option<Main>,
     /// On the thread's stack while it executes.
     anchor: AtomicPtr<Anchor>,
@@ -258,9 +258,8 @@ impl Machine {
         }
     }
 
-    /// Since when a thread sleeps, if it does and is not parked by the engine; and for how long it slept
-    /// last.
-    pub(crate) fn sleep_of(&self, id: ThreadId) -> (Option<u64>, Option<u64>) {
+    /// Since when a thread sleeps, if it does and is not parked by the engine; and its last sleep that is over.
+    pub(crate) fn sleep_of(&self, id: ThreadId) -> (Option<u64>, Option<(u64, u64)>) {
         let thread = &self.threads[id];
         (thread.asleep_since, thread.slept)
     }
@@ -412,7 +411,7 @@ impl Machine {
                     self.threads[id].doing = Doing::Ready;
                     self.ready.push_back(id);
                     if let Some(since) = self.threads[id].asleep_since.take() {
-                        self.threads[id].slept = Some(at - since);
+                        self.threads[id].slept = Some((since, at - since));
                         self.tell_observer(id);
                     }
                 }

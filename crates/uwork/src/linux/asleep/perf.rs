@@ -133,7 +133,7 @@ impl Sight {
     /// Reads what has been recorded since the last look.
     pub(crate) fn look(&mut self) -> Seen {
         let (head, mut tail) = self.ring.bounds();
-        let mut slept_ns = None;
+        let mut slept = None;
         while tail < head {
             let header = self.ring.word(tail);
             let (kind, misc, size) =
@@ -147,7 +147,7 @@ impl Sight {
             match kind {
                 PERF_RECORD_SWITCH => {
                     let at = self.ring.word(tail + 8).wrapping_add(self.offset_ns);
-                    slept_ns = self.note_switch(misc, at).or(slept_ns);
+                    slept = self.note_switch(misc, at).or(slept);
                 }
                 PERF_RECORD_LOST => self.last = None,
                 _ => {}
@@ -155,11 +155,11 @@ impl Sight {
             tail += size;
         }
         self.ring.release(tail);
-        Seen { activity: self.last, slept_ns }
+        Seen { activity: self.last, slept }
     }
 
-    /// A switch at this time by the host's clock. How long the thread has slept, if it is back.
-    fn note_switch(&mut self, misc: u32, at: u64) -> Option<u64> {
+    /// A switch at this time by the host's clock. When a sleep that is over now began, and how long it was.
+    fn note_switch(&mut self, misc: u32, at: u64) -> Option<(u64, u64)> {
         let before = self.last;
         if misc & PERF_RECORD_MISC_SWITCH_OUT == 0 || misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0
         {
@@ -169,7 +169,7 @@ impl Sight {
         }
         match (before, self.last) {
             (Some(Activity::Sleeps { since: Some(since) }), Some(Activity::Runs)) => {
-                Some(at.saturating_sub(since))
+                Some((since, at.saturating_sub(since)))
             }
             _ => None,
         }
