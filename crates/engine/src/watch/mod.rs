@@ -8,12 +8,15 @@
 //!
 //! ```text
 //! who leaves something waiting          the watch
-//! lined_up += 1, or READY pushed        awake = 0
-//! awake == 1 ?                          something waiting ?
-//!   no: awake.swap(1) == 0 -> wake        yes: awake.swap(1) == 0 -> go on
+//! lined_up += 1, or READY pushed        awake = ASLEEP
+//! awake == AWAKE ?                      something waiting ?
+//!   no: awake.swap(AWAKE) -> wake         yes: awake = AWAKE, go on
 //! ```
 //!
-//! All of these are sequentially consistent: one of the two sees the other.
+//! All of these are sequentially consistent: one of the two sees the other. Before it sleeps the watch
+//! lingers for a while (LINGERS, entered in the same way), so that not every other item wakes it. In
+//! a pool where workers sleep undeclared ([`sleepers`]) who leaves something waiting wakes it from that as
+//! well.
 //!
 //! **It also looks whether the CPUs have changed** ([`crate::cpus`]), while anybody is at work: so
 //! that a change is noticed within a second without a worker's doing, and applied by a thread that
@@ -69,6 +72,8 @@ const NO_LOOK: u64 = 0;
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
+/// It has found nothing waiting lately, and looks less and less often.
+const LINGERS: u32 = 2;
 
 /// How long after a failure the thread is not tried again (the kernel's `CREATE_COOLDOWN`).
 pub(crate) const COOL_DOWN_NS: u64 = 1_000_000_000;
@@ -128,7 +133,11 @@ impl<H: Host> Engine<H> {
     /// The caller has left something waiting in `pool`. Without locks held.
     #[inline]
     pub(crate) fn watch(&self, pool: &Pool<H>) {
-        if self.watch_state().awake.load(Ordering::SeqCst) == ASLEEP && self.may_matter(pool) {
+        let awake = self.watch_state().awake.load(Ordering::SeqCst);
+        // Where sleeps are expected, it is to look now and not with the next interval.
+        let calls = awake == ASLEEP
+            || (awake == LINGERS && pool.suspect_until.load(Ordering::Relaxed) != 0);
+        if calls && self.may_matter(pool) {
             self.wake_watch();
         }
     }
@@ -146,7 +155,7 @@ impl<H: Host> Engine<H> {
         if self.start_watch().is_err() {
             return;
         }
-        if watch.awake.swap(AWAKE, Ordering::SeqCst) == ASLEEP {
+        if watch.awake.swap(AWAKE, Ordering::SeqCst) != AWAKE {
             // SAFETY: the event lives as long as the engine.
             unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
         }
@@ -376,15 +385,20 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             look_at = engine.look_at_cpus(look_at);
             let now = host.now();
             let mut look = engine.look(now, &mut seen);
-            if look.waiting {
-                last_waiting = now;
-            } else if now.saturating_sub(last_waiting) >= LINGER_NS {
-                watch.awake.store(ASLEEP, Ordering::SeqCst);
+            let rested = now.saturating_sub(last_waiting) >= LINGER_NS;
+            if !look.waiting && (rested || watch.awake.load(Ordering::SeqCst) == AWAKE) {
+                // First the mark, then a last look (see the module).
+                watch.awake.store(if rested { ASLEEP } else { LINGERS }, Ordering::SeqCst);
                 look = engine.look(now, &mut seen);
-                if !look.waiting {
+                if rested && !look.waiting {
                     break;
                 }
-                watch.awake.store(AWAKE, Ordering::SeqCst);
+            }
+            if look.waiting {
+                last_waiting = now;
+                if watch.awake.swap(AWAKE, Ordering::SeqCst) != AWAKE {
+                    interval = STUCK_NS / 2;
+                }
             }
             interval = if look.next <= now.saturating_add(SOON_NS) {
                 SOON_NS

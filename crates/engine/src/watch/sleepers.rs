@@ -188,9 +188,13 @@ impl<H: Host> Engine<H> {
     }
 }
 
-/// Whether sleeps are expected here.
+/// Whether sleeps are expected here. Asked by the watch, which takes the expectation back when it is old.
 pub(super) fn is_suspect<H: Host>(pool: &Pool<H>, now: u64) -> bool {
-    pool.suspect_until.load(Ordering::Relaxed) > now
+    let until = pool.suspect_until.load(Ordering::Relaxed);
+    if until != 0 && until <= now {
+        pool.suspect_until.store(0, Ordering::Relaxed);
+    }
+    until > now
 }
 
 /// Learns from a sleep that is over.
