@@ -107,6 +107,11 @@ impl<H: Host> Worker<H> {
         }
         let leave = || may_keep_working(pool.state.counts(), pool.target());
         if !leave() && !engine.uncover_sleeper(pool, self.slot) {
+            if engine.may_uncover(pool) && self.yields.get() < YIELDS_BEFORE_PARK {
+                // The one that runs too many may be about to sleep, and wait for this CPU to do it.
+                self.yields.set(self.yields.get() + 1);
+                return Step::Yield;
+            }
             return self.lie_down(now);
         }
         let pwq = self.find_pwq();

@@ -140,7 +140,9 @@ fn a_worker_that_waits_is_counted_out_once() {
 
 #[test]
 fn a_sleeper_is_counted_in_once() {
-    explore("absence: counted in once", Preemptions::AtMost(3), || marked(false, Absence::Asleep(NOW)));
+    explore("absence: counted in once", Preemptions::AtMost(3), || {
+        marked(false, Absence::Asleep(NOW))
+    });
 }
 
 #[test]

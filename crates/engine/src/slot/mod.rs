@@ -554,7 +554,10 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Lets the owner not count as running until the end of `run`, in which it is. What is lined up
     /// behind that run, if it was done; `None` if the run is over or the owner does not count anyway.
     pub(crate) fn mark_absent(&mut self, run: u64, why: Absence) -> Option<WorkList> {
-        debug_assert!(matches!(why, Absence::Hog | Absence::Asleep(_)), "the owner declares itself");
+        debug_assert!(
+            matches!(why, Absence::Hog | Absence::Asleep(_)),
+            "the owner declares itself"
+        );
         if !self.slot.is_running(run) || self.lists().absence != Absence::No {
             return None;
         }

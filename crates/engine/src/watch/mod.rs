@@ -299,7 +299,8 @@ impl<H: Host> Engine<H> {
                 self.kick_neighbour(pool);
             }
         }
-        Look { waiting: !waiting.is_empty() || stranded, next, longest }
+        let suspect = longest == INTERVAL_SUSPECT_NS;
+        Look { waiting: !waiting.is_empty() || stranded, next, longest, suspect }
     }
 
     /// Whether sleeps are expected anywhere.
@@ -332,6 +333,8 @@ struct Look {
     next: u64,
     /// The longest interval until then.
     longest: u64,
+    /// Whether sleeps are expected where something waits.
+    suspect: bool,
 }
 
 /// What the watch remembers from one look to the next.
@@ -378,6 +381,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
         }
         // What woke the watch has only just begun to wait.
         let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
+        let mut was_waiting = false;
         if !engine.is_any_suspect(last_waiting) {
             let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
         }
@@ -396,10 +400,12 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             }
             if look.waiting {
                 last_waiting = now;
-                if watch.awake.swap(AWAKE, Ordering::SeqCst) != AWAKE {
-                    interval = STUCK_NS / 2;
+                watch.awake.store(AWAKE, Ordering::SeqCst);
+                if !was_waiting {
+                    interval = if look.suspect { SOON_NS / 2 } else { STUCK_NS / 2 };
                 }
             }
+            was_waiting = look.waiting;
             interval = if look.next <= now.saturating_add(SOON_NS) {
                 SOON_NS
             } else {

@@ -14,6 +14,9 @@ const SAMPLES_PER_LOOK: u32 = 16;
 /// How long nothing more is observed after the system has refused.
 const REFUSED_NS: u64 = 1_000_000_000;
 
+/// A number that no run has.
+const NO_RUN: u64 = u64::MAX;
+
 /// One worker.
 struct Sighting<H: Host> {
     /// Its thread.
@@ -79,14 +82,8 @@ impl<H: Host> Sightings<H> {
 
     /// A worker is in this run at `now`. Since when it was seen in it.
     pub(super) fn meet(&mut self, id: u32, thread: u64, run: u64, now: u64) -> u64 {
-        let fresh = || Sighting {
-            thread,
-            run,
-            met: now,
-            stopped: false,
-            sight: None,
-            wanted: false,
-        };
+        let fresh =
+            || Sighting { thread, run, met: now, stopped: false, sight: None, wanted: false };
         let sighting = self.by_slot.entry(id).or_insert_with(fresh);
         if sighting.thread != thread {
             // The slot has a new owner.
@@ -117,23 +114,29 @@ impl<H: Host> Sightings<H> {
         if activity.is_some() {
             return activity;
         }
-        if observe && sighting.sight.is_none() {
-            let allowed = self.sights < SIGHTS_MAX && self.refused_until <= self.now;
-            // Not one that sleeps already: it will be replaced, and not looked at for a while.
-            activity = host.activity(sighting.thread);
-            if allowed && activity == Some(Activity::Runs) {
-                sighting.sight = host.observe(sighting.thread);
-                match sighting.sight {
-                    Some(_) => self.sights += 1,
-                    None => self.refused_until = self.now.saturating_add(REFUSED_NS),
-                }
-                sighting.wanted = sighting.sight.is_some();
-                // It may have gone to sleep before its switches were recorded.
-                activity = host.activity(sighting.thread);
-            }
-            return activity;
+        activity = host.activity(sighting.thread);
+        // Not one that sleeps already: it will be replaced, and not looked at for a while.
+        if observe && activity == Some(Activity::Runs) && self.observe(host, id) {
+            // It may have gone to sleep before its switches were recorded.
+            activity = host.activity(self.by_slot.get(&id)?.thread);
         }
-        host.activity(sighting.thread)
+        activity
+    }
+
+    /// Has a worker's switches recorded, if they are not and there is room. True if they are from here on.
+    fn observe(&mut self, host: &H, id: u32) -> bool {
+        let Some(sighting) = self.by_slot.get_mut(&id) else { return false };
+        let allowed = self.sights < SIGHTS_MAX && self.refused_until <= self.now;
+        if sighting.sight.is_some() || !allowed {
+            return false;
+        }
+        sighting.sight = host.observe(sighting.thread);
+        sighting.wanted = sighting.sight.is_some();
+        match sighting.sight {
+            Some(_) => self.sights += 1,
+            None => self.refused_until = self.now.saturating_add(REFUSED_NS),
+        }
+        sighting.wanted
     }
 
     /// What a worker is at that was found asleep. Of those whose switches are not recorded only some at
@@ -161,10 +164,13 @@ impl<H: Host> Sightings<H> {
         asked.contains(&turn).then(|| host.activity(thread)).flatten()
     }
 
-    /// This worker is between two runs: if its switches are recorded, sleep on them.
-    pub(super) fn want(&mut self, id: u32, thread: u64) {
-        if let Some(sighting) = self.by_slot.get_mut(&id) {
-            sighting.wanted = sighting.thread == thread && sighting.sight.is_some();
+    /// This worker is up, and between two runs: have its switches recorded, and sleep on them.
+    pub(super) fn want(&mut self, host: &H, id: u32, thread: u64) {
+        self.meet(id, thread, NO_RUN, self.now);
+        if !self.observe(host, id)
+            && let Some(sighting) = self.by_slot.get_mut(&id)
+        {
+            sighting.wanted = sighting.sight.is_some();
         }
     }
 

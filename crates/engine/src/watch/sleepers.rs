@@ -44,8 +44,8 @@ impl<H: Host> Engine<H> {
             let slot = self.slot(id);
             let thread = slot.thread.load(Ordering::Relaxed);
             let Some(run) = slot.present_run().filter(|_| thread != 0) else {
-                if suspect {
-                    sightings.want(id, thread);
+                if suspect && tier == Tier::Events && thread != 0 {
+                    sightings.want(self.host(), id, thread);
                 }
                 continue;
             };
@@ -156,11 +156,16 @@ impl<H: Host> Engine<H> {
         pool.state.unblock();
     }
 
+    /// Whether there is a reason to look for a sleeper in this pool.
+    pub(crate) fn may_uncover(&self, pool: &Pool<H>) -> bool {
+        self.host().tier() != Tier::Declared && pool.looks_ready() && patience_of(pool) == 0
+    }
+
     /// For a worker that may not go on as too many others of its pool run, while work is ready: one of them
     /// may sleep. True if one did, and the caller may look again.
     #[cold]
     pub(crate) fn uncover_sleeper(&self, pool: &Pool<H>, caller: u32) -> bool {
-        if self.host().tier() == Tier::Declared || !pool.looks_ready() || patience_of(pool) > 0 {
+        if !self.may_uncover(pool) {
             return false;
         }
         let mut looks = 0;

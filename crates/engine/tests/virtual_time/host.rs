@@ -21,9 +21,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::host::{
-    Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec,
-};
+use uwork_engine::host::{Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec};
 use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;

@@ -37,6 +37,6 @@ mod rescue;
 mod rest;
 mod setup;
 mod shutdown;
-mod sleepers;
 mod simulation;
+mod sleepers;
 mod world;

@@ -9,7 +9,9 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
 use crate::item::Item;
-use crate::setup::{MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
+use crate::setup::{
+    MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine,
+};
 
 /// The ways that notice undeclared sleeps, and how late each may be.
 const NOTICING: [(Tier, u64); 2] = [(Tier::Events, MS), (Tier::Sampling, 2 * MS)];

@@ -16,9 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use uwork_engine::host::{
-    Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec,
-};
+use uwork_engine::host::{Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec};
 use uwork_engine::{Config, Cpus, Engine, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;

@@ -13,9 +13,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use uwork_engine::host::{Activity, Detection, Report};
 use uwork_policy::blocking::Tier;
 
-pub(super) use perf::close_after_fork;
-pub(crate) use perf::Sight;
 use perf::Refused;
+pub(crate) use perf::Sight;
+pub(super) use perf::close_after_fork;
 
 /// The environment variable that asks for a way.
 const VARIABLE: &str = "UWORK_BLOCKING";
@@ -92,7 +92,8 @@ impl Asleep {
                 if self.said_exhausted.swap(true, Ordering::Relaxed) {
                     return (None, None);
                 }
-                let more = format!("some workers are sampled, as one more record was refused: {error}");
+                let more =
+                    format!("some workers are sampled, as one more record was refused: {error}");
                 (Tier::Events, more)
             }
             Refused::Forbidden(error) => {

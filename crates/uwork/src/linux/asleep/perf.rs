@@ -161,7 +161,8 @@ impl Sight {
     /// A switch at this time by the host's clock. When a sleep that is over now began, and how long it was.
     fn note_switch(&mut self, misc: u32, at: u64) -> Option<(u64, u64)> {
         let before = self.last;
-        if misc & PERF_RECORD_MISC_SWITCH_OUT == 0 || misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0
+        if misc & PERF_RECORD_MISC_SWITCH_OUT == 0
+            || misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0
         {
             self.last = Some(Activity::Runs);
         } else {
