@@ -7,6 +7,16 @@ mod event;
 mod fork;
 pub(crate) mod futex;
 mod membarrier;
+#[cfg_attr(
+    all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64")),
+    path = "stack/mod.rs"
+)]
+#[cfg_attr(
+    not(all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    path = "stack/absent.rs"
+)]
+#[allow(dead_code, reason = "asked by the watchdog only")]
+pub(crate) mod stack;
 mod thread;
 
 use std::any::Any;
