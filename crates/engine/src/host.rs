@@ -102,6 +102,8 @@ pub enum Report {
     CpuIntensive {
         /// The address of the item's function.
         function: usize,
+        /// The type that it is for, where the function says so.
+        name: Option<String>,
         /// How often so far.
         count: u64,
         /// CPU time that the present run has used, in nanoseconds.
