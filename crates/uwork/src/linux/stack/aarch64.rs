@@ -3,8 +3,9 @@
 use framehop::UnwindRegsNative;
 use framehop::aarch64::PtrAuthMask;
 
-/// Addresses of a process have up to 52 bits (LVA); above are signatures of return addresses.
-const ADDRESS_MASK: PtrAuthMask = PtrAuthMask((1 << 52) - 1);
+/// Above are signatures of return addresses. Where addresses may be longer than these 48 bits, they are so
+/// only for who asks for it, which the dynamic loader does not.
+const ADDRESS_MASK: PtrAuthMask = PtrAuthMask((1 << 48) - 1);
 
 /// See the module.
 #[derive(Clone, Copy)]
