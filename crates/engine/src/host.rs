@@ -55,6 +55,19 @@ pub struct Detection {
     pub reason: String,
 }
 
+/// One call of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Frame {
+    /// Where the call goes on, or, for the innermost one, where the thread was. That of the caller for a
+    /// function that was inlined.
+    pub address: usize,
+    /// The function's name, if it is known.
+    pub symbol: Option<String>,
+    /// `file:line`, if that is known.
+    pub location: Option<String>,
+}
+
 /// Something that the engine's user should hear of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -90,6 +103,8 @@ pub enum Report {
     CpuIntensive {
         /// The address of the item's function.
         function: usize,
+        /// The type that it is for, where the function says so.
+        name: Option<String>,
         /// How often so far.
         count: u64,
         /// CPU time that the present run has used, in nanoseconds.

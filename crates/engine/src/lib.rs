@@ -62,4 +62,4 @@ pub use submit::Queued;
 pub use thread::ThreadState;
 pub use watch::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 pub use word::DISABLE_DEPTH_MAX;
-pub use work::{Action, Work, WorkFn};
+pub use work::{Action, ItemName, Work, WorkFn};

@@ -13,14 +13,63 @@ pub enum Action {
     Run,
     /// The item was taken off without being run, and nobody holds it any more: let go of it.
     Release,
+    /// There is no item. Say what it is called that the function does, by [`ItemName::tell`], or return at
+    /// once; nothing else. May be asked at any time, by any thread.
+    Name,
 }
 
 /// An item's function.
 ///
 /// # Safety (for callers)
 /// Called by the engine with an item that it owned until then, once for each time that the item
-/// was queued.
+/// was queued; and with what [`ItemName::tell`] takes, to be asked for its name.
 pub type WorkFn = unsafe fn(NonNull<Work>, Action);
+
+/// What an item's function is called: for people, who know their own types and not the functions that an
+/// interface makes of them. The function itself says so, as what else could be asked would cost an item
+/// room, or an entry in a table when it is made. So functions that differ in their names also differ in
+/// their code, and no linker makes one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemName {
+    /// The type that says what is done: the one that the item is a part of, or a closure's.
+    pub type_name: &'static str,
+    /// Which item of that type, where it may have several: 0 for the first.
+    pub id: u64,
+}
+
+impl ItemName {
+    /// The name for items of a type, or of a closure.
+    pub fn of_type<T: ?Sized>(id: u64) -> ItemName {
+        ItemName { type_name: std::any::type_name::<T>(), id }
+    }
+
+    /// Answers [`Action::Name`].
+    ///
+    /// # Safety
+    /// `to` is what the function got together with that action.
+    #[cold]
+    pub unsafe fn tell(self, to: NonNull<Work>) {
+        // SAFETY: by this function's contract: `ask` gives the address of this.
+        unsafe { to.cast::<Option<ItemName>>().write(Some(self)) };
+    }
+
+    /// Asks a function.
+    pub(crate) fn ask(func: WorkFn) -> Option<ItemName> {
+        let mut name: Option<ItemName> = None;
+        // SAFETY: asked for its name, a function wants nothing but a place for it.
+        unsafe { func(NonNull::from(&mut name).cast(), Action::Name) };
+        name
+    }
+}
+
+impl std::fmt::Display for ItemName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.id {
+            0 => f.write_str(self.type_name),
+            id => write!(f, "{} (item {id})", self.type_name),
+        }
+    }
+}
 
 /// Where a pending item is. Written by whoever moves it, under the lock that guards the list it
 /// leaves or enters; a read without that lock is a hint to be checked under it.

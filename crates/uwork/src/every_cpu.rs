@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use uwork_engine::{Action, QueueError, Queued, Work as RawWork};
+use uwork_engine::{Action, ItemName, QueueError, Queued, Work as RawWork};
 
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
@@ -42,9 +42,12 @@ enum Stage<F, R> {
 /// # Safety
 /// `work` is the first field of a live `Call<F, R>`.
 unsafe fn perform<F: FnOnce() -> R, R>(work: NonNull<RawWork>, action: Action) {
-    if action == Action::Release {
+    match action {
+        Action::Run => {}
         // Let go of by a shutdown. The caller has the call back and may be gone with it.
-        return;
+        Action::Release => return,
+        // SAFETY: the engine has asked for it.
+        Action::Name => return unsafe { ItemName::of_type::<F>(0).tell(work) },
     }
     // SAFETY: by this function's contract; the stage is the item's while it runs.
     let stage = unsafe { work.cast::<Call<F, R>>().as_ref().stage.get() };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use uwork_engine::{Action, Queued, Work as RawWork};
+use uwork_engine::{Action, ItemName, Queued, Work as RawWork};
 
 use crate::error::JoinError;
 use crate::join::{JoinHandle, Joinable, Outcome, panicked};
@@ -64,10 +64,12 @@ where
     /// `work` is the first field of a task, whose queue's reference this call uses up.
     unsafe fn perform(work: NonNull<RawWork>, action: Action) {
         // SAFETY: by this function's contract.
-        let task = unsafe { Arc::from_raw(work.cast::<FutureTask<F>>().as_ptr()) };
+        let task = || unsafe { Arc::from_raw(work.cast::<FutureTask<F>>().as_ptr()) };
         match action {
-            Action::Run => task.poll(),
-            Action::Release => task.give_up(REFUSED),
+            Action::Run => task().poll(),
+            Action::Release => task().give_up(REFUSED),
+            // SAFETY: the engine has asked for it.
+            Action::Name => unsafe { ItemName::of_type::<F>(0).tell(work) },
         }
     }
 

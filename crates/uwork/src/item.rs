@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use uwork_engine::{Action, Busy, Work as RawWork};
+use uwork_engine::{Action, Busy, ItemName, Work as RawWork};
 
 use crate::linux::engine;
 use crate::pointer::WorkPointer;
@@ -173,10 +173,12 @@ pub(crate) unsafe fn perform<T: WorkItem<ID>, const ID: u64>(
     action: Action,
 ) {
     // SAFETY: the engine hands back what `into_raw` gave when the item was queued, once.
-    let pointer = unsafe { T::Pointer::from_raw(container::<T, ID>(work)) };
+    let pointer = || unsafe { T::Pointer::from_raw(container::<T, ID>(work)) };
     match action {
-        Action::Run => T::run(pointer),
-        Action::Release => drop(pointer),
+        Action::Run => T::run(pointer()),
+        Action::Release => drop(pointer()),
+        // SAFETY: the engine has asked for it.
+        Action::Name => unsafe { ItemName::of_type::<T>(ID).tell(work) },
     }
 }
 

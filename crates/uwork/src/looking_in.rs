@@ -15,8 +15,8 @@ use crate::symbols;
 /// Each part of it is true for an instant, but not all for the same one: nothing is stopped. May be
 /// called at any time and from any thread, also from inside an item and while a worker is stuck; not
 /// from a [reporter](crate::set_reporter). Costs some microseconds for each pool and queue, and a
-/// `membarrier` for each worker that is in an item. With the feature `symbols`, functions have names;
-/// looking for them takes milliseconds at first. Lists are cut after
+/// `membarrier` for each worker that is in an item. Functions are shown by the types that they are for: one
+/// with a [`Work`](crate::Work) in it, a closure's, a future's. Lists are cut after
 /// [`ITEMS_MAX`](crate::dump::ITEMS_MAX) items and say how many more there are.
 ///
 /// ```

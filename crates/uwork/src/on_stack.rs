@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use uwork_engine::host::Host;
-use uwork_engine::{Action, Busy, Delayed, Queued, Work as RawWork, WorkFn};
+use uwork_engine::{Action, Busy, Delayed, ItemName, Queued, Work as RawWork, WorkFn};
 
 use crate::delayed::nanos;
 use crate::item::Enqueued;
@@ -55,19 +55,20 @@ struct Frame<F> {
 /// # Safety
 /// `work` is the first field of a live `Frame<F>`, and was queued once for this call.
 unsafe fn perform<F: Fn(&StackWork)>(work: NonNull<RawWork>, action: Action) {
+    if action == Action::Name {
+        // SAFETY: the engine has asked for it.
+        return unsafe { ItemName::of_type::<F>(0).tell(work) };
+    }
     // The work may have been reached by a reference to it alone; the frame's provenance was exposed
     // when it was made.
     let frame = std::ptr::with_exposed_provenance::<Frame<F>>(work.addr().get());
     // SAFETY: by this function's contract; and the frame stays until the run is over, or, for a
     // release, until `held` was counted down.
     let frame = unsafe { &*frame };
-    match action {
-        Action::Run => {
-            frame.item.end_one();
-            (frame.function)(&frame.item);
-        }
-        // The last touch: the frame may be gone afterwards.
-        Action::Release => frame.item.end_one(),
+    // For a release the last touch: the frame may be gone afterwards.
+    frame.item.end_one();
+    if action == Action::Run {
+        (frame.function)(&frame.item);
     }
 }
 

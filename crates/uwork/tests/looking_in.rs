@@ -10,8 +10,8 @@ use std::time::Duration;
 use support::gate::Gate;
 use support::items::{Job, Later};
 use support::{queue, watchdog};
-use uwork::Flags;
 use uwork::dump::{Dump, Gate as QueueGate, ITEMS_MAX, QueueDump, WorkerState};
+use uwork::{Flags, Work, WorkItem};
 
 fn seen(dump: &Dump, name: &str) -> QueueDump {
     let queue = dump.queues.iter().find(|queue| queue.name == name);
@@ -119,11 +119,8 @@ fn a_stuck_worker_and_what_waits_behind_it_are_shown() {
     assert!(armed.any(|item| item.queue.as_deref() == Some(queue.name())), "{dump}");
     let text = dump.to_string();
     assert!(text.contains("      inactive  5 more\n"), "{text}");
-    // By name where names are there: it is uwork's function for the type of the item.
-    let named = text.lines().filter(|line| line.contains("inactive  item")).all(|line| {
-        if cfg!(feature = "symbols") { line.contains("uwork::") } else { line.contains("function") }
-    });
-    assert!(named, "{text}");
+    let mut inactive = text.lines().filter(|line| line.contains("inactive  item"));
+    assert!(inactive.all(|line| line.ends_with("support::items::Job")), "{text}");
     let freezable = uwork::dump_queues(|_, flags| flags.contains(Flags::FREEZABLE));
     assert!(freezable.iter().any(|shown| shown.name == queue.name()));
     assert!(freezable.iter().all(|shown| shown.flags.contains(Flags::FREEZABLE)));
@@ -133,6 +130,90 @@ fn a_stuck_worker_and_what_waits_behind_it_are_shown() {
     assert!(later.work.cancel().is_some());
     queue.destroy().unwrap();
     assert_eq!(queue.dump().gate, QueueGate::Closed);
+}
+
+/// A type with two items.
+struct Twice {
+    first: Work<Twice, 0>,
+    second: Work<Twice, 1>,
+}
+
+uwork::has_work!(impl HasWork<0> for Twice { first });
+uwork::has_work!(impl HasWork<1> for Twice { second });
+
+impl WorkItem<0> for Twice {
+    type Pointer = Arc<Twice>;
+
+    fn run(_: Arc<Twice>) {}
+}
+
+impl WorkItem<1> for Twice {
+    type Pointer = Arc<Twice>;
+
+    fn run(_: Arc<Twice>) {}
+}
+
+fn doubles(n: u32) -> impl FnOnce() -> u32 {
+    move || 2 * n
+}
+
+async fn answers() -> u32 {
+    42
+}
+
+/// Optimized builds merge functions whose code is the same; those of these items differ in nothing but
+/// their types.
+#[test]
+fn every_kind_of_item_is_shown_by_its_type_or_closure() {
+    let _watchdog = watchdog();
+    let queue = queue("kinds").ordered().build().unwrap();
+    let (started, gate) = (Gate::new(), Gate::new());
+    assert!(queue.enqueue(Job::held(&started, &gate)).is_queued());
+    started.wait();
+    let twice = Arc::new(Twice { first: Work::new(), second: Work::new() });
+    assert!(queue.enqueue::<_, 0>(twice.clone()).is_queued());
+    assert!(queue.enqueue::<_, 1>(twice.clone()).is_queued());
+    let (doubled, answer) = (queue.spawn(doubles(21)), queue.spawn_future(answers()));
+    let later = Later::counting();
+    assert!(queue.enqueue_delayed(later.clone(), Duration::from_secs(3_600)).is_queued());
+    let dump = uwork::on_stack(
+        |_: &uwork::StackWork| {},
+        |item| {
+            assert!(item.enqueue(&queue).is_queued());
+            let dump = uwork::dump();
+            assert!(item.cancel());
+            dump
+        },
+    );
+    let shown = seen(&dump, queue.name());
+    let pending = shown.pwqs.iter().flat_map(|pwq| &pwq.pending.first);
+    let pending: Vec<String> = pending.map(|item| item.function.to_string()).collect();
+    let kinds = "every_kind_of_item_is_shown_by_its_type_or_closure::{{closure}}";
+    let wanted =
+        ["::Twice", "::Twice (item 1)", "::doubles::{{closure}}", "::answers::{{closure}}", kinds];
+    assert_eq!(pending.len(), wanted.len(), "{dump}");
+    for (name, wanted) in pending.iter().zip(wanted) {
+        assert!(name.ends_with(wanted), "{name}, wanted {wanted}");
+    }
+    let mut armed = dump.pools.iter().flat_map(|pool| &pool.armed);
+    assert!(
+        armed.any(|armed| armed.item.function.to_string().ends_with("::items::Later")),
+        "{dump}"
+    );
+    let worker = |dump: &Dump, name: &str| {
+        let mut workers = dump.pools.iter().flat_map(|pool| &pool.workers);
+        workers.any(|worker| {
+            let running = worker.running.as_ref().and_then(|running| running.function.as_ref());
+            running.is_some_and(|function| function.to_string().contains(name))
+        })
+    };
+    assert!(worker(&dump, "::items::Job"), "{dump}");
+    let machine = uwork::topology::Machine::read().unwrap();
+    let inside = uwork::work_on_cpu(machine.allowed.first().unwrap(), uwork::dump);
+    assert!(worker(&inside.unwrap(), "uwork::looking_in::dump"), "a function is its own type");
+    gate.open();
+    assert_eq!((doubled.join().unwrap(), answer.join().unwrap()), (42, 42));
+    assert!(later.work.cancel().is_some());
 }
 
 #[test]

@@ -33,6 +33,7 @@ const LAYERS: &[Layer] = &[
             "uwork-policy",
             "uwork-engine",
             "backtrace",
+            "framehop",
             "crossbeam-epoch",
             "libc",
             "rustix",

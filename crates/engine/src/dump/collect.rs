@@ -32,8 +32,7 @@ const WORKERS_SPARE: usize = 8;
 
 impl ItemDump {
     pub(crate) fn of(item: &Work) -> ItemDump {
-        let function = Function { address: item.func() as usize, name: None };
-        ItemDump { address: std::ptr::from_ref(item).addr(), function }
+        ItemDump { address: std::ptr::from_ref(item).addr(), function: Function::of(item.func()) }
     }
 }
 
@@ -91,6 +90,8 @@ impl<H: Host> Engine<H> {
             queues,
         };
         dump.join();
+        // SAFETY: it is as it was collected.
+        unsafe { dump.ask_functions() };
         dump
     }
 
@@ -285,7 +286,7 @@ impl<H: Host> Wq<H> {
         let ids = |slot: &Slot<H>| slot.batch.get().0;
         let mine = |id: &u32| pwqs.iter().any(|pwq| Some(pwq.id) == ids(self.engine().slot(*id)));
         let slots = self.engine().slots_at_work().filter(mine).collect();
-        QueueDump {
+        let mut dump = QueueDump {
             name: self.name().to_owned(),
             flags: self.flags(),
             kind,
@@ -303,7 +304,10 @@ impl<H: Host> Wq<H> {
             flushers,
             pwqs,
             slots,
-        }
+        };
+        // SAFETY: it is as it was collected.
+        unsafe { dump.ask_functions() };
+        dump
     }
 
     fn gate_for_dump(&self) -> Gate {

@@ -5,10 +5,12 @@
 //! values. So each part is true for an instant, but not all for the same one. Nothing is stopped,
 //! nobody is waited for, and an item that is stuck holds nothing up.
 //!
-//! Addresses are those of items and of their functions. [`Dump::name_functions`] turns the latter
-//! into names, with a resolver of the caller's, when no lock is held any more.
+//! Addresses are those of items and of their functions. The latter are asked for their names when what
+//! shows them has been collected, without the locks (`functions`); [`Dump::name_functions`] is for those that
+//! have none to tell, with a resolver of the caller's.
 
 mod collect;
+mod functions;
 mod running;
 mod text;
 
@@ -167,7 +169,7 @@ pub struct RunningInfo {
 pub struct Function {
     /// Where it is.
     pub address: usize,
-    /// Its name, if it was looked for and found.
+    /// What it is called, if that is known: the type of the items that it is for.
     pub name: Option<String>,
 }
 
@@ -330,50 +332,10 @@ pub struct PwqDump {
 }
 
 impl Dump {
-    /// Gives the functions names. `name` is asked once for each place that shows a function.
-    pub fn name_functions(&mut self, mut name: impl FnMut(usize) -> Option<String>) {
-        let pools = &mut self.pools;
-        for armed in pools.iter_mut().flat_map(|pool| &mut pool.armed) {
-            armed.item.function.name = name(armed.item.function.address);
-        }
-        let workers = pools.iter_mut().flat_map(|pool| &mut pool.workers);
-        for worker in workers.chain(&mut self.helpers) {
-            worker.name_functions(&mut name);
-        }
-        self.queues.iter_mut().for_each(|queue| queue.name_functions(&mut name));
-    }
-}
-
-impl Dump {
     /// Says what workers have instead of the niceness that they should have: `had` is asked for that of
     /// each pool.
     pub fn name_niceness(&mut self, had: impl Fn(i32) -> Option<i32>) {
         self.pools.iter_mut().for_each(|pool| pool.nice_had = had(pool.nice));
-    }
-}
-
-impl WorkerDump {
-    fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
-        if let Some(function) = self.running.as_mut().and_then(|info| info.function.as_mut()) {
-            function.name = name(function.address);
-        }
-        self.behind.name_functions(name);
-        self.set_aside.name_functions(name);
-    }
-}
-
-impl QueueDump {
-    /// Gives the functions names, as [`Dump::name_functions`].
-    pub fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
-        self.pwqs.iter_mut().for_each(|pwq| pwq.pending.name_functions(name));
-    }
-}
-
-impl Items {
-    fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
-        for item in &mut self.first {
-            item.function.name = name(item.function.address);
-        }
     }
 }
 

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 
 use uwork_policy::concurrency::{has_room_for_hogs, hog_report_due};
 
+use crate::dump::Function;
 use crate::engine::Engine;
 use crate::host::{Host, Report};
 use crate::pool::{NEVER, Pool};
@@ -145,7 +146,9 @@ impl<H: Host> Engine<H> {
         if let Some(function) = function.filter(|_| pool.spec().confined)
             && let Some(count) = self.hogs().note(function)
         {
-            self.host().report(Report::CpuIntensive { function, count, used_ns });
+            // SAFETY: a slot has functions from items only.
+            let name = unsafe { Function::at(function) }.name;
+            self.host().report(Report::CpuIntensive { function, name, count, used_ns });
         }
     }
 }

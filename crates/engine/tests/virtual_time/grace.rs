@@ -25,6 +25,9 @@ struct Item {
 /// # Safety
 /// The engine's promise: an `Item` that was queued, with the reference that was left behind then.
 unsafe fn call(work: NonNull<Work>, action: Action) {
+    if action == Action::Name {
+        return;
+    }
     // SAFETY: by this function's contract.
     let item = unsafe { Arc::from_raw(work.cast::<Item>().as_ptr().cast_const()) };
     match action {
@@ -32,7 +35,7 @@ unsafe fn call(work: NonNull<Work>, action: Action) {
             *item.seen.lock().unwrap() = Some((item.host.cpu(), item.host.time()));
             item.runs.fetch_add(1, Ordering::Relaxed)
         }
-        Action::Release => item.released.fetch_add(1, Ordering::Relaxed),
+        _ => item.released.fetch_add(1, Ordering::Relaxed),
     };
 }
 

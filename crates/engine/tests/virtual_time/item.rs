@@ -4,7 +4,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use uwork_engine::{Action, Busy, Delayed, DepthError, Helped, QueueError, Queued, Rearmed, Work};
+use uwork_engine::{
+    Action, Busy, Delayed, DepthError, Helped, ItemName, QueueError, Queued, Rearmed, Work,
+};
 
 use crate::host::VirtualHost;
 use crate::setup::{VirtualEngine, VirtualQueue};
@@ -24,6 +26,10 @@ pub(crate) struct Item {
 /// # Safety
 /// The engine's promise: an `Item` that was queued, and is the function's now.
 unsafe fn call(work: NonNull<Work>, action: Action) {
+    if action == Action::Name {
+        // SAFETY: by this function's contract.
+        return unsafe { ItemName { type_name: "test::Item", id: 0 }.tell(work) };
+    }
     // SAFETY: the reference that was left behind when the item was queued; by `engine_has`, it is
     // there, were the engine to call twice.
     let item = unsafe {
@@ -34,7 +40,7 @@ unsafe fn call(work: NonNull<Work>, action: Action) {
     };
     match action {
         Action::Run => (item.body)(),
-        Action::Release => {
+        _ => {
             item.released.fetch_add(1, Ordering::Relaxed);
         }
     }

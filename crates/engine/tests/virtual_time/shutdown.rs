@@ -151,15 +151,11 @@ fn what_does_not_end_in_time_is_reported() {
         assert_eq!((engine.host().time(), report.took_ns), (11 * MS, 10 * MS));
         let [left] = &report.unfinished[..] else { panic!("{report}") };
         assert_eq!((left.queue.name.as_str(), left.pending(), left.running()), ("slow", 1, 1));
-        // The function's address is different each time.
-        let text = report.to_string();
-        let (text, function) = text.split_once("  function 0x").expect("what runs is named");
-        assert!(!function.is_empty());
         assert_eq!(
-            text,
+            report.to_string(),
             "shutdown by drain took 10.0 ms; 0 items released; 1 queues did not end\n  \
              queue slow: 1 pending, 1 running\n    \
-             slot 1    uw/1  running  run 1  queue slow  for at most 11.0 ms"
+             slot 1    uw/1  running  run 1  queue slow  for at most 11.0 ms  test::Item\n"
         );
         // A second call goes on where the first one gave up.
         let again = engine.shutdown(Shutdown::Cancel, SEC).unwrap();

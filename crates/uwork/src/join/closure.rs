@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::task::Context;
 
-use uwork_engine::{Action, Queued, Work as RawWork};
+use uwork_engine::{Action, ItemName, Queued, Work as RawWork};
 
 use super::{JoinHandle, Joinable, Outcome, panicked};
 use crate::error::JoinError;
@@ -72,9 +72,12 @@ impl<F: FnOnce() -> R, R> Task<F, R> {
     /// `work` is the first field of a task, whose item's side this call uses up.
     unsafe fn perform(work: NonNull<RawWork>, action: Action) {
         let task = work.cast::<Task<F, R>>();
-        if action == Action::Release {
+        match action {
+            Action::Run => {}
             // SAFETY: by this function's contract.
-            return unsafe { Task::give_up(task, JoinError::Cancelled) };
+            Action::Release => return unsafe { Task::give_up(task, JoinError::Cancelled) },
+            // SAFETY: the engine has asked for it.
+            Action::Name => return unsafe { ItemName::of_type::<F>(0).tell(work) },
         }
         // SAFETY: the stage is the item's from its start on.
         let stage = unsafe { task.as_ref().stage.get().replace(Stage::Gone) };

@@ -11,10 +11,20 @@ const SET: u32 = 1;
 const WAITING: u32 = 2;
 
 /// One thread waits, any thread sets. A set that comes first is remembered.
-#[derive(Default)]
 pub(crate) struct Event(AtomicU32);
 
+impl Default for Event {
+    fn default() -> Event {
+        Event::new()
+    }
+}
+
 impl Event {
+    /// Not set.
+    pub(crate) const fn new() -> Event {
+        Event(AtomicU32::new(CLEAR))
+    }
+
     /// Waits until the event is set and clears it. True if it was set, false after `timeout`.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));

@@ -44,6 +44,7 @@ extern "C" fn parent() {
 extern "C" fn child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     super::asleep::close_after_fork();
+    super::stack::forget();
     if let Some(forking) = HELD.with(RefCell::take) {
         forking.child();
     }

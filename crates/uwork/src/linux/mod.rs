@@ -7,6 +7,16 @@ mod event;
 mod fork;
 pub(crate) mod futex;
 mod membarrier;
+#[cfg_attr(
+    all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64")),
+    path = "stack/mod.rs"
+)]
+#[cfg_attr(
+    not(all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64"))),
+    path = "stack/absent.rs"
+)]
+#[allow(dead_code, reason = "asked by the watchdog only")]
+pub(crate) mod stack;
 mod thread;
 
 use std::any::Any;
@@ -205,9 +215,10 @@ fn print(report: &Report) {
         Report::FlagsChanged { queue, warning: FlagsWarning::BothPerCpuAndUnbound } => {
             format!("queue {queue:?} is both PERCPU and UNBOUND; it becomes UNBOUND")
         }
-        Report::CpuIntensive { function, count, used_ns } => format!(
-            "the item function at {function:#x} used the CPU for {} ms while others waited, {count} \
-             times so far; consider an unbound or a CPU-intensive queue",
+        Report::CpuIntensive { function, name, count, used_ns } => format!(
+            "{} used the CPU for {} ms while other items waited, {count} times so far; consider an \
+             unbound or a CPU-intensive queue",
+            name.clone().unwrap_or_else(|| format!("the item function at {function:#x}")),
             used_ns / 1_000_000
         ),
         Report::FlushDependency { from, on } => format!(

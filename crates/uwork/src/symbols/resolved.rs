@@ -1,5 +1,7 @@
 //! Names of functions, from the program's debug information or symbol table.
 
+use uwork_engine::host::Frame;
+
 /// The function at this address. Reads the program's file at first use: milliseconds, and memory for
 /// what it finds there. Takes locks of its own; without any of the engine's held.
 pub(crate) fn name(address: usize) -> Option<String> {
@@ -10,4 +12,33 @@ pub(crate) fn name(address: usize) -> Option<String> {
         name = symbol.name().map(|name| format!("{name:#}")).or(name.take());
     });
     name
+}
+
+/// A place in a function, as a stack has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The instruction there is the next to run.
+    At(usize),
+    /// The instruction before it is a call that is under way.
+    ReturnTo(usize),
+}
+
+/// The functions at a place, innermost first: several where some were inlined, one without a name where
+/// nothing is known. As [`name`].
+pub(crate) fn frames(place: Place) -> Vec<Frame> {
+    let (address, resolved) = match place {
+        Place::At(address) => (address, address.wrapping_add(1)),
+        Place::ReturnTo(address) => (address, address),
+    };
+    let mut frames = Vec::new();
+    backtrace::resolve(std::ptr::without_provenance_mut(resolved), |symbol| {
+        let file = symbol.filename().map(|file| file.display().to_string());
+        let location = file.zip(symbol.lineno()).map(|(file, line)| format!("{file}:{line}"));
+        let symbol = symbol.name().map(|name| format!("{name:#}"));
+        frames.push(Frame { address, symbol, location });
+    });
+    if frames.is_empty() {
+        frames.push(Frame { address, symbol: None, location: None });
+    }
+    frames
 }

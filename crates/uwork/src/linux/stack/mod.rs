@@ -1,0 +1,45 @@
+//! The stack of another thread of this process, by its number.
+//!
+//! The thread copies it in a signal handler; unwinding and names come afterwards, here. Protocol, signal,
+//! and what the thread notices: see the README.
+
+mod exchange;
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+mod registers;
+mod signal;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod unwind;
+
+use std::time::{Duration, Instant};
+
+use uwork_engine::host::Frame;
+
+use crate::symbols;
+
+pub(super) use exchange::forget;
+
+/// How long a thread may take to answer. One that runs takes microseconds.
+const ANSWER_MAX: Duration = Duration::from_millis(100);
+
+/// The frames of a thread of this process, innermost first. Functions that were inlined are frames of
+/// their own, with the address of the one that they are in.
+///
+/// `None` if the thread is gone or does not answer within 100 ms. It has to handle a signal for that, which
+/// makes some system calls return early (see the README): ask only where there is need. Reads the
+/// program's debug information at first use, which takes milliseconds; takes the locks of the dynamic
+/// loader and the allocator.
+pub(crate) fn of_thread(thread: u64) -> Option<Vec<Frame>> {
+    of_thread_within(thread, ANSWER_MAX)
+}
+
+fn of_thread_within(thread: u64, answer_max: Duration) -> Option<Vec<Frame>> {
+    let deadline = Instant::now() + answer_max;
+    let signal = signal::installed()?;
+    let thread = libc::pid_t::try_from(thread).ok()?;
+    let send = |value| signal::send(signal, thread, value);
+    let places = exchange::ask(thread, send, deadline, unwind::places)?;
+    Some(places.into_iter().flat_map(symbols::frames).collect())
+}
