@@ -71,6 +71,18 @@ impl<H: Host> Engine<H> {
         }
     }
 
+    /// Wakes a worker of `pool`, in which nothing waits, if a neighbour has more to do than it can.
+    #[cold]
+    pub(crate) fn kick_for_neighbours(&self, pool: &Pool<H>) {
+        let overloaded = |id: &u32| {
+            let other = self.pool(*id);
+            other.looks_ready() && other.state.counts().running >= other.target()
+        };
+        if pool.spec().neighbours.iter().any(overloaded) {
+            pool.kick(self);
+        }
+    }
+
     /// Takes back what is lined up behind items of `pool` that have been running for long.
     pub(crate) fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
         if pool.lined_up.load(Ordering::Relaxed) == 0 {

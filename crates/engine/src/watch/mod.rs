@@ -280,6 +280,9 @@ impl<H: Host> Engine<H> {
         for id in overdue {
             self.pool(id).ensure_keeper(self);
         }
+        for id in self.helpers_of(&waiting) {
+            next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
+        }
         for &id in &waiting {
             let pool = self.pool(id);
             if others_may_help(pool) {
@@ -308,6 +311,20 @@ impl<H: Host> Engine<H> {
         let mut any = false;
         self.for_each_pool(|pool| any |= sleepers::is_suspect(pool, now));
         any
+    }
+
+    /// Pools in which nothing waits, and whose workers take what waits in these.
+    fn helpers_of(&self, waiting: &[u32]) -> Vec<u32> {
+        let mut helpers = Vec::new();
+        if self.host().tier() != Tier::Declared {
+            for &id in waiting.iter().filter(|&&id| self.pool(id).spec().shares) {
+                helpers.extend(&self.pool(id).spec().neighbours);
+            }
+            helpers.sort_unstable();
+            helpers.dedup();
+            helpers.retain(|id| !waiting.contains(id) && !self.pool(*id).spec().single);
+        }
+        helpers
     }
 
     /// Tries again to get a worker for a pool that could not have one.

@@ -10,7 +10,7 @@ use crate::pool::Pool;
 /// file.
 const SIGHTS_MAX: usize = 64;
 /// States of sleepers that one look asks the system for, at most.
-const SAMPLES_PER_LOOK: u32 = 16;
+const SAMPLES_PER_LOOK: u32 = 4;
 /// How long nothing more is observed after the system has refused.
 const REFUSED_NS: u64 = 1_000_000_000;
 

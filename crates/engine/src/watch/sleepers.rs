@@ -143,6 +143,9 @@ impl<H: Host> Engine<H> {
         let running = pool.state.block().running;
         self.give_back(behind);
         self.after_block(pool, running);
+        if pool.spec().shares && !pool.looks_ready() {
+            self.kick_for_neighbours(pool);
+        }
         Some(function)
     }
 
