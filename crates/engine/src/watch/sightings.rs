@@ -12,7 +12,16 @@ const SIGHTS_MAX: usize = 64;
 /// States of sleepers that one look asks the system for, at most.
 const SAMPLES_PER_LOOK: u32 = 4;
 /// How long nothing more is observed after the system has refused.
-const REFUSED_NS: u64 = 1_000_000_000;
+const REFUSED_NS: u64 = 5_000_000;
+
+/// Who says what a worker is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The records of its switches: as of the last of them, and the same for a thread that was stopped.
+    Records,
+    /// The system, just now.
+    System,
+}
 
 /// A number that no run has.
 const NO_RUN: u64 = u64::MAX;
@@ -102,7 +111,7 @@ impl<H: Host> Sightings<H> {
         pool: &Pool<H>,
         id: u32,
         observe: bool,
-    ) -> Option<Activity> {
+    ) -> Option<(Activity, Source)> {
         let sighting = self.by_slot.get_mut(&id)?;
         let mut activity = None;
         if let Some(sight) = &mut sighting.sight {
@@ -111,8 +120,8 @@ impl<H: Host> Sightings<H> {
             sighting.wanted = observe;
             activity = seen.activity;
         }
-        if activity.is_some() {
-            return activity;
+        if let Some(activity) = activity {
+            return Some((activity, Source::Records));
         }
         activity = host.activity(sighting.thread);
         // Not one that sleeps already: it will be replaced, and not looked at for a while.
@@ -120,7 +129,7 @@ impl<H: Host> Sightings<H> {
             // It may have gone to sleep before its switches were recorded.
             activity = host.activity(self.by_slot.get(&id)?.thread);
         }
-        activity
+        activity.map(|activity| (activity, Source::System))
     }
 
     /// Has a worker's switches recorded, if they are not and there is room. True if they are from here on.

@@ -6,7 +6,7 @@
 use uwork_policy::blocking::{Tier, patience_ns, usual_sleep_ns};
 use uwork_policy::concurrency::may_keep_working;
 
-use super::sightings::Sightings;
+use super::sightings::{Sightings, Source};
 use crate::engine::Engine;
 use crate::host::{Activity, Host, Report};
 use crate::pool::{NEVER, Pool};
@@ -62,41 +62,39 @@ impl<H: Host> Engine<H> {
                 continue;
             }
             let observe = suspect && tier == Tier::Events;
-            let activity = sightings.look(self.host(), pool, id, observe);
-            let Some(Activity::Sleeps { since }) = activity else { continue };
-            let since = since.unwrap_or(met);
-            next = next.min(self.weigh_sleep(pool, sightings, (id, thread, run), since, now));
+            let seen = match sightings.look(self.host(), pool, id, observe) {
+                // What the records say may be over; and they say the same of a thread that was stopped.
+                Some((Activity::Sleeps { since }, Source::Records)) if is_due(pool, since, now) => {
+                    match self.host().activity(thread) {
+                        Some(Activity::Sleeps { .. }) | None => Some(Activity::Sleeps { since }),
+                        other => other,
+                    }
+                }
+                seen => seen.map(|(activity, _)| activity),
+            };
+            let sleeper = (id, run);
+            match seen {
+                Some(Activity::Sleeps { since }) => {
+                    let since = since.unwrap_or(met);
+                    next = next.min(self.weigh_sleep(pool, sleeper, since, now));
+                }
+                Some(Activity::Stopped) if sightings.note_stop(id) => {
+                    self.host().report(Report::WorkerStopped { thread });
+                }
+                _ => {}
+            }
         }
         next
     }
 
-    /// A worker looks as if it slept since then. When to look at it again.
-    fn weigh_sleep(
-        &self,
-        pool: &Pool<H>,
-        sightings: &mut Sightings<H>,
-        (id, thread, run): (u32, u64, u64),
-        since: u64,
-        now: u64,
-    ) -> u64 {
-        let patience = patience_of(pool);
-        if now.saturating_sub(since) < patience {
-            pool.suspect_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
-            return since.saturating_add(patience);
+    /// A worker has slept since then. When to look at it again.
+    fn weigh_sleep(&self, pool: &Pool<H>, (id, run): (u32, u64), since: u64, now: u64) -> u64 {
+        if is_due(pool, Some(since), now) {
+            self.count_sleeper_out(pool, id, run, since, now);
+            return now.saturating_add(SOON_NS);
         }
-        // What the records say may be over; and they say the same of a thread that was stopped.
-        match self.host().activity(thread) {
-            Some(Activity::Stopped) => {
-                if sightings.note_stop(id) {
-                    self.host().report(Report::WorkerStopped { thread });
-                }
-                return NEVER;
-            }
-            Some(Activity::Runs) => return now.saturating_add(SOON_NS),
-            Some(Activity::Sleeps { .. }) | None => {}
-        }
-        self.count_sleeper_out(pool, id, run, since, now);
-        now.saturating_add(SOON_NS)
+        pool.suspect_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
+        since.saturating_add(patience_of(pool))
     }
 
     fn count_sleeper_out(&self, pool: &Pool<H>, id: u32, run: u64, since: u64, now: u64) -> bool {
@@ -209,6 +207,11 @@ pub(super) fn is_suspect<H: Host>(pool: &Pool<H>, now: u64) -> bool {
 pub(super) fn note_sleep<H: Host>(pool: &Pool<H>, slept_ns: u64) {
     let usual = pool.usual_sleep_ns.load(Ordering::Relaxed);
     pool.usual_sleep_ns.store(usual_sleep_ns(usual, slept_ns), Ordering::Relaxed);
+}
+
+/// Whether a worker has slept for long enough for somebody to stand in.
+fn is_due<H: Host>(pool: &Pool<H>, since: Option<u64>, now: u64) -> bool {
+    now.saturating_sub(since.unwrap_or(now)) >= patience_of(pool)
 }
 
 fn patience_of<H: Host>(pool: &Pool<H>) -> u64 {

@@ -87,7 +87,7 @@ impl Asleep {
             Err(refused) => refused,
         };
         let (tier, reason) = match refused {
-            Refused::Gone => return (None, None),
+            Refused::Gone | Refused::NotYet => return (None, None),
             Refused::Exhausted(error) => {
                 if self.said_exhausted.swap(true, Ordering::Relaxed) {
                     return (None, None);

@@ -9,7 +9,7 @@ use std::io::{Error, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use perf_event_open_sys::bindings::{
     PERF_COUNT_SW_DUMMY, PERF_RECORD_LOST, PERF_RECORD_MISC_SWITCH_OUT,
@@ -32,6 +32,8 @@ pub(super) enum Refused {
     Exhausted(Error),
     /// The thread has ended.
     Gone,
+    /// It will be possible in some milliseconds.
+    NotYet,
 }
 
 /// The switches of one thread.
@@ -93,25 +95,43 @@ pub(super) fn probe() -> Result<(), Error> {
     }
 }
 
-/// The system makes its switches slower for the first event of its kind, which takes milliseconds, and
-/// undoes it a second after the last. One event that records nothing keeps it from that to and fro.
-fn keep_warm() {
-    static ANCHOR: OnceLock<Option<OwnedFd>> = OnceLock::new();
-    ANCHOR.get_or_init(|| {
-        let mut attr = attributes();
-        attr.set_context_switch(0);
-        attr.set_disabled(1);
-        let file = open(&mut attr, 0).ok();
-        file.iter().for_each(|file| remember(file.as_raw_fd()));
-        file
-    });
+/// The first event of its kind in the system takes milliseconds, in which the system changes its switches,
+/// and a second after the last one it changes them back. One event that records nothing keeps it from that.
+/// It is opened by a thread of its own: the watch has other things to do meanwhile.
+static ANCHOR: OnceLock<Option<OwnedFd>> = OnceLock::new();
+
+/// Whether events can be opened without waiting. The first call sees to that.
+fn is_warm() -> bool {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if ANCHOR.get().is_some() {
+        return true;
+    }
+    if !BEGUN.swap(true, Ordering::Relaxed) {
+        let observed = super::super::thread::id();
+        let warm_up = move || {
+            ANCHOR.get_or_init(|| {
+                let mut attr = attributes();
+                attr.set_context_switch(0);
+                attr.set_disabled(1);
+                let file = open(&mut attr, i32::try_from(observed).unwrap_or(NOBODY)).ok();
+                file.iter().for_each(|file| remember(file.as_raw_fd()));
+                file
+            });
+        };
+        // Without a thread nothing is observed until there is one.
+        let begun = std::thread::Builder::new().name("uw/perf".to_owned()).spawn(warm_up);
+        BEGUN.store(begun.is_ok(), Ordering::Relaxed);
+    }
+    false
 }
 
 impl Sight {
     /// Observes a thread from here on. `offset_ns`: what is to be added to `CLOCK_MONOTONIC`, wrapping, to
     /// get the host's clock.
     pub(super) fn new(thread: u64, offset_ns: u64) -> Result<Sight, Refused> {
-        keep_warm();
+        if !is_warm() {
+            return Err(Refused::NotYet);
+        }
         let thread = i32::try_from(thread).map_err(|_| Refused::Gone)?;
         let file = open(&mut attributes(), thread).map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Refused::Gone,
