@@ -7,7 +7,8 @@ use crate::host::Host;
 use crate::pool::Pool;
 use crate::pwq::Pwq;
 use crate::run::{Tally, report_panic, run_item};
-use crate::slot::{Next, Slot};
+use crate::slot::{Absence, Next, Slot};
+use crate::sync::Ordering;
 use crate::thread::{Frame, ThreadState};
 use crate::work::Work;
 
@@ -64,6 +65,9 @@ impl<H: Host> Runner<'_, H> {
                 Next::SetAside(aside) => {
                     if let Some(pool) = self.pool {
                         self.engine.count_again(pool, aside.was);
+                    }
+                    if let Absence::Asleep(_) = aside.was {
+                        tally.pwq.sleepy.fetch_add(1, Ordering::Relaxed);
                     }
                     self.engine.put_back(aside);
                 }

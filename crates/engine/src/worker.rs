@@ -189,7 +189,12 @@ impl<H: Host> Worker<H> {
             pool.ensure_keeper(engine);
         }
         let before = slot.number();
-        engine.run_batch((self.slot, slot), Some(pool), thread, pwq);
+        let run = || engine.run_batch((self.slot, slot), Some(pool), thread, pwq);
+        if count == 1 && !intensive && engine.presumes_sleep(pool, pwq) {
+            engine.run_presumed(pool, slot, pwq, run);
+        } else {
+            run();
+        }
         // Fewer than were taken, if some were given back.
         let ran = (slot.number().wrapping_sub(before) & RUN_MASK) as u32;
         if intensive {

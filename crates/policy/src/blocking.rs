@@ -112,6 +112,23 @@ pub fn usual_sleep_ns(usual_ns: u64, slept_ns: u64) -> u64 {
     usual_ns - usual_ns / 8 + slept_ns / 8
 }
 
+/// Runs of a queue's items in a pool, one after the other, that must have been found asleep before the next
+/// is presumed to sleep.
+pub const PRESUME_AFTER: u32 = 8;
+
+/// Whether a run that took `wall_ns`, `cpu_ns` of it on a CPU, was a sleep: a worker that was counted out
+/// from its beginning was missed by nobody.
+///
+/// ```
+/// use uwork_policy::blocking::was_sleep;
+/// assert!(was_sleep(10_000_000, 20_000));
+/// assert!(!was_sleep(10_000_000, 1_000_000), "it computed for longer than it takes to replace it");
+/// assert!(!was_sleep(60_000, 20_000), "it was back before anybody could have come");
+/// ```
+pub fn was_sleep(wall_ns: u64, cpu_ns: u64) -> bool {
+    wall_ns >= 4 * WAKE_COST_NS && cpu_ns <= WAKE_COST_NS
+}
+
 /// How many workers one pool may have, where the process may have `threads` more, if that is limited:
 /// enough for the greatest `max_active` of its queues and a spare one for each CPU, and not more than
 /// half of the threads.

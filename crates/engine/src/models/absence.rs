@@ -100,12 +100,31 @@ impl World {
     /// The watch finds a worker back that it had marked as asleep.
     fn mark_back(&self) {
         let Some(run) = self.slot.present_run() else { return };
-        let since = self.slot.lock_remote(&self.host).mark_back(run);
-        if let Some(since) = since {
-            assert_eq!(since, NOW);
+        let was = self.slot.lock_remote(&self.host).mark_back(run);
+        if was.is_some() {
             self.state.unblock();
         }
     }
+}
+
+/// A worker whose first item is presumed to sleep, does or does not declare a wait, and may be found
+/// running.
+fn presumed(waits: bool) {
+    let world = World::new();
+    world.slot.presume_absence();
+    let _ = world.state.block();
+    let watch = {
+        let world = world.clone();
+        thread::spawn(move || world.mark_back())
+    };
+    assert_eq!(world.work(waits), 2);
+    if world.slot.end_presumed() {
+        world.state.unblock();
+    }
+    watch.join().unwrap();
+    assert_eq!(world.state.counts().running, 1);
+    let (_, counted) = world.slot.begin_absence();
+    assert_eq!(counted, Counted::Yes, "nothing is left of an absence");
 }
 
 fn marked(waits: bool, why: Absence) {
@@ -149,4 +168,14 @@ fn a_sleeper_is_counted_in_once() {
 fn a_sleeper_that_declares_a_wait_is_counted_in_once() {
     let sleeper = || marked(true, Absence::Asleep(NOW));
     explore("absence: declared while marked", Preemptions::AtMost(3), sleeper);
+}
+
+#[test]
+fn a_presumed_sleeper_is_counted_in_once() {
+    explore("absence: presumed, counted in once", Preemptions::Any, || presumed(false));
+}
+
+#[test]
+fn a_presumed_sleeper_that_declares_a_wait_is_counted_in_once() {
+    explore("absence: presumed and declared", Preemptions::AtMost(3), || presumed(true));
 }

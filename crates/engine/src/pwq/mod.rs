@@ -52,6 +52,8 @@ pub(crate) struct Pwq<H: Host> {
     rescuer: AtomicU32,
     /// The pool that asks its queue's rescuer to look at it, plus one; 0 if none does.
     pub(crate) mayday: AtomicU32,
+    /// How many of its runs in a row were found asleep. A hint.
+    pub(crate) sleepy: AtomicU32,
     /// The pool that new readiness goes to when nothing better is known.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
@@ -132,6 +134,7 @@ impl<H: Host> Pwq<H> {
             mayday: AtomicU32::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
+            sleepy: AtomicU32::new(0),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
             inner: Line(Lock::new(Inner {
                 worklist: WorkList::new(),

@@ -94,6 +94,9 @@ pub(crate) enum Absence {
     /// Its present run was found to sleep, since then by the host's clock. Ends when it was found to be
     /// back, at the latest with that run.
     Asleep(u64),
+    /// Its items have been found asleep so often that the next is presumed to sleep. Ends when it is found to
+    /// run, at the latest with the batch.
+    Presumed,
 }
 
 /// What a declared absence means for the pool's count.
@@ -293,7 +296,7 @@ impl<H: Host> Slot<H> {
         let items = into_hands(lists.deferred.take());
         let waiters = lists.waiters.take();
         let was = match lists.absence {
-            Absence::Declared => Absence::No,
+            Absence::Declared | Absence::Presumed => Absence::No,
             _ => std::mem::replace(&mut lists.absence, Absence::No),
         };
         self.attention.fetch_and(!SET_ASIDE, Ordering::Relaxed);
@@ -328,7 +331,7 @@ impl<H: Host> Slot<H> {
         let items = into_hands(lists.scheduled.take());
         let counted = match lists.absence {
             Absence::No => Counted::Yes,
-            Absence::Asleep(_) => Counted::NotNow,
+            Absence::Asleep(_) | Absence::Presumed => Counted::NotNow,
             Absence::Declared | Absence::Hog => Counted::No,
         };
         if counted != Counted::No {
@@ -336,6 +339,29 @@ impl<H: Host> Slot<H> {
         }
         drop(guard);
         (items, counted)
+    }
+
+    /// Owner, not in an item: presumes that its next item sleeps. [`Slot::end_presumed`] must follow.
+    pub(crate) fn presume_absence(&self) {
+        let guard = self.mutex.lock();
+        // SAFETY: as in `begin_absence`.
+        unsafe { (*self.lists.get()).absence = Absence::Presumed };
+        drop(guard);
+    }
+
+    /// Owner, after that item: whether it is to count again, as nobody has found it running and it has
+    /// declared nothing itself.
+    #[must_use]
+    pub(crate) fn end_presumed(&self) -> bool {
+        let guard = self.mutex.lock();
+        // SAFETY: as in `begin_absence`.
+        let absence = unsafe { &mut (*self.lists.get()).absence };
+        let still = *absence == Absence::Presumed;
+        if still {
+            *absence = Absence::No;
+        }
+        drop(guard);
+        still
     }
 
     /// Owner: is back.
@@ -566,16 +592,17 @@ impl<H: Host> RemoteSlot<'_, H> {
         Some(self.take_scheduled())
     }
 
-    /// The owner, which was found to sleep in `run`, is back in it. Since when it slept; `None` if the run
-    /// is over or it was not marked as asleep. Then it counts again: the caller sees to that.
+    /// The owner, which was found or presumed to sleep in `run`, runs. Why it did not count; `None` if the
+    /// run is over or that was for another reason. Then it counts again: the caller sees to that.
     #[must_use]
-    pub(crate) fn mark_back(&mut self, run: u64) -> Option<u64> {
-        let Absence::Asleep(since) = self.lists().absence else { return None };
-        if !self.slot.is_running(run) {
+    pub(crate) fn mark_back(&mut self, run: u64) -> Option<Absence> {
+        let was = self.lists().absence;
+        let may_end = matches!(was, Absence::Asleep(_) | Absence::Presumed);
+        if !may_end || !self.slot.is_running(run) {
             return None;
         }
         self.lists().absence = Absence::No;
-        Some(since)
+        Some(was)
     }
 
     fn want_attention(&self) {

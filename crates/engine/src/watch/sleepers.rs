@@ -3,14 +3,15 @@
 //! README.md in this folder has the protocol: who is looked at and when, why a worker is counted out once
 //! and in once, and what may be missed.
 
-use uwork_policy::blocking::{Tier, patience_ns, usual_sleep_ns};
+use uwork_policy::blocking::{PRESUME_AFTER, Tier, patience_ns, usual_sleep_ns, was_sleep};
 use uwork_policy::concurrency::may_keep_working;
 
 use super::sightings::{Sightings, Source};
 use crate::engine::Engine;
 use crate::host::{Activity, Host, Report};
 use crate::pool::{NEVER, Pool};
-use crate::slot::Absence;
+use crate::pwq::Pwq;
+use crate::slot::{Absence, Slot};
 use crate::sync::Ordering;
 
 /// How long a pool is looked at more closely after a sleep.
@@ -52,6 +53,14 @@ impl<H: Host> Engine<H> {
             match slot.absence() {
                 Absence::Asleep(_) => {
                     self.look_after_sleeper(pool, sightings, (id, thread, run));
+                    continue;
+                }
+                Absence::Presumed => {
+                    // It gets the time in which it would have been found asleep, had it not been presumed.
+                    let met = sightings.meet(id, thread, run, now);
+                    if now.saturating_sub(met) >= MET_NS {
+                        self.look_after_sleeper(pool, sightings, (id, thread, run));
+                    }
                     continue;
                 }
                 Absence::Declared | Absence::Hog => continue,
@@ -119,8 +128,8 @@ impl<H: Host> Engine<H> {
         let mut remote = self.slot(id).lock_remote(self.host());
         let back = remote.mark_back(run);
         drop(remote);
-        if let Some(since) = back {
-            self.count_again(pool, Absence::Asleep(since));
+        if let Some(was) = back {
+            self.count_again(pool, was);
         }
     }
 
@@ -151,7 +160,7 @@ impl<H: Host> Engine<H> {
     pub(crate) fn count_again(&self, pool: &Pool<H>, was: Absence) {
         match was {
             Absence::No | Absence::Declared => return,
-            Absence::Hog => {}
+            Absence::Hog | Absence::Presumed => {}
             Absence::Asleep(since) => note_sleep(pool, self.host().now().saturating_sub(since)),
         }
         pool.state.unblock();
@@ -191,6 +200,43 @@ impl<H: Host> Engine<H> {
             }
         }
         false
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Whether the one item of this pwq that a worker of `pool` has taken is presumed to sleep.
+    #[inline]
+    pub(crate) fn presumes_sleep(&self, pool: &Pool<H>, pwq: &Pwq<H>) -> bool {
+        let presumed = pwq.sleepy.load(Ordering::Relaxed) >= PRESUME_AFTER;
+        presumed && !pool.spec().single && self.host().tier() != Tier::Declared
+    }
+
+    /// Runs `f`, an item that is presumed to sleep, as worker `slot` of `pool`: from its beginning the worker
+    /// does not count as running.
+    #[cold]
+    pub(crate) fn run_presumed(
+        &self,
+        pool: &Pool<H>,
+        slot: &Slot<H>,
+        pwq: &Pwq<H>,
+        f: impl FnOnce(),
+    ) {
+        let host = self.host();
+        let time = || (host.now(), host.cpu_time(slot.thread.load(Ordering::Relaxed)).unwrap_or(0));
+        slot.presume_absence();
+        let running = pool.state.block().running;
+        self.after_block(pool, running);
+        let (began, cpu_began) = time();
+        f();
+        let (ended, cpu_ended) = time();
+        if slot.end_presumed() {
+            pool.state.unblock();
+        }
+        if !was_sleep(ended.saturating_sub(began), cpu_ended.saturating_sub(cpu_began)) {
+            pwq.sleepy.store(0, Ordering::Relaxed);
+        }
+        let until = ended.saturating_add(SUSPECT_NS);
+        pool.suspect_until.store(until, Ordering::Relaxed);
     }
 }
 
