@@ -259,8 +259,12 @@ impl<H: Host> Engine<H> {
         let now = self.host.now();
         let again_at = pool.create_again_at.load(Ordering::Relaxed);
         let outcome = match () {
-            () if pool.is_full() || now < again_at => {
+            () if self.is_full(pool) || now < again_at => {
                 pool.state.abort_wake();
+                if pool.spec().shares {
+                    // As many as may be, so some of them are elsewhere with nothing to do.
+                    self.wake_idle_neighbour(pool);
+                }
                 None
             }
             () => {
@@ -279,7 +283,7 @@ impl<H: Host> Engine<H> {
             }
         }
         // The one worker that there is to be comes round; a shutdown may have sent it home.
-        if pool.spec().single && pool.is_full() {
+        if pool.spec().single && self.is_full(pool) {
             return;
         }
         if let Some(Err(reason)) = outcome {
@@ -288,6 +292,20 @@ impl<H: Host> Engine<H> {
         }
         self.send_maydays(pool);
         self.wake_watch();
+    }
+
+    /// Whether a pool has as many workers as it may have. Pods that share their work share the number as
+    /// well: what one worker is at in one of them, it is not at in another.
+    fn is_full(&self, pool: &Pool<H>) -> bool {
+        let (mut workers, mut most) = (pool.state.counts().workers, pool.workers_max());
+        if pool.spec().shares {
+            for &id in &pool.spec().neighbours {
+                let other = self.pool(id);
+                workers += other.state.counts().workers;
+                most += other.target();
+            }
+        }
+        workers >= most
     }
 
     fn try_spawn(&self, pool: &Pool<H>) -> Result<(), String> {
