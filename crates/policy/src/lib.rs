@@ -13,6 +13,7 @@
 //! - [`batch`]: how many items a worker takes at once
 //! - [`flags`]: the flags of a queue, and which of them go together
 //! - [`timer`]: where a timer goes in the wheel
+//! - [`percpu`]: how per-CPU data is locked, and which way a process gets
 //! - [`cpu_choice`]: which CPU a work item is queued for
 
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod concurrency;
 pub mod cpu_choice;
 pub mod cpuset;
 pub mod flags;
+pub mod percpu;
 pub mod scope;
 pub mod timer;
 pub mod topology;

@@ -1,0 +1,51 @@
+//! Which mode of per-CPU locks a process gets.
+
+use uwork_policy::percpu::{Mode, Wishes, choose};
+
+fn wishes<'a>(variable: Option<&'a str>, program: Option<Mode>, isolated: &str) -> Wishes<'a> {
+    Wishes {
+        variable: variable.map(|text| ("UWORK_PWLOCKS", text)),
+        program,
+        isolated: isolated.parse().unwrap(),
+        no_sections: None,
+    }
+}
+
+#[test]
+fn the_environment_comes_first_then_the_program_then_isolation() {
+    use Mode::{Asymmetric, Local, Remote};
+    for (variable, program, isolated, mode, is_odd) in [
+        (None, None, "", Local, false),
+        (None, None, "1", Remote, false),
+        (None, Some(Asymmetric), "1", Asymmetric, false),
+        (None, Some(Local), "1", Local, false),
+        (Some("0"), Some(Asymmetric), "1", Local, false),
+        (Some("1"), None, "", Remote, false),
+        (Some("2"), Some(Local), "", Asymmetric, false),
+        (Some("3"), Some(Asymmetric), "", Asymmetric, true),
+        (Some(""), None, "1", Remote, true),
+        (Some("on"), None, "", Local, true),
+        (Some(" 1"), None, "", Local, true),
+        (Some("01"), None, "", Local, true),
+    ] {
+        let choice = choose(&wishes(variable, program, isolated));
+        assert_eq!((choice.mode, choice.is_odd), (mode, is_odd), "{variable:?} {program:?}");
+    }
+}
+
+#[test]
+fn a_bad_variable_is_told_with_what_is_allowed() {
+    let choice = choose(&wishes(Some("yes"), None, ""));
+    assert_eq!(choice.reason, "UWORK_PWLOCKS=\"yes\" is not one of 0, 1, 2; no CPU is isolated");
+}
+
+#[test]
+fn without_sections_only_the_spinlock_is_left_and_that_is_told() {
+    for mode in Mode::ALL {
+        let no_sections = Some("rseq(2) is missing".to_owned());
+        let choice = choose(&Wishes { no_sections, ..wishes(None, Some(mode), "") });
+        assert_eq!(choice.mode, Mode::Remote);
+        assert_eq!(choice.is_odd, mode != Mode::Remote);
+        assert_eq!(choice.reason.contains("rseq(2) is missing"), mode != Mode::Remote);
+    }
+}
