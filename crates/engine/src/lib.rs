@@ -22,6 +22,7 @@ mod inbox;
 #[cfg(all(test, loom))]
 mod models;
 mod owner;
+pub mod percpu;
 mod pool;
 mod pwq;
 mod query;

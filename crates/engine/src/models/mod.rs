@@ -27,6 +27,7 @@ mod flush;
 mod kick;
 mod node;
 mod pending;
+mod percpu;
 mod pwq;
 mod slot;
 mod whole;

@@ -1,0 +1,223 @@
+//! Locks on per-CPU data: one word for each CPU, taken without a locked instruction on its own CPU in
+//! two of three modes. The protocol and why it excludes are in `docs/percpu.md`.
+//!
+//! [`lock`] is the word, this file is who takes it when. What is guarded, and where it lies, is the
+//! platform's; nothing here runs a user's code.
+
+mod lock;
+
+use std::ptr::NonNull;
+
+use uwork_policy::percpu::Mode;
+
+pub use lock::{CpuLock, Token};
+
+/// What the locks need from the platform. All methods may be called from any thread.
+pub trait Sections {
+    /// Who the calling thread is, for as long as it lives. A nanosecond.
+    fn token(&self) -> Token;
+
+    /// The CPU that the caller runs on. A hint, stale by the time it is used.
+    fn cpu(&self) -> u32;
+
+    /// In a section, which runs on one CPU without interruption or from its start again: finds that
+    /// CPU's lock, looks with acquire whether it is free, and stores `token`. A nanosecond or two.
+    ///
+    /// Nothing if it is not free, its CPU is not in the row, or the thread has no sections.
+    ///
+    /// # Safety
+    /// `place` leads to the locks of a row that lives.
+    unsafe fn claim(&self, place: Place, token: Token) -> Option<NonNull<CpuLock>>;
+
+    /// Whether the calling thread has sections, on a CPU below `len`.
+    fn has_sections(&self, len: u32) -> bool;
+
+    /// Restarts the section that a thread is in on `cpu`, if there is one, with a full barrier on both
+    /// sides. A microsecond.
+    fn restart(&self, cpu: u32);
+
+    /// Waits a little for the holder of a lock, longer from `round` to `round`, such that a holder which
+    /// the caller outranks gets to run.
+    fn relax(&self, round: u32);
+}
+
+/// Where the locks of a row lie.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// That of CPU 0.
+    pub first: NonNull<CpuLock>,
+    /// From one to the next, in bytes.
+    pub stride: usize,
+    /// How many there are. Not 0.
+    pub len: u32,
+}
+
+/// The locks of all CPUs' parts of something.
+pub struct Row<S> {
+    place: Place,
+    mode: Mode,
+    sections: S,
+}
+
+// SAFETY: `place` leads to locks, which are atomic.
+unsafe impl<S: Send> Send for Row<S> {}
+// SAFETY: as above.
+unsafe impl<S: Sync> Sync for Row<S> {}
+
+/// The calling thread holds the lock that it wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recursion;
+
+impl<S: Sections> Row<S> {
+    /// # Safety
+    /// The locks stay where they are while the row is used, and are taken through this row only.
+    ///
+    /// # Panics
+    /// Without locks.
+    pub unsafe fn new(place: Place, mode: Mode, sections: S) -> Row<S> {
+        assert!(place.len > 0, "a machine has CPUs");
+        Row { place, mode, sections }
+    }
+
+    /// How the locks are taken.
+    #[inline(always)]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// How many CPUs have a lock.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        self.place.len
+    }
+
+    /// The platform.
+    #[inline(always)]
+    pub fn sections(&self) -> &S {
+        &self.sections
+    }
+
+    /// The lock of a CPU.
+    ///
+    /// # Panics
+    /// There is none for it.
+    #[inline]
+    pub fn at(&self, cpu: u32) -> &CpuLock {
+        assert!(cpu < self.place.len, "CPU {cpu} of {}", self.place.len);
+        // SAFETY: of the row, by its bounds and the promise of `new`.
+        unsafe { self.place.first.byte_add(self.place.stride * cpu as usize).as_ref() }
+    }
+
+    /// Whose lock this is.
+    #[inline]
+    pub fn cpu_of(&self, lock: NonNull<CpuLock>) -> u32 {
+        let offset = lock.addr().get() - self.place.first.addr().get();
+        (offset / self.place.stride) as u32
+    }
+
+    /// The CPU whose part a thread uses that runs on the CPU it runs on. CPUs that were not there when the
+    /// row was made share the parts of others.
+    fn here(&self) -> u32 {
+        let cpu = self.sections.cpu();
+        if cpu < self.place.len { cpu } else { cpu % self.place.len }
+    }
+
+    /// Takes the lock of the CPU that the caller is on, if it is free.
+    #[inline(always)]
+    pub fn try_here(&self) -> Option<NonNull<CpuLock>> {
+        let token = self.sections.token();
+        if self.mode == Mode::Remote {
+            let lock = self.at(self.here());
+            return lock.try_exchange(token).then(|| NonNull::from(lock));
+        }
+        // SAFETY: the row lives, by the promise of `new`.
+        let claimed = unsafe { self.sections.claim(self.place, token) };
+        if claimed.is_some() { claimed } else { self.try_here_without_section() }
+    }
+
+    /// A thread without sections takes its CPU's lock as everybody takes another CPU's.
+    #[cold]
+    fn try_here_without_section(&self) -> Option<NonNull<CpuLock>> {
+        if self.sections.has_sections(self.place.len) {
+            return None;
+        }
+        let (cpu, token) = (self.here(), self.sections.token());
+        self.force(cpu, token).then(|| NonNull::from(self.at(cpu)))
+    }
+
+    /// Takes the lock of the CPU that the caller is on, as soon as it is free.
+    ///
+    /// # Errors
+    /// The caller holds it.
+    #[inline(always)]
+    pub fn lock_here(&self) -> Result<NonNull<CpuLock>, Recursion> {
+        match self.try_here() {
+            Some(lock) => Ok(lock),
+            None => self.wait_here(),
+        }
+    }
+
+    #[cold]
+    fn wait_here(&self) -> Result<NonNull<CpuLock>, Recursion> {
+        let token = self.sections.token();
+        for round in 0.. {
+            // Of the CPU that we are on by now.
+            if self.at(self.here()).is_held_by(token) {
+                return Err(Recursion);
+            }
+            self.sections.relax(round);
+            if let Some(lock) = self.try_here() {
+                return Ok(lock);
+            }
+        }
+        unreachable!("the rounds do not end")
+    }
+
+    /// Takes the lock of `cpu` for the thread `token` if it is free, from where the caller is. In the modes with
+    /// sections that is by force, unless the caller is on that CPU.
+    pub fn try_at(&self, cpu: u32, token: Token) -> bool {
+        match self.mode {
+            Mode::Remote => self.at(cpu).try_exchange(token),
+            Mode::Local | Mode::Asymmetric => {
+                self.try_in_section(cpu, token) || self.force(cpu, token)
+            }
+        }
+    }
+
+    /// The same, as soon as it is free.
+    ///
+    /// # Errors
+    /// `token` holds it.
+    pub fn lock_at(&self, cpu: u32, token: Token) -> Result<(), Recursion> {
+        for round in 0.. {
+            if self.try_at(cpu, token) {
+                return Ok(());
+            }
+            if self.at(cpu).is_held_by(token) {
+                return Err(Recursion);
+            }
+            self.sections.relax(round);
+        }
+        unreachable!("the rounds do not end")
+    }
+
+    /// Takes the lock of `cpu` in a section, if the caller is there and it is free.
+    fn try_in_section(&self, cpu: u32, token: Token) -> bool {
+        if self.sections.cpu() != cpu {
+            return false;
+        }
+        // SAFETY: the row lives, by the promise of `new`.
+        let Some(lock) = (unsafe { self.sections.claim(self.place, token) }) else { return false };
+        if self.cpu_of(lock) == cpu {
+            return true;
+        }
+        // We were moved in between: what we have is another one's.
+        // SAFETY: taken just now.
+        unsafe { lock.as_ref().release() };
+        false
+    }
+
+    fn force(&self, cpu: u32, token: Token) -> bool {
+        self.at(cpu).try_force(token, || self.sections.restart(cpu))
+    }
+}
