@@ -19,6 +19,8 @@ use perf_event_open_sys::bindings::{
 use perf_event_open_sys::perf_event_open;
 use uwork_engine::host::{Activity, Seen};
 
+use super::proc;
+
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: libc::c_ulong = 1 << 3;
 /// A thread that does not exist: the greatest number, which Linux gives to none.
@@ -40,6 +42,8 @@ pub(super) enum Refused {
 pub(crate) struct Sight {
     file: OwnedFd,
     ring: Ring,
+    /// The thread's file in `/proc`, kept open: finding it takes longer than reading it.
+    stat: Option<OwnedFd>,
     /// What the last record said.
     last: Option<Activity>,
     /// What is added to the clock of the records to get the host's.
@@ -132,8 +136,8 @@ impl Sight {
         if !is_warm() {
             return Err(Refused::NotYet);
         }
-        let thread = i32::try_from(thread).map_err(|_| Refused::Gone)?;
-        let file = open(&mut attributes(), thread).map_err(|error| match error.raw_os_error() {
+        let number = i32::try_from(thread).map_err(|_| Refused::Gone)?;
+        let file = open(&mut attributes(), number).map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Refused::Gone,
             Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOSPC) => {
                 Refused::Exhausted(error)
@@ -142,8 +146,17 @@ impl Sight {
         })?;
         // EPERM here is the limit of locked memory.
         let ring = Ring::map(&file).map_err(Refused::Exhausted)?;
-        remember(file.as_raw_fd());
-        Ok(Sight { file, ring, last: None, offset_ns })
+        let stat = proc::open(thread);
+        [Some(&file), stat.as_ref()]
+            .into_iter()
+            .flatten()
+            .for_each(|file| remember(file.as_raw_fd()));
+        Ok(Sight { file, ring, stat, last: None, offset_ns })
+    }
+
+    /// What the thread is at, as the system sees it, if that can be known here.
+    pub(crate) fn activity(&self) -> Option<Activity> {
+        self.stat.as_ref().and_then(proc::activity_by)
     }
 
     pub(super) fn file(&self) -> RawFd {
@@ -199,7 +212,10 @@ impl Sight {
 
 impl Drop for Sight {
     fn drop(&mut self) {
-        forget(self.file.as_raw_fd());
+        [Some(&self.file), self.stat.as_ref()]
+            .into_iter()
+            .flatten()
+            .for_each(|file| forget(file.as_raw_fd()));
     }
 }
 
@@ -293,7 +309,7 @@ pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
 }
 
 /// Files that are open, for a child after a fork, which has them and not the sights. By number, which is
-/// small: as many as sights at most, and one.
+/// small: two for each sight at most, and one.
 static OPEN: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
 const FILES_MAX: usize = 256;
 

@@ -1,6 +1,7 @@
 //! What a thread is at, from `/proc/self/task/TID/stat`.
 
 use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use uwork_engine::host::Activity;
 
@@ -8,24 +9,29 @@ use uwork_engine::host::Activity;
 /// be escaped.
 const READ_MAX: usize = 128;
 
-/// What a thread of this process is at. Nothing if it is gone, or there is no `/proc`. Three system calls,
-/// 2 us; allocates nothing.
-pub(super) fn activity(thread: u64) -> Option<Activity> {
+/// The file of a thread of this process, and nothing if it is gone, there is no `/proc`, or no file to be had.
+/// Allocates nothing.
+pub(super) fn open(thread: u64) -> Option<OwnedFd> {
     let mut path = [0_u8; 48];
     write!(&mut path[..47], "/proc/self/task/{thread}/stat").ok()?;
     // SAFETY: the path ends with a zero byte.
     let file = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    if file < 0 {
-        return None;
-    }
+    // SAFETY: a file that was just opened, and that nobody else knows of.
+    (file >= 0).then(|| unsafe { OwnedFd::from_raw_fd(file) })
+}
+
+/// What the thread of this file is at. One system call, 3 us; nothing if the thread is gone.
+pub(super) fn activity_by(file: &OwnedFd) -> Option<Activity> {
     let mut text = [0_u8; READ_MAX];
-    // SAFETY: the buffer is live and as long as said; the file is ours.
-    let read = unsafe {
-        let read = libc::read(file, text.as_mut_ptr().cast(), text.len());
-        libc::close(file);
-        read
-    };
+    // SAFETY: the buffer is live and as long as said; the file is open.
+    let read = unsafe { libc::pread(file.as_raw_fd(), text.as_mut_ptr().cast(), text.len(), 0) };
     activity_in(text.get(..usize::try_from(read).ok()?)?)
+}
+
+/// What a thread of this process is at. Nothing if it is gone, or there is no `/proc`. Three system calls,
+/// 7 us, and several times as much after a pause.
+pub(super) fn activity(thread: u64) -> Option<Activity> {
+    activity_by(&open(thread)?)
 }
 
 /// The state in the first part of such a file: `TID (NAME) STATE ...`, where the name may be anything.
@@ -74,7 +80,6 @@ mod tests {
     #[test]
     fn a_thread_in_a_read_sleeps() {
         use std::io::Read;
-        use std::os::fd::AsRawFd;
         let (mut reader, writer) = std::io::pipe().unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
