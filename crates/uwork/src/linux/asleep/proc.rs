@@ -1,6 +1,8 @@
 //! What a thread is at, from `/proc/self/task/TID/stat`.
 
-use std::io::Write;
+use std::ffi::CStr;
+use std::io::{Error, Write};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use uwork_engine::host::Activity;
 
@@ -8,24 +10,72 @@ use uwork_engine::host::Activity;
 /// be escaped.
 const READ_MAX: usize = 128;
 
+/// A file that is held to be given up: where the process has as many as it may, there is one for us to
+/// open. Its number and 1, or `NO_RESERVE`.
+static RESERVE: AtomicU32 = AtomicU32::new(NO_RESERVE);
+const NO_RESERVE: u32 = 0;
+
+/// Whether the system shows what threads are at.
+pub(super) fn is_there() -> bool {
+    activity(super::super::thread::id()).is_some()
+}
+
 /// What a thread of this process is at. Nothing if it is gone, or there is no `/proc`. Three system calls,
 /// 2 us; allocates nothing.
 pub(super) fn activity(thread: u64) -> Option<Activity> {
     let mut path = [0_u8; 48];
     write!(&mut path[..47], "/proc/self/task/{thread}/stat").ok()?;
-    // SAFETY: the path ends with a zero byte.
-    let file = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    if file < 0 {
-        return None;
-    }
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
     let mut text = [0_u8; READ_MAX];
-    // SAFETY: the buffer is live and as long as said; the file is ours.
+    let read = match read(path, &mut text) {
+        Err(libc::EMFILE | libc::ENFILE) => {
+            // Another thread of ours may be at it, or one of the program's be faster: then not this time.
+            give_up_reserve();
+            read(path, &mut text).ok()
+        }
+        read => read.ok(),
+    };
+    hold_reserve();
+    activity_in(text.get(..read?)?)
+}
+
+/// Reads the beginning of a file. How much, or the error's number.
+fn read(path: &CStr, text: &mut [u8]) -> Result<usize, i32> {
+    let errno = || Error::last_os_error().raw_os_error().unwrap_or(0);
+    // SAFETY: a string that ends with a zero byte.
+    let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if file < 0 {
+        return Err(errno());
+    }
+    // SAFETY: the buffer is live and as long as said; the file is ours, and closed once.
     let read = unsafe {
         let read = libc::read(file, text.as_mut_ptr().cast(), text.len());
         libc::close(file);
         read
     };
-    activity_in(text.get(..usize::try_from(read).ok()?)?)
+    usize::try_from(read).map_err(|_| errno())
+}
+
+fn hold_reserve() {
+    if RESERVE.load(Ordering::Relaxed) != NO_RESERVE {
+        return;
+    }
+    // SAFETY: no pointers.
+    let file = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    let number = (file + 1) as u32;
+    let held = RESERVE.compare_exchange(NO_RESERVE, number, Ordering::Relaxed, Ordering::Relaxed);
+    if file >= 0 && held.is_err() {
+        // SAFETY: a file that was just made and that nobody else knows.
+        unsafe { libc::close(file) };
+    }
+}
+
+fn give_up_reserve() {
+    let number = RESERVE.swap(NO_RESERVE, Ordering::Relaxed);
+    if number != NO_RESERVE {
+        // SAFETY: a file of ours, which nobody uses; whoever swaps it out closes it.
+        unsafe { libc::close((number - 1) as i32) };
+    }
 }
 
 /// The state in the first part of such a file: `TID (NAME) STATE ...`, where the name may be anything.
