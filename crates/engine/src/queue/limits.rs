@@ -199,10 +199,15 @@ impl<H: Host> Wq<H> {
 
     fn change_limits(&self, change: impl FnOnce(&mut Tunable)) {
         let mut tunable = self.tunable.lock();
+        let before = tunable.max_active;
         change(&mut tunable);
+        let sets: Vec<_> = self.sets.lock().clone();
+        sets.iter().for_each(|set| self.engine().count_limit(set, tunable.max_active, before));
         let ready = self.apply_limits(&tunable);
         drop(tunable);
         ready.push(self.engine());
+        let pools = sets.iter().flat_map(|set| &set.pools);
+        pools.for_each(|&id| self.engine().kick_waiting(self.engine().pool(id)));
     }
 
     /// What a new pwq on this pool starts with, of a queue that will use the CPUs of `mask`.

@@ -363,9 +363,13 @@ impl<H: Host> Drop for Wq<H> {
                 self.engine.pwqs().release(pwq.id);
             }
         }
-        let routed = self.tunable.lock().routed.take();
+        let (routed, limit) = {
+            let mut tunable = self.tunable.lock();
+            (tunable.routed.take(), tunable.max_active)
+        };
         let deserted = self.remove_routes(routed);
         for set in std::mem::take(&mut *self.sets.lock()) {
+            self.engine.count_limit(&set, 0, limit);
             self.engine.leave_set(&set);
         }
         deserted.iter().for_each(|&id| self.engine.nudge_all(self.engine.pool(id)));

@@ -152,7 +152,7 @@ impl<H: Host> Wq<H> {
                 (SetKey { pods, context, strict: true, ..key }, None, mask)
             }
         };
-        let set = self.use_set(key)?;
+        let set = self.use_set(key, tunable.max_active)?;
         let limits = |pool: &Pool<H>| Limits {
             max_active: self.limit_on(pool, tunable, &mask),
             cpu_intensive: self.flags.contains(Flags::CPU_INTENSIVE),
@@ -197,8 +197,8 @@ impl<H: Host> Wq<H> {
         pools.filter(|&id| self.engine.pool(id).remove_route()).collect()
     }
 
-    /// The pools for this key, used by this queue from now on.
-    fn use_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
+    /// The pools for this key, used by this queue from now on, up to its limit.
+    fn use_set(&self, key: SetKey, max_active: u32) -> Result<Arc<PoolSet>, QueueError> {
         if let Some(own) = self.sets.lock().iter().find(|set| set.is_for(&key)) {
             // It has workers and this queue among its users; a dedicated one has no other.
             return Ok(own.clone());
@@ -209,6 +209,7 @@ impl<H: Host> Wq<H> {
             drop(sets);
             self.engine.leave_set(&set);
         } else {
+            self.engine.count_limit(&set, max_active, 0);
             sets.push(set.clone());
         }
         Ok(set)
