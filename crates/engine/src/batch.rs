@@ -8,7 +8,6 @@ use crate::pool::Pool;
 use crate::pwq::Pwq;
 use crate::run::{Tally, report_panic, run_item};
 use crate::slot::{Absence, Next, Slot};
-use crate::sync::Ordering;
 use crate::thread::{Frame, ThreadState};
 use crate::work::Work;
 
@@ -67,7 +66,7 @@ impl<H: Host> Runner<'_, H> {
                         self.engine.count_again(pool, aside.was);
                     }
                     if let Absence::Asleep(_) = aside.was {
-                        tally.pwq.sleepy.fetch_add(1, Ordering::Relaxed);
+                        tally.pwq.note_sleep(true);
                     }
                     self.engine.put_back(aside);
                 }

@@ -71,14 +71,21 @@ impl<H: Host> Engine<H> {
         }
     }
 
+    /// Wakes an idle worker of the nearest pod that has one and may have it running.
+    pub(crate) fn wake_idle_neighbour(&self, pool: &Pool<H>) {
+        for &id in &pool.spec().neighbours {
+            let other = self.pool(id);
+            let idle = other.state.counts().idle > 0;
+            if idle && other.state.begin_wake(other.target()) && other.wake_idle(self) {
+                return;
+            }
+        }
+    }
+
     /// Wakes a worker of `pool`, in which nothing waits, if a neighbour has more to do than it can.
     #[cold]
     pub(crate) fn kick_for_neighbours(&self, pool: &Pool<H>) {
-        let overloaded = |id: &u32| {
-            let other = self.pool(*id);
-            other.looks_ready() && other.state.counts().running >= other.target()
-        };
-        if pool.spec().neighbours.iter().any(overloaded) {
+        if pool.spec().neighbours.iter().any(|&id| self.pool(id).is_overloaded()) {
             pool.kick(self);
         }
     }

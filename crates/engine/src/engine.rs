@@ -269,6 +269,10 @@ impl<H: Host> Engine<H> {
         let outcome = match () {
             () if self.is_full(pool) || now < again_at => {
                 pool.state.abort_wake();
+                if pool.spec().shares {
+                    // As many as may be, so some of them are elsewhere with nothing to do.
+                    self.wake_idle_neighbour(pool);
+                }
                 None
             }
             () => {

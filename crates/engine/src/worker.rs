@@ -138,8 +138,9 @@ impl<H: Host> Worker<H> {
         }
         for &id in &pool.spec().neighbours {
             let other = self.engine.pool(id);
-            let overloaded = other.looks_ready() && other.state.counts().running >= other.target();
-            if overloaded && let Some(pwq) = other.pop_ready(&mut other.lock()) {
+            if other.is_overloaded()
+                && let Some(pwq) = other.pop_ready(&mut other.lock())
+            {
                 return Some((pwq, other));
             }
         }

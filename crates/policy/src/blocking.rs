@@ -126,7 +126,25 @@ pub const PRESUME_AFTER: u32 = 8;
 /// assert!(!was_sleep(60_000, 20_000), "it was back before anybody could have come");
 /// ```
 pub fn was_sleep(wall_ns: u64, cpu_ns: u64) -> bool {
-    wall_ns >= 4 * WAKE_COST_NS && cpu_ns <= WAKE_COST_NS
+    wall_ns >= 4 * WAKE_COST_NS && cpu_ns <= 2 * WAKE_COST_NS
+}
+
+/// The count of runs found asleep after one more run, that was a sleep or was none. Once the next is
+/// presumed to sleep, one that does not is an exception, and two in a row are the end of it.
+///
+/// ```
+/// use uwork_policy::blocking::{PRESUME_AFTER, sleepy_after};
+/// let sure = (0..100).fold(0, |sleepy, _| sleepy_after(sleepy, true));
+/// let once = sleepy_after(sure, false);
+/// assert!(once >= PRESUME_AFTER && sleepy_after(once, false) < PRESUME_AFTER);
+/// assert_eq!(sleepy_after(PRESUME_AFTER - 1, false), 0);
+/// ```
+pub fn sleepy_after(sleepy: u32, slept: bool) -> u32 {
+    match slept {
+        true => (sleepy + 1).min(2 * PRESUME_AFTER - 2),
+        false if sleepy < PRESUME_AFTER => 0,
+        false => sleepy - PRESUME_AFTER / 2 - 1,
+    }
 }
 
 /// How many workers one pool may have whose queues' items may run `limits` at once, where the process may

@@ -11,8 +11,8 @@ use uwork_policy::scope::{Pods, Scope};
 
 use super::running::running_of;
 use super::{
-    ArmedItem, BlockingDump, Dump, Function, Gate, ITEMS_MAX, ItemDump, Items, MachineDump, PoolDump, PwqDump,
-    QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
+    ArmedItem, BlockingDump, Dump, Function, Gate, ITEMS_MAX, ItemDump, Items, MachineDump,
+    PoolDump, PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
 use crate::engine::Engine;
 use crate::host::{Detection, Host};

@@ -3,6 +3,10 @@
 //! By default enough for every item that the limits of its queues let run at once, and a spare one for each
 //! CPU: so no item waits for a thread because others block, as long as the process may have that many.
 //! Nobody is sent home for a lower cap; workers that have nothing to do retire as ever.
+//!
+//! Pods that share their work share the cap as well: an item that a worker of one is in is in no other, so
+//! together they need as many workers as one pod alone would. Two of them that make a worker at the same
+//! instant may each take the last place.
 
 use uwork_policy::blocking::workers_max;
 
@@ -31,7 +35,7 @@ impl<H: Host> Engine<H> {
         });
     }
 
-    /// How many workers a pool may have.
+    /// How many workers a pool may have, together with those that it shares with.
     pub(crate) fn workers_max(&self, pool: &Pool<H>) -> u32 {
         if pool.spec().single {
             return 1;
@@ -41,7 +45,8 @@ impl<H: Host> Engine<H> {
             0 => {
                 let limits = pool.limits.load(Ordering::SeqCst);
                 let limits = u32::try_from(limits).unwrap_or(u32::MAX);
-                workers_max(limits, pool.target(), self.config().threads_max).min(WORKERS_MAX)
+                let target = self.sum_over_sharers(pool, Pool::target);
+                workers_max(limits, target, self.config().threads_max).min(WORKERS_MAX)
             }
             chosen => chosen,
         }
@@ -49,7 +54,14 @@ impl<H: Host> Engine<H> {
 
     /// Whether a pool has as many workers as it may have.
     pub(crate) fn is_full(&self, pool: &Pool<H>) -> bool {
-        pool.state.counts().workers >= self.workers_max(pool)
+        let workers = self.sum_over_sharers(pool, |pool| pool.state.counts().workers);
+        workers >= self.workers_max(pool)
+    }
+
+    /// Adds up what `f` says of a pool and of those that it shares with.
+    fn sum_over_sharers(&self, pool: &Pool<H>, f: impl Fn(&Pool<H>) -> u32) -> u32 {
+        let others = if pool.spec().shares { &pool.spec().neighbours[..] } else { &[] };
+        f(pool) + others.iter().map(|&id| f(self.pool(id))).sum::<u32>()
     }
 
     /// A worker was wanted in a full pool. Says so once, if nobody is left to do what waits.

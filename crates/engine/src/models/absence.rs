@@ -35,12 +35,12 @@ struct World {
 impl World {
     /// A worker that counts as running, with two items lined up.
     fn new() -> Arc<World> {
-        let world = World {
+        let world = Arc::new(World {
             host: LoomHost::new(0),
             slot: Slot::new(),
             state: PoolState::new(),
             items: [Work::new(nothing), Work::new(nothing)],
-        };
+        });
         world.state.unblock();
         for item in &world.items {
             item.set_place(Place::Scheduled(SLOT));
@@ -49,7 +49,7 @@ impl World {
                 unsafe { scheduled.push_back(std::ptr::from_ref(item).cast_mut()) };
             });
         }
-        Arc::new(world)
+        world
     }
 
     /// What the worker does; `waits`: in its first item. How many items it ran.

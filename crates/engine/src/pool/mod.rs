@@ -74,6 +74,10 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) lined_up: AtomicU32,
     /// Until when sleeps are expected here, as there was one lately: workers are looked at more closely. A hint.
     pub(crate) suspect_until: AtomicU64,
+    /// When its workers were last looked at. A hint.
+    pub(crate) seen_at: AtomicU64,
+    /// When an item was last presumed to sleep. A hint.
+    pub(crate) presumed_at: AtomicU64,
     /// How long undeclared sleeps last as a rule. A hint.
     pub(crate) usual_sleep_ns: AtomicU64,
     /// Workers that took a batch lately: the last one of each residue. Hints.
@@ -115,6 +119,8 @@ impl<H: Host> Pool<H> {
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
             suspect_until: AtomicU64::new(0),
+            seen_at: AtomicU64::new(0),
+            presumed_at: AtomicU64::new(0),
             // Long: the first sleeper is replaced at once.
             usual_sleep_ns: AtomicU64::new(PATIENCE_MAX_NS),
             recent: std::array::from_fn(|_| AtomicU32::new(NOBODY)),
@@ -168,6 +174,13 @@ impl<H: Host> Pool<H> {
 
     pub(crate) fn spec(&self) -> &PoolSpec {
         self.spec.get().expect("a pool is configured before anybody sees it")
+    }
+
+    /// Whether it has more to do than its workers can: as many run as should, or none is idle that could
+    /// come up soon.
+    pub(crate) fn is_overloaded(&self) -> bool {
+        let counts = self.state.counts();
+        self.looks_ready() && (counts.running >= self.target() || counts.idle == 0)
     }
 
     /// This worker takes a batch.

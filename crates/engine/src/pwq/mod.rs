@@ -10,6 +10,8 @@ mod take;
 pub(crate) use node::Node as PwqNode;
 pub(crate) use take::Taken;
 
+use uwork_policy::blocking::{PRESUME_AFTER, sleepy_after};
+
 use crate::host::Host;
 use crate::inbox::{Inbox, Node};
 use crate::pool::Pool;
@@ -52,8 +54,8 @@ pub(crate) struct Pwq<H: Host> {
     rescuer: AtomicU32,
     /// The pool that asks its queue's rescuer to look at it, plus one; 0 if none does.
     pub(crate) mayday: AtomicU32,
-    /// How many of its runs in a row were found asleep. A hint.
-    pub(crate) sleepy: AtomicU32,
+    /// How many of its runs were found asleep lately. A hint.
+    sleepy: AtomicU32,
     /// The pool that new readiness goes to when nothing better is known.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
@@ -171,6 +173,19 @@ impl<H: Host> Pwq<H> {
         inner.spliced = 0;
         drop(inner);
         self.state.store(0, Ordering::Release);
+    }
+
+    /// A run that was watched for it was a sleep, or was none.
+    pub(crate) fn note_sleep(&self, slept: bool) {
+        // A race with others costs one count.
+        let sleepy = self.sleepy.load(Ordering::Relaxed);
+        self.sleepy.store(sleepy_after(sleepy, slept), Ordering::Relaxed);
+    }
+
+    /// Whether the next run is presumed to sleep.
+    #[inline]
+    pub(crate) fn presumes_sleep(&self) -> bool {
+        self.sleepy.load(Ordering::Relaxed) >= PRESUME_AFTER
     }
 
     /// In a child after a fork: everything that was queued, and nobody who holds or awaits anything.

@@ -173,6 +173,15 @@ impl<H: Host> Sightings<H> {
         asked.contains(&turn).then(|| host.activity(thread)).flatten()
     }
 
+    /// Ends the recording of a worker's switches.
+    pub(super) fn lose_sight(&mut self, id: u32) {
+        if let Some(sighting) = self.by_slot.get_mut(&id)
+            && sighting.sight.take().is_some()
+        {
+            self.sights -= 1;
+        }
+    }
+
     /// This worker is up, and between two runs: have its switches recorded, and sleep on them.
     pub(super) fn want(&mut self, host: &H, id: u32, thread: u64) {
         self.meet(id, thread, NO_RUN, self.now);

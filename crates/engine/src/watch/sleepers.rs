@@ -3,7 +3,7 @@
 //! README.md in this folder has the protocol: who is looked at and when, why a worker is counted out once
 //! and in once, and what may be missed.
 
-use uwork_policy::blocking::{PRESUME_AFTER, Tier, patience_ns, usual_sleep_ns, was_sleep};
+use uwork_policy::blocking::{Tier, patience_ns, usual_sleep_ns, was_sleep};
 use uwork_policy::concurrency::may_keep_working;
 
 use super::sightings::{Sightings, Source};
@@ -20,6 +20,10 @@ const SUSPECT_NS: u64 = 1_000_000_000;
 pub(super) const SOON_NS: u64 = 50_000;
 /// For how long a run must have been met before its worker is looked at, in a pool that is not suspect.
 const MET_NS: u64 = super::STUCK_NS / 2;
+/// How often workers that come back are looked for where there is room for more.
+const RETURNS_NS: u64 = 1_000_000;
+/// For how long after a presumed sleep others are expected to follow.
+const PRESUMES_NS: u64 = 10_000_000;
 /// Workers that one worker without leave to go on looks at.
 const UNCOVER_MAX: usize = 2;
 
@@ -36,6 +40,17 @@ impl<H: Host> Engine<H> {
             return NEVER;
         }
         let suspect = is_suspect(pool, now);
+        if pool.state.counts().running < pool.target() {
+            // It can bring somebody up as it is. Who came back unseen is looked after less often.
+            let seen_at = pool.seen_at.load(Ordering::Relaxed);
+            if now.saturating_sub(seen_at) < RETURNS_NS {
+                return NEVER;
+            }
+        }
+        pool.seen_at.store(now, Ordering::Relaxed);
+        // Records cost each switch of the thread some microseconds: not where sleeps are presumed anyway.
+        let presumes = now.saturating_sub(pool.presumed_at.load(Ordering::Relaxed)) < PRESUMES_NS;
+        let observe = suspect && tier == Tier::Events && !presumes;
         let inner = pool.lock();
         let up = |&&id: &&u32| !self.slot(id).is_idle_locked(&inner);
         let workers: Vec<u32> = inner.workers.iter().filter(up).copied().collect();
@@ -44,8 +59,11 @@ impl<H: Host> Engine<H> {
         for id in workers {
             let slot = self.slot(id);
             let thread = slot.thread.load(Ordering::Relaxed);
+            if presumes {
+                sightings.lose_sight(id);
+            }
             let Some(run) = slot.present_run().filter(|_| thread != 0) else {
-                if suspect && tier == Tier::Events && thread != 0 {
+                if observe && thread != 0 {
                     sightings.want(self.host(), id, thread);
                 }
                 continue;
@@ -70,7 +88,6 @@ impl<H: Host> Engine<H> {
             if !suspect && now.saturating_sub(met) < MET_NS {
                 continue;
             }
-            let observe = suspect && tier == Tier::Events;
             let seen = match sightings.look(self.host(), pool, id, observe) {
                 // What the records say may be over; and they say the same of a thread that was stopped.
                 Some((Activity::Sleeps { since }, Source::Records)) if is_due(pool, since, now) => {
@@ -207,8 +224,7 @@ impl<H: Host> Engine<H> {
     /// Whether the one item of this pwq that a worker of `pool` has taken is presumed to sleep.
     #[inline]
     pub(crate) fn presumes_sleep(&self, pool: &Pool<H>, pwq: &Pwq<H>) -> bool {
-        let presumed = pwq.sleepy.load(Ordering::Relaxed) >= PRESUME_AFTER;
-        presumed && !pool.spec().single && self.host().tier() != Tier::Declared
+        pwq.presumes_sleep() && !pool.spec().single && self.host().tier() != Tier::Declared
     }
 
     /// Runs `f`, an item that is presumed to sleep, as worker `slot` of `pool`: from its beginning the worker
@@ -227,14 +243,14 @@ impl<H: Host> Engine<H> {
         let running = pool.state.block().running;
         self.after_block(pool, running);
         let (began, cpu_began) = time();
+        pool.presumed_at.store(began, Ordering::Relaxed);
         f();
         let (ended, cpu_ended) = time();
         if slot.end_presumed() {
             pool.state.unblock();
         }
-        if !was_sleep(ended.saturating_sub(began), cpu_ended.saturating_sub(cpu_began)) {
-            pwq.sleepy.store(0, Ordering::Relaxed);
-        }
+        let slept = was_sleep(ended.saturating_sub(began), cpu_ended.saturating_sub(cpu_began));
+        pwq.note_sleep(slept);
         let until = ended.saturating_add(SUSPECT_NS);
         pool.suspect_until.store(until, Ordering::Relaxed);
     }
