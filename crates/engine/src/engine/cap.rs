@@ -16,7 +16,7 @@ use crate::pool::Pool;
 use crate::pool::state::WORKERS_MAX;
 use crate::sync::Ordering;
 
-/// The greatest number of workers that a pool can be allowed.
+/// The greatest number of workers that a pool can have.
 pub const POOL_WORKERS_LIMIT: u32 = WORKERS_MAX;
 
 impl<H: Host> Engine<H> {
@@ -66,19 +66,23 @@ impl<H: Host> Engine<H> {
 
     /// A worker was wanted in a full pool. Says so once, if nobody is left to do what waits.
     pub(crate) fn note_full(&self, pool: &Pool<H>) {
-        let counts = pool.state.counts();
-        let stuck = counts.running == 0 && counts.idle == 0 && pool.looks_ready();
+        let able = |pool: &Pool<H>| {
+            let counts = pool.state.counts();
+            counts.running + counts.idle
+        };
+        let stuck = pool.looks_ready() && self.sum_over_sharers(pool, able) == 0;
         if stuck && !pool.said_full.swap(true, Ordering::Relaxed) {
             let max = self.workers_max(pool);
             self.host().report(Report::WorkersMax { pool: pool.spec().label.clone(), max });
         }
     }
 
-    /// A queue's limit counts for these pools, instead of `before`.
+    /// This limit of a queue counts for these pools, instead of `before`.
     pub(crate) fn count_limit(&self, set: &PoolSet, limit: u32, before: u32) {
         for pool in set.pools.iter().map(|&id| self.pool(id)) {
             pool.limits.fetch_add(u64::from(limit), Ordering::SeqCst);
             pool.limits.fetch_sub(u64::from(before), Ordering::SeqCst);
+            pool.said_full.store(false, Ordering::Relaxed);
         }
     }
 
