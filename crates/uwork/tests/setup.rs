@@ -32,7 +32,9 @@ fn the_program_chooses_the_tier() {
 #[test]
 fn the_environment_comes_before_the_program() {
     let test = "the_environment_comes_before_the_program";
-    let declared = |command: &mut Command| drop(command.env(VARIABLE, "declared"));
+    let declared = |command: &mut Command| {
+        command.env(VARIABLE, "declared");
+    };
     alone_with(test, declared, || {
         Setup::new().blocking_tier(BlockingTier::Sampling).install().unwrap();
         let dump = uwork::dump();
@@ -43,11 +45,10 @@ fn the_environment_comes_before_the_program() {
     });
 }
 
-// Catches: a setup that is taken and has no effect; things that start uwork unawares.
+// Catches: calls that start uwork unawares.
 #[test]
-fn a_setup_that_comes_too_late_is_refused() {
-    alone("a_setup_that_comes_too_late_is_refused", || {
-        // None of these needs the pools.
+fn what_needs_no_pools_does_not_start_uwork() {
+    alone("what_needs_no_pools_does_not_start_uwork", || {
         uwork::set_reporter(|_| {}).unwrap();
         assert!(uwork::topology::Machine::read().is_ok());
         Setup::new().install().unwrap();
@@ -58,6 +59,7 @@ fn a_setup_that_comes_too_late_is_refused() {
     });
 }
 
+// Catches: a setup that is taken and has no effect.
 #[test]
 fn a_setup_after_the_first_queue_is_refused() {
     alone("a_setup_after_the_first_queue_is_refused", || {
