@@ -152,6 +152,10 @@ impl Host for Linux {
         sight.look()
     }
 
+    fn activity_of(&self, sight: &asleep::Sight, thread: u64) -> Option<Activity> {
+        sight.activity().or_else(|| self.activity(thread))
+    }
+
     fn park_observing(&self, event: &Event, sights: &[&asleep::Sight], deadline: u64) {
         if !event.wait(Some(Duration::ZERO)) {
             self.asleep.poll(sights, deadline.saturating_sub(self.now()));

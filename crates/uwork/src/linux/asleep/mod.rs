@@ -6,7 +6,9 @@
 
 mod perf;
 mod proc;
+mod ring;
 
+use std::io::Error;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -89,11 +91,7 @@ impl Asleep {
                 (Tier::Events, more)
             }
             Refused::Forbidden(error) => {
-                let tier = if proc::activity(super::thread::id()).is_some() {
-                    Tier::Sampling
-                } else {
-                    Tier::Declared
-                };
+                let tier = if proc::is_there() { Tier::Sampling } else { Tier::Declared };
                 (tier, format!("perf_event_open was allowed, and is refused now: {error}"))
             }
         };
@@ -150,18 +148,24 @@ fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, Strin
 fn refusal_of(tier: Tier) -> Option<String> {
     match tier {
         Tier::Declared => None,
-        Tier::Sampling => proc::activity(super::thread::id())
-            .is_none()
-            .then(|| "/proc/self/task/TID/stat cannot be read".to_owned()),
-        Tier::Events => perf::probe().err().map(|error| {
-            let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-            let paranoid = paranoid.as_deref().map_or("unknown", str::trim);
-            format!(
-                "perf_event_open: {error} (kernel.perf_event_paranoid is {paranoid}; 2 or less is needed, \
-                 and no filter of system calls)"
-            )
-        }),
+        Tier::Sampling => {
+            (!proc::is_there()).then(|| "/proc/self/task/TID/stat cannot be read".to_owned())
+        }
+        Tier::Events => match perf::probe() {
+            // Who is asleep before it is observed has no records.
+            Ok(()) => refusal_of(Tier::Sampling),
+            Err(error) => Some(refusal_of_perf(&error)),
+        },
     }
+}
+
+fn refusal_of_perf(error: &Error) -> String {
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let paranoid = paranoid.as_deref().map_or("unknown", str::trim);
+    format!(
+        "perf_event_open: {error} (kernel.perf_event_paranoid is {paranoid}; 2 or less is needed, and no \
+         filter of system calls)"
+    )
 }
 
 #[cfg(test)]
