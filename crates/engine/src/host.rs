@@ -245,6 +245,11 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// What an observed thread is at. Tens of nanoseconds and some for each switch since the last look.
     fn look(&self, sight: &mut Self::Sight) -> Seen;
 
+    /// The same as [`Host::activity`], of an observed thread, which may be cheaper.
+    fn activity_of(&self, _sight: &Self::Sight, thread: u64) -> Option<Activity> {
+        self.activity(thread)
+    }
+
     /// Sleeps until one of these threads goes to sleep or gets up, or until `deadline`. May return
     /// early, and late where `event` is woken, but not after the deadline.
     fn park_observing(&self, event: &Self::Event, sights: &[&Self::Sight], deadline: u64);

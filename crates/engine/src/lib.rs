@@ -46,7 +46,7 @@ mod worker;
 pub use cancel::DepthError;
 pub use cpus::Cpus;
 pub use delayed::{Delayed, Rearmed};
-pub use engine::{Config, Engine};
+pub use engine::{Config, Engine, POOL_WORKERS_LIMIT};
 pub use fork::Forking;
 pub use freeze::FreezeError;
 pub use grace::Graced;

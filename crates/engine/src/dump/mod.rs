@@ -14,6 +14,7 @@ mod functions;
 mod running;
 mod text;
 
+use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
@@ -29,6 +30,8 @@ pub struct Dump {
     pub at_ns: u64,
     /// What the engine was told of the machine.
     pub machine: MachineDump,
+    /// How undeclared sleeps of workers are noticed.
+    pub blocking: BlockingDump,
     /// The pods of every scope.
     pub scopes: Vec<ScopeDump>,
     /// Every pool that was ever put to use, by id.
@@ -55,6 +58,17 @@ pub struct MachineDump {
     /// The scope of queues that did not choose one.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub default_scope: Scope,
+}
+
+/// See [`Dump`].
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct BlockingDump {
+    /// The way in use.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
+    pub tier: Tier,
+    /// Why this one: what was asked for, what was refused.
+    pub reason: String,
 }
 
 /// The pods of one scope.
@@ -90,6 +104,8 @@ pub struct PoolDump {
     pub target: u32,
     /// Workers that exist.
     pub nr_workers: u32,
+    /// How many it may have.
+    pub workers_max: u32,
     /// Workers that are neither idle nor wait, and do not run items of a CPU-intensive queue.
     pub nr_running: u32,
     /// Workers with nothing to do.
@@ -122,6 +138,9 @@ pub enum WorkerState {
     Running,
     /// It is in an item that waits, and has said so.
     Waiting,
+    /// It is in an item that was found asleep, or is presumed to sleep as those before it did, and has not
+    /// said so.
+    Asleep,
     /// It is between two items, or on its way up or down.
     Between,
 }

@@ -82,9 +82,9 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) usual_sleep_ns: AtomicU64,
     /// Workers that took a batch lately: the last one of each residue. Hints.
     recent: [AtomicU32; RECENT],
-    /// How many workers it may have.
-    workers_max: AtomicU32,
-    /// Whether it was said that it has as many as it may have.
+    /// The sum of the limits of its queues: as many of their items may run at once.
+    pub(crate) limits: AtomicU64,
+    /// Whether it was said that it has as many workers as it may have, and all of them block.
     pub(crate) said_full: AtomicBool,
     /// Queues that send new items here. Without any, nothing but its timers will bring a worker up.
     routed: AtomicU32,
@@ -124,7 +124,7 @@ impl<H: Host> Pool<H> {
             // Long: the first sleeper is replaced at once.
             usual_sleep_ns: AtomicU64::new(PATIENCE_MAX_NS),
             recent: std::array::from_fn(|_| AtomicU32::new(NOBODY)),
-            workers_max: AtomicU32::new(state::WORKERS_MAX),
+            limits: AtomicU64::new(0),
             said_full: AtomicBool::new(false),
             sets_in_use: AtomicU32::new(0),
             routed: AtomicU32::new(0),
@@ -181,16 +181,6 @@ impl<H: Host> Pool<H> {
     pub(crate) fn is_overloaded(&self) -> bool {
         let counts = self.state.counts();
         self.looks_ready() && (counts.running >= self.target() || counts.idle == 0)
-    }
-
-    /// How many workers it may have.
-    pub(crate) fn workers_max(&self) -> u32 {
-        if self.spec().single { 1 } else { self.workers_max.load(Ordering::Relaxed) }
-    }
-
-    pub(crate) fn set_workers_max(&self, workers: u32) {
-        self.workers_max.store(workers.clamp(1, state::WORKERS_MAX), Ordering::Relaxed);
-        self.said_full.store(false, Ordering::Relaxed);
     }
 
     /// This worker takes a batch.

@@ -91,7 +91,7 @@ impl<H: Host> Engine<H> {
             let seen = match sightings.look(self.host(), pool, id, observe) {
                 // What the records say may be over; and they say the same of a thread that was stopped.
                 Some((Activity::Sleeps { since }, Source::Records)) if is_due(pool, since, now) => {
-                    match self.host().activity(thread) {
+                    match sightings.ask(self.host(), id, thread) {
                         Some(Activity::Sleeps { .. }) | None => Some(Activity::Sleeps { since }),
                         other => other,
                     }

@@ -9,6 +9,7 @@
 //! `UWORK_SIM_SEEDS=N` runs more of them than usual.
 
 mod admission;
+mod cap;
 mod chance;
 mod contexts;
 mod cpus;

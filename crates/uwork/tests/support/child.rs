@@ -6,6 +6,18 @@ use std::process::{Command, Stdio};
 /// Which test a process was started for.
 const ALONE: &str = "UWORK_TEST_ALONE";
 
+/// Whether this process was started for `test`.
+fn is_alone(test: &str) -> bool {
+    std::env::var_os(ALONE).is_some_and(|chosen| chosen == test)
+}
+
+/// This test binary again, with one test.
+fn command(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ALONE, test);
+    command
+}
+
 /// Runs `body` in a process of its own: this test binary again, with the calling test alone, whose name
 /// is `test`. Panics with what that process said if it fails.
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {
@@ -14,19 +26,40 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
 
 /// As [`alone`], with an environment.
 pub(crate) fn alone_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) {
-    if std::env::var_os(ALONE).is_some_and(|chosen| chosen == test) {
-        return body();
+    if let Some(said) = words_of(test, prepare, body) {
+        eprint!("{said}");
     }
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ALONE, test);
+}
+
+/// As [`alone`], once for each of these values of an environment variable.
+pub(crate) fn alone_each(test: &str, variable: &str, values: &[&str], body: impl Fn(&str)) {
+    if is_alone(test) {
+        return body(&std::env::var(variable).expect("set by the starting process"));
+    }
+    for value in values {
+        alone_with(test, |command| _ = command.env(variable, value), || {});
+    }
+}
+
+/// As [`alone_with`]; what the process wrote to its standard error, for the starting process only.
+pub(crate) fn words_of(
+    test: &str,
+    prepare: impl FnOnce(&mut Command),
+    body: impl FnOnce(),
+) -> Option<String> {
+    if is_alone(test) {
+        body();
+        return None;
+    }
+    let mut command = command(test);
     prepare(&mut command);
     let output = command.stdin(Stdio::null()).output().expect("a process");
-    let said =
+    let [out, err] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     // A name that is not a test's would run none.
-    let passed = output.status.success() && said[0].contains("1 passed");
-    assert!(passed, "{test} in a process of its own: {}\n{}{}", output.status, said[0], said[1]);
-    eprint!("{}", said[1]);
+    let passed = output.status.success() && out.contains("1 passed");
+    assert!(passed, "{test} in a process of its own: {}\n{out}{err}", output.status);
+    Some(err)
 }
 
 /// Gives up all privileges of the process, where it has them.

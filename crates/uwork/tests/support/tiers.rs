@@ -1,0 +1,122 @@
+//! How blocked workers are noticed: what was reported of it, and scenes that need it.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use uwork::{Queue, Report};
+
+use super::blocks::Obstacle;
+use super::gate::Log;
+use super::items::Job;
+use super::machine::cpus;
+use super::{keep, until};
+
+/// The environment variable that asks for a tier.
+pub(crate) const VARIABLE: &str = "UWORK_BLOCKING";
+
+static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
+
+/// Keeps what is reported from here on, for [`reports`].
+pub(crate) fn collect_reports() {
+    let kept = uwork::set_reporter(|report| REPORTS.lock().unwrap().push(report.clone()));
+    assert!(kept.is_ok(), "the first reporter");
+}
+
+/// Of the reports so far, those that `f` is interested in.
+pub(crate) fn reports<T>(f: impl FnMut(&Report) -> Option<T>) -> Vec<T> {
+    REPORTS.lock().unwrap().iter().filter_map(f).collect()
+}
+
+/// The tiers that were reported, each with its reason.
+pub(crate) fn reported() -> Vec<(String, String)> {
+    reports(|report| match report {
+        Report::BlockingTier { tier, reason } => Some((tier.to_string(), reason.clone())),
+        _ => None,
+    })
+}
+
+/// How many threads' switches this process has recorded, and one.
+pub(crate) fn perf_files() -> usize {
+    let files = fs::read_dir("/proc/self/fd").expect("the files of this process");
+    let is_perf =
+        |path| fs::read_link(path).is_ok_and(|at| at.ends_with("anon_inode:[perf_event]"));
+    files.filter(|file| is_perf(file.as_ref().expect("a file").path())).count()
+}
+
+/// The workers of the pools that this queue uses.
+pub(crate) fn workers_of(queue: &Queue) -> u32 {
+    let mut pools: Vec<u32> = queue.dump().pwqs.iter().map(|pwq| pwq.pool).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    let of_queue = |pool: &uwork::dump::PoolDump| pools.binary_search(&pool.id).is_ok();
+    uwork::dump().pools.iter().filter(|pool| of_queue(pool)).map(|pool| pool.nr_workers).sum()
+}
+
+/// Items that are in an obstacle.
+pub(crate) struct Blocked {
+    queue: Queue,
+    obstacle: Arc<dyn Obstacle>,
+    pub(crate) items: Vec<Arc<Job>>,
+    entered: Log<usize>,
+}
+
+impl Blocked {
+    /// Queues as many items as the obstacle has places, all on the first CPU.
+    pub(crate) fn queue(queue: &Queue, obstacle: Arc<dyn Obstacle>, places: usize) -> Blocked {
+        keep(queue);
+        let entered = Log::new();
+        let item = |place| {
+            let (entered, obstacle) = (entered.clone(), obstacle.clone());
+            Job::new(move |_| {
+                entered.push(place);
+                obstacle.block(place);
+            })
+        };
+        let items: Vec<_> = (0..places).map(item).collect();
+        for item in &items {
+            assert!(queue.enqueue_on(cpus()[0], item.clone()).expect("a CPU").is_queued());
+        }
+        Blocked { queue: queue.clone(), obstacle, items, entered }
+    }
+
+    /// Waits until so many of them are inside.
+    pub(crate) fn until_inside(&self, count: usize) {
+        self.entered.wait_for_count(count);
+    }
+
+    /// How many are or were inside.
+    pub(crate) fn entered(&self) -> usize {
+        self.entered.events().len()
+    }
+
+    /// Lets all of them go, and waits for them: each has run once.
+    pub(crate) fn release(self) {
+        (0..self.items.len()).for_each(|place| self.obstacle.release(place));
+        self.queue.flush().unwrap();
+        for item in &self.items {
+            let tally = &item.tally;
+            assert_eq!((tally.started(), tally.finished(), tally.overlapped()), (1, 1, false));
+        }
+        assert_eq!(uwork::panics(), 0);
+    }
+}
+
+/// All workers of a queue block, undeclared, and the next item runs nevertheless; then all is as before.
+/// The queue's `max_active` is greater than `places`.
+pub(crate) fn are_replaced(queue: &Queue, obstacle: Arc<dyn Obstacle>, places: usize) {
+    let limit = queue.max_active() + cpus().len() as u32 + 2;
+    assert!(queue.max_active() as usize > places);
+    let blocked = Blocked::queue(queue, obstacle, places);
+    blocked.until_inside(places);
+    let behind = Job::counting();
+    assert!(queue.enqueue_on(cpus()[0], behind.clone()).unwrap().is_queued());
+    until("the item behind those that block has run", || behind.tally.finished() == 1);
+    let over = blocked.items.iter().filter(|item| item.tally.finished() > 0).count();
+    let workers = workers_of(queue);
+    blocked.release();
+    assert_eq!(over, 0, "they still blocked");
+    assert!(workers <= limit, "{workers} workers, at most {limit}");
+    let workers = workers_of(queue);
+    assert!(workers <= limit, "{workers} workers afterwards, at most {limit}");
+    assert_eq!((behind.tally.started(), behind.tally.finished()), (1, 1));
+}
