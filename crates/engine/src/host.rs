@@ -3,6 +3,7 @@
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
+use uwork_policy::percpu::Mode;
 
 use crate::cpus::Cpus;
 use crate::thread::ThreadState;
@@ -155,6 +156,20 @@ pub enum Report {
         pool: String,
         /// How many workers it may have.
         max: u32,
+    },
+    /// Per-CPU locks are not in the mode that was asked for, or what was asked for is none.
+    PerCpuMode {
+        /// The mode they are in.
+        mode: Mode,
+        /// Why.
+        reason: String,
+    },
+    /// A cache was dropped while some of its objects were out. Their memory is kept for ever.
+    CacheInUse {
+        /// The cache's name.
+        cache: String,
+        /// How many objects are out.
+        objects: usize,
     },
     /// A worker thread could not be created. Its pool goes on with those it has.
     SpawnFailed {

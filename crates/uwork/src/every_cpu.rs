@@ -26,7 +26,7 @@ fn queue() -> Result<&'static Queue, Error> {
 
 /// A function on its way to a CPU, in its caller's frame.
 #[repr(C)]
-struct Call<F, R> {
+pub(crate) struct Call<F, R> {
     /// First, so that the address of the work is that of the call.
     work: RawWork,
     /// Guard: the item from its start to its end, else the caller.
@@ -62,7 +62,7 @@ unsafe fn perform<F: FnOnce() -> R, R>(work: NonNull<RawWork>, action: Action) {
 }
 
 impl<F: FnOnce() -> R, R> Call<F, R> {
-    fn new(function: F) -> Call<F, R> {
+    pub(crate) fn new(function: F) -> Call<F, R> {
         let stage = UnsafeCell::new(Stage::Function(function));
         Call { work: RawWork::new(perform::<F, R>), stage }
     }
@@ -76,7 +76,7 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
     ///
     /// # Safety
     /// The call stays where it is until [`Call::wait`] has returned, and so does what it borrows.
-    unsafe fn begin(&self, queue: &Queue, cpu: u32) -> Result<(), Error> {
+    pub(crate) unsafe fn begin(&self, queue: &Queue, cpu: u32) -> Result<(), Error> {
         // SAFETY: by this function's contract.
         match unsafe { queue.0.queue_on(cpu, self.raw()) }? {
             Queued::Yes => Ok(()),
@@ -85,7 +85,7 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
     }
 
     /// Waits until the function has run, if it was queued. Then the engine has let go of the call.
-    fn wait(&self) {
+    pub(crate) fn wait(&self) {
         // SAFETY: live, and only ever queued on the process's engine.
         unsafe { engine().flush_work(self.raw()) };
         // Nobody else has the item: it is idle. Should it not be, it must become so before the frame
@@ -97,7 +97,7 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
     }
 
     /// What came of it, after [`Call::wait`]. `None` if it was not queued, or let go of by a shutdown.
-    fn into_outcome(self) -> Option<Result<R, Box<dyn Any + Send>>> {
+    pub(crate) fn into_outcome(self) -> Option<Result<R, Box<dyn Any + Send>>> {
         match self.stage.into_inner() {
             Stage::Done(outcome) => Some(outcome),
             Stage::Function(_) | Stage::Gone => None,

@@ -18,6 +18,7 @@
 //!   data
 //! - [`on_stack`], [`work_on_cpu`], [`on_each_cpu`]: items that end with the call
 //! - [`rcu`]: items that are queued after a grace period
+//! - [`percpu`]: data for each CPU, reached from all of them
 //! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: what runs
 //! - [`blocking`]: tells the pool that an item is about to wait; [`Setup`] chooses how waits are noticed
 //!   that nobody declares
@@ -41,6 +42,7 @@ mod linux;
 mod looking_in;
 mod on_stack;
 mod own_queue;
+pub mod percpu;
 mod pointer;
 mod query;
 mod queue;

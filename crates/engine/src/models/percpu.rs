@@ -141,7 +141,8 @@ impl World {
     }
 
     fn count_at(&self, cpu: u32) {
-        self.row.lock_at(cpu, self.row.sections().token()).expect("not held by us");
+        let token = self.row.sections().token();
+        self.row.lock_at(cpu, token, token).expect("not held by us");
         self.count(NonNull::from(self.row.at(cpu)));
     }
 
@@ -189,7 +190,7 @@ fn handed_over(world: &Arc<World>) {
         let world = world.clone();
         thread::spawn(move || {
             become_thread(9, 0);
-            world.row.lock_at(0, token).expect("not held by us");
+            world.row.lock_at(0, token, token).expect("not held by us");
         })
     };
     worker.join().unwrap();

@@ -184,16 +184,17 @@ impl<S: Sections> Row<S> {
         }
     }
 
-    /// The same, as soon as it is free.
+    /// The same, as soon as it is free; not if `token` has it, or `asker`, who waits for the caller.
     ///
     /// # Errors
-    /// `token` holds it.
-    pub fn lock_at(&self, cpu: u32, token: Token) -> Result<(), Recursion> {
+    /// One of the two holds it.
+    pub fn lock_at(&self, cpu: u32, token: Token, asker: Token) -> Result<(), Recursion> {
+        let lock = self.at(cpu);
         for round in 0.. {
             if self.try_at(cpu, token) {
                 return Ok(());
             }
-            if self.at(cpu).is_held_by(token) {
+            if lock.is_held_by(token) || lock.is_held_by(asker) {
                 return Err(Recursion);
             }
             self.sections.relax(round);

@@ -31,60 +31,12 @@ pub(super) fn current() -> u32 {
 fn ask() -> u32 {
     CPU_ID.with(|place| {
         if place.get().is_null() {
-            place.set(rseq_cpu_id().unwrap_or(&raw const NO_RSEQ));
+            place.set(super::rseq::cpu_id().unwrap_or(&raw const NO_RSEQ));
         }
     });
     // SAFETY: no arguments; fails only on kernels without the call.
     let cpu = unsafe { libc::sched_getcpu() };
     u32::try_from(cpu).unwrap_or(0)
-}
-
-/// The address of `cpu_id` in the calling thread's rseq area, if glibc registered one.
-fn rseq_cpu_id() -> Option<*const u32> {
-    /// The offset of `cpu_id` in `struct rseq` (linux/rseq.h); `cpu_id_start` comes before it.
-    const CPU_ID: usize = 4;
-    // SAFETY: looks symbols up by name; glibc has both or neither (since 2.35).
-    let (offset, size) = unsafe {
-        (
-            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()),
-            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()),
-        )
-    };
-    if offset.is_null() || size.is_null() {
-        return None;
-    }
-    // SAFETY: constants of glibc: a ptrdiff_t and an unsigned int. A size of 0 means that there is
-    // no registration.
-    let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<u32>()) };
-    if size == 0 {
-        return None;
-    }
-    Some(thread_pointer()?.wrapping_offset(offset).wrapping_add(CPU_ID).cast())
-}
-
-#[cfg(target_arch = "x86_64")]
-fn thread_pointer() -> Option<*const u8> {
-    let pointer: *const u8;
-    // SAFETY: on x86-64 Linux the word at fs:0 is the thread pointer itself.
-    unsafe {
-        std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
-    }
-    Some(pointer)
-}
-
-#[cfg(target_arch = "aarch64")]
-fn thread_pointer() -> Option<*const u8> {
-    let pointer: *const u8;
-    // SAFETY: reads a register.
-    unsafe {
-        std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
-    }
-    Some(pointer)
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn thread_pointer() -> Option<*const u8> {
-    None
 }
 
 #[cfg(test)]

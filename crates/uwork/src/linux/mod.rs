@@ -7,6 +7,7 @@ mod event;
 mod fork;
 pub(crate) mod futex;
 mod membarrier;
+pub(crate) mod rseq;
 #[cfg_attr(
     all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64")),
     path = "stack/mod.rs"
@@ -94,13 +95,7 @@ impl Host for Linux {
     }
 
     fn relax(&self, round: u32) {
-        match round {
-            0..32 => std::hint::spin_loop(),
-            32..256 => std::thread::yield_now(),
-            // The thread that we wait for is preempted and this one may outrank it: only sleeping
-            // lets it run.
-            _ => std::thread::sleep(Duration::from_micros(50)),
-        }
+        relax(round);
     }
 
     #[inline(always)]
@@ -193,6 +188,23 @@ impl Host for Linux {
     }
 }
 
+/// The CPU that the caller runs on. A hint, stale by the time it is used.
+#[inline]
+pub(crate) fn current_cpu() -> u32 {
+    cpu::current()
+}
+
+/// Waits a little for another thread, longer from `round` to `round`.
+pub(crate) fn relax(round: u32) {
+    match round {
+        0..32 => std::hint::spin_loop(),
+        32..256 => std::thread::yield_now(),
+        // The thread that we wait for is preempted and this one may outrank it: only sleeping
+        // lets it run.
+        _ => std::thread::sleep(Duration::from_micros(50)),
+    }
+}
+
 fn print(report: &Report) {
     let text = match report {
         // The panic hook has spoken already.
@@ -232,6 +244,12 @@ fn print(report: &Report) {
         Report::BlockingTier { tier, reason } => {
             format!("workers that block are noticed by way of {tier}: {reason}")
         }
+        Report::PerCpuMode { mode, reason } => {
+            format!("per-CPU locks are in mode {mode}: {reason}")
+        }
+        Report::CacheInUse { cache, objects } => format!(
+            "cache {cache:?} was dropped while {objects} of its objects were out; their memory is kept"
+        ),
         Report::WorkerStopped { thread } => format!(
             "worker thread {thread} was stopped by a signal or a debugger while others wait; nobody stands \
              in for it"

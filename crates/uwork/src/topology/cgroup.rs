@@ -9,6 +9,8 @@ use super::quota::Quota;
 pub(super) struct Groups {
     pub(super) cpuset: Option<CpuSet>,
     pub(super) quota: Option<Quota>,
+    /// CPUs of isolated partitions.
+    pub(super) isolated: CpuSet,
     /// The files that say so.
     pub(super) files: Vec<String>,
     /// How many threads there may be in the group.
@@ -24,6 +26,7 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
     let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
     let _ = files.take_consulted();
     let mut with_pids = Vec::new();
+    let mut cpuset_folders = Vec::new();
     for membership in memberships.lines().filter_map(Membership::parse) {
         // A hierarchy may be mounted several times; best where the group itself can be seen.
         let serving: Vec<&Mount> =
@@ -48,6 +51,9 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
                 (Some(a), Some(b)) if a.intersects(&b) => Some(a.and(&b)),
                 (known, nearest) => known.or(nearest),
             };
+            if mount.version2 {
+                cpuset_folders = folders.clone();
+            }
         }
         if membership.has("cpu") {
             // Every ancestor's limit holds: the tightest one decides.
@@ -62,7 +68,23 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
     // "max" is no number: no limit.
     let limit = |folder| files.text(&format!("{folder}/pids.max"))?.parse().ok();
     groups.pids_max = with_pids.iter().filter_map(limit).min();
+    groups.isolated = isolated(files, &cpuset_folders, groups.cpuset.as_ref());
     groups
+}
+
+/// CPUs of isolated partitions, as far as the folders of a group and its ancestors tell: all of them where the
+/// root is in sight (Linux 6.7), else those of the partition that the group is in.
+fn isolated(files: &mut Files<'_>, folders: &[String], cpuset: Option<&CpuSet>) -> CpuSet {
+    let kind = |folder| files.text(&format!("{folder}/cpuset.cpus.partition"));
+    // A member belongs to the partition of its parent.
+    let partition = folders.iter().filter_map(kind).find(|kind| kind != "member");
+    // A partition that is not valid has words behind this.
+    let own = match partition.as_deref() {
+        Some("isolated") => cpuset.cloned().unwrap_or_default(),
+        _ => CpuSet::new(),
+    };
+    let all = folders.last().and_then(|root| files.cpus(&format!("{root}/cpuset.cpus.isolated")));
+    own.or(&all.unwrap_or_default())
 }
 
 fn quota(files: &Files<'_>, folder: &str, version2: bool) -> Option<Quota> {

@@ -45,6 +45,10 @@ pub struct Machine {
     pub cgroup_cpuset: Option<CpuSet>,
     /// CPUs without a periodic tick (`nohz_full=`); they count as isolated in the topology too.
     pub nohz_full: CpuSet,
+    /// CPUs in the process's view that are isolated: by `isolcpus=`, `nohz_full=` or an isolated partition
+    /// of cpusets. In view are the online CPUs of the cpuset; the affinity mask does not matter, as
+    /// threads are often pinned to isolated CPUs later.
+    pub isolated: CpuSet,
     /// How much CPU time the control groups grant, where they limit it.
     pub quota: Option<Quota>,
     /// How many threads there may be, by the tightest of `RLIMIT_NPROC`, the control groups' `pids.max`
@@ -109,11 +113,17 @@ impl Machine {
         let topology = Topology::new(cpus)?;
         let groups = cgroup::read(&mut files);
         let allowed = allowed(&mut files, &topology, &affinity, groups.cpuset.as_ref());
+        let in_view = match &groups.cpuset {
+            Some(cpuset) => topology.online().and(cpuset),
+            None => topology.online().clone(),
+        };
+        let isolated = topology.isolated().or(&groups.isolated).and(&in_view);
         let machine = Self {
             topology,
             allowed,
             cgroup_cpuset: groups.cpuset,
             nohz_full,
+            isolated,
             quota: groups.quota,
             threads_max: threads::max(&files, groups.pids_max),
             notes: files.into_notes(),

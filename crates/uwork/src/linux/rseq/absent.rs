@@ -1,0 +1,23 @@
+//! An architecture for which there is no section.
+
+use uwork_engine::percpu::{CpuLock, Place};
+
+pub(super) const HAS_SECTIONS: bool = false;
+pub(super) const SIGNATURE: u32 = 0;
+
+/// An address that is the calling thread's alone.
+#[inline]
+pub(super) fn thread_pointer() -> *mut u8 {
+    thread_local! {
+        static PLACE: u64 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place).cast_mut().cast())
+}
+
+/// Takes no lock.
+///
+/// # Safety
+/// None is needed.
+pub(super) unsafe fn claim(_: *mut u8, _: Place, _: u64) -> *mut CpuLock {
+    std::ptr::null_mut()
+}

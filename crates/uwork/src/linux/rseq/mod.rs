@@ -1,0 +1,134 @@
+//! Restartable sequences, `rseq(2)`: a few instructions that run on one CPU without interruption, or from
+//! their start again. What they are used for is in `docs/percpu.md`.
+//!
+//! The kernel knows one area of each thread: where it writes the CPU, and where the thread says which section
+//! it is in. glibc registers one for every thread since 2.35; where it has not, [`own`] does. The
+//! sections themselves are assembly, in a file for each architecture.
+
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "absent.rs")]
+mod arch;
+mod own;
+#[cfg(test)]
+mod tests;
+
+use std::ptr::NonNull;
+
+use uwork_engine::percpu::{CpuLock, Place, Sections, Token};
+
+use super::membarrier;
+
+/// `struct rseq` of linux/rseq.h, as far as it is used here. Its first field is `cpu_id_start`.
+mod field {
+    /// The CPU, or a negative number where the thread is not registered.
+    pub(super) const CPU_ID: usize = 4;
+}
+
+/// Where the kernel keeps the CPU of this thread up to date, if glibc has registered an area.
+pub(super) fn cpu_id() -> Option<*const u32> {
+    let offset = glibc_offset()?;
+    Some(arch::thread_pointer().wrapping_offset(offset).wrapping_add(field::CPU_ID).cast())
+}
+
+/// From the thread pointer to the area that glibc registers, if it does so.
+fn glibc_offset() -> Option<isize> {
+    if !arch::HAS_SECTIONS {
+        return None;
+    }
+    // SAFETY: looks symbols up by name; glibc has both or neither (since 2.35).
+    let (offset, size) = unsafe {
+        (
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()),
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()),
+        )
+    };
+    if offset.is_null() || size.is_null() {
+        return None;
+    }
+    // SAFETY: constants of glibc: a ptrdiff_t and an unsigned int. A size of 0 means that there is
+    // no registration.
+    let (offset, size) = unsafe { (*offset.cast::<isize>(), *size.cast::<u32>()) };
+    (size != 0).then_some(offset)
+}
+
+/// The sections of this process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rseq {
+    /// Of the thread's area from its pointer; 0 where each thread registers its own, as an area never
+    /// begins at the pointer.
+    offset: isize,
+}
+
+impl Rseq {
+    /// What can be had here: sections, or why there are none. Threads have a token either way.
+    pub(crate) fn new() -> (Rseq, Result<(), String>) {
+        let rseq = Rseq { offset: glibc_offset().unwrap_or(0) };
+        (rseq, rseq.check())
+    }
+
+    fn check(self) -> Result<(), String> {
+        if !arch::HAS_SECTIONS {
+            return Err("uwork has no sections for this architecture".to_owned());
+        }
+        if !membarrier::register_restart() {
+            return Err("membarrier(2) has no RSEQ command: Linux 5.10 is needed".to_owned());
+        }
+        // Any CPU will do: whether this thread is registered.
+        if !self.has_sections(u32::MAX) {
+            return Err("rseq(2) is missing or refused, and glibc has not registered it".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The calling thread's area; null where it has none.
+    #[inline(always)]
+    fn area(&self) -> *mut u8 {
+        if self.offset != 0 {
+            arch::thread_pointer().wrapping_offset(self.offset)
+        } else {
+            own::area()
+        }
+    }
+}
+
+impl Sections for Rseq {
+    #[inline(always)]
+    fn token(&self) -> Token {
+        Token::new(arch::thread_pointer().addr() as u64)
+    }
+
+    #[inline]
+    fn cpu(&self) -> u32 {
+        super::cpu::current()
+    }
+
+    #[inline(always)]
+    unsafe fn claim(&self, place: Place, token: Token) -> Option<NonNull<CpuLock>> {
+        let area = self.area();
+        if area.is_null() {
+            return None;
+        }
+        // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
+        NonNull::new(unsafe { arch::claim(area, place, token.value()) })
+    }
+
+    fn has_sections(&self, len: u32) -> bool {
+        let area = self.area();
+        if area.is_null() {
+            return false;
+        }
+        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not run.
+        // Negative where glibc's registration has failed.
+        let cpu = unsafe { area.add(field::CPU_ID).cast::<u32>().read_volatile() };
+        cpu < len && cpu as i32 >= 0
+    }
+
+    fn restart(&self, cpu: u32) {
+        membarrier::restart(cpu);
+    }
+
+    fn relax(&self, round: u32) {
+        super::relax(round);
+    }
+}

@@ -1,0 +1,68 @@
+//! An area of one's own for each thread, where glibc has registered none: it is older than 2.35, or was told
+//! not to (`GLIBC_TUNABLES=glibc.pthread.rseq=0`).
+//!
+//! A thread registers at its first use and unregisters before its thread-local memory goes away; in between
+//! the kernel writes to it whenever the thread comes back from the system. A thread whose registration is
+//! refused, as somebody else has one, has no sections.
+
+use std::cell::{Cell, UnsafeCell};
+
+use super::arch::SIGNATURE;
+
+/// `struct rseq`, in the size that every kernel takes.
+#[repr(C, align(32))]
+struct Area(UnsafeCell<[u8; SIZE as usize]>);
+
+const SIZE: u32 = 32;
+/// `RSEQ_FLAG_UNREGISTER`.
+const UNREGISTER: i32 = 1;
+
+struct Registration {
+    area: Area,
+    state: Cell<State>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    NotTried,
+    Registered,
+    Refused,
+}
+
+thread_local! {
+    static OWN: Registration = const {
+        Registration { area: Area(UnsafeCell::new([0; SIZE as usize])), state: Cell::new(State::NotTried) }
+    };
+}
+
+impl Registration {
+    fn area(&self) -> *mut u8 {
+        if self.state.get() == State::NotTried {
+            let state = if self.call(0) { State::Registered } else { State::Refused };
+            self.state.set(state);
+        }
+        match self.state.get() {
+            State::Registered => self.area.0.get().cast(),
+            _ => std::ptr::null_mut(),
+        }
+    }
+
+    fn call(&self, flags: i32) -> bool {
+        // SAFETY: the area lives until `drop` has taken it back, and is only accessed through raw pointers.
+        unsafe { libc::syscall(libc::SYS_rseq, self.area.0.get(), SIZE, flags, SIGNATURE) == 0 }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if self.state.replace(State::Refused) == State::Registered {
+            self.call(UNREGISTER);
+        }
+    }
+}
+
+/// The calling thread's area, registered. Null if that is refused, or the thread is ending.
+#[cold]
+pub(super) fn area() -> *mut u8 {
+    OWN.try_with(Registration::area).unwrap_or(std::ptr::null_mut())
+}

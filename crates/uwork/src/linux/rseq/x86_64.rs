@@ -1,0 +1,77 @@
+//! The section on x86-64.
+
+use std::arch::asm;
+
+use uwork_engine::percpu::{CpuLock, Place};
+
+pub(super) const HAS_SECTIONS: bool = true;
+/// What stands before the place where an aborted section goes on: the kernel goes nowhere else.
+pub(super) const SIGNATURE: u32 = 0x5305_3053;
+
+#[inline(always)]
+pub(super) fn thread_pointer() -> *mut u8 {
+    let pointer: *mut u8;
+    // SAFETY: on x86-64 Linux the word at fs:0 is the thread pointer itself.
+    unsafe {
+        asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, pure, readonly));
+    }
+    pointer
+}
+
+/// Takes the lock of this CPU, if it is free and in the row. Null otherwise.
+///
+/// From 22 to 23 is the section; what leads out of it early has stored nothing. On this architecture
+/// every load is an acquire.
+///
+/// # Safety
+/// `area` is the calling thread's; `place` leads to locks that live; `token` is not 0.
+#[inline(always)]
+pub(super) unsafe fn claim(area: *mut u8, place: Place, token: u64) -> *mut CpuLock {
+    let lock: *mut CpuLock;
+    // SAFETY: stores to `rseq_cs` of the area, and `token` to a lock of the row. Both are plain
+    // stores that others read by atomic loads, which this architecture does not tell apart.
+    unsafe {
+        asm!(
+            // struct rseq_cs: version, flags, where it starts, how long it is, where to go on.
+            ".pushsection __rseq_cs, \"aw\", @progbits",
+            ".balign 32",
+            "20:",
+            ".long 0, 0",
+            ".quad 22f, 23f - 22f, 24f",
+            ".popsection",
+            ".pushsection __rseq_failure, \"ax\", @progbits",
+            // The signature, as the operand of an instruction that nobody runs (ud1).
+            ".byte 0x0f, 0xb9, 0x3d",
+            ".long {signature}",
+            "24:",
+            "jmp 21f",
+            "25:",
+            "xor {lock:e}, {lock:e}",
+            "jmp 23f",
+            ".popsection",
+            "21:",
+            "lea {scratch}, [rip + 20b]",
+            "mov qword ptr [{area} + 8], {scratch}",
+            "22:",
+            "mov {lock:e}, dword ptr [{area} + 4]",
+            "cmp {lock:e}, {len:e}",
+            "jae 25b",
+            "imul {lock}, {stride}",
+            "add {lock}, {first}",
+            "cmp qword ptr [{lock}], 0",
+            "jne 25b",
+            "mov qword ptr [{lock}], {token}",
+            "23:",
+            signature = const SIGNATURE,
+            area = in(reg) area,
+            first = in(reg) place.first.as_ptr(),
+            stride = in(reg) place.stride,
+            len = in(reg) place.len,
+            token = in(reg) token,
+            lock = out(reg) lock,
+            scratch = out(reg) _,
+            options(nostack),
+        );
+    }
+    lock
+}

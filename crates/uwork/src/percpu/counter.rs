@@ -1,0 +1,86 @@
+//! A number that everybody adds to, a part for each CPU.
+
+use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use uwork_policy::percpu::Mode;
+
+use super::parts::Parts;
+
+/// A counter that is added to on each CPU without the CPUs getting in each other's way, and summed exactly.
+///
+/// It wraps around at the ends of an `i64`.
+///
+/// ```
+/// let requests = uwork::percpu::Counter::new();
+/// requests.add(3);
+/// requests.add(-1);
+/// assert_eq!(requests.sum(), 2);
+/// ```
+pub struct Counter {
+    /// Written by the holder of the lock in modes 0 and 2, by anybody's locked addition in mode 1; read by
+    /// anybody.
+    parts: Parts<AtomicI64>,
+    /// What was added while a lock's holder was preempted. The counter is the sum of all.
+    rest: AtomicI64,
+}
+
+impl Counter {
+    /// Zero.
+    pub fn new() -> Counter {
+        Counter { parts: Parts::new(|_| AtomicI64::new(0)), rest: AtomicI64::new(0) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn in_mode(mode: Mode) -> Counter {
+        Counter { parts: Parts::in_mode(mode, |_| AtomicI64::new(0)), rest: AtomicI64::new(0) }
+    }
+
+    /// Adds a number. Never waits.
+    #[inline]
+    pub fn add(&self, number: i64) {
+        if self.parts.mode() == Mode::Remote {
+            let cpu = crate::linux::current_cpu() % self.parts.len();
+            // SAFETY: only ever accessed as shared.
+            let part = unsafe { &*self.parts.value(cpu) };
+            // Relaxed: a number; whoever wants to find an addition knows of it by other means.
+            part.fetch_add(number, Ordering::Relaxed);
+            return;
+        }
+        match self.parts.try_here() {
+            Some(held) => {
+                // SAFETY: only ever accessed as shared.
+                let part = unsafe { &*held.value() };
+                // Nobody else writes it: we have the lock.
+                let sum = part.load(Ordering::Relaxed).wrapping_add(number);
+                part.store(sum, Ordering::Relaxed);
+            }
+            None => {
+                self.rest.fetch_add(number, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The sum. It has every addition that happened before the call, each once; of those that go on
+    /// meanwhile any.
+    ///
+    /// Reads a word of each CPU, and disturbs none.
+    pub fn sum(&self) -> i64 {
+        // SAFETY: only ever accessed as shared.
+        let part = |cpu| unsafe { &*self.parts.value(cpu) }.load(Ordering::Relaxed);
+        let parts = (0..self.parts.len()).map(part);
+        parts.fold(self.rest.load(Ordering::Relaxed), i64::wrapping_add)
+    }
+}
+
+impl Default for Counter {
+    fn default() -> Counter {
+        Counter::new()
+    }
+}
+
+impl fmt::Debug for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Counter").field(&self.sum()).finish()
+    }
+}

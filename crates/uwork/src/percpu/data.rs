@@ -1,0 +1,224 @@
+//! A value for each CPU, and the guards of its parts.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::atomic::Ordering;
+
+use super::error::LockError;
+use super::parts::{Held, Parts};
+use crate::error::Error;
+
+/// A value for each CPU, each under a lock of its own.
+///
+/// Every CPU that the machine can have has its part, whether it is online or not: what a CPU left behind
+/// that went offline can be reached like the rest.
+///
+/// A guard is for a few instructions. Whoever holds one is not kept from being preempted, and threads of that CPU
+/// wait for it then.
+///
+/// ```
+/// use uwork::percpu::PerCpu;
+///
+/// let names = PerCpu::new(|cpu| vec![format!("of CPU {cpu}")]);
+/// let mut here = names.lock_local()?;
+/// here.push("another".to_owned());
+/// let cpu = here.cpu();
+/// drop(here);
+/// assert_eq!(names.lock(cpu)?.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PerCpu<T> {
+    parts: Parts<T>,
+}
+
+impl<T: Send> PerCpu<T> {
+    /// Values that `value` makes, from CPU 0 on. This chooses the process's mode, if nothing has before.
+    pub fn new(value: impl FnMut(u32) -> T) -> PerCpu<T> {
+        PerCpu { parts: Parts::new(value) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn in_mode(mode: super::Mode, value: impl FnMut(u32) -> T) -> PerCpu<T> {
+        PerCpu { parts: Parts::in_mode(mode, value) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn parts(&self) -> &Parts<T> {
+        &self.parts
+    }
+
+    /// The CPUs that have a part.
+    pub fn cpus(&self) -> Range<u32> {
+        0..self.parts.len()
+    }
+
+    /// Takes the lock of the CPU that the caller is on, as soon as it is free. A few instructions, in modes 0
+    /// and 2 none of them locked.
+    ///
+    /// The caller may be moved to another CPU at any time. The guard stays that of the CPU on which it was
+    /// taken.
+    ///
+    /// # Errors
+    /// The part is poisoned, or the caller holds its lock already.
+    #[inline(always)]
+    pub fn lock_local(&self) -> Result<Guard<'_, T>, LockError<Guard<'_, T>>> {
+        match self.parts.lock_here() {
+            Ok(held) => self.guard(held),
+            Err(recursion) => Err(recursion.into()),
+        }
+    }
+
+    /// The same, if it is free at once.
+    ///
+    /// # Errors
+    /// As [`PerCpu::lock_local`]; and [`LockError::Busy`], which the caller's own guard makes it, too.
+    #[inline(always)]
+    pub fn try_lock_local(&self) -> Result<Guard<'_, T>, LockError<Guard<'_, T>>> {
+        match self.parts.try_here() {
+            Some(held) => self.guard(held),
+            None => Err(LockError::Busy),
+        }
+    }
+
+    /// Takes the lock of `cpu`, as soon as it is free.
+    ///
+    /// In mode 0 a worker of that CPU takes it for the caller, and whatever runs there is interrupted for
+    /// that; if it outranks the worker for ever, the call does not return. In mode 1 it is taken right here. In
+    /// mode 2 as well, after an interrupt of that CPU for about a microsecond.
+    ///
+    /// # Errors
+    /// There is no such CPU; the part is poisoned; or the caller holds its lock already.
+    pub fn lock(&self, cpu: u32) -> Result<Guard<'_, T>, LockError<Guard<'_, T>>> {
+        self.guard(self.parts.lock_of(cpu)?)
+    }
+
+    /// The same, if it is free. In mode 0 it waits for a worker of that CPU nevertheless.
+    ///
+    /// # Errors
+    /// As [`PerCpu::lock`]; and [`LockError::Busy`].
+    pub fn try_lock(&self, cpu: u32) -> Result<Guard<'_, T>, LockError<Guard<'_, T>>> {
+        match self.parts.try_lock_of(cpu)? {
+            Some(held) => self.guard(held),
+            None => Err(LockError::Busy),
+        }
+    }
+
+    /// Calls `f` with the part of `cpu`: on that CPU in mode 0, right here in modes 1 and 2.
+    ///
+    /// # Errors
+    /// As [`PerCpu::lock`]; a poisoned part is not shown to `f`.
+    ///
+    /// # Panics
+    /// If `f` does; that part is poisoned then.
+    pub fn with<R: Send>(
+        &self,
+        cpu: u32,
+        f: impl FnOnce(&mut T) -> R + Send,
+    ) -> Result<R, LockError<()>> {
+        let visited = self.parts.visit(cpu, |held| match self.guard(held) {
+            Ok(mut guard) => Ok(f(&mut guard)),
+            Err(_) => Err(LockError::Poisoned(())),
+        });
+        visited.map_err(LockError::Failed)?
+    }
+
+    /// Calls `f` with each CPU's number and part, poisoned ones included: on those CPUs and at the same time in
+    /// mode 0, right here and one after the other in modes 1 and 2.
+    ///
+    /// # Errors
+    /// The caller holds the lock of a part. All others were visited.
+    ///
+    /// # Panics
+    /// If `f` does, in mode 0 after all parts were visited; the part it was in is poisoned.
+    pub fn for_each(&self, f: impl Fn(u32, &mut T) + Sync) -> Result<(), Error> {
+        let wanted = |_| true;
+        self.parts.visit_all(wanted, |cpu, held| f(cpu, &mut Guard::new(self, held)))
+    }
+
+    /// Takes the poison off a CPU's part, whose lock is taken for that.
+    ///
+    /// # Errors
+    /// As [`PerCpu::lock`], but for the poison.
+    pub fn clear_poison(&self, cpu: u32) -> Result<(), Error> {
+        let held = self.parts.lock_of(cpu)?;
+        held.part.poisoned.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// All values, from CPU 0 on, poisoned ones included.
+    pub fn into_inner(self) -> Vec<T> {
+        self.parts.into_values()
+    }
+
+    #[inline(always)]
+    fn guard<'a>(&'a self, held: Held<'a, T>) -> Result<Guard<'a, T>, LockError<Guard<'a, T>>> {
+        let guard = Guard::new(self, held);
+        // Relaxed: ordered by the lock.
+        if guard.held.part.poisoned.load(Ordering::Relaxed) {
+            return Err(LockError::Poisoned(guard));
+        }
+        Ok(guard)
+    }
+}
+
+impl<T> fmt::Debug for PerCpu<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerCpu")
+            .field("cpus", &self.parts.len())
+            .field("mode", &self.parts.mode())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One CPU's part, locked. Dropping it unlocks it: a plain store, from whatever CPU.
+///
+/// If its thread panics meanwhile, the part is poisoned.
+#[must_use = "the lock is given up at once"]
+pub struct Guard<'a, T> {
+    held: Held<'a, T>,
+    parts: &'a Parts<T>,
+    /// The thread was panicking already when it took the lock.
+    panicking: bool,
+}
+
+impl<'a, T> Guard<'a, T> {
+    #[inline(always)]
+    fn new(data: &'a PerCpu<T>, held: Held<'a, T>) -> Guard<'a, T> {
+        Guard { held, parts: &data.parts, panicking: std::thread::panicking() }
+    }
+
+    /// The CPU whose part this is.
+    pub fn cpu(&self) -> u32 {
+        self.parts.cpu_of(&self.held)
+    }
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.held
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.held
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.panicking {
+            self.held.part.poisoned.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Guard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,77 @@
+//! Why a per-CPU lock was not taken.
+
+use std::fmt;
+
+use uwork_engine::QueueError;
+use uwork_engine::percpu::Recursion;
+
+use crate::error::Error;
+
+/// A lock was not taken, or was taken and its data is poisoned.
+pub enum LockError<G> {
+    /// A thread panicked while it held the guard of this CPU's part. The lock is taken; the guard is in
+    /// here.
+    Poisoned(G),
+    /// Somebody else holds it. From the `try` functions only.
+    Busy,
+    /// The CPU does not exist, or the caller holds the lock already.
+    Failed(Error),
+}
+
+impl<G> LockError<G> {
+    /// The guard of a poisoned part, for who knows how to set it right.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn into_guard(self) -> Result<G, LockError<G>> {
+        match self {
+            LockError::Poisoned(guard) => Ok(guard),
+            other => Err(other),
+        }
+    }
+
+    /// Whether the caller holds the lock already.
+    pub fn would_deadlock(&self) -> bool {
+        matches!(self, LockError::Failed(error) if error.would_deadlock())
+    }
+}
+
+impl<G> From<Error> for LockError<G> {
+    fn from(error: Error) -> LockError<G> {
+        LockError::Failed(error)
+    }
+}
+
+impl<G> From<Recursion> for LockError<G> {
+    fn from(_: Recursion) -> LockError<G> {
+        LockError::Failed(recursion())
+    }
+}
+
+/// The caller holds the lock that it wants.
+pub(super) fn recursion() -> Error {
+    QueueError::WouldDeadlock.into()
+}
+
+impl<G> fmt::Debug for LockError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LockError({self})")
+    }
+}
+
+impl<G> fmt::Display for LockError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LockError::Poisoned(_) => {
+                f.write_str("a thread panicked while it held the lock of this CPU's part")
+            }
+            LockError::Busy => f.write_str("the lock of this CPU's part is held by somebody else"),
+            LockError::Failed(error) if error.would_deadlock() => {
+                f.write_str("the caller holds the lock of this CPU's part already")
+            }
+            LockError::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl<G> std::error::Error for LockError<G> {}

@@ -1,0 +1,117 @@
+//! A function for one CPU's data: the kernel's `pw_struct`, `pw_queue_on` and `pw_flush`.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use uwork_engine::QueueError;
+use uwork_engine::host::{Host, Report};
+use uwork_policy::cpuset::CpuSet;
+use uwork_policy::percpu::Mode;
+
+use super::mode::mode;
+use crate::error::{Error, RejectedError};
+use crate::item::{Enqueued, Work, WorkItem};
+use crate::linux::engine;
+use crate::queue::Queue;
+
+/// A function for the data of one CPU. In mode 0 it is a work item that runs on that CPU; in modes 1 and 2 it
+/// runs right where it is queued. It takes the lock of the CPU that it is given, which is right in all modes.
+///
+/// ```
+/// use std::sync::Arc;
+/// use uwork::Queue;
+/// use uwork::percpu::{PerCpu, PerCpuWork};
+///
+/// let numbers = Arc::new(PerCpu::new(|_cpu| 1));
+/// let cpu = uwork::topology::Machine::read().unwrap().allowed.first().unwrap();
+/// let work = PerCpuWork::new(cpu, {
+///     let numbers = numbers.clone();
+///     move |cpu| *numbers.lock(cpu).expect("nobody panics") += 1
+/// });
+/// let queue = Queue::builder("percpu-work").per_cpu().build()?;
+/// assert!(work.queue_on(cpu, &queue)?);
+/// work.flush();
+/// assert_eq!(*numbers.lock(cpu).unwrap(), 2);
+/// # Ok::<(), uwork::Error>(())
+/// ```
+pub struct PerCpuWork(Arc<Inner>);
+
+struct Inner {
+    work: Work<Inner>,
+    cpu: u32,
+    function: Box<dyn Fn(u32) + Send + Sync>,
+}
+
+crate::has_work!(impl HasWork for Inner { work });
+
+impl WorkItem for Inner {
+    type Pointer = Arc<Inner>;
+    fn run(this: Arc<Inner>) {
+        (this.function)(this.cpu);
+    }
+}
+
+impl PerCpuWork {
+    /// A function for the data of `cpu`, whose number it is called with.
+    pub fn new(cpu: u32, function: impl Fn(u32) + Send + Sync + 'static) -> PerCpuWork {
+        PerCpuWork(Arc::new(Inner { work: Work::new(), cpu, function: Box::new(function) }))
+    }
+
+    /// The CPU whose data it is for.
+    pub fn cpu(&self) -> u32 {
+        self.0.cpu
+    }
+
+    /// Has the function called: in mode 0 by `queue` on `cpu`, once for all calls before it starts; in modes 1
+    /// and 2 right here, before this returns. False if it was pending already.
+    ///
+    /// In modes 1 and 2 two threads can be in the function at once, which the lock that it takes sorts out. A
+    /// panic of the function is counted and reported in all modes, and goes no further.
+    ///
+    /// # Errors
+    /// `cpu` is not the one that the item is for; the machine does not have it; or, in mode 0, the process may
+    /// not use it or it is offline, or `queue` takes no items.
+    pub fn queue_on(&self, cpu: u32, queue: &Queue) -> Result<bool, Error> {
+        let possible = engine().config().topology.possible();
+        if cpu != self.0.cpu || !possible.contains(cpu) {
+            let allowed = CpuSet::single(self.0.cpu).and(possible);
+            return Err(QueueError::BadCpu { cpu, allowed }.into());
+        }
+        if mode() != Mode::Local {
+            let outcome = catch_unwind(AssertUnwindSafe(|| (self.0.function)(cpu)));
+            if let Err(payload) = outcome {
+                let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+                let (queue, message) = (queue.name().to_owned(), text.unwrap_or_default());
+                engine().host().report(Report::ItemPanicked { queue, message });
+            }
+            return Ok(true);
+        }
+        match queue.enqueue_on(cpu, self.0.clone()) {
+            Ok(Enqueued::Queued) => Ok(true),
+            Ok(_) => Ok(false),
+            Err(RejectedError { error, .. }) => Err(error),
+        }
+    }
+
+    /// Waits until the function has returned for every call of [`PerCpuWork::queue_on`] before. In modes 1 and 2
+    /// it has.
+    pub fn flush(&self) {
+        if mode() == Mode::Local {
+            self.0.work.flush();
+        }
+    }
+}
+
+impl fmt::Debug for PerCpuWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerCpuWork").field("cpu", &self.0.cpu).finish_non_exhaustive()
+    }
+}
+
+/// Whether a function for the data of `cpu` that is called here is called from another CPU: never in mode 0,
+/// where it runs on that one. A hint, as the caller may be moved (the kernel's `pw_is_cpu_remote`).
+pub fn is_cpu_remote(cpu: u32) -> bool {
+    mode() != Mode::Local && crate::linux::current_cpu() != cpu
+}
