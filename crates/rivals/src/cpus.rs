@@ -1,6 +1,7 @@
 //! The CPUs this process may use, and where a thread is.
 
 use std::mem;
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 /// CPU ids in this process's affinity mask, in ascending order. Never empty.
 pub(crate) fn allowed() -> Vec<usize> {
@@ -56,4 +57,50 @@ impl Slots {
         let cpu = unsafe { libc::sched_getcpu() };
         usize::try_from(cpu).ok().and_then(|cpu| self.by_cpu.get(cpu)).copied().unwrap_or(0)
     }
+}
+
+/// The CPU that the caller runs on, from where the kernel keeps it for the thread; asks the C library where it
+/// does not.
+#[inline(always)]
+pub(crate) fn current() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let offset = RSEQ_OFFSET.load(Ordering::Relaxed);
+        if offset != 0 {
+            let cpu: u32;
+            // SAFETY: the C library keeps a registered area there, in every thread; the CPU is its
+            // second field.
+            unsafe {
+                std::arch::asm!(
+                    "mov {cpu:e}, dword ptr fs:[{offset} + 4]",
+                    offset = in(reg) offset,
+                    cpu = out(reg) cpu,
+                    options(nostack, preserves_flags, readonly)
+                );
+            }
+            return cpu as usize;
+        }
+    }
+    ask()
+}
+
+/// From the thread pointer to the C library's rseq area; 0 where there is none, or nobody has looked.
+static RSEQ_OFFSET: AtomicIsize = AtomicIsize::new(0);
+
+#[cold]
+fn ask() -> usize {
+    // SAFETY: looks symbols up by name; glibc has both or neither.
+    let (offset, size) = unsafe {
+        (
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()),
+            libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()),
+        )
+    };
+    // SAFETY: constants of glibc: an unsigned int and a ptrdiff_t.
+    if !offset.is_null() && !size.is_null() && unsafe { *size.cast::<u32>() } != 0 {
+        // SAFETY: as above.
+        RSEQ_OFFSET.store(unsafe { *offset.cast::<isize>() }, Ordering::Relaxed);
+    }
+    // SAFETY: the call has no preconditions.
+    usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }

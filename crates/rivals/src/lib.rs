@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+pub mod alloc;
 mod async_executor;
 mod bare;
 mod catalogue;

@@ -42,11 +42,6 @@ impl<T: Send> PerCpu<T> {
         PerCpu { parts: Parts::in_mode(mode, value) }
     }
 
-    #[cfg(test)]
-    pub(super) fn parts(&self) -> &Parts<T> {
-        &self.parts
-    }
-
     /// The CPUs that have a part.
     pub fn cpus(&self) -> Range<u32> {
         0..self.parts.len()

@@ -9,7 +9,10 @@ mod contestant;
 mod golden;
 mod idle;
 mod interleave;
+mod isolation;
+mod measured;
 mod options;
+mod percpu;
 mod queues;
 mod record;
 mod report;
@@ -55,6 +58,10 @@ enum Bench {
     /// Items that block without saying so, among short ones: how many a second, how soon the next one
     /// starts, and on how many threads.
     Blocking(blocking::Args),
+    /// Cycles of an allocation of 64 bytes, from per-CPU caches in each mode and from other allocators.
+    Percpu(percpu::Args),
+    /// What a thread that must not be disturbed notices when another CPU drains all batches, in each mode.
+    Isolation(isolation::Args),
 }
 
 /// Runs the command.
@@ -67,6 +74,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Queues(args) => queues::run(args),
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
+        Bench::Percpu(args) => percpu::run(args),
+        Bench::Isolation(args) => isolation::run(args),
     }
 }
 

@@ -81,6 +81,18 @@ impl Rseq {
         Ok(())
     }
 
+    /// Takes the calling thread's area from the kernel.
+    #[cfg(test)]
+    pub(crate) fn unregister_this_thread(self) {
+        const LENGTHS: [u32; 2] = [32, 64];
+        let unregister = |length: u32| {
+            // SAFETY: the area that was registered; the kernel refuses any other length than it was told.
+            unsafe { libc::syscall(libc::SYS_rseq, self.area(), length, 1, arch::SIGNATURE) == 0 }
+        };
+        assert!(LENGTHS.into_iter().any(unregister), "{}", std::io::Error::last_os_error());
+        assert!(!self.has_sections(u32::MAX));
+    }
+
     /// The calling thread's area; null where it has none.
     #[inline(always)]
     fn area(&self) -> *mut u8 {
@@ -105,10 +117,11 @@ impl Sections for Rseq {
 
     #[inline(always)]
     unsafe fn claim(&self, place: Place, token: Token) -> Option<NonNull<CpuLock>> {
-        let area = self.area();
-        if area.is_null() {
-            return None;
+        if self.offset == 0 {
+            // SAFETY: by this function's contract.
+            return unsafe { claim_in_own(place, token) };
         }
+        let area = arch::thread_pointer().wrapping_offset(self.offset);
         // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
         NonNull::new(unsafe { arch::claim(area, place, token.value()) })
     }
@@ -131,4 +144,18 @@ impl Sections for Rseq {
     fn relax(&self, round: u32) {
         super::relax(round);
     }
+}
+
+/// A claim by way of the area that the thread registers itself.
+///
+/// # Safety
+/// As for [`Sections::claim`].
+#[inline(never)]
+unsafe fn claim_in_own(place: Place, token: Token) -> Option<NonNull<CpuLock>> {
+    let area = own::area();
+    if area.is_null() {
+        return None;
+    }
+    // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
+    NonNull::new(unsafe { arch::claim(area, place, token.value()) })
 }

@@ -6,11 +6,12 @@ use uwork_rivals::jobs::JobPool;
 use uwork_rivals::load::cpu_time;
 
 use super::cases::{BURST_AT_ONCE, BURST_SLEEP, Size};
-use super::figures::{Figures, OVER_IDEAL, THREADS};
+use super::figures::{OVER_IDEAL, THREADS};
 use super::obstacles::{Kind, Obstacles};
 use super::tally::Tally;
 use super::threads::Peak;
 use super::throughput;
+use crate::commands::bench::measured::Figures;
 
 /// Submits all and waits for them.
 pub(super) fn measure(

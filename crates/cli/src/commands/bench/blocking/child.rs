@@ -7,12 +7,12 @@ use uwork_rivals::jobs::{JobPool, job_rivals};
 
 use super::burner::{self, Burner};
 use super::cases::{self, AT_ONCE, BURST_AT_ONCE, Size};
-use super::figures::Figures;
 use super::obstacles::{Kind, Obstacles, check_faults};
 use super::order::Order;
 use super::threads::Peak;
 use super::uwork_jobs::UworkJobs;
 use super::{burst, flood, latency, privilege, throughput};
+use crate::commands::bench::measured::Figures;
 use crate::commands::UserError;
 use crate::commands::bench::contestant::cpus;
 use crate::commands::bench::uwork_pool;
@@ -41,7 +41,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
         _ => blocking(order, &size, &mut figures)?,
     }
     drop(burner);
-    println!("{}", serde_json::to_string(&figures).expect("names and numbers"));
+    figures.print();
     Ok(())
 }
 

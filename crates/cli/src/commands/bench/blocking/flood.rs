@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use uwork_rivals::{Load, Sample};
 
 use super::cases::Size;
-use super::figures::{Figures, OVER_TARGET, WORKERS};
+use super::figures::{OVER_TARGET, WORKERS};
 use super::throughput;
+use crate::commands::bench::measured::Figures;
 use crate::commands::UserError;
 use crate::commands::bench::uwork_pool;
 

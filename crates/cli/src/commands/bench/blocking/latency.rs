@@ -14,8 +14,9 @@ use hdrhistogram::Histogram;
 use uwork_rivals::jobs::JobPool;
 
 use super::cases::{LONG_BLOCK, Size};
-use super::figures::{Figures, LATENCIES, LATENCY_P50, LATENCY_P99};
+use super::figures::{LATENCIES, LATENCY_P50, LATENCY_P99};
 use super::obstacles::{Kind, Obstacles};
+use crate::commands::bench::measured::Figures;
 
 /// Rounds that do not count: they make threads.
 const WARM_UP: usize = 3;

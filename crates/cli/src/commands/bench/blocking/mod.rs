@@ -31,10 +31,10 @@ use uwork_rivals::Standing;
 use uwork_rivals::jobs::{JobRival, job_rivals};
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
+use super::measured::{Measured, order};
 use super::options::{count, names};
 use super::warning::Warning;
 use super::{UserError, measure_and_report, uwork_pool};
-use figures::Measured;
 use obstacles::{Kind, check_faults};
 use order::Order;
 
@@ -78,7 +78,7 @@ pub(super) struct Args {
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if let Some(text) = &args.order {
-        return child::run(&Order::parse(text)?).map(|()| ExitCode::SUCCESS);
+        return child::run(&order(text)?).map(|()| ExitCode::SUCCESS);
     }
     let (selection, warnings) = Selection::check(&args)?;
     measure_and_report("blocking", selection.groups(), args.json.as_deref(), warnings)?;

@@ -7,10 +7,11 @@ use uwork_rivals::jobs::JobPool;
 use uwork_rivals::load::cpu_time;
 
 use super::cases::{self, Size};
-use super::figures::{Figures, THREADS, WALL};
+use super::figures::{THREADS, WALL};
 use super::obstacles::{Kind, Obstacles};
 use super::tally::Tally;
 use super::threads::Peak;
+use crate::commands::bench::measured::Figures;
 use crate::commands::bench::summary::{CPU, RATE};
 
 /// About 5 us on a CPU of 2020; the same work for everybody, however often it is preempted.

@@ -1,0 +1,127 @@
+//! Samples that children of this process take: how a child prints its figures, and how they are read back.
+//!
+//! What is chosen once for a process, a tier or a mode, is compared by children, one for each sample.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::process::{Command, Stdio};
+
+use super::summary::{Metric, RATE, Sampled};
+use crate::commands::UserError;
+
+/// What a child prints: its metrics by name.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct Figures(BTreeMap<String, f64>);
+
+impl Figures {
+    pub(super) fn set(&mut self, metric: Metric, value: f64) {
+        self.0.insert(metric.name.to_owned(), value);
+    }
+
+    /// Hands them to the parent.
+    pub(super) fn print(&self) {
+        println!("{}", serde_json::to_string(self).expect("names and numbers"));
+    }
+}
+
+/// A child's sample.
+pub(super) struct Measured {
+    metrics: Vec<(Metric, f64)>,
+    /// What it wrote to stderr, line by line.
+    said: Vec<String>,
+}
+
+impl Measured {
+    /// From what a child printed, which knows these metrics, the rate among them.
+    pub(super) fn parse(printed: &str, said: &str, known: &[Metric]) -> Result<Self, UserError> {
+        let Figures(mut values) = serde_json::from_str(printed)
+            .map_err(|error| UserError(format!("a child's figures cannot be read: {error}")))?;
+        let metrics: Vec<_> = known
+            .iter()
+            .filter_map(|&metric| Some((metric, values.remove(metric.name)?)))
+            .collect();
+        if let Some(unknown) = values.keys().next() {
+            return Err(UserError(format!("a child's figures have an unknown metric '{unknown}'")));
+        }
+        if metrics.first().is_none_or(|(first, _)| first.name != RATE.name) {
+            return Err(UserError("a child's figures have no rate".to_owned()));
+        }
+        let said = said.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+        Ok(Self { metrics, said })
+    }
+
+    /// From the child that a command is. `who` is for errors.
+    pub(super) fn by(
+        mut command: Command,
+        who: &str,
+        known: &[Metric],
+    ) -> Result<Self, UserError> {
+        let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(&error))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() {
+            let last = said.lines().last().unwrap_or("it said nothing");
+            return Err(UserError(format!("{who}: {}: {last}", output.status)));
+        }
+        Self::parse(&String::from_utf8_lossy(&output.stdout), &said, known)
+    }
+}
+
+impl Sampled for Measured {
+    fn metrics(&self) -> Vec<(Metric, f64)> {
+        self.metrics.clone()
+    }
+
+    fn said(&self) -> &[String] {
+        &self.said
+    }
+}
+
+/// This program again, with an order for `bench NAME`.
+pub(super) fn again(bench: &str, order: &impl serde::Serialize) -> Result<Command, UserError> {
+    let program = std::env::current_exe().map_err(|error| cannot_start(&error))?;
+    let mut command = Command::new(program);
+    let order = serde_json::to_string(order).expect("plain text and flags");
+    command.args(["bench", bench, "--order", &order]);
+    Ok(command)
+}
+
+/// What the hidden option has.
+pub(super) fn order<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, UserError> {
+    serde_json::from_str(text).map_err(|error| {
+        UserError(format!("--order '{text}': {error}; it is for uwork's own use"))
+    })
+}
+
+fn cannot_start(error: &io::Error) -> UserError {
+    UserError(format!("uwork cannot start itself again, as each sample needs: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THREADS: Metric =
+        Metric { name: "threads_peak", unit: "threads", title: "threads", decimals: 0 };
+
+    #[test]
+    fn what_a_child_prints_is_read_back_and_nothing_else() {
+        let mut figures = Figures::default();
+        figures.set(THREADS, 5.0);
+        figures.set(RATE, 2.5);
+        let printed = serde_json::to_string(&figures).unwrap();
+        let known = [RATE, THREADS];
+        let measured = Measured::parse(&printed, "a line\n\nanother\n", &known).unwrap();
+        let names: Vec<_> = measured.metrics().iter().map(|(m, value)| (m.name, *value)).collect();
+        assert_eq!(names, [("items_per_s", 2.5), ("threads_peak", 5.0)]);
+        assert_eq!(measured.said(), ["a line", "another"]);
+
+        for (printed, words) in [
+            ("", "cannot be read"),
+            ("{\"items_per_s\":1,\"speed\":2}", "unknown metric 'speed'"),
+            ("{\"threads_peak\":1}", "no rate"),
+        ] {
+            let UserError(line) = Measured::parse(printed, "", &known).err().expect("refused");
+            assert!(line.contains(words), "{line}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Threads that are moved from CPU to CPU all the time, others that reach every CPU's part meanwhile; every
+//! count is exact in the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use uwork_policy::cpuset::CpuSet;
+
+use super::{cpus, modes, pin};
+use crate::percpu::{Batch, Cache, Counter, Mode, PerCpu};
+
+const THREADS: u64 = 6;
+const ROUNDS: u64 = 20_000;
+/// A thread moves itself after so many rounds.
+const STAY: u64 = 37;
+
+/// Runs `local` `ROUNDS` times on each of some threads that move around, and `remote` on another one until they are
+/// done. More threads than CPUs: they are preempted anywhere.
+fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
+    let cpus = cpus();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let moved: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let (cpus, local) = (&cpus, &local);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        if round % STAY == 0 {
+                            let turn = (round / STAY + number) as usize;
+                            pin(&CpuSet::single(cpus[turn % cpus.len()]));
+                        }
+                        local(number * ROUNDS + round);
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                remote();
+                thread::yield_now();
+            }
+        });
+        moved.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn values_are_exact() {
+    for mode in modes() {
+        // Two numbers that must always be the same under the lock, as torn writes are seen by that.
+        let data = PerCpu::in_mode(mode, |_| (0_u64, 0_u64));
+        let remote_adds = AtomicU64::new(0);
+        let add = |part: &mut (u64, u64)| {
+            assert_eq!(part.0, part.1, "mode {mode}");
+            part.0 += 1;
+            std::hint::black_box(&mut *part);
+            part.1 += 1;
+        };
+        storm(
+            |_| add(&mut data.lock_local().unwrap()),
+            || {
+                for cpu in data.cpus() {
+                    add(&mut data.lock(cpu).unwrap());
+                    data.with(cpu, add).unwrap();
+                    remote_adds.fetch_add(2, Ordering::Relaxed);
+                }
+            },
+        );
+        let sum: u64 = data.into_inner().into_iter().map(|part| part.0).sum();
+        assert_eq!(sum, THREADS * ROUNDS + remote_adds.into_inner(), "mode {mode}");
+    }
+}
+
+#[test]
+fn counters_are_exact() {
+    for mode in modes() {
+        let counter = Counter::in_mode(mode);
+        let all = (THREADS * ROUNDS * 3) as i64;
+        storm(|_| counter.add(3), || assert!((0..=all).contains(&counter.sum())));
+        assert_eq!(counter.sum(), all, "mode {mode}");
+    }
+}
+
+#[test]
+fn batches_lose_nothing_and_double_nothing() {
+    for mode in modes() {
+        let (count, sum) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let sink = {
+            let (count, sum) = (count.clone(), sum.clone());
+            move |items: std::vec::Drain<'_, u64>| {
+                count.fetch_add(items.len() as u64, Ordering::Relaxed);
+                sum.fetch_add(items.sum(), Ordering::Relaxed);
+            }
+        };
+        let batch = Batch::in_mode(mode, 15, sink);
+        storm(
+            |number| batch.add(number),
+            || assert!(batch.drain_all().unwrap() <= 15 * cpus().len()),
+        );
+        batch.drain_all().unwrap();
+        let all = THREADS * ROUNDS;
+        assert_eq!(count.load(Ordering::Relaxed), all, "mode {mode}");
+        assert_eq!(sum.load(Ordering::Relaxed), all * (all - 1) / 2, "mode {mode}");
+    }
+}
+
+/// Each object has a flag: who gets it finds it clear. Some are freed by other threads than had them.
+#[test]
+fn no_object_is_given_out_twice() {
+    for mode in modes() {
+        let cache = Cache::<AtomicBool>::in_mode(mode);
+        let (to, from) = std::sync::mpsc::sync_channel::<usize>(1000);
+        let (to, from) = (std::sync::Mutex::new(to), std::sync::Mutex::new(from));
+        fresh(&cache);
+        let free = |object: std::ptr::NonNull<AtomicBool>| {
+            // SAFETY: allocated, and ours.
+            assert!(unsafe { object.as_ref() }.swap(false, Ordering::Relaxed), "mode {mode}");
+            // SAFETY: as above.
+            unsafe { cache.free_raw(object) };
+        };
+        storm(
+            |number| {
+                let object = cache.alloc_raw();
+                // SAFETY: every object was initialized once, and flags need no destructor.
+                assert!(!unsafe { object.as_ref() }.swap(true, Ordering::Relaxed), "mode {mode}");
+                let sent = number % 7 == 0
+                    && to.lock().unwrap().try_send(object.as_ptr().expose_provenance()).is_ok();
+                if !sent {
+                    free(object);
+                }
+            },
+            || {
+                for address in from.lock().unwrap().try_iter() {
+                    let object = std::ptr::with_exposed_provenance_mut(address);
+                    free(std::ptr::NonNull::new(object).expect("an object"));
+                }
+                cache.flush_all().unwrap();
+            },
+        );
+        for address in from.lock().unwrap().try_iter() {
+            let object = std::ptr::with_exposed_provenance_mut(address);
+            free(std::ptr::NonNull::new(object).expect("an object"));
+        }
+        assert_eq!(cache.stats().out, 0, "mode {mode}");
+        cache.close().unwrap();
+    }
+}
+
+/// Initializes more objects than are ever out at once, so that none is fresh later.
+fn fresh(cache: &Cache<AtomicBool>) {
+    const OBJECTS: usize = 1 << 17;
+    let objects: Vec<_> = (0..OBJECTS).map(|_| cache.alloc(AtomicBool::new(false))).collect();
+    drop(objects);
+    let stats = cache.stats();
+    assert_eq!(stats.out, 0);
+    // The rest of the newest chunk, too.
+    let rest: Vec<_> = (0..stats.objects).map(|_| cache.alloc(AtomicBool::new(false))).collect();
+    assert_eq!(cache.stats().objects, rest.len());
+}
+
+#[test]
+fn modes_are_all_there_on_a_machine_with_sections() {
+    let count = modes().count();
+    assert!(count == Mode::ALL.len() || count == 1);
+}

@@ -1,0 +1,267 @@
+//! Per-CPU data in the process's mode: that of the environment here, and each of the three in children.
+
+mod support;
+
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use support::child::{alone, alone_with};
+use support::machine::{cpus, mask, on_cpu};
+use support::{queue, watchdog};
+use uwork::ErrorKind;
+use uwork::Report;
+use uwork::percpu::{Batch, Cache, Counter, Mode, PerCpu, PerCpuWork, is_cpu_remote, mode, reason};
+
+const VARIABLE: &str = "UWORK_PWLOCKS";
+
+/// Everything that there is, used from threads that move, and found exact.
+fn everything() {
+    const THREADS: u64 = 4;
+    const ROUNDS: u64 = 5_000;
+    let (data, counter) = (PerCpu::new(|_| 0_u64), Counter::new());
+    let cache = Cache::<[u64; 8]>::new("everything");
+    let sunk = Arc::new(AtomicU64::new(0));
+    let batch = Batch::new(32, {
+        let sunk = sunk.clone();
+        move |items: std::vec::Drain<'_, u64>| {
+            sunk.fetch_add(items.sum(), Ordering::Relaxed);
+        }
+    });
+    let cpus = cpus();
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (data, counter, cache, batch, cpus) = (&data, &counter, &cache, &batch, &cpus);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    if round % 50 == 0 {
+                        pin(cpus[((round / 50 + number) % cpus.len() as u64) as usize]);
+                    }
+                    *data.lock_local().unwrap() += 1;
+                    counter.add(2);
+                    let object = cache.alloc([round; 8]);
+                    assert_eq!(*object, [round; 8]);
+                    batch.add(1);
+                    if round % 1000 == number {
+                        data.for_each(|_, part| *part += 1).unwrap();
+                        cache.flush_all().unwrap();
+                        batch.drain_all().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    batch.drain_all().unwrap();
+    let visits = THREADS * ROUNDS / 1000 * u64::from(data.cpus().end);
+    assert_eq!(data.into_inner().iter().sum::<u64>(), THREADS * ROUNDS + visits);
+    assert_eq!(counter.sum() as u64, 2 * THREADS * ROUNDS);
+    assert_eq!(sunk.load(Ordering::Relaxed), THREADS * ROUNDS);
+    cache.close().expect("all objects are back");
+}
+
+fn pin(cpu: u32) {
+    let mut set = vec![0_u64; cpu as usize / 64 + 1];
+    set[cpu as usize / 64] = 1 << (cpu % 64);
+    // SAFETY: the mask is live and as long as said; 0 is the calling thread.
+    let outcome = unsafe { libc::sched_setaffinity(0, size_of_val(&set[..]), set.as_ptr().cast()) };
+    assert_eq!(outcome, 0, "cannot pin to CPU {cpu}");
+}
+
+/// Whether there are sections here, by what a process without a wish says of itself.
+fn has_sections() -> bool {
+    !reason().contains("refused")
+}
+
+#[test]
+fn everything_is_exact_in_the_mode_of_the_environment() {
+    let _watchdog = watchdog();
+    eprintln!("mode {}: {}", mode(), reason());
+    everything();
+}
+
+/// Runs `body` in a process of its own for each mode.
+fn in_each_mode(test: &str, body: impl Fn()) {
+    let is_child = std::env::var_os("UWORK_TEST_ALONE").is_some();
+    for wanted in &Mode::ALL[..if is_child { 1 } else { Mode::ALL.len() }] {
+        let prepare = |command: &mut Command| {
+            command.env(VARIABLE, wanted.number().to_string());
+        };
+        alone_with(test, prepare, || {
+            let number = std::env::var(VARIABLE).expect("as it was set");
+            assert!(mode().number().to_string() == number || !has_sections(), "{}", reason());
+            body();
+        });
+    }
+}
+
+#[test]
+fn everything_is_exact_in_each_mode() {
+    let _watchdog = watchdog();
+    in_each_mode("everything_is_exact_in_each_mode", everything);
+}
+
+/// What a glibc before 2.35 does, or one that is told not to.
+#[test]
+fn each_thread_registers_its_own_area_where_glibc_has_none() {
+    let _watchdog = watchdog();
+    let prepare = |command: &mut Command| {
+        command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").env(VARIABLE, "2");
+    };
+    alone_with("each_thread_registers_its_own_area_where_glibc_has_none", prepare, || {
+        assert!(mode() == Mode::Asymmetric || !has_sections(), "{}", reason());
+        everything();
+        // Threads that end give their area back before their memory goes; new ones get the same memory.
+        for _ in 0..100 {
+            let counter = Counter::new();
+            thread::scope(|scope| drop(scope.spawn(|| counter.add(1))));
+            assert_eq!(counter.sum(), 1);
+        }
+    });
+}
+
+static REPORTS: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+
+fn keep_reports() {
+    let keep = |report: &Report| REPORTS.lock().unwrap().push(format!("{report:?}"));
+    uwork::set_reporter(keep).expect("no other reporter");
+}
+
+#[test]
+fn a_mode_that_does_not_exist_is_reported() {
+    let prepare = |command: &mut Command| {
+        command.env(VARIABLE, "3");
+    };
+    alone_with("a_mode_that_does_not_exist_is_reported", prepare, || {
+        keep_reports();
+        Counter::new().add(1);
+        let reports = REPORTS.lock().unwrap();
+        let told = "\\\"3\\\" is not one of 0, 1, 2";
+        assert!(reports.iter().any(|report| report.contains(told)), "{reports:?}");
+    });
+}
+
+#[test]
+fn a_cache_that_is_dropped_with_objects_out_keeps_them_and_tells() {
+    alone("a_cache_that_is_dropped_with_objects_out_keeps_them_and_tells", || {
+        keep_reports();
+        let cache = Cache::new("leaky");
+        let mut objects: Vec<_> = (0..3).map(|_| cache.alloc_raw()).collect();
+        let last = objects.pop().expect("three");
+        // SAFETY: from `alloc_raw`, once.
+        unsafe { cache.free_raw(last) };
+        drop(cache);
+        for (object, number) in objects.iter().zip(0_u64..) {
+            // SAFETY: its memory is kept.
+            unsafe { object.write(number) };
+            // SAFETY: as above.
+            assert_eq!(unsafe { object.read() }, number);
+        }
+        let reports = REPORTS.lock().unwrap();
+        let told = "CacheInUse { cache: \"leaky\", objects: 2 }";
+        assert!(reports.iter().any(|report| report == told), "{reports:?}");
+    });
+}
+
+/// Nobody can go there for us: the CPU's part is taken by force.
+#[test]
+fn parts_of_cpus_outside_the_mask_are_reached() {
+    let _watchdog = watchdog();
+    in_each_mode("parts_of_cpus_outside_the_mask_are_reached", || {
+        let machine = uwork::topology::Machine::read().unwrap();
+        // The first thread's mask is the process's, so it has to be that one's.
+        restrict_process(machine.allowed.first().expect("a CPU"));
+        let data = PerCpu::new(|_| 0);
+        for cpu in data.cpus() {
+            *data.lock(cpu).unwrap() += 1;
+            data.with(cpu, |part| *part += 1).unwrap();
+            *data.try_lock(cpu).unwrap() += 1;
+        }
+        data.for_each(|_, part| *part += 1).unwrap();
+        assert!(data.into_inner().iter().all(|&part| part == 4));
+    });
+}
+
+fn restrict_process(cpu: u32) {
+    let mut set = vec![0_u64; cpu as usize / 64 + 1];
+    set[cpu as usize / 64] = 1 << (cpu % 64);
+    // SAFETY: as in `pin`; the thread that has the process's number is the first.
+    let outcome = unsafe {
+        libc::sched_setaffinity(libc::getpid(), size_of_val(&set[..]), set.as_ptr().cast())
+    };
+    assert_eq!(outcome, 0);
+    assert_eq!(uwork::topology::Machine::read().unwrap().allowed, mask(&[cpu]));
+}
+
+#[test]
+fn per_cpu_work_runs_on_its_cpu_or_right_here_as_the_mode_says() {
+    let _watchdog = watchdog();
+    in_each_mode("per_cpu_work_runs_on_its_cpu_or_right_here_as_the_mode_says", per_cpu_work);
+}
+
+fn per_cpu_work() {
+    let queue = queue("percpu").per_cpu().build().unwrap();
+    let data = Arc::new(PerCpu::new(|_| 0));
+    for (cpu, from) in
+        cpus().into_iter().flat_map(|cpu| cpus().into_iter().map(move |from| (cpu, from)))
+    {
+        let ran_on = Arc::new(AtomicU64::new(u64::MAX));
+        let work = PerCpuWork::new(cpu, {
+            let (data, ran_on) = (data.clone(), ran_on.clone());
+            move |cpu| {
+                let mut part = data.lock(cpu).expect("nobody panics");
+                assert_eq!(part.cpu(), cpu);
+                *part += 1;
+                // SAFETY: no arguments.
+                ran_on.store(unsafe { libc::sched_getcpu() } as u64, Ordering::Relaxed);
+            }
+        });
+        on_cpu(from, || {
+            assert!(work.queue_on(cpu, &queue).unwrap());
+            work.flush();
+            assert_eq!(is_cpu_remote(cpu), mode() != Mode::Local && cpu != from);
+        });
+        let wanted = if mode() == Mode::Local { cpu } else { from };
+        assert_eq!(ran_on.load(Ordering::Relaxed), u64::from(wanted), "mode {}", mode());
+        assert_eq!(work.cpu(), cpu);
+        for wrong in [cpu + 1, u32::MAX] {
+            assert_eq!(work.queue_on(wrong, &queue).unwrap_err().kind(), ErrorKind::BadCpu);
+        }
+    }
+    let runs = cpus().len() * cpus().len();
+    let data = Arc::into_inner(data).expect("no work has it any more");
+    assert_eq!(data.into_inner().into_iter().sum::<usize>(), runs);
+
+    let before = uwork::panics();
+    let work = PerCpuWork::new(cpus()[0], |_| panic!("on purpose"));
+    assert!(work.queue_on(cpus()[0], &queue).unwrap());
+    work.flush();
+    assert_eq!(uwork::panics(), before + 1);
+}
+
+/// The values of a child are its own, and no worker of the parent's is waited for.
+#[test]
+fn a_forked_child_uses_what_it_has() {
+    let _watchdog = watchdog();
+    in_each_mode("a_forked_child_uses_what_it_has", || {
+        let data = PerCpu::new(|_| 0);
+        let cache = Cache::new("forked");
+        data.for_each(|_, part| *part += 1).unwrap();
+        // SAFETY: uwork allows it; the child ends below.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            *data.lock_local().unwrap() += 1;
+            data.for_each(|_, part| *part += 1).unwrap();
+            drop(cache.alloc(1));
+            cache.flush_all().unwrap();
+            let sum: u32 = data.into_inner().into_iter().sum();
+            // SAFETY: ends the child without the parent's destructors.
+            unsafe { libc::_exit(i32::from(sum % 2 == 0)) };
+        }
+        let mut status = 0;
+        // SAFETY: the place is live.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child's sum is odd: twice the CPUs, and one");
+    });
+}
