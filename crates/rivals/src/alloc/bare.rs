@@ -1,16 +1,16 @@
 //! A free list for each CPU without any protection: right only while one thread uses it. It is the floor
 //! for everything that does protect.
 
-use std::cell::UnsafeCell;
-
-use super::{Allocator, OBJECT};
-use crate::cpus;
+use super::{Allocator, BareLists, OBJECT};
 
 /// Objects of a list: as many as uwork's magazines have.
 const LIST: usize = 128;
 const HALF: usize = LIST / 2;
 /// Bytes that are taken from the system at once.
 const CHUNK: usize = 4 << 20;
+
+// SAFETY: the objects are the list's.
+unsafe impl Send for List {}
 
 /// One list: the first `used` are free objects.
 pub(super) struct List {
@@ -79,26 +79,12 @@ impl List {
 }
 
 /// See the module.
-pub struct Bare {
-    lists: Box<[Padded]>,
-}
-
-#[repr(align(128))]
-struct Padded(UnsafeCell<List>);
-
-// SAFETY: only ever used by one thread at a time: see the module.
-unsafe impl Sync for Bare {}
+pub struct Bare(BareLists<List>);
 
 impl Bare {
     /// Empty lists, for all CPUs that this process may use.
     pub fn new() -> Self {
-        let cpus = cpus::allowed().last().map_or(1, |last| last + 1);
-        Self { lists: (0..cpus).map(|_| Padded(UnsafeCell::new(List::new()))).collect() }
-    }
-
-    #[inline(always)]
-    fn here(&self) -> *mut List {
-        self.lists[cpus::current()].0.get()
+        Self(BareLists::new(|_| List::new()))
     }
 }
 
@@ -111,13 +97,13 @@ impl Default for Bare {
 impl Allocator for Bare {
     #[inline(always)]
     fn alloc(&self) -> *mut u8 {
-        // SAFETY: nobody else uses it.
-        unsafe { &mut *self.here() }.pop()
+        // SAFETY: see the module: one thread.
+        unsafe { self.0.here() }.pop()
     }
 
     #[inline(always)]
     unsafe fn free(&self, object: *mut u8) {
-        // SAFETY: nobody else uses it.
-        unsafe { &mut *self.here() }.push(object);
+        // SAFETY: as above.
+        unsafe { self.0.here() }.push(object);
     }
 }

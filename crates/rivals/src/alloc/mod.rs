@@ -3,9 +3,11 @@
 //! The system-wide ones are called by their own functions; none becomes this process's allocator.
 
 mod bare;
+mod lists;
 mod thread_local;
 
 pub use bare::Bare;
+pub use lists::BareLists;
 pub use thread_local::ThreadLocal;
 
 /// Bytes of an object: seed 001's.

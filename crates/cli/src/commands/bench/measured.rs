@@ -51,11 +51,7 @@ impl Measured {
     }
 
     /// From the child that a command is. `who` is for errors.
-    pub(super) fn by(
-        mut command: Command,
-        who: &str,
-        known: &[Metric],
-    ) -> Result<Self, UserError> {
+    pub(super) fn by(mut command: Command, who: &str, known: &[Metric]) -> Result<Self, UserError> {
         let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(&error))?;
         let said = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
@@ -87,9 +83,8 @@ pub(super) fn again(bench: &str, order: &impl serde::Serialize) -> Result<Comman
 
 /// What the hidden option has.
 pub(super) fn order<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, UserError> {
-    serde_json::from_str(text).map_err(|error| {
-        UserError(format!("--order '{text}': {error}; it is for uwork's own use"))
-    })
+    serde_json::from_str(text)
+        .map_err(|error| UserError(format!("--order '{text}': {error}; it is for uwork's own use")))
 }
 
 fn cannot_start(error: &io::Error) -> UserError {

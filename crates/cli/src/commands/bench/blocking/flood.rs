@@ -9,8 +9,8 @@ use uwork_rivals::{Load, Sample};
 use super::cases::Size;
 use super::figures::{OVER_TARGET, WORKERS};
 use super::throughput;
-use crate::commands::bench::measured::Figures;
 use crate::commands::UserError;
+use crate::commands::bench::measured::Figures;
 use crate::commands::bench::uwork_pool;
 
 const PRODUCERS: usize = 8;

@@ -1,0 +1,105 @@
+//! The child's side: one thread alone, one that drains, and their figures.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use uwork::percpu::{Batch, mode, reason};
+use uwork::topology::Machine;
+
+use super::loner::{self, Fill, Noticed};
+use super::{
+    DRAIN_MAX, DRAIN_P50, DRAIN_P99, DRAINS, GAP_MAX, GAPS, INVOLUNTARY, Order, RATE, STUCK,
+    SWITCHES, UserError, VOLUNTARY,
+};
+use crate::commands::bench::measured::Figures;
+
+/// From one drain to the next.
+pub(super) const EVERY: Duration = Duration::from_millis(10);
+
+/// What the drains were like.
+struct Drains {
+    took: Histogram<u64>,
+    stuck: u64,
+}
+
+/// Measures and prints.
+pub(super) fn run(order: &Order) -> Result<(), UserError> {
+    let machine = Machine::read().map_err(|error| UserError(error.to_string()))?;
+    let cpus = (machine.allowed.first(), machine.allowed.last());
+    let (Some(drainer), Some(alone)) = cpus else { unreachable!("never empty") };
+    if drainer == alone {
+        return Err(UserError("this takes two CPUs, and the process may use one".to_owned()));
+    }
+    if order.mode != format!("mode{}", mode().number()) {
+        eprintln!("mode {}: {}", mode(), reason());
+    }
+    let fill = if order.case == "once" { Fill::Once } else { Fill::Steadily };
+    // Also starts the engine, from a thread that is not pinned.
+    let batch = Batch::new(64, |_items| ());
+    let over = AtomicBool::new(false);
+    let (filled, is_filled) = channel();
+    let (noticed, drains) = thread::scope(|scope| {
+        let alone = scope.spawn(|| {
+            pinned(alone)?;
+            loner::become_real_time();
+            let tell = move || drop(filled.send(()));
+            Ok(loner::read_the_clock(alone, &batch, fill, tell, &over))
+        });
+        let drains = scope.spawn(|| {
+            pinned(drainer)?;
+            // An error is its silence: the other thread says why.
+            let _ = is_filled.recv();
+            Ok(drain(&batch, &over))
+        });
+        thread::sleep(Duration::from_secs(order.seconds as u64));
+        over.store(true, Ordering::Relaxed);
+        let no_panic = "neither thread panics";
+        (alone.join().expect(no_panic), drains.join().expect(no_panic))
+    });
+    print(&noticed?, &drains?);
+    Ok(())
+}
+
+fn pinned(cpu: u32) -> Result<(), UserError> {
+    loner::pin(cpu)
+        .map_err(|error| UserError(format!("a thread cannot be kept on CPU {cpu}: {error}")))
+}
+
+fn drain(batch: &Batch<u64>, over: &AtomicBool) -> Drains {
+    let took =
+        Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("an hour in three digits");
+    let mut drains = Drains { took, stuck: 0 };
+    let mut next = Instant::now();
+    while !over.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        if let Err(error) = batch.drain_all() {
+            eprintln!("drain_all: {error}");
+        }
+        let took = start.elapsed();
+        drains.took.saturating_record(took.as_nanos() as u64);
+        drains.stuck += u64::from(over.load(Ordering::Relaxed) && took > EVERY);
+        next = (next + EVERY).max(Instant::now());
+        thread::sleep(next - Instant::now().min(next));
+    }
+    drains
+}
+
+fn print(noticed: &Noticed, drains: &Drains) {
+    let mut figures = Figures::default();
+    let us = |quantile| drains.took.value_at_quantile(quantile) as f64 / 1e3;
+    figures.set(RATE, noticed.readings as f64 / noticed.wall.as_secs_f64());
+    figures.set(GAP_MAX, noticed.gap_max.as_secs_f64() * 1e6);
+    figures.set(GAPS, noticed.gaps as f64);
+    figures.set(SWITCHES, (noticed.voluntary + noticed.involuntary) as f64);
+    figures.set(VOLUNTARY, noticed.voluntary as f64);
+    figures.set(INVOLUNTARY, noticed.involuntary as f64);
+    figures.set(DRAIN_P50, us(0.5));
+    figures.set(DRAIN_P99, us(0.99));
+    figures.set(DRAIN_MAX, drains.took.max() as f64 / 1e3);
+    figures.set(DRAINS, drains.took.len() as f64);
+    figures.set(STUCK, drains.stuck as f64);
+    figures.print();
+}

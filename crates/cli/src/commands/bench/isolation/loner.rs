@@ -1,0 +1,98 @@
+//! The thread that must not be disturbed.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use uwork::percpu::Batch;
+
+/// Longer gaps between two readings of the clock count.
+const GAP: Duration = Duration::from_micros(50);
+/// The lowest of the real-time priorities: above every thread that is none.
+const PRIORITY: i32 = 1;
+
+/// What it noticed.
+#[derive(Default)]
+pub(super) struct Noticed {
+    pub(super) readings: u64,
+    pub(super) gap_max: Duration,
+    pub(super) gaps: u64,
+    pub(super) voluntary: u64,
+    pub(super) involuntary: u64,
+    pub(super) wall: Duration,
+}
+
+/// Whether the batch is filled again when it is empty.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fill {
+    Once,
+    Steadily,
+}
+
+/// Keeps the calling thread on `cpu`.
+pub(super) fn pin(cpu: u32) -> io::Result<()> {
+    let mut mask = vec![0_u64; cpu as usize / 64 + 1];
+    mask[cpu as usize / 64] = 1 << (cpu % 64);
+    // SAFETY: the mask is live and as long as said; 0 is the calling thread.
+    let outcome =
+        unsafe { libc::sched_setaffinity(0, size_of_val(&mask[..]), mask.as_ptr().cast()) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Puts the calling thread above all others, as far as it may. What that lacks is said.
+pub(super) fn become_real_time() {
+    let parameters = libc::sched_param { sched_priority: PRIORITY };
+    // SAFETY: the structure is live; 0 is the calling thread.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } == 0 {
+        return;
+    }
+    let refusal = io::Error::last_os_error();
+    // SAFETY: no pointers; on Linux, process 0 is the calling thread.
+    let set = |nice| unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } == 0;
+    let nice = (-20..=0).find(|&nice| set(nice)).unwrap_or(0);
+    eprintln!(
+        "SCHED_FIFO is refused ({refusal}): the thread runs at nice {nice}, so that other programs interrupt \
+         it as well, and mode 0 gets through to it"
+    );
+}
+
+/// Fills the batch of this CPU, says so, and reads the clock until `over`.
+pub(super) fn read_the_clock(
+    cpu: u32,
+    batch: &Batch<u64>,
+    fill: Fill,
+    filled: impl FnOnce(),
+    over: &AtomicBool,
+) -> Noticed {
+    const ITEMS: u64 = 8;
+    (0..ITEMS).for_each(|item| batch.add(item));
+    filled();
+    let mut noticed = Noticed::default();
+    let (voluntary, involuntary) = switches();
+    let start = Instant::now();
+    let mut last = start;
+    while !over.load(Ordering::Relaxed) {
+        if fill == Fill::Steadily && batch.len_on(cpu) == 0 {
+            batch.add(0);
+        }
+        let now = Instant::now();
+        let gap = now - last;
+        noticed.gap_max = noticed.gap_max.max(gap);
+        noticed.gaps += u64::from(gap > GAP);
+        noticed.readings += 1;
+        last = now;
+    }
+    noticed.wall = start.elapsed();
+    let after = switches();
+    (noticed.voluntary, noticed.involuntary) = (after.0 - voluntary, after.1 - involuntary);
+    noticed
+}
+
+/// The calling thread's context switches so far, voluntary and not.
+fn switches() -> (u64, u64) {
+    // SAFETY: all-zero bytes are a valid rusage.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is live.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    (usage.ru_nvcsw as u64, usage.ru_nivcsw as u64)
+}

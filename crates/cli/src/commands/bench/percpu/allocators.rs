@@ -1,0 +1,86 @@
+//! The loops of one thread, over any allocator.
+
+use std::hint::black_box;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use uwork::percpu::Cache;
+use uwork_rivals::alloc::{Allocator, OBJECT};
+
+/// Sixty-four bytes, aligned as `malloc` does.
+#[repr(align(16))]
+pub(super) struct Object(#[allow(dead_code, reason = "for its size")] [u8; OBJECT]);
+
+/// uwork's.
+pub(super) struct PerCpuCache(Cache<Object>);
+
+impl PerCpuCache {
+    pub(super) fn new() -> Self {
+        Self(Cache::new("bench"))
+    }
+}
+
+impl Allocator for PerCpuCache {
+    #[inline(always)]
+    fn alloc(&self) -> *mut u8 {
+        self.0.alloc_raw().as_ptr().cast()
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, object: *mut u8) {
+        // SAFETY: by this function's contract; no allocation is null.
+        unsafe { self.0.free_raw(NonNull::new_unchecked(object.cast())) };
+    }
+}
+
+/// Allocations that are kept.
+pub(super) fn kept(quick: bool) -> usize {
+    if quick { 900_000 } else { 9_000_000 }
+}
+
+/// Pairs in one round, and rounds: the fastest counts, as one without an interruption.
+const PAIRS: u32 = 100_000;
+const ROUNDS: usize = 50;
+
+/// Time, and how many operations it is for.
+pub(super) type Timed = (Duration, u64);
+
+/// Allocates, keeps everything until all is allocated, and frees it, which is not timed. With `write`, the first word
+/// of each object is written.
+pub(super) fn keep(allocator: &impl Allocator, count: usize, write: bool) -> Timed {
+    // Written once, so that its own pages are there.
+    let mut objects = vec![std::ptr::dangling_mut::<u8>(); count];
+    black_box(&mut objects);
+    let start = Instant::now();
+    if write {
+        for place in &mut objects {
+            *place = allocator.alloc();
+            // SAFETY: allocated just now, large enough and aligned.
+            unsafe { place.cast::<u64>().write(1) };
+        }
+    } else {
+        for place in &mut objects {
+            *place = allocator.alloc();
+        }
+    }
+    let taken = start.elapsed();
+    for object in objects {
+        // SAFETY: allocated above, freed once.
+        unsafe { allocator.free(object) };
+    }
+    (taken, count as u64)
+}
+
+/// Allocates and frees, over and over.
+pub(super) fn pairs(allocator: &impl Allocator) -> Timed {
+    let round = || {
+        let start = Instant::now();
+        for _ in 0..PAIRS {
+            // SAFETY: allocated just now, freed once.
+            unsafe { allocator.free(black_box(allocator.alloc())) };
+        }
+        start.elapsed()
+    };
+    let fastest = (0..ROUNDS).map(|_| round()).min().expect("some rounds");
+    (fastest, u64::from(PAIRS))
+}

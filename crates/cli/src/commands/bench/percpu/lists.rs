@@ -1,0 +1,85 @@
+//! A free list in each CPU's part: bare, and under the lock. One object is taken off or put on.
+
+use std::hint::black_box;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use uwork::percpu::PerCpu;
+use uwork_rivals::alloc::BareLists;
+
+use super::allocators::Timed;
+
+/// Objects of a list.
+const OBJECTS: usize = 256;
+/// Objects that are taken in a row, before they are put back: a thread keeps some as a rule.
+const RUN: usize = 200;
+const ROUNDS: usize = 20_000;
+
+/// A link to the next free object, in the object itself.
+struct List(*mut Object);
+
+#[repr(align(64))]
+struct Object(*mut Object);
+
+// SAFETY: the objects are the list's.
+unsafe impl Send for List {}
+
+impl List {
+    fn new() -> Self {
+        let objects = Vec::leak((0..OBJECTS).map(|_| Object(ptr::null_mut())).collect());
+        let mut list = Self(ptr::null_mut());
+        objects.iter_mut().for_each(|object| list.push(object));
+        list
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> *mut Object {
+        let object = self.0;
+        // SAFETY: there are more objects than are ever taken.
+        self.0 = unsafe { (*object).0 };
+        object
+    }
+
+    #[inline(always)]
+    fn push(&mut self, object: *mut Object) {
+        // SAFETY: a live object that is in no list.
+        unsafe { (*object).0 = self.0 };
+        self.0 = object;
+    }
+}
+
+/// Without a lock, right for one thread.
+pub(super) fn bare() -> Timed {
+    let lists = BareLists::new(|_| List::new());
+    // SAFETY: one thread, one reference at a time.
+    measure(|| unsafe { lists.here() }.pop(), |object| unsafe { lists.here() }.push(object))
+}
+
+/// Under `lock_local`.
+pub(super) fn locked() -> Timed {
+    let lists = PerCpu::new(|_| List::new());
+    measure(
+        || lists.lock_local().expect("nobody panics").pop(),
+        |object| lists.lock_local().expect("nobody panics").push(object),
+    )
+}
+
+/// The fastest round counts, as one without an interruption.
+fn measure(pop: impl Fn() -> *mut Object, push: impl Fn(*mut Object)) -> Timed {
+    let mut taken = [ptr::null_mut(); RUN];
+    let mut round = || {
+        let start = Instant::now();
+        for place in &mut taken {
+            *place = pop();
+        }
+        black_box(&mut taken);
+        for &object in &taken {
+            push(object);
+        }
+        start.elapsed()
+    };
+    // As the clock takes longer than an operation, rounds are timed ten by ten.
+    let mut ten = || (0..10).map(|_| round()).sum::<Duration>();
+    let fastest = (0..ROUNDS / 10).map(|_| ten()).min().expect("some rounds");
+    (fastest, 10 * 2 * RUN as u64)
+}

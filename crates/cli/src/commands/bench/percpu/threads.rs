@@ -1,0 +1,90 @@
+//! Four threads in a ring: each allocates, and frees what the one before has allocated.
+
+use std::sync::Barrier;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Instant;
+
+use uwork_rivals::alloc::Allocator;
+
+use super::allocators::Timed;
+
+const THREADS: usize = 4;
+/// Objects that are handed over at once, and how many of these may be on their way: the hand-over is to cost little
+/// beside what is measured.
+const PARCEL: usize = 256;
+const ON_THE_WAY: usize = 8;
+
+type Parcel = Vec<Object>;
+
+struct Object(*mut u8);
+
+// SAFETY: an allocator's object may be freed by any thread.
+unsafe impl Send for Object {}
+
+/// Each thread allocates `parcels` parcels. One operation is an allocation and its release.
+pub(super) fn ring(allocator: &impl Allocator, parcels: usize) -> Timed {
+    let (mut senders, receivers): (Vec<_>, Vec<_>) =
+        (0..THREADS).map(|_| sync_channel::<Parcel>(ON_THE_WAY)).unzip();
+    senders.rotate_left(1);
+    let (ready, done) = (&Barrier::new(THREADS + 1), &Barrier::new(THREADS + 1));
+    let taken = thread::scope(|scope| {
+        for (to, from) in senders.into_iter().zip(receivers) {
+            scope.spawn(move || {
+                ready.wait();
+                one(allocator, parcels, &to, &from);
+                done.wait();
+            });
+        }
+        ready.wait();
+        let start = Instant::now();
+        done.wait();
+        start.elapsed()
+    });
+    (taken, (THREADS * parcels * PARCEL) as u64)
+}
+
+fn one(
+    allocator: &impl Allocator,
+    parcels: usize,
+    to: &SyncSender<Parcel>,
+    from: &Receiver<Parcel>,
+) {
+    let mut empty: Vec<Parcel> = Vec::new();
+    let mut received = 0;
+    let free = |mut parcel: Parcel| {
+        for Object(object) in parcel.drain(..) {
+            // SAFETY: allocated by another thread, freed once.
+            unsafe { allocator.free(object) };
+        }
+        parcel
+    };
+    for _ in 0..parcels {
+        let mut parcel = empty.pop().unwrap_or_else(|| Vec::with_capacity(PARCEL));
+        for _ in 0..PARCEL {
+            let object = allocator.alloc();
+            // SAFETY: allocated just now, large enough and aligned.
+            unsafe { object.cast::<u64>().write(1) };
+            parcel.push(Object(object));
+        }
+        // Who waits for room makes some meanwhile: all may wait for each other.
+        while let Err(TrySendError::Full(unsent)) = to.try_send(parcel) {
+            parcel = unsent;
+            match from.try_recv() {
+                Ok(other) => {
+                    empty.push(free(other));
+                    received += 1;
+                }
+                Err(_) => thread::yield_now(),
+            }
+        }
+        if let Ok(other) = from.try_recv() {
+            empty.push(free(other));
+            received += 1;
+        }
+    }
+    while received < parcels {
+        drop(free(from.recv().expect("every thread sends as many")));
+        received += 1;
+    }
+}

@@ -1,0 +1,33 @@
+//! A value for each CPU without any protection.
+
+use std::cell::UnsafeCell;
+
+use crate::cpus;
+
+/// See the module.
+pub struct BareLists<T>(Box<[Padded<T>]>);
+
+#[repr(align(128))]
+struct Padded<T>(UnsafeCell<T>);
+
+// SAFETY: whoever calls `here` answers for being alone.
+unsafe impl<T: Send> Sync for BareLists<T> {}
+
+impl<T> BareLists<T> {
+    /// Values that `value` makes, for CPU 0 to the last that this process may use.
+    pub fn new(value: impl Fn(usize) -> T) -> Self {
+        let cpus = cpus::allowed().last().map_or(1, |last| last + 1);
+        Self((0..cpus).map(|cpu| Padded(UnsafeCell::new(value(cpu)))).collect())
+    }
+
+    /// That of the CPU that the caller is on.
+    ///
+    /// # Safety
+    /// Nobody uses what another call has returned.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "its caller answers for it")]
+    pub unsafe fn here(&self) -> &mut T {
+        // SAFETY: by this function's contract.
+        unsafe { &mut *self.0[cpus::current()].0.get() }
+    }
+}
