@@ -45,14 +45,15 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
         let alone = scope.spawn(|| {
             pinned(alone)?;
             loner::become_real_time();
-            let tell = move || drop(filled.send(()));
+            let tell = move || filled.send(()).expect("somebody waits for it");
             Ok(loner::read_the_clock(alone, &batch, fill, tell, &over))
         });
-        let drains = scope.spawn(|| {
+        let (batch, over) = (&batch, &over);
+        let drains = scope.spawn(move || {
             pinned(drainer)?;
             // An error is its silence: the other thread says why.
             let _ = is_filled.recv();
-            Ok(drain(&batch, &over))
+            Ok(drain(batch, over))
         });
         thread::sleep(Duration::from_secs(order.seconds as u64));
         over.store(true, Ordering::Relaxed);
