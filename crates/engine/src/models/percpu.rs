@@ -64,7 +64,7 @@ impl Sections for Machine {
         THREAD.with(|thread| thread.get().0)
     }
 
-    unsafe fn claim(&self, place: Place, token: Token) -> Option<NonNull<CpuLock>> {
+    unsafe fn claim(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
         let cpu = self.cpu();
         // SAFETY: every CPU of the model has a lock in the row.
         let lock = unsafe { place.first.byte_add(place.stride * cpu as usize).as_ref() };

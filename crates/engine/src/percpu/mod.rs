@@ -27,7 +27,7 @@ pub trait Sections {
     ///
     /// # Safety
     /// `place` leads to the locks of a row that lives.
-    unsafe fn claim(&self, place: Place, token: Token) -> Option<NonNull<CpuLock>>;
+    unsafe fn claim(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>>;
 
     /// Whether the calling thread has sections, on a CPU below `len`.
     fn has_sections(&self, len: u32) -> bool;
@@ -104,7 +104,15 @@ impl<S: Sections> Row<S> {
     #[inline]
     pub fn at(&self, cpu: u32) -> &CpuLock {
         assert!(cpu < self.place.len, "CPU {cpu} of {}", self.place.len);
-        // SAFETY: of the row, by its bounds and the promise of `new`.
+        // SAFETY: looked just now.
+        unsafe { self.at_unchecked(cpu) }
+    }
+
+    /// # Safety
+    /// There is one for this CPU.
+    #[inline(always)]
+    unsafe fn at_unchecked(&self, cpu: u32) -> &CpuLock {
+        // SAFETY: of the row, by this function's contract and the promise of `new`.
         unsafe { self.place.first.byte_add(self.place.stride * cpu as usize).as_ref() }
     }
 
@@ -117,6 +125,7 @@ impl<S: Sections> Row<S> {
 
     /// The CPU whose part a thread uses that runs on the CPU it runs on. CPUs that were not there when the
     /// row was made share the parts of others.
+    #[inline(always)]
     fn here(&self) -> u32 {
         let cpu = self.sections.cpu();
         if cpu < self.place.len { cpu } else { cpu % self.place.len }
@@ -127,11 +136,12 @@ impl<S: Sections> Row<S> {
     pub fn try_here(&self) -> Option<NonNull<CpuLock>> {
         let token = self.sections.token();
         if self.mode == Mode::Remote {
-            let lock = self.at(self.here());
+            // SAFETY: `here` is one of the row's.
+            let lock = unsafe { self.at_unchecked(self.here()) };
             return lock.try_exchange(token).then(|| NonNull::from(lock));
         }
         // SAFETY: the row lives, by the promise of `new`.
-        let claimed = unsafe { self.sections.claim(self.place, token) };
+        let claimed = unsafe { self.sections.claim(&self.place, token) };
         if claimed.is_some() { claimed } else { self.try_here_without_section() }
     }
 
@@ -208,7 +218,7 @@ impl<S: Sections> Row<S> {
             return false;
         }
         // SAFETY: the row lives, by the promise of `new`.
-        let Some(lock) = (unsafe { self.sections.claim(self.place, token) }) else { return false };
+        let Some(lock) = (unsafe { self.sections.claim(&self.place, token) }) else { return false };
         if self.cpu_of(lock) == cpu {
             return true;
         }

@@ -271,6 +271,32 @@ fn the_nearest_group_with_a_cpuset_decides() {
 }
 
 #[test]
+fn isolated_cpus_in_view_are_those_of_the_boot_line_and_of_partitions() {
+    let root = "sys/fs/cgroup";
+    let tree = || Tree::of("core:8").groups("0::/slice/part/leaf", V2);
+    assert_eq!(tree().read().isolated, CpuSet::new());
+    // The affinity mask leaves isolated CPUs out as a rule.
+    let booted = tree().with("sys/devices/system/cpu/isolated", "6-7");
+    assert_eq!(booted.read_as("0-5").isolated.to_string(), "6-7");
+    let elsewhere = booted.with(&format!("{root}/slice/cpuset.cpus.effective"), "0-6");
+    assert_eq!(elsewhere.read().isolated.to_string(), "6");
+    // Without the root in sight: the partition that the group is in.
+    let part = |kind| {
+        tree()
+            .with(&format!("{root}/slice/part/cpuset.cpus.effective"), "2-3")
+            .with(&format!("{root}/slice/part/cpuset.cpus.partition"), kind)
+            .with(&format!("{root}/slice/part/leaf/cpuset.cpus.partition"), "member")
+    };
+    assert_eq!(part("isolated").read().isolated.to_string(), "2-3");
+    for kind in ["root", "member", "isolated invalid (Cpu list in cpuset.cpus not exclusive)"] {
+        assert_eq!(part(kind).read().isolated, CpuSet::new(), "{kind}");
+    }
+    // With it: those of all partitions, as far as the own cpuset has them.
+    let all = tree().with(&format!("{root}/cpuset.cpus.isolated"), "4-5");
+    assert_eq!(all.read().isolated.to_string(), "4-5");
+}
+
+#[test]
 fn the_tightest_quota_of_all_ancestors_decides() {
     let tree = Tree::of("core:8")
         .groups("0::/a/b/c", V2)

@@ -26,7 +26,7 @@ pub(super) fn thread_pointer() -> *mut u8 {
 /// # Safety
 /// `area` is the calling thread's; `place` leads to locks that live; `token` is not 0.
 #[inline(always)]
-pub(super) unsafe fn claim(area: *mut u8, place: Place, token: u64) -> *mut CpuLock {
+pub(super) unsafe fn claim(area: *mut u8, place: &Place, token: u64) -> *mut CpuLock {
     let lock: *mut CpuLock;
     // SAFETY: stores to `rseq_cs` of the area, and `token` to a lock of the row: aligned, so that others
     // read them whole.

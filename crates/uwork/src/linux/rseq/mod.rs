@@ -116,7 +116,7 @@ impl Sections for Rseq {
     }
 
     #[inline(always)]
-    unsafe fn claim(&self, place: Place, token: Token) -> Option<NonNull<CpuLock>> {
+    unsafe fn claim(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
         if self.offset == 0 {
             // SAFETY: by this function's contract.
             return unsafe { claim_in_own(place, token) };
@@ -151,7 +151,7 @@ impl Sections for Rseq {
 /// # Safety
 /// As for [`Sections::claim`].
 #[inline(never)]
-unsafe fn claim_in_own(place: Place, token: Token) -> Option<NonNull<CpuLock>> {
+unsafe fn claim_in_own(place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
     let area = own::area();
     if area.is_null() {
         return None;

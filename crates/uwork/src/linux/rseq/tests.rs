@@ -30,7 +30,7 @@ fn a_section_takes_the_lock_of_the_cpu_that_the_thread_is_on() {
             let first = NonNull::from(&*locks).cast();
             let place = Place { first, stride: size_of::<CpuLock>(), len: count };
             // SAFETY: the locks live.
-            let claim = |place| unsafe { rseq.claim(place, rseq.token()) };
+            let claim = |place: Place| unsafe { rseq.claim(&place, rseq.token()) };
             let taken = claim(place).expect("it is free");
             assert_eq!(taken.as_ptr().cast_const(), &raw const locks[cpu as usize]);
             assert!(locks[cpu as usize].is_held_by(rseq.token()));
