@@ -41,7 +41,8 @@ pub trait Sections {
     fn relax(&self, round: u32);
 }
 
-/// Where the locks of a row lie.
+/// Where the locks of a row lie. Sections load its fields by their offsets.
+#[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Place {
     /// That of CPU 0.
@@ -87,7 +88,7 @@ impl<S: Sections> Row<S> {
 
     /// How many CPUs have a lock.
     #[inline(always)]
-    pub fn len(&self) -> u32 {
+    pub fn cpus(&self) -> u32 {
         self.place.len
     }
 

@@ -25,8 +25,10 @@ pub struct Batch<T> {
     /// A part without capacity has lent its buffer to somebody who empties it, or never had one.
     parts: Parts<Vec<T>>,
     capacity: usize,
-    sink: Box<dyn Fn(Drain<'_, T>) + Send + Sync>,
+    sink: Sink<T>,
 }
+
+type Sink<T> = Box<dyn Fn(Drain<'_, T>) + Send + Sync>;
 
 /// Items of a batch, at most.
 const CAPACITY_MAX: usize = 1 << 20;
@@ -50,11 +52,7 @@ impl<T: Send> Batch<T> {
         Batch::over(Parts::in_mode(mode, |_| Vec::new()), capacity, Box::new(sink))
     }
 
-    fn over(
-        parts: Parts<Vec<T>>,
-        capacity: usize,
-        sink: Box<dyn Fn(Drain<'_, T>) + Send + Sync>,
-    ) -> Batch<T> {
+    fn over(parts: Parts<Vec<T>>, capacity: usize, sink: Sink<T>) -> Batch<T> {
         assert!(
             (1..=CAPACITY_MAX).contains(&capacity),
             "a batch of {capacity} items: 1 to {CAPACITY_MAX} are allowed"

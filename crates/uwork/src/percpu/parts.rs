@@ -74,7 +74,7 @@ impl<V> Parts<V> {
 
     /// How many CPUs have a part.
     pub(super) fn len(&self) -> u32 {
-        self.row.len()
+        self.row.cpus()
     }
 
     /// How many things a CPU's part has, by its last holder's account.

@@ -4,6 +4,8 @@ use std::arch::asm;
 
 use uwork_engine::percpu::{CpuLock, Place};
 
+use super::field;
+
 pub(super) const HAS_SECTIONS: bool = true;
 /// What stands before the place where an aborted section goes on: the kernel goes nowhere else. A `brk`.
 pub(super) const SIGNATURE: u32 = 0xd428_bc00;
@@ -24,9 +26,11 @@ pub(super) fn thread_pointer() -> *mut u8 {
 /// (`ldar`), so that what follows the lock stays behind it.
 ///
 /// # Safety
-/// `area` is the calling thread's; `place` leads to locks that live; `token` is not 0.
+/// The calling thread's area is `offset` behind its pointer; `place` leads to locks that live; `token` is not
+/// 0.
 #[inline(always)]
-pub(super) unsafe fn claim(area: *mut u8, place: &Place, token: u64) -> *mut CpuLock {
+pub(super) unsafe fn claim(offset: isize, place: &Place, token: u64) -> *mut CpuLock {
+    let area = thread_pointer().wrapping_offset(offset);
     let lock: *mut CpuLock;
     // SAFETY: stores to `rseq_cs` of the area, and `token` to a lock of the row: aligned, so that others
     // read them whole.
@@ -47,9 +51,9 @@ pub(super) unsafe fn claim(area: *mut u8, place: &Place, token: u64) -> *mut Cpu
             "21:",
             "adrp {scratch}, 20b",
             "add {scratch}, {scratch}, :lo12:20b",
-            "str {scratch}, [{area}, #8]",
+            "str {scratch}, [{area}, #{RSEQ_CS}]",
             "22:",
-            "ldr {lock:w}, [{area}, #4]",
+            "ldr {lock:w}, [{area}, #{CPU_ID}]",
             "cmp {lock:w}, {len:w}",
             "b.hs 25f",
             "madd {lock}, {lock}, {stride}, {first}",
@@ -62,6 +66,8 @@ pub(super) unsafe fn claim(area: *mut u8, place: &Place, token: u64) -> *mut Cpu
             "mov {lock}, xzr",
             "26:",
             signature = const SIGNATURE,
+            RSEQ_CS = const field::RSEQ_CS,
+            CPU_ID = const field::CPU_ID,
             area = in(reg) area,
             first = in(reg) place.first.as_ptr(),
             stride = in(reg) place.stride,

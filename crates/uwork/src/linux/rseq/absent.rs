@@ -18,6 +18,6 @@ pub(super) fn thread_pointer() -> *mut u8 {
 ///
 /// # Safety
 /// None is needed.
-pub(super) unsafe fn claim(_: *mut u8, _: &Place, _: u64) -> *mut CpuLock {
+pub(super) unsafe fn claim(_: isize, _: &Place, _: u64) -> *mut CpuLock {
     std::ptr::null_mut()
 }

@@ -23,6 +23,8 @@ use super::membarrier;
 mod field {
     /// The CPU, or a negative number where the thread is not registered.
     pub(super) const CPU_ID: usize = 4;
+    /// The section that the thread is in, or was in last: the kernel finds out.
+    pub(super) const RSEQ_CS: usize = 8;
 }
 
 /// Where the kernel keeps the CPU of this thread up to date, if glibc has registered an area.
@@ -121,9 +123,8 @@ impl Sections for Rseq {
             // SAFETY: by this function's contract.
             return unsafe { claim_in_own(place, token) };
         }
-        let area = arch::thread_pointer().wrapping_offset(self.offset);
-        // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
-        NonNull::new(unsafe { arch::claim(area, place, token.value()) })
+        // SAFETY: the area of every thread, and a row that lives, by this function's contract.
+        NonNull::new(unsafe { arch::claim(self.offset, place, token.value()) })
     }
 
     fn has_sections(&self, len: u32) -> bool {
@@ -156,6 +157,7 @@ unsafe fn claim_in_own(place: &Place, token: Token) -> Option<NonNull<CpuLock>> 
     if area.is_null() {
         return None;
     }
+    let offset = area.addr().wrapping_sub(arch::thread_pointer().addr()) as isize;
     // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
-    NonNull::new(unsafe { arch::claim(area, place, token.value()) })
+    NonNull::new(unsafe { arch::claim(offset, place, token.value()) })
 }

@@ -1,8 +1,11 @@
 //! The section on x86-64.
 
 use std::arch::asm;
+use std::mem::offset_of;
 
 use uwork_engine::percpu::{CpuLock, Place};
+
+use super::field;
 
 pub(super) const HAS_SECTIONS: bool = true;
 /// What stands before the place where an aborted section goes on: the kernel goes nowhere else.
@@ -24,9 +27,10 @@ pub(super) fn thread_pointer() -> *mut u8 {
 /// every load is an acquire.
 ///
 /// # Safety
-/// `area` is the calling thread's; `place` leads to locks that live; `token` is not 0.
+/// The calling thread's area is `offset` behind its pointer; `place` leads to locks that live; `token` is not
+/// 0.
 #[inline(always)]
-pub(super) unsafe fn claim(area: *mut u8, place: &Place, token: u64) -> *mut CpuLock {
+pub(super) unsafe fn claim(offset: isize, place: &Place, token: u64) -> *mut CpuLock {
     let lock: *mut CpuLock;
     // SAFETY: stores to `rseq_cs` of the area, and `token` to a lock of the row. Both are plain
     // stores that others read by atomic loads, which this architecture does not tell apart.
@@ -51,22 +55,25 @@ pub(super) unsafe fn claim(area: *mut u8, place: &Place, token: u64) -> *mut Cpu
             ".popsection",
             "21:",
             "lea {scratch}, [rip + 20b]",
-            "mov qword ptr [{area} + 8], {scratch}",
+            "mov qword ptr fs:[{offset} + {RSEQ_CS}], {scratch}",
             "22:",
-            "mov {lock:e}, dword ptr [{area} + 4]",
-            "cmp {lock:e}, {len:e}",
+            "mov {lock:e}, dword ptr fs:[{offset} + {CPU_ID}]",
+            "cmp {lock:e}, dword ptr [{place} + {LEN}]",
             "jae 25b",
-            "imul {lock}, {stride}",
-            "add {lock}, {first}",
+            "imul {lock}, qword ptr [{place} + {STRIDE}]",
+            "add {lock}, qword ptr [{place} + {FIRST}]",
             "cmp qword ptr [{lock}], 0",
             "jne 25b",
             "mov qword ptr [{lock}], {token}",
             "23:",
             signature = const SIGNATURE,
-            area = in(reg) area,
-            first = in(reg) place.first.as_ptr(),
-            stride = in(reg) place.stride,
-            len = in(reg) place.len,
+            RSEQ_CS = const field::RSEQ_CS,
+            CPU_ID = const field::CPU_ID,
+            FIRST = const offset_of!(Place, first),
+            STRIDE = const offset_of!(Place, stride),
+            LEN = const offset_of!(Place, len),
+            offset = in(reg) offset,
+            place = in(reg) place,
             token = in(reg) token,
             lock = out(reg) lock,
             scratch = out(reg) _,

@@ -240,10 +240,9 @@ impl<T> Cache<T> {
     /// ```
     /// let cache = uwork::percpu::Cache::new("early");
     /// let object = cache.alloc_raw();
-    /// // SAFETY: uninitialized bytes are a value of this type.
     /// let error = cache.close().unwrap_err();
     /// assert_eq!(error.out, 1);
-    /// let cache: uwork::percpu::Cache<u64> = error.cache;
+    /// let cache: uwork::percpu::Cache<u64> = *error.cache;
     /// // SAFETY: from `alloc_raw`, once.
     /// unsafe { cache.free_raw(object) };
     /// cache.close().unwrap();
@@ -251,7 +250,7 @@ impl<T> Cache<T> {
     pub fn close(mut self) -> Result<(), CacheInUse<T>> {
         match self.gather() {
             0 => Ok(()),
-            out => Err(CacheInUse { out, cache: self }),
+            out => Err(CacheInUse { out, cache: Box::new(self) }),
         }
     }
 
@@ -291,7 +290,7 @@ pub struct CacheInUse<T> {
     /// How many.
     pub out: usize,
     /// The cache, as it was.
-    pub cache: Cache<T>,
+    pub cache: Box<Cache<T>>,
 }
 
 impl<T> fmt::Debug for CacheInUse<T> {

@@ -359,7 +359,7 @@ fn memory_of_allocated_objects_stays() {
         drop(more);
         let Err(error) = cache.close() else { panic!("one is out") };
         assert_eq!((error.out, error.to_string().contains("1 object(s)")), (1, true));
-        let cache = error.cache;
+        let cache = *error.cache;
         // SAFETY: from `into_raw` above.
         drop(unsafe { super::Cached::from_raw(&cache, raw) });
         cache.close().unwrap();
