@@ -260,6 +260,9 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// Called with nothing locked that the thread could wait for with work in hand.
     fn set_cpus(&self, thread: u64, cpus: &CpuSet);
 
+    /// Gives the calling thread another name. A microsecond.
+    fn rename_thread(&self, name: &str);
+
     /// What the process may use now, if that may have changed since the last call. Called by one
     /// thread at a time, some times a second while there is work. Some microseconds if nothing has
     /// changed.

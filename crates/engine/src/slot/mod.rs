@@ -66,6 +66,8 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) waits: AtomicBool,
     /// Somebody took this worker off the idle stack and woke it.
     pub(crate) picked: AtomicBool,
+    /// The worker's pool; `MOVING` between two. Stays while it is in a run.
+    pub(crate) home: AtomicU32,
     /// The idle worker below this one. Guard: pool lock.
     pub(crate) idle_below: Cell<Option<u32>>,
     /// Whether the worker is on the idle stack. Guard: pool lock.
@@ -131,6 +133,7 @@ impl<H: Host> Slot<H> {
             thread: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
+            home: AtomicU32::new(0),
             idle_below: Cell::new(None),
             is_idle: Cell::new(false),
             description: now::Description::new(),

@@ -166,6 +166,10 @@ impl Host for Linux {
         thread::place(thread, cpus);
     }
 
+    fn rename_thread(&self, name: &str) {
+        thread::rename(name);
+    }
+
     fn cpus_changed(&self) -> Option<Cpus> {
         self.changes.look()
     }
