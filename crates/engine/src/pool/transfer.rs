@@ -59,12 +59,12 @@ impl<H: Host> Pool<H> {
     }
 
     /// Takes a worker out of the pool that it can spare: one that parked lately, and not the one that
-    /// watches the timers.
+    /// watches the timers. Without such a one none: the worker may have been called to become it.
     fn give_away_idle(&self, engine: &Engine<H>) -> Option<u32> {
         let mut inner = self.lock();
-        let top = inner.idle_top.filter(|_| self.has_idle_to_spare())?;
-        let below = engine.slot(top).idle_below_locked(&inner)?;
-        let id = if inner.keeper == Some(top) { below } else { top };
+        let keeper = inner.keeper.filter(|_| self.has_idle_to_spare())?;
+        let top = inner.idle_top?;
+        let id = if top == keeper { engine.slot(top).idle_below_locked(&inner)? } else { top };
         self.remove_idle(engine, &mut inner, id);
         inner.workers.retain(|&worker| worker != id);
         self.state.exit_idle();
