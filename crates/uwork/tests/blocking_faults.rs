@@ -8,54 +8,20 @@ use std::fs::File;
 use std::io::Error;
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE, perf_event_attr};
 use perf_event_open_sys::perf_event_open;
 
-use support::blocks::{Gates, Obstacle, every_kind, gates};
+use support::blocks::every_kind;
 use support::child::{alone, alone_each, become_nobody, limit, words_of};
 use support::tiers::{
-    VARIABLE, are_replaced, collect_reports, perf_files, reported, say_so_and_are_replaced,
+    BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, perf_files, reported,
+    say_so_and_are_replaced, scene,
 };
-use support::{queue, watchdog};
-use uwork::Queue;
+use support::watchdog;
 
-/// Items that block at once. After two more in a row sleeps would be presumed, and nobody observed.
-const BLOCKED: usize = 6;
 /// Scenes until something must have happened that each of them gives an occasion to.
 const SCENES_MAX: usize = 500;
-/// How long items compute that are to be met running.
-const COMPUTE: Duration = Duration::from_millis(1);
-
-/// With pools of its own: the cap of a pool is the sum of its queues'.
-fn blocks() -> Queue {
-    queue("blocks").nice(1).max_active(BLOCKED as u32 + 1).build().unwrap()
-}
-
-/// Items that compute for a while before they block in a gate: they are met running, and observed.
-struct ComputeFirst(Gates);
-
-impl Obstacle for ComputeFirst {
-    fn block(&self, place: usize) {
-        let start = Instant::now();
-        while start.elapsed() < COMPUTE {
-            std::hint::spin_loop();
-        }
-        self.0.block(place);
-    }
-
-    fn release(&self, place: usize) {
-        self.0.release(place);
-    }
-}
-
-/// A scene on a new queue, of which nobody knows yet that its items sleep.
-fn scene() {
-    are_replaced(&blocks(), Arc::new(ComputeFirst(gates(BLOCKED))), BLOCKED);
-}
-
 /// Plays scenes until something is so.
 #[track_caller]
 fn scenes_until(what: &str, mut condition: impl FnMut() -> bool) {

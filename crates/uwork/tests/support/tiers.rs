@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use uwork::{Queue, Report};
 
-use super::blocks::Obstacle;
+use super::blocks::{Obstacle, compute_first};
 use super::gate::{Gate, Log};
 use super::items::Job;
 use super::machine::cpus;
@@ -122,6 +122,21 @@ pub(crate) fn are_replaced(queue: &Queue, obstacle: Arc<dyn Obstacle>, places: u
     let workers = workers_of(queue);
     assert!(workers <= limit, "{workers} workers afterwards, at most {limit}");
     assert_eq!((behind.tally.started(), behind.tally.finished()), (1, 1));
+}
+
+/// Items of a [`scene`] that block at once. After two more in a row sleeps would be presumed, and nobody
+/// observed.
+pub(crate) const BLOCKED: usize = 6;
+
+/// A queue for a scene, with pools of its own: the cap of a pool is the sum of its queues'.
+pub(crate) fn blocks() -> Queue {
+    super::queue("blocks").nice(1).max_active(BLOCKED as u32 + 1).build().unwrap()
+}
+
+/// Workers of a new queue, of which nobody knows yet that its items sleep, are met running, and then
+/// replaced as they block.
+pub(crate) fn scene() {
+    are_replaced(&blocks(), Arc::new(compute_first(BLOCKED)), BLOCKED);
 }
 
 /// As [`are_replaced`], with items that say that they wait.
