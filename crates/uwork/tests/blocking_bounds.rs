@@ -160,7 +160,7 @@ impl Drop for Burner {
 }
 
 /// Items of the flood, and how long each computes.
-const ITEMS: u32 = 10_000;
+const ITEMS: u32 = 6_000;
 const ITEM: Duration = Duration::from_micros(50);
 
 // Catches: a worker that was preempted, taken for one that sleeps.
