@@ -198,6 +198,25 @@ fn brief_sleeps_bring_up_few() {
     }
 }
 
+/// That the items of a queue sleep says nothing of those of the next one, which may get what it has left.
+#[test]
+fn what_was_presumed_of_a_queue_ends_with_it() {
+    for (tier, _) in NOTICING {
+        with_engine(setup("core:1"), move |engine| {
+            notice(engine, tier);
+            let sleepy = make(engine, spec("sleepy", Kind::PerCpu));
+            run_all(engine, &sleepy, (0..40).map(|_| sleeps(5 * MS)).collect());
+            drop(sleepy);
+            let queue = make(engine, spec("computes", Kind::PerCpu));
+            let mut times = run_all(engine, &queue, (0..10).map(|_| burns(MS)).collect());
+            times.sort_unstable();
+            for pair in times.windows(2) {
+                assert!(pair[0].1 <= pair[1].0, "{tier}: two at once on one CPU: {times:?}");
+            }
+        });
+    }
+}
+
 /// Who loses its CPU to another process does not sleep.
 #[test]
 fn computing_workers_are_not_replaced() {
