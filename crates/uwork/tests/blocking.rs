@@ -37,7 +37,7 @@ fn queues() -> [Queue; 4] {
 #[test]
 fn workers_that_block_undeclared_are_replaced() {
     let test = "workers_that_block_undeclared_are_replaced";
-    alone_each(test, VARIABLE, &["events", "sampling"], |tier| {
+    alone_each(test, VARIABLE, &["events", "sampling"], VARIABLE, |tier| {
         let _watchdog = watchdog();
         collect_reports();
         for queue in queues() {

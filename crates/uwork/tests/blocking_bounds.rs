@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use support::blocks::{compute, compute_first, gates};
-use support::child::{alone, alone_each};
+use support::child::{alone_each, alone_with};
 use support::gate::Gate;
 use support::items::Job;
 use support::machine::{cpus, mask, thread_id, until_asleep};
 use support::tiers::{
-    BLOCKED, Blocked, VARIABLE, collect_reports, perf_files, reported, scene, workers_of,
+    BLOCKED, Blocked, VARIABLE, collect_reports, in_best_tier, perf_files, reported, scene,
+    workers_of,
 };
 use support::{queue, until, watchdog};
 use uwork::Queue;
@@ -39,7 +40,7 @@ fn are_refused(test: &str) -> bool {
 #[test]
 fn workers_end_while_they_are_observed() {
     let test = "workers_end_while_they_are_observed";
-    alone_each(test, VARIABLE, &TIERS, |tier| {
+    alone_each(test, VARIABLE, &TIERS, VARIABLE, |tier| {
         let _watchdog = watchdog();
         collect_reports();
         let mut most = 0;
@@ -80,7 +81,7 @@ fn many_queues() -> Vec<(Queue, bool)> {
 #[test]
 fn a_thousand_pools_block_at_once() {
     let test = "a_thousand_pools_block_at_once";
-    alone_each(test, VARIABLE, &TIERS, |_| {
+    alone_each(test, VARIABLE, &TIERS, VARIABLE, |_| {
         let _watchdog = watchdog();
         collect_reports();
         let queues = many_queues();
@@ -167,7 +168,7 @@ const ITEM: Duration = Duration::from_micros(50);
 #[test]
 fn preempted_workers_are_not_replaced() {
     let test = "preempted_workers_are_not_replaced";
-    alone_each(test, VARIABLE, &TIERS, |tier| {
+    alone_each(test, VARIABLE, &TIERS, VARIABLE, |tier| {
         let _watchdog = watchdog();
         let _burners: Vec<_> = (0..std::thread::available_parallelism().unwrap().get())
             .map(|_| Burner::start())
@@ -225,7 +226,7 @@ fn in_child(f: impl FnOnce()) {
 #[test]
 fn a_fork_while_workers_are_observed() {
     let test = "a_fork_while_workers_are_observed";
-    alone_each(test, VARIABLE, &TIERS, |tier| {
+    alone_each(test, VARIABLE, &TIERS, VARIABLE, |tier| {
         let _watchdog = watchdog();
         collect_reports();
         for _ in 0..10 {
@@ -282,7 +283,7 @@ fn sleep_often(thread: i32, mut steps: &PipeWriter) {
 // other way round.
 #[test]
 fn records_are_lost_and_nobody_with_them() {
-    alone("records_are_lost_and_nobody_with_them", || {
+    alone_with("records_are_lost_and_nobody_with_them", in_best_tier, || {
         let _watchdog = watchdog();
         for _ in 0..3 {
             (0..3).for_each(|_| scene());

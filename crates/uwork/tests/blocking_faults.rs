@@ -13,9 +13,9 @@ use perf_event_open_sys::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE, per
 use perf_event_open_sys::perf_event_open;
 
 use support::blocks::every_kind;
-use support::child::{alone, alone_each, become_nobody, limit, words_of};
+use support::child::{alone_each, alone_with, become_nobody, limit, words_of};
 use support::tiers::{
-    BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, perf_files, reported,
+    BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, in_best_tier, perf_files, reported,
     say_so_and_are_replaced, scene,
 };
 use support::watchdog;
@@ -111,7 +111,8 @@ fn assert_reported(tier: &str, words: &[&str]) {
 #[test]
 fn a_filter_of_system_calls_leads_to_sampling() {
     let test = "a_filter_of_system_calls_leads_to_sampling";
-    alone_each(test, "UWORK_TEST_ERRNO", &["EPERM", "EACCES", "ENOSYS"], |errno| {
+    let errors = ["EPERM", "EACCES", "ENOSYS"];
+    alone_each(test, "UWORK_TEST_ERRNO", &errors, VARIABLE, |errno| {
         let _watchdog = watchdog();
         collect_reports();
         let number = match errno {
@@ -134,7 +135,7 @@ fn a_filter_of_system_calls_leads_to_sampling() {
 #[test]
 fn what_was_allowed_is_refused_later() {
     let test = "what_was_allowed_is_refused_later";
-    alone(test, || {
+    alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
         if !can_observe(test) {
             return;
@@ -209,7 +210,7 @@ fn take_files(end: u64) -> Vec<File> {
 fn files_run_out() {
     let test = "files_run_out";
     const FILES: u64 = 32;
-    alone(test, || {
+    alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
         if !can_observe(test) {
             return;
@@ -248,7 +249,7 @@ fn take_all_locked_memory() -> Vec<Event> {
 #[test]
 fn locked_memory_runs_out() {
     let test = "locked_memory_runs_out";
-    alone(test, || {
+    alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
         become_nobody();
         limit(libc::RLIMIT_MEMLOCK, 0);
@@ -284,7 +285,7 @@ fn hide_proc() -> Result<(), Error> {
 #[test]
 fn there_is_no_proc() {
     let test = "there_is_no_proc";
-    alone_each(test, "UWORK_TEST_RECORDS", &["allowed", "refused"], |records| {
+    alone_each(test, "UWORK_TEST_RECORDS", &["allowed", "refused"], VARIABLE, |records| {
         let _watchdog = watchdog();
         if let Err(error) = hide_proc() {
             return eprintln!("{test}: skipped: no /proc without a /proc: {error}");

@@ -32,13 +32,20 @@ pub(crate) fn alone_with(test: &str, prepare: impl FnOnce(&mut Command), body: i
     }
 }
 
-/// As [`alone`], once for each of these values of an environment variable.
-pub(crate) fn alone_each(test: &str, variable: &str, values: &[&str], body: impl Fn(&str)) {
+/// As [`alone`], once for each of these values of an environment variable, and without another.
+pub(crate) fn alone_each(
+    test: &str,
+    variable: &str,
+    values: &[&str],
+    without: &str,
+    body: impl Fn(&str),
+) {
     if is_alone(test) {
         return body(&std::env::var(variable).expect("set by the starting process"));
     }
     for value in values {
-        alone_with(test, |command| _ = command.env(variable, value), || {});
+        let prepare = |command: &mut Command| _ = command.env_remove(without).env(variable, value);
+        alone_with(test, prepare, || {});
     }
 }
 

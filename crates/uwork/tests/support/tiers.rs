@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::mem::ManuallyDrop;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use uwork::{Queue, Report};
@@ -14,6 +15,11 @@ use super::{keep, until};
 
 /// The environment variable that asks for a tier.
 pub(crate) const VARIABLE: &str = "UWORK_BLOCKING";
+
+/// For a process that chooses its tier itself.
+pub(crate) fn in_best_tier(command: &mut Command) {
+    command.env_remove(VARIABLE);
+}
 
 static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
