@@ -4,21 +4,16 @@
 
 mod support;
 
-use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use support::blocks::{compute, compute_first, gates};
-use support::child::{alone_each, alone_with};
-use support::gate::Gate;
+use support::blocks::{compute, compute_first};
+use support::child::alone_each;
 use support::items::Job;
-use support::machine::{cpus, mask, thread_id, until_asleep};
-use support::tiers::{
-    BLOCKED, Blocked, VARIABLE, collect_reports, in_best_tier, perf_files, reported, scene,
-    workers_of,
-};
+use support::machine::{cpus, mask};
+use support::tiers::{BLOCKED, Blocked, VARIABLE, collect_reports, perf_files, reported, scene};
 use support::{queue, until, watchdog};
 use uwork::Queue;
 
@@ -66,7 +61,7 @@ fn many_queues() -> Vec<(Queue, bool)> {
     let dedicated = (0..900).map(|_| (queue("one").dedicated().build().unwrap(), false));
     let mut queues: Vec<_> = dedicated.collect();
     let all = cpus();
-    for nice in 0..20 {
+    for nice in -20..20 {
         for strict in [false, true] {
             for mask in [mask(&all[..1]), mask(&all)] {
                 let builder = queue("kind").nice(nice).affinity_strict(strict).max_active(4);
@@ -89,7 +84,7 @@ fn a_thousand_pools_block_at_once() {
             .iter()
             .map(|(queue, is_pool)| {
                 let places = if *is_pool { 3 } else { 1 };
-                Blocked::queue(queue, Arc::new(gates(places)), places)
+                Blocked::queue(queue, Arc::new(compute_first(places)), places)
             })
             .collect();
         let behind: Vec<_> = queues
@@ -115,7 +110,7 @@ fn a_thousand_pools_block_at_once() {
             most = most.max(perf_files());
         }
         let pools = uwork::dump().pools;
-        assert!(pools.len() >= 900 + 40, "{} pools", pools.len());
+        assert!(pools.len() >= 1_000, "{} pools", pools.len());
         for pool in &pools {
             assert!(pool.nr_workers <= pool.workers_max, "{}", uwork::dump());
         }
@@ -250,63 +245,6 @@ fn a_fork_while_workers_are_observed() {
             while perf_files() < 2 {
                 scene();
             }
-        }
-    });
-}
-
-/// Rounds of a thread that sleeps in each: more than its ring has room for.
-const ROUNDS: usize = 600;
-
-/// An item that computes, sleeps many times with nobody looking, and then for good. `steps` has a byte for
-/// each sleep.
-fn sleeps_often(id: Gate, steps: PipeReader, thread: Arc<AtomicU32>) -> Arc<Job> {
-    Job::new(move |_| {
-        compute(Duration::from_millis(2));
-        thread.store(thread_id() as u32, Ordering::Relaxed);
-        id.open();
-        for _ in 0..=ROUNDS {
-            (&steps).read_exact(&mut [0]).expect("the pipe has a writer");
-        }
-    })
-}
-
-/// Lets the item sleep until its last sleep but one is over.
-fn sleep_often(thread: i32, mut steps: &PipeWriter) {
-    for _ in 0..ROUNDS {
-        until_asleep(thread);
-        steps.write_all(b"x").expect("the pipe has a reader");
-    }
-    until_asleep(thread);
-}
-
-// Catches: a worker that sleeps for good after records were lost, and counts as running for good; or the
-// other way round.
-#[test]
-fn records_are_lost_and_nobody_with_them() {
-    alone_with("records_are_lost_and_nobody_with_them", in_best_tier, || {
-        let _watchdog = watchdog();
-        for _ in 0..3 {
-            (0..3).for_each(|_| scene());
-            let queue = queue("often").per_cpu().max_active(8).build().unwrap();
-            let (id, number) = (Gate::new(), Arc::new(AtomicU32::new(0)));
-            let (reader, mut writer) = std::io::pipe().unwrap();
-            let often = sleeps_often(id.clone(), reader, number.clone());
-            let before = Job::new(|_| compute(Duration::from_millis(2)));
-            let first = Job::counting();
-            for item in [&before, &often, &first] {
-                assert!(queue.enqueue_on(cpus()[0], item.clone()).unwrap().is_queued());
-            }
-            id.wait();
-            until("nothing waits", || first.tally.finished() == 1);
-            sleep_often(number.load(Ordering::Relaxed) as i32, &writer);
-            let behind = Job::counting();
-            assert!(queue.enqueue_on(cpus()[0], behind.clone()).unwrap().is_queued());
-            until("what is behind has run", || behind.tally.finished() == 1);
-            assert_eq!(often.tally.finished(), 0, "it still sleeps");
-            writer.write_all(b"x").unwrap();
-            queue.flush().unwrap();
-            assert_eq!((often.tally.started(), often.tally.finished()), (1, 1));
-            assert!(workers_of(&queue) <= 8 + cpus().len() as u32 + 2);
         }
     });
 }

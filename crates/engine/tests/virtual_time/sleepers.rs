@@ -217,6 +217,30 @@ fn what_was_presumed_of_a_queue_ends_with_it() {
     }
 }
 
+/// However many workers there are to be observed.
+#[test]
+fn a_bounded_number_of_threads_is_observed() {
+    with_engine(setup("core:100"), |engine| {
+        notice(engine, Tier::Events);
+        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let queue = make(engine, QueueSpec { max_active: 200, ..spec("q", kind) });
+        let most = Arc::new(AtomicU32::new(0));
+        let body = |at: u32| -> Box<dyn Fn(&VirtualEngine) + Send + Sync> {
+            let most = most.clone();
+            Box::new(move |engine| {
+                // One sleeper makes it worth to look at the others.
+                if at.is_multiple_of(100) {
+                    engine.host().doze(5 * MS);
+                }
+                engine.host().burn(3 * MS);
+                most.fetch_max(engine.host().detecting().observed as u32, Ordering::Relaxed);
+            })
+        };
+        run_all(engine, &queue, (0..1_000).map(body).collect());
+        assert_eq!(most.load(Ordering::Relaxed), 64);
+    });
+}
+
 /// Who loses its CPU to another process does not sleep.
 #[test]
 fn computing_workers_are_not_replaced() {
