@@ -267,6 +267,7 @@ impl<H: Host> Engine<H> {
         let now = self.host.now();
         let again_at = pool.create_again_at.load(Ordering::Relaxed);
         let outcome = match () {
+            () if self.transfer_worker(pool) => return,
             () if self.is_full(pool) || now < again_at => {
                 pool.state.abort_wake();
                 if pool.spec().shares {
@@ -317,11 +318,12 @@ impl<H: Host> Engine<H> {
             self.slots.release(slot);
             return fail("the engine is going away".to_owned());
         };
+        self.slot(slot).home.store(pool.id, Ordering::Relaxed);
         pool.state.add_worker();
         pool.lock().workers.push(slot);
         let placed = self.cpus();
         let spec = WorkerSpec {
-            name: format!("uw/{}", pool.spec().label),
+            name: pool.spec().thread_name(),
             cpus: placed.place(&pool.spec().cpus),
             nice: pool.spec().nice,
         };

@@ -245,6 +245,11 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// What an observed thread is at. Tens of nanoseconds and some for each switch since the last look.
     fn look(&self, sight: &mut Self::Sight) -> Seen;
 
+    /// The same as [`Host::activity`], of an observed thread, which may be cheaper.
+    fn activity_of(&self, _sight: &Self::Sight, thread: u64) -> Option<Activity> {
+        self.activity(thread)
+    }
+
     /// Sleeps until one of these threads goes to sleep or gets up, or until `deadline`. May return
     /// early, and late where `event` is woken, but not after the deadline.
     fn park_observing(&self, event: &Self::Event, sights: &[&Self::Sight], deadline: u64);
@@ -254,6 +259,9 @@ pub trait Host: Send + Sync + Sized + 'static {
     ///
     /// Called with nothing locked that the thread could wait for with work in hand.
     fn set_cpus(&self, thread: u64, cpus: &CpuSet);
+
+    /// Gives the calling thread another name. A microsecond.
+    fn rename_thread(&self, name: &str);
 
     /// What the process may use now, if that may have changed since the last call. Called by one
     /// thread at a time, some times a second while there is work. Some microseconds if nothing has

@@ -155,7 +155,7 @@ impl<H: Host> Engine<H> {
                 workers.push((id, self.slot(id).is_idle_locked(&inner)));
             }
         }
-        let name = |_| format!("uw/{}", pool.spec().label);
+        let name = |_| pool.spec().thread_name();
         let workers =
             workers.into_iter().map(|(id, idle)| self.dump_worker(id, name(id), idle)).collect();
         let (nr_armed, armed) = self.dump_armed(pool, |_| true);

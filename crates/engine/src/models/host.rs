@@ -193,6 +193,8 @@ impl Host for LoomHost {
         unreachable!("no thread has a number");
     }
 
+    fn rename_thread(&self, _: &str) {}
+
     fn cpus_changed(&self) -> Option<Cpus> {
         None
     }

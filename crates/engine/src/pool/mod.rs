@@ -4,6 +4,7 @@
 
 pub(crate) mod ready;
 pub(crate) mod state;
+mod transfer;
 
 use uwork_policy::blocking::PATIENCE_MAX_NS;
 use uwork_policy::cpuset::CpuSet;
@@ -18,6 +19,7 @@ use crate::wake::WakeToken;
 use crate::worker::Worker;
 use ready::ReadyList;
 use state::PoolState;
+pub(crate) use transfer::MOVING;
 
 /// Workers that are remembered as having taken a batch lately.
 const RECENT: usize = 8;
@@ -45,6 +47,13 @@ pub(crate) struct PoolSpec {
     pub(crate) shares: bool,
     /// The other pools of the set, nearest first.
     pub(crate) neighbours: Vec<u32>,
+}
+
+impl PoolSpec {
+    /// The name of the pool's threads.
+    pub(crate) fn thread_name(&self) -> String {
+        format!("uw/{}", self.label)
+    }
 }
 
 /// See the module. In the order of the fields: what everybody writes, what nobody writes, what

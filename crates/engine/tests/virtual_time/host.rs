@@ -398,6 +398,8 @@ impl Host for VirtualHost {
         }
     }
 
+    fn rename_thread(&self, _: &str) {}
+
     fn cpus_changed(&self) -> Option<Cpus> {
         self.0.changed.lock().expect("no panic under this lock").take()
     }

@@ -51,14 +51,14 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
 
 impl Linux {
-    fn new() -> Linux {
+    fn new(options: &Options) -> Linux {
         // Of the same clock; what lies between the two readings makes sleeps look that much longer.
         let (clock_base, monotonic_ns) = (std::time::Instant::now(), thread::monotonic_ns());
         Linux {
             fences: membarrier::Fences::new(),
             clock_base,
             changes: changes::Changes::new(),
-            asleep: asleep::Asleep::new(monotonic_ns),
+            asleep: asleep::Asleep::new(monotonic_ns, options.blocking_tier),
         }
     }
 }
@@ -152,6 +152,10 @@ impl Host for Linux {
         sight.look()
     }
 
+    fn activity_of(&self, sight: &asleep::Sight, thread: u64) -> Option<Activity> {
+        sight.activity().or_else(|| self.activity(thread))
+    }
+
     fn park_observing(&self, event: &Event, sights: &[&asleep::Sight], deadline: u64) {
         if !event.wait(Some(Duration::ZERO)) {
             self.asleep.poll(sights, deadline.saturating_sub(self.now()));
@@ -160,6 +164,10 @@ impl Host for Linux {
 
     fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
         thread::place(thread, cpus);
+    }
+
+    fn rename_thread(&self, name: &str) {
+        thread::rename(name);
     }
 
     fn cpus_changed(&self) -> Option<Cpus> {
@@ -276,17 +284,43 @@ pub(crate) fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
     REPORTER.set(reporter)
 }
 
+/// What the program asks for. Settled when the engine is made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// How undeclared sleeps are to be noticed.
+    pub(crate) blocking_tier: Option<Tier>,
+}
+
+/// What was asked for, and by whom: the program, or nobody until the engine was made.
+static OPTIONS: OnceLock<(Options, OptionsBy)> = OnceLock::new();
+
+/// Who has settled the options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OptionsBy {
+    /// The program.
+    Setup,
+    /// The engine, which was made first.
+    Default,
+}
+
+/// Settles the options, unless that is done; then by whom it was.
+pub(crate) fn set_options(options: Options) -> Result<(), OptionsBy> {
+    let settled = OPTIONS.set((options, OptionsBy::Setup));
+    settled.map_err(|_| OPTIONS.get().map_or(OptionsBy::Default, |&(_, by)| by))
+}
+
 /// The process's engine; made at first use.
 #[inline]
 pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
     static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
     ENGINE.get_or_init(|| {
+        let (options, _) = OPTIONS.get_or_init(|| (Options::default(), OptionsBy::Default));
         let config = match Machine::read() {
             Ok(machine) => {
-                let topology = machine.topology.clone();
+                let (topology, threads_max) = (machine.topology.clone(), machine.threads_max);
                 let Cpus { allowed, unbound_cpumask, cpu_limit } = changes::cpus_of(machine);
                 let config = Config::new(topology, allowed);
-                Config { unbound_cpumask, cpu_limit, ..config }
+                Config { unbound_cpumask, cpu_limit, threads_max, ..config }
             }
             // Without sysfs and /proc: as many equal CPUs as the process may use.
             Err(_) => {
@@ -297,6 +331,6 @@ pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
             }
         };
         fork::register();
-        Engine::new(Linux::new(), config)
+        Engine::new(Linux::new(options), config)
     })
 }

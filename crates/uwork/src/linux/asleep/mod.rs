@@ -10,7 +10,7 @@ mod ring;
 
 use std::io::Error;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use uwork_engine::host::{Activity, Detection, Report};
 use uwork_policy::blocking::Tier;
@@ -21,14 +21,6 @@ pub(super) use perf::close_after_fork;
 
 /// The environment variable that asks for a way.
 const VARIABLE: &str = "UWORK_BLOCKING";
-
-/// What the program asked for.
-static ASKED: OnceLock<Tier> = OnceLock::new();
-
-/// Asks for a way, before the engine is made. False if that was done already.
-pub(crate) fn ask(tier: Tier) -> bool {
-    ASKED.set(tier).is_ok()
-}
 
 /// See the module.
 pub(super) struct Asleep {
@@ -43,11 +35,11 @@ pub(super) struct Asleep {
 }
 
 impl Asleep {
-    /// `clock_base`: the host's zero by `CLOCK_MONOTONIC`.
-    pub(super) fn new(clock_base_ns: u64) -> Asleep {
+    /// `clock_base_ns`: the host's zero by `CLOCK_MONOTONIC`. `asked`: what the program asked for.
+    pub(super) fn new(clock_base_ns: u64, asked: Option<Tier>) -> Asleep {
         let variable = std::env::var_os(VARIABLE);
         let variable = variable.as_ref().map(|value| value.to_string_lossy());
-        let wish = Wish::of(variable.as_deref(), ASKED.get().copied());
+        let wish = Wish::of(variable.as_deref(), asked);
         let (tier, reason, as_wished) = settle(&wish, refusal_of);
         Asleep {
             tier: AtomicU8::new(tier as u8),

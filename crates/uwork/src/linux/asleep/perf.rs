@@ -17,6 +17,7 @@ use perf_event_open_sys::bindings::{
 use perf_event_open_sys::perf_event_open;
 use uwork_engine::host::{Activity, Seen};
 
+use super::proc;
 use super::ring::{Record, Ring};
 
 /// `PERF_FLAG_FD_CLOEXEC`.
@@ -40,6 +41,8 @@ pub(super) enum Refused {
 pub(crate) struct Sight {
     file: OwnedFd,
     ring: Ring,
+    /// The thread's file in `/proc`, kept open: finding it takes longer than reading it.
+    stat: Option<OwnedFd>,
     /// What the last record said.
     last: Option<Activity>,
     /// What is added to the clock of the records to get the host's.
@@ -132,8 +135,8 @@ impl Sight {
         if !is_warm() {
             return Err(Refused::NotYet);
         }
-        let thread = i32::try_from(thread).map_err(|_| Refused::Gone)?;
-        let file = open(&mut attributes(), thread).map_err(|error| match error.raw_os_error() {
+        let number = i32::try_from(thread).map_err(|_| Refused::Gone)?;
+        let file = open(&mut attributes(), number).map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Refused::Gone,
             Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOSPC) => {
                 Refused::Exhausted(error)
@@ -145,8 +148,19 @@ impl Sight {
         }
         // EPERM here is the limit of locked memory.
         let ring = Ring::map(&file).map_err(Refused::Exhausted)?;
-        remember(file.as_raw_fd());
-        Ok(Sight { file, ring, last: None, offset_ns })
+        let stat = proc::open(thread).ok();
+        let sight = Sight { file, ring, stat, last: None, offset_ns };
+        sight.files().for_each(remember);
+        Ok(sight)
+    }
+
+    /// What the thread is at, as the system sees it, if that can be known here.
+    pub(crate) fn activity(&self) -> Option<Activity> {
+        self.stat.as_ref().and_then(proc::activity_by)
+    }
+
+    fn files(&self) -> impl Iterator<Item = RawFd> {
+        [Some(&self.file), self.stat.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd)
     }
 
     pub(super) fn file(&self) -> RawFd {
@@ -183,7 +197,7 @@ fn note_switch(last: &mut Option<Activity>, misc: u32, at: u64) -> Option<(u64, 
 
 impl Drop for Sight {
     fn drop(&mut self) {
-        forget(self.file.as_raw_fd());
+        self.files().for_each(forget);
     }
 }
 
@@ -209,7 +223,7 @@ pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
 }
 
 /// Files that are open, for a child after a fork, which has them and not the sights. By number, which is
-/// small: as many as sights at most, and one.
+/// small: two for each sight at most, and one.
 static OPEN: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
 const FILES_MAX: usize = 256;
 

@@ -1,7 +1,7 @@
 //! What a thread is at, from `/proc/self/task/TID/stat`.
 
-use std::ffi::CStr;
 use std::io::{Error, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use uwork_engine::host::Activity;
@@ -21,39 +21,40 @@ pub(super) fn is_there() -> bool {
 }
 
 /// What a thread of this process is at. Nothing if it is gone, or there is no `/proc`. Three system calls,
-/// 2 us; allocates nothing.
+/// 7 us, and several times as much after a pause; allocates nothing.
 pub(super) fn activity(thread: u64) -> Option<Activity> {
-    let mut path = [0_u8; 48];
-    write!(&mut path[..47], "/proc/self/task/{thread}/stat").ok()?;
-    let path = CStr::from_bytes_until_nul(&path).ok()?;
-    let mut text = [0_u8; READ_MAX];
-    let read = match read(path, &mut text) {
+    let file = match open(thread) {
         Err(libc::EMFILE | libc::ENFILE) => {
             // Another thread of ours may be at it, or one of the program's be faster: then not this time.
             give_up_reserve();
-            read(path, &mut text).ok()
+            open(thread)
         }
-        read => read.ok(),
+        file => file,
     };
+    let activity = file.ok().and_then(|file| activity_by(&file));
     hold_reserve();
-    activity_in(text.get(..read?)?)
+    activity
 }
 
-/// Reads the beginning of a file. How much, or the error's number.
-fn read(path: &CStr, text: &mut [u8]) -> Result<usize, i32> {
-    let errno = || Error::last_os_error().raw_os_error().unwrap_or(0);
-    // SAFETY: a string that ends with a zero byte.
-    let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+/// The file of a thread of this process, or the error's number.
+pub(super) fn open(thread: u64) -> Result<OwnedFd, i32> {
+    let mut path = [0_u8; 48];
+    write!(&mut path[..47], "/proc/self/task/{thread}/stat").map_err(|_| libc::ENAMETOOLONG)?;
+    // SAFETY: the path ends with a zero byte.
+    let file = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if file < 0 {
-        return Err(errno());
+        return Err(Error::last_os_error().raw_os_error().unwrap_or(0));
     }
-    // SAFETY: the buffer is live and as long as said; the file is ours, and closed once.
-    let read = unsafe {
-        let read = libc::read(file, text.as_mut_ptr().cast(), text.len());
-        libc::close(file);
-        read
-    };
-    usize::try_from(read).map_err(|_| errno())
+    // SAFETY: a file that was just opened, and that nobody else knows of.
+    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+}
+
+/// What the thread of this file is at. One system call, 3 us; nothing if the thread is gone.
+pub(super) fn activity_by(file: &OwnedFd) -> Option<Activity> {
+    let mut text = [0_u8; READ_MAX];
+    // SAFETY: the buffer is live and as long as said; the file is open.
+    let read = unsafe { libc::pread(file.as_raw_fd(), text.as_mut_ptr().cast(), text.len(), 0) };
+    activity_in(text.get(..usize::try_from(read).ok()?)?)
 }
 
 fn hold_reserve() {
@@ -124,7 +125,6 @@ mod tests {
     #[test]
     fn a_thread_in_a_read_sleeps() {
         use std::io::Read;
-        use std::os::fd::AsRawFd;
         let (mut reader, writer) = std::io::pipe().unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
