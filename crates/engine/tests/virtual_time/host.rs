@@ -367,7 +367,7 @@ impl Host for VirtualHost {
     fn look(&self, sight: &mut Sight) -> Seen {
         let mut detecting = self.detecting();
         detecting.looks += 1;
-        if detecting.lossy > 0 && detecting.looks % detecting.lossy == 0 {
+        if detecting.lossy > 0 && detecting.looks.is_multiple_of(detecting.lossy) {
             return Seen::default();
         }
         drop(detecting);

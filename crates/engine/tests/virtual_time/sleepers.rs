@@ -24,11 +24,14 @@ fn notice(engine: &VirtualEngine, tier: Tier) {
     engine.host().detecting().tier = tier;
 }
 
+/// What an item does.
+type Body = Box<dyn Fn(&VirtualEngine) + Send + Sync>;
+
 /// Queues items that do this; when each started and finished.
 fn run_all(
     engine: &Arc<VirtualEngine>,
     queue: &VirtualQueue,
-    bodies: Vec<Box<dyn Fn(&VirtualEngine) + Send + Sync>>,
+    bodies: Vec<Body>,
 ) -> Vec<(u64, u64)> {
     // The first worker parks.
     engine.host().doze(MS);
@@ -48,11 +51,11 @@ fn run_all(
     times.clone()
 }
 
-fn sleeps(ns: u64) -> Box<dyn Fn(&VirtualEngine) + Send + Sync> {
+fn sleeps(ns: u64) -> Body {
     Box::new(move |engine| engine.host().doze(ns))
 }
 
-fn burns(ns: u64) -> Box<dyn Fn(&VirtualEngine) + Send + Sync> {
+fn burns(ns: u64) -> Body {
     Box::new(move |engine| engine.host().burn(ns))
 }
 
@@ -225,7 +228,7 @@ fn a_bounded_number_of_threads_is_observed() {
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));
         let queue = make(engine, QueueSpec { max_active: 200, ..spec("q", kind) });
         let most = Arc::new(AtomicU32::new(0));
-        let body = |at: u32| -> Box<dyn Fn(&VirtualEngine) + Send + Sync> {
+        let body = |at: u32| -> Body {
             let most = most.clone();
             Box::new(move |engine| {
                 // One sleeper makes it worth to look at the others.

@@ -311,7 +311,7 @@ mod tests {
         let ((reader, mut writer), (tell, told)) = (pipe().unwrap(), channel());
         let thread = std::thread::spawn(move || {
             tell.send(crate::linux::thread::id()).unwrap();
-            reader.bytes().count()
+            std::io::BufReader::new(reader).bytes().count()
         });
         let id = told.recv().unwrap();
         let asleep = || matches!(proc::activity(id), Some(Activity::Sleeps { .. }));
