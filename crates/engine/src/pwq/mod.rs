@@ -172,6 +172,7 @@ impl<H: Host> Pwq<H> {
         inner.started = 0;
         inner.spliced = 0;
         drop(inner);
+        self.sleepy.store(0, Ordering::Relaxed);
         self.state.store(0, Ordering::Release);
     }
 

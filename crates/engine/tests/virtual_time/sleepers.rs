@@ -201,6 +201,49 @@ fn brief_sleeps_bring_up_few() {
     }
 }
 
+/// That the items of a queue sleep says nothing of those of the next one, which may get what it has left.
+#[test]
+fn what_was_presumed_of_a_queue_ends_with_it() {
+    for (tier, _) in NOTICING {
+        with_engine(setup("core:1"), move |engine| {
+            notice(engine, tier);
+            let sleepy = make(engine, spec("sleepy", Kind::PerCpu));
+            run_all(engine, &sleepy, (0..40).map(|_| sleeps(5 * MS)).collect());
+            drop(sleepy);
+            let queue = make(engine, spec("computes", Kind::PerCpu));
+            let mut times = run_all(engine, &queue, (0..10).map(|_| burns(MS)).collect());
+            times.sort_unstable();
+            for pair in times.windows(2) {
+                assert!(pair[0].1 <= pair[1].0, "{tier}: two at once on one CPU: {times:?}");
+            }
+        });
+    }
+}
+
+/// However many workers there are to be observed.
+#[test]
+fn a_bounded_number_of_threads_is_observed() {
+    with_engine(setup("core:100"), |engine| {
+        notice(engine, Tier::Events);
+        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let queue = make(engine, QueueSpec { max_active: 200, ..spec("q", kind) });
+        let most = Arc::new(AtomicU32::new(0));
+        let body = |at: u32| -> Body {
+            let most = most.clone();
+            Box::new(move |engine| {
+                // One sleeper makes it worth to look at the others.
+                if at.is_multiple_of(100) {
+                    engine.host().doze(5 * MS);
+                }
+                engine.host().burn(3 * MS);
+                most.fetch_max(engine.host().detecting().observed as u32, Ordering::Relaxed);
+            })
+        };
+        run_all(engine, &queue, (0..1_000).map(body).collect());
+        assert_eq!(most.load(Ordering::Relaxed), 64);
+    });
+}
+
 /// Who loses its CPU to another process does not sleep.
 #[test]
 fn computing_workers_are_not_replaced() {
