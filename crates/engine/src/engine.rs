@@ -293,6 +293,8 @@ impl<H: Host> Engine<H> {
         }
         // The one worker that there is to be comes round; a shutdown may have sent it home.
         if pool.spec().single && self.is_full(pool) {
+            // It may be in a wait, with nobody at work.
+            self.be_seen(0);
             return;
         }
         if outcome.is_none() && self.is_full(pool) {

@@ -5,6 +5,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
 
 use crate::cpus::Cpus;
+use crate::dump::Stall;
 use crate::thread::ThreadState;
 
 /// What a new worker thread should be.
@@ -156,6 +157,8 @@ pub enum Report {
         /// How many workers it may have.
         max: u32,
     },
+    /// Items wait, and nothing has moved for the watchdog's threshold. Once for each stall.
+    Stalled(Box<Stall>),
     /// A worker thread could not be created. Its pool goes on with those it has.
     SpawnFailed {
         /// Why.
@@ -224,6 +227,11 @@ pub trait Host: Send + Sync + Sized + 'static {
 
     /// The CPU time that a thread has used, in nanoseconds, where that can be known; 0.2 us.
     fn cpu_time(&self, thread: u64) -> Option<u64>;
+
+    /// The calls that a thread is in, innermost first; nothing if it is gone or does not answer. Microseconds
+    /// for a thread that answers at once, and up to tenths of a second. The thread may notice: system calls
+    /// that it waits in may return early. Asked for a stall that is to be reported only.
+    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>>;
 
     /// What the host keeps to see when a thread goes to sleep.
     type Sight: Send;

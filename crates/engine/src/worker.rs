@@ -173,6 +173,7 @@ impl<H: Host> Worker<H> {
         slot.batch.set(pwq.id, now);
         pool.note_recent(self.slot);
         from.last_take.store(now, Ordering::Relaxed);
+        from.took_at.set(now as usize);
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {
             slot.batch_began.store(now, Ordering::Relaxed);

@@ -225,7 +225,7 @@ impl<H: Host> Engine<H> {
         slots.filter(|(_, slot)| slot.present_run().is_some()).map(|(id, _)| id)
     }
 
-    fn dump_worker(&self, id: u32, thread: String, idle: bool) -> WorkerDump {
+    pub(crate) fn dump_worker(&self, id: u32, thread: String, idle: bool) -> WorkerDump {
         let slot = self.slot(id);
         let running = running_of(slot);
         let state = match () {

@@ -7,7 +7,7 @@ use loom::thread::JoinHandle;
 use crate::cpus::Cpus;
 use uwork_policy::blocking::Tier;
 
-use crate::host::{Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec};
+use crate::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
 use crate::thread::ThreadState;
 
 /// The time in every model. So early that no batch ever counts as stuck.
@@ -159,6 +159,10 @@ impl Host for LoomHost {
     }
 
     fn cpu_time(&self, _: u64) -> Option<u64> {
+        None
+    }
+
+    fn stack_of(&self, _: u64) -> Option<Vec<Frame>> {
         None
     }
 

@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::inbox::Inbox;
 use crate::pwq::Pwq;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
 use crate::worker::Worker;
@@ -75,6 +75,8 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) mayday_at: AtomicU64,
     /// When work was last taken. A hint.
     pub(crate) last_take: AtomicU64,
+    /// The same, and not when a worker has come up for it. A hint.
+    pub(crate) took_at: Hint,
     /// Pool sets that are in use and have this pool. Guard: the lock of the engine's list of sets.
     pub(crate) sets_in_use: AtomicU32,
     /// What the items taken last took each. A hint.
@@ -125,6 +127,7 @@ impl<H: Host> Pool<H> {
             create_again_at: AtomicU64::new(0),
             mayday_at: AtomicU64::new(0),
             last_take: AtomicU64::new(0),
+            took_at: Hint::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
             suspect_until: AtomicU64::new(0),

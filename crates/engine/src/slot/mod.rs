@@ -6,12 +6,14 @@
 mod absence;
 mod batch;
 mod now;
+mod wait;
 
 use std::cell::UnsafeCell;
 
 pub(crate) use absence::{Absence, Counted};
 pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
+pub(crate) use wait::WaitsFor;
 
 use crate::host::Host;
 use crate::inbox::Node;
@@ -74,6 +76,8 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) is_idle: Cell<bool>,
     /// What a run says of itself. Has a lock of its own, which comes last.
     description: now::Description,
+    /// What the run waits for.
+    wait: wait::WaitNote,
 }
 
 struct Lists<H: Host> {
@@ -137,6 +141,7 @@ impl<H: Host> Slot<H> {
             idle_below: Cell::new(None),
             is_idle: Cell::new(false),
             description: now::Description::new(),
+            wait: wait::WaitNote::new(),
         }
     }
 
@@ -308,6 +313,8 @@ impl<H: Host> Slot<H> {
         host.renew(&self.event);
         self.thread.store(0, Ordering::Relaxed);
         self.waits.store(false, Ordering::Relaxed);
+        self.wait.set(WaitsFor::Unknown);
+        self.wait.set_helper(0);
         self.picked.store(false, Ordering::Relaxed);
         // SAFETY: there is no other thread.
         unsafe {

@@ -21,7 +21,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::host::{Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec};
+use uwork_engine::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
 use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -331,6 +331,15 @@ impl Host for VirtualHost {
 
     fn cpu_time(&self, thread: u64) -> Option<u64> {
         self.machine().cpu_time(thread as usize - 1)
+    }
+
+    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>> {
+        let id = thread as usize - 1;
+        let machine = self.machine();
+        let frame =
+            |address, symbol: String| Frame { address, symbol: Some(symbol), location: None };
+        let calls = [(1, "wait".to_owned()), (2, format!("thread_{id}"))];
+        (!machine.is_gone(id)).then(|| calls.map(|(at, symbol)| frame(at, symbol)).into())
     }
 
     type Sight = Sight;
