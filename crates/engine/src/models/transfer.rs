@@ -1,14 +1,12 @@
 //! An idle worker that goes from one pod to another that shares its work.
 //!
-//! **Proves.** No wake is lost on the way: an item of the pod to which the worker goes and one of the pod that it
-//! leaves both run, once, whichever comes first, and where two want the same worker. A worker that looks up by itself while it is moved arrives all the same, and so does one
-//! whose new pool is left meanwhile.
+//! **Proves.** Who goes arrives, and does what it was called for; who stays serves the pod that it stays in;
+//! and a worker whose new pool is left while it is on its way ends.
 //!
-//! **Bounds.** The production worker and queue; two pods, two or three workers, one or two items, up to two
-//! preemptions: 0 executions.
+//! **Bounds.** The production worker and queue; two pods, three or four workers, two or three items; up to
+//! two, one and one preemptions: 7,688, 463 and 1,380 executions.
 //!
-//! **Seen to fail** when the worker is not woken at the end of the move, when it takes its old pool for its
-//! home, and when it does not wait while it is moved.
+//! **Seen to fail** when the worker is not woken at the end of the move, and when it stays in its old pool.
 
 use std::sync::Arc;
 
@@ -67,7 +65,7 @@ fn waiting_for(world: &World, behind: &Arc<Item>) -> Arc<Item> {
 #[test]
 fn who_goes_arrives() {
     explore("transfer: who goes arrives", Preemptions::AtMost(2), || {
-        let (world, queue) = world(0);
+        let (world, queue) = world(1);
         let behind = Item::new();
         let waits = waiting_for(&world, &behind);
         world.explored(|| {

@@ -148,7 +148,7 @@ impl Sight {
         }
         // EPERM here is the limit of locked memory.
         let ring = Ring::map(&file).map_err(Refused::Exhausted)?;
-        let stat = proc::open(thread).ok();
+        let stat = proc::open(thread).ok().filter(|file| !is_of_the_last(file));
         let sight = Sight { file, ring, stat, last: None, offset_ns };
         sight.files().for_each(remember);
         Ok(sight)
