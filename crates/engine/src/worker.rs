@@ -176,8 +176,9 @@ impl<H: Host> Worker<H> {
         from.took_at.set(now as usize);
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {
-            slot.batch_began.store(now, Ordering::Relaxed);
             pool.lined_up.fetch_add(1, Ordering::SeqCst);
+            // Release: whoever finds the batch finds it counted, and in this pool.
+            slot.batch_began.store(now, Ordering::Release);
             engine.watch(pool);
         }
         if intensive {
@@ -205,8 +206,7 @@ impl<H: Host> Worker<H> {
             pool.state.unblock();
         }
         if count > 1 {
-            slot.batch_began.store(NEVER, Ordering::Relaxed);
-            pool.lined_up.fetch_sub(1, Ordering::SeqCst);
+            engine.end_line(slot);
         }
         // Asked for while we hold the pwq, and with it the queue.
         let next = self.pool_for_more(pwq);
@@ -264,6 +264,7 @@ impl<H: Host> Worker<H> {
             return;
         }
         let (behind, counted) = slot.begin_absence();
+        self.engine.end_line(slot);
         self.engine.give_back(behind);
         if counted != Counted::No {
             self.counts_after.set(true);

@@ -55,8 +55,8 @@ pub(crate) struct Slot<H: Host> {
     /// Taken by remote threads, and by an owner that found `LOCKED`.
     mutex: Lock<()>,
 
-    /// When the current batch was begun (the host's clock), if it has several items; else the end of
-    /// time. A hint for thieves.
+    /// When the current batch was begun (the host's clock), if it has several items and what is lined up of
+    /// them was not taken; else the end of time. While it is not, the worker is among its pool's `lined_up`.
     pub(crate) batch_began: AtomicU64,
     /// What the owner took last. For those who look.
     pub(crate) batch: BatchHint,

@@ -165,6 +165,7 @@ impl<H: Host> Engine<H> {
         let function = self.slot(id).running().map(|running| running.func);
         let pool = self.home_of(id);
         drop(remote);
+        self.end_line(self.slot(id));
         let running = pool.state.block().running;
         self.give_back(behind);
         self.after_block(pool, running);

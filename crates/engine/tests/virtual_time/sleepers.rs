@@ -310,18 +310,36 @@ fn nobody_looks_when_nothing_waits() {
             let before = engine.host().counts();
             engine.host().doze(100 * SEC);
             assert_eq!(engine.host().counts(), before, "{tier}");
-            // A lone sleeper, with nothing behind it.
-            let item = Item::new({
-                let engine = engine.clone();
-                move || engine.host().doze(200 * MS)
-            });
-            assert_eq!(item.queue(&queue), Queued::Yes);
-            engine.host().doze(MS);
-            let before = engine.host().counts().without_looks();
-            engine.host().doze(100 * MS);
-            assert_eq!(engine.host().counts().without_looks(), before, "{tier}");
-            queue.flush().unwrap();
         });
+    }
+}
+
+/// Nothing is behind a lone item that sleeps, and nothing behind the last of a batch.
+#[test]
+fn nobody_looks_after_the_last_item() {
+    for (tier, _) in NOTICING {
+        for others in [0, 20] {
+            with_engine(setup("core:2"), move |engine| {
+                notice(engine, tier);
+                let queue = make(engine, spec("q", Kind::PerCpu));
+                let shorts: Vec<_> = (0..others).map(|_| Item::new(|| {})).collect();
+                let last = Item::new({
+                    let engine = engine.clone();
+                    move || engine.host().doze(200 * MS)
+                });
+                shorts.iter().chain([&last]).for_each(|item| {
+                    assert_eq!(item.queue(&queue), Queued::Yes);
+                });
+                engine.host().doze(60 * MS);
+                let before = engine.host().counts();
+                engine.host().doze(100 * MS);
+                let after = engine.host().counts();
+                assert_eq!(after.without_looks(), before.without_looks(), "{tier} {others}");
+                // The CPUs may be looked at.
+                assert!(after.looks - before.looks <= 1, "{tier} {others}: {before:?} {after:?}");
+                queue.flush().unwrap();
+            });
+        }
     }
 }
 
