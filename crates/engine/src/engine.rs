@@ -267,6 +267,7 @@ impl<H: Host> Engine<H> {
         let now = self.host.now();
         let again_at = pool.create_again_at.load(Ordering::Relaxed);
         let outcome = match () {
+            () if self.transfer_worker(pool) => return,
             () if self.is_full(pool) || now < again_at => {
                 pool.state.abort_wake();
                 if pool.spec().shares {
@@ -292,6 +293,8 @@ impl<H: Host> Engine<H> {
         }
         // The one worker that there is to be comes round; a shutdown may have sent it home.
         if pool.spec().single && self.is_full(pool) {
+            // It may be in a wait, with nobody at work.
+            self.be_seen(0);
             return;
         }
         if outcome.is_none() && self.is_full(pool) {
@@ -317,11 +320,12 @@ impl<H: Host> Engine<H> {
             self.slots.release(slot);
             return fail("the engine is going away".to_owned());
         };
+        self.slot(slot).home.store(pool.id, Ordering::Relaxed);
         pool.state.add_worker();
         pool.lock().workers.push(slot);
         let placed = self.cpus();
         let spec = WorkerSpec {
-            name: format!("uw/{}", pool.spec().label),
+            name: pool.spec().thread_name(),
             cpus: placed.place(&pool.spec().cpus),
             nice: pool.spec().nice,
         };

@@ -24,6 +24,7 @@
 //!   that nobody declares
 //! - [`freeze`](mod@freeze): lets queues pause together
 //! - [`dump()`], [`sysfs`]: what goes on inside, and the knobs; [`shutdown`]: the end, in order
+//! - [`watchdog`]: when nothing moves
 //! - [`topology`]: the machine as uwork sees it
 //!
 //! What the kernel promises of its workqueues holds here too; the project's `docs/semantics.md`
@@ -55,6 +56,7 @@ mod symbols;
 pub mod sysfs;
 pub mod system;
 pub mod topology;
+pub mod watchdog;
 
 pub use builder::Builder;
 pub use delayed::{DelayedWork, HasDelayedWork};

@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use support::blocks::{every_kind, gates};
 use support::child::{alone_each, alone_with};
-use support::gate::Gate;
-use support::items::{Job, Later};
-use support::machine::cpus;
+use support::items::Later;
 use support::tiers::{
-    Blocked, VARIABLE, are_replaced, collect_reports, perf_files, reported, workers_of,
+    Blocked, VARIABLE, are_replaced, collect_reports, perf_files, reported,
+    say_so_and_are_replaced, workers_of,
 };
 use support::{queue, until, watchdog};
 use uwork::{Queue, Scope, ScopeChoice};
@@ -21,14 +20,14 @@ use uwork::{Queue, Scope, ScopeChoice};
 /// Items that block at once.
 const BLOCKED: usize = 8;
 
-/// Queues that allow one item more.
+/// Queues that allow one item more, with pools of their own: the cap of a pool is the sum of its queues'.
 fn queues() -> [Queue; 4] {
     let scope = |scope| queue("blocks").affinity_scope(ScopeChoice::Explicit(scope));
     [
-        queue("blocks"),
+        queue("blocks").nice(1),
         queue("blocks").per_cpu(),
-        scope(Scope::Cpu).affinity_strict(true),
-        scope(Scope::System),
+        scope(Scope::Cpu).affinity_strict(true).nice(2),
+        scope(Scope::System).nice(3),
     ]
     .map(|builder| builder.max_active(BLOCKED as u32 + 1).build().unwrap())
 }
@@ -38,7 +37,7 @@ fn queues() -> [Queue; 4] {
 #[test]
 fn workers_that_block_undeclared_are_replaced() {
     let test = "workers_that_block_undeclared_are_replaced";
-    alone_each(test, VARIABLE, &["events", "sampling"], |tier| {
+    alone_each(test, VARIABLE, &["events", "sampling"], VARIABLE, |tier| {
         let _watchdog = watchdog();
         collect_reports();
         for queue in queues() {
@@ -81,25 +80,6 @@ fn declared_is_what_it_says() {
         assert_eq!((entered, workers), (1, before), "nobody stood in");
         assert_eq!((perf_files(), &reported()[..]), (0, &[][..]));
 
-        // Those that say so are replaced.
-        let (entered, may_end) = (support::gate::Log::new(), Gate::new());
-        let say = |place: usize| {
-            let (entered, may_end) = (entered.clone(), may_end.clone());
-            Job::new(move |_| {
-                entered.push(place);
-                may_end.wait_blocking();
-            })
-        };
-        let items: Vec<_> = (0..BLOCKED).map(say).collect();
-        for item in &items {
-            assert!(queue.enqueue_on(cpus()[0], item.clone()).unwrap().is_queued());
-        }
-        entered.wait_for_count(BLOCKED);
-        let behind = Job::counting();
-        assert!(queue.enqueue_on(cpus()[0], behind.clone()).unwrap().is_queued());
-        until("the item behind them has run", || behind.tally.finished() == 1);
-        may_end.open();
-        queue.flush().unwrap();
-        assert!(items.iter().all(|item| item.tally.finished() == 1));
+        say_so_and_are_replaced(&queue, BLOCKED);
     });
 }

@@ -7,10 +7,16 @@ use std::sync::LazyLock;
 
 use support::child::{alone, limit};
 use support::gate::{Gate, Log};
-use support::{queue, watchdog};
+use support::items::Job;
+use support::machine::cpus;
+use support::{queue, until, watchdog};
+use uwork::dump::PoolDump;
 use uwork::{Queue, Report, Scope, ScopeChoice, sysfs};
 
 const KNOB: &str = "module/parameters/pool_workers_max";
+
+/// Items that wait at once.
+const WAITING: u32 = 48;
 
 static REPORTS: LazyLock<Log<Report>> = LazyLock::new(Log::new);
 
@@ -103,5 +109,41 @@ fn the_default_leaves_half_of_the_threads_to_others() {
         let mine = uwork::topology::Machine::read().unwrap().threads_max.unwrap();
         assert!(mine <= 40);
         assert_eq!(u64::from(max), mine / 2);
+    });
+}
+
+// Catches: a pool for each pod that grows as if it were alone.
+#[test]
+fn pods_that_share_need_no_more_workers_than_one() {
+    alone("pods_that_share_need_no_more_workers_than_one", || {
+        let _watchdog = watchdog();
+        let cpus = cpus();
+        if cpus.len() < 2 {
+            return eprintln!("skipped: there is one CPU");
+        }
+        let pods = queue("pods").affinity_scope(ScopeChoice::Explicit(Scope::Cpu));
+        let pods = pods.max_active(WAITING).build().unwrap();
+        // Queues that are there only let the pools grow further.
+        let _other = queue("other").affinity_scope(ScopeChoice::Explicit(Scope::Cpu)).build();
+        for round in 0..6 {
+            let (gate, started) = (Gate::new(), Log::new());
+            for item in 0..WAITING {
+                let (gate, started) = (gate.clone(), started.clone());
+                let job = Job::new(move |_| {
+                    started.push(item);
+                    gate.wait_blocking();
+                });
+                assert!(pods.enqueue_on(cpus[round % 2], job).unwrap().is_queued());
+            }
+            started.wait_for_count(WAITING as usize);
+            let workers: u32 = uwork::dump().pools.iter().map(|pool| pool.nr_workers).sum();
+            // In each pod as many may be idle as it has CPUs, and one on its way.
+            let most = WAITING + 2 * cpus.len() as u32;
+            assert!(workers <= most, "round {round}: {workers}\n{}", uwork::dump());
+            gate.open();
+            pods.flush().unwrap();
+            let idle = |pool: &PoolDump| pool.nr_idle == pool.nr_workers;
+            until("all are idle", || uwork::dump().pools.iter().all(idle));
+        }
     });
 }

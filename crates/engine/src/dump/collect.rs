@@ -155,7 +155,7 @@ impl<H: Host> Engine<H> {
                 workers.push((id, self.slot(id).is_idle_locked(&inner)));
             }
         }
-        let name = |_| format!("uw/{}", pool.spec().label);
+        let name = |_| pool.spec().thread_name();
         let workers =
             workers.into_iter().map(|(id, idle)| self.dump_worker(id, name(id), idle)).collect();
         let (nr_armed, armed) = self.dump_armed(pool, |_| true);
@@ -225,7 +225,7 @@ impl<H: Host> Engine<H> {
         slots.filter(|(_, slot)| slot.present_run().is_some()).map(|(id, _)| id)
     }
 
-    fn dump_worker(&self, id: u32, thread: String, idle: bool) -> WorkerDump {
+    pub(crate) fn dump_worker(&self, id: u32, thread: String, idle: bool) -> WorkerDump {
         let slot = self.slot(id);
         let running = running_of(slot);
         let state = match () {

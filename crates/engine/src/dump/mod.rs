@@ -12,7 +12,10 @@
 mod collect;
 mod functions;
 mod running;
+mod stall;
 mod text;
+
+pub use stall::{Awaited, DeadlockedItem, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants};
 
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -146,7 +149,7 @@ pub enum WorkerState {
 }
 
 /// A worker, or a thread that helps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct WorkerDump {
     /// The name of its thread; empty for a thread that helps.
@@ -164,7 +167,7 @@ pub struct WorkerDump {
 }
 
 /// What a worker runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RunningInfo {
     /// The number of the run in its slot.
@@ -193,7 +196,7 @@ pub struct Function {
 }
 
 /// Items of one list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Items {
     /// How many there are.
@@ -203,7 +206,7 @@ pub struct Items {
 }
 
 /// A pending item.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ItemDump {
     /// The item's address.

@@ -249,7 +249,7 @@ fn more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
 }
 
 /// A length of time.
-struct Nanos(u64);
+pub(super) struct Nanos(pub(super) u64);
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

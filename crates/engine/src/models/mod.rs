@@ -30,6 +30,7 @@ mod pending;
 mod percpu;
 mod pwq;
 mod slot;
+mod transfer;
 mod whole;
 
 use std::sync::{Arc, Mutex};

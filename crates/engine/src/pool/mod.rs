@@ -4,6 +4,7 @@
 
 pub(crate) mod ready;
 pub(crate) mod state;
+mod transfer;
 
 use uwork_policy::blocking::PATIENCE_MAX_NS;
 use uwork_policy::cpuset::CpuSet;
@@ -12,12 +13,13 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::inbox::Inbox;
 use crate::pwq::Pwq;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
 use crate::worker::Worker;
 use ready::ReadyList;
 use state::PoolState;
+pub(crate) use transfer::MOVING;
 
 /// Workers that are remembered as having taken a batch lately.
 const RECENT: usize = 8;
@@ -47,6 +49,13 @@ pub(crate) struct PoolSpec {
     pub(crate) neighbours: Vec<u32>,
 }
 
+impl PoolSpec {
+    /// The name of the pool's threads.
+    pub(crate) fn thread_name(&self) -> String {
+        format!("uw/{}", self.label)
+    }
+}
+
 /// See the module. In the order of the fields: what everybody writes, what nobody writes, what
 /// workers write.
 #[repr(C, align(128))]
@@ -66,6 +75,8 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) mayday_at: AtomicU64,
     /// When work was last taken. A hint.
     pub(crate) last_take: AtomicU64,
+    /// The same, and not when a worker has come up for it. A hint.
+    pub(crate) took_at: Hint,
     /// Pool sets that are in use and have this pool. Guard: the lock of the engine's list of sets.
     pub(crate) sets_in_use: AtomicU32,
     /// What the items taken last took each. A hint.
@@ -116,6 +127,7 @@ impl<H: Host> Pool<H> {
             create_again_at: AtomicU64::new(0),
             mayday_at: AtomicU64::new(0),
             last_take: AtomicU64::new(0),
+            took_at: Hint::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
             suspect_until: AtomicU64::new(0),

@@ -6,12 +6,14 @@
 mod absence;
 mod batch;
 mod now;
+mod wait;
 
 use std::cell::UnsafeCell;
 
 pub(crate) use absence::{Absence, Counted};
 pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
+pub(crate) use wait::WaitsFor;
 
 use crate::host::Host;
 use crate::inbox::Node;
@@ -53,8 +55,8 @@ pub(crate) struct Slot<H: Host> {
     /// Taken by remote threads, and by an owner that found `LOCKED`.
     mutex: Lock<()>,
 
-    /// When the current batch was begun (the host's clock), if it has several items; else the end of
-    /// time. A hint for thieves.
+    /// When the current batch was begun (the host's clock), if it has several items and what is lined up of
+    /// them was not taken; else the end of time. While it is not, the worker is among its pool's `lined_up`.
     pub(crate) batch_began: AtomicU64,
     /// What the owner took last. For those who look.
     pub(crate) batch: BatchHint,
@@ -66,12 +68,16 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) waits: AtomicBool,
     /// Somebody took this worker off the idle stack and woke it.
     pub(crate) picked: AtomicBool,
+    /// The worker's pool; `MOVING` between two. Stays while it is in a run.
+    pub(crate) home: AtomicU32,
     /// The idle worker below this one. Guard: pool lock.
     pub(crate) idle_below: Cell<Option<u32>>,
     /// Whether the worker is on the idle stack. Guard: pool lock.
     pub(crate) is_idle: Cell<bool>,
     /// What a run says of itself. Has a lock of its own, which comes last.
     description: now::Description,
+    /// What the run waits for.
+    wait: wait::WaitNote,
 }
 
 struct Lists<H: Host> {
@@ -131,9 +137,11 @@ impl<H: Host> Slot<H> {
             thread: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
+            home: AtomicU32::new(0),
             idle_below: Cell::new(None),
             is_idle: Cell::new(false),
             description: now::Description::new(),
+            wait: wait::WaitNote::new(),
         }
     }
 
@@ -305,6 +313,8 @@ impl<H: Host> Slot<H> {
         host.renew(&self.event);
         self.thread.store(0, Ordering::Relaxed);
         self.waits.store(false, Ordering::Relaxed);
+        self.wait.set(WaitsFor::Unknown);
+        self.wait.set_helper(0);
         self.picked.store(false, Ordering::Relaxed);
         // SAFETY: there is no other thread.
         unsafe {

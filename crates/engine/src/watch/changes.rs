@@ -34,7 +34,7 @@ impl<H: Host> Engine<H> {
     }
 
     #[cold]
-    fn call_for_a_look(&self) {
+    pub(crate) fn call_for_a_look(&self) {
         if self.host().thread_id() == 0 {
             return;
         }

@@ -141,7 +141,7 @@ impl<H: Host> Engine<H> {
     }
 
     fn expose_hog(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
-        let Some(function) = self.count_out(pool, id, run, Absence::Hog) else { return };
+        let Some(function) = self.count_out(id, run, Absence::Hog) else { return };
         // Who computes for long in a shared pool is where it should be.
         if let Some(function) = function.filter(|_| pool.spec().confined)
             && let Some(count) = self.hogs().note(function)

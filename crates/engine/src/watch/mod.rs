@@ -21,10 +21,13 @@
 //! It also looks whether the CPUs have changed ([`changes`]).
 
 mod changes;
+mod deadlock;
 mod hogs;
 mod look;
 mod sightings;
 mod sleepers;
+mod stall;
+mod watchdog;
 
 use std::sync::Arc;
 
@@ -34,6 +37,8 @@ pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 use look::{INTERVAL_MAX_NS, REMEMBER_NS, SeenBefore};
 use sleepers::SOON_NS;
 use uwork_policy::blocking::Tier;
+pub use watchdog::WATCHDOG_THRESH_NS;
+use watchdog::{Guard, Watchdog};
 
 use crate::engine::Engine;
 use crate::host::{Host, SpawnError, WorkerSpec};
@@ -74,6 +79,7 @@ pub(crate) struct Watch<H: Host> {
     /// Whether the thread exists.
     started: Lock<bool>,
     retired: AtomicU32,
+    pub(crate) watchdog: Watchdog,
 }
 
 impl<H: Host> Watch<H> {
@@ -86,6 +92,7 @@ impl<H: Host> Watch<H> {
             event: H::Event::default(),
             started: Lock::new(false),
             retired: AtomicU32::new(0),
+            watchdog: Watchdog::new(),
         }
     }
 }
@@ -166,12 +173,13 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     engine.name_watch(host.thread_id());
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
     let mut seen = SeenBefore::new();
-    let mut look_at = None;
+    let (mut look_at, mut guard) = (None, Guard::new());
     while !retired() {
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
-            let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at);
+            let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at).min(guard.next);
             let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
             look_at = engine.look_at_cpus(look_at);
+            guard.look(engine, look_at.is_some());
             if seen.clear_at <= host.now() {
                 seen.clear();
             }
@@ -185,6 +193,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
         }
         while !retired() {
             look_at = engine.look_at_cpus(look_at);
+            guard.look(engine, true);
             let now = host.now();
             let mut look = engine.look(now, &mut seen);
             let rested = now.saturating_sub(last_waiting) >= LINGER_NS;
@@ -217,6 +226,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
                 host.park_observing(&watch.event, &sights, next);
             }
         }
+        guard.look(engine, look_at.is_some());
         seen.runs.clear();
         if seen.sightings.observes() {
             seen.clear_at = host.now().saturating_add(REMEMBER_NS);

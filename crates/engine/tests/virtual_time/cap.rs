@@ -132,7 +132,8 @@ fn pods_whose_load_moves_are_bounded_together() {
             system.flush().unwrap();
             peak.load(Ordering::Relaxed)
         });
-        eprintln!("{tier} {seed}: {peak}");
+        // Each pod may keep as many idle as it has CPUs, and have one on its way.
+        assert!((256..=256 + 2 + 2).contains(&peak), "{tier} {seed}: {peak}");
     }
 }
 

@@ -16,7 +16,6 @@ pub(crate) mod rseq;
     not(all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64"))),
     path = "stack/absent.rs"
 )]
-#[allow(dead_code, reason = "asked by the watchdog only")]
 pub(crate) mod stack;
 mod thread;
 
@@ -27,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use uwork_engine::host::{Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec};
+use uwork_engine::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
 use uwork_engine::{Config, Cpus, Engine, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -120,6 +119,10 @@ impl Host for Linux {
         thread::cpu_time(thread)
     }
 
+    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>> {
+        stack::of_thread(thread)
+    }
+
     type Sight = asleep::Sight;
 
     #[inline]
@@ -159,6 +162,10 @@ impl Host for Linux {
 
     fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
         thread::place(thread, cpus);
+    }
+
+    fn rename_thread(&self, name: &str) {
+        thread::rename(name);
     }
 
     fn cpus_changed(&self) -> Option<Cpus> {
@@ -257,6 +264,7 @@ fn print(report: &Report) {
         Report::WorkersMax { pool, max } => format!(
             "pool {pool:?} has {max} workers, as many as it may, and all of them block while others wait"
         ),
+        Report::Stalled(stall) => stall.to_string(),
         Report::BhWaits { queue } => {
             format!("an item of the BH queue {queue:?} waits, which it must not")
         }

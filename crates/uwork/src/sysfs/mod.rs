@@ -12,6 +12,7 @@
 //! | `module/parameters/cpu_intensive_thresh_us` | see below | 0 to 4294967295 |
 //! | `module/parameters/cpu_intensive_warning_thresh` | see below | 0 to 4294967295 |
 //! | `module/parameters/pool_workers_max` | see below | 0 to 65534 |
+//! | `module/parameters/watchdog_thresh` | see [`watchdog`] | seconds, 0 to 4294967295 |
 //! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
 //! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
 //! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
@@ -50,6 +51,7 @@
 mod error;
 mod mask;
 mod queue;
+mod seconds;
 
 pub use error::Error;
 
@@ -57,6 +59,7 @@ use uwork_engine::POOL_WORKERS_LIMIT;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::linux::{engine, saves_power};
+use crate::watchdog;
 use queue::Attribute;
 
 /// What a directory has.
@@ -99,10 +102,11 @@ enum Global {
     CpuIntensiveThreshUs,
     CpuIntensiveWarningThresh,
     PoolWorkersMax,
+    WatchdogThresh,
 }
 
 /// Directory, name, value.
-const GLOBALS: [(&str, &str, Global); 9] = [
+const GLOBALS: [(&str, &str, Global); 10] = [
     ("", "cpumask", Global::Cpumask),
     ("", "cpumask_isolated", Global::CpumaskIsolated),
     ("", "cpumask_requested", Global::CpumaskRequested),
@@ -112,6 +116,7 @@ const GLOBALS: [(&str, &str, Global); 9] = [
     (PARAMETERS, "default_affinity_scope", Global::DefaultAffinityScope),
     (PARAMETERS, "pool_workers_max", Global::PoolWorkersMax),
     (PARAMETERS, "power_efficient", Global::PowerEfficient),
+    (PARAMETERS, "watchdog_thresh", Global::WatchdogThresh),
 ];
 
 impl Global {
@@ -129,6 +134,7 @@ impl Global {
             Global::CpuIntensiveWarningThresh => {
                 engine().cpu_intensive_warning_thresh().to_string()
             }
+            Global::WatchdogThresh => seconds::format(watchdog::thresh()),
             Global::PoolWorkersMax => engine().pool_workers_max().to_string(),
         }
     }
@@ -136,7 +142,9 @@ impl Global {
     /// The greatest value that can be written; none for what can only be read.
     fn max(self) -> Option<u32> {
         match self {
-            Global::CpuIntensiveThreshUs | Global::CpuIntensiveWarningThresh => Some(u32::MAX),
+            Global::CpuIntensiveThreshUs
+            | Global::CpuIntensiveWarningThresh
+            | Global::WatchdogThresh => Some(u32::MAX),
             Global::PoolWorkersMax => Some(POOL_WORKERS_LIMIT),
             _ => None,
         }
@@ -150,12 +158,18 @@ impl Global {
         let Some(max) = self.max() else {
             return Err(Error::ReadOnly { path: path.to_owned() });
         };
-        let number = value.parse().ok().filter(|&number: &u32| number <= max);
-        let number = number.ok_or_else(|| Error::BadValue {
+        let wrong = |and: &str| Error::BadValue {
             path: path.to_owned(),
             value: value.to_owned(),
-            allowed: format!("0 to {max}"),
-        })?;
+            allowed: format!("0 to {max}{and}"),
+        };
+        if let Global::WatchdogThresh = self {
+            let thresh = seconds::parse(value);
+            watchdog::set_thresh(thresh.ok_or_else(|| wrong(", with up to nine decimals"))?);
+            return Ok(());
+        }
+        let number = value.parse().ok().filter(|&number: &u32| number <= max);
+        let number = number.ok_or_else(|| wrong(""))?;
         match self {
             Global::CpuIntensiveThreshUs => {
                 engine().set_cpu_intensive_thresh(u64::from(number) * 1_000);

@@ -2,6 +2,7 @@
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::gate::Gate;
 
@@ -60,5 +61,34 @@ impl Obstacle for Gates {
 
     fn release(&self, place: usize) {
         self.0[place].open();
+    }
+}
+
+/// How long items compute that are to be met running.
+const COMPUTE: Duration = Duration::from_millis(1);
+
+/// Gates before which items compute for a while: so they are met running, and observed.
+pub(crate) struct ComputeFirst(Gates);
+
+pub(crate) fn compute_first(places: usize) -> ComputeFirst {
+    ComputeFirst(gates(places))
+}
+
+impl Obstacle for ComputeFirst {
+    fn block(&self, place: usize) {
+        compute(COMPUTE);
+        self.0.block(place);
+    }
+
+    fn release(&self, place: usize) {
+        self.0.release(place);
+    }
+}
+
+/// Computes for so long, or has been preempted.
+pub(crate) fn compute(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
     }
 }

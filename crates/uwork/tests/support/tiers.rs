@@ -1,18 +1,25 @@
 //! How blocked workers are noticed: what was reported of it, and scenes that need it.
 
 use std::fs;
+use std::mem::ManuallyDrop;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use uwork::{Queue, Report};
 
-use super::blocks::Obstacle;
-use super::gate::Log;
+use super::blocks::{Obstacle, compute_first};
+use super::gate::{Gate, Log};
 use super::items::Job;
 use super::machine::cpus;
 use super::{keep, until};
 
 /// The environment variable that asks for a tier.
 pub(crate) const VARIABLE: &str = "UWORK_BLOCKING";
+
+/// For a process that chooses its tier itself.
+pub(crate) fn in_best_tier(command: &mut Command) {
+    command.env_remove(VARIABLE);
+}
 
 static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
@@ -54,7 +61,8 @@ pub(crate) fn workers_of(queue: &Queue) -> u32 {
 
 /// Items that are in an obstacle.
 pub(crate) struct Blocked {
-    queue: Queue,
+    /// Kept if the test panics: whoever drops a queue with an item that is stuck hangs.
+    queue: ManuallyDrop<Queue>,
     obstacle: Arc<dyn Obstacle>,
     pub(crate) items: Vec<Arc<Job>>,
     entered: Log<usize>,
@@ -63,7 +71,7 @@ pub(crate) struct Blocked {
 impl Blocked {
     /// Queues as many items as the obstacle has places, all on the first CPU.
     pub(crate) fn queue(queue: &Queue, obstacle: Arc<dyn Obstacle>, places: usize) -> Blocked {
-        keep(queue);
+        let queue = ManuallyDrop::new(queue.clone());
         let entered = Log::new();
         let item = |place| {
             let (entered, obstacle) = (entered.clone(), obstacle.clone());
@@ -76,7 +84,7 @@ impl Blocked {
         for item in &items {
             assert!(queue.enqueue_on(cpus()[0], item.clone()).expect("a CPU").is_queued());
         }
-        Blocked { queue: queue.clone(), obstacle, items, entered }
+        Blocked { queue, obstacle, items, entered }
     }
 
     /// Waits until so many of them are inside.
@@ -98,6 +106,7 @@ impl Blocked {
             assert_eq!((tally.started(), tally.finished(), tally.overlapped()), (1, 1, false));
         }
         assert_eq!(uwork::panics(), 0);
+        drop(ManuallyDrop::into_inner(self.queue));
     }
 }
 
@@ -119,4 +128,43 @@ pub(crate) fn are_replaced(queue: &Queue, obstacle: Arc<dyn Obstacle>, places: u
     let workers = workers_of(queue);
     assert!(workers <= limit, "{workers} workers afterwards, at most {limit}");
     assert_eq!((behind.tally.started(), behind.tally.finished()), (1, 1));
+}
+
+/// Items of a [`scene`] that block at once. After two more in a row sleeps would be presumed, and nobody
+/// observed.
+pub(crate) const BLOCKED: usize = 6;
+
+/// A queue for a scene, with pools of its own: the cap of a pool is the sum of its queues'.
+pub(crate) fn blocks() -> Queue {
+    super::queue("blocks").nice(1).max_active(BLOCKED as u32 + 1).build().unwrap()
+}
+
+/// Workers of a new queue, of which nobody knows yet that its items sleep, are met running, and then
+/// replaced as they block.
+pub(crate) fn scene() {
+    are_replaced(&blocks(), Arc::new(compute_first(BLOCKED)), BLOCKED);
+}
+
+/// As [`are_replaced`], with items that say that they wait.
+pub(crate) fn say_so_and_are_replaced(queue: &Queue, places: usize) {
+    keep(queue);
+    let (entered, may_end) = (Log::new(), Gate::new());
+    let item = |place| {
+        let (entered, may_end) = (entered.clone(), may_end.clone());
+        Job::new(move |_| {
+            entered.push(place);
+            may_end.wait_blocking();
+        })
+    };
+    let items: Vec<_> = (0..places).map(item).collect();
+    for item in &items {
+        assert!(queue.enqueue(item.clone()).is_queued());
+    }
+    entered.wait_for_count(places);
+    let behind = Job::counting();
+    assert!(queue.enqueue(behind.clone()).is_queued());
+    until("the item behind those that wait has run", || behind.tally.finished() == 1);
+    may_end.open();
+    queue.flush().unwrap();
+    assert!(items.iter().all(|item| item.tally.finished() == 1));
 }

@@ -148,7 +148,7 @@ impl Sight {
         }
         // EPERM here is the limit of locked memory.
         let ring = Ring::map(&file).map_err(Refused::Exhausted)?;
-        let stat = proc::open(thread).ok();
+        let stat = proc::open(thread).ok().filter(|file| !is_of_the_last(file));
         let sight = Sight { file, ring, stat, last: None, offset_ns };
         sight.files().for_each(remember);
         Ok(sight)
@@ -279,6 +279,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn who_is_preempted_does_not_sleep() {
+        const OUT: u32 = PERF_RECORD_MISC_SWITCH_OUT;
+        const PREEMPTED: u32 = OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+        let mut last = None;
+        for (misc, at, activity, slept) in [
+            (0, 1, Activity::Runs, None),
+            (PREEMPTED, 2, Activity::Runs, None),
+            (0, 3, Activity::Runs, None),
+            (OUT, 4, Activity::Sleeps { since: Some(4) }, None),
+            (0, 9, Activity::Runs, Some((4, 5))),
+            (OUT, 10, Activity::Sleeps { since: Some(10) }, None),
+            (OUT, 20, Activity::Sleeps { since: Some(20) }, None),
+            (0, 21, Activity::Runs, Some((20, 1))),
+        ] {
+            assert_eq!(note_switch(&mut last, misc, at), slept, "at {at}");
+            assert_eq!(last, Some(activity), "at {at}");
+        }
+    }
+
     fn until(condition: impl Fn() -> bool) {
         while !condition() {
             std::thread::yield_now();
@@ -291,7 +311,7 @@ mod tests {
         let ((reader, mut writer), (tell, told)) = (pipe().unwrap(), channel());
         let thread = std::thread::spawn(move || {
             tell.send(crate::linux::thread::id()).unwrap();
-            reader.bytes().count()
+            std::io::BufReader::new(reader).bytes().count()
         });
         let id = told.recv().unwrap();
         let asleep = || matches!(proc::activity(id), Some(Activity::Sleeps { .. }));

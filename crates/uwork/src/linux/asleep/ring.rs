@@ -128,7 +128,7 @@ impl Ring {
 
     /// Eight bytes of a record. Records begin at multiples of eight, and so never break within these.
     fn word(&self, position: u64) -> u64 {
-        let at = position as usize % self.page & !7;
+        let at = (position as usize % self.page) & !7;
         // SAFETY: within the page of records, aligned, and not written by the kernel before it is
         // released.
         unsafe { self.at.add(self.page + at).cast::<u64>().read_volatile() }
