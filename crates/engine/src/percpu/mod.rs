@@ -29,6 +29,22 @@ pub trait Sections {
     /// `place` leads to the locks of a row that lives.
     unsafe fn claim(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>>;
 
+    /// The same where it costs nothing to find the thread's section; may give nothing where not.
+    ///
+    /// # Safety
+    /// As for [`Sections::claim`].
+    #[inline(always)]
+    unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
+        // SAFETY: by this function's contract.
+        unsafe { self.claim(place, token) }
+    }
+
+    /// [`Sections::cpu`] where it costs nothing; nothing where it does.
+    #[inline(always)]
+    fn cpu_quickly(&self) -> Option<u32> {
+        Some(self.cpu())
+    }
+
     /// Whether the calling thread has sections, on a CPU below `len`.
     fn has_sections(&self, len: u32) -> bool;
 
@@ -126,7 +142,6 @@ impl<S: Sections> Row<S> {
 
     /// The CPU whose part a thread uses that runs on the CPU it runs on. CPUs that were not there when the
     /// row was made share the parts of others.
-    #[inline(always)]
     fn here(&self) -> u32 {
         let cpu = self.sections.cpu();
         if cpu < self.place.len { cpu } else { cpu % self.place.len }
@@ -135,25 +150,8 @@ impl<S: Sections> Row<S> {
     /// Takes the lock of the CPU that the caller is on, if it is free.
     #[inline(always)]
     pub fn try_here(&self) -> Option<NonNull<CpuLock>> {
-        let token = self.sections.token();
-        if self.mode == Mode::Remote {
-            // SAFETY: `here` is one of the row's.
-            let lock = unsafe { self.at_unchecked(self.here()) };
-            return lock.try_exchange(token).then(|| NonNull::from(lock));
-        }
-        // SAFETY: the row lives, by the promise of `new`.
-        let claimed = unsafe { self.sections.claim(&self.place, token) };
-        if claimed.is_some() { claimed } else { self.try_here_without_section() }
-    }
-
-    /// A thread without sections takes its CPU's lock as everybody takes another CPU's.
-    #[cold]
-    fn try_here_without_section(&self) -> Option<NonNull<CpuLock>> {
-        if self.sections.has_sections(self.place.len) {
-            return None;
-        }
-        let (cpu, token) = (self.here(), self.sections.token());
-        self.force(cpu, token).then(|| NonNull::from(self.at(cpu)))
+        let lock = self.try_here_quickly();
+        if lock.is_some() { lock } else { self.try_here_slowly() }
     }
 
     /// Takes the lock of the CPU that the caller is on, as soon as it is free.
@@ -162,24 +160,53 @@ impl<S: Sections> Row<S> {
     /// The caller holds it.
     #[inline(always)]
     pub fn lock_here(&self) -> Result<NonNull<CpuLock>, Recursion> {
-        match self.try_here() {
+        match self.try_here_quickly() {
             Some(lock) => Ok(lock),
             None => self.wait_here(),
         }
+    }
+
+    /// What is worth to stand in every caller's code. May give nothing although the lock is free.
+    #[inline(always)]
+    fn try_here_quickly(&self) -> Option<NonNull<CpuLock>> {
+        let token = self.sections.token();
+        if self.mode != Mode::Remote {
+            // SAFETY: the row lives, by the promise of `new`.
+            return unsafe { self.sections.claim_quickly(&self.place, token) };
+        }
+        let cpu = self.sections.cpu_quickly().filter(|&cpu| cpu < self.place.len)?;
+        // SAFETY: looked just now.
+        let lock = unsafe { self.at_unchecked(cpu) };
+        lock.try_exchange(token).then(|| NonNull::from(lock))
+    }
+
+    #[cold]
+    fn try_here_slowly(&self) -> Option<NonNull<CpuLock>> {
+        let token = self.sections.token();
+        if self.mode != Mode::Remote {
+            // SAFETY: the row lives, by the promise of `new`.
+            let claimed = unsafe { self.sections.claim(&self.place, token) };
+            if claimed.is_some() || self.sections.has_sections(self.place.len) {
+                return claimed;
+            }
+        }
+        // A thread without sections takes its CPU's lock as it does another CPU's.
+        let cpu = self.here();
+        self.try_at(cpu, token).then(|| NonNull::from(self.at(cpu)))
     }
 
     #[cold]
     fn wait_here(&self) -> Result<NonNull<CpuLock>, Recursion> {
         let token = self.sections.token();
         for round in 0.. {
+            if let Some(lock) = self.try_here_slowly() {
+                return Ok(lock);
+            }
             // Of the CPU that we are on by now.
             if self.at(self.here()).is_held_by(token) {
                 return Err(Recursion);
             }
             self.sections.relax(round);
-            if let Some(lock) = self.try_here() {
-                return Ok(lock);
-            }
         }
         unreachable!("the rounds do not end")
     }

@@ -117,14 +117,33 @@ impl Sections for Rseq {
         super::cpu::current()
     }
 
-    #[inline(always)]
     unsafe fn claim(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
+        let area = self.area();
+        if area.is_null() {
+            return None;
+        }
+        let offset = area.addr().wrapping_sub(arch::thread_pointer().addr()) as isize;
+        // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
+        NonNull::new(unsafe { arch::claim(offset, place, token.value()) })
+    }
+
+    #[inline(always)]
+    unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
         if self.offset == 0 {
-            // SAFETY: by this function's contract.
-            return unsafe { claim_in_own(place, token) };
+            return None;
         }
         // SAFETY: the area of every thread, and a row that lives, by this function's contract.
         NonNull::new(unsafe { arch::claim(self.offset, place, token.value()) })
+    }
+
+    #[inline(always)]
+    fn cpu_quickly(&self) -> Option<u32> {
+        if self.offset == 0 {
+            return None;
+        }
+        let area = arch::thread_pointer().wrapping_offset(self.offset);
+        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not run.
+        Some(unsafe { area.add(field::CPU_ID).cast::<u32>().read_volatile() })
     }
 
     fn has_sections(&self, len: u32) -> bool {
@@ -145,19 +164,4 @@ impl Sections for Rseq {
     fn relax(&self, round: u32) {
         super::relax(round);
     }
-}
-
-/// A claim by way of the area that the thread registers itself.
-///
-/// # Safety
-/// As for [`Sections::claim`].
-#[inline(never)]
-unsafe fn claim_in_own(place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
-    let area = own::area();
-    if area.is_null() {
-        return None;
-    }
-    let offset = area.addr().wrapping_sub(arch::thread_pointer().addr()) as isize;
-    // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
-    NonNull::new(unsafe { arch::claim(offset, place, token.value()) })
 }
