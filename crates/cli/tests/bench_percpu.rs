@@ -1,0 +1,114 @@
+//! `uwork bench percpu` and `uwork bench isolation`: what they write, and what they say to bad input. Small
+//! sizes; no figure is judged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// As an ordinary user starts it: no mode is set from outside.
+fn command(bench: &str, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+    command.args(["bench", bench]).args(args).env_remove("UWORK_PWLOCKS");
+    command
+}
+
+/// The metrics of each case, runner and variant, of which each is there once.
+fn measured(bench: &str, args: &[&str]) -> BTreeMap<[String; 3], BTreeMap<String, f64>> {
+    let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+    let path = scratch.path().join("figures.json");
+    let mut command = command(bench, args);
+    let output = command.arg("--quick").arg("--json").arg(&path).output().expect("it starts");
+    let Output { status, stdout, stderr } = output;
+    assert!(status.success(), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+    assert!(!stdout.is_empty());
+    let text = std::fs::read_to_string(&path).expect("the file is there");
+    let mut all: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    for record in serde_json::from_str::<Vec<Value>>(&text).expect("a JSON array") {
+        let field = |name: &str| record[name].as_str().expect("text").to_owned();
+        assert_eq!(field("bench"), bench);
+        let value = record["value"].as_f64().expect("a number");
+        assert!(value >= 0.0, "{record}");
+        let who = ["case", "runner", "variant"].map(field);
+        let twice = all.entry(who).or_default().insert(field("metric"), value);
+        assert!(twice.is_none(), "twice: {record}");
+    }
+    all
+}
+
+#[track_caller]
+fn refused(bench: &str, args: &[&str], words: &[&str]) {
+    let output = command(bench, args).output().expect("the command starts");
+    let line = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {line}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    for word in words {
+        assert!(line.contains(word), "{args:?}: {line}");
+    }
+}
+
+#[test]
+fn every_runner_of_a_case_has_its_cycles() {
+    let figures = measured("percpu", &["--case", "pair,threads4,lock", "--samples", "1"]);
+    let modes = [("uwork", "mode0"), ("uwork", "mode1"), ("uwork", "mode2")];
+    let others = [("glibc", ""), ("mimalloc", ""), ("jemalloc", "")];
+    let shapes = [("bare", ""), ("thread-local", "")];
+    let all = [&modes[..], &others, &shapes].concat();
+    let cases = [
+        ("pair", &all[..]),
+        ("threads4", &all[..6]),
+        ("lock", &[&modes[..], &shapes[..1]].concat()),
+    ];
+    let wanted: BTreeSet<_> = cases
+        .iter()
+        .flat_map(|(case, who)| who.iter().map(|(runner, variant)| [*case, *runner, *variant]))
+        .map(|names| names.map(str::to_owned))
+        .collect();
+    assert_eq!(figures.keys().cloned().collect::<BTreeSet<_>>(), wanted);
+    for (who, metrics) in &figures {
+        for metric in ["items_per_s", "cycles_per_op", "ns_per_op"] {
+            assert!(metrics.get(metric).is_some_and(|&value| value > 0.0), "{who:?}: {metric}");
+        }
+    }
+}
+
+#[test]
+fn isolation_tells_what_the_thread_noticed_and_whether_drains_returned() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        refused("isolation", &["--seconds", "1"], &["two CPUs"]);
+        return;
+    }
+    let figures = measured("isolation", &["--case", "steady", "--mode", "mode1", "--seconds", "1"]);
+    let (who, metrics) = figures.first_key_value().expect("one runner");
+    assert_eq!(
+        (figures.len(), who.each_ref().map(String::as_str)),
+        (1, ["steady", "uwork", "mode1"])
+    );
+    let names: BTreeSet<&str> = metrics.keys().map(String::as_str).collect();
+    let wanted = [
+        "items_per_s",
+        "gap_max_us",
+        "gaps_over_50us",
+        "switches",
+        "switches_voluntary",
+        "switches_involuntary",
+        "drain_p50_us",
+        "drain_p99_us",
+        "drain_max_us",
+        "drains",
+        "drains_stuck",
+    ];
+    assert_eq!(names, BTreeSet::from(wanted));
+    assert!(metrics["items_per_s"] > 0.0 && metrics["drains"] > 0.0);
+}
+
+#[test]
+fn bad_input_is_refused_with_what_is_allowed() {
+    refused("percpu", &["--case", "pears"], &["'pears'", "lock, alloc, write, pair, threads4"]);
+    refused("percpu", &["--runner", "tcmalloc"], &["'tcmalloc'", "mimalloc"]);
+    refused("percpu", &["--samples", "0"], &["1 to 1000"]);
+    refused("percpu", &["--order", "{"], &["uwork's own use"]);
+    refused("isolation", &["--mode", "3"], &["'3'", "mode0, mode1, mode2"]);
+    refused("isolation", &["--seconds", "0"], &["1 to 3600"]);
+    refused("isolation", &["--case", "twice"], &["'twice'", "once, steady"]);
+}
