@@ -20,12 +20,11 @@ use crate::error::Error;
 /// use uwork::percpu::PerCpu;
 ///
 /// let names = PerCpu::new(|cpu| vec![format!("of CPU {cpu}")]);
-/// let mut here = names.lock_local()?;
+/// let mut here = names.lock_local().unwrap();
 /// here.push("another".to_owned());
 /// let cpu = here.cpu();
 /// drop(here);
-/// assert_eq!(names.lock(cpu)?.len(), 2);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// assert_eq!(names.lock(cpu).unwrap().len(), 2);
 /// ```
 pub struct PerCpu<T> {
     parts: Parts<T>,

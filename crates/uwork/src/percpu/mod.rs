@@ -17,13 +17,12 @@
 //! use uwork::percpu::PerCpu;
 //!
 //! let counts = PerCpu::new(|_cpu| 0_u64);
-//! *counts.lock_local()? += 1;
+//! *counts.lock_local().unwrap() += 1;
 //! let mut sum = 0;
 //! for cpu in counts.cpus() {
-//!     sum += *counts.lock(cpu)?;
+//!     sum += *counts.lock(cpu).unwrap();
 //! }
 //! assert_eq!(sum, 1);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod batch;
