@@ -90,6 +90,15 @@ impl Sections for Machine {
         Some(NonNull::from(lock))
     }
 
+    /// What is tried quickly is tried again slowly, by the same steps: once is enough.
+    unsafe fn claim_quickly(&self, _: &Place, _: Token) -> Option<NonNull<CpuLock>> {
+        None
+    }
+
+    fn cpu_quickly(&self) -> Option<u32> {
+        None
+    }
+
     fn has_sections(&self, _: u32) -> bool {
         true
     }
