@@ -1,7 +1,7 @@
 //! Locks on per-CPU data: one word for each CPU, taken without a locked instruction on its own CPU in
 //! two of three modes. The protocol and why it excludes are in `docs/percpu.md`.
 //!
-//! [`lock`] is the word, this file is who takes it when. What is guarded, and where it lies, is the
+//! `lock.rs` is the word, this file is who takes it when. What is guarded, and where it lies, is the
 //! platform's; nothing here runs a user's code.
 
 mod lock;
