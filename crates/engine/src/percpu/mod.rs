@@ -29,21 +29,15 @@ pub trait Sections {
     /// `place` leads to the locks of a row that lives.
     unsafe fn claim(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>>;
 
-    /// The same where it costs nothing to find the thread's section; may give nothing where not.
+    /// The same where it costs nothing to find the thread's section; may give nothing where not, and does
+    /// so in mode 1.
     ///
     /// # Safety
     /// As for [`Sections::claim`].
-    #[inline(always)]
-    unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
-        // SAFETY: by this function's contract.
-        unsafe { self.claim(place, token) }
-    }
+    unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>>;
 
     /// [`Sections::cpu`] where it costs nothing; nothing where it does.
-    #[inline(always)]
-    fn cpu_quickly(&self) -> Option<u32> {
-        Some(self.cpu())
-    }
+    fn cpu_quickly(&self) -> Option<u32>;
 
     /// Whether the calling thread has sections, on a CPU below `len`.
     fn has_sections(&self, len: u32) -> bool;
@@ -87,7 +81,8 @@ pub struct Recursion;
 
 impl<S: Sections> Row<S> {
     /// # Safety
-    /// The locks stay where they are while the row is used, and are taken through this row only.
+    /// The locks stay where they are while the row is used, and are taken through this row only. In mode 1,
+    /// `sections` claims nothing quickly.
     ///
     /// # Panics
     /// Without locks.
@@ -170,9 +165,11 @@ impl<S: Sections> Row<S> {
     #[inline(always)]
     fn try_here_quickly(&self) -> Option<NonNull<CpuLock>> {
         let token = self.sections.token();
-        if self.mode != Mode::Remote {
-            // SAFETY: the row lives, by the promise of `new`.
-            return unsafe { self.sections.claim_quickly(&self.place, token) };
+        // First what is cheapest, which is nothing in the mode without sections.
+        // SAFETY: the row lives, by the promise of `new`.
+        let claimed = unsafe { self.sections.claim_quickly(&self.place, token) };
+        if claimed.is_some() || self.mode != Mode::Remote {
+            return claimed;
         }
         let cpu = self.sections.cpu_quickly().filter(|&cpu| cpu < self.place.len)?;
         // SAFETY: looked just now.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
-use std::sync::atomic::Ordering;
 
 use super::error::LockError;
 use super::parts::{Held, Parts};
@@ -134,8 +133,7 @@ impl<T: Send> PerCpu<T> {
     /// # Errors
     /// As [`PerCpu::lock`], but for the poison.
     pub fn clear_poison(&self, cpu: u32) -> Result<(), Error> {
-        let held = self.parts.lock_of(cpu)?;
-        held.part.poisoned.store(false, Ordering::Relaxed);
+        self.parts.lock_of(cpu)?.set_poisoned(false);
         Ok(())
     }
 
@@ -147,8 +145,7 @@ impl<T: Send> PerCpu<T> {
     #[inline(always)]
     fn guard<'a>(&'a self, held: Held<'a, T>) -> Result<Guard<'a, T>, LockError<Guard<'a, T>>> {
         let guard = Guard::new(self, held);
-        // Relaxed: ordered by the lock.
-        if guard.held.part.poisoned.load(Ordering::Relaxed) {
+        if guard.held.is_poisoned() {
             return Err(LockError::Poisoned(guard));
         }
         Ok(guard)
@@ -206,7 +203,7 @@ impl<T> Drop for Guard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
         if std::thread::panicking() && !self.panicking {
-            self.held.part.poisoned.store(true, Ordering::Relaxed);
+            self.held.set_poisoned(true);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use uwork_engine::QueueError;
 use uwork_engine::percpu::{CpuLock, Place, Recursion, Row, Sections, Token};
@@ -24,7 +24,7 @@ pub(super) struct Part<V> {
     /// anybody, to see whether a visit is worth it.
     used: AtomicU32,
     /// A holder has panicked. Guard: the lock.
-    pub(super) poisoned: AtomicBool,
+    poisoned: UnsafeCell<bool>,
     /// Guard: the lock.
     value: UnsafeCell<V>,
 }
@@ -51,14 +51,16 @@ impl<V> Parts<V> {
         let part = |cpu| Part {
             lock: CpuLock::default(),
             used: AtomicU32::new(0),
-            poisoned: AtomicBool::new(false),
+            poisoned: UnsafeCell::new(false),
             value: UnsafeCell::new(value(cpu)),
         };
         let parts: Box<[Part<V>]> = (0..cpus).map(part).collect();
         let first = NonNull::from(&*parts).cast();
         let place = Place { first, stride: size_of::<Part<V>>(), len: cpus };
+        let rseq = chosen().rseq;
+        let rseq = if mode.needs_sections() { rseq } else { rseq.without_sections() };
         // SAFETY: the parts are on the heap, where they stay as long as the row.
-        let row = unsafe { Row::new(place, mode, chosen().rseq) };
+        let row = unsafe { Row::new(place, mode, rseq) };
         Parts { row, parts }
     }
 
@@ -154,7 +156,7 @@ impl<V> Parts<V> {
 
 /// The lock of a part, held by the thread that has this.
 pub(super) struct Held<'a, V> {
-    pub(super) part: &'a Part<V>,
+    part: &'a Part<V>,
     /// The thread is known to the lock.
     not_send: PhantomData<*mut ()>,
 }
@@ -170,6 +172,18 @@ impl<V> Held<'_, V> {
     pub(super) fn set_used(&mut self, used: u32) {
         // Relaxed: as above.
         self.part.used.store(used, Ordering::Relaxed);
+    }
+
+    /// Whether a holder has panicked.
+    #[inline(always)]
+    pub(super) fn is_poisoned(&self) -> bool {
+        // SAFETY: we have the lock.
+        unsafe { *self.part.poisoned.get() }
+    }
+
+    pub(super) fn set_poisoned(&mut self, poisoned: bool) {
+        // SAFETY: we have the lock.
+        unsafe { *self.part.poisoned.get() = poisoned };
     }
 
     /// The value, for a user who shares it with others beside the lock.

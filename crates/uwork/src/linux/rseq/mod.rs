@@ -60,13 +60,21 @@ pub(crate) struct Rseq {
     /// Of the thread's area from its pointer; 0 where each thread registers its own, as an area never
     /// begins at the pointer.
     offset: isize,
+    /// The same, for sections that are to be quick: 0 also where there are to be none.
+    section_offset: isize,
 }
 
 impl Rseq {
     /// What can be had here: sections, or why there are none. Threads have a token either way.
     pub(crate) fn new() -> (Rseq, Result<(), String>) {
-        let rseq = Rseq { offset: glibc_offset().unwrap_or(0) };
+        let offset = glibc_offset().unwrap_or(0);
+        let rseq = Rseq { offset, section_offset: offset };
         (rseq, rseq.check())
+    }
+
+    /// For locks that no section takes.
+    pub(crate) fn without_sections(self) -> Rseq {
+        Rseq { section_offset: 0, ..self }
     }
 
     fn check(self) -> Result<(), String> {
@@ -129,11 +137,11 @@ impl Sections for Rseq {
 
     #[inline(always)]
     unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
-        if self.offset == 0 {
+        if self.section_offset == 0 {
             return None;
         }
         // SAFETY: the area of every thread, and a row that lives, by this function's contract.
-        NonNull::new(unsafe { arch::claim(self.offset, place, token.value()) })
+        NonNull::new(unsafe { arch::claim(self.section_offset, place, token.value()) })
     }
 
     #[inline(always)]
