@@ -4,7 +4,7 @@
 use super::{Allocator, BareLists, OBJECT};
 
 /// Objects of a list: as many as uwork's magazines have.
-const LIST: usize = 128;
+const LIST: usize = 256;
 const HALF: usize = LIST / 2;
 /// Bytes that are taken from the system at once.
 const CHUNK: usize = 4 << 20;

@@ -22,9 +22,13 @@ use crate::error::Error;
 use crate::linux::engine;
 use depot::Depot;
 
-/// Objects of a magazine: a kilobyte of pointers.
-const MAGAZINE: usize = 128;
-const HALF: usize = MAGAZINE / 2;
+/// Objects of a magazine, at most: two kilobytes of pointers.
+const MAGAZINE: usize = 256;
+/// Memory in the objects of a magazine, as far as there are some of them.
+const MAGAZINE_BYTES: usize = 64 << 10;
+const MAGAZINE_MIN: usize = 8;
+/// Objects that go to the depot or come from it at once, at most.
+const BULK: usize = MAGAZINE / 2 + 1;
 
 /// The first `used` are free objects, the rest is whatever was there.
 struct Magazine([MaybeUninit<NonNull<u8>>; MAGAZINE]);
@@ -80,6 +84,21 @@ pub struct CacheStats {
 }
 
 impl<T> Cache<T> {
+    /// Objects of a magazine.
+    const CAPACITY: usize = {
+        let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
+        let fit = MAGAZINE_BYTES / size;
+        if fit < MAGAZINE_MIN {
+            MAGAZINE_MIN
+        } else if fit < MAGAZINE {
+            fit
+        } else {
+            MAGAZINE
+        }
+    };
+    /// What goes to the depot or comes from it at once, beside the one that is asked for.
+    const HALF: usize = Self::CAPACITY / 2;
+
     /// A cache without memory. The name is for reports.
     pub fn new(name: impl Into<String>) -> Cache<T> {
         Cache::over(name.into(), Parts::new(|_| Magazine::new()))
@@ -139,7 +158,7 @@ impl<T> Cache<T> {
     pub unsafe fn free_raw(&self, object: NonNull<T>) {
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
-            if used < MAGAZINE {
+            if used < Self::CAPACITY {
                 // SAFETY: below the magazine's length.
                 unsafe { held.0.get_unchecked_mut(used) }.write(object.cast());
                 held.set_used(used as u32 + 1);
@@ -152,14 +171,14 @@ impl<T> Cache<T> {
     /// One object from the depot, and some for the magazine of this CPU.
     #[cold]
     fn refill(&self) -> NonNull<u8> {
-        let mut objects = [NonNull::dangling(); HALF + 1];
-        let taken = self.depot().take(&mut objects);
+        let mut objects = [NonNull::dangling(); BULK];
+        let taken = self.depot().take(&mut objects[..=Self::HALF]);
         // The last of them is the caller's, as it would be from the magazine.
         let (&mut object, objects) = objects[..taken].split_last_mut().expect("at least one");
         let mut rest: &[NonNull<u8>] = objects;
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
-            let (fits, others) = rest.split_at(rest.len().min(MAGAZINE - used));
+            let (fits, others) = rest.split_at(rest.len().min(Self::CAPACITY - used));
             for (place, &object) in held.0[used..].iter_mut().zip(fits) {
                 place.write(object);
             }
@@ -175,12 +194,12 @@ impl<T> Cache<T> {
     /// Takes an object that the magazine of this CPU has no room for.
     #[cold]
     fn spill(&self, object: NonNull<u8>) {
-        let mut objects = [object; HALF + 1];
+        let mut objects = [object; BULK];
         let mut spilled = 0;
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
             // Half of it, or less if somebody else was here.
-            let rest = used.min(MAGAZINE - HALF);
+            let rest = used.min(Self::CAPACITY - Self::HALF);
             spilled = used - rest;
             for (to, from) in objects.iter_mut().zip(&held.0[rest..used]) {
                 // SAFETY: below `used`.
