@@ -87,7 +87,7 @@ impl<H: Host> Engine<H> {
         let those = |is: &dyn Fn(&Run) -> bool| nodes(runs, is);
         if !backlog.saturated {
             let home = pwq.home();
-            let workers = home.lock().workers.clone();
+            let workers = home.list_workers();
             // All others bring up another worker.
             return match home.spec().single {
                 true => those(&|run| workers.contains(&run.slot)),

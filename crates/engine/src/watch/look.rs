@@ -85,11 +85,13 @@ impl<H: Host> Engine<H> {
             if timer.saturating_add(STUCK_NS) <= now {
                 overdue.push(pool.id);
             }
-            if starved && timer != NEVER && pool.state.counts().idle == 0 {
-                // All its workers are taken, and it could get no other: nobody else looks after them.
+            let alone = timer != NEVER && pool.state.counts().idle == 0;
+            if alone && (starved || (!pool.spec().single && self.is_full(pool))) {
+                // All its workers are taken, and it can get no other: nobody else looks after them.
                 stranded = true;
                 let again_at = pool.create_again_at.load(Ordering::Relaxed);
-                next = next.min(timer.saturating_add(STUCK_NS).max(again_at));
+                let due = timer.saturating_add(STUCK_NS).max(again_at);
+                next = next.min(if due <= now { now + INTERVAL_MAX_NS } else { due });
             }
         });
         for id in overdue {

@@ -237,7 +237,7 @@ impl<H: Host> Engine<H> {
         match place {
             Backed::Pool(id) => {
                 let pool: &Pool<H> = self.pool(id);
-                let workers = pool.lock().workers.clone();
+                let workers = pool.list_workers();
                 let moved = workers.iter().map(|&id| self.slot(id).progress());
                 (pool.took_at.get() as u64, moved.fold(0, u64::wrapping_add))
             }
