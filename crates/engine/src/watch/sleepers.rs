@@ -143,10 +143,11 @@ impl<H: Host> Engine<H> {
         if activity != Some(Activity::Runs) {
             return;
         }
+        let now = self.host().now();
         let mut remote = self.slot(id).lock_remote(self.host());
         let Some(was) = remote.mark_back(run) else { return };
         // With the mark: the run may end, and its worker must not lie down before it counts.
-        self.count_again(self.home_of(id), was);
+        self.count_again(self.home_of(id), was, now);
         drop(remote);
         if was == Absence::Presumed
             && let Some(pwq) = self.slot(id).batch.get().0.and_then(|pwq| self.pwqs().get(pwq))
@@ -184,11 +185,11 @@ impl<H: Host> Engine<H> {
     }
 
     /// A worker of `pool` that did not count for this reason is back, or its run has ended.
-    pub(crate) fn count_again(&self, pool: &Pool<H>, was: Absence) {
+    pub(crate) fn count_again(&self, pool: &Pool<H>, was: Absence, now: u64) {
         match was {
             Absence::No | Absence::Declared => return,
             Absence::Hog | Absence::Presumed => {}
-            Absence::Asleep(since) => note_sleep(pool, self.host().now().saturating_sub(since)),
+            Absence::Asleep(since) => note_sleep(pool, now.saturating_sub(since)),
         }
         pool.state.unblock();
     }

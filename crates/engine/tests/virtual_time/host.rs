@@ -74,6 +74,8 @@ pub(crate) struct Detecting {
     /// Every so many looks at a sight find that records were lost; 0: none.
     pub(crate) lossy: u64,
     looks: u64,
+    /// How often the state of a thread was asked for.
+    pub(crate) asked: u64,
 }
 
 /// A thread that is observed.
@@ -101,6 +103,7 @@ impl VirtualHost {
                 observed: 0,
                 lossy: 0,
                 looks: 0,
+                asked: 0,
             }),
         }))
     }
@@ -353,6 +356,7 @@ impl Host for VirtualHost {
     }
 
     fn activity(&self, thread: u64) -> Option<Activity> {
+        self.detecting().asked += 1;
         let machine = self.machine();
         let id = thread as usize - 1;
         if machine.is_gone(id) {
