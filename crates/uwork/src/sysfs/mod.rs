@@ -32,8 +32,8 @@
 //!
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
 //! are those of unbound and ordered queues. A `/` in a queue's name shows as `!`. Values come without
-//! a newline at their end, and may be written with one. Several slashes in a path are one. Who may read and write them is not decided
-//! here: whatever serves the tree to others must do that.
+//! a newline at their end, and may be written with one. Several slashes in a path are one. Who may
+//! read and write them is not decided here: whatever serves the tree to others must do that.
 //!
 //! ```
 //! use uwork::{Queue, sysfs};
