@@ -1,5 +1,7 @@
 //! What the engine needs from the platform, and nothing more.
 
+mod text;
+
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
@@ -70,6 +72,10 @@ pub struct Frame {
 }
 
 /// Something that the engine's user should hear of.
+///
+/// Prints as what the default reporter writes on standard error after `uwork: `, without a newline at its
+/// end. A [`Stalled`](Report::Stalled) has several lines, all others have one.
+/// The default reporter leaves out [`ItemPanicked`](Report::ItemPanicked): the panic hook has spoken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Report {
@@ -143,6 +149,8 @@ pub enum Report {
         tier: Tier,
         /// Why.
         reason: String,
+        /// What is wrong with the environment's wish, where that is ignored.
+        ignored: Option<String>,
     },
     /// A debugger or a signal has stopped a worker inside an item, while other items wait. Nobody stands
     /// in.
@@ -150,11 +158,12 @@ pub enum Report {
         /// The worker's thread.
         thread: u64,
     },
-    /// A pool has as many workers as it may have, all of them sleep, and work waits. Once for each pool.
+    /// A pool and those that it shares its work with have as many workers as they may have, all of them sleep,
+    /// and work waits. Once for each pool.
     WorkersMax {
         /// The pool's label.
         pool: String,
-        /// How many workers it may have.
+        /// How many workers they may have in all.
         max: u32,
     },
     /// Items wait, and nothing has moved for the watchdog's threshold. Once for each stall.

@@ -42,7 +42,7 @@ use std::time::Duration;
 pub use uwork_engine::dump::{Awaited, DeadlockedItem, Stall, StalledWorker, Wants};
 pub use uwork_engine::host::Frame;
 
-use crate::linux::engine;
+use crate::linux::{engine, started};
 
 /// For how long work may wait with nothing moving before that is reported (the kernel's `watchdog_thresh`); zero:
 /// for ever. 30 seconds unless it was changed.
@@ -78,5 +78,8 @@ pub fn set_thresh(thresh: Duration) {
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn touch() {
-    engine().watchdog_touch();
+    // Before uwork has started there is nothing that could wait.
+    if let Some(engine) = started() {
+        engine.watchdog_touch();
+    }
 }

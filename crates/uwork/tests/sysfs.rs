@@ -59,7 +59,7 @@ fn the_tree_has_the_kernels_names() {
     assert_eq!((kind(&unbound), kind(&ordered)), (EntryKind::ReadWrite, EntryKind::ReadOnly));
     let gone = path(&unbound, "nice");
     drop(unbound);
-    assert!(matches!(get(&gone), Err(Error::NoSuchPath { .. })));
+    assert!(matches!(get(&gone), Err(Error::NoSuchQueue { .. })));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn global_values_are_read_and_not_written() {
     assert_eq!(get("module/parameters/default_affinity_scope").unwrap(), "cache");
     assert_eq!(get("module/parameters/cache_shard_size").unwrap(), "8");
     for path in ["cpumask", "cpumask_isolated", "module/parameters/cache_shard_size"] {
-        assert_eq!(text(set(path, "1")), format!("{path}: can only be read"));
+        assert_eq!(text(set(path, "1")), format!("{path:?}: can only be read"));
     }
 }
 
@@ -180,22 +180,32 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         ("cpumask", "ffffffffffffffff", "hexadecimal masks with CPUs of"),
     ] {
         let text = text(set(&at(attribute), value));
-        let begins = format!("{}: {value:?} is not a value of it; allowed are ", at(attribute));
+        let begins = format!("{:?}: {value:?} is not a value of it; allowed are ", at(attribute));
         assert!(text.starts_with(&begins) && text.contains(allowed), "{text}");
     }
-    assert_eq!(text(set(&at("per_cpu"), "1")), format!("{}: can only be read", at("per_cpu")));
+    assert_eq!(text(set(&at("per_cpu"), "1")), format!("{:?}: can only be read", at("per_cpu")));
     let limit = path(&ordered, "max_active");
-    assert_eq!(text(set(&limit, "1")), format!("{limit}: can only be read"));
+    assert_eq!(text(set(&limit, "1")), format!("{limit:?}: can only be read"));
     assert_eq!(
         text(get("module/parameter")),
-        "module/parameter: no such attribute; there are parameters"
+        "\"module/parameter\": no such attribute; there are parameters"
     );
     let text_of = text(get(&at("color")));
     assert!(text_of.ends_with(
         "there are affinity_scope, affinity_strict, cpumask, max_active, nice, per_cpu"
     ));
-    assert!(text(get("devices/no-such-queue/nice")).contains(queue.name()));
-    assert!(text(get("")).contains("a directory"));
+    let nowhere = text(get("devices/no-such-queue/nice"));
+    assert!(
+        nowhere.contains(": there is no queue \"no-such-queue\" here; there are "),
+        "{nowhere}"
+    );
+    assert!(nowhere.contains(queue.name()));
+    assert!(text(get("")).starts_with("\"\": a directory"));
+    assert_eq!(
+        get("//devices///no-such//nice").unwrap_err(),
+        get("devices/no-such/nice").unwrap_err()
+    );
+    assert_eq!(get(&at("//max_active")), get(&at("max_active")));
     assert!(text(set("devices", "1")).contains("a directory"));
     assert!(text(list("cpumask")).contains("not a directory"));
     let after: Vec<_> = names(&at("")).iter().map(|name| get(&at(name)).unwrap()).collect();

@@ -154,6 +154,8 @@ pub enum WorkerState {
 pub struct WorkerDump {
     /// The name of its thread; empty for a thread that helps.
     pub thread: String,
+    /// Its thread, as the host names it, for tools that show threads; 0 if it has none.
+    pub thread_id: u64,
     /// Its run slot.
     pub slot: u32,
     /// What it is at.
