@@ -39,7 +39,7 @@
 
 use std::time::Duration;
 
-pub use uwork_engine::dump::{Awaited, DeadlockedItem, Stall, StalledWorker, Wants};
+pub use uwork_engine::dump::{Awaited, DeadlockedItem, NoCalls, Stall, StalledWorker, Wants};
 pub use uwork_engine::host::Frame;
 
 use crate::linux::engine;

@@ -49,7 +49,7 @@ fn stands_at_the_gate(gate: &Gate, declared: bool) -> bool {
 
 /// Whether a stack has this function. Builds with line tables only name functions without their paths.
 fn has(stall: &Stall, function: &str) -> bool {
-    let stacks = stall.workers.iter().filter_map(|worker| worker.stack.as_ref());
+    let stacks = stall.workers.iter().filter_map(|worker| worker.stack.as_ref().ok());
     let names = stacks.flatten().filter_map(|frame| frame.symbol.as_ref());
     let mut last = names.filter_map(|name| name.rsplit("::").next());
     last.any(|name| name == function)
@@ -119,7 +119,7 @@ fn s2_36_items_that_wait_for_each_other_are_named() {
             let stalls = queues.iter().flat_map(stalls_of);
             stalls.filter(|stall| !stall.deadlock.is_empty()).collect::<Vec<_>>()
         };
-        until("the deadlock is reported", || deadlocks().len() == 2);
+        until("the deadlock is reported", || deadlocks().len() == 1);
         for stall in deadlocks() {
             let names: Vec<&str> = stall.deadlock.iter().map(|item| item.queue.as_str()).collect();
             assert_eq!(names, queues.each_ref().map(Queue::name), "{stall}");

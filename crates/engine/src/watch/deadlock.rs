@@ -133,6 +133,7 @@ impl<H: Host> Engine<H> {
         };
         DeadlockedItem {
             slot: run.slot,
+            run: run.run,
             address: run.item,
             function: Self::function_at(run.func),
             queue: name_of(run.pwq),

@@ -1,7 +1,9 @@
 //! A picture of a stall: collected once it is to be reported, as a dump is.
 
 use super::watchdog::Backed;
-use crate::dump::{Function, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants, WorkerState};
+use crate::dump::{
+    Function, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants, WorkerState,
+};
 use crate::engine::Engine;
 use crate::host::Host;
 
@@ -38,6 +40,8 @@ impl<H: Host> Engine<H> {
             workers: Vec::new(),
             more_workers: 0,
             deadlock: Vec::new(),
+            undeclared: None,
+            workers_max: pool.and_then(|id| self.cap_reached(id)),
         };
         for pwq in pwqs.iter().filter_map(|&id| self.pwqs().get(id)) {
             let Some(backlog) = pwq.backlog().filter(|backlog| backlog.queued > 0) else {
@@ -81,7 +85,12 @@ impl<H: Host> Engine<H> {
                 Wants::Worker => worker.running.is_some() && (!waits || worker.behind.total > 0),
             };
             let thread = self.slot(slot).runner();
-            stall.workers.push(StalledWorker { thread, blocks, worker, stack: None });
+            stall.workers.push(StalledWorker {
+                thread,
+                blocks,
+                worker,
+                stack: Err(NoCalls::NotAsked),
+            });
         }
         if !stall.workers.iter().any(|worker| worker.blocks) {
             // The one worker that there may be, or as many as may be, wait.
@@ -94,15 +103,10 @@ impl<H: Host> Engine<H> {
         stall.workers.truncate(STALLED_WORKERS_MAX);
     }
 
-    /// Asks those that are in the way for their stacks, so many of them at most. How many were asked.
-    pub(super) fn ask_for_stacks(&self, stall: &mut Stall, most: usize) -> usize {
-        let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
-        let mut asked = 0;
-        for worker in blocking.filter(|worker| worker.thread != 0).take(most) {
-            worker.stack = self.host().stack_of(worker.thread);
-            asked += 1;
-        }
-        asked
+    /// How many workers a pool may have, if it has as many.
+    fn cap_reached(&self, id: u32) -> Option<u32> {
+        let pool = self.pool(id);
+        (!pool.spec().single && self.is_full(pool)).then(|| self.workers_max(pool))
     }
 
     fn ready_in(&self, pool: u32) -> Vec<u32> {

@@ -38,16 +38,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::dump::Stall;
 use crate::engine::Engine;
-use crate::host::{Host, Report};
+use crate::host::Host;
 use crate::pool::{NEVER, Pool};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The threshold at first (the kernel's `watchdog_thresh`, which is in seconds).
 pub const WATCHDOG_THRESH_NS: u64 = 30_000_000_000;
-/// Stacks that one look asks for, at most: the watch has other things to do, and each thread may take its time
-/// to answer.
-const STACKS_PER_LOOK: usize = 8;
 /// The shortest time between two looks.
 const PERIOD_MIN_NS: u64 = 1_000_000;
 
@@ -100,13 +98,21 @@ pub(super) struct Guard {
     pub(super) next: u64,
     was_at_work: bool,
     watched: BTreeMap<Backed, Watched>,
-    /// Stacks that this look may still ask for.
-    stacks_left: usize,
+    /// What this look has found to be told.
+    found: Vec<Stall>,
+    /// Deadlocks that were told and are still there: the runs of each, by slot and number.
+    deadlocks: Vec<Vec<(u32, u64)>>,
 }
 
 impl Guard {
     pub(super) fn new() -> Guard {
-        Guard { next: NEVER, was_at_work: false, watched: BTreeMap::new(), stacks_left: 0 }
+        Guard {
+            next: NEVER,
+            was_at_work: false,
+            watched: BTreeMap::new(),
+            found: Vec::new(),
+            deadlocks: Vec::new(),
+        }
     }
 
     /// Looks, if it is time. `at_work`: the watch will look at the CPUs again, or is awake.
@@ -133,7 +139,6 @@ impl Guard {
         }
         let found = engine.find_backlogs();
         self.watched.retain(|place, _| found.contains_key(place));
-        self.stacks_left = STACKS_PER_LOOK;
         self.next = if at_work { now.saturating_add(period) } else { NEVER };
         for (place, progress) in found {
             let due = self.check(engine, place, progress, threshold, now);
@@ -144,6 +149,7 @@ impl Guard {
         if self.next == NEVER && engine.call_at_next_items(&self.watched) {
             self.next = now.saturating_add(period);
         }
+        engine.tell(std::mem::take(&mut self.found));
     }
 
     /// Compares with what was seen before. When it would be a stall.
@@ -167,18 +173,34 @@ impl Guard {
         if watched.reported || now < due {
             return if watched.reported { NEVER } else { due };
         }
-        // It takes some time to look, and more to ask a thread for its stack.
+        // It takes some time to look.
         let stall = engine.picture(place, now.saturating_sub(watched.since));
-        if let Some(mut stall) =
+        if let Some(stall) =
             stall.filter(|_| engine.progress_of(place, &engine.moves()) == progress)
         {
             watched.reported = true;
-            self.stacks_left -= engine.ask_for_stacks(&mut stall, self.stacks_left);
-            engine.host().report(Report::Stalled(Box::new(stall)));
+            if self.is_news(engine, &stall) {
+                self.found.push(stall);
+            }
             return NEVER;
         }
         watched.since = now;
         now.saturating_add(threshold)
+    }
+
+    /// Whether a stall has more to say than a deadlock that was told: each of a deadlock's queues stands still.
+    fn is_news<H: Host>(&mut self, engine: &Engine<H>, stall: &Stall) -> bool {
+        let is_there = |&(slot, run): &(u32, u64)| engine.slot(slot).present_run() == Some(run);
+        self.deadlocks.retain(|runs| runs.iter().all(is_there));
+        if stall.deadlock.is_empty() {
+            return true;
+        }
+        let runs: Vec<_> = stall.deadlock.iter().map(|item| (item.slot, item.run)).collect();
+        let is_news = !self.deadlocks.contains(&runs);
+        if is_news {
+            self.deadlocks.push(runs);
+        }
+        is_news
     }
 }
 

@@ -80,7 +80,7 @@ fn steps(stall: &Stall) -> Vec<(&str, &Awaited)> {
 fn two_items_that_wait_for_each_other_are_named() {
     with_threshold("core:2", |engine| {
         let stalls = in_a_ring(engine, &[(flush, true), (flush, true)]);
-        assert_eq!(stalls.len(), 2, "each of the queues stands still");
+        assert_eq!(stalls.len(), 1, "once, though each of the queues stands still");
         for stall in &stalls {
             let steps = steps(stall);
             assert_eq!(steps.len(), 2);
@@ -95,9 +95,9 @@ fn two_items_that_wait_for_each_other_are_named() {
             let [first, second] = &stall.deadlock[..] else { panic!("{stall}") };
             let Awaited::Pending { address, .. } = &first.waits_for else { panic!("{stall}") };
             let line = format!(
-                "  deadlock: item test::Item {:#x} of queue \"q0\" waits for item test::Item {address:#x}, which \
-                 waits behind test::Item {:#x} in ordered queue \"q1\"",
-                first.address, second.address,
+                "  deadlock: item test::Item {:#x} (slot {}) of queue \"q0\" waits for item test::Item {address:#x}, which \
+                 waits behind test::Item {:#x} (slot {}) in ordered queue \"q1\"",
+                first.address, first.slot, second.address, second.slot,
             );
             assert!(stall.to_string().lines().any(|said| said == line), "{line}\n{stall}");
         }
@@ -114,7 +114,7 @@ fn three_items_that_wait_in_a_ring_are_named() {
     for ring in rings {
         with_threshold("core:2", move |engine| {
             let stalls = in_a_ring(engine, &ring);
-            assert_eq!(stalls.len(), 3);
+            assert_eq!(stalls.len(), 1);
             for stall in &stalls {
                 let mut queues: Vec<&str> = steps(stall).iter().map(|&(queue, _)| queue).collect();
                 queues.sort_unstable();
