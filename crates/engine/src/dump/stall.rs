@@ -48,6 +48,8 @@ pub enum Wants {
     Worker,
     /// A place under their queue's `max_active`, all of which are taken. An ordered queue has one.
     Place,
+    /// The end of each other: nothing need be pending.
+    EachOther,
 }
 
 /// A worker, or another thread that runs an item, of a stall.
@@ -134,13 +136,25 @@ impl fmt::Display for Stall {
             [one] => write!(f, "queue {one:?}")?,
             several => write!(f, "queues {}", several.join(", "))?,
         }
+        if self.wants == Wants::EachOther {
+            write!(f, "; {} items wait for each other", self.deadlock.len())?;
+            return self.print_parts(f);
+        }
         let (items, verb) = if self.pending == 1 { ("item", "waits") } else { ("items", "wait") };
         write!(f, "; {} {items} {verb} for ", self.pending)?;
         match (self.wants, &self.pool) {
             (Wants::Place, _) => write!(f, "a place under max_active")?,
             (Wants::Worker, Some((id, label))) => write!(f, "a worker of pool {id} ({label})")?,
             (Wants::Worker, None) => write!(f, "a worker")?,
+            (Wants::EachOther, _) => {}
         }
+        self.print_parts(f)
+    }
+}
+
+impl Stall {
+    /// Who is in the way, and why nobody helps.
+    fn print_parts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let blocking: Vec<_> = self.workers.iter().filter(|worker| worker.blocks).collect();
         for (at, worker) in blocking.iter().enumerate() {
             write!(f, "\n  in the way: ")?;

@@ -30,6 +30,7 @@ mod stall;
 mod telling;
 mod watchdog;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use hogs::Hogs;
@@ -75,6 +76,8 @@ pub(crate) struct Shared {
     exists: bool,
     /// Whether somebody tells stalls, or is about to.
     reporter: bool,
+    /// Slots whose runs may wait for themselves.
+    suspects: BTreeSet<u32>,
     /// Stalls that are to be told.
     untold: Vec<Stall>,
 }

@@ -24,10 +24,11 @@ impl<H: Host> Engine<H> {
         let pool = match place {
             Backed::Pool(id) => Some(id),
             Backed::Pwq(id) => self.pwqs().get(id).map(|pwq| pwq.home().id),
-            Backed::Node { .. } => None,
+            Backed::Node { .. } | Backed::Deadlock(_) => None,
         };
         let (wants, pwqs) = match place {
             Backed::Pool(id) => (Wants::Worker, self.ready_in(id)),
+            Backed::Deadlock(_) => (Wants::EachOther, Vec::new()),
             _ => (Wants::Place, self.pwqs_of(place)),
         };
         let mut stall = Stall {
@@ -51,17 +52,30 @@ impl<H: Host> Engine<H> {
             stall.add_queue(pwq.queue_name());
         }
         let mut listed = pool.map_or(Vec::new(), |id| self.workers_of(id));
-        let holders = if wants == Wants::Place { self.holders_of(&pwqs) } else { Vec::new() };
+        if let Backed::Deadlock(slot) = place {
+            stall.deadlock = self.deadlock_behind(&[slot]);
+            for item in 0..stall.deadlock.len() {
+                stall.add_queue(stall.deadlock[item].queue.clone());
+            }
+        }
+        let holders = match wants {
+            Wants::Worker => Vec::new(),
+            Wants::Place => self.holders_of(&pwqs),
+            Wants::EachOther => stall.deadlock.iter().map(|item| item.slot).collect(),
+        };
         for &slot in &holders {
             if !listed.iter().any(|worker| worker.slot == slot) {
                 listed.push(Listed { slot, thread: self.thread_of(slot), idle: false });
             }
         }
         self.list(&mut stall, listed, &holders);
-        let blocking = stall.workers.iter().filter(|worker| worker.blocks);
-        let blocking: Vec<u32> = blocking.map(|worker| worker.worker.slot).collect();
-        stall.deadlock = self.deadlock_behind(&blocking);
-        (stall.pending > 0).then_some(stall)
+        if wants != Wants::EachOther {
+            let blocking = stall.workers.iter().filter(|worker| worker.blocks);
+            let blocking: Vec<u32> = blocking.map(|worker| worker.worker.slot).collect();
+            stall.deadlock = self.deadlock_behind(&blocking);
+        }
+        let is_one = stall.pending > 0 || (wants == Wants::EachOther && !holders.is_empty());
+        is_one.then_some(stall)
     }
 
     /// Lists workers, and says who is in the way.
@@ -80,7 +94,7 @@ impl<H: Host> Engine<H> {
             unsafe { worker.ask_functions() };
             let waits = worker.state == WorkerState::Waiting;
             let blocks = match stall.wants {
-                Wants::Place => holders.contains(&slot),
+                Wants::Place | Wants::EachOther => holders.contains(&slot),
                 // Who waits and has said so has given its place as a worker away.
                 Wants::Worker => worker.running.is_some() && (!waits || worker.behind.total > 0),
             };

@@ -3,7 +3,8 @@
 //! **What is a stall.** A pool has something ready, or lined up behind a run, and for the threshold none of its
 //! workers has begun or ended an item and nobody has taken any from it. Or all places of a queue are taken
 //! (`max_active`, shared by a node or not), something waits for one, and for the threshold none of the items that
-//! have them has ended. Either is reported once: when anything has moved, it is a new one.
+//! have them has ended. Or items wait for each other, for the threshold (see [`super::deadlock`]). Each is reported
+//! once: when anything has moved, it is a new one.
 //!
 //! **What it costs.** Numbers that others keep anyway are compared: none is counted for this, and no lock is taken
 //! where nothing waits. Every quarter of the threshold is often enough; and it is the watch that looks, which
@@ -76,6 +77,8 @@ pub(super) enum Backed {
     Pwq(u32),
     /// For a place of this node, which pwqs of this queue share. Both are identities.
     Node { node: usize, wq: usize },
+    /// For each other: the run in this slot, the lowest of them, and others.
+    Deadlock(u32),
 }
 
 /// Numbers that change when anything moves: what was taken, and the runs of those who took it.
@@ -137,7 +140,9 @@ impl Guard {
         if late > period {
             self.watched.values_mut().for_each(|watched| watched.since += late);
         }
-        let found = engine.find_backlogs();
+        let mut found = engine.find_backlogs();
+        let (deadlocks, suspects) = engine.find_deadlocks(&self.deadlocks);
+        found.extend(deadlocks);
         self.watched.retain(|place, _| found.contains_key(place));
         self.next = if at_work { now.saturating_add(period) } else { NEVER };
         for (place, progress) in found {
@@ -145,6 +150,9 @@ impl Guard {
             if due != NEVER {
                 self.next = self.next.min(due).min(now.saturating_add(period));
             }
+        }
+        if suspects {
+            self.next = self.next.min(now.saturating_add(period));
         }
         if self.next == NEVER && engine.call_at_next_items(&self.watched) {
             self.next = now.saturating_add(period);
@@ -214,6 +222,7 @@ impl<H: Host> Engine<H> {
     pub fn set_watchdog_thresh(&self, ns: u64) {
         self.watch_state().watchdog.threshold_ns.store(ns, Ordering::Relaxed);
         if self.pools() > 0 {
+            self.suspect_all();
             // What waits now was not looked after, if it was off.
             self.call_for_a_look();
         }
@@ -263,6 +272,7 @@ impl<H: Host> Engine<H> {
                 let moved = workers.iter().map(|&id| self.slot(id).progress());
                 (pool.took_at.get() as u64, moved.fold(0, u64::wrapping_add))
             }
+            Backed::Deadlock(slot) => self.progress_of_deadlock(slot),
             _ => {
                 let pwqs = self.pwqs_of(place);
                 let started = |&id: &u32| self.pwqs().get(id)?.backlog().map(|b| b.started);
@@ -277,7 +287,7 @@ impl<H: Host> Engine<H> {
     pub(super) fn pwqs_of(&self, place: Backed) -> Vec<u32> {
         let mut pwqs = Vec::new();
         match place {
-            Backed::Pool(_) => {}
+            Backed::Pool(_) | Backed::Deadlock(_) => {}
             Backed::Pwq(id) => pwqs.push(id),
             Backed::Node { node, wq } => self.pwqs().for_each(|(id, pwq)| {
                 let shares = || pwq.backlog().is_some_and(|backlog| backlog.node == Some(node));
