@@ -16,7 +16,7 @@
 
 use crate::dump::{NoCalls, Stall, StalledWorker, WorkerState};
 use crate::engine::Engine;
-use crate::host::{Activity, Host, Report, WorkerSpec};
+use crate::host::{Activity, Frame, Host, Report, WorkerSpec};
 use uwork_policy::blocking::Tier;
 
 /// Stacks that are asked for at a time, at most: each thread may take its time to answer, and notices.
@@ -82,7 +82,8 @@ impl<H: Host> Engine<H> {
             };
             if *stacks_left > 0 {
                 *stacks_left -= 1;
-                worker.stack = self.host().stack_of(worker.thread).map_err(NoCalls::from);
+                let stack = self.host().stack_of(worker.thread);
+                worker.stack = stack.map(without_engine).map_err(NoCalls::from);
             }
             if !self.is_in_same_run(worker) {
                 worker.stack = Err(NoCalls::WentOn);
@@ -99,5 +100,46 @@ impl<H: Host> Engine<H> {
     fn is_in_same_run(&self, worker: &StalledWorker) -> bool {
         let run = worker.worker.running.as_ref().map(|running| running.run);
         run.is_none() || run == self.slot(worker.worker.slot).present_run()
+    }
+}
+
+/// The calls of an item: without those outside of the function that runs items here. The outermost, where an item
+/// runs another that it waits for.
+fn without_engine(mut frames: Vec<Frame>) -> Vec<Frame> {
+    if let Some(at) = frames.iter().rposition(runs_items) {
+        frames.truncate(at);
+    }
+    frames
+}
+
+/// Whether this is [`run_item`](crate::run::run_item). Builds with line tables only name functions without their
+/// paths; then the file tells.
+fn runs_items(frame: &Frame) -> bool {
+    let Some(name) = frame.symbol.as_deref() else { return false };
+    let file = || frame.location.as_deref().unwrap_or_default();
+    name == "uwork_engine::run::run_item"
+        || name == "run_item" && file().contains("engine/src/run.rs:")
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn cut(frames: &[(&str, &str)]) -> usize {
+        let frame = |&(symbol, location): &(&str, &str)| {
+            let location = Some(location.to_owned());
+            Frame { address: 0, symbol: Some(symbol.to_owned()), location }
+        };
+        without_engine(frames.iter().map(frame).collect()).len()
+    }
+
+    #[test]
+    fn the_calls_end_where_the_engine_begins() {
+        let (run, main) = (("uwork_engine::run::run_item", ""), ("uwork_engine::worker::main", ""));
+        assert_eq!(cut(&[("app::a", ""), run, main]), 1);
+        assert_eq!(cut(&[("app::a", ""), run, ("app::b", ""), run, main]), 3);
+        assert_eq!(cut(&[("run_item", "src/a.rs:1"), ("main", "")]), 2);
+        let short = ("run_item", "crates/engine/src/run.rs:30");
+        assert_eq!(cut(&[("a", "src/a.rs:1"), short, ("main", "")]), 1);
     }
 }

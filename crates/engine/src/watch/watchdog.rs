@@ -47,7 +47,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The threshold at first (the kernel's `watchdog_thresh`, which is in seconds).
 pub const WATCHDOG_THRESH_NS: u64 = 30_000_000_000;
-/// The shortest time between two looks.
+/// The shortest time between two looks, and the shortest threshold.
 const PERIOD_MIN_NS: u64 = 1_000_000;
 
 /// What can be set.
@@ -218,8 +218,9 @@ impl<H: Host> Engine<H> {
         self.watch_state().watchdog.threshold_ns.load(Ordering::Relaxed)
     }
 
-    /// Changes the threshold, at once.
+    /// Changes the threshold, at once. A millisecond is the shortest.
     pub fn set_watchdog_thresh(&self, ns: u64) {
+        let ns = if ns == 0 { 0 } else { ns.max(PERIOD_MIN_NS) };
         self.watch_state().watchdog.threshold_ns.store(ns, Ordering::Relaxed);
         if self.pools() > 0 {
             self.suspect_all();

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use uwork_engine::dump::{Awaited, Stall};
+use uwork_engine::dump::{Awaited, Stall, Wants};
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
+use uwork_policy::scope::Scope;
 
 use crate::host::BrokenSpawn;
 use crate::item::Item;
-use crate::setup::{MS, SEC, Setup, VirtualEngine, VirtualQueue, make, spec, with_engine};
+use crate::setup::{MS, SEC, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
 use crate::watchdog::{ordered, stalls};
 
 /// An engine with a threshold of a second.
@@ -204,4 +205,59 @@ fn an_item_that_waits_for_what_waits_behind_it_is_named() {
         q.flush().unwrap();
         blocked.flush().unwrap();
     });
+}
+
+// Catches: a deadlock behind which nothing waits, that nobody looks for; one that is reported twice, or looked at for
+// ever; a wait that ends in time.
+#[test]
+fn two_runs_that_wait_for_each_other_are_reported() {
+    let waits: [(Wait, u64); 4] = [(flush, 1), (flush, 3), (cancel_sync, 1), (cancel_sync, 3)];
+    for ((wait, begins_ms), stays) in waits.into_iter().flat_map(|w| [(w, true), (w, false)]) {
+        with_threshold("core:2", move |engine| {
+            let host = engine.host();
+            let queues = ["qa", "qb"].map(|name| {
+                let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+                make(engine, spec(name, kind))
+            });
+            let (inner, theirs) = (engine.clone(), queues[0].clone());
+            let gives_up = if stays { 10_000 * SEC } else { SEC / 2 };
+            let second = Item::new(move || {
+                inner.blocking(|| inner.host().doze(2 * MS));
+                let deadline = inner.host().time() + gives_up;
+                assert_eq!(theirs.flush_until(deadline), Ok(false));
+            });
+            let (inner, other, theirs) = (engine.clone(), second.clone(), queues[1].clone());
+            let first = Item::new(move || {
+                inner.blocking(|| inner.host().doze(begins_ms * MS));
+                wait(&inner, &other, &theirs);
+            });
+            assert_eq!(first.queue(&queues[0]), Queued::Yes);
+            assert_eq!(second.queue(&queues[1]), Queued::Yes);
+            host.doze(30 * SEC);
+            let found = stalls(host);
+            assert_eq!(found.len(), usize::from(stays), "{found:?}");
+            if let [stall] = &found[..] {
+                assert_deadlock_of_runs(stall);
+            }
+            let before = host.counts();
+            host.doze(1_000 * SEC);
+            assert_eq!((stalls(host).len(), host.counts()), (found.len(), before));
+            host.doze(10_000 * SEC);
+            assert!(queues.iter().all(|queue| queue.is_idle()));
+        });
+    }
+}
+
+fn assert_deadlock_of_runs(stall: &Stall) {
+    assert_eq!((stall.wants, stall.pending), (Wants::EachOther, 0));
+    assert!(stall.stalled_ns >= SEC && stall.at_ns < 2 * SEC, "{stall}");
+    let mut queues = stall.queues.clone();
+    queues.sort_unstable();
+    assert_eq!(queues, ["qa", "qb"], "{stall}");
+    assert_eq!(stall.workers.iter().filter(|worker| worker.blocks).count(), 2);
+    let awaited: Vec<_> = steps(stall).into_iter().map(|(_, awaited)| awaited).collect();
+    assert!(awaited.contains(&&Awaited::Running), "{stall}");
+    assert!(awaited.contains(&&Awaited::Queue("qa".to_owned())), "{stall}");
+    let text = stall.to_string();
+    assert!(text.contains("; 2 items wait for each other\n  in the way: "), "{text}");
 }
