@@ -35,7 +35,8 @@
 //! Nobody waits for it at a shutdown.
 //!
 //! **Calls** are taken by the thread itself, in the handler of a real-time signal, only of threads that are in the
-//! way, of eight at most at a time, up to where the engine begins, and only for a stall that is reported. The handler has `SA_RESTART`, so most system
+//! way, of eight at most at a time, up to where the engine begins, and only for a stall that is reported. The
+//! handler has `SA_RESTART`, so most system
 //! calls go on; but
 //! those that never do after a handler has run return early with `EINTR`, in the item that is stuck: `poll`, `select`,
 //! `epoll_wait`, `nanosleep`, `semop`, `sigtimedwait`, and sockets with a timeout (signal(7)). Rust's library

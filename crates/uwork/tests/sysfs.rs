@@ -111,7 +111,7 @@ fn the_threshold_of_the_watchdog_can_be_set() {
         let allowed = "allowed are 0 to 4294967295, with up to nine decimals";
         assert!(text.ends_with(allowed), "{text}");
     }
-    assert_eq!(get(path).unwrap(), "0.25", "nothing was changed by those");
+    assert_eq!(get(path).unwrap(), "0.001", "nothing was changed by those");
     set(path, "30").unwrap();
 }
 

@@ -167,8 +167,10 @@ fn s2_36_items_that_wait_for_each_other_are_named() {
         until("the deadlock is reported", || deadlocks().len() == 1);
         for stall in deadlocks() {
             let names: Vec<&str> = stall.deadlock.iter().map(|item| item.queue.as_str()).collect();
-            assert_eq!(names, queues.each_ref().map(Queue::name), "{stall}");
-            for (at, item) in stall.deadlock.iter().enumerate() {
+            assert!(names.len() == 2 && names[0] != names[1], "{stall}");
+            for item in &stall.deadlock {
+                let at = usize::from(item.queue == queues[1].name());
+                assert_eq!(item.queue, queues[at].name(), "{stall}");
                 let Awaited::Pending { queue, ordered: true, .. } = &item.waits_for else {
                     panic!("{stall}");
                 };
@@ -228,10 +230,7 @@ fn a_stall_is_printed_where_nobody_collects_reports() {
     let place = "in queue \"printed\"; 1 item waits for a place under max_active";
     assert!(said[first].ends_with(place), "{said:#?}");
     assert!(said[first + 1].starts_with("  in the way: slot "), "{said:#?}");
-    assert!(
-        said[first + 1].contains("running, in watchdog::reads_what_does_not_come"),
-        "{said:#?}"
-    );
+    assert!(said[first + 1].contains("asleep, in watchdog::reads_what_does_not_come"), "{said:#?}");
     let reports = said.iter().filter(|line| line.contains("nothing has moved")).count();
     assert_eq!(reports, 1, "{said:#?}");
 }

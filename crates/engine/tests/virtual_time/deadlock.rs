@@ -96,8 +96,8 @@ fn two_items_that_wait_for_each_other_are_named() {
             let [first, second] = &stall.deadlock[..] else { panic!("{stall}") };
             let Awaited::Pending { address, .. } = &first.waits_for else { panic!("{stall}") };
             let line = format!(
-                "  deadlock: item test::Item {:#x} (slot {}) of queue \"q0\" waits for item test::Item {address:#x}, which \
-                 waits behind test::Item {:#x} (slot {}) in ordered queue \"q1\"",
+                "  deadlock: item test::Item {:#x} (slot {}) of queue \"q0\" waits for item test::Item {address:#x}, \
+                 which waits behind test::Item {:#x} (slot {}) in ordered queue \"q1\"",
                 first.address, first.slot, second.address, second.slot,
             );
             assert!(stall.to_string().lines().any(|said| said == line), "{line}\n{stall}");
