@@ -41,7 +41,7 @@ impl<H: Host> Engine<H> {
         let cpus = self.cpus().allowed.clone();
         let spec = WorkerSpec { name: "uw/report".to_owned(), cpus, nice: 0 };
         let main = self.me().map(|engine| Box::new(move || engine.tell_all()));
-        if !main.is_some_and(|main| self.host().spawn(&spec, main).is_ok()) {
+        if main.is_none_or(|main| self.host().spawn(&spec, main).is_err()) {
             self.tell_all();
         }
     }
