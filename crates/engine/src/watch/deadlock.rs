@@ -6,7 +6,8 @@
 //!
 //! **Who looks.** What waits for a worker or for a place is looked after by the watchdog anyway, and so is a
 //! deadlock that makes it wait. Items that run and wait for each other may have nothing behind them, and the watch
-//! sleeps. So whoever begins a wait looks whether it may wait for itself by way of others, which have begun theirs before
+//! sleeps. So whoever begins a wait looks whether it may wait for itself by way of others, which
+//! have begun theirs before
 //! it. Only then it is a *suspect*, and calls the watch. A note outlives its wait by some instants, so nothing is
 //! concluded from one look: the watch looks at suspects until they are none, or have stood still for the threshold.
 
