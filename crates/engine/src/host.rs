@@ -71,6 +71,15 @@ pub struct Frame {
     pub location: Option<String>,
 }
 
+/// Why the calls of a thread are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoStack {
+    /// It has not answered in time: it blocks signals, or does not get a CPU.
+    NoAnswer,
+    /// It cannot be asked: the platform cannot do that, or the thread is gone.
+    Unavailable,
+}
+
 /// Something that the engine's user should hear of.
 ///
 /// Prints as what the default reporter writes on standard error after `uwork: `, without a newline at its
@@ -237,10 +246,13 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// The CPU time that a thread has used, in nanoseconds, where that can be known; 0.2 us.
     fn cpu_time(&self, thread: u64) -> Option<u64>;
 
-    /// The calls that a thread is in, innermost first; nothing if it is gone or does not answer. Microseconds
+    /// The calls that a thread is in, innermost first. Microseconds
     /// for a thread that answers at once, and up to tenths of a second. The thread may notice: system calls
     /// that it waits in may return early. Asked for a stall that is to be reported only.
-    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>>;
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack>;
 
     /// What the host keeps to see when a thread goes to sleep.
     type Sight: Send;

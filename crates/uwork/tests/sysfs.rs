@@ -99,12 +99,19 @@ fn the_threshold_of_the_watchdog_can_be_set() {
         assert_eq!(get(path).unwrap(), kept);
     }
     assert_eq!(uwork::watchdog::thresh(), Duration::from_millis(250));
+    for (most, kept) in [(Duration::MAX, "4294967295"), (Duration::from_nanos(1), "0.001")] {
+        uwork::watchdog::set_thresh(most);
+        assert_eq!(get(path).unwrap(), kept);
+        let thresh = uwork::watchdog::thresh();
+        set(path, kept).unwrap();
+        assert_eq!(uwork::watchdog::thresh(), thresh, "what is shown can be set");
+    }
     for wrong in ["", "-1", "4294967296", "10s", "1e3", "0.0000000001"] {
         let text = text(set(path, wrong));
         let allowed = "allowed are 0 to 4294967295, with up to nine decimals";
         assert!(text.ends_with(allowed), "{text}");
     }
-    assert_eq!(get(path).unwrap(), "0.25", "nothing was changed by those");
+    assert_eq!(get(path).unwrap(), "0.001", "nothing was changed by those");
     set(path, "30").unwrap();
 }
 

@@ -106,6 +106,7 @@ impl WorkerDump {
             WorkerState::Running => "running",
             WorkerState::Waiting => "waiting",
             WorkerState::Asleep => "asleep",
+            WorkerState::Stopped => "stopped",
             WorkerState::Between => "between",
         };
         let thread = if self.thread.is_empty() { "-" } else { &self.thread };

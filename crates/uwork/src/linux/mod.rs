@@ -25,7 +25,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use uwork_engine::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
+use uwork_engine::host::{
+    Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+};
 use uwork_engine::{Config, Cpus, Engine, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -124,7 +126,7 @@ impl Host for Linux {
         thread::cpu_time(thread)
     }
 
-    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>> {
+    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
         stack::of_thread(thread)
     }
 

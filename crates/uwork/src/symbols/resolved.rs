@@ -23,6 +23,12 @@ pub(crate) enum Place {
     ReturnTo(usize),
 }
 
+/// The path of a source file, without what only tells where the standard library was built.
+fn shortened(file: &str) -> &str {
+    let rest = file.strip_prefix("/rustc/").and_then(|rest| rest.split_once('/'));
+    rest.map_or(file, |(_, path)| path)
+}
+
 /// The functions at a place, innermost first: several where some were inlined, one without a name where
 /// nothing is known. As [`name`].
 pub(crate) fn frames(place: Place) -> Vec<Frame> {
@@ -33,7 +39,8 @@ pub(crate) fn frames(place: Place) -> Vec<Frame> {
     let mut frames = Vec::new();
     backtrace::resolve(std::ptr::without_provenance_mut(resolved), |symbol| {
         let file = symbol.filename().map(|file| file.display().to_string());
-        let location = file.zip(symbol.lineno()).map(|(file, line)| format!("{file}:{line}"));
+        let location =
+            file.zip(symbol.lineno()).map(|(file, line)| format!("{}:{line}", shortened(&file)));
         let symbol = symbol.name().map(|name| format!("{name:#}"));
         frames.push(Frame { address, symbol, location });
     });
