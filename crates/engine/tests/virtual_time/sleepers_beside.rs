@@ -35,8 +35,8 @@ fn hogs_are_found_beside_sleepers() {
             let queue = make(engine, QueueSpec { max_active: 16, ..spec("q", kind) });
             for _ in 0..4 {
                 put(&queue, engine, move |engine| {
-                    let sleep = || engine.host().doze(5 * SEC);
-                    if declared { engine.blocking(sleep) } else { sleep() }
+                    let doze = || engine.host().doze(5 * SEC);
+                    if declared { engine.blocking(doze) } else { doze() }
                 });
             }
             engine.host().doze(20 * MS);
