@@ -168,7 +168,7 @@ pub enum Report {
         thread: u64,
     },
     /// A pool and those that it shares its work with have as many workers as they may have, all of them sleep,
-    /// and work waits. Once for each pool.
+    /// and work waits. Once for each value of the limit.
     WorkersMax {
         /// The pool's label.
         pool: String,
