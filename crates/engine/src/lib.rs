@@ -23,6 +23,7 @@ mod inbox;
 mod models;
 mod owner;
 pub mod percpu;
+mod plural;
 mod pool;
 mod pwq;
 mod query;

@@ -4,12 +4,15 @@ use std::fmt;
 
 use crate::BlockingTier;
 use crate::linux::{Options, OptionsBy, set_options};
+use crate::percpu::Mode;
 
-/// Choices for the whole process that hold from the start: how waits are noticed that nobody declares.
+/// Choices for the whole process that hold from the start: how waits are noticed that nobody declares, and how
+/// per-CPU data is locked.
 ///
 /// To be installed before uwork is used for anything else, by `main` for instance: the first queue,
 /// [`dump`](fn@crate::dump), [`sysfs`](crate::sysfs) or any other call that needs the pools starts uwork
-/// with the defaults. [`set_reporter`](crate::set_reporter) and [`topology`](crate::topology) do not.
+/// with the defaults. [`set_reporter`](crate::set_reporter), [`Machine::read`](crate::topology::Machine::read)
+/// and, outside of items, [`blocking`](crate::blocking) and [`watchdog::touch`](crate::watchdog::touch) do not.
 /// A library had better leave this to the program that it is part of.
 ///
 /// Environment variables come before what is chosen here: who runs a program knows the machine.
@@ -43,6 +46,18 @@ impl Setup {
     /// [`Report::BlockingTier`](crate::Report::BlockingTier) tells where it is not what was asked for.
     pub fn blocking_tier(mut self, tier: BlockingTier) -> Setup {
         self.options.blocking_tier = Some(tier);
+        self
+    }
+
+    /// How [`percpu`](crate::percpu) data is locked, and reached from other CPUs. By default it is mode 1 if CPUs
+    /// in the process's view are isolated, else mode 0. `UWORK_PWLOCKS` comes before it; where the system cannot do
+    /// modes 0 and 2, it is mode 1.
+    ///
+    /// What is in use, and why, is in [`percpu::mode`](crate::percpu::mode) and
+    /// [`percpu::reason`](crate::percpu::reason), and a [`Report::PerCpuMode`](crate::Report::PerCpuMode) tells where
+    /// it is not what was asked for.
+    pub fn percpu_mode(mut self, mode: Mode) -> Setup {
+        self.options.percpu_mode = Some(mode);
         self
     }
 

@@ -10,9 +10,8 @@ use std::thread;
 use support::child::{alone, alone_with};
 use support::machine::{cpus, mask, on_cpu};
 use support::{queue, watchdog};
-use uwork::ErrorKind;
-use uwork::Report;
 use uwork::percpu::{Batch, Cache, Counter, Mode, PerCpu, PerCpuWork, is_cpu_remote, mode, reason};
+use uwork::{ErrorKind, Report, Setup, SetupError};
 
 const VARIABLE: &str = "UWORK_PWLOCKS";
 
@@ -117,6 +116,43 @@ fn each_thread_registers_its_own_area_where_glibc_has_none() {
             thread::scope(|scope| drop(scope.spawn(|| counter.add(1))));
             assert_eq!(counter.sum(), 1);
         }
+    });
+}
+
+#[test]
+fn the_program_chooses_before_the_first_use_and_the_environment_before_it() {
+    let test = "the_program_chooses_before_the_first_use_and_the_environment_before_it";
+    for variable in [None, Some("1")] {
+        let prepare = |command: &mut Command| {
+            match variable {
+                Some(number) => command.env(VARIABLE, number),
+                None => command.env_remove(VARIABLE),
+            };
+        };
+        alone_with(test, prepare, || {
+            Setup::new().percpu_mode(Mode::Asymmetric).install().unwrap();
+            let wanted = match std::env::var(VARIABLE) {
+                Ok(_) => (Mode::Remote, "UWORK_PWLOCKS=1"),
+                Err(_) => (Mode::Asymmetric, "the program asked for it"),
+            };
+            assert!((mode(), reason()) == wanted || !has_sections(), "{}: {}", mode(), reason());
+        });
+        if std::env::var_os("UWORK_TEST_ALONE").is_some() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_choice_after_the_first_use_is_refused() {
+    alone("a_choice_after_the_first_use_is_refused", || {
+        let before = mode();
+        for late in Mode::ALL {
+            let error = Setup::new().percpu_mode(late).install().unwrap_err();
+            assert_eq!(error, SetupError::StartedAlready);
+        }
+        Counter::new().add(1);
+        assert_eq!(mode(), before);
     });
 }
 

@@ -11,7 +11,8 @@
 //! - [`Counter`]: a number that everybody adds to
 //!
 //! The mode is one for the process, chosen when the first of these is made: by the environment
-//! (`UWORK_PWLOCKS=0`, `1` or `2`), or by isolated CPUs, which turn mode 1 on. [`mode`] tells it.
+//! (`UWORK_PWLOCKS=0`, `1` or `2`), by the program ([`Setup::percpu_mode`](crate::Setup::percpu_mode)), or by
+//! isolated CPUs, which turn mode 1 on. [`mode`] tells it.
 //!
 //! ```
 //! use uwork::percpu::PerCpu;
@@ -42,9 +43,6 @@ pub use cache::{Cache, CacheInUse, CacheStats, Cached};
 pub use counter::Counter;
 pub use data::{Guard, PerCpu};
 pub use error::LockError;
-pub use mode::{LateModeError, mode, reason};
+pub use mode::{mode, reason};
 pub use uwork_policy::percpu::Mode;
 pub use work::{PerCpuWork, is_cpu_remote};
-
-#[allow(unused_imports, reason = "for what sets a process up")]
-pub(crate) use mode::ask;

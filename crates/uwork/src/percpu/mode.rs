@@ -1,13 +1,12 @@
 //! Which mode this process is in. Chosen once, by whoever asks for it first.
 
-use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use uwork_engine::host::{Host, Report};
 use uwork_policy::percpu::{Choice, Mode, Wishes, choose};
 
-use crate::linux::engine;
 use crate::linux::rseq::Rseq;
+use crate::linux::{engine, options};
 use crate::topology::Machine;
 
 /// The environment variable that asks for a mode.
@@ -19,67 +18,21 @@ pub(super) struct Chosen {
     pub(super) rseq: Rseq,
 }
 
-/// What the program asked for. Guard for the order of asking and choosing.
-static ASKED: Mutex<Option<Mode>> = Mutex::new(None);
-static CHOSEN: OnceLock<Chosen> = OnceLock::new();
-
-/// The mode was chosen already; it does not change while a process lives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LateModeError {
-    /// What was asked for.
-    pub asked: Mode,
-    /// What it is.
-    pub mode: Mode,
-}
-
-impl fmt::Display for LateModeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LateModeError { asked, mode } = self;
-        write!(
-            f,
-            "per-CPU locks are in mode {mode} since per-CPU data was first used; mode {asked} has to be \
-             asked for before that"
-        )
-    }
-}
-
-impl std::error::Error for LateModeError {}
-
-/// Asks for a mode, before it is chosen. The environment comes before the program.
-///
-/// # Errors
-/// It was chosen already, and is another one.
-#[allow(dead_code, reason = "for what sets a process up")]
-pub(crate) fn ask(asked: Mode) -> Result<(), LateModeError> {
-    let mut wish = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
-    match CHOSEN.get() {
-        Some(chosen) if chosen.choice.mode != asked => {
-            Err(LateModeError { asked, mode: chosen.choice.mode })
-        }
-        Some(_) => Ok(()),
-        None => {
-            *wish = Some(asked);
-            Ok(())
-        }
-    }
-}
-
 /// What is, from now on.
 pub(super) fn chosen() -> &'static Chosen {
+    static CHOSEN: OnceLock<Chosen> = OnceLock::new();
     if let Some(chosen) = CHOSEN.get() {
         return chosen;
     }
-    let asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut report = None;
     let chosen = CHOSEN.get_or_init(|| {
-        let chosen = decide(*asked);
+        let chosen = decide(options().percpu_mode);
         if chosen.choice.is_odd {
             let Choice { mode, reason, .. } = chosen.choice.clone();
             report = Some(Report::PerCpuMode { mode, reason });
         }
         chosen
     });
-    drop(asked);
     if let Some(report) = report {
         engine().host().report(report);
     }
@@ -99,7 +52,8 @@ fn decide(program: Option<Mode>) -> Chosen {
     Chosen { choice: choose(&wishes), rseq }
 }
 
-/// The mode of this process's per-CPU locks. It is chosen by the first call, if not before.
+/// The mode of this process's per-CPU locks. It is chosen by the first call, if not before: a
+/// [`Setup`](crate::Setup) is too late then.
 ///
 /// ```
 /// println!("mode {}: {}", uwork::percpu::mode(), uwork::percpu::reason());

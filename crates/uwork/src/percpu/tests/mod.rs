@@ -8,7 +8,7 @@ use std::thread;
 
 use uwork_policy::cpuset::CpuSet;
 
-use super::{Batch, Cache, Counter, LockError, Mode, PerCpu, ask, mode};
+use super::{Batch, Cache, Counter, LockError, Mode, PerCpu};
 use crate::ErrorKind;
 use crate::linux::{engine, rseq::Rseq};
 
@@ -288,21 +288,6 @@ fn a_thread_without_sections_takes_its_locks_by_force() {
         assert_eq!(data.into_inner().iter().sum::<i32>(), 1);
         assert_eq!((counter.sum(), cache.stats().out), (1, 0));
     }
-}
-
-#[test]
-fn a_mode_that_is_asked_for_too_late_is_refused() {
-    let is = mode();
-    for asked in Mode::ALL {
-        match ask(asked) {
-            Ok(()) => assert_eq!(asked, is),
-            Err(error) => {
-                assert_eq!((error.asked, error.mode), (asked, is));
-                assert!(error.to_string().contains("before"), "{error}");
-            }
-        }
-    }
-    assert_eq!(mode(), is);
 }
 
 #[test]
