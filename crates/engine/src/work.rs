@@ -195,6 +195,10 @@ pub struct Work {
 const _: () = assert!(std::mem::size_of::<Work>() <= crate::sync::WORK_SIZE_MAX);
 
 impl Work {
+    /// Where the function is, in bytes: for items that another language lays out.
+    #[doc(hidden)]
+    pub const FUNCTION_OFFSET: usize = std::mem::offset_of!(Work, func);
+
     /// An idle item that will call `func`.
     pub fn new(func: WorkFn) -> Work {
         Work {

@@ -189,10 +189,10 @@ impl Host for Linux {
     }
 }
 
-fn print(report: &Report) {
-    let text = match report {
-        // The panic hook has spoken already.
-        Report::ItemPanicked { .. } => return,
+/// A report in words; none for a panic, of which the panic hook has spoken already.
+pub(crate) fn text(report: &Report) -> Option<String> {
+    Some(match report {
+        Report::ItemPanicked { .. } => return None,
         Report::DrainIsLong { queue, rounds } => {
             format!("queue {queue:?} is not empty after {rounds} rounds of draining")
         }
@@ -239,9 +239,14 @@ fn print(report: &Report) {
             format!("an item of the BH queue {queue:?} waits, which it must not")
         }
         other => format!("{other:?}"),
-    };
-    // Nobody can be told if this fails.
-    let _ = writeln!(std::io::stderr(), "uwork: {text}");
+    })
+}
+
+fn print(report: &Report) {
+    if let Some(text) = text(report) {
+        // Nobody can be told if this fails.
+        let _ = writeln!(std::io::stderr(), "uwork: {text}");
+    }
 }
 
 /// Reports what became of a queue's flags: each kind of change once per process.
