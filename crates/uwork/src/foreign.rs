@@ -17,9 +17,10 @@ pub fn function_of<T: WorkItem<ID>, const ID: u64>() -> usize {
     function as usize
 }
 
-/// The address of the item that the calling thread runs, as a [`Work`](crate::Work).
-pub fn current_item() -> Option<usize> {
-    engine().current_work().map(|running| running.item)
+/// The address of the item that the calling thread runs, as a [`Work`](crate::Work), and its
+/// function, as [`function_of`].
+pub fn current_item() -> Option<(usize, usize)> {
+    engine().current_work().map(|running| (running.item, running.func))
 }
 
 /// The name of the function at an address, if the program's symbols tell it.

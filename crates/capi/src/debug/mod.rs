@@ -1,0 +1,123 @@
+//! `UWORK_DEBUG=objects`: what is wrong with items and handles ends the process, by name.
+//!
+//! An item that is freed while it is queued takes the lists with it in which it is. So in this mode the
+//! engine never sees the user's memory: it queues a *shadow*, of the library's own, and the user's item gets a
+//! pattern that depends on its address. Before a run the pattern is looked at, and on every other use of
+//! the item. `free` is told to overwrite what it gets (`M_PERTURB`), so that the pattern goes with it.
+//!
+//! What it finds: items that were freed or overwritten while they were queued, at their run, at their next
+//! use, when `uw_debug_check_freed` is told of it, or at the end of the process; items that were initialised
+//! again while queued, never, or copied; and every call with an argument that is an error otherwise.
+//!
+//! It costs a lock and a system call for each use of an item, and some 300 bytes for each item that
+//! ever was, which are used again for an item at the same address.
+
+mod memory;
+mod registry;
+mod shadow;
+
+use std::ffi::{c_int, c_void};
+use std::io::Write;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use uwork::foreign;
+
+use crate::error::misuse;
+use crate::item::{Item, Kind, UwWork};
+pub(crate) use registry::user_of;
+pub(crate) use shadow::{GracedShadow, TimedShadow};
+
+/// What freed memory is filled with.
+const FREED: c_int = 0x5a;
+
+/// Whether the mode is on. Asked of the environment once.
+pub(crate) fn is_on() -> bool {
+    static ON: OnceLock<bool> = OnceLock::new();
+    *ON.get_or_init(|| {
+        let wanted = std::env::var("UWORK_DEBUG")
+            .is_ok_and(|value| value.split(',').any(|word| word == "objects"));
+        if wanted {
+            // SAFETY: both may be called at any time.
+            unsafe {
+                libc::mallopt(libc::M_PERTURB, FREED);
+                libc::atexit(at_exit);
+            }
+        }
+        wanted
+    })
+}
+
+extern "C" fn at_exit() {
+    if let Some(text) = registry::first_damaged(0..usize::MAX, false) {
+        abort(&text);
+    }
+}
+
+/// Ends the process, and says why.
+#[cold]
+pub(crate) fn abort(text: &str) -> ! {
+    // Nobody can be told if this fails.
+    let _ = writeln!(std::io::stderr(), "uwork: UWORK_DEBUG=objects: {text}");
+    std::process::abort();
+}
+
+/// How an item is called in a message.
+fn named(item: usize, func: usize) -> String {
+    match foreign::function_name(func) {
+        Some(name) => format!("the item at {item:#x} (function {name})"),
+        None => format!("the item at {item:#x} (function at {func:#x})"),
+    }
+}
+
+/// Puts a shadow beside an item that was just initialised.
+pub(crate) fn attach(item: NonNull<UwWork>, kind: Kind, slack_ns: u64) {
+    registry::attach(item, kind, slack_ns);
+}
+
+/// An item that is about to be initialised must not be queued.
+pub(crate) fn check_before_init(item: NonNull<UwWork>) {
+    if let Some(func) = registry::pending_at(item.as_ptr().addr()) {
+        let item = named(item.as_ptr().addr(), func);
+        abort(&format!("{item} is initialised again while it is queued"));
+    }
+}
+
+/// The shadow of an item that says that it has one.
+pub(crate) fn shadow_of(item: NonNull<UwWork>) -> Result<Item, c_int> {
+    let address = item.as_ptr().addr();
+    match registry::find(address) {
+        Some((_, func)) if memory::damage(address, func).is_some() => Err(unknown_item(item)),
+        Some((found, _)) => Ok(found),
+        None => {
+            let text = "is a copy of another one: an item stays where it was initialised";
+            Err(misuse(libc::EINVAL, format!("the item at {address:#x} {text}")))
+        }
+    }
+}
+
+/// What is wrong with an item that is none.
+#[cold]
+pub(crate) fn unknown_item(item: NonNull<UwWork>) -> c_int {
+    let address = item.as_ptr().addr();
+    if is_on()
+        && let Some(func) = registry::pending_at(address)
+    {
+        let item = named(address, func);
+        abort(&format!("{item} was freed or overwritten while it was queued"));
+    }
+    let how = "was never initialised, or was overwritten since";
+    misuse(libc::EINVAL, format!("the item at {address:#x} {how}"))
+}
+
+/// For allocators: this memory is being freed. With `UWORK_DEBUG=objects` the process ends if an item
+/// in it is queued.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_debug_check_freed(memory: *const c_void, size: usize) {
+    if is_on() {
+        let range = memory.addr()..memory.addr().saturating_add(size);
+        if let Some(text) = registry::first_damaged(range, true) {
+            abort(&text);
+        }
+    }
+}
