@@ -1,16 +1,19 @@
 //! What went wrong, as a number and in words.
 
 use std::any::Any;
-use std::borrow::Cow;
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::cell::Cell;
+use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uwork::Error;
 
+/// Room for one line. What is longer is cut.
+const TEXT_SIZE: usize = 512;
+
 thread_local! {
-    /// Of the last call of this thread that failed.
-    static TEXT: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"")) };
+    /// Of the last call of this thread that failed, with a zero byte behind it. In place, so that a pointer to
+    /// it stays good.
+    static TEXT: Cell<[u8; TEXT_SIZE]> = const { Cell::new([0; TEXT_SIZE]) };
 }
 
 /// A text for C: what follows a zero byte is cut.
@@ -22,18 +25,12 @@ pub(crate) fn c_string(text: impl Into<Vec<u8>>) -> CString {
 
 /// Keeps the words and gives the number. A thread that is ending keeps no words.
 #[cold]
-pub(crate) fn fail(errno: c_int, text: impl Into<Vec<u8>>) -> c_int {
-    fail_with(errno, Cow::Owned(c_string(text)))
-}
-
-/// As [`fail`], without an allocation.
-#[cold]
-pub(crate) fn fail_with(errno: c_int, text: Cow<'static, CStr>) -> c_int {
-    let _ = TEXT.try_with(|kept| {
-        if let Ok(mut kept) = kept.try_borrow_mut() {
-            *kept = text;
-        }
-    });
+pub(crate) fn fail(errno: c_int, text: impl AsRef<str>) -> c_int {
+    let text = text.as_ref().as_bytes();
+    let count = text.len().min(TEXT_SIZE - 1);
+    let mut kept = [0; TEXT_SIZE];
+    kept[..count].copy_from_slice(&text[..count]);
+    let _ = TEXT.try_with(|place| place.set(kept));
     -errno
 }
 
@@ -84,7 +81,7 @@ fn words_of(payload: &(dyn Any + Send)) -> String {
 /// thread's next call that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_error_text() -> *const c_char {
-    TEXT.try_with(|kept| kept.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    TEXT.try_with(|place| place.as_ptr().cast_const().cast()).unwrap_or(c"".as_ptr())
 }
 
 /// The library's version, as in `UW_VERSION`.

@@ -1,6 +1,5 @@
 //! Items as C lays them out, and how the library reaches them.
 
-use std::borrow::Cow;
 use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +8,7 @@ use uwork::rcu::{HasRcuWork, RcuWork};
 use uwork::{DelayedWork, Enqueued, HasDelayedWork, HasWork, Work, WorkItem, WorkPointer, foreign};
 
 use crate::debug::{GracedShadow, TimedShadow};
-use crate::error::{fail_with, misuse};
+use crate::error::{fail, misuse};
 
 /// What an item does. It gets the item.
 pub type UwWorkFn = Option<unsafe extern "C-unwind" fn(*mut UwWork)>;
@@ -260,11 +259,10 @@ pub(crate) fn answer<P>(outcome: Enqueued<P>) -> c_int {
     match outcome {
         Enqueued::Queued => 1,
         Enqueued::Pending(_) => 0,
-        Enqueued::Disabled(_) => fail_with(libc::EPERM, Cow::Borrowed(c"the item is disabled")),
-        Enqueued::Refused(_) => fail_with(
-            libc::ESHUTDOWN,
-            Cow::Borrowed(c"the queue drains or was destroyed, or the process was shut down"),
-        ),
+        Enqueued::Disabled(_) => fail(libc::EPERM, "the item is disabled"),
+        Enqueued::Refused(_) => {
+            fail(libc::ESHUTDOWN, "the queue drains or was destroyed, or the process was shut down")
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,13 +12,14 @@ use uwork::{Builder, Flags, Queue};
 use crate::attrs::{cpus_of, scope_of};
 use crate::error::{done, fail, failed, guard, misuse};
 
-/// A handle. Its memory is never given back to the system, only used for another queue: so that a
+/// A handle: a queue of the user's, or the token of a system queue, which has nothing but its first word.
+///
+/// Its memory is never given back to the system, only used for another queue: so that a
 /// call with the handle of a queue that was destroyed finds that out.
+#[repr(C)]
 pub struct UwQueue {
-    /// [`LIVE`] or [`DEAD`].
+    /// [`LIVE`] or [`DEAD`]. First: a token has [`SYSTEM`] and its number there.
     state: AtomicU64,
-    /// Whether it is a system queue, which stays. Changed by who makes the queue.
-    stays: AtomicBool,
     /// Guard: there while `state` is `LIVE`; changed by who makes or destroys the queue.
     queue: UnsafeCell<Option<Queue>>,
 }
@@ -28,6 +29,8 @@ unsafe impl Sync for UwQueue {}
 
 const LIVE: u64 = 0x7577_6f72_6b51_4c56;
 const DEAD: u64 = 0x7577_6f72_6b51_4444;
+/// With the number of a system queue in the last byte.
+pub(crate) const SYSTEM: u64 = 0x7577_6f72_6b53_5900;
 
 /// How many handles of destroyed queues are kept as they are before the oldest is used again.
 const RESTING: usize = 4_096;
@@ -63,7 +66,7 @@ const NICE_UNSET: c_int = c_int::MIN;
 const KERNEL_RULES: c_uint = 1 << 31;
 
 impl UwQueue {
-    pub(crate) fn adopt(queue: Queue, stays: bool) -> *const UwQueue {
+    pub(crate) fn adopt(queue: Queue) -> *const UwQueue {
         let mut rested = RESTED.lock().unwrap_or_else(PoisonError::into_inner);
         let reuse = rested.len() > RESTING && !crate::debug::is_on();
         let known = reuse.then(|| rested.pop_front()).flatten();
@@ -71,42 +74,53 @@ impl UwQueue {
         let handle: &'static UwQueue = known.unwrap_or_else(|| {
             Box::leak(Box::new(UwQueue {
                 state: AtomicU64::new(DEAD),
-                stays: AtomicBool::new(false),
                 queue: UnsafeCell::new(None),
             }))
         });
         // SAFETY: a handle at rest is ours alone.
         unsafe { *handle.queue.get() = Some(queue) };
-        handle.stays.store(stays, Ordering::Relaxed);
         handle.state.store(LIVE, Ordering::Release);
         handle
     }
 }
 
+/// What the first word of a handle says.
+///
+/// # Safety
+/// `handle` is a handle or a token (uwork.h), not null.
+#[inline]
+unsafe fn state<'a>(handle: *const UwQueue) -> &'a AtomicU64 {
+    // SAFETY: by this function's contract; only the first word is looked at.
+    unsafe { &*(&raw const (*handle).state) }
+}
+
 /// The queue of a handle, or what is wrong with it.
 #[inline]
 pub(crate) fn queue<'a>(handle: *const UwQueue) -> Result<&'a Queue, c_int> {
-    // SAFETY: null, or a handle (uwork.h), whose memory stays.
-    if let Some(handle) = unsafe { handle.as_ref() }
-        && handle.state.load(Ordering::Acquire) == LIVE
-        // SAFETY: live; nobody destroys the queue while others use it (uwork.h).
-        && let Some(queue) = unsafe { &*handle.queue.get() }
+    if !handle.is_null()
+        // SAFETY: a handle or a token (uwork.h).
+        && unsafe { state(handle) }.load(Ordering::Acquire) == LIVE
+        // SAFETY: live, so it is a handle; nobody destroys the queue while others use it (uwork.h).
+        && let Some(queue) = unsafe { &*(*handle).queue.get() }
     {
         return Ok(queue);
     }
-    Err(no_queue(handle))
+    unusual_queue(handle)
 }
 
 #[cold]
-fn no_queue(handle: *const UwQueue) -> c_int {
-    // SAFETY: as in `queue`.
-    match unsafe { handle.as_ref() }.map(|handle| handle.state.load(Ordering::Acquire)) {
-        None => misuse(libc::EINVAL, "the queue is NULL"),
-        Some(DEAD) => {
+fn unusual_queue<'a>(handle: *const UwQueue) -> Result<&'a Queue, c_int> {
+    if handle.is_null() {
+        return Err(misuse(libc::EINVAL, "the queue is NULL"));
+    }
+    // SAFETY: a handle or a token (uwork.h).
+    match unsafe { state(handle) }.load(Ordering::Acquire) {
+        token if token & !0xff == SYSTEM => crate::system::queue_of((token & 0xff) as usize),
+        DEAD => {
             let what = "was destroyed, and takes and does nothing any more";
-            misuse(libc::ESHUTDOWN, format!("the queue at {handle:p} {what}"))
+            Err(misuse(libc::ESHUTDOWN, format!("the queue at {handle:p} {what}")))
         }
-        Some(_) => misuse(libc::EINVAL, format!("{handle:p} is no queue")),
+        _ => Err(misuse(libc::EINVAL, format!("{handle:p} is no queue"))),
     }
 }
 
@@ -214,7 +228,7 @@ pub unsafe extern "C" fn uw_queue_create_attrs(
         });
         match outcome.and_then(|builder| builder.build().map_err(|error| failed(&error))) {
             Ok(queue) => {
-                made = UwQueue::adopt(queue, false).cast_mut();
+                made = UwQueue::adopt(queue).cast_mut();
                 0
             }
             Err(code) => code,
@@ -236,8 +250,8 @@ pub(crate) fn set_errno(errno: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_destroy(handle: *mut UwQueue) -> c_int {
     with_queue(handle, |queue| {
-        // SAFETY: a live handle, as `with_queue` has found.
-        if unsafe { &*handle }.stays.load(Ordering::Relaxed) {
+        // SAFETY: a handle or a token, as `with_queue` has found.
+        if unsafe { state(handle) }.load(Ordering::Relaxed) != LIVE {
             return misuse(libc::EPERM, "a system queue is for everybody and stays");
         }
         if let Err(error) = queue.destroy() {

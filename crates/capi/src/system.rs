@@ -1,12 +1,11 @@
 //! The system queues.
 
 use std::ffi::{c_int, c_uint};
-use std::sync::OnceLock;
 
 use uwork::{Queue, system};
 
 use crate::error::{fail, guarded};
-use crate::queue::{UwQueue, set_errno};
+use crate::queue::{SYSTEM, UwQueue, set_errno};
 
 /// `enum uw_system_queue`.
 const QUEUES: [fn() -> &'static Queue; 10] = [
@@ -22,34 +21,34 @@ const QUEUES: [fn() -> &'static Queue; 10] = [
     system::bh_highpri,
 ];
 
-/// A handle that all threads may have.
-struct Shared(*const UwQueue);
+/// What stands for the system queues: uwork.h and the kernel headers have the same.
+static TOKENS: [u64; QUEUES.len()] = {
+    let mut tokens = [SYSTEM; QUEUES.len()];
+    let mut number = 0;
+    while number < tokens.len() {
+        tokens[number] |= number as u64;
+        number += 1;
+    }
+    tokens
+};
 
-// SAFETY: handles of queues are `Sync`.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
+/// A system queue; made at first use.
+pub(crate) fn queue_of(number: usize) -> Result<&'static Queue, c_int> {
+    let Some(queue) = QUEUES.get(number) else {
+        return Err(fail(libc::EINVAL, format!("{number} is no system queue; see uwork.h")));
+    };
+    // A panic says that there is no thread.
+    guarded(queue).map_err(|_| -libc::EAGAIN)
+}
 
 /// A system queue; made at first use.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_system_queue(which: c_uint) -> *mut UwQueue {
-    static HANDLES: [OnceLock<Shared>; QUEUES.len()] = [const { OnceLock::new() }; QUEUES.len()];
-    let Some(handle) = HANDLES.get(which as usize) else {
-        return none(fail(libc::EINVAL, format!("{which} is no system queue; see uwork.h")));
-    };
-    if let Some(shared) = handle.get() {
-        return shared.0.cast_mut();
-    }
-    // A panic says that there is no thread.
-    match guarded(QUEUES[which as usize]) {
-        Ok(queue) => {
-            handle.get_or_init(|| Shared(UwQueue::adopt(queue.clone(), true))).0.cast_mut()
+    match queue_of(which as usize) {
+        Ok(_) => std::ptr::from_ref(&TOKENS[which as usize]).cast_mut().cast(),
+        Err(code) => {
+            set_errno(-code);
+            std::ptr::null_mut()
         }
-        Err(_) => none(-libc::EAGAIN),
     }
-}
-
-fn none(code: c_int) -> *mut UwQueue {
-    set_errno(-code);
-    std::ptr::null_mut()
 }
