@@ -343,9 +343,13 @@ int uw_cpu_node(int cpu);
 
 /* ------------------------------------------------------------------------------------- looking in */
 
-/* A picture of everything, or of one queue, as text for uw_string_free(). Stops nothing. */
+/*
+ * A picture of everything, of one queue, or of the queues that have all of these flags, as text for
+ * uw_string_free(). Stops nothing.
+ */
 char *uw_dump(void);
 char *uw_queue_dump(const struct uw_queue *queue);
+char *uw_dump_queues(unsigned flags);
 
 /*
  * The attribute tree, with the kernel's names: "devices/NAME/affinity_scope", "cpumask",

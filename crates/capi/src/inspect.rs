@@ -1,9 +1,9 @@
 //! What runs here, what waits where, and what the library has to say.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-use uwork::{Report, foreign};
+use uwork::{Flags, Report, foreign};
 
 use crate::error::{c_string, fail, give, guard, guarded, misuse};
 use crate::item::{UwWork, WORK_OFFSET};
@@ -82,6 +82,16 @@ pub extern "C" fn uw_dump() -> *mut c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_dump(handle: *const UwQueue) -> *mut c_char {
     text_or_null(queue(handle).and_then(|queue| guarded(|| queue.dump().to_string())))
+}
+
+/// A picture of the queues that have all of these flags.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_dump_queues(flags: c_uint) -> *mut c_char {
+    let wanted = Flags::from_bits_retain(flags);
+    text_or_null(guarded(|| {
+        let queues = uwork::dump_queues(|_, flags| flags.contains(wanted));
+        queues.iter().map(ToString::to_string).collect()
+    }))
 }
 
 /// What is called with reports.

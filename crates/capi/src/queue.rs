@@ -90,8 +90,8 @@ impl UwQueue {
 /// `handle` is a handle or a token (uwork.h), not null.
 #[inline]
 unsafe fn state<'a>(handle: *const UwQueue) -> &'a AtomicU64 {
-    // SAFETY: by this function's contract; only the first word is looked at.
-    unsafe { &*(&raw const (*handle).state) }
+    // SAFETY: by this function's contract; the first word is the state, of a token as well.
+    unsafe { AtomicU64::from_ptr(handle.cast::<u64>().cast_mut()) }
 }
 
 /// The queue of a handle, or what is wrong with it.
