@@ -66,7 +66,7 @@ public:
 	}
 
 	// One of the ready-made queues, which stay.
-	static queue system(uw_system_queue which)
+	static queue system(enum uw_system_queue which)
 	{
 		uw_queue *known = ::uw_system_queue(which);
 
@@ -149,7 +149,7 @@ class work {
 public:
 	explicit work(std::function<void()> function) : frame_{ {}, std::move(function) }
 	{
-		uw_work_init(&frame_.item, run);
+		uw_work_init(&frame_, run);
 	}
 
 	work(const work &) = delete;
@@ -157,54 +157,53 @@ public:
 
 	~work()
 	{
-		static_cast<void>(uw_work_disable_sync(&frame_.item));
+		static_cast<void>(uw_work_disable_sync(&frame_));
 	}
 
 	// False: it was pending already, and the coming run sees what was written before.
 	bool enqueue(const queue &on)
 	{
-		return checked(uw_queue_work(on.get(), &frame_.item)) > 0;
+		return checked(uw_queue_work(on.get(), &frame_)) > 0;
 	}
 
 	bool enqueue_on(int cpu, const queue &on)
 	{
-		return checked(uw_queue_work_on(on.get(), cpu, &frame_.item)) > 0;
+		return checked(uw_queue_work_on(on.get(), cpu, &frame_)) > 0;
 	}
 
 	bool flush()
 	{
-		return checked(uw_work_flush(&frame_.item)) > 0;
+		return checked(uw_work_flush(&frame_)) > 0;
 	}
 
 	bool cancel()
 	{
-		return checked(uw_work_cancel(&frame_.item)) > 0;
+		return checked(uw_work_cancel(&frame_)) > 0;
 	}
 
 	bool cancel_sync()
 	{
-		return checked(uw_work_cancel_sync(&frame_.item)) > 0;
+		return checked(uw_work_cancel_sync(&frame_)) > 0;
 	}
 
 	bool is_pending() const
 	{
-		return checked(uw_work_is_pending(&frame_.item)) > 0;
+		return checked(uw_work_is_pending(&frame_)) > 0;
 	}
 
 	uw_work *get() noexcept
 	{
-		return &frame_.item;
+		return &frame_;
 	}
 
 private:
-	struct frame {
-		uw_work item;
+	struct frame : uw_work {
 		std::function<void()> function;
 	};
 
 	static void run(uw_work *item) noexcept
 	{
-		UW_CONTAINER_OF(item, frame, item)->function();
+		static_cast<frame *>(item)->function();
 	}
 
 	frame frame_;
@@ -216,7 +215,7 @@ public:
 	explicit delayed_work(std::function<void()> function, std::chrono::nanoseconds slack = {})
 		: frame_{ {}, std::move(function) }
 	{
-		uw_delayed_work_init(&frame_.item, run, 0, nanoseconds(slack));
+		uw_delayed_work_init(&frame_, run, 0, nanoseconds(slack));
 	}
 
 	delayed_work(const delayed_work &) = delete;
@@ -224,49 +223,48 @@ public:
 
 	~delayed_work()
 	{
-		static_cast<void>(uw_work_disable_sync(&frame_.item.work));
+		static_cast<void>(uw_work_disable_sync(&frame_.work));
 	}
 
 	bool enqueue(const queue &on, std::chrono::nanoseconds delay)
 	{
-		return checked(uw_queue_delayed_work(on.get(), &frame_.item, nanoseconds(delay))) > 0;
+		return checked(uw_queue_delayed_work(on.get(), &frame_, nanoseconds(delay))) > 0;
 	}
 
 	// True: it was pending, and is for the new time.
 	bool modify(const queue &on, std::chrono::nanoseconds delay)
 	{
-		return checked(uw_mod_delayed_work(on.get(), &frame_.item, nanoseconds(delay))) == 0;
+		return checked(uw_mod_delayed_work(on.get(), &frame_, nanoseconds(delay))) == 0;
 	}
 
 	bool flush()
 	{
-		return checked(uw_delayed_work_flush(&frame_.item)) > 0;
+		return checked(uw_delayed_work_flush(&frame_)) > 0;
 	}
 
 	bool cancel()
 	{
-		return checked(uw_work_cancel(&frame_.item.work)) > 0;
+		return checked(uw_work_cancel(&frame_.work)) > 0;
 	}
 
 	bool cancel_sync()
 	{
-		return checked(uw_work_cancel_sync(&frame_.item.work)) > 0;
+		return checked(uw_work_cancel_sync(&frame_.work)) > 0;
 	}
 
 	bool is_pending() const
 	{
-		return checked(uw_work_is_pending(&frame_.item.work)) > 0;
+		return checked(uw_work_is_pending(&frame_.work)) > 0;
 	}
 
 private:
-	struct frame {
-		uw_delayed_work item;
+	struct frame : uw_delayed_work {
 		std::function<void()> function;
 	};
 
 	static void run(uw_work *item) noexcept
 	{
-		UW_CONTAINER_OF(uw_to_delayed_work(item), frame, item)->function();
+		static_cast<frame *>(uw_to_delayed_work(item))->function();
 	}
 
 	frame frame_;
