@@ -95,6 +95,8 @@ void rcu_barrier(void)
 {
 	uint32_t left;
 
+	/* Items of queue_rcu_work() that came before this one's are queued when it runs. */
+	synchronize_rcu();
 	while ((left = __atomic_load_n(&queued, __ATOMIC_ACQUIRE)) != 0)
 		uw_kernel_wait(&queued, left, UW_KERNEL_FOREVER);
 }

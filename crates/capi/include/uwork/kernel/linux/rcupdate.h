@@ -21,7 +21,7 @@ struct rcu_head {
 void uw_kernel_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head));
 void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr);
 void synchronize_rcu(void) UW_KERNEL_NAME(synchronize_rcu);
-/* Waits until every function of call_rcu() that was queued has run. */
+/* Waits until what call_rcu() was given has run, and what queue_rcu_work() was given is queued. */
 void rcu_barrier(void) UW_KERNEL_NAME(rcu_barrier);
 
 #define call_rcu(head, func) uw_kernel_call_rcu((head), (func))
