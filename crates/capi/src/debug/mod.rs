@@ -19,7 +19,7 @@ mod shadow;
 use std::ffi::{c_int, c_void};
 use std::io::Write;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use uwork::foreign;
 
@@ -31,21 +31,34 @@ pub(crate) use shadow::{GracedShadow, TimedShadow};
 /// What freed memory is filled with.
 const FREED: c_int = 0x5a;
 
+const UNKNOWN: u8 = 0;
+const OFF: u8 = 1;
+const ON: u8 = 2;
+static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
 /// Whether the mode is on. Asked of the environment once.
+#[inline]
 pub(crate) fn is_on() -> bool {
-    static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| {
-        let wanted = std::env::var("UWORK_DEBUG")
-            .is_ok_and(|value| value.split(',').any(|word| word == "objects"));
-        if wanted {
-            // SAFETY: both may be called at any time.
-            unsafe {
-                libc::mallopt(libc::M_PERTURB, FREED);
-                libc::atexit(at_exit);
-            }
+    match MODE.load(Ordering::Relaxed) {
+        UNKNOWN => ask(),
+        mode => mode == ON,
+    }
+}
+
+#[cold]
+fn ask() -> bool {
+    let wanted = std::env::var("UWORK_DEBUG")
+        .is_ok_and(|value| value.split(',').any(|word| word == "objects"));
+    let mode = if wanted { ON } else { OFF };
+    let first = MODE.compare_exchange(UNKNOWN, mode, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if wanted && first {
+        // SAFETY: both may be called at any time.
+        unsafe {
+            libc::mallopt(libc::M_PERTURB, FREED);
+            libc::atexit(at_exit);
         }
-        wanted
-    })
+    }
+    wanted
 }
 
 extern "C" fn at_exit() {

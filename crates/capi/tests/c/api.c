@@ -348,6 +348,7 @@ static void ending(void)
 	uw_string_free(report);
 	CHECK(atomic_load(&item.runs) == 1);
 	CHECK(uw_queue_work(queue, &item.work) == -ESHUTDOWN);
+	CHECK(uw_queue_destroy(queue) == 0);
 }
 
 int main(void)

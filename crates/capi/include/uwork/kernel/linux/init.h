@@ -3,6 +3,9 @@
 #ifndef UWORK_KERNEL_LINUX_INIT_H
 #define UWORK_KERNEL_LINUX_INIT_H
 
+/* It has a member of the name __init. */
+#include <stdlib.h>
+
 #include <linux/compiler.h>
 
 #define __init
