@@ -43,6 +43,13 @@ done
 
 install -m 644 $capi/man/*.3 "$root/share/man/man3"
 install -m 644 $capi/man/*.7 "$root/share/man/man7"
+# Each function by its own name.
+for page in $capi/man/*.3; do
+    for name in $(sed -n 's/^\.Nm \(uw_[a-z_]*\).*/\1/p' "$page"); do
+        file=$(basename "$page")
+        [ "$name.3" = "$file" ] || ln -sf "$file" "$root/share/man/man3/$name.3"
+    done
+done
 
 # The examples look here where pkg-config knows nothing of uwork.
 mkdir -p target
