@@ -74,14 +74,15 @@ typedef void (*uw_work_fn)(struct uw_work *work);
  * cancel has taken it back. The function may free it.
  */
 struct uw_work {
+	uint64_t uw_private[3];
 	uw_work_fn func;
-	uint64_t uw_private[5];
+	uint64_t uw_place;
 };
 
 /* An item with a timer. While it is armed it is pending. */
 struct uw_delayed_work {
 	struct uw_work work;
-	uint64_t uw_private[10];
+	uint64_t uw_private[11];
 };
 
 /* An item that can be queued after a grace period. */
@@ -90,20 +91,22 @@ struct uw_rcu_work {
 	uint64_t uw_private[2];
 };
 
-#define UW_STATIC_WORK 0x301
-#define UW_STATIC_DELAYED_WORK 0x303
-#define UW_STATIC_DEFERRABLE_WORK 0x305
-#define UW_STATIC_RCU_WORK 0x307
+/* In an item that was never queued. */
+#define UW_NOWHERE 0x00ffffff00000000ull
+/* In a deferrable one: a byte that is 1. */
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define UW_MARK_DEFERRABLE (1ull << 56)
+#else
+#define UW_MARK_DEFERRABLE 1
+#endif
 
 /* Initialisers for variables: struct uw_work work = UW_WORK_INIT(function); */
 /* clang-format off */
-#define UW_WORK_INIT_MARKED(fn, mark) { (fn), { 0, 0, 0, (mark), 0 } }
-#define UW_WORK_INIT(fn) UW_WORK_INIT_MARKED(fn, UW_STATIC_WORK)
-#define UW_DELAYED_WORK_INIT(fn) \
-	{ UW_WORK_INIT_MARKED(fn, UW_STATIC_DELAYED_WORK), { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } }
+#define UW_WORK_INIT(fn) { { 0, 0, 0 }, (fn), UW_NOWHERE }
+#define UW_DELAYED_WORK_INIT(fn) { UW_WORK_INIT(fn), { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } }
 #define UW_DEFERRABLE_WORK_INIT(fn) \
-	{ UW_WORK_INIT_MARKED(fn, UW_STATIC_DEFERRABLE_WORK), { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } }
-#define UW_RCU_WORK_INIT(fn) { UW_WORK_INIT_MARKED(fn, UW_STATIC_RCU_WORK), { 0, 0 } }
+	{ UW_WORK_INIT(fn), { 0, 0, 0, 0, 0, 0, 0, 0, UW_MARK_DEFERRABLE, 0, 0 } }
+#define UW_RCU_WORK_INIT(fn) { UW_WORK_INIT(fn), { 0, 0 } }
 /* clang-format on */
 
 /* What has `member` at `pointer`. */

@@ -31,7 +31,7 @@ pub unsafe extern "C" fn uw_delayed_work_init(
 macro_rules! with_delayed {
     ($item:expr, |$work:ident, $pointer:ident| $body:expr) => {
         // SAFETY: null or a delayed item that stays for the call (uwork.h).
-        match unsafe { crate::item::item($item.cast::<UwWork>()) } {
+        match unsafe { crate::item::item($item.cast::<UwWork>(), Kind::Delayed) } {
             Ok(Item::Plain(known)) => {
                 #[allow(unused_variables, reason = "not every use has both")]
                 let ($work, $pointer) =

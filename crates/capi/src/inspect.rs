@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use uwork::{Flags, Report, foreign};
 
 use crate::error::{c_string, fail, give, guard, guarded, misuse};
-use crate::item::{UwWork, WORK_OFFSET};
+use crate::item::UwWork;
 use crate::queue::{UwQueue, queue};
 
 /// The item that the calling thread runs.
@@ -18,8 +18,8 @@ pub extern "C" fn uw_current_work() -> *mut UwWork {
     match crate::debug::user_of(address) {
         Some(item) => item,
         // A job, or an item of Rust code, is no item of C's.
-        None if function != foreign::function_of::<UwWork, 0>() => std::ptr::null_mut(),
-        None => std::ptr::with_exposed_provenance_mut(address - WORK_OFFSET),
+        None if !foreign::is_foreign(function) => std::ptr::null_mut(),
+        None => std::ptr::with_exposed_provenance_mut(address),
     }
 }
 

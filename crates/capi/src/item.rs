@@ -2,10 +2,10 @@
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use uwork::foreign::{self, DEFERRABLE_OFFSET, FUNCTION_OFFSET, ForeignFn, IDLE_SPOT, RawWork};
 use uwork::rcu::{HasRcuWork, RcuWork};
-use uwork::{DelayedWork, Enqueued, HasDelayedWork, HasWork, Work, WorkItem, WorkPointer, foreign};
+use uwork::{DelayedWork, Enqueued, HasDelayedWork, HasWork, Work, WorkItem, WorkPointer};
 
 use crate::debug::{GracedShadow, TimedShadow};
 use crate::error::{fail, misuse};
@@ -14,19 +14,15 @@ use crate::error::{fail, misuse};
 pub type UwWorkFn = Option<unsafe extern "C-unwind" fn(*mut UwWork)>;
 
 /// `struct uw_work`, and the beginning of `struct uw_delayed_work` and `struct uw_rcu_work`: for those the
-/// engine's part goes on behind it.
-#[repr(C)]
-pub struct UwWork {
-    /// Changed by who initialises the item.
-    pub(crate) func: UwWorkFn,
-    work: Work<UwWork>,
-}
+/// engine's part goes on behind it. The engine calls the function itself.
+#[repr(transparent)]
+pub struct UwWork(Work<UwWork>);
 
 /// `struct uw_delayed_work`.
 #[repr(C)]
 pub struct UwDelayedWork {
     pub(crate) work: UwWork,
-    rest: [u64; 10],
+    rest: [u64; 11],
 }
 
 /// `struct uw_rcu_work`.
@@ -36,21 +32,22 @@ pub struct UwRcuWork {
     rest: [u64; 2],
 }
 
-/// Where the engine's part begins.
-pub(crate) const WORK_OFFSET: usize = std::mem::offset_of!(UwWork, work);
-
-// uwork.h has the same sizes, and so has the ABI that programs were built with.
-const _: () = assert!(size_of::<UwWork>() == 48 && align_of::<UwWork>() == 8);
+// uwork.h has the same sizes and places, and so have programs that were built with it.
+const _: () = assert!(size_of::<UwWork>() == 40 && align_of::<UwWork>() == 8);
 const _: () = assert!(size_of::<UwDelayedWork>() == 128 && align_of::<UwDelayedWork>() == 8);
-const _: () = assert!(size_of::<UwRcuWork>() == 64 && align_of::<UwRcuWork>() == 8);
-const _: () = assert!(WORK_OFFSET == 8);
-const _: () = assert!(WORK_OFFSET + size_of::<DelayedWork<UwWork>>() <= size_of::<UwDelayedWork>());
-const _: () = assert!(WORK_OFFSET + size_of::<RcuWork<UwWork>>() <= size_of::<UwRcuWork>());
+const _: () = assert!(size_of::<UwRcuWork>() == 56 && align_of::<UwRcuWork>() == 8);
+const _: () = assert!(size_of::<DelayedWork<UwWork>>() <= size_of::<UwDelayedWork>());
+const _: () = assert!(size_of::<RcuWork<UwWork>>() <= size_of::<UwRcuWork>());
 const _: () = assert!(align_of::<DelayedWork<UwWork>>() == 8 && align_of::<RcuWork<UwWork>>() == 8);
+const _: () = assert!(FUNCTION_OFFSET == 3 * 8 && IDLE_SPOT == 0x00ff_ffff << 32);
+const _: () = assert!(DEFERRABLE_OFFSET == (5 + 8) * 8);
+// An initialiser leaves the rest of a delayed item zero, so its CPU is zero bytes.
+// SAFETY: zero bytes are a value of each of its variants that has one.
+const _: () = assert!(unsafe { std::mem::transmute::<[u32; 2], Option<u32>>([0, 0]) }.is_none());
 
-// SAFETY: the offset is that of the field.
+// SAFETY: the item is its work.
 unsafe impl HasWork for UwWork {
-    const OFFSET: usize = WORK_OFFSET;
+    const OFFSET: usize = 0;
 }
 // SAFETY: the functions for delayed items get a `struct uw_delayed_work` (uwork.h), where the engine's
 // part has the room that it needs (see the assertions).
@@ -61,12 +58,12 @@ unsafe impl HasRcuWork for UwWork {}
 impl WorkItem for UwWork {
     type Pointer = ItemPointer;
 
-    #[inline]
+    /// What the engine calls is the item's own function; this is for completeness.
     fn run(this: ItemPointer) {
         // SAFETY: the item is live until its function was called.
-        let func = unsafe { this.0.as_ref() }.func.expect("an item has a function");
+        let func = unsafe { *func(this.0).as_ptr() };
         // SAFETY: the function is for this item (uwork.h).
-        unsafe { func(this.0.as_ptr()) };
+        unsafe { func.expect("an item has a function")(this.0.as_ptr()) };
     }
 }
 
@@ -98,7 +95,7 @@ pub(crate) enum Item {
     Graced(&'static GracedShadow),
 }
 
-/// Kinds of items, and the marks that the initialisers of uwork.h leave where the engine's function belongs.
+/// Kinds of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
@@ -107,122 +104,76 @@ pub(crate) enum Kind {
     Rcu,
 }
 
-/// `UW_STATIC_*`. No function has such an address: they are odd and in the first page.
-const STATIC: [(usize, Kind); 4] =
-    [(0x301, Kind::Plain), (0x303, Kind::Delayed), (0x305, Kind::Deferrable), (0x307, Kind::Rcu)];
-/// Somebody is about to replace one of those.
-const BUSY: usize = 0x30f;
-/// The item has a shadow.
-pub(crate) const SHADOWED: usize = 0x311;
-
-/// Where the engine keeps an item's function.
-///
-/// # Safety
-/// `item` has the memory of a `struct uw_work`.
+/// Where an item has its function, which is also what the engine calls.
 #[inline]
-pub(crate) unsafe fn slot<'a>(item: NonNull<UwWork>) -> &'a AtomicUsize {
-    // SAFETY: within the item, and aligned; written by the initialisers, and here, as an atomic.
-    unsafe { item.byte_add(WORK_OFFSET + foreign::FUNCTION_OFFSET).cast().as_ref() }
-}
-
-#[inline]
-fn function() -> usize {
-    foreign::function_of::<UwWork, 0>()
+pub(crate) fn func(item: NonNull<UwWork>) -> NonNull<UwWorkFn> {
+    // SAFETY: within the item.
+    unsafe { item.byte_add(FUNCTION_OFFSET).cast() }
 }
 
 /// Makes the engine's part of an item, whatever was there.
 ///
 /// # Safety
 /// `item` has the memory of an item of that kind, which nobody uses.
-pub(crate) unsafe fn make(item: NonNull<UwWork>, kind: Kind, slack_ns: u64) {
+pub(crate) unsafe fn make(item: NonNull<UwWork>, func: UwWorkFn, kind: Kind, slack_ns: u64) {
+    type CFn = unsafe extern "C-unwind" fn(*mut UwWork);
+    // SAFETY: the same, but for what the pointer points to: an item, which begins with its work.
+    let cast = |func: CFn| unsafe { std::mem::transmute::<CFn, ForeignFn>(func) };
+    let func = func.map_or(absent as ForeignFn, cast);
     let slack = std::time::Duration::from_nanos(slack_ns);
     // SAFETY: by this function's contract; the sizes are asserted above.
     unsafe {
-        let part = item.byte_add(WORK_OFFSET);
         match kind {
-            Kind::Plain => part.cast().write(Work::<UwWork>::new()),
-            Kind::Delayed => part.cast().write(DelayedWork::<UwWork>::new().with_slack(slack)),
-            Kind::Deferrable => {
-                part.cast().write(DelayedWork::<UwWork>::deferrable().with_slack(slack));
+            Kind::Plain => item.cast().write(foreign::work::<UwWork, 0>(func)),
+            Kind::Delayed | Kind::Deferrable => {
+                let deferrable = kind == Kind::Deferrable;
+                item.cast().write(foreign::delayed_work::<UwWork, 0>(func, deferrable, slack));
             }
-            Kind::Rcu => part.cast().write(RcuWork::<UwWork>::new()),
+            Kind::Rcu => item.cast().write(foreign::rcu_work::<UwWork, 0>(func)),
         }
     }
 }
 
-/// What to queue for `item`, or what is wrong with it.
+/// The function of an item that was made without one.
+unsafe extern "C-unwind" fn absent(_: NonNull<RawWork>) {
+    panic!("an item without a function");
+}
+
+/// Above what an address in a process can be.
+const ADDRESS_END: usize = 1 << 56;
+
+/// What to queue for `item`, or what is wrong with it. `kind` is what its caller takes it for.
 ///
 /// # Safety
-/// `item` is null or has the memory of a `struct uw_work`.
+/// `item` is null or has the memory of an item of that kind.
 #[inline]
-pub(crate) unsafe fn item(item: *mut UwWork) -> Result<Item, c_int> {
+pub(crate) unsafe fn item(item: *mut UwWork, kind: Kind) -> Result<Item, c_int> {
     if let Some(item) = NonNull::new(item)
-        // Acquire: whoever made the item has made it whole.
-        // SAFETY: by this function's contract.
-        && unsafe { slot(item) }.load(Ordering::Acquire) == function()
+        // SAFETY: by this function's contract; constant since the item was made.
+        && (1..ADDRESS_END).contains(&unsafe { func(item).cast::<usize>().read() })
+        && crate::debug::is_off()
     {
         return Ok(Item::Plain(item));
     }
     // SAFETY: as above.
-    unsafe { unusual_item(item) }
+    unsafe { unusual_item(item, kind) }
 }
 
 /// # Safety
 /// As [`item`].
 #[cold]
-unsafe fn unusual_item(item: *mut UwWork) -> Result<Item, c_int> {
+unsafe fn unusual_item(item: *mut UwWork, kind: Kind) -> Result<Item, c_int> {
     let Some(known) = NonNull::new(item) else {
         return Err(misuse(libc::EINVAL, "the item is NULL"));
     };
-    // SAFETY: by this function's contract.
-    let slot = unsafe { slot(known) };
-    loop {
-        let mark = slot.load(Ordering::Acquire);
-        if mark == BUSY {
-            std::thread::yield_now();
-        } else if let Some(&(_, kind)) = STATIC.iter().find(|&&(value, _)| value == mark) {
-            let claimed =
-                slot.compare_exchange(mark, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok();
-            if claimed {
-                // SAFETY: we alone have claimed the item, which nobody has used before.
-                unsafe { settle(known, kind) };
-            }
-        } else if mark == function() {
-            return Ok(Item::Plain(known));
-        } else if mark == SHADOWED {
-            return crate::debug::shadow_of(known);
-        } else {
-            return Err(crate::debug::unknown_item(known));
-        }
-    }
-}
-
-/// Makes what an initialiser of uwork.h has begun. The mark goes last, for those who wait for it.
-///
-/// # Safety
-/// As [`make`], and the slot says `BUSY`.
-unsafe fn settle(item: NonNull<UwWork>, kind: Kind) {
     if crate::debug::is_on() {
-        crate::debug::attach(item, kind, 0);
-        return;
+        return crate::debug::shadow_of(known, kind);
     }
-    let mut whole = std::mem::MaybeUninit::<UwDelayedWork>::uninit();
-    let draft = NonNull::from(&mut whole).cast::<UwWork>();
-    let size = match kind {
-        Kind::Plain => size_of::<UwWork>(),
-        Kind::Delayed | Kind::Deferrable => size_of::<UwDelayedWork>(),
-        Kind::Rcu => size_of::<UwRcuWork>(),
-    };
-    // SAFETY: the draft has room for each kind; it is copied around the slot, which others look at.
-    unsafe {
-        make(draft, kind, 0);
-        let at = WORK_OFFSET + foreign::FUNCTION_OFFSET;
-        let after = at + size_of::<usize>();
-        let (from, to) = (draft.cast::<u8>(), item.cast::<u8>());
-        to.add(WORK_OFFSET).copy_from_nonoverlapping(from.add(WORK_OFFSET), at - WORK_OFFSET);
-        to.add(after).copy_from_nonoverlapping(from.add(after), size - after);
-        slot(item).store(function(), Ordering::Release);
+    // SAFETY: by this function's contract.
+    if (1..ADDRESS_END).contains(&unsafe { func(known).cast::<usize>().read() }) {
+        return Ok(Item::Plain(known));
     }
+    Err(crate::debug::unknown_item(known))
 }
 
 /// An item's engine part by which everything but queueing is done.
@@ -232,7 +183,7 @@ unsafe fn settle(item: NonNull<UwWork>, kind: Kind) {
 #[inline]
 pub(crate) unsafe fn plain<'a>(item: NonNull<UwWork>) -> &'a Work<UwWork> {
     // SAFETY: by this function's contract; each kind begins with a `Work`.
-    unsafe { item.byte_add(WORK_OFFSET).cast().as_ref() }
+    unsafe { item.cast().as_ref() }
 }
 
 /// The same, of one that the user says is delayed.
@@ -241,7 +192,7 @@ pub(crate) unsafe fn plain<'a>(item: NonNull<UwWork>) -> &'a Work<UwWork> {
 /// As [`plain`], of a `struct uw_delayed_work`.
 pub(crate) unsafe fn delayed<'a>(item: NonNull<UwWork>) -> &'a DelayedWork<UwWork> {
     // SAFETY: by this function's contract.
-    unsafe { item.byte_add(WORK_OFFSET).cast().as_ref() }
+    unsafe { item.cast().as_ref() }
 }
 
 /// The same, of one that the user says can wait for a grace period.
@@ -250,7 +201,7 @@ pub(crate) unsafe fn delayed<'a>(item: NonNull<UwWork>) -> &'a DelayedWork<UwWor
 /// As [`plain`], of a `struct uw_rcu_work`.
 pub(crate) unsafe fn graced<'a>(item: NonNull<UwWork>) -> &'a RcuWork<UwWork> {
     // SAFETY: by this function's contract.
-    unsafe { item.byte_add(WORK_OFFSET).cast().as_ref() }
+    unsafe { item.cast().as_ref() }
 }
 
 /// The answer of queueing, as a number.
@@ -271,7 +222,7 @@ pub(crate) fn answer<P>(outcome: Enqueued<P>) -> c_int {
 macro_rules! with_item {
     ($item:expr, |$work:ident, $pointer:ident| $body:expr) => {
         // SAFETY: null or an item that stays for the call (uwork.h).
-        match unsafe { $crate::item::item($item) } {
+        match unsafe { $crate::item::item($item, $crate::item::Kind::Plain) } {
             Ok($crate::item::Item::Plain(item)) => {
                 #[allow(unused_variables, reason = "not every use has both")]
                 let ($work, $pointer) =

@@ -21,7 +21,7 @@ pub unsafe extern "C" fn uw_rcu_work_init(item: *mut UwRcuWork, func: UwWorkFn) 
 macro_rules! with_graced {
     ($item:expr, |$work:ident, $pointer:ident| $body:expr) => {
         // SAFETY: null or an rcu item that stays for the call (uwork.h).
-        match unsafe { crate::item::item($item.cast()) } {
+        match unsafe { crate::item::item($item.cast(), Kind::Rcu) } {
             Ok(Item::Plain(known)) => {
                 #[allow(unused_variables, reason = "not every use has both")]
                 let ($work, $pointer) =

@@ -29,11 +29,9 @@ pub(crate) unsafe fn init(item: *mut UwWork, func: UwWorkFn, kind: Kind, slack_n
         if debug::is_on() {
             debug::check_before_init(item);
         }
-        (&raw mut (*item.as_ptr()).func).write(func);
+        make(item, func, kind, slack_ns);
         if debug::is_on() {
             debug::attach(item, kind, slack_ns);
-        } else {
-            make(item, kind, slack_ns);
         }
     }
 }

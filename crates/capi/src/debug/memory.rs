@@ -2,34 +2,57 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 
-use uwork::foreign;
+use uwork::foreign::{DEFERRABLE_OFFSET, FUNCTION_OFFSET, IDLE_SPOT};
 
-use crate::item::{SHADOWED, UwWork, WORK_OFFSET, slot};
+use crate::item::UwWork;
 
-const WORDS: usize = size_of::<UwWork>() / size_of::<usize>();
-const SLOT: usize = (WORK_OFFSET + foreign::FUNCTION_OFFSET) / size_of::<usize>();
+const WORD: usize = size_of::<usize>();
+const WORDS: usize = size_of::<UwWork>() / WORD;
+const FUNCTION: usize = FUNCTION_OFFSET / WORD;
 const PATTERN: usize = 0x9e37_79b9_7f4a_7c15_u64 as usize;
+/// The word that says of a delayed item whether it is deferrable.
+const DEFERRABLE: usize = DEFERRABLE_OFFSET / WORD;
 
 /// What an item's memory is, by word.
 fn expected(address: usize, func: usize) -> [usize; WORDS] {
     let mut words = [PATTERN ^ address; WORDS];
-    words[0] = func;
-    words[SLOT] = SHADOWED;
+    words[FUNCTION] = func;
     words
 }
 
-/// Writes the pattern. The mark goes last: others wait for it.
+/// What an item is that has no shadow.
+pub(super) enum Look {
+    /// As an initialiser of uwork.h has left it.
+    Fresh,
+    /// It has the pattern of another address.
+    Copy,
+    Unknown,
+}
+
+/// Looks at an item.
+pub(super) fn look(item: NonNull<UwWork>) -> Look {
+    let Some(words) = read::<WORDS>(item.as_ptr().addr()) else { return Look::Unknown };
+    let [first, second, third, func, last] = words;
+    let idle = [first, second, third] == [0; 3] && last as u64 == IDLE_SPOT;
+    match () {
+        () if idle && func != 0 => Look::Fresh,
+        () if first != 0 && [second, third, last] == [first; 3] => Look::Copy,
+        () => Look::Unknown,
+    }
+}
+
+/// Whether a delayed item that an initialiser has made is deferrable.
+pub(super) fn is_deferrable(item: NonNull<UwWork>) -> bool {
+    // SAFETY: within a delayed item.
+    unsafe { item.cast::<usize>().add(DEFERRABLE).read() != 0 }
+}
+
+/// Writes the pattern.
 pub(super) fn write(item: NonNull<UwWork>, func: usize) {
     let words = expected(item.as_ptr().addr(), func);
-    let at = item.cast::<usize>();
-    for (index, word) in words.iter().enumerate().skip(1).filter(|(index, _)| *index != SLOT) {
-        // SAFETY: within the item, which its maker alone uses.
-        unsafe { at.add(index).write(*word) };
-    }
-    // SAFETY: as above.
-    unsafe { slot(item) }.store(SHADOWED, Ordering::Release);
+    // SAFETY: the item, which its maker alone uses.
+    unsafe { item.cast::<[usize; WORDS]>().write(words) };
 }
 
 /// What is wrong with the memory of an item, if something is.
@@ -42,8 +65,8 @@ pub(super) fn damage(address: usize, func: usize) -> Option<&'static str> {
 }
 
 /// What is at `address`, which may not be there. The system reads it, which says so.
-fn read(address: usize) -> Option<[usize; WORDS]> {
-    let mut words = [0; WORDS];
+fn read<const N: usize>(address: usize) -> Option<[usize; N]> {
+    let mut words = [0; N];
     let bytes = size_of_val(&words);
     let to = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: bytes };
     let from = libc::iovec {

@@ -45,6 +45,12 @@ pub(crate) fn is_on() -> bool {
     }
 }
 
+/// Whether the mode is known to be off.
+#[inline]
+pub(crate) fn is_off() -> bool {
+    MODE.load(Ordering::Relaxed) == OFF
+}
+
 #[cold]
 fn ask() -> bool {
     let wanted = std::env::var("UWORK_DEBUG")
@@ -96,16 +102,36 @@ pub(crate) fn check_before_init(item: NonNull<UwWork>) {
     }
 }
 
-/// The shadow of an item that says that it has one.
-pub(crate) fn shadow_of(item: NonNull<UwWork>) -> Result<Item, c_int> {
+/// The shadow of an item. One that an initialiser of uwork.h has made gets it at its first use, as of the
+/// kind that it is used as.
+pub(crate) fn shadow_of(item: NonNull<UwWork>, kind: Kind) -> Result<Item, c_int> {
     let address = item.as_ptr().addr();
-    match registry::find(address) {
-        Some((_, func)) if memory::damage(address, func).is_some() => Err(unknown_item(item)),
-        Some((found, _)) => Ok(found),
-        None => {
+    if let Some((found, func)) = registry::find(address)
+        && memory::damage(address, func).is_none()
+    {
+        if kind == Kind::Rcu && registry::was_found(address) {
+            registry::attach(item, kind, 0);
+            return registry::find(address)
+                .map(|(found, _)| found)
+                .ok_or_else(|| unknown_item(item));
+        }
+        return Ok(found);
+    }
+    if registry::pending_at(address).is_some() {
+        return Err(unknown_item(item));
+    }
+    match memory::look(item) {
+        memory::Look::Fresh => {
+            let deferrable = kind == Kind::Delayed && memory::is_deferrable(item);
+            let kind = if deferrable { Kind::Deferrable } else { kind };
+            registry::attach(item, kind, registry::FOUND);
+            registry::find(address).map(|(found, _)| found).ok_or_else(|| unknown_item(item))
+        }
+        memory::Look::Copy => {
             let text = "is a copy of another one: an item stays where it was initialised";
             Err(misuse(libc::EINVAL, format!("the item at {address:#x} {text}")))
         }
+        memory::Look::Unknown => Err(unknown_item(item)),
     }
 }
 

@@ -70,10 +70,22 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// As slack: the item was made by an initialiser, and its kind is what its first use has said.
+pub(super) const FOUND: u64 = u64::MAX;
+
+/// Whether the item there was found so, is taken for one of another kind, and is idle.
+pub(super) fn was_found(address: usize) -> bool {
+    let shadow = registry().items.get(&address).copied();
+    shadow.is_some_and(|shadow| {
+        let idle = shadow.busy() == Busy { pending: false, running: false };
+        matches!(shadow, Shadow::Timed(_)) && shadow.owner().was_found() && idle
+    })
+}
+
 pub(super) fn attach(item: NonNull<UwWork>, kind: Kind, slack_ns: u64) {
     let address = item.as_ptr().expose_provenance();
     // SAFETY: the item's maker has written it.
-    let func = unsafe { item.as_ref().func }.map_or(0, |func| func as usize);
+    let func = unsafe { crate::item::func(item).read() }.map_or(0, |func| func as usize);
     let mut registry = registry();
     let known = registry.items.get(&address).copied().filter(|shadow| {
         let idle = shadow.busy() == Busy { pending: false, running: false };

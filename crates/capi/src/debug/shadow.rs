@@ -37,6 +37,10 @@ impl Owner {
         self.kind == kind && self.slack_ns == slack_ns
     }
 
+    pub(super) fn was_found(&self) -> bool {
+        self.slack_ns == super::registry::FOUND
+    }
+
     pub(super) fn user(&self) -> *mut UwWork {
         std::ptr::with_exposed_provenance_mut(self.item)
     }
@@ -53,7 +57,8 @@ impl Owner {
         }
         let item = self.user();
         // SAFETY: its memory is as it was when it was initialised.
-        let func: UwWorkFn = unsafe { (*item).func };
+        let func: UwWorkFn =
+            NonNull::new(item).and_then(|item| unsafe { crate::item::func(item).read() });
         let func = func.expect("an item has a function");
         // SAFETY: the function is for this item (uwork.h).
         unsafe { func(item) };
@@ -94,7 +99,7 @@ impl WorkItem for GracedShadow {
 
 impl TimedShadow {
     pub(super) fn new(owner: Owner) -> TimedShadow {
-        let slack = Duration::from_nanos(owner.slack_ns);
+        let slack = Duration::from_nanos(if owner.was_found() { 0 } else { owner.slack_ns });
         let deferrable = owner.kind == Kind::Deferrable;
         let work = if deferrable { DelayedWork::deferrable() } else { DelayedWork::new() };
         TimedShadow { owner, work: work.with_slack(slack) }

@@ -52,14 +52,15 @@ typedef void (*kthread_work_func_t)(struct kthread_work *work);
 
 /* The same as struct uw_work. */
 struct kthread_work {
+	uint64_t uw_private[3];
 	kthread_work_func_t func;
-	uint64_t uw_private[5];
+	uint64_t uw_place;
 };
 
 /* The same as struct uw_delayed_work. */
 struct kthread_delayed_work {
 	struct kthread_work work;
-	uint64_t uw_private[10];
+	uint64_t uw_private[11];
 };
 
 /* A queue with a thread to itself. */
@@ -95,10 +96,9 @@ static inline void uw_kernel_init_kthread_delayed_work(struct kthread_delayed_wo
 }
 
 #define kthread_init_delayed_work(dwork, func) uw_kernel_init_kthread_delayed_work((dwork), (func))
-#define KTHREAD_WORK_INIT(work, fn) UW_KERNEL_WORK(fn, UW_STATIC_WORK)
+#define KTHREAD_WORK_INIT(work, fn) UW_WORK_INIT(fn)
 #define DEFINE_KTHREAD_WORK(work, fn) struct kthread_work work = KTHREAD_WORK_INIT(work, fn)
-#define KTHREAD_DELAYED_WORK_INIT(dwork, fn) \
-	{ UW_KERNEL_WORK(fn, UW_STATIC_DELAYED_WORK), { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 } }
+#define KTHREAD_DELAYED_WORK_INIT(dwork, fn) UW_DELAYED_WORK_INIT(fn)
 #define DEFINE_KTHREAD_DELAYED_WORK(dwork, fn) \
 	struct kthread_delayed_work dwork = KTHREAD_DELAYED_WORK_INIT(dwork, fn)
 

@@ -43,14 +43,15 @@ typedef void (*work_func_t)(struct work_struct *work);
 
 /* The same as struct uw_work. */
 struct work_struct {
+	uint64_t uw_private[3];
 	work_func_t func;
-	uint64_t uw_private[5];
+	uint64_t uw_place;
 };
 
 /* Begins as struct uw_delayed_work. */
 struct delayed_work {
 	struct work_struct work;
-	uint64_t uw_private[10];
+	uint64_t uw_private[11];
 	/* What was asked for last, in jiffies. */
 	struct {
 		unsigned long expires;
@@ -131,13 +132,11 @@ struct workqueue_attrs {
 
 /* ------------------------------------------------------------------------------------------- items */
 
-#define UW_KERNEL_WORK(function, mark) { (function), { 0, 0, 0, (mark), 0 } }
-#define __WORK_INITIALIZER(name, function) UW_KERNEL_WORK(function, UW_STATIC_WORK)
-#define UW_KERNEL_DELAYED_WORK(function, mark) \
-	{ UW_KERNEL_WORK(function, mark), { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }, { 0 }, NULL, 0 }
+#define __WORK_INITIALIZER(name, function) UW_WORK_INIT(function)
 #define __DELAYED_WORK_INITIALIZER(name, function, flags) \
-	UW_KERNEL_DELAYED_WORK(function, \
-			       (flags) & TIMER_DEFERRABLE ? UW_STATIC_DEFERRABLE_WORK : UW_STATIC_DELAYED_WORK)
+	{ UW_WORK_INIT(function), \
+	  { 0, 0, 0, 0, 0, 0, 0, 0, (flags) & TIMER_DEFERRABLE ? UW_MARK_DEFERRABLE : 0, 0, 0 }, \
+	  { 0 }, NULL, 0 }
 
 #define DECLARE_WORK(name, function) struct work_struct name = __WORK_INITIALIZER(name, function)
 #define DECLARE_DELAYED_WORK(name, function) \
