@@ -3,15 +3,17 @@
 //! An item that is freed while it is queued takes the lists with it in which it is. So in this mode the
 //! engine never sees the user's memory: it queues a *shadow*, of the library's own, and the user's item gets a
 //! pattern that depends on its address. Before a run the pattern is looked at, and on every other use of
-//! the item. `free` is told to overwrite what it gets (`M_PERTURB`), so that the pattern goes with it.
+//! the item. Every `free` is looked at ([`frees`]), and told to overwrite what it gets (`M_PERTURB`), so that
+//! the pattern goes with it.
 //!
-//! What it finds: items that were freed or overwritten while they were queued, at their run, at their next
-//! use, when `uw_debug_check_freed` is told of it, or at the end of the process; items that were initialised
+//! What it finds: items that are freed while they are queued; those that were overwritten, or whose memory went some
+//! other way, at their run, at their next use, or at the end of the process; items that were initialised
 //! again while queued, never, or copied; and every call with an argument that is an error otherwise.
 //!
 //! It costs a lock and a system call for each use of an item, and some 300 bytes for each item that
 //! ever was, which are used again for an item at the same address.
 
+mod frees;
 mod memory;
 mod registry;
 mod shadow;
@@ -63,6 +65,7 @@ fn ask() -> bool {
             libc::mallopt(libc::M_PERTURB, FREED);
             libc::atexit(at_exit);
         }
+        frees::watch();
     }
     wanted
 }
@@ -154,9 +157,12 @@ pub(crate) fn unknown_item(item: NonNull<UwWork>) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_debug_check_freed(memory: *const c_void, size: usize) {
     if is_on() {
-        let range = memory.addr()..memory.addr().saturating_add(size);
-        if let Some(text) = registry::first_damaged(range, true) {
-            abort(&text);
-        }
+        check_freed(memory.addr(), size);
+    }
+}
+
+fn check_freed(address: usize, size: usize) {
+    if let Some(text) = registry::first_damaged(address..address.saturating_add(size), true) {
+        abort(&text);
     }
 }

@@ -1,12 +1,13 @@
 //! Which item has which shadow.
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use uwork::Busy;
 
+use super::frees::Within;
 use super::shadow::{GracedShadow, Owner, TimedShadow};
 use super::{memory, named};
 use crate::item::{Item, Kind, UwWork};
@@ -61,13 +62,35 @@ impl Shadow {
 /// By the item's address, and by that of what is queued for it.
 #[derive(Default)]
 struct Registry {
-    items: HashMap<usize, Shadow>,
+    items: BTreeMap<usize, Shadow>,
     queued: HashMap<usize, Shadow>,
 }
 
-fn registry() -> MutexGuard<'static, Registry> {
+/// The registry, held. What is freed meanwhile is its own.
+struct Held {
+    registry: MutexGuard<'static, Registry>,
+    _within: Within,
+}
+
+impl Deref for Held {
+    type Target = Registry;
+
+    fn deref(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Registry {
+        &mut self.registry
+    }
+}
+
+fn registry() -> Held {
     static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    let within = Within::new();
+    let registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
+    Held { registry, _within: within }
 }
 
 /// As slack: the item was made by an initialiser, and its kind is what its first use has said.
@@ -123,8 +146,7 @@ pub(super) fn pending_at(address: usize) -> Option<usize> {
 pub(super) fn first_damaged(range: Range<usize>, gone: bool) -> Option<String> {
     let shadows: Vec<(usize, Shadow)> = {
         let registry = registry();
-        let there = registry.items.iter().filter(|(address, _)| range.contains(address));
-        there.map(|(&address, &shadow)| (address, shadow)).collect()
+        registry.items.range(range).map(|(&address, &shadow)| (address, shadow)).collect()
     };
     shadows.into_iter().filter(|(_, shadow)| shadow.busy().pending).find_map(|(address, shadow)| {
         if gone {
