@@ -27,14 +27,17 @@ static void end(struct task *task, int result)
 static void *run(void *arg)
 {
 	struct task *task = arg;
+	int result = -EINTR;
 
 	uw_task_adopt(task);
 	pthread_setname_np(task->thread, task->public.comm);
 	/* It was made asleep. */
 	schedule();
-	if (has_wish(task, TASK_PARK))
+	if (!has_wish(task, TASK_STOP)) {
 		kthread_parkme();
-	end(task, has_wish(task, TASK_STOP) ? -EINTR : task->function(task->data));
+		result = task->function(task->data);
+	}
+	end(task, result);
 	return NULL;
 }
 

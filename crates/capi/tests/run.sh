@@ -27,13 +27,14 @@ run() {
     fi
 }
 
-# link NAME SOURCE FLAGS...: a test with the static library.
+# link NAME SOURCE FLAGS...: a test with the library; with the static one where the library is instrumented.
 link() {
     local name=$1 source=$2
     shift 2
-    "$cc" -O1 -g "${strict[@]}" -I$include -I$include/uwork/kernel "$@" -o "$out/$name" "$source" "${extra[@]}" \
-        "$library/libuwork.a" -lgcc_s -lpthread -lm -ldl
+    "$cc" -O1 -g "${strict[@]}" -I$include -I$include/uwork/kernel "$@" -o "$out/$name" "$source" "${libs[@]}"
 }
+shared=(-L"$library" -luwork -Wl,-rpath,"$library")
+static=("$library/libuwork.a" -lgcc_s -lpthread -lm -ldl)
 
 contracts() {
     local how=$1 rounds=$2 test started=$SECONDS
@@ -44,7 +45,9 @@ contracts() {
     done
     link api c/api.c -std=gnu11 "$@"
     run "$how" "$out/api"
-    say "$how" "$(ls contract/*.c | wc -l) contracts and the API with $cc: ok ($((SECONDS - started)) s)"
+    link environment kernel/environment.c -std=gnu11 "$@"
+    run "$how" "$out/environment" numbers=1,0x2,-3 "text=some words" flag large=0x10000000000
+    say "$how" "$(ls contract/*.c | wc -l) contracts, the API and the environment with $cc: ok ($((SECONDS - started)) s)"
 }
 
 # Each header alone, with each compiler and language.
@@ -82,7 +85,8 @@ bad_input() {
             run bad-input "$out/bad_input" "$name"
         fi
         status=0
-        UWORK_DEBUG=objects timeout 30 "$out/bad_input" "$name" >"$out/log" 2>&1 || status=$?
+        # The shell would tell of each signal.
+        { UWORK_DEBUG=objects timeout 30 "$out/bad_input" "$name" >"$out/log" 2>&1; } 2>/dev/null || status=$?
         # 134: ended by SIGABRT.
         if [ "$status" != 134 ] || ! grep -qF -e "$words" "$out/log"; then
             say bad-input "FAILED: UWORK_DEBUG=objects $name ended with $status, not with 134 and \"$words\""
@@ -95,7 +99,7 @@ bad_input() {
 }
 
 for what in "$@"; do
-    extra=()
+    libs=("${shared[@]}")
     cc=gcc
     case $what in
         headers) headers ;;
@@ -109,10 +113,13 @@ for what in "$@"; do
             contracts debug 50
             unset UWORK_DEBUG
             ;;
-        address) contracts address 50 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer ;;
+        address)
+            libs=("${static[@]}")
+            contracts address 50 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+            ;;
         thread)
             gcc -O1 -c -o "$out/names.o" tsan_names.c
-            extra=("$out/names.o")
+            libs=("$out/names.o" "${static[@]}")
             TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 ${TSAN_OPTIONS:-}" contracts thread 50 -fsanitize=thread
             ;;
         bad-input) bad_input ;;

@@ -37,8 +37,8 @@
 #define guard(name) \
 	__cleanup(uw_unguard_##name) __attribute__((unused)) uw_guard_type_##name __UNIQUE_ID(guard) = uw_guard_##name
 #define scoped_guard(name, ...) \
-	for (__cleanup(uw_unguard_##name) uw_guard_type_##name uw_scope = uw_guard_##name(__VA_ARGS__), \
-	     *uw_once = &uw_scope; \
+	for (uw_guard_type_##name uw_scope __cleanup(uw_unguard_##name) = uw_guard_##name(__VA_ARGS__), \
+				  *uw_once = &uw_scope; \
 	     uw_once; uw_once = NULL)
 #endif
 

@@ -33,6 +33,8 @@ enum uw_kernel_param_type {
 	UW_PARAM_ullong,
 	UW_PARAM_hexint,
 	UW_PARAM_bool,
+	/* What bool is, if it is a macro. */
+	UW_PARAM__Bool = UW_PARAM_bool,
 	UW_PARAM_bint,
 	UW_PARAM_invbool,
 	UW_PARAM_charp,

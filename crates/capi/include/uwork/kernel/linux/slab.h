@@ -36,7 +36,9 @@ static inline void *kzalloc(size_t size, gfp_t flags)
 
 static inline void *kmalloc_array(size_t n, size_t size, gfp_t flags)
 {
-	return kmalloc(size_mul(n, size), flags);
+	size_t bytes;
+
+	return check_mul_overflow(n, size, &bytes) ? NULL : kmalloc(bytes, flags);
 }
 
 static inline void *kcalloc(size_t n, size_t size, gfp_t flags)
@@ -53,7 +55,9 @@ static inline void *krealloc(const void *ptr, size_t size, gfp_t flags)
 
 static inline void *krealloc_array(void *ptr, size_t n, size_t size, gfp_t flags)
 {
-	return krealloc(ptr, size_mul(n, size), flags);
+	size_t bytes;
+
+	return check_mul_overflow(n, size, &bytes) ? NULL : krealloc(ptr, bytes, flags);
 }
 
 static inline void kfree(const void *ptr)
