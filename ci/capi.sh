@@ -20,7 +20,7 @@ crates/capi/tests/run.sh "$target/libuwork-dev" headers plain debug bad-input
 
 stage=$target/capi-stage
 rm -rf "$stage"
-UWORK_PROFILE=dev DESTDIR=$stage ci/install.sh
+UWORK_PROFILE=dev DESTDIR=$stage ci/install.sh >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
 export PKG_CONFIG_PATH=$stage/usr/local/lib/pkgconfig
 make --silent -C examples/c OUT="$target/examples-c" clean test
 make --silent -C examples/kmod OUT="$target/examples-kmod" clean test

@@ -78,14 +78,20 @@ static inline void kfree(const void *ptr)
 #define ksize(ptr) uw_kernel_size(ptr)
 
 /* By type or variable; the flags may be left out. */
-#define kmalloc_obj(what, ...) ((__typeof__(what) *)kmalloc(sizeof(what), GFP_KERNEL))
-#define kzalloc_obj(what, ...) ((__typeof__(what) *)kzalloc(sizeof(what), GFP_KERNEL))
-#define kmalloc_objs(what, n, ...) ((__typeof__(what) *)kmalloc_array((n), sizeof(what), GFP_KERNEL))
-#define kzalloc_objs(what, n, ...) ((__typeof__(what) *)kcalloc((n), sizeof(what), GFP_KERNEL))
-#define kmalloc_flex(what, member, n, ...) \
+#define UW_OBJ(what, ...) ((__typeof__(what) *)kmalloc(sizeof(what), GFP_KERNEL))
+#define UW_ZERO_OBJ(what, ...) ((__typeof__(what) *)kzalloc(sizeof(what), GFP_KERNEL))
+#define UW_OBJS(what, n, ...) ((__typeof__(what) *)kmalloc_array((n), sizeof(what), GFP_KERNEL))
+#define UW_ZERO_OBJS(what, n, ...) ((__typeof__(what) *)kcalloc((n), sizeof(what), GFP_KERNEL))
+#define UW_FLEX(what, member, n, ...) \
 	((__typeof__(what) *)kmalloc(struct_size((__typeof__(what) *)NULL, member, (n)), GFP_KERNEL))
-#define kzalloc_flex(what, member, n, ...) \
+#define UW_ZERO_FLEX(what, member, n, ...) \
 	((__typeof__(what) *)kzalloc(struct_size((__typeof__(what) *)NULL, member, (n)), GFP_KERNEL))
+#define kmalloc_obj(...) UW_OBJ(__VA_ARGS__, GFP_KERNEL)
+#define kzalloc_obj(...) UW_ZERO_OBJ(__VA_ARGS__, GFP_KERNEL)
+#define kmalloc_objs(...) UW_OBJS(__VA_ARGS__, GFP_KERNEL)
+#define kzalloc_objs(...) UW_ZERO_OBJS(__VA_ARGS__, GFP_KERNEL)
+#define kmalloc_flex(...) UW_FLEX(__VA_ARGS__, GFP_KERNEL)
+#define kzalloc_flex(...) UW_ZERO_FLEX(__VA_ARGS__, GFP_KERNEL)
 #define kvmalloc_obj(...) kmalloc_obj(__VA_ARGS__)
 #define kvzalloc_obj(...) kzalloc_obj(__VA_ARGS__)
 #define kvmalloc_objs(...) kmalloc_objs(__VA_ARGS__)
