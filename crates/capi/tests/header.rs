@@ -29,14 +29,19 @@ typedef void (*UwReporter)(const char *text);
 ";
 
 fn prototypes(sources: &Path) -> String {
-    let rename = NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), format!("struct {c}"))).collect();
+    let rename =
+        NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), format!("struct {c}"))).collect();
     let config = Config {
         language: Language::C,
         style: Style::Type,
         no_includes: true,
         usize_is_size_t: true,
         enumeration: EnumConfig::default(),
-        export: ExportConfig { item_types: vec![ItemType::Functions], rename, ..Default::default() },
+        export: ExportConfig {
+            item_types: vec![ItemType::Functions],
+            rename,
+            ..Default::default()
+        },
         ..Config::default()
     };
     let mut builder = cbindgen::Builder::new().with_config(config);

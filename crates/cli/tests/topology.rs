@@ -49,10 +49,44 @@ fn this_machine_shows_its_cpus_limits_and_scopes() {
     let output = topology(&[], "");
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    for start in ["machine ", "CPUs ", "allowed ", "CPU quota ", "unbound ", "system "] {
+    let starts = [
+        "machine ",
+        "CPUs ",
+        "allowed ",
+        "CPU quota ",
+        "threads ",
+        "blocking ",
+        "unbound ",
+        "system ",
+    ];
+    for start in starts {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("\nA queue that names no scope uses: default (cache"), "{text}");
+}
+
+/// What a process would use that is started like this.
+#[test]
+fn the_way_in_which_waits_are_noticed_is_shown_with_its_reason() {
+    let shown = |wanted: &str, args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+        let output = command.arg("topology").args(args).env("UWORK_BLOCKING", wanted).output();
+        let output = output.unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = shown("declared", &[]);
+    let line = "blocking  declared (UWORK_BLOCKING=declared)";
+    assert!(text.lines().any(|found| found == line), "{text}");
+    let text = shown("nonsense", &[]);
+    let line = text.lines().find(|line| line.starts_with("blocking ")).unwrap();
+    assert!(line.contains("\"nonsense\" is not one of declared, events, sampling"), "{line}");
+    let json: serde_json::Value = serde_json::from_str(&shown("declared", &["--json"])).unwrap();
+    assert_eq!(json["blocking"]["tier"], "declared");
+    assert_eq!(json["blocking"]["reason"], "UWORK_BLOCKING=declared");
+    assert!(json["threads_max"].is_null() || json["threads_max"].as_u64() > Some(0));
+    let described = drawn("core:2", &["--json"]);
+    assert!(!described.contains("blocking"), "a machine that is not here has none: {described}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::pwq::{Inner, Pwq};
 use crate::queue::Wq;
-use crate::slot::RemoteSlot;
+use crate::slot::{RemoteSlot, WaitsFor};
 use crate::sync::LockGuard;
 use crate::wake::{Waiter, Waiters};
 use crate::word::{Acquire, DepthChange, Owned, RunId};
@@ -288,6 +288,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: the waiter is in no chain, and waited for below if it was put into one.
         let waits = unsafe { slot.lock_remote(self.host()).wait_for(run.run, &waiter) };
         if waits {
+            let _noted = self.note_wait(WaitsFor::Run(run));
             let _blocked = self.block();
             waiter.wait(self.host());
         }

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::Pwq;
-use crate::slot::SetAside;
+use crate::slot::{SetAside, Slot};
 use crate::sync::Ordering;
 use crate::watch::STUCK_NS;
 
@@ -101,9 +101,25 @@ impl<H: Host> Engine<H> {
             if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_NS) > now {
                 continue;
             }
-            slot.batch_began.store(NEVER, Ordering::Relaxed);
+            self.end_line(slot);
             let items = slot.lock_remote(self.host()).take_scheduled();
             self.give_back(items);
+        }
+    }
+
+    /// What was lined up behind the item that a worker is in was taken, or is going to be by the caller:
+    /// the watch need not look after it any more.
+    pub(crate) fn end_line(&self, slot: &Slot<H>) {
+        let began = slot.batch_began.load(Ordering::Acquire);
+        if began == NEVER {
+            return;
+        }
+        // Acquire and release: the worker did not leave its pool in that batch, and counts it once, as we do.
+        let pool = self.pool(slot.home.load(Ordering::Acquire));
+        let ours =
+            slot.batch_began.compare_exchange(began, NEVER, Ordering::AcqRel, Ordering::Relaxed);
+        if ours.is_ok() {
+            pool.lined_up.fetch_sub(1, Ordering::SeqCst);
         }
     }
 

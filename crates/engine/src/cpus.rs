@@ -106,6 +106,11 @@ impl Versions {
         (self.placing.lock(), self.kept.lock())
     }
 
+    /// Holds on to where threads are placed.
+    pub(crate) fn hold_placing(&self) -> LockGuard<'_, ()> {
+        self.placing.lock()
+    }
+
     #[inline]
     pub(crate) fn now(&self) -> &Cpus {
         // SAFETY: a value that `kept` keeps for as long as we live. Acquire: its partner is the

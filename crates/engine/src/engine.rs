@@ -1,5 +1,6 @@
 //! The engine as a whole: the machine it runs on, its tables, and the pools it shares out.
 
+mod cap;
 mod sets;
 
 use std::collections::HashSet;
@@ -9,6 +10,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::Scope;
 use uwork_policy::topology::Topology;
 
+pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use sets::{Context, PoolSet, SetKey};
 
 use crate::cpus::{Cpus, Versions};
@@ -48,6 +50,8 @@ pub struct Config {
     pub cache_shard_size: u32,
     /// How long an idle worker stays when there are too many, in nanoseconds.
     pub idle_timeout_ns: u64,
+    /// How many threads the process may still make, if that is limited.
+    pub threads_max: Option<u64>,
 }
 
 impl Config {
@@ -62,6 +66,7 @@ impl Config {
             default_scope: Scope::Cache,
             cache_shard_size: 8,
             idle_timeout_ns: 300_000_000_000,
+            threads_max: None,
         }
     }
 }
@@ -85,6 +90,8 @@ pub struct Engine<H: Host> {
     registry: Registry<H>,
     watch: Watch<H>,
     hogs: Hogs,
+    /// How many workers each pool may have; 0: what follows from its queues' limits.
+    pool_workers_max: AtomicU32,
     freeze: Lock<FreezeState<H>>,
     /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `freeze`.
     freeze_epoch: AtomicU32,
@@ -114,6 +121,7 @@ impl<H: Host> Engine<H> {
             registry: Registry::new(),
             watch: Watch::new(),
             hogs: Hogs::new(),
+            pool_workers_max: AtomicU32::new(0),
             freeze: Lock::new(FreezeState::new()),
             freeze_epoch: AtomicU32::new(0),
             grace: Grace::new(),
@@ -259,6 +267,7 @@ impl<H: Host> Engine<H> {
         let now = self.host.now();
         let again_at = pool.create_again_at.load(Ordering::Relaxed);
         let outcome = match () {
+            () if self.transfer_worker(pool) => return,
             () if self.is_full(pool) || now < again_at => {
                 pool.state.abort_wake();
                 if pool.spec().shares {
@@ -284,7 +293,12 @@ impl<H: Host> Engine<H> {
         }
         // The one worker that there is to be comes round; a shutdown may have sent it home.
         if pool.spec().single && self.is_full(pool) {
+            // It may be in a wait, with nobody at work.
+            self.be_seen(0);
             return;
+        }
+        if outcome.is_none() && self.is_full(pool) {
+            self.note_full(pool);
         }
         if let Some(Err(reason)) = outcome {
             pool.create_again_at.store(now.saturating_add(COOL_DOWN_NS), Ordering::Relaxed);
@@ -292,20 +306,6 @@ impl<H: Host> Engine<H> {
         }
         self.send_maydays(pool);
         self.wake_watch();
-    }
-
-    /// Whether a pool has as many workers as it may have. Pods that share their work share the number as
-    /// well: what one worker is at in one of them, it is not at in another.
-    fn is_full(&self, pool: &Pool<H>) -> bool {
-        let (mut workers, mut most) = (pool.state.counts().workers, pool.workers_max());
-        if pool.spec().shares {
-            for &id in &pool.spec().neighbours {
-                let other = self.pool(id);
-                workers += other.state.counts().workers;
-                most += other.target();
-            }
-        }
-        workers >= most
     }
 
     fn try_spawn(&self, pool: &Pool<H>) -> Result<(), String> {
@@ -320,11 +320,12 @@ impl<H: Host> Engine<H> {
             self.slots.release(slot);
             return fail("the engine is going away".to_owned());
         };
+        self.slot(slot).home.store(pool.id, Ordering::Relaxed);
         pool.state.add_worker();
         pool.lock().workers.push(slot);
         let placed = self.cpus();
         let spec = WorkerSpec {
-            name: format!("uw/{}", pool.spec().label),
+            name: pool.spec().thread_name(),
             cpus: placed.place(&pool.spec().cpus),
             nice: pool.spec().nice,
         };

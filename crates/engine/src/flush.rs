@@ -33,6 +33,7 @@ use crate::help::Helped;
 use crate::host::{Host, Report};
 use crate::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, Wq};
+use crate::slot::WaitsFor;
 use crate::wake::{LOOK_AGAIN, Waiter, Waiters};
 use crate::word::RunId;
 use crate::work::{Place, Work};
@@ -145,6 +146,7 @@ impl<H: Host> Wq<H> {
             if let Began::Nothing = began {
                 return true;
             }
+            let _noted = self.engine().note_wait(WaitsFor::Queue(self.identity().addr()));
             let _blocked = self.engine().block();
             if !self.wait_or_give_up(&waiter, deadline) {
                 return false;
@@ -331,6 +333,8 @@ impl<H: Host> Engine<H> {
                     // SAFETY: by this function's contract, and waited for if it was put in.
                     match unsafe { self.wait_behind(work, &waiter, epoch) } {
                         Some(true) => {
+                            // SAFETY: by this function's contract.
+                            let _noted = unsafe { self.note_wait_for_item(work) };
                             let _blocked = self.block();
                             waiter.wait(self.host());
                             // SAFETY: out of its chain, it is ours again.

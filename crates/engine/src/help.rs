@@ -7,9 +7,10 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::pwq::Pwq;
 use crate::run::{Tally, report_panic, run_item};
-use crate::slot::Next;
+use crate::slot::{Next, WaitsFor};
 use crate::thread::Frame;
 use crate::wake::Waiters;
+use crate::word::{RUN_MASK, RunId};
 use crate::work::{Place, Work};
 
 /// What came of an offer to help.
@@ -61,9 +62,12 @@ impl<H: Host> Engine<H> {
         let began = self.host().now();
         let slot = self.slot(id);
         let forks = thread.forks();
+        let run = slot.number().wrapping_add(1) & RUN_MASK;
+        let _noted = self.note_wait(WaitsFor::Run(RunId { slot: id, run }));
         let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
         slot.batch.set(pwq.id, began);
+        slot.note_helper(thread.number(|| self.host().thread_id()));
         let tally = Tally::new(self, pwq, slot);
         // SAFETY: taken over, hence live and ours.
         let item = unsafe { work.as_ref() };
@@ -87,6 +91,7 @@ impl<H: Host> Engine<H> {
             return Helped::Forked;
         }
         thread.set_frame(frame.outer);
+        slot.note_helper(0);
         let took = self.host().now().saturating_sub(began);
         if !borrowed && pwq.release(took, 1, &mut |pwq| self.make_ready(pwq)) {
             self.make_ready(pwq);

@@ -5,6 +5,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
 
 use crate::cpus::Cpus;
+use crate::dump::Stall;
 use crate::thread::ThreadState;
 
 /// What a new worker thread should be.
@@ -156,6 +157,8 @@ pub enum Report {
         /// How many workers it may have.
         max: u32,
     },
+    /// Items wait, and nothing has moved for the watchdog's threshold. Once for each stall.
+    Stalled(Box<Stall>),
     /// A worker thread could not be created. Its pool goes on with those it has.
     SpawnFailed {
         /// Why.
@@ -225,6 +228,11 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// The CPU time that a thread has used, in nanoseconds, where that can be known; 0.2 us.
     fn cpu_time(&self, thread: u64) -> Option<u64>;
 
+    /// The calls that a thread is in, innermost first; nothing if it is gone or does not answer. Microseconds
+    /// for a thread that answers at once, and up to tenths of a second. The thread may notice: system calls
+    /// that it waits in may return early. Asked for a stall that is to be reported only.
+    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>>;
+
     /// What the host keeps to see when a thread goes to sleep.
     type Sight: Send;
 
@@ -245,6 +253,11 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// What an observed thread is at. Tens of nanoseconds and some for each switch since the last look.
     fn look(&self, sight: &mut Self::Sight) -> Seen;
 
+    /// The same as [`Host::activity`], of an observed thread, which may be cheaper.
+    fn activity_of(&self, _sight: &Self::Sight, thread: u64) -> Option<Activity> {
+        self.activity(thread)
+    }
+
     /// Sleeps until one of these threads goes to sleep or gets up, or until `deadline`. May return
     /// early, and late where `event` is woken, but not after the deadline.
     fn park_observing(&self, event: &Self::Event, sights: &[&Self::Sight], deadline: u64);
@@ -254,6 +267,9 @@ pub trait Host: Send + Sync + Sized + 'static {
     ///
     /// Called with nothing locked that the thread could wait for with work in hand.
     fn set_cpus(&self, thread: u64, cpus: &CpuSet);
+
+    /// Gives the calling thread another name. A microsecond.
+    fn rename_thread(&self, name: &str);
 
     /// What the process may use now, if that may have changed since the last call. Called by one
     /// thread at a time, some times a second while there is work. Some microseconds if nothing has

@@ -232,6 +232,7 @@ impl<H: Host> Engine<H> {
             let Taken::Some { count, .. } = taken else { break };
             let began = host.now();
             slot.batch.set(pwq.id, began);
+            pool.took_at.set(began as usize);
             self.run_batch((id, slot), None, thread, pwq);
             if pwq.release(host.now().saturating_sub(began), count, &mut ready) {
                 pool.push_ready(pwq);

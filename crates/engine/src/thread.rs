@@ -20,6 +20,8 @@ pub struct ThreadState {
     worker: Cell<*const ()>,
     /// Whether this thread is a queue's rescuer.
     rescuer: Cell<bool>,
+    /// The thread, as the host names it; 0: not asked yet.
+    number: Cell<u64>,
     /// Forks that this thread came out of as the only one of a new process.
     forks: Cell<u32>,
 }
@@ -37,6 +39,7 @@ impl ThreadState {
             frame: Cell::new(std::ptr::null()),
             worker: Cell::new(std::ptr::null()),
             rescuer: Cell::new(false),
+            number: Cell::new(0),
             forks: Cell::new(0),
         }
     }
@@ -49,6 +52,14 @@ impl ThreadState {
         self.worker.set(worker);
     }
 
+    /// The thread, as the host names it, which `ask` asks.
+    pub(crate) fn number(&self, ask: impl FnOnce() -> u64) -> u64 {
+        if self.number.get() == 0 {
+            self.number.set(ask());
+        }
+        self.number.get()
+    }
+
     /// Changes when the process does under the thread's feet: what it began before is not there.
     pub(crate) fn forks(&self) -> u32 {
         self.forks.get()
@@ -57,6 +68,7 @@ impl ThreadState {
     /// The thread is in a new process, where it serves nobody and is in no item.
     pub(crate) fn forked(&self) {
         self.forks.set(self.forks.get() + 1);
+        self.number.set(0);
         self.rescuer.set(false);
         self.worker.set(std::ptr::null());
         self.frame.set(std::ptr::null());

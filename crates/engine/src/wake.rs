@@ -165,6 +165,21 @@ impl<H: Host> Waiters<H> {
         found
     }
 
+    /// Whether somebody waits for this.
+    pub(crate) fn has(&self, key: usize) -> bool {
+        let mut node = self.head;
+        // SAFETY: the nodes of this chain are live while the caller holds it.
+        while let Some(waiter) = unsafe { node.as_ref() } {
+            // SAFETY: as above.
+            let (its, next) = unsafe { (waiter.key.get(), waiter.next.get().0) };
+            if its == key {
+                return true;
+            }
+            node = next;
+        }
+        false
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         let (mut count, mut node) = (0, self.head);

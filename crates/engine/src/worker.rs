@@ -8,7 +8,7 @@ use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbo
 use crate::cpus::Cpus;
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::pool::{NEVER, Pool};
+use crate::pool::{MOVING, NEVER, Pool};
 use crate::pwq::{Pwq, Taken};
 use crate::queue::Wq;
 use crate::slot::{Counted, Slot};
@@ -41,7 +41,8 @@ const LONG_ITEM_NS: u64 = 1_000_000;
 /// See the module. Lives on its thread's stack.
 pub(crate) struct Worker<H: Host> {
     engine: Arc<Engine<H>>,
-    pool: u32,
+    /// Changes while it is idle.
+    pool: Cell<u32>,
     slot: u32,
     /// Yields since there was something to do.
     yields: Cell<u32>,
@@ -57,7 +58,7 @@ impl<H: Host> Worker<H> {
     pub(crate) fn new(engine: Arc<Engine<H>>, pool: u32, slot: u32) -> Worker<H> {
         Worker {
             engine,
-            pool,
+            pool: Cell::new(pool),
             slot,
             yields: Cell::new(0),
             idle_since: Cell::new(0),
@@ -67,7 +68,7 @@ impl<H: Host> Worker<H> {
     }
 
     pub(crate) fn pool(&self) -> &Pool<H> {
-        self.engine.pool(self.pool)
+        self.engine.pool(self.pool.get())
     }
 
     fn slot(&self) -> &Slot<H> {
@@ -172,10 +173,12 @@ impl<H: Host> Worker<H> {
         slot.batch.set(pwq.id, now);
         pool.note_recent(self.slot);
         from.last_take.store(now, Ordering::Relaxed);
+        from.took_at.set(now as usize);
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {
-            slot.batch_began.store(now, Ordering::Relaxed);
             pool.lined_up.fetch_add(1, Ordering::SeqCst);
+            // Release: whoever finds the batch finds it counted, and in this pool.
+            slot.batch_began.store(now, Ordering::Release);
             engine.watch(pool);
         }
         if intensive {
@@ -203,8 +206,7 @@ impl<H: Host> Worker<H> {
             pool.state.unblock();
         }
         if count > 1 {
-            slot.batch_began.store(NEVER, Ordering::Relaxed);
-            pool.lined_up.fetch_sub(1, Ordering::SeqCst);
+            engine.end_line(slot);
         }
         // Asked for while we hold the pwq, and with it the queue.
         let next = self.pool_for_more(pwq);
@@ -262,6 +264,7 @@ impl<H: Host> Worker<H> {
             return;
         }
         let (behind, counted) = slot.begin_absence();
+        self.engine.end_line(slot);
         self.engine.give_back(behind);
         if counted != Counted::No {
             self.counts_after.set(true);
@@ -329,9 +332,9 @@ impl<H: Host> Worker<H> {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
         loop {
             let _ = engine.host().park(&slot.event, deadline);
-            // Relaxed: stored under the pool lock by the picker, before the wake that ended the
-            // park, or read again under that lock below.
-            if slot.picked.load(Ordering::Relaxed) {
+            // Acquire: whether it moves is stored first. The rest was stored under the pool lock by the
+            // picker, before the wake that ended the park, or is read again under that lock below.
+            if slot.picked.load(Ordering::Acquire) {
                 break;
             }
             let mut inner = pool.lock();
@@ -362,10 +365,29 @@ impl<H: Host> Worker<H> {
             deadline = self.deadline(inner.keeper == Some(self.slot));
         }
         slot.picked.store(false, Ordering::Relaxed);
+        let pool = self.settle_in();
         // A sign of life: who looks now should not take this pool for stuck.
         pool.last_take.store(engine.host().now(), Ordering::Relaxed);
         pool.state.arrive();
         Step::Again
+    }
+
+    /// The pool for which the worker was picked: its own, or one that it goes to now.
+    fn settle_in(&self) -> &Pool<H> {
+        let (engine, slot) = (&*self.engine, self.slot());
+        // Acquire: its partner is the end of the move.
+        let mut home = slot.home.load(Ordering::Acquire);
+        while home == MOVING {
+            // It looked up by itself. Who moves it wakes it at the end.
+            let _ = engine.host().park(&slot.event, None);
+            home = slot.home.load(Ordering::Acquire);
+        }
+        if self.pool.replace(home) != home {
+            let spec = self.pool().spec();
+            engine.go_to(slot, &spec.cpus);
+            engine.host().rename_thread(&spec.thread_name());
+        }
+        self.pool()
     }
 
     /// Leaves the pool. Counted as idle, on no list.

@@ -147,9 +147,11 @@ pub fn sleepy_after(sleepy: u32, slept: bool) -> u32 {
     }
 }
 
-/// How many workers one pool may have, where the process may have `threads` more, if that is limited:
-/// enough for the greatest `max_active` of its queues and a spare one for each CPU, and not more than
-/// half of the threads.
+/// How many workers one pool may have whose queues' items may run `limits` at once, where the process may
+/// have `threads` more, if that is limited: enough for all of those and a spare one for each CPU, and not
+/// more than half of the threads.
+///
+/// The limits of the queues are added up: items of one queue may wait for those of another.
 ///
 /// ```
 /// use uwork_policy::blocking::workers_max;
@@ -157,8 +159,8 @@ pub fn sleepy_after(sleepy: u32, slept: bool) -> u32 {
 /// assert_eq!(workers_max(1024, 2, Some(600)), 300);
 /// assert_eq!(workers_max(1024, 4, Some(3)), 5, "never less than the pool's CPUs and one");
 /// ```
-pub fn workers_max(max_active: u32, target: u32, threads: Option<u64>) -> u32 {
-    let wanted = max_active.saturating_add(target);
+pub fn workers_max(limits: u32, target: u32, threads: Option<u64>) -> u32 {
+    let wanted = limits.saturating_add(target);
     let share = threads.map_or(u32::MAX, |threads| u32::try_from(threads / 2).unwrap_or(u32::MAX));
     wanted.min(share).max(target.saturating_add(1))
 }

@@ -11,6 +11,7 @@
 //! - [`admission`]: how many items of a queue may be under way on a NUMA node
 //! - [`blocking`]: how undeclared sleeps are noticed, and when somebody stands in
 //! - [`batch`]: how many items a worker takes at once
+//! - [`deadlock`]: who of those that wait for each other waits for ever
 //! - [`flags`]: the flags of a queue, and which of them go together
 //! - [`timer`]: where a timer goes in the wheel
 //! - [`cpu_choice`]: which CPU a work item is queued for
@@ -23,6 +24,7 @@ pub mod blocking;
 pub mod concurrency;
 pub mod cpu_choice;
 pub mod cpuset;
+pub mod deadlock;
 pub mod flags;
 pub mod scope;
 pub mod timer;

@@ -19,9 +19,11 @@
 //! - [`on_stack`], [`work_on_cpu`], [`on_each_cpu`]: items that end with the call
 //! - [`rcu`]: items that are queued after a grace period
 //! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: what runs
-//! - [`blocking`]: tells the pool that an item is about to wait
+//! - [`blocking`]: tells the pool that an item is about to wait; [`Setup`] chooses how waits are noticed
+//!   that nobody declares
 //! - [`freeze`](mod@freeze): lets queues pause together
 //! - [`dump()`], [`sysfs`]: what goes on inside, and the knobs; [`shutdown`]: the end, in order
+//! - [`watchdog`]: when nothing moves
 //! - [`topology`]: the machine as uwork sees it
 //!
 //! What the kernel promises of its workqueues holds here too; the project's `docs/semantics.md`
@@ -47,12 +49,14 @@ mod query;
 mod queue;
 pub mod rcu;
 mod scoped;
+mod setup;
 #[cfg_attr(feature = "symbols", path = "symbols/resolved.rs")]
 #[cfg_attr(not(feature = "symbols"), path = "symbols/unresolved.rs")]
 mod symbols;
 pub mod sysfs;
 pub mod system;
 pub mod topology;
+pub mod watchdog;
 
 pub use builder::Builder;
 pub use delayed::{DelayedWork, HasDelayedWork};
@@ -67,10 +71,12 @@ pub use pointer::WorkPointer;
 pub use query::{WorkId, current_work, set_worker_desc};
 pub use queue::Queue;
 pub use scoped::{Scope as SpawnScope, ScopedJoinHandle, scope};
+pub use setup::{Setup, SetupError};
 pub use uwork_engine::Busy;
 pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
 pub use uwork_engine::{Shutdown, ShutdownReport, Unfinished};
+pub use uwork_policy::blocking::Tier as BlockingTier;
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};
 pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};

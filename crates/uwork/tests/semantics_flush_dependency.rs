@@ -58,7 +58,7 @@ const WAITS: [(&str, Wait); 6] = [
         let (started, may_end) = (Gate::new(), Gate::new());
         let held = Job::held(&started, &may_end);
         assert!(on.enqueue(held.clone()).is_queued());
-        started.wait();
+        started.wait_blocking();
         let flusher = held.clone();
         let _ = std::thread::spawn(move || may_end.open());
         flusher.work.flush();

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use support::machine::cpus;
 use support::queue;
 use uwork::sysfs::{EntryKind, Error, get, list, set};
@@ -33,7 +35,9 @@ fn the_tree_has_the_kernels_names() {
         "cpu_intensive_thresh_us",
         "cpu_intensive_warning_thresh",
         "default_affinity_scope",
+        "pool_workers_max",
         "power_efficient",
+        "watchdog_thresh",
     ];
     assert_eq!(names("module/parameters"), parameters);
     assert_eq!(names("/module/parameters/"), parameters, "slashes at the ends do not matter");
@@ -85,6 +89,25 @@ fn global_values_are_read_and_not_written() {
     }
 }
 
+/// As below.
+#[test]
+fn the_threshold_of_the_watchdog_can_be_set() {
+    let path = "module/parameters/watchdog_thresh";
+    assert_eq!(get(path).unwrap(), "30", "the kernel's default");
+    for (value, kept) in [("0", "0"), ("4294967295\n", "4294967295"), ("0.250", "0.25")] {
+        set(path, value).unwrap();
+        assert_eq!(get(path).unwrap(), kept);
+    }
+    assert_eq!(uwork::watchdog::thresh(), Duration::from_millis(250));
+    for wrong in ["", "-1", "4294967296", "10s", "1e3", "0.0000000001"] {
+        let text = text(set(path, wrong));
+        let allowed = "allowed are 0 to 4294967295, with up to nine decimals";
+        assert!(text.ends_with(allowed), "{text}");
+    }
+    assert_eq!(get(path).unwrap(), "0.25", "nothing was changed by those");
+    set(path, "30").unwrap();
+}
+
 /// The thresholds of the whole process: only here, so that no other test meets them changed.
 #[test]
 fn the_thresholds_of_hogs_can_be_set() {
@@ -104,8 +127,9 @@ fn the_thresholds_of_hogs_can_be_set() {
         }
     }
     assert_eq!(values(), ("2500".to_owned(), "7".to_owned()), "nothing was changed by those");
+    let writable = [names[0], names[1], "pool_workers_max", "watchdog_thresh"];
     for entry in list("module/parameters").unwrap() {
-        let writable = names.contains(&entry.name.as_str());
+        let writable = writable.contains(&entry.name.as_str());
         assert_eq!(entry.kind == EntryKind::ReadWrite, writable, "{}", entry.name);
     }
 }

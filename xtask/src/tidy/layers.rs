@@ -36,6 +36,7 @@ const LAYERS: &[Layer] = &[
             "framehop",
             "crossbeam-epoch",
             "libc",
+            "perf-event-open-sys",
             "rustix",
         ]),
         may_use_under_loom: &[],

@@ -11,17 +11,17 @@ use uwork_policy::scope::{Pods, Scope};
 
 use super::running::running_of;
 use super::{
-    ArmedItem, Dump, Function, Gate, ITEMS_MAX, ItemDump, Items, MachineDump, PoolDump, PwqDump,
-    QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
+    ArmedItem, BlockingDump, Dump, Function, Gate, ITEMS_MAX, ItemDump, Items, MachineDump,
+    PoolDump, PwqDump, QueueDump, RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Detection, Host};
 use crate::inbox::Node;
 use crate::owner::Owner;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::Pwq;
 use crate::queue::{Kind, NICE_HIGHPRI, Wq};
-use crate::slot::Slot;
+use crate::slot::{Absence, Slot};
 use crate::sync::Ordering;
 use crate::work::{Work, WorkList};
 
@@ -84,6 +84,7 @@ impl<H: Host> Engine<H> {
         let mut dump = Dump {
             at_ns,
             machine: self.dump_machine(),
+            blocking: self.dump_blocking(),
             scopes: self.dump_scopes(),
             pools,
             helpers,
@@ -114,6 +115,11 @@ impl<H: Host> Engine<H> {
             isolated: config.topology.isolated().clone(),
             default_scope: config.default_scope,
         }
+    }
+
+    fn dump_blocking(&self) -> BlockingDump {
+        let Detection { tier, reason } = self.host().detection();
+        BlockingDump { tier, reason }
     }
 
     fn dump_scopes(&self) -> Vec<ScopeDump> {
@@ -149,7 +155,7 @@ impl<H: Host> Engine<H> {
                 workers.push((id, self.slot(id).is_idle_locked(&inner)));
             }
         }
-        let name = |_| format!("uw/{}", pool.spec().label);
+        let name = |_| pool.spec().thread_name();
         let workers =
             workers.into_iter().map(|(id, idle)| self.dump_worker(id, name(id), idle)).collect();
         let (nr_armed, armed) = self.dump_armed(pool, |_| true);
@@ -161,6 +167,7 @@ impl<H: Host> Engine<H> {
             nice_had: None,
             target: pool.target(),
             nr_workers: counts.workers,
+            workers_max: self.workers_max(pool),
             nr_running: counts.running,
             nr_idle: counts.idle,
             waking: counts.waking,
@@ -218,13 +225,16 @@ impl<H: Host> Engine<H> {
         slots.filter(|(_, slot)| slot.present_run().is_some()).map(|(id, _)| id)
     }
 
-    fn dump_worker(&self, id: u32, thread: String, idle: bool) -> WorkerDump {
+    pub(crate) fn dump_worker(&self, id: u32, thread: String, idle: bool) -> WorkerDump {
         let slot = self.slot(id);
         let running = running_of(slot);
         let state = match () {
             () if idle => WorkerState::Idle,
             () if running.is_none() => WorkerState::Between,
             () if slot.waits.load(Ordering::Relaxed) => WorkerState::Waiting,
+            () if matches!(slot.absence(), Absence::Asleep(_) | Absence::Presumed) => {
+                WorkerState::Asleep
+            }
             () => WorkerState::Running,
         };
         let (mut behind, mut set_aside) = (Items::default(), Items::default());

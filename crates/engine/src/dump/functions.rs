@@ -87,6 +87,15 @@ impl QueueDump {
 }
 
 impl WorkerDump {
+    /// As [`Dump::ask_functions`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn ask_functions(&mut self) {
+        // SAFETY: as there.
+        self.functions().for_each(|function| unsafe { function.ask() });
+    }
+
     fn functions(&mut self) -> impl Iterator<Item = &mut Function> {
         let running = self.running.as_mut().and_then(|running| running.function.as_mut());
         running.into_iter().chain(self.behind.functions()).chain(self.set_aside.functions())

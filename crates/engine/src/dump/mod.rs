@@ -12,8 +12,12 @@
 mod collect;
 mod functions;
 mod running;
+mod stall;
 mod text;
 
+pub use stall::{Awaited, DeadlockedItem, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants};
+
+use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
@@ -29,6 +33,8 @@ pub struct Dump {
     pub at_ns: u64,
     /// What the engine was told of the machine.
     pub machine: MachineDump,
+    /// How undeclared sleeps of workers are noticed.
+    pub blocking: BlockingDump,
     /// The pods of every scope.
     pub scopes: Vec<ScopeDump>,
     /// Every pool that was ever put to use, by id.
@@ -55,6 +61,17 @@ pub struct MachineDump {
     /// The scope of queues that did not choose one.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub default_scope: Scope,
+}
+
+/// See [`Dump`].
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct BlockingDump {
+    /// The way in use.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
+    pub tier: Tier,
+    /// Why this one: what was asked for, what was refused.
+    pub reason: String,
 }
 
 /// The pods of one scope.
@@ -90,6 +107,8 @@ pub struct PoolDump {
     pub target: u32,
     /// Workers that exist.
     pub nr_workers: u32,
+    /// How many it may have.
+    pub workers_max: u32,
     /// Workers that are neither idle nor wait, and do not run items of a CPU-intensive queue.
     pub nr_running: u32,
     /// Workers with nothing to do.
@@ -122,12 +141,15 @@ pub enum WorkerState {
     Running,
     /// It is in an item that waits, and has said so.
     Waiting,
+    /// It is in an item that was found asleep, or is presumed to sleep as those before it did, and has not
+    /// said so.
+    Asleep,
     /// It is between two items, or on its way up or down.
     Between,
 }
 
 /// A worker, or a thread that helps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct WorkerDump {
     /// The name of its thread; empty for a thread that helps.
@@ -145,7 +167,7 @@ pub struct WorkerDump {
 }
 
 /// What a worker runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RunningInfo {
     /// The number of the run in its slot.
@@ -174,7 +196,7 @@ pub struct Function {
 }
 
 /// Items of one list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Items {
     /// How many there are.
@@ -184,7 +206,7 @@ pub struct Items {
 }
 
 /// A pending item.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ItemDump {
     /// The item's address.

@@ -19,6 +19,7 @@ impl fmt::Display for Dump {
             writeln!(f, "         isolated {}", machine.isolated)?;
         }
         writeln!(f, "         default scope {}", machine.default_scope)?;
+        writeln!(f, "blocking {}: {}", self.blocking.tier, self.blocking.reason)?;
         writeln!(f, "\nscopes")?;
         self.scopes.iter().try_for_each(|scope| write!(f, "{scope}"))?;
         writeln!(f, "\npools")?;
@@ -50,13 +51,14 @@ impl fmt::Display for ScopeDump {
 
 impl PoolDump {
     fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
-        let PoolDump { id, cpus, nice, target, nr_workers, nr_running, nr_idle, .. } = self;
+        let PoolDump { id, cpus, nice, target, workers_max, .. } = self;
+        let PoolDump { nr_workers, nr_running, nr_idle, .. } = self;
         write!(f, "  pool {id:<4} cpus {cpus}  nice {nice}")?;
         if let Some(had) = self.nice_had {
             write!(f, " (has {had})")?;
         }
         write!(f, "  target {target}  ")?;
-        write!(f, "workers {nr_workers}  running {nr_running}  idle {nr_idle}")?;
+        write!(f, "workers {nr_workers}  running {nr_running}  idle {nr_idle}  max {workers_max}")?;
         let marks = [(self.waking, "  waking"), (self.retired, "  retired")];
         marks.iter().filter(|(on, _)| *on).try_for_each(|(_, mark)| f.write_str(mark))?;
         if self.nr_ready > 0 {
@@ -102,6 +104,7 @@ impl WorkerDump {
             WorkerState::Idle => "idle",
             WorkerState::Running => "running",
             WorkerState::Waiting => "waiting",
+            WorkerState::Asleep => "asleep",
             WorkerState::Between => "between",
         };
         let thread = if self.thread.is_empty() { "-" } else { &self.thread };
@@ -246,7 +249,7 @@ fn more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
 }
 
 /// A length of time.
-struct Nanos(u64);
+pub(super) struct Nanos(pub(super) u64);
 
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@ use loom::thread::JoinHandle;
 use crate::cpus::Cpus;
 use uwork_policy::blocking::Tier;
 
-use crate::host::{Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec};
+use crate::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
 use crate::thread::ThreadState;
 
 /// The time in every model. So early that no batch ever counts as stuck.
@@ -162,6 +162,10 @@ impl Host for LoomHost {
         None
     }
 
+    fn stack_of(&self, _: u64) -> Option<Vec<Frame>> {
+        None
+    }
+
     type Sight = ();
 
     /// The models mark workers themselves.
@@ -192,6 +196,8 @@ impl Host for LoomHost {
     fn set_cpus(&self, _: u64, _: &uwork_policy::cpuset::CpuSet) {
         unreachable!("no thread has a number");
     }
+
+    fn rename_thread(&self, _: &str) {}
 
     fn cpus_changed(&self) -> Option<Cpus> {
         None

@@ -4,6 +4,7 @@
 
 pub(crate) mod ready;
 pub(crate) mod state;
+mod transfer;
 
 use uwork_policy::blocking::PATIENCE_MAX_NS;
 use uwork_policy::cpuset::CpuSet;
@@ -12,12 +13,13 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::inbox::Inbox;
 use crate::pwq::Pwq;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Line, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
 use crate::worker::Worker;
 use ready::ReadyList;
 use state::PoolState;
+pub(crate) use transfer::MOVING;
 
 /// Workers that are remembered as having taken a batch lately.
 const RECENT: usize = 8;
@@ -47,6 +49,13 @@ pub(crate) struct PoolSpec {
     pub(crate) neighbours: Vec<u32>,
 }
 
+impl PoolSpec {
+    /// The name of the pool's threads.
+    pub(crate) fn thread_name(&self) -> String {
+        format!("uw/{}", self.label)
+    }
+}
+
 /// See the module. In the order of the fields: what everybody writes, what nobody writes, what
 /// workers write.
 #[repr(C, align(128))]
@@ -66,6 +75,8 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) mayday_at: AtomicU64,
     /// When work was last taken. A hint.
     pub(crate) last_take: AtomicU64,
+    /// The same, and not when a worker has come up for it. A hint.
+    pub(crate) took_at: Hint,
     /// Pool sets that are in use and have this pool. Guard: the lock of the engine's list of sets.
     pub(crate) sets_in_use: AtomicU32,
     /// What the items taken last took each. A hint.
@@ -82,9 +93,9 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) usual_sleep_ns: AtomicU64,
     /// Workers that took a batch lately: the last one of each residue. Hints.
     recent: [AtomicU32; RECENT],
-    /// How many workers it may have.
-    workers_max: AtomicU32,
-    /// Whether it was said that it has as many as it may have.
+    /// The sum of the limits of its queues: as many of their items may run at once.
+    pub(crate) limits: AtomicU64,
+    /// Whether it was said that it has as many workers as it may have, and all of them block.
     pub(crate) said_full: AtomicBool,
     /// Queues that send new items here. Without any, nothing but its timers will bring a worker up.
     routed: AtomicU32,
@@ -116,6 +127,7 @@ impl<H: Host> Pool<H> {
             create_again_at: AtomicU64::new(0),
             mayday_at: AtomicU64::new(0),
             last_take: AtomicU64::new(0),
+            took_at: Hint::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
             lined_up: AtomicU32::new(0),
             suspect_until: AtomicU64::new(0),
@@ -124,7 +136,7 @@ impl<H: Host> Pool<H> {
             // Long: the first sleeper is replaced at once.
             usual_sleep_ns: AtomicU64::new(PATIENCE_MAX_NS),
             recent: std::array::from_fn(|_| AtomicU32::new(NOBODY)),
-            workers_max: AtomicU32::new(state::WORKERS_MAX),
+            limits: AtomicU64::new(0),
             said_full: AtomicBool::new(false),
             sets_in_use: AtomicU32::new(0),
             routed: AtomicU32::new(0),
@@ -181,16 +193,6 @@ impl<H: Host> Pool<H> {
     pub(crate) fn is_overloaded(&self) -> bool {
         let counts = self.state.counts();
         self.looks_ready() && (counts.running >= self.target() || counts.idle == 0)
-    }
-
-    /// How many workers it may have.
-    pub(crate) fn workers_max(&self) -> u32 {
-        if self.spec().single { 1 } else { self.workers_max.load(Ordering::Relaxed) }
-    }
-
-    pub(crate) fn set_workers_max(&self, workers: u32) {
-        self.workers_max.store(workers.clamp(1, state::WORKERS_MAX), Ordering::Relaxed);
-        self.said_full.store(false, Ordering::Relaxed);
     }
 
     /// This worker takes a batch.

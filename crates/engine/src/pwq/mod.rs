@@ -3,10 +3,12 @@
 //! Submitters push to `inbox`; workers take batches out of `worklist` under the lock. A pwq with
 //! something to do and leave to do it is on its pool's ready list. README.md has the protocol.
 
+mod backlog;
 mod node;
 mod place;
 mod take;
 
+pub(crate) use backlog::Backlog;
 pub(crate) use node::Node as PwqNode;
 pub(crate) use take::Taken;
 
@@ -172,6 +174,7 @@ impl<H: Host> Pwq<H> {
         inner.started = 0;
         inner.spliced = 0;
         drop(inner);
+        self.sleepy.store(0, Ordering::Relaxed);
         self.state.store(0, Ordering::Release);
     }
 

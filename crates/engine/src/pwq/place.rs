@@ -18,6 +18,11 @@ impl<H: Host> Inner<H> {
         unsafe { self.node.as_ref() }
     }
 
+    /// The node with which the limit is shared, as an identity.
+    pub(super) fn node_id(&self) -> Option<usize> {
+        (!self.node.is_null()).then(|| self.node.addr())
+    }
+
     /// Whether the queue is frozen.
     pub(crate) fn is_frozen(&self) -> bool {
         self.max_active == 0

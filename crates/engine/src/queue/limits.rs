@@ -7,7 +7,7 @@ use uwork_policy::topology::Topology;
 
 use super::{Kind, MAX_ACTIVE_LIMIT, QueueError, Tunable, Wq};
 use crate::dump::NodeDump;
-use crate::engine::Engine;
+use crate::engine::{Engine, PoolSet};
 use crate::host::Host;
 use crate::pool::Pool;
 use crate::pwq::{Pwq, PwqNode};
@@ -92,6 +92,8 @@ pub(crate) struct BecameReady<H: Host> {
     waiters: Waiters<H>,
     /// Pools to which no route leads any more.
     pub(super) deserted: Vec<u32>,
+    /// Pools that may have more workers than before.
+    pub(super) roomier: Vec<u32>,
 }
 
 impl<H: Host> BecameReady<H> {
@@ -100,13 +102,14 @@ impl<H: Host> BecameReady<H> {
     }
 
     fn of(pwqs: Vec<*const Pwq<H>>) -> Self {
-        BecameReady { pwqs, waiters: Waiters::new(), deserted: Vec::new() }
+        BecameReady { pwqs, waiters: Waiters::new(), deserted: Vec::new(), roomier: Vec::new() }
     }
 
     pub(crate) fn append(&mut self, mut other: Self) {
         self.pwqs.append(&mut other.pwqs);
         self.waiters.append(other.waiters);
         self.deserted.append(&mut other.deserted);
+        self.roomier.append(&mut other.roomier);
     }
 
     /// Puts them on their lists.
@@ -118,6 +121,7 @@ impl<H: Host> BecameReady<H> {
         }
         self.waiters.complete(engine.host());
         self.deserted.iter().for_each(|&id| engine.nudge_all(engine.pool(id)));
+        self.roomier.iter().for_each(|&id| engine.kick_waiting(engine.pool(id)));
     }
 }
 
@@ -200,9 +204,48 @@ impl<H: Host> Wq<H> {
     fn change_limits(&self, change: impl FnOnce(&mut Tunable)) {
         let mut tunable = self.tunable.lock();
         change(&mut tunable);
-        let ready = self.apply_limits(&tunable);
+        let mut ready = self.apply_limits(&tunable);
+        ready.roomier = self.count_limits(&tunable);
         drop(tunable);
         ready.push(self.engine());
+    }
+
+    /// Tells the pools how many items of the queue may run there at once. Those for which that is more than
+    /// before. Under the lock of `tunable`.
+    pub(super) fn count_limits(&self, tunable: &Tunable) -> Vec<u32> {
+        let mut roomier = Vec::new();
+        for used in &mut *self.sets.lock() {
+            let (limit, before) = (self.limit_in(&used.set, tunable), used.counted);
+            if limit != before {
+                self.engine().count_limit(&used.set, limit, before);
+                used.counted = limit;
+            }
+            if limit > before {
+                roomier.extend(&used.set.pools);
+            }
+        }
+        roomier
+    }
+
+    /// How many items of the queue may run at once in a pool of this set and those that it shares with.
+    fn limit_in(&self, set: &PoolSet, tunable: &Tunable) -> u32 {
+        if self.ordered {
+            return 1;
+        }
+        let pools = || set.pools.iter().map(|&id| self.engine.pool(id));
+        let limits: Vec<u32> = match &self.nodes {
+            None => pools().map(|_| tunable.max_active).collect(),
+            Some(nodes) => {
+                let mut at: Vec<usize> = pools().map(|pool| nodes.of(&pool.spec().cpus)).collect();
+                at.sort_unstable();
+                at.dedup();
+                at.into_iter().map(|at| nodes.limit(at, tunable, &tunable.mask)).collect()
+            }
+        };
+        match pools().any(|pool| pool.spec().shares) {
+            true => limits.iter().fold(0, |sum, &limit| sum.saturating_add(limit)),
+            false => limits.into_iter().max().unwrap_or(0),
+        }
     }
 
     /// What a new pwq on this pool starts with, of a queue that will use the CPUs of `mask`.

@@ -74,9 +74,16 @@ pub struct Wq<H: Host> {
     pwqs: Lock<Vec<(u32, u32)>>,
     pub(crate) flush: Lock<FlushState<H>>,
     /// The pool sets that the pwqs are on; left with the queue.
-    sets: Lock<Vec<Arc<PoolSet>>>,
+    sets: Lock<Vec<UsedSet>>,
     /// Set while the queue is made.
     rescuer: OnceLock<Rescuer<H>>,
+}
+
+/// A pool set of a queue.
+struct UsedSet {
+    set: Arc<PoolSet>,
+    /// What the set's pools count for the queue (`Pool::limits`).
+    counted: u32,
 }
 
 /// A queue's pwqs.
@@ -365,7 +372,8 @@ impl<H: Host> Drop for Wq<H> {
         }
         let routed = self.tunable.lock().routed.take();
         let deserted = self.remove_routes(routed);
-        for set in std::mem::take(&mut *self.sets.lock()) {
+        for UsedSet { set, counted } in std::mem::take(&mut *self.sets.lock()) {
+            self.engine.count_limit(&set, 0, counted);
             self.engine.leave_set(&set);
         }
         deserted.iter().for_each(|&id| self.engine.nudge_all(self.engine.pool(id)));

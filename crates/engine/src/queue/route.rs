@@ -6,7 +6,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, Pods, effective_cpumask};
 
-use super::{Attrs, BecameReady, Kind, NICE_HIGHPRI, QueueError, Tunable, Wq};
+use super::{Attrs, BecameReady, Kind, NICE_HIGHPRI, QueueError, Tunable, UsedSet, Wq};
 use crate::cpus::Cpus;
 use crate::engine::{Context, PoolSet, SetKey};
 use crate::host::Host;
@@ -167,6 +167,7 @@ impl<H: Host> Wq<H> {
         // Before anything is queued on a pwq that has just joined others on its node.
         let mut ready = self.share_limits();
         ready.append(self.apply_limits(tunable));
+        ready.roomier = self.count_limits(tunable);
         set.pools.iter().for_each(|&id| self.engine.pool(id).add_route());
         for (cpu, route) in self.routes.iter().enumerate() {
             let pod = set.pod_of(cpu as u32);
@@ -199,17 +200,17 @@ impl<H: Host> Wq<H> {
 
     /// The pools for this key, used by this queue from now on.
     fn use_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
-        if let Some(own) = self.sets.lock().iter().find(|set| set.is_for(&key)) {
+        if let Some(own) = self.sets.lock().iter().find(|used| used.set.is_for(&key)) {
             // It has workers and this queue among its users; a dedicated one has no other.
-            return Ok(own.clone());
+            return Ok(own.set.clone());
         }
         let set = self.engine.pool_set(key)?;
         let mut sets = self.sets.lock();
-        if sets.iter().any(|known| Arc::ptr_eq(known, &set)) {
+        if sets.iter().any(|known| Arc::ptr_eq(&known.set, &set)) {
             drop(sets);
             self.engine.leave_set(&set);
         } else {
-            sets.push(set.clone());
+            sets.push(UsedSet { set: set.clone(), counted: 0 });
         }
         Ok(set)
     }

@@ -3,13 +3,17 @@
 //! Every worker has one, and every thread that helps borrows one. The protocol, its states and why
 //! nothing is lost are in README.md beside this file.
 
+mod absence;
 mod batch;
 mod now;
+mod wait;
 
 use std::cell::UnsafeCell;
 
+pub(crate) use absence::{Absence, Counted};
 pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
+pub(crate) use wait::WaitsFor;
 
 use crate::host::Host;
 use crate::inbox::Node;
@@ -51,8 +55,8 @@ pub(crate) struct Slot<H: Host> {
     /// Taken by remote threads, and by an owner that found `LOCKED`.
     mutex: Lock<()>,
 
-    /// When the current batch was begun (the host's clock), if it has several items; else the end of
-    /// time. A hint for thieves.
+    /// When the current batch was begun (the host's clock), if it has several items and what is lined up of
+    /// them was not taken; else the end of time. While it is not, the worker is among its pool's `lined_up`.
     pub(crate) batch_began: AtomicU64,
     /// What the owner took last. For those who look.
     pub(crate) batch: BatchHint,
@@ -64,12 +68,16 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) waits: AtomicBool,
     /// Somebody took this worker off the idle stack and woke it.
     pub(crate) picked: AtomicBool,
+    /// The worker's pool; `MOVING` between two. Stays while it is in a run.
+    pub(crate) home: AtomicU32,
     /// The idle worker below this one. Guard: pool lock.
     pub(crate) idle_below: Cell<Option<u32>>,
     /// Whether the worker is on the idle stack. Guard: pool lock.
     pub(crate) is_idle: Cell<bool>,
     /// What a run says of itself. Has a lock of its own, which comes last.
     description: now::Description,
+    /// What the run waits for.
+    wait: wait::WaitNote,
 }
 
 struct Lists<H: Host> {
@@ -80,34 +88,6 @@ struct Lists<H: Host> {
     waiters: Waiters<H>,
     /// Why the owner does not count as running in its pool. Guard: `mutex` alone.
     absence: Absence,
-}
-
-/// Why a worker that is at an item does not count as running.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Absence {
-    /// It does count.
-    No,
-    /// It said so itself: it waits, or its items compute for long.
-    Declared,
-    /// Its present run was found to compute for long. Ends with that run.
-    Hog,
-    /// Its present run was found to sleep, since then by the host's clock. Ends when it was found to be
-    /// back, at the latest with that run.
-    Asleep(u64),
-    /// Its items have been found asleep so often that the next is presumed to sleep. Ends when it is found to
-    /// run, at the latest with the batch.
-    Presumed,
-}
-
-/// What a declared absence means for the pool's count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
-    /// The owner has counted until now: it is to be taken off, and to count again at the end.
-    Yes,
-    /// It was taken off already, as it was found to sleep; it is to count again at the end.
-    NotNow,
-    /// It does not count, and will not at the end.
-    No,
 }
 
 // SAFETY: `lists` is only reached through the biased lock, the cells by holders of the pool lock.
@@ -157,9 +137,11 @@ impl<H: Host> Slot<H> {
             thread: AtomicU64::new(0),
             waits: AtomicBool::new(false),
             picked: AtomicBool::new(false),
+            home: AtomicU32::new(0),
             idle_below: Cell::new(None),
             is_idle: Cell::new(false),
             description: now::Description::new(),
+            wait: wait::WaitNote::new(),
         }
     }
 
@@ -322,79 +304,6 @@ impl<H: Host> Slot<H> {
         }
     }
 
-    /// Owner, inside an item: declares itself absent, and takes everything that is lined up behind the
-    /// item. If it is to count at the end, [`Slot::end_absence`] must follow.
-    pub(crate) fn begin_absence(&self) -> (WorkList, Counted) {
-        let guard = self.mutex.lock();
-        // SAFETY: the owner is not in SECTION, and remote threads need the mutex.
-        let lists = unsafe { &mut *self.lists.get() };
-        let items = into_hands(lists.scheduled.take());
-        let counted = match lists.absence {
-            Absence::No => Counted::Yes,
-            Absence::Asleep(_) | Absence::Presumed => Counted::NotNow,
-            Absence::Declared | Absence::Hog => Counted::No,
-        };
-        if counted != Counted::No {
-            lists.absence = Absence::Declared;
-        }
-        drop(guard);
-        (items, counted)
-    }
-
-    /// Owner, not in an item: presumes that its next item sleeps. [`Slot::end_presumed`] must follow.
-    pub(crate) fn presume_absence(&self) {
-        let guard = self.mutex.lock();
-        // SAFETY: as in `begin_absence`.
-        unsafe { (*self.lists.get()).absence = Absence::Presumed };
-        drop(guard);
-    }
-
-    /// Owner, after that item: whether it is to count again, as nobody has found it running and it has
-    /// declared nothing itself.
-    #[must_use]
-    pub(crate) fn end_presumed(&self) -> bool {
-        let guard = self.mutex.lock();
-        // SAFETY: as in `begin_absence`.
-        let absence = unsafe { &mut (*self.lists.get()).absence };
-        let still = *absence == Absence::Presumed;
-        if still {
-            *absence = Absence::No;
-        }
-        drop(guard);
-        still
-    }
-
-    /// Owner: is back.
-    pub(crate) fn end_absence(&self) {
-        let guard = self.mutex.lock();
-        // SAFETY: as in `begin_absence`.
-        let absence = unsafe { &mut (*self.lists.get()).absence };
-        debug_assert_eq!(*absence, Absence::Declared, "an end without a beginning");
-        *absence = Absence::No;
-        drop(guard);
-    }
-
-    /// Owner: declares itself absent, and leaves what is lined up where it is. Whether it counted as
-    /// running until now; then [`Slot::end_absence`] must follow.
-    pub(crate) fn declare_absence(&self) -> bool {
-        let guard = self.mutex.lock();
-        // SAFETY: the owner is not in SECTION, and remote threads need the mutex.
-        let absence = unsafe { &mut (*self.lists.get()).absence };
-        let counted = *absence == Absence::No;
-        if counted {
-            *absence = Absence::Declared;
-        }
-        drop(guard);
-        counted
-    }
-
-    /// Why the owner does not count as running. Stale by the time it is used.
-    pub(crate) fn absence(&self) -> Absence {
-        let _guard = self.mutex.lock();
-        // SAFETY: `absence` is guarded by the mutex alone: the owner touches it under no other guard.
-        unsafe { (*self.lists.get()).absence }
-    }
-
     /// In a child after a fork, once nobody holds the slot: as new, but that its runs count on.
     /// `in_use`: the only thread that there is runs an item of the parent's in it.
     pub(crate) fn forget(&self, host: &H, in_use: bool) {
@@ -404,6 +313,8 @@ impl<H: Host> Slot<H> {
         host.renew(&self.event);
         self.thread.store(0, Ordering::Relaxed);
         self.waits.store(false, Ordering::Relaxed);
+        self.wait.set(WaitsFor::Unknown);
+        self.wait.set_helper(0);
         self.picked.store(false, Ordering::Relaxed);
         // SAFETY: there is no other thread.
         unsafe {
@@ -575,34 +486,6 @@ impl<H: Host> RemoteSlot<'_, H> {
         unsafe { self.lists().waiters.push(waiter) };
         self.want_attention();
         true
-    }
-
-    /// Lets the owner not count as running until the end of `run`, in which it is. What is lined up
-    /// behind that run, if it was done; `None` if the run is over or the owner does not count anyway.
-    pub(crate) fn mark_absent(&mut self, run: u64, why: Absence) -> Option<WorkList> {
-        debug_assert!(
-            matches!(why, Absence::Hog | Absence::Asleep(_)),
-            "the owner declares itself"
-        );
-        if !self.slot.is_running(run) || self.lists().absence != Absence::No {
-            return None;
-        }
-        self.lists().absence = why;
-        self.want_attention();
-        Some(self.take_scheduled())
-    }
-
-    /// The owner, which was found or presumed to sleep in `run`, runs. Why it did not count; `None` if the
-    /// run is over or that was for another reason. Then it counts again: the caller sees to that.
-    #[must_use]
-    pub(crate) fn mark_back(&mut self, run: u64) -> Option<Absence> {
-        let was = self.lists().absence;
-        let may_end = matches!(was, Absence::Asleep(_) | Absence::Presumed);
-        if !may_end || !self.slot.is_running(run) {
-            return None;
-        }
-        self.lists().absence = Absence::No;
-        Some(was)
     }
 
     fn want_attention(&self) {

@@ -141,14 +141,14 @@ impl<H: Host> Engine<H> {
     }
 
     fn expose_hog(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
-        let Some(function) = self.count_out(pool, id, run, Absence::Hog) else { return };
+        let Some(function) = self.count_out(id, run, Absence::Hog) else { return };
         // Who computes for long in a shared pool is where it should be.
         if let Some(function) = function.filter(|_| pool.spec().confined)
             && let Some(count) = self.hogs().note(function)
         {
             // SAFETY: a slot has functions from items only.
-            let name = unsafe { Function::at(function) }.name;
-            self.host().report(Report::CpuIntensive { function, name, count, used_ns });
+            let Function { address, name } = unsafe { Function::at(function) };
+            self.host().report(Report::CpuIntensive { function: address, name, count, used_ns });
         }
     }
 }

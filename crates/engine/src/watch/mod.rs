@@ -18,55 +18,38 @@
 //! a pool where workers sleep undeclared ([`sleepers`]) who leaves something waiting wakes it from that as
 //! well.
 //!
-//! **It also looks whether the CPUs have changed** ([`crate::cpus`]), while anybody is at work: so
-//! that a change is noticed within a second without a worker's doing, and applied by a thread that
-//! holds no work and serves no pool. `next_look` says when it will look, or that it will not. A worker
-//! that finds the time over wakes it; nobody at work, nobody looks, nobody is woken.
-//!
-//! ```text
-//! a worker that gets to work            the watch
-//! running += 1                          next_look = NO_LOOK
-//! next_look is over, or NO_LOOK ?       anybody at work ?
-//!   yes: claims it, wakes                 yes: next_look = in LOOK_NS, sleeps until then
-//! ```
-//!
-//! Sequentially consistent again. A worker that stops to count while it is in an item is found by its
-//! pool's lists instead; one that comes back from a wait asks again.
+//! It also looks whether the CPUs have changed ([`changes`]).
 
+mod changes;
+mod deadlock;
 mod hogs;
+mod look;
 mod sightings;
 mod sleepers;
+mod stall;
+mod watchdog;
 
 use std::sync::Arc;
 
 pub(crate) use hogs::Hogs;
-use hogs::Runs;
 pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 
-use sightings::Sightings;
+use look::{INTERVAL_MAX_NS, REMEMBER_NS, SeenBefore};
 use sleepers::SOON_NS;
 use uwork_policy::blocking::Tier;
+pub use watchdog::WATCHDOG_THRESH_NS;
+use watchdog::{Guard, Watchdog};
 
 use crate::engine::Engine;
 use crate::host::{Host, SpawnError, WorkerSpec};
 use crate::pool::{NEVER, Pool};
-use crate::rescuer::MAYDAY_INTERVAL_NS;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 use crate::wake::WakeToken;
 
 /// How long a batch may have been running, or a ready pwq waiting, before somebody else takes over.
 pub(crate) const STUCK_NS: u64 = 200_000;
-/// The longest interval between two looks.
-const INTERVAL_MAX_NS: u64 = 10_000_000;
-/// The same where workers may be found asleep.
-const INTERVAL_UNDECLARED_NS: u64 = 2_000_000;
-/// The same where some were lately.
-const INTERVAL_SUSPECT_NS: u64 = 1_000_000;
 /// For how long nothing must have been waiting before the watch sleeps.
 const LINGER_NS: u64 = 2 * INTERVAL_MAX_NS;
-
-/// Times between two looks at the CPUs, at most, while somebody is at work.
-const LOOK_NS: u64 = 250_000_000;
 /// A value of `next_look`: there will be none.
 const NO_LOOK: u64 = 0;
 
@@ -96,6 +79,7 @@ pub(crate) struct Watch<H: Host> {
     /// Whether the thread exists.
     started: Lock<bool>,
     retired: AtomicU32,
+    pub(crate) watchdog: Watchdog,
 }
 
 impl<H: Host> Watch<H> {
@@ -108,6 +92,7 @@ impl<H: Host> Watch<H> {
             event: H::Event::default(),
             started: Lock::new(false),
             retired: AtomicU32::new(0),
+            watchdog: Watchdog::new(),
         }
     }
 }
@@ -181,216 +166,20 @@ impl<H: Host> Engine<H> {
         // SAFETY: the event lives as long as the engine.
         unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
     }
-
-    /// The caller is a worker that gets to work at `now`, or at a time that it does not know.
-    #[inline]
-    pub(crate) fn be_seen(&self, now: u64) {
-        // SeqCst: comes after the count of running workers was raised (see the module).
-        if self.watch_state().next_look.load(Ordering::SeqCst) <= now {
-            self.call_for_a_look();
-        }
-    }
-
-    #[cold]
-    fn call_for_a_look(&self) {
-        if self.host().thread_id() == 0 {
-            return;
-        }
-        let (watch, now) = (self.watch_state(), self.host().now());
-        let due = watch.next_look.load(Ordering::SeqCst);
-        let next = now.saturating_add(LOOK_NS);
-        let claim = |due| {
-            watch.next_look.compare_exchange(due, next, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        };
-        if due <= now && claim(due) && self.start_watch().is_ok() {
-            watch.called.store(true, Ordering::SeqCst);
-            // SAFETY: the event lives as long as the engine.
-            unsafe { WakeToken::<H>::new(&raw const watch.event) }.send(self.host());
-        }
-    }
-
-    /// The watch looks at the CPUs if it was asked to or the time has come. Until when it may sleep.
-    fn look_at_cpus(&self, at: Option<u64>) -> Option<u64> {
-        let watch = self.watch_state();
-        let called = watch.called.swap(false, Ordering::SeqCst);
-        if !called && at.is_none_or(|at| at > self.host().now()) {
-            return at;
-        }
-        if let Some(cpus) = self.host().cpus_changed() {
-            self.set_cpus(cpus);
-        }
-        self.refit_again();
-        // First the mark, then the look at who is at work (see the module).
-        watch.next_look.store(NO_LOOK, Ordering::SeqCst);
-        // Who has called may be done already, and will be back: one more look is less than a call for
-        // each item.
-        if !called && !self.is_anybody_at_work() {
-            return None;
-        }
-        let next = self.host().now().saturating_add(LOOK_NS);
-        watch.next_look.store(next, Ordering::SeqCst);
-        Some(next)
-    }
-
-    /// Whether any worker looks for items or is in one, and not in a declared wait.
-    fn is_anybody_at_work(&self) -> bool {
-        let mut found = false;
-        self.for_each_pool(|pool| {
-            let counts = pool.state.counts();
-            found |= counts.running > 0;
-            if !found && counts.workers > counts.idle {
-                let inner = pool.lock();
-                found = inner.workers.iter().any(|&id| self.slot(id).is_busy_locked(&inner));
-            }
-        });
-        found
-    }
-
-    /// One look: moves what is stuck, looks for sleepers and hogs, and after pools that could not get a
-    /// worker.
-    fn look(&self, now: u64, seen: &mut SeenBefore<H>) -> Look {
-        let (mut waiting, mut overdue) = (Vec::new(), Vec::new());
-        let (mut stranded, mut next) = (false, NEVER);
-        let mut longest = match self.host().tier() {
-            Tier::Declared => INTERVAL_MAX_NS,
-            Tier::Events | Tier::Sampling => INTERVAL_UNDECLARED_NS,
-        };
-        seen.sightings.begin(now);
-        if seen.tidy_at <= now {
-            seen.tidy_at = now.saturating_add(REMEMBER_NS);
-            seen.sightings.forget_before(now.saturating_sub(REMEMBER_NS));
-        }
-        self.for_each_pool(|pool| {
-            let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
-            let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
-            if (lined_up || pool.looks_ready()) && (starved || self.may_matter(pool)) {
-                waiting.push(pool.id);
-            }
-            let timer = pool.next_wake();
-            if timer.saturating_add(STUCK_NS) <= now {
-                overdue.push(pool.id);
-            }
-            if starved && timer != NEVER && pool.state.counts().idle == 0 {
-                // All its workers are taken, and it could get no other: nobody else looks after them.
-                stranded = true;
-                let again_at = pool.create_again_at.load(Ordering::Relaxed);
-                next = next.min(timer.saturating_add(STUCK_NS).max(again_at));
-            }
-        });
-        for id in overdue {
-            self.pool(id).ensure_keeper(self);
-        }
-        for id in self.helpers_of(&waiting) {
-            next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
-        }
-        for &id in &waiting {
-            let pool = self.pool(id);
-            if others_may_help(pool) {
-                self.take_back_stuck(pool, now);
-            }
-            if !pool.spec().single {
-                next = next.min(self.find_sleepers(pool, &mut seen.sightings, now));
-                next = next.min(self.find_hogs(pool, &mut seen.runs, now));
-                if sleepers::is_suspect(pool, now) {
-                    longest = longest.min(INTERVAL_SUSPECT_NS);
-                }
-            }
-            self.feed_starved(pool, now);
-            let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
-            if others_may_help(pool) && pool.looks_ready() && since_take >= STUCK_NS {
-                pool.kick(self);
-                self.kick_neighbour(pool);
-            }
-        }
-        let suspect = longest == INTERVAL_SUSPECT_NS;
-        Look { waiting: !waiting.is_empty() || stranded, next, longest, suspect }
-    }
-
-    /// Whether sleeps are expected anywhere.
-    fn is_any_suspect(&self, now: u64) -> bool {
-        let mut any = false;
-        self.for_each_pool(|pool| any |= sleepers::is_suspect(pool, now));
-        any
-    }
-
-    /// Pools in which nothing waits, and whose workers take what waits in these.
-    fn helpers_of(&self, waiting: &[u32]) -> Vec<u32> {
-        let mut helpers = Vec::new();
-        if self.host().tier() != Tier::Declared {
-            for &id in waiting.iter().filter(|&&id| self.pool(id).spec().shares) {
-                helpers.extend(&self.pool(id).spec().neighbours);
-            }
-            helpers.sort_unstable();
-            helpers.dedup();
-            helpers.retain(|id| !waiting.contains(id) && !self.pool(*id).spec().single);
-        }
-        helpers
-    }
-
-    /// Tries again to get a worker for a pool that could not have one.
-    fn feed_starved(&self, pool: &Pool<H>, now: u64) {
-        let again_at = pool.create_again_at.load(Ordering::Relaxed);
-        if again_at == 0 || !pool.looks_ready() {
-            return;
-        }
-        if again_at <= now {
-            pool.kick(self);
-        } else if pool.mayday_at.load(Ordering::Relaxed) <= now {
-            pool.mayday_at.store(now.saturating_add(MAYDAY_INTERVAL_NS), Ordering::Relaxed);
-            self.send_maydays(pool);
-        }
-    }
 }
-
-/// What a look has found.
-struct Look {
-    /// Whether anything waits.
-    waiting: bool,
-    /// When it is worth looking again at the latest.
-    next: u64,
-    /// The longest interval until then.
-    longest: u64,
-    /// Whether sleeps are expected where something waits.
-    suspect: bool,
-}
-
-/// What the watch remembers from one look to the next.
-struct SeenBefore<H: Host> {
-    runs: Runs,
-    sightings: Sightings<H>,
-    /// When those that were not met for long are forgotten.
-    tidy_at: u64,
-    /// When all are, if the watch sleeps until then.
-    clear_at: u64,
-}
-
-impl<H: Host> SeenBefore<H> {
-    fn clear(&mut self) {
-        self.runs.clear();
-        self.sightings.clear();
-        self.clear_at = NEVER;
-    }
-}
-
-/// How long a worker that is not met is remembered.
-const REMEMBER_NS: u64 = 1_000_000_000;
 
 fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     let (host, watch) = (engine.host(), engine.watch_state());
     engine.name_watch(host.thread_id());
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
-    let mut seen = SeenBefore {
-        runs: Runs::default(),
-        sightings: Sightings::new(),
-        tidy_at: 0,
-        clear_at: NEVER,
-    };
-    let mut look_at = None;
+    let mut seen = SeenBefore::new();
+    let (mut look_at, mut guard) = (None, Guard::new());
     while !retired() {
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
-            let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at);
+            let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at).min(guard.next);
             let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
             look_at = engine.look_at_cpus(look_at);
+            guard.look(engine, look_at.is_some());
             if seen.clear_at <= host.now() {
                 seen.clear();
             }
@@ -404,6 +193,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
         }
         while !retired() {
             look_at = engine.look_at_cpus(look_at);
+            guard.look(engine, true);
             let now = host.now();
             let mut look = engine.look(now, &mut seen);
             let rested = now.saturating_sub(last_waiting) >= LINGER_NS;
@@ -436,6 +226,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
                 host.park_observing(&watch.event, &sights, next);
             }
         }
+        guard.look(engine, look_at.is_some());
         seen.runs.clear();
         if seen.sightings.observes() {
             seen.clear_at = host.now().saturating_add(REMEMBER_NS);

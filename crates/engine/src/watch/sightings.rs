@@ -113,6 +113,7 @@ impl<H: Host> Sightings<H> {
         observe: bool,
     ) -> Option<(Activity, Source)> {
         let sighting = self.by_slot.get_mut(&id)?;
+        let thread = sighting.thread;
         let mut activity = None;
         if let Some(sight) = &mut sighting.sight {
             let seen = host.look(sight);
@@ -123,13 +124,22 @@ impl<H: Host> Sightings<H> {
         if let Some(activity) = activity {
             return Some((activity, Source::Records));
         }
-        activity = host.activity(sighting.thread);
+        activity = self.ask(host, id, thread);
         // Not one that sleeps already: it will be replaced, and not looked at for a while.
         if observe && activity == Some(Activity::Runs) && self.observe(host, id) {
             // It may have gone to sleep before its switches were recorded.
-            activity = host.activity(self.by_slot.get(&id)?.thread);
+            activity = self.ask(host, id, thread);
         }
         activity.map(|activity| (activity, Source::System))
+    }
+
+    /// What the system says that a worker is at.
+    pub(super) fn ask(&self, host: &H, id: u32, thread: u64) -> Option<Activity> {
+        let sighting = self.by_slot.get(&id).filter(|sighting| sighting.thread == thread);
+        match sighting.and_then(|sighting| sighting.sight.as_ref()) {
+            Some(sight) => host.activity_of(sight, thread),
+            None => host.activity(thread),
+        }
     }
 
     /// Has a worker's switches recorded, if they are not and there is room. True if they are from here on.
@@ -170,7 +180,7 @@ impl<H: Host> Sightings<H> {
         let turn = self.unseen;
         self.unseen += 1;
         let asked = self.sampled_from..self.sampled_from + SAMPLES_PER_LOOK;
-        asked.contains(&turn).then(|| host.activity(thread)).flatten()
+        asked.contains(&turn).then(|| self.ask(host, id, thread)).flatten()
     }
 
     /// Ends the recording of a worker's switches.

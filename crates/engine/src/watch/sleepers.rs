@@ -91,7 +91,7 @@ impl<H: Host> Engine<H> {
             let seen = match sightings.look(self.host(), pool, id, observe) {
                 // What the records say may be over; and they say the same of a thread that was stopped.
                 Some((Activity::Sleeps { since }, Source::Records)) if is_due(pool, since, now) => {
-                    match self.host().activity(thread) {
+                    match sightings.ask(self.host(), id, thread) {
                         Some(Activity::Sleeps { .. }) | None => Some(Activity::Sleeps { since }),
                         other => other,
                     }
@@ -125,7 +125,7 @@ impl<H: Host> Engine<H> {
 
     fn count_sleeper_out(&self, pool: &Pool<H>, id: u32, run: u64, since: u64, now: u64) -> bool {
         pool.suspect_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
-        self.count_out(pool, id, run, Absence::Asleep(since)).is_some()
+        self.count_out(id, run, Absence::Asleep(since)).is_some()
     }
 
     /// Looks whether a worker that was found asleep is back.
@@ -143,27 +143,29 @@ impl<H: Host> Engine<H> {
             return;
         }
         let mut remote = self.slot(id).lock_remote(self.host());
-        let back = remote.mark_back(run);
+        let back = remote.mark_back(run).map(|was| (self.home_of(id), was));
         drop(remote);
-        if let Some(was) = back {
-            self.count_again(pool, was);
+        if let Some((home, was)) = back {
+            self.count_again(home, was);
         }
+    }
+
+    /// The pool of a worker in a run that does not end meanwhile. It may not be the one on whose list the
+    /// worker was found: it may have moved since.
+    fn home_of(&self, id: u32) -> &Pool<H> {
+        self.pool(self.slot(id).home.load(Ordering::Relaxed))
     }
 
     /// Takes a worker off the running count for the rest of its run, gives back what is lined up behind
     /// it, and lets somebody stand in. `None` if the run is over or the worker does not count anyway;
     /// else the function that runs, unless it has just ended.
-    pub(super) fn count_out(
-        &self,
-        pool: &Pool<H>,
-        id: u32,
-        run: u64,
-        why: Absence,
-    ) -> Option<Option<usize>> {
+    pub(super) fn count_out(&self, id: u32, run: u64, why: Absence) -> Option<Option<usize>> {
         let mut remote = self.slot(id).lock_remote(self.host());
         let behind = remote.mark_absent(run, why)?;
         let function = self.slot(id).running().map(|running| running.func);
+        let pool = self.home_of(id);
         drop(remote);
+        self.end_line(self.slot(id));
         let running = pool.state.block().running;
         self.give_back(behind);
         self.after_block(pool, running);

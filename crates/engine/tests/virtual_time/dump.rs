@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use uwork_engine::dump::{Dump, Gate, ITEMS_MAX, WorkerState};
 use uwork_engine::{Attrs, Kind, QueueSpec, Queued};
+use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
@@ -34,6 +35,7 @@ fn text(dump: Dump, items: &[(&str, &Arc<Item>)]) -> String {
 const KNOWN_STATE: &str = "\
 machine  allowed 0-1  unbound 0-1
          default scope cache
+blocking declared: the test says so
 
 scopes
   cpu          nr_pods 2    pod_cpus 0:0 1:1  cpu_pod 0:0 1:1
@@ -45,11 +47,11 @@ scopes
   system       nr_pods 1    pod_cpus 0:0-1  cpu_pod 0:0 1:0
 
 pools
-  pool 0    cpus 0  nice 0  target 1  workers 1  running 0  idle 1
+  pool 0    cpus 0  nice 0  target 1  workers 1  running 0  idle 1  max 2
     slot 0    uw/0  idle
-  pool 1    cpus 1  nice 0  target 1  workers 1  running 1  idle 0
+  pool 1    cpus 1  nice 0  target 1  workers 1  running 1  idle 0  max 2
     slot 1    uw/1  running  run 1  queue limited  for at most 2.0 ms  test::Item
-  pool 2    cpus 0-1  nice 0  target 2  workers 2  running 0  idle 1  armed 1  next timer in 18.0 ms
+  pool 2    cpus 0-1  nice 0  target 2  workers 2  running 0  idle 1  max 1026  armed 1  next timer in 18.0 ms
     slot 2    uw/u0-1  waiting  run 1  queue free  for at most 2.0 ms  test::Item
     slot 3    uw/u0-1  idle
     armed  in 18.0 ms  item LATER  test::Item  queue free  cpu 0
@@ -91,6 +93,38 @@ fn the_text_of_a_known_state() {
         text
     });
     assert_eq!(text, KNOWN_STATE, "\n{text}");
+}
+
+/// Who was found asleep is shown so, until it is back.
+#[test]
+fn who_sleeps_undeclared_is_shown_asleep() {
+    for tier in [Tier::Events, Tier::Sampling] {
+        with_engine(Setup::exact("core:1"), move |engine| {
+            engine.host().detecting().tier = tier;
+            let queue = make(engine, spec("q", Kind::PerCpu));
+            let weak = Arc::downgrade(engine);
+            let sleeper = Item::new(move || {
+                let engine = weak.upgrade().expect("it runs this");
+                engine.host().doze(20 * MS);
+                engine.host().burn(20 * MS);
+            });
+            // Nobody looks at a worker behind which nothing waits.
+            for item in [sleeper, burning(engine, 30 * MS)] {
+                assert_eq!(item.queue(&queue), Queued::Yes);
+            }
+            engine.host().doze(10 * MS);
+            let dump = engine.dump();
+            assert_eq!(dump.blocking.tier, tier);
+            let states = |dump: &Dump| -> Vec<WorkerState> {
+                dump.pools[0].workers.iter().map(|worker| worker.state).collect()
+            };
+            assert!(states(&dump).contains(&WorkerState::Asleep), "{tier}: {dump}");
+            assert!(dump.to_string().contains("  asleep  run 1  queue q"), "{dump}");
+            queue.flush().unwrap();
+            let dump = engine.dump();
+            assert!(!states(&dump).contains(&WorkerState::Asleep), "{tier}: {dump}");
+        });
+    }
 }
 
 /// What a worker took and has not started is behind it, and what waits for its own run is set aside.

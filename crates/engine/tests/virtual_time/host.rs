@@ -21,7 +21,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::host::{Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec};
+use uwork_engine::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
 use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -333,6 +333,15 @@ impl Host for VirtualHost {
         self.machine().cpu_time(thread as usize - 1)
     }
 
+    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>> {
+        let id = thread as usize - 1;
+        let machine = self.machine();
+        let frame =
+            |address, symbol: String| Frame { address, symbol: Some(symbol), location: None };
+        let calls = [(1, "wait".to_owned()), (2, format!("thread_{id}"))];
+        (!machine.is_gone(id)).then(|| calls.map(|(at, symbol)| frame(at, symbol)).into())
+    }
+
     type Sight = Sight;
 
     fn tier(&self) -> Tier {
@@ -367,7 +376,7 @@ impl Host for VirtualHost {
     fn look(&self, sight: &mut Sight) -> Seen {
         let mut detecting = self.detecting();
         detecting.looks += 1;
-        if detecting.lossy > 0 && detecting.looks % detecting.lossy == 0 {
+        if detecting.lossy > 0 && detecting.looks.is_multiple_of(detecting.lossy) {
             return Seen::default();
         }
         drop(detecting);
@@ -397,6 +406,8 @@ impl Host for VirtualHost {
             self.pause(Doing::Ready, 0, None);
         }
     }
+
+    fn rename_thread(&self, _: &str) {}
 
     fn cpus_changed(&self) -> Option<Cpus> {
         self.0.changed.lock().expect("no panic under this lock").take()

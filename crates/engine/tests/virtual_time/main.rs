@@ -9,9 +9,11 @@
 //! `UWORK_SIM_SEEDS=N` runs more of them than usual.
 
 mod admission;
+mod cap;
 mod chance;
 mod contexts;
 mod cpus;
+mod deadlock;
 mod deferrable;
 mod delayed;
 mod drain;
@@ -39,4 +41,5 @@ mod setup;
 mod shutdown;
 mod simulation;
 mod sleepers;
+mod watchdog;
 mod world;

@@ -49,13 +49,24 @@ pub(crate) fn with_engine<R: Send + 'static>(
     setup: Setup,
     body: impl FnOnce(&Arc<VirtualEngine>) -> R + Send + 'static,
 ) -> R {
+    with_config(setup, |_| {}, body)
+}
+
+/// As `with_engine`, with a change to the engine's configuration.
+pub(crate) fn with_config<R: Send + 'static>(
+    setup: Setup,
+    change: impl FnOnce(&mut Config),
+    body: impl FnOnce(&Arc<VirtualEngine>) -> R + Send + 'static,
+) -> R {
     let topology: Topology = setup.machine.parse().expect("a machine");
     let online = topology.online().clone();
     let host = VirtualHost::new(Machine::new(online.clone(), setup.chaos, setup.seed));
     let result = Arc::new(Mutex::new(None));
     let (theirs, place) = (host.clone(), result.clone());
+    let mut config = Config::new(topology, online);
+    change(&mut config);
     let _main = host.start(&CpuSet::single(0), move || {
-        let engine = Engine::new(theirs, Config::new(topology, online));
+        let engine = Engine::new(theirs, config);
         let value = body(&engine);
         engine.retire();
         *place.lock().expect("no panic under this lock") = Some(value);

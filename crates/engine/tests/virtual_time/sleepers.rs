@@ -24,11 +24,14 @@ fn notice(engine: &VirtualEngine, tier: Tier) {
     engine.host().detecting().tier = tier;
 }
 
+/// What an item does.
+type Body = Box<dyn Fn(&VirtualEngine) + Send + Sync>;
+
 /// Queues items that do this; when each started and finished.
 fn run_all(
     engine: &Arc<VirtualEngine>,
     queue: &VirtualQueue,
-    bodies: Vec<Box<dyn Fn(&VirtualEngine) + Send + Sync>>,
+    bodies: Vec<Body>,
 ) -> Vec<(u64, u64)> {
     // The first worker parks.
     engine.host().doze(MS);
@@ -48,11 +51,11 @@ fn run_all(
     times.clone()
 }
 
-fn sleeps(ns: u64) -> Box<dyn Fn(&VirtualEngine) + Send + Sync> {
+fn sleeps(ns: u64) -> Body {
     Box::new(move |engine| engine.host().doze(ns))
 }
 
-fn burns(ns: u64) -> Box<dyn Fn(&VirtualEngine) + Send + Sync> {
+fn burns(ns: u64) -> Body {
     Box::new(move |engine| engine.host().burn(ns))
 }
 
@@ -198,6 +201,49 @@ fn brief_sleeps_bring_up_few() {
     }
 }
 
+/// That the items of a queue sleep says nothing of those of the next one, which may get what it has left.
+#[test]
+fn what_was_presumed_of_a_queue_ends_with_it() {
+    for (tier, _) in NOTICING {
+        with_engine(setup("core:1"), move |engine| {
+            notice(engine, tier);
+            let sleepy = make(engine, spec("sleepy", Kind::PerCpu));
+            run_all(engine, &sleepy, (0..40).map(|_| sleeps(5 * MS)).collect());
+            drop(sleepy);
+            let queue = make(engine, spec("computes", Kind::PerCpu));
+            let mut times = run_all(engine, &queue, (0..10).map(|_| burns(MS)).collect());
+            times.sort_unstable();
+            for pair in times.windows(2) {
+                assert!(pair[0].1 <= pair[1].0, "{tier}: two at once on one CPU: {times:?}");
+            }
+        });
+    }
+}
+
+/// However many workers there are to be observed.
+#[test]
+fn a_bounded_number_of_threads_is_observed() {
+    with_engine(setup("core:100"), |engine| {
+        notice(engine, Tier::Events);
+        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let queue = make(engine, QueueSpec { max_active: 200, ..spec("q", kind) });
+        let most = Arc::new(AtomicU32::new(0));
+        let body = |at: u32| -> Body {
+            let most = most.clone();
+            Box::new(move |engine| {
+                // One sleeper makes it worth to look at the others.
+                if at.is_multiple_of(100) {
+                    engine.host().doze(5 * MS);
+                }
+                engine.host().burn(3 * MS);
+                most.fetch_max(engine.host().detecting().observed as u32, Ordering::Relaxed);
+            })
+        };
+        run_all(engine, &queue, (0..1_000).map(body).collect());
+        assert_eq!(most.load(Ordering::Relaxed), 64);
+    });
+}
+
 /// Who loses its CPU to another process does not sleep.
 #[test]
 fn computing_workers_are_not_replaced() {
@@ -264,18 +310,36 @@ fn nobody_looks_when_nothing_waits() {
             let before = engine.host().counts();
             engine.host().doze(100 * SEC);
             assert_eq!(engine.host().counts(), before, "{tier}");
-            // A lone sleeper, with nothing behind it.
-            let item = Item::new({
-                let engine = engine.clone();
-                move || engine.host().doze(200 * MS)
-            });
-            assert_eq!(item.queue(&queue), Queued::Yes);
-            engine.host().doze(MS);
-            let before = engine.host().counts().without_looks();
-            engine.host().doze(100 * MS);
-            assert_eq!(engine.host().counts().without_looks(), before, "{tier}");
-            queue.flush().unwrap();
         });
+    }
+}
+
+/// Nothing is behind a lone item that sleeps, and nothing behind the last of a batch.
+#[test]
+fn nobody_looks_after_the_last_item() {
+    for (tier, _) in NOTICING {
+        for others in [0, 20] {
+            with_engine(setup("core:2"), move |engine| {
+                notice(engine, tier);
+                let queue = make(engine, spec("q", Kind::PerCpu));
+                let shorts: Vec<_> = (0..others).map(|_| Item::new(|| {})).collect();
+                let last = Item::new({
+                    let engine = engine.clone();
+                    move || engine.host().doze(200 * MS)
+                });
+                shorts.iter().chain([&last]).for_each(|item| {
+                    assert_eq!(item.queue(&queue), Queued::Yes);
+                });
+                engine.host().doze(60 * MS);
+                let before = engine.host().counts();
+                engine.host().doze(100 * MS);
+                let after = engine.host().counts();
+                assert_eq!(after.without_looks(), before.without_looks(), "{tier} {others}");
+                // The CPUs may be looked at.
+                assert!(after.looks - before.looks <= 1, "{tier} {others}: {before:?} {after:?}");
+                queue.flush().unwrap();
+            });
+        }
     }
 }
 

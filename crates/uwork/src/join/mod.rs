@@ -140,7 +140,8 @@ impl<R> JoinHandle<R> {
             }
             // A future that was helped may want to be polled again.
             if !task.is_done() {
-                engine().blocking(|| task.wait());
+                // SAFETY: as above.
+                unsafe { engine().blocking_on(self.task.cast(), || task.wait()) };
             }
         }
         task.take()

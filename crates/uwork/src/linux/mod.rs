@@ -15,7 +15,6 @@ mod membarrier;
     not(all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64"))),
     path = "stack/absent.rs"
 )]
-#[allow(dead_code, reason = "asked by the watchdog only")]
 pub(crate) mod stack;
 mod thread;
 
@@ -26,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use uwork_engine::host::{Activity, Detection, Host, Report, Seen, SpawnError, WorkerSpec};
+use uwork_engine::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
 use uwork_engine::{Config, Cpus, Engine, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -51,14 +50,14 @@ static PANICS: AtomicU64 = AtomicU64::new(0);
 static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
 
 impl Linux {
-    fn new() -> Linux {
+    fn new(options: &Options) -> Linux {
         // Of the same clock; what lies between the two readings makes sleeps look that much longer.
         let (clock_base, monotonic_ns) = (std::time::Instant::now(), thread::monotonic_ns());
         Linux {
             fences: membarrier::Fences::new(),
             clock_base,
             changes: changes::Changes::new(),
-            asleep: asleep::Asleep::new(monotonic_ns),
+            asleep: asleep::Asleep::new(monotonic_ns, options.blocking_tier),
         }
     }
 }
@@ -125,6 +124,10 @@ impl Host for Linux {
         thread::cpu_time(thread)
     }
 
+    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>> {
+        stack::of_thread(thread)
+    }
+
     type Sight = asleep::Sight;
 
     #[inline]
@@ -152,6 +155,10 @@ impl Host for Linux {
         sight.look()
     }
 
+    fn activity_of(&self, sight: &asleep::Sight, thread: u64) -> Option<Activity> {
+        sight.activity().or_else(|| self.activity(thread))
+    }
+
     fn park_observing(&self, event: &Event, sights: &[&asleep::Sight], deadline: u64) {
         if !event.wait(Some(Duration::ZERO)) {
             self.asleep.poll(sights, deadline.saturating_sub(self.now()));
@@ -160,6 +167,10 @@ impl Host for Linux {
 
     fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
         thread::place(thread, cpus);
+    }
+
+    fn rename_thread(&self, name: &str) {
+        thread::rename(name);
     }
 
     fn cpus_changed(&self) -> Option<Cpus> {
@@ -218,7 +229,9 @@ pub(crate) fn text(report: &Report) -> Option<String> {
         Report::CpuIntensive { function, name, count, used_ns } => format!(
             "{} used the CPU for {} ms while other items waited, {count} times so far; consider an \
              unbound or a CPU-intensive queue",
-            name.clone().unwrap_or_else(|| format!("the item function at {function:#x}")),
+            name.clone()
+                .or_else(|| crate::symbols::name(*function))
+                .unwrap_or_else(|| format!("the item function at {function:#x}")),
             used_ns / 1_000_000
         ),
         Report::FlushDependency { from, on } => format!(
@@ -235,6 +248,7 @@ pub(crate) fn text(report: &Report) -> Option<String> {
         Report::WorkersMax { pool, max } => format!(
             "pool {pool:?} has {max} workers, as many as it may, and all of them block while others wait"
         ),
+        Report::Stalled(stall) => stall.to_string(),
         Report::BhWaits { queue } => {
             format!("an item of the BH queue {queue:?} waits, which it must not")
         }
@@ -281,17 +295,43 @@ pub(crate) fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
     REPORTER.set(reporter)
 }
 
+/// What the program asks for. Settled when the engine is made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// How undeclared sleeps are to be noticed.
+    pub(crate) blocking_tier: Option<Tier>,
+}
+
+/// What was asked for, and by whom: the program, or nobody until the engine was made.
+static OPTIONS: OnceLock<(Options, OptionsBy)> = OnceLock::new();
+
+/// Who has settled the options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OptionsBy {
+    /// The program.
+    Setup,
+    /// The engine, which was made first.
+    Default,
+}
+
+/// Settles the options, unless that is done; then by whom it was.
+pub(crate) fn set_options(options: Options) -> Result<(), OptionsBy> {
+    let settled = OPTIONS.set((options, OptionsBy::Setup));
+    settled.map_err(|_| OPTIONS.get().map_or(OptionsBy::Default, |&(_, by)| by))
+}
+
 /// The process's engine; made at first use.
 #[inline]
 pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
     static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
     ENGINE.get_or_init(|| {
+        let (options, _) = OPTIONS.get_or_init(|| (Options::default(), OptionsBy::Default));
         let config = match Machine::read() {
             Ok(machine) => {
-                let topology = machine.topology.clone();
+                let (topology, threads_max) = (machine.topology.clone(), machine.threads_max);
                 let Cpus { allowed, unbound_cpumask, cpu_limit } = changes::cpus_of(machine);
                 let config = Config::new(topology, allowed);
-                Config { unbound_cpumask, cpu_limit, ..config }
+                Config { unbound_cpumask, cpu_limit, threads_max, ..config }
             }
             // Without sysfs and /proc: as many equal CPUs as the process may use.
             Err(_) => {
@@ -302,6 +342,6 @@ pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
             }
         };
         fork::register();
-        Engine::new(Linux::new(), config)
+        Engine::new(Linux::new(options), config)
     })
 }

@@ -18,10 +18,8 @@ pub(super) fn state() -> *const ThreadState {
 
 pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
     let (cpus, nice) = (spec.cpus.clone(), spec.nice);
-    // A thread's name has 15 bytes.
-    let name = spec.name.chars().filter(|c| *c != '\0').take(15).collect();
     std::thread::Builder::new()
-        .name(name)
+        .name(short(&spec.name))
         .spawn(move || {
             pin(&cpus);
             set_nice(nice);
@@ -34,6 +32,19 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         })
         .map(drop)
         .map_err(|error| SpawnError(error.to_string()))
+}
+
+/// As much of a thread's name as the system keeps: 15 bytes.
+fn short(name: &str) -> String {
+    name.chars().filter(|c| *c != '\0').take(15).collect()
+}
+
+/// Gives the calling thread another name.
+pub(super) fn rename(name: &str) {
+    if let Ok(name) = std::ffi::CString::new(short(name)) {
+        // SAFETY: the string is live and short enough; the name is that of the calling thread.
+        unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    }
 }
 
 /// The CPU time of a thread of this process, in nanoseconds. `None` if it is gone.

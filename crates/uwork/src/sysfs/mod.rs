@@ -11,6 +11,8 @@
 //! | `module/parameters/power_efficient` | `Y` if power-efficient queues are unbound, else `N` | no |
 //! | `module/parameters/cpu_intensive_thresh_us` | see below | 0 to 4294967295 |
 //! | `module/parameters/cpu_intensive_warning_thresh` | see below | 0 to 4294967295 |
+//! | `module/parameters/pool_workers_max` | see below | 0 to 65534 |
+//! | `module/parameters/watchdog_thresh` | see [`watchdog`] | seconds, 0 to 4294967295 |
 //! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
 //! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
 //! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
@@ -21,6 +23,12 @@
 //! A run of a per-CPU queue that used the CPU for `cpu_intensive_thresh_us` microseconds while others
 //! waited does not hold them up any longer; 0 lets it. From its `cpu_intensive_warning_thresh`th such
 //! run on a function is reported; 0: never.
+//!
+//! `pool_workers_max` is how many workers a pool may have, together with those that it shares its work
+//! with; the kernel has no such limit. 0 stands for what follows from the queues: the sum of their
+//! `max_active` and one more for each CPU, at most half of the threads that the process may have
+//! ([`Machine::threads_max`](crate::topology::Machine::threads_max)). Where items wait for others, less
+//! can be a deadlock: [`Report::WorkersMax`](crate::Report::WorkersMax) says when all workers block.
 //!
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
 //! are those of unbound and ordered queues. A `/` in a queue's name shows as `!`. Values come without
@@ -43,12 +51,15 @@
 mod error;
 mod mask;
 mod queue;
+mod seconds;
 
 pub use error::Error;
 
+use uwork_engine::POOL_WORKERS_LIMIT;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::linux::{engine, saves_power};
+use crate::watchdog;
 use queue::Attribute;
 
 /// What a directory has.
@@ -90,10 +101,12 @@ enum Global {
     PowerEfficient,
     CpuIntensiveThreshUs,
     CpuIntensiveWarningThresh,
+    PoolWorkersMax,
+    WatchdogThresh,
 }
 
 /// Directory, name, value.
-const GLOBALS: [(&str, &str, Global); 8] = [
+const GLOBALS: [(&str, &str, Global); 10] = [
     ("", "cpumask", Global::Cpumask),
     ("", "cpumask_isolated", Global::CpumaskIsolated),
     ("", "cpumask_requested", Global::CpumaskRequested),
@@ -101,7 +114,9 @@ const GLOBALS: [(&str, &str, Global); 8] = [
     (PARAMETERS, "cpu_intensive_thresh_us", Global::CpuIntensiveThreshUs),
     (PARAMETERS, "cpu_intensive_warning_thresh", Global::CpuIntensiveWarningThresh),
     (PARAMETERS, "default_affinity_scope", Global::DefaultAffinityScope),
+    (PARAMETERS, "pool_workers_max", Global::PoolWorkersMax),
     (PARAMETERS, "power_efficient", Global::PowerEfficient),
+    (PARAMETERS, "watchdog_thresh", Global::WatchdogThresh),
 ];
 
 impl Global {
@@ -119,31 +134,47 @@ impl Global {
             Global::CpuIntensiveWarningThresh => {
                 engine().cpu_intensive_warning_thresh().to_string()
             }
+            Global::WatchdogThresh => seconds::format(watchdog::thresh()),
+            Global::PoolWorkersMax => engine().pool_workers_max().to_string(),
+        }
+    }
+
+    /// The greatest value that can be written; none for what can only be read.
+    fn max(self) -> Option<u32> {
+        match self {
+            Global::CpuIntensiveThreshUs
+            | Global::CpuIntensiveWarningThresh
+            | Global::WatchdogThresh => Some(u32::MAX),
+            Global::PoolWorkersMax => Some(POOL_WORKERS_LIMIT),
+            _ => None,
         }
     }
 
     fn kind(self) -> EntryKind {
-        match self {
-            Global::CpuIntensiveThreshUs | Global::CpuIntensiveWarningThresh => {
-                EntryKind::ReadWrite
-            }
-            _ => EntryKind::ReadOnly,
-        }
+        if self.max().is_some() { EntryKind::ReadWrite } else { EntryKind::ReadOnly }
     }
 
     fn write(self, path: &str, value: &str) -> Result<(), Error> {
-        if self.kind() == EntryKind::ReadOnly {
+        let Some(max) = self.max() else {
             return Err(Error::ReadOnly { path: path.to_owned() });
-        }
-        let number: u32 = value.parse().map_err(|_| Error::BadValue {
+        };
+        let wrong = |and: &str| Error::BadValue {
             path: path.to_owned(),
             value: value.to_owned(),
-            allowed: format!("0 to {}", u32::MAX),
-        })?;
+            allowed: format!("0 to {max}{and}"),
+        };
+        if let Global::WatchdogThresh = self {
+            let thresh = seconds::parse(value);
+            watchdog::set_thresh(thresh.ok_or_else(|| wrong(", with up to nine decimals"))?);
+            return Ok(());
+        }
+        let number = value.parse().ok().filter(|&number: &u32| number <= max);
+        let number = number.ok_or_else(|| wrong(""))?;
         match self {
             Global::CpuIntensiveThreshUs => {
                 engine().set_cpu_intensive_thresh(u64::from(number) * 1_000);
             }
+            Global::PoolWorkersMax => engine().set_pool_workers_max(number),
             _ => engine().set_cpu_intensive_warning_thresh(u64::from(number)),
         }
         Ok(())

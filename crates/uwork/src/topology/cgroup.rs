@@ -1,4 +1,4 @@
-//! What control groups, version 1, version 2 or both, leave this process: CPUs and CPU time.
+//! What control groups, version 1, version 2 or both, leave this process: CPUs, CPU time and threads.
 
 use uwork_policy::cpuset::CpuSet;
 
@@ -11,6 +11,8 @@ pub(super) struct Groups {
     pub(super) quota: Option<Quota>,
     /// The files that say so.
     pub(super) files: Vec<String>,
+    /// How many threads there may be in the group.
+    pub(super) pids_max: Option<u64>,
 }
 
 pub(super) fn read(files: &mut Files<'_>) -> Groups {
@@ -21,6 +23,7 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
     let mounts = files.text("/proc/self/mountinfo").unwrap_or_default();
     let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
     let _ = files.take_consulted();
+    let mut with_pids = Vec::new();
     for membership in memberships.lines().filter_map(Membership::parse) {
         // A hierarchy may be mounted several times; best where the group itself can be seen.
         let serving: Vec<&Mount> =
@@ -51,8 +54,14 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
             let limits = folders.iter().filter_map(|folder| quota(files, folder, mount.version2));
             groups.quota = limits.chain(groups.quota).min_by(Quota::cmp_cpus);
         }
+        if membership.has("pids") {
+            with_pids.extend(folders);
+        }
     }
     groups.files = files.take_consulted();
+    // "max" is no number: no limit.
+    let limit = |folder| files.text(&format!("{folder}/pids.max"))?.parse().ok();
+    groups.pids_max = with_pids.iter().filter_map(limit).min();
     groups
 }
 

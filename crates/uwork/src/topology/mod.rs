@@ -12,6 +12,7 @@ mod quota;
 mod sysfs;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 pub use quota::Quota;
 
@@ -46,6 +47,10 @@ pub struct Machine {
     pub nohz_full: CpuSet,
     /// How much CPU time the control groups grant, where they limit it.
     pub quota: Option<Quota>,
+    /// How many threads there may be, by the tightest of `RLIMIT_NPROC`, the control groups' `pids.max`
+    /// and the system's `kernel.threads-max`; `None` where none of them is in sight. Others may have made
+    /// some of those already.
+    pub threads_max: Option<u64>,
     /// What was missing, unreadable or contradictory, and what was assumed instead, one line each.
     pub notes: Vec<String>,
 }
@@ -110,6 +115,7 @@ impl Machine {
             cgroup_cpuset: groups.cpuset,
             nohz_full,
             quota: groups.quota,
+            threads_max: threads::max(&files, groups.pids_max),
             notes: files.into_notes(),
         };
         Ok((machine, groups.files))

@@ -362,3 +362,36 @@ fn notes_stay_few_on_a_machine_that_is_odd_everywhere() {
     let notes = tree.read().notes;
     assert_eq!((notes.len(), notes.last().map(String::as_str)), (17, Some("4 more like these")));
 }
+
+#[test]
+fn the_tightest_limit_of_threads_counts() {
+    let limits = |soft: &str| {
+        let rows = format!(
+            "Max file size   unlimited   unlimited   bytes\nMax processes   {soft}   unlimited   processes"
+        );
+        Tree::of("core:2").with("proc/self/limits", &rows)
+    };
+    assert_eq!(Tree::of("core:2").read().threads_max, None, "nothing is in sight");
+    assert_eq!(limits("unlimited").read().threads_max, None);
+    assert_eq!(limits("500").read().threads_max, Some(500));
+    let tree = limits("500").with("proc/sys/kernel/threads-max", "400");
+    assert_eq!(tree.read().threads_max, Some(400));
+    let group = |name: &str, value: &str| {
+        let tree = limits("500").with("proc/sys/kernel/threads-max", "400");
+        let tree =
+            tree.groups("0::/a/b", V2).with(&format!("sys/fs/cgroup/{name}/pids.max"), value);
+        tree.read().threads_max
+    };
+    assert_eq!(group("a/b", "max"), Some(400));
+    assert_eq!(group("a/b", "30"), Some(30));
+    assert_eq!(group("a", "20"), Some(20), "an ancestor's limit holds as well");
+    assert_eq!(group("c", "20"), Some(400), "and that of others does not");
+    let first = &[("cgroup", "/", "/sys/fs/cgroup/pids", "pids")];
+    let tree = Tree::of("core:2").groups("8:pids:/a\n4:cpu:/", first);
+    let tree = tree.with("sys/fs/cgroup/pids/a/pids.max", "64");
+    assert_eq!(tree.read().threads_max, Some(64), "version 1");
+    let odd = Tree::of("core:2")
+        .with("proc/self/limits", "Max processes")
+        .with("proc/sys/kernel/threads-max", "many");
+    assert_eq!(odd.read().threads_max, None);
+}

@@ -1,10 +1,23 @@
 //! A test in a process of its own: for what changes a whole process, as limits, privileges and
 //! thresholds do.
 
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Which test a process was started for.
 const ALONE: &str = "UWORK_TEST_ALONE";
+
+/// Whether this process was started for `test`.
+fn is_alone(test: &str) -> bool {
+    std::env::var_os(ALONE).is_some_and(|chosen| chosen == test)
+}
+
+/// This test binary again, with one test.
+fn command(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ALONE, test);
+    command
+}
 
 /// Runs `body` in a process of its own: this test binary again, with the calling test alone, whose name
 /// is `test`. Panics with what that process said if it fails.
@@ -14,19 +27,119 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
 
 /// As [`alone`], with an environment.
 pub(crate) fn alone_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) {
-    if std::env::var_os(ALONE).is_some_and(|chosen| chosen == test) {
-        return body();
+    if let Some(said) = words_of(test, prepare, body) {
+        eprint!("{said}");
     }
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ALONE, test);
+}
+
+/// As [`alone`], once for each of these values of an environment variable, and without another.
+pub(crate) fn alone_each(
+    test: &str,
+    variable: &str,
+    values: &[&str],
+    without: &str,
+    body: impl Fn(&str),
+) {
+    if is_alone(test) {
+        return body(&std::env::var(variable).expect("set by the starting process"));
+    }
+    for value in values {
+        let prepare = |command: &mut Command| _ = command.env_remove(without).env(variable, value);
+        alone_with(test, prepare, || {});
+    }
+}
+
+/// As [`alone_with`]; what the process wrote to its standard error, for the starting process only.
+pub(crate) fn words_of(
+    test: &str,
+    prepare: impl FnOnce(&mut Command),
+    body: impl FnOnce(),
+) -> Option<String> {
+    if is_alone(test) {
+        body();
+        return None;
+    }
+    let mut command = command(test);
     prepare(&mut command);
     let output = command.stdin(Stdio::null()).output().expect("a process");
-    let said =
+    let [out, err] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     // A name that is not a test's would run none.
-    let passed = output.status.success() && said[0].contains("1 passed");
-    assert!(passed, "{test} in a process of its own: {}\n{}{}", output.status, said[0], said[1]);
-    eprint!("{}", said[1]);
+    let passed = output.status.success() && out.contains("1 passed");
+    assert!(passed, "{test} in a process of its own: {}\n{out}{err}", output.status);
+    Some(err)
+}
+
+/// What a process that is talked to has to say begins with this.
+const SAYS: &str = "says: ";
+
+/// A process of its own that this one talks to, line by line.
+pub(crate) struct Other {
+    process: Child,
+    questions: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Other {
+    /// As [`alone_with`], but while `body` runs in a process of its own, this one talks to it. `None` there.
+    pub(crate) fn start(
+        test: &str,
+        prepare: impl FnOnce(&mut Command),
+        body: impl FnOnce(),
+    ) -> Option<Other> {
+        if is_alone(test) {
+            body();
+            return None;
+        }
+        let mut command = command(test);
+        prepare(&mut command);
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
+        let questions = process.stdin.take().expect("a pipe");
+        let answers = BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        Some(Other { process, questions, answers })
+    }
+
+    pub(crate) fn pid(&self) -> libc::pid_t {
+        self.process.id() as libc::pid_t
+    }
+
+    pub(crate) fn ask(&mut self, what: &str) {
+        writeln!(self.questions, "{what}").expect("it listens");
+    }
+
+    /// The next thing that it says.
+    #[track_caller]
+    pub(crate) fn hear(&mut self) -> String {
+        let lines = self.answers.by_ref().map(|line| line.expect("text"));
+        // The harness has things to say as well.
+        let said = lines.filter_map(|line| Some(line.split_once(SAYS)?.1.to_owned())).next();
+        said.expect("it has more to say")
+    }
+
+    /// Waits for its end, which is to be a good one.
+    #[track_caller]
+    pub(crate) fn end(mut self) {
+        let status = self.process.wait().expect("our child");
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Says something to the process that started this one.
+pub(crate) fn say(what: &str) {
+    println!("{SAYS}{what}");
+}
+
+/// What the process that started this one asks next; nothing if it has gone.
+pub(crate) fn asked() -> Option<String> {
+    std::io::stdin().lines().next().map(|line| line.expect("text"))
 }
 
 /// Gives up all privileges of the process, where it has them.

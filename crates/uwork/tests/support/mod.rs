@@ -4,11 +4,13 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub(crate) mod blocks;
 pub(crate) mod child;
 pub(crate) mod gate;
 pub(crate) mod items;
 pub(crate) mod machine;
 pub(crate) mod random;
+pub(crate) mod tiers;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

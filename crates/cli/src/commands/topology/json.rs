@@ -45,6 +45,9 @@ pub(super) fn render(view: &View, choice: Option<ScopeChoice>) -> String {
         object["nohz_full"] = json!(machine.nohz_full.to_string());
         object["cgroup_cpuset"] = json!(machine.cgroup_cpuset.as_ref().map(CpuSet::to_string));
         object["quota_cpus"] = json!(machine.quota.map(|quota| quota.cpus()));
+        object["threads_max"] = json!(machine.threads_max);
+        let blocking = uwork::dump().blocking;
+        object["blocking"] = json!({"tier": blocking.tier.name(), "reason": blocking.reason});
         object["notes"] = json!(machine.notes);
     }
     format!("{object:#}\n")

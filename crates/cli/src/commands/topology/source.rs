@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use uwork::dump::BlockingDump;
 use uwork::topology::Machine;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::topology::Topology;
@@ -83,6 +84,10 @@ pub(super) fn facts(source: &Source, unbound: &CpuSet) -> String {
         lines.push(("allowed", format!("{}{}", machine.allowed, cpuset.unwrap_or_default())));
         let quota = machine.quota.map_or("none".to_owned(), |quota| quota.to_string());
         lines.push(("CPU quota", quota));
+        let threads = machine.threads_max.map(|max| format!("{max} at most"));
+        lines.push(("threads", threads.unwrap_or("no limit in sight".to_owned())));
+        let BlockingDump { tier, reason } = uwork::dump().blocking;
+        lines.push(("blocking", format!("{tier} ({reason})")));
     }
     lines.push(("unbound", unbound.to_string()));
     if let Source::Here(machine) = source {

@@ -6,9 +6,11 @@
 
 mod perf;
 mod proc;
+mod ring;
 
+use std::io::Error;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use uwork_engine::host::{Activity, Detection, Report};
 use uwork_policy::blocking::Tier;
@@ -19,14 +21,6 @@ pub(super) use perf::close_after_fork;
 
 /// The environment variable that asks for a way.
 const VARIABLE: &str = "UWORK_BLOCKING";
-
-/// What the program asked for.
-static ASKED: OnceLock<Tier> = OnceLock::new();
-
-/// Asks for a way, before the engine is made. False if that was done already.
-pub(crate) fn ask(tier: Tier) -> bool {
-    ASKED.set(tier).is_ok()
-}
 
 /// See the module.
 pub(super) struct Asleep {
@@ -41,11 +35,11 @@ pub(super) struct Asleep {
 }
 
 impl Asleep {
-    /// `clock_base`: the host's zero by `CLOCK_MONOTONIC`.
-    pub(super) fn new(clock_base_ns: u64) -> Asleep {
+    /// `clock_base_ns`: the host's zero by `CLOCK_MONOTONIC`. `asked`: what the program asked for.
+    pub(super) fn new(clock_base_ns: u64, asked: Option<Tier>) -> Asleep {
         let variable = std::env::var_os(VARIABLE);
         let variable = variable.as_ref().map(|value| value.to_string_lossy());
-        let wish = Wish::of(variable.as_deref(), ASKED.get().copied());
+        let wish = Wish::of(variable.as_deref(), asked);
         let (tier, reason, as_wished) = settle(&wish, refusal_of);
         Asleep {
             tier: AtomicU8::new(tier as u8),
@@ -97,11 +91,7 @@ impl Asleep {
                 (Tier::Events, more)
             }
             Refused::Forbidden(error) => {
-                let tier = if proc::activity(super::thread::id()).is_some() {
-                    Tier::Sampling
-                } else {
-                    Tier::Declared
-                };
+                let tier = if proc::is_there() { Tier::Sampling } else { Tier::Declared };
                 (tier, format!("perf_event_open was allowed, and is refused now: {error}"))
             }
         };
@@ -158,18 +148,24 @@ fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, Strin
 fn refusal_of(tier: Tier) -> Option<String> {
     match tier {
         Tier::Declared => None,
-        Tier::Sampling => proc::activity(super::thread::id())
-            .is_none()
-            .then(|| "/proc/self/task/TID/stat cannot be read".to_owned()),
-        Tier::Events => perf::probe().err().map(|error| {
-            let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-            let paranoid = paranoid.as_deref().map_or("unknown", str::trim);
-            format!(
-                "perf_event_open: {error} (kernel.perf_event_paranoid is {paranoid}; 2 or less is needed, \
-                 and no filter of system calls)"
-            )
-        }),
+        Tier::Sampling => {
+            (!proc::is_there()).then(|| "/proc/self/task/TID/stat cannot be read".to_owned())
+        }
+        Tier::Events => match perf::probe() {
+            // Who is asleep before it is observed has no records.
+            Ok(()) => refusal_of(Tier::Sampling),
+            Err(error) => Some(refusal_of_perf(&error)),
+        },
     }
+}
+
+fn refusal_of_perf(error: &Error) -> String {
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+    let paranoid = paranoid.as_deref().map_or("unknown", str::trim);
+    format!(
+        "perf_event_open: {error} (kernel.perf_event_paranoid is {paranoid}; 2 or less is needed, and no \
+         filter of system calls)"
+    )
 }
 
 #[cfg(test)]

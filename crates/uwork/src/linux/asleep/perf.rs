@@ -5,19 +5,20 @@
 //! it was preempted. Each thread has a ring of one page, the smallest there is. A thread of the watch's
 //! polls the rings' files; each record is an occasion to wake up.
 
-use std::io::{Error, ErrorKind};
+use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use perf_event_open_sys::bindings::{
-    PERF_COUNT_SW_DUMMY, PERF_RECORD_LOST, PERF_RECORD_MISC_SWITCH_OUT,
-    PERF_RECORD_MISC_SWITCH_OUT_PREEMPT, PERF_RECORD_SWITCH, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
-    perf_event_attr, perf_event_mmap_page,
+    PERF_COUNT_SW_DUMMY, PERF_RECORD_MISC_SWITCH_OUT, PERF_RECORD_MISC_SWITCH_OUT_PREEMPT,
+    PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE, perf_event_attr,
 };
 use perf_event_open_sys::perf_event_open;
 use uwork_engine::host::{Activity, Seen};
+
+use super::proc;
+use super::ring::{Record, Ring};
 
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: libc::c_ulong = 1 << 3;
@@ -40,20 +41,13 @@ pub(super) enum Refused {
 pub(crate) struct Sight {
     file: OwnedFd,
     ring: Ring,
+    /// The thread's file in `/proc`, kept open: finding it takes longer than reading it.
+    stat: Option<OwnedFd>,
     /// What the last record said.
     last: Option<Activity>,
     /// What is added to the clock of the records to get the host's.
     offset_ns: u64,
 }
-
-/// The mapped page of control and page of records.
-struct Ring {
-    at: NonNull<u8>,
-    page: usize,
-}
-
-// SAFETY: a mapping of the whole process; only the holder of the sight uses it.
-unsafe impl Send for Ring {}
 
 fn attributes() -> perf_event_attr {
     let mut attr = perf_event_attr {
@@ -100,29 +94,38 @@ pub(super) fn probe() -> Result<(), Error> {
 /// It is opened by a thread of its own: the watch has other things to do meanwhile.
 static ANCHOR: OnceLock<Option<OwnedFd>> = OnceLock::new();
 
+/// Whether somebody opens that.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
 /// Whether events can be opened without waiting. The first call sees to that.
 fn is_warm() -> bool {
-    static BEGUN: AtomicBool = AtomicBool::new(false);
     if ANCHOR.get().is_some() {
         return true;
     }
     if !BEGUN.swap(true, Ordering::Relaxed) {
         let observed = super::super::thread::id();
         let warm_up = move || {
-            ANCHOR.get_or_init(|| {
-                let mut attr = attributes();
-                attr.set_context_switch(0);
-                attr.set_disabled(1);
-                let file = open(&mut attr, i32::try_from(observed).unwrap_or(NOBODY)).ok();
-                file.iter().for_each(|file| remember(file.as_raw_fd()));
-                file
-            });
+            let mut attr = attributes();
+            attr.set_context_switch(0);
+            attr.set_disabled(1);
+            let file = open(&mut attr, i32::try_from(observed).unwrap_or(NOBODY)).ok();
+            file.iter().for_each(|file| remember(file.as_raw_fd()));
+            let _ = ANCHOR.set(file);
         };
         // Without a thread nothing is observed until there is one.
         let begun = std::thread::Builder::new().name("uw/perf".to_owned()).spawn(warm_up);
         BEGUN.store(begun.is_ok(), Ordering::Relaxed);
     }
     false
+}
+
+/// Whether this file is of the last quarter of those that the process may have: these are the program's.
+fn is_of_the_last(file: &OwnedFd) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is live.
+    let outcome = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let most = limit.rlim_cur;
+    outcome == 0 && u64::try_from(file.as_raw_fd()).is_ok_and(|number| number >= most - most / 4)
 }
 
 impl Sight {
@@ -132,18 +135,32 @@ impl Sight {
         if !is_warm() {
             return Err(Refused::NotYet);
         }
-        let thread = i32::try_from(thread).map_err(|_| Refused::Gone)?;
-        let file = open(&mut attributes(), thread).map_err(|error| match error.raw_os_error() {
+        let number = i32::try_from(thread).map_err(|_| Refused::Gone)?;
+        let file = open(&mut attributes(), number).map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Refused::Gone,
             Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOSPC) => {
                 Refused::Exhausted(error)
             }
             _ => Refused::Forbidden(error),
         })?;
+        if is_of_the_last(&file) {
+            return Err(Refused::Exhausted(Error::from_raw_os_error(libc::EMFILE)));
+        }
         // EPERM here is the limit of locked memory.
         let ring = Ring::map(&file).map_err(Refused::Exhausted)?;
-        remember(file.as_raw_fd());
-        Ok(Sight { file, ring, last: None, offset_ns })
+        let stat = proc::open(thread).ok().filter(|file| !is_of_the_last(file));
+        let sight = Sight { file, ring, stat, last: None, offset_ns };
+        sight.files().for_each(remember);
+        Ok(sight)
+    }
+
+    /// What the thread is at, as the system sees it, if that can be known here.
+    pub(crate) fn activity(&self) -> Option<Activity> {
+        self.stat.as_ref().and_then(proc::activity_by)
+    }
+
+    fn files(&self) -> impl Iterator<Item = RawFd> {
+        [Some(&self.file), self.stat.as_ref()].into_iter().flatten().map(AsRawFd::as_raw_fd)
     }
 
     pub(super) fn file(&self) -> RawFd {
@@ -152,122 +169,35 @@ impl Sight {
 
     /// Reads what has been recorded since the last look.
     pub(crate) fn look(&mut self) -> Seen {
-        let (head, mut tail) = self.ring.bounds();
+        let (last, offset_ns) = (&mut self.last, self.offset_ns);
         let mut slept = None;
-        while tail < head {
-            let header = self.ring.word(tail);
-            let (kind, misc, size) =
-                (header as u32, (header >> 32) as u32 & 0xffff, (header >> 48) & 0xffff);
-            if size < 8 {
-                // Never written by the kernel; whatever it is, the rest cannot be read.
-                self.last = None;
-                tail = head;
-                break;
+        self.ring.read(|record| match record {
+            Record::Switch { misc, at_ns } => {
+                slept = note_switch(last, misc, at_ns.wrapping_add(offset_ns)).or(slept);
             }
-            match kind {
-                PERF_RECORD_SWITCH => {
-                    let at = self.ring.word(tail + 8).wrapping_add(self.offset_ns);
-                    slept = self.note_switch(misc, at).or(slept);
-                }
-                PERF_RECORD_LOST => self.last = None,
-                _ => {}
-            }
-            tail += size;
-        }
-        self.ring.release(tail);
+            Record::Lost => *last = None,
+        });
         Seen { activity: self.last, slept }
     }
+}
 
-    /// A switch at this time by the host's clock. When a sleep that is over now began, and how long it was.
-    fn note_switch(&mut self, misc: u32, at: u64) -> Option<(u64, u64)> {
-        let before = self.last;
-        if misc & PERF_RECORD_MISC_SWITCH_OUT == 0
-            || misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0
-        {
-            self.last = Some(Activity::Runs);
-        } else {
-            self.last = Some(Activity::Sleeps { since: Some(at) });
+/// A switch at this time by the host's clock, after what was known. When a sleep that is over now began, and
+/// how long it was.
+fn note_switch(last: &mut Option<Activity>, misc: u32, at: u64) -> Option<(u64, u64)> {
+    let sleeps =
+        misc & PERF_RECORD_MISC_SWITCH_OUT != 0 && misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT == 0;
+    let now = if sleeps { Activity::Sleeps { since: Some(at) } } else { Activity::Runs };
+    match (last.replace(now), now) {
+        (Some(Activity::Sleeps { since: Some(since) }), Activity::Runs) => {
+            Some((since, at.saturating_sub(since)))
         }
-        match (before, self.last) {
-            (Some(Activity::Sleeps { since: Some(since) }), Some(Activity::Runs)) => {
-                Some((since, at.saturating_sub(since)))
-            }
-            _ => None,
-        }
+        _ => None,
     }
 }
 
 impl Drop for Sight {
     fn drop(&mut self) {
-        forget(self.file.as_raw_fd());
-    }
-}
-
-impl Ring {
-    fn map(file: &OwnedFd) -> Result<Ring, Error> {
-        // SAFETY: no pointers.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
-            .map_err(|_| Error::from(ErrorKind::Unsupported))?;
-        // SAFETY: a new mapping of a file that is open; the kernel chooses where.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                2 * page,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if at == libc::MAP_FAILED {
-            return Err(Error::last_os_error());
-        }
-        let at = NonNull::new(at.cast()).ok_or_else(|| Error::from(ErrorKind::OutOfMemory))?;
-        Ok(Ring { at, page })
-    }
-
-    fn control(&self) -> *const perf_event_mmap_page {
-        self.at.as_ptr().cast_const().cast()
-    }
-
-    /// A position in the control page that the kernel and we both use.
-    fn position(&self, field: *const u64) -> &AtomicU64 {
-        // SAFETY: an aligned field of the mapped control page, which lives as long as the ring, and is
-        // used by both sides with atomic accesses only.
-        unsafe { AtomicU64::from_ptr(field.cast_mut()) }
-    }
-
-    /// How far the kernel has written, and how far we have read.
-    fn bounds(&self) -> (u64, u64) {
-        // SAFETY: within the mapped page; no reference is made.
-        let (head, tail) = unsafe {
-            (&raw const (*self.control()).data_head, &raw const (*self.control()).data_tail)
-        };
-        // Acquire: the records up to there are written (the kernel's side is in perf_output_put_handle).
-        (self.position(head).load(Ordering::Acquire), self.position(tail).load(Ordering::Relaxed))
-    }
-
-    /// We have read up to there.
-    fn release(&self, tail: u64) {
-        // SAFETY: within the mapped page; no reference is made.
-        let field = unsafe { &raw const (*self.control()).data_tail };
-        // Release: our reads come before the kernel overwrites what was read.
-        self.position(field).store(tail, Ordering::Release);
-    }
-
-    /// Eight bytes of a record. Records begin at multiples of eight, and so never break within these.
-    fn word(&self, position: u64) -> u64 {
-        let at = position as usize % self.page;
-        // SAFETY: within the page of records, aligned, and not written by the kernel before it is
-        // released.
-        unsafe { self.at.add(self.page + at).cast::<u64>().read_volatile() }
-    }
-}
-
-impl Drop for Ring {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping, of this length, which nobody uses any more.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), 2 * self.page) };
+        self.files().for_each(forget);
     }
 }
 
@@ -293,7 +223,7 @@ pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
 }
 
 /// Files that are open, for a child after a fork, which has them and not the sights. By number, which is
-/// small: as many as sights at most, and one.
+/// small: two for each sight at most, and one.
 static OPEN: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
 const FILES_MAX: usize = 256;
 
@@ -314,6 +244,8 @@ fn forget(file: RawFd) {
 
 /// In a child after a fork: closes the parent's files. (The mappings were not copied.)
 pub(crate) fn close_after_fork() {
+    // The thread that was at it is not here.
+    BEGUN.store(ANCHOR.get().is_some(), Ordering::Relaxed);
     for place in &OPEN {
         let number = place.swap(0, Ordering::Relaxed);
         if number != 0 {
@@ -321,5 +253,86 @@ pub(crate) fn close_after_fork() {
             // thread that held the sight is not here.
             unsafe { libc::close(number as RawFd - 1) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write, pipe};
+    use std::sync::mpsc::channel;
+
+    use super::super::proc;
+    use super::*;
+
+    /// A sight of this thread, once that is possible; `None`, with a note, where it never is.
+    fn sight_of(thread: u64) -> Option<Sight> {
+        loop {
+            match Sight::new(thread, 0) {
+                Ok(sight) => return Some(sight),
+                Err(Refused::NotYet) => std::thread::yield_now(),
+                Err(Refused::Gone) => panic!("thread {thread} is there"),
+                Err(Refused::Forbidden(error) | Refused::Exhausted(error)) => {
+                    eprintln!("skipped: {error}");
+                    return None;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn who_is_preempted_does_not_sleep() {
+        const OUT: u32 = PERF_RECORD_MISC_SWITCH_OUT;
+        const PREEMPTED: u32 = OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
+        let mut last = None;
+        for (misc, at, activity, slept) in [
+            (0, 1, Activity::Runs, None),
+            (PREEMPTED, 2, Activity::Runs, None),
+            (0, 3, Activity::Runs, None),
+            (OUT, 4, Activity::Sleeps { since: Some(4) }, None),
+            (0, 9, Activity::Runs, Some((4, 5))),
+            (OUT, 10, Activity::Sleeps { since: Some(10) }, None),
+            (OUT, 20, Activity::Sleeps { since: Some(20) }, None),
+            (0, 21, Activity::Runs, Some((20, 1))),
+        ] {
+            assert_eq!(note_switch(&mut last, misc, at), slept, "at {at}");
+            assert_eq!(last, Some(activity), "at {at}");
+        }
+    }
+
+    fn until(condition: impl Fn() -> bool) {
+        while !condition() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Nobody looks while a thread sleeps so often that its ring is full, and sleeps on.
+    #[test]
+    fn a_sleeper_is_not_taken_for_running_after_its_ring_was_full() {
+        let ((reader, mut writer), (tell, told)) = (pipe().unwrap(), channel());
+        let thread = std::thread::spawn(move || {
+            tell.send(crate::linux::thread::id()).unwrap();
+            std::io::BufReader::new(reader).bytes().count()
+        });
+        let id = told.recv().unwrap();
+        let asleep = || matches!(proc::activity(id), Some(Activity::Sleeps { .. }));
+        until(asleep);
+        let Some(mut sight) = sight_of(id) else { return };
+        for rounds in [1_000, 1_001, 127, 128] {
+            for _ in 0..rounds {
+                // Not before it has read the last one: it sleeps once for each.
+                until(asleep);
+                writer.write_all(b"x").unwrap();
+            }
+            until(asleep);
+            let seen = sight.look().activity;
+            assert!(!matches!(seen, Some(Activity::Runs)), "after {rounds}: {seen:?}");
+            // What comes now is known again.
+            writer.write_all(b"x").unwrap();
+            while !matches!(sight.look().activity, Some(Activity::Sleeps { since: Some(_) })) {
+                std::thread::yield_now();
+            }
+        }
+        drop(writer);
+        assert_eq!(thread.join().unwrap(), 1_000 + 1_001 + 127 + 128 + 4);
     }
 }

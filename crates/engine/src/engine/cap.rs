@@ -1,0 +1,95 @@
+//! How many workers a pool may have.
+//!
+//! By default enough for every item that the limits of its queues let run at once, and a spare one for each
+//! CPU: so no item waits for a thread because others block, as long as the process may have that many.
+//! Nobody is sent home for a lower cap; workers that have nothing to do retire as ever.
+//!
+//! Pods that share their work share the cap as well: an item that a worker of one is in is in no other, so
+//! together they need as many workers as one pod alone would. Two of them that make a worker at the same
+//! instant may each take the last place.
+
+use uwork_policy::blocking::workers_max;
+
+use super::{Engine, PoolSet};
+use crate::host::{Host, Report};
+use crate::pool::Pool;
+use crate::pool::state::WORKERS_MAX;
+use crate::sync::Ordering;
+
+/// The greatest number of workers that a pool can have.
+pub const POOL_WORKERS_LIMIT: u32 = WORKERS_MAX;
+
+impl<H: Host> Engine<H> {
+    /// How many workers each pool may have; 0 if that follows from its queues' limits.
+    pub fn pool_workers_max(&self) -> u32 {
+        self.pool_workers_max.load(Ordering::Relaxed)
+    }
+
+    /// Lets each pool have so many workers, [`POOL_WORKERS_LIMIT`] at most; 0: as many as follow from its
+    /// queues' limits. Pools where work waits for a worker get one at once.
+    pub fn set_pool_workers_max(&self, workers: u32) {
+        self.pool_workers_max.store(workers.min(POOL_WORKERS_LIMIT), Ordering::SeqCst);
+        self.for_each_pool(|pool| {
+            pool.said_full.store(false, Ordering::Relaxed);
+            self.kick_waiting(pool);
+        });
+    }
+
+    /// How many workers a pool may have, together with those that it shares with.
+    pub(crate) fn workers_max(&self, pool: &Pool<H>) -> u32 {
+        if pool.spec().single {
+            return 1;
+        }
+        // SeqCst: who raises a cap looks for waiting work next, and who makes work ready for a worker next.
+        match self.pool_workers_max.load(Ordering::SeqCst) {
+            0 => {
+                let limits = pool.limits.load(Ordering::SeqCst);
+                let limits = u32::try_from(limits).unwrap_or(u32::MAX);
+                let target = self.sum_over_sharers(pool, Pool::target);
+                workers_max(limits, target, self.config().threads_max).min(WORKERS_MAX)
+            }
+            chosen => chosen,
+        }
+    }
+
+    /// Whether a pool has as many workers as it may have.
+    pub(crate) fn is_full(&self, pool: &Pool<H>) -> bool {
+        let workers = self.sum_over_sharers(pool, |pool| pool.state.counts().workers);
+        workers >= self.workers_max(pool)
+    }
+
+    /// Adds up what `f` says of a pool and of those that it shares with.
+    fn sum_over_sharers(&self, pool: &Pool<H>, f: impl Fn(&Pool<H>) -> u32) -> u32 {
+        let others = if pool.spec().shares { &pool.spec().neighbours[..] } else { &[] };
+        f(pool) + others.iter().map(|&id| f(self.pool(id))).sum::<u32>()
+    }
+
+    /// A worker was wanted in a full pool. Says so once, if nobody is left to do what waits.
+    pub(crate) fn note_full(&self, pool: &Pool<H>) {
+        let able = |pool: &Pool<H>| {
+            let counts = pool.state.counts();
+            counts.running + counts.idle
+        };
+        let stuck = pool.looks_ready() && self.sum_over_sharers(pool, able) == 0;
+        if stuck && !pool.said_full.swap(true, Ordering::Relaxed) {
+            let max = self.workers_max(pool);
+            self.host().report(Report::WorkersMax { pool: pool.spec().label.clone(), max });
+        }
+    }
+
+    /// This limit of a queue counts for these pools, instead of `before`.
+    pub(crate) fn count_limit(&self, set: &PoolSet, limit: u32, before: u32) {
+        for pool in set.pools.iter().map(|&id| self.pool(id)) {
+            pool.limits.fetch_add(u64::from(limit), Ordering::SeqCst);
+            pool.limits.fetch_sub(u64::from(before), Ordering::SeqCst);
+            pool.said_full.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The cap of a pool may have risen.
+    pub(crate) fn kick_waiting(&self, pool: &Pool<H>) {
+        if pool.looks_ready() {
+            pool.kick(self);
+        }
+    }
+}

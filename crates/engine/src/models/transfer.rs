@@ -1,0 +1,120 @@
+//! An idle worker that goes from one pod to another that shares its work.
+//!
+//! **Proves.** Who goes arrives, and does what it was called for; who stays serves the pod that it stays in;
+//! and a worker whose new pool is left while it is on its way ends.
+//!
+//! **Bounds.** The production worker and queue; two pods, three or four workers, two or three items; up to
+//! two, one and one preemptions: 7,688, 463 and 1,380 executions.
+//!
+//! **Seen to fail** when the worker is not woken at the end of the move, and when it stays in its old pool.
+
+use std::sync::Arc;
+
+use loom::thread;
+use uwork_policy::scope::{Scope, ScopeChoice};
+
+use super::host::{Event, LoomHost};
+use super::world::{Item, World};
+use super::{Preemptions, explore};
+use crate::owner::Queue;
+use crate::queue::{Attrs, Kind};
+use crate::submit::Queued;
+
+/// A queue whose pods, one for each CPU, share their work.
+fn sharing(world: &World) -> Queue<LoomHost> {
+    let cpumask = world.engine.config().allowed.clone();
+    let scope = ScopeChoice::Explicit(Scope::Cpu);
+    let attrs = Attrs { nice: 0, cpumask, scope, strict: false };
+    world.queue("shares", Kind::Unbound(attrs), 4)
+}
+
+fn queue_on(queue: &Queue<LoomHost>, cpu: u32, item: &Item) {
+    // SAFETY: every model keeps its items until the engine has ended.
+    assert_eq!(unsafe { queue.queue_on(cpu, item.work()) }.unwrap(), Queued::Yes);
+}
+
+/// Two pods, the first with two idle workers, the second with one. As many `more` can be made.
+fn world(more: u32) -> (World, Queue<LoomHost>) {
+    let world = World::new(2, 3 + more);
+    let queue = sharing(&world);
+    let gates: [Arc<Event>; 2] = Default::default();
+    let items = gates.clone().map(|gate| {
+        let engine = world.engine.clone();
+        Item::with(move |_| engine.blocking(|| gate.wait()))
+    });
+    for item in &items {
+        // While the first waits, another worker comes up for the second.
+        queue_on(&queue, 0, item);
+        world.settle();
+    }
+    for (gate, item) in gates.iter().zip(&items) {
+        gate.wake();
+        item.done.wait();
+        world.settle();
+    }
+    assert_eq!(world.engine.workers(), 3);
+    (world, queue)
+}
+
+/// An item that waits until the other one has run, for which there is a worker in the other pod only.
+fn waiting_for(world: &World, behind: &Arc<Item>) -> Arc<Item> {
+    let (engine, behind) = (world.engine.clone(), behind.clone());
+    Item::with(move |_| engine.blocking(|| behind.done.wait()))
+}
+
+#[test]
+fn who_goes_arrives() {
+    explore("transfer: who goes arrives", Preemptions::AtMost(2), || {
+        let (world, queue) = world(1);
+        let behind = Item::new();
+        let waits = waiting_for(&world, &behind);
+        world.explored(|| {
+            queue_on(&queue, 1, &waits);
+            queue_on(&queue, 1, &behind);
+            waits.done.wait();
+        });
+        drop(queue);
+        // That no more workers can be made may have been reported.
+        let _ = world.end();
+        assert_eq!((waits.runs(), behind.runs()), (1, 1));
+    });
+}
+
+#[test]
+fn who_stays_serves_the_old_pod() {
+    explore("transfer: who stays serves", Preemptions::AtMost(1), || {
+        let (world, queue) = world(1);
+        let (behind, here) = (Item::new(), Item::new());
+        let waits = waiting_for(&world, &behind);
+        world.explored(|| {
+            queue_on(&queue, 1, &waits);
+            queue_on(&queue, 1, &behind);
+            queue_on(&queue, 0, &here);
+            waits.done.wait();
+            here.done.wait();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!((waits.runs(), behind.runs(), here.runs()), (1, 1, 1));
+    });
+}
+
+#[test]
+fn who_goes_may_find_the_end() {
+    explore("transfer: the end of the new pool", Preemptions::AtMost(1), || {
+        let (world, queue) = world(0);
+        let behind = Item::new();
+        let waits = waiting_for(&world, &behind);
+        world.explored(|| {
+            queue_on(&queue, 1, &waits);
+            queue_on(&queue, 1, &behind);
+            drop(queue);
+            let engine = world.engine.clone();
+            let other = thread::spawn(move || engine.retire());
+            waits.done.wait();
+            other.join().unwrap();
+        });
+        let _ = world.end();
+        assert_eq!((waits.runs(), behind.runs()), (1, 1));
+    });
+}

@@ -1,0 +1,93 @@
+//! What waits on a pwq, for those who look after it.
+
+use super::{DEAD, Pwq};
+use crate::host::Host;
+use crate::inbox::Node;
+use crate::sync::Ordering;
+use crate::work::{Place, Work};
+
+/// Items of a worklist that are looked through for one, at most.
+const SEARCH_MAX: usize = 1_000;
+
+/// See the module.
+pub(crate) struct Backlog {
+    /// Items that wait to be taken.
+    pub(crate) queued: usize,
+    /// Items that were started.
+    pub(crate) started: u64,
+    /// Places that are taken.
+    pub(crate) nr_active: u32,
+    /// The node with which the limit is shared, as an identity.
+    pub(crate) node: Option<usize>,
+    /// Whether all places are taken.
+    pub(crate) saturated: bool,
+}
+
+/// A pending item, as an identity, with its function's address.
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    pub(crate) func: usize,
+}
+
+impl<H: Host> Pwq<H> {
+    fn is_dead(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & DEAD != 0
+    }
+
+    /// What waits here; nothing if the queue is gone or frozen.
+    pub(crate) fn backlog(&self) -> Option<Backlog> {
+        let mut inner = self.lock();
+        if self.is_dead() || inner.is_frozen() {
+            return None;
+        }
+        self.splice(&mut inner);
+        Some(Backlog {
+            queued: inner.queued,
+            started: inner.started,
+            nr_active: inner.nr_active,
+            node: inner.node_id(),
+            saturated: self.marks().1,
+        })
+    }
+
+    /// Nothing waits here and nobody looks any more: lets the next one who queues something bring up a worker
+    /// though all places are taken. It finds that, but somebody looks again. True if the caller must put the
+    /// pwq on a ready list.
+    #[must_use]
+    pub(crate) fn call_at_next_item(&self) -> bool {
+        let mut inner = self.lock();
+        self.splice(&mut inner);
+        let quiet = inner.queued == 0 && !inner.is_frozen() && !self.is_dead();
+        // In a row, the mark says that the pwq is in it.
+        quiet && inner.node_id().is_none() && self.unsaturate(&inner)
+    }
+
+    /// Looks for a pending item at this address: among those that somebody waits for, and the first of the
+    /// worklist.
+    pub(crate) fn find(&self, address: usize) -> Option<Found> {
+        let mut inner = self.lock();
+        self.splice(&mut inner);
+        let found = |work: &Work| Found { place: work.place(), func: work.func().identity() };
+        if inner.waiters.has(address) {
+            // SAFETY: its flusher's waiter is in the chain, whose lock we hold: the flush has not returned, and
+            // its caller promised that the item is live until then.
+            return Some(found(unsafe { &*std::ptr::with_exposed_provenance::<Work>(address) }));
+        }
+        let mut item = inner.worklist.front();
+        for _ in 0..SEARCH_MAX {
+            // SAFETY: the items of a list are live while its guard is held, and so are the links.
+            let work = unsafe { item.as_ref() }?;
+            if item.addr() == address {
+                return Some(found(work));
+            }
+            // SAFETY: as above.
+            item = unsafe { <Work as Node>::next(item) };
+        }
+        None
+    }
+
+    /// The queue's name, also when it is gone.
+    pub(crate) fn queue_name(&self) -> String {
+        self.lock().name.as_str().to_owned()
+    }
+}

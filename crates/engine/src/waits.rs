@@ -1,0 +1,73 @@
+//! Runs say what they wait for, for the watchdog to tell a deadlock from a long wait.
+
+use std::ptr::NonNull;
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::slot::{Slot, WaitsFor};
+use crate::work::Work;
+
+/// While it lives, the run that the calling thread is in waits for something.
+pub(crate) struct NotedWait<'a, H: Host>(Option<&'a Slot<H>>);
+
+impl<H: Host> Engine<H> {
+    /// Says what the innermost run of the calling thread waits for from here on. A few stores; nothing outside
+    /// of items.
+    pub(crate) fn note_wait(&self, waits_for: WaitsFor) -> NotedWait<'_, H> {
+        // SAFETY: the host's promise for the calling thread.
+        let frame = unsafe { &*self.host().thread() }.frames().next();
+        // Not while a shutdown lets go of items: no slot runs those.
+        let slot = frame.and_then(|frame| self.slots().get(frame.slot));
+        if let Some(slot) = slot {
+            slot.note_wait(waits_for);
+        }
+        NotedWait(slot)
+    }
+
+    /// The same, for the item at this address.
+    ///
+    /// # Safety
+    /// `work` is live.
+    pub(crate) unsafe fn note_wait_for_item(&self, work: NonNull<Work>) -> NotedWait<'_, H> {
+        // SAFETY: by this function's contract.
+        let pwq = unsafe { work.as_ref() }.ticket().pwq();
+        // Exposed: while the item's pwq says that somebody waits for it, the watchdog looks at it.
+        self.note_wait(WaitsFor::Item { address: work.as_ptr().expose_provenance(), pwq })
+    }
+
+    /// As [`Engine::blocking`], for a wait that ends when the item has run.
+    ///
+    /// # Safety
+    /// `work` is live when the call is made.
+    pub unsafe fn blocking_on<R>(&self, work: NonNull<Work>, f: impl FnOnce() -> R) -> R {
+        // SAFETY: by this function's contract.
+        let _noted = unsafe { self.note_wait_for_item(work) };
+        self.blocking(f)
+    }
+
+    /// The calling item takes long, and is fine (the kernel's `wq_watchdog_touch`): what waits for it is not
+    /// stalled before the threshold is over again. From outside of items: nothing is.
+    pub fn watchdog_touch(&self) {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.host().thread() };
+        let mut inside = false;
+        for frame in thread.frames() {
+            // What waits for the outer ones waits for the inner one as well.
+            if let Some(slot) = self.slots().get(frame.slot) {
+                slot.touch();
+                inside = true;
+            }
+        }
+        if !inside {
+            self.watch_state().watchdog.touch(self.host().now());
+        }
+    }
+}
+
+impl<H: Host> Drop for NotedWait<'_, H> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            slot.note_wait(WaitsFor::Unknown);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! One look of the watch, and what it remembers from one to the next.
+
+use uwork_policy::blocking::Tier;
+
+use super::hogs::Runs;
+use super::sightings::Sightings;
+use super::{STUCK_NS, others_may_help, sleepers};
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::pool::{NEVER, Pool};
+use crate::rescuer::MAYDAY_INTERVAL_NS;
+use crate::sync::Ordering;
+
+/// The longest interval between two looks.
+pub(super) const INTERVAL_MAX_NS: u64 = 10_000_000;
+/// The same where workers may be found asleep.
+const INTERVAL_UNDECLARED_NS: u64 = 2_000_000;
+/// The same where some were lately.
+const INTERVAL_SUSPECT_NS: u64 = 1_000_000;
+
+/// What a look has found.
+pub(super) struct Look {
+    /// Whether anything waits.
+    pub(super) waiting: bool,
+    /// When it is worth looking again at the latest.
+    pub(super) next: u64,
+    /// The longest interval until then.
+    pub(super) longest: u64,
+    /// Whether sleeps are expected where something waits.
+    pub(super) suspect: bool,
+}
+
+/// What the watch remembers from one look to the next.
+pub(super) struct SeenBefore<H: Host> {
+    pub(super) runs: Runs,
+    pub(super) sightings: Sightings<H>,
+    /// When those that were not met for long are forgotten.
+    tidy_at: u64,
+    /// When all are, if the watch sleeps until then.
+    pub(super) clear_at: u64,
+}
+
+impl<H: Host> SeenBefore<H> {
+    pub(super) fn new() -> SeenBefore<H> {
+        SeenBefore {
+            runs: Runs::default(),
+            sightings: Sightings::new(),
+            tidy_at: 0,
+            clear_at: NEVER,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.runs.clear();
+        self.sightings.clear();
+        self.clear_at = NEVER;
+    }
+}
+
+/// How long a worker that is not met is remembered.
+pub(super) const REMEMBER_NS: u64 = 1_000_000_000;
+
+impl<H: Host> Engine<H> {
+    /// One look: moves what is stuck, looks for sleepers and hogs, and after pools that could not get a
+    /// worker.
+    pub(super) fn look(&self, now: u64, seen: &mut SeenBefore<H>) -> Look {
+        let (mut waiting, mut overdue) = (Vec::new(), Vec::new());
+        let (mut stranded, mut next) = (false, NEVER);
+        let mut longest = match self.host().tier() {
+            Tier::Declared => INTERVAL_MAX_NS,
+            Tier::Events | Tier::Sampling => INTERVAL_UNDECLARED_NS,
+        };
+        seen.sightings.begin(now);
+        if seen.tidy_at <= now {
+            seen.tidy_at = now.saturating_add(REMEMBER_NS);
+            seen.sightings.forget_before(now.saturating_sub(REMEMBER_NS));
+        }
+        self.for_each_pool(|pool| {
+            let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
+            let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
+            if (lined_up || pool.looks_ready()) && (starved || self.may_matter(pool)) {
+                waiting.push(pool.id);
+            }
+            let timer = pool.next_wake();
+            if timer.saturating_add(STUCK_NS) <= now {
+                overdue.push(pool.id);
+            }
+            if starved && timer != NEVER && pool.state.counts().idle == 0 {
+                // All its workers are taken, and it could get no other: nobody else looks after them.
+                stranded = true;
+                let again_at = pool.create_again_at.load(Ordering::Relaxed);
+                next = next.min(timer.saturating_add(STUCK_NS).max(again_at));
+            }
+        });
+        for id in overdue {
+            self.pool(id).ensure_keeper(self);
+        }
+        for id in self.helpers_of(&waiting) {
+            next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
+        }
+        for &id in &waiting {
+            let pool = self.pool(id);
+            if others_may_help(pool) {
+                self.take_back_stuck(pool, now);
+            }
+            if !pool.spec().single {
+                next = next.min(self.find_sleepers(pool, &mut seen.sightings, now));
+                next = next.min(self.find_hogs(pool, &mut seen.runs, now));
+                if sleepers::is_suspect(pool, now) {
+                    longest = longest.min(INTERVAL_SUSPECT_NS);
+                }
+            }
+            self.feed_starved(pool, now);
+            let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
+            if others_may_help(pool) && pool.looks_ready() && since_take >= STUCK_NS {
+                pool.kick(self);
+                self.kick_neighbour(pool);
+            }
+        }
+        let suspect = longest == INTERVAL_SUSPECT_NS;
+        Look { waiting: !waiting.is_empty() || stranded, next, longest, suspect }
+    }
+
+    /// Whether sleeps are expected anywhere.
+    pub(super) fn is_any_suspect(&self, now: u64) -> bool {
+        let mut any = false;
+        self.for_each_pool(|pool| any |= sleepers::is_suspect(pool, now));
+        any
+    }
+
+    /// Pools in which nothing waits, and whose workers take what waits in these.
+    fn helpers_of(&self, waiting: &[u32]) -> Vec<u32> {
+        let mut helpers = Vec::new();
+        if self.host().tier() != Tier::Declared {
+            for &id in waiting.iter().filter(|&&id| self.pool(id).spec().shares) {
+                helpers.extend(&self.pool(id).spec().neighbours);
+            }
+            helpers.sort_unstable();
+            helpers.dedup();
+            helpers.retain(|id| !waiting.contains(id) && !self.pool(*id).spec().single);
+        }
+        helpers
+    }
+
+    /// Tries again to get a worker for a pool that could not have one.
+    fn feed_starved(&self, pool: &Pool<H>, now: u64) {
+        let again_at = pool.create_again_at.load(Ordering::Relaxed);
+        if again_at == 0 || !pool.looks_ready() {
+            return;
+        }
+        if again_at <= now {
+            pool.kick(self);
+        } else if pool.mayday_at.load(Ordering::Relaxed) <= now {
+            pool.mayday_at.store(now.saturating_add(MAYDAY_INTERVAL_NS), Ordering::Relaxed);
+            self.send_maydays(pool);
+        }
+    }
+}

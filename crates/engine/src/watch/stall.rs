@@ -1,0 +1,155 @@
+//! A picture of a stall: collected once it is to be reported, as a dump is.
+
+use super::watchdog::Backed;
+use crate::dump::{Function, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants, WorkerState};
+use crate::engine::Engine;
+use crate::host::Host;
+
+/// Pwqs of a pool's ready list that are looked at, at most.
+const READY_MAX: usize = 64;
+
+/// A worker that is to be listed.
+struct Listed {
+    slot: u32,
+    /// The name of its thread, if it is a pool's worker.
+    thread: String,
+    idle: bool,
+}
+
+impl<H: Host> Engine<H> {
+    /// The stall of a place, without stacks; nothing if nothing waits there.
+    pub(super) fn picture(&self, place: Backed, stalled_ns: u64) -> Option<Stall> {
+        let pool = match place {
+            Backed::Pool(id) => Some(id),
+            Backed::Pwq(id) => self.pwqs().get(id).map(|pwq| pwq.home().id),
+            Backed::Node { .. } => None,
+        };
+        let (wants, pwqs) = match place {
+            Backed::Pool(id) => (Wants::Worker, self.ready_in(id)),
+            _ => (Wants::Place, self.pwqs_of(place)),
+        };
+        let mut stall = Stall {
+            at_ns: self.host().now(),
+            stalled_ns,
+            wants,
+            queues: Vec::new(),
+            pending: 0,
+            pool: pool.map(|id| (id, self.pool(id).spec().label.clone())),
+            workers: Vec::new(),
+            more_workers: 0,
+            deadlock: Vec::new(),
+        };
+        for pwq in pwqs.iter().filter_map(|&id| self.pwqs().get(id)) {
+            let Some(backlog) = pwq.backlog().filter(|backlog| backlog.queued > 0) else {
+                continue;
+            };
+            stall.pending += backlog.queued;
+            stall.add_queue(pwq.queue_name());
+        }
+        let mut listed = pool.map_or(Vec::new(), |id| self.workers_of(id));
+        let holders = if wants == Wants::Place { self.holders_of(&pwqs) } else { Vec::new() };
+        for &slot in &holders {
+            if !listed.iter().any(|worker| worker.slot == slot) {
+                listed.push(Listed { slot, thread: self.thread_of(slot), idle: false });
+            }
+        }
+        self.list(&mut stall, listed, &holders);
+        let blocking = stall.workers.iter().filter(|worker| worker.blocks);
+        let blocking: Vec<u32> = blocking.map(|worker| worker.worker.slot).collect();
+        stall.deadlock = self.deadlock_behind(&blocking);
+        (stall.pending > 0).then_some(stall)
+    }
+
+    /// Lists workers, and says who is in the way.
+    fn list(&self, stall: &mut Stall, listed: Vec<Listed>, holders: &[u32]) {
+        for Listed { slot, thread, idle } in listed {
+            let mut worker = self.dump_worker(slot, thread, idle);
+            if let Some(running) = &mut worker.running {
+                let pwq = running.pwq.and_then(|id| self.pwqs().get(id));
+                running.queue = pwq.map(|pwq| pwq.queue_name());
+                if worker.behind.total > 0 && stall.wants == Wants::Worker {
+                    stall.pending += worker.behind.total;
+                    running.queue.clone().into_iter().for_each(|name| stall.add_queue(name));
+                }
+            }
+            // SAFETY: it is as it was collected.
+            unsafe { worker.ask_functions() };
+            let waits = worker.state == WorkerState::Waiting;
+            let blocks = match stall.wants {
+                Wants::Place => holders.contains(&slot),
+                // Who waits and has said so has given its place as a worker away.
+                Wants::Worker => worker.running.is_some() && (!waits || worker.behind.total > 0),
+            };
+            let thread = self.slot(slot).runner();
+            stall.workers.push(StalledWorker { thread, blocks, worker, stack: None });
+        }
+        if !stall.workers.iter().any(|worker| worker.blocks) {
+            // The one worker that there may be, or as many as may be, wait.
+            for worker in &mut stall.workers {
+                worker.blocks = worker.worker.running.is_some();
+            }
+        }
+        stall.workers.sort_by_key(|worker| !worker.blocks);
+        stall.more_workers = stall.workers.len().saturating_sub(STALLED_WORKERS_MAX);
+        stall.workers.truncate(STALLED_WORKERS_MAX);
+    }
+
+    /// Asks those that are in the way for their stacks, so many of them at most. How many were asked.
+    pub(super) fn ask_for_stacks(&self, stall: &mut Stall, most: usize) -> usize {
+        let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
+        let mut asked = 0;
+        for worker in blocking.filter(|worker| worker.thread != 0).take(most) {
+            worker.stack = self.host().stack_of(worker.thread);
+            asked += 1;
+        }
+        asked
+    }
+
+    fn ready_in(&self, pool: u32) -> Vec<u32> {
+        let mut ready = Vec::with_capacity(READY_MAX);
+        let pool = self.pool(pool);
+        pool.for_each_ready(&mut pool.lock(), |pwq| {
+            if ready.len() < READY_MAX {
+                ready.push(pwq.id);
+            }
+        });
+        ready
+    }
+
+    fn workers_of(&self, id: u32) -> Vec<Listed> {
+        let pool = self.pool(id);
+        let room = pool.state.counts().workers as usize;
+        let mut listed = Vec::with_capacity(room);
+        let inner = pool.lock();
+        let workers = inner.workers.iter().take(room);
+        listed.extend(workers.map(|&slot| (slot, self.slot(slot).is_idle_locked(&inner))));
+        drop(inner);
+        let name = || format!("uw/{}", pool.spec().label);
+        listed.into_iter().map(|(slot, idle)| Listed { slot, thread: name(), idle }).collect()
+    }
+
+    /// The name of a worker's thread; empty for other threads.
+    fn thread_of(&self, slot: u32) -> String {
+        let mut name = String::new();
+        self.for_each_pool(|pool| {
+            if pool.lock().workers.contains(&slot) {
+                name = format!("uw/{}", pool.spec().label);
+            }
+        });
+        name
+    }
+
+    /// The function of an identity that was found in a slot or in an item.
+    pub(super) fn function_at(identity: usize) -> Function {
+        // SAFETY: slots have functions from items only.
+        unsafe { Function::at(identity) }
+    }
+}
+
+impl Stall {
+    fn add_queue(&mut self, name: String) {
+        if !self.queues.contains(&name) {
+            self.queues.push(name);
+        }
+    }
+}

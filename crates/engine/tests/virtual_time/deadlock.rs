@@ -1,0 +1,207 @@
+//! Items that wait for each other are named by the watchdog; those that only wait long are not.
+
+use std::sync::{Arc, OnceLock};
+
+use uwork_engine::dump::{Awaited, Stall};
+use uwork_engine::{Kind, QueueSpec, Queued};
+use uwork_policy::flags::Flags;
+
+use crate::host::BrokenSpawn;
+use crate::item::Item;
+use crate::setup::{MS, SEC, Setup, VirtualEngine, VirtualQueue, make, spec, with_engine};
+use crate::watchdog::{ordered, stalls};
+
+/// An engine with a threshold of a second.
+fn with_threshold(machine: &'static str, body: impl FnOnce(&Arc<VirtualEngine>) + Send + 'static) {
+    with_engine(Setup::exact(machine), |engine| {
+        engine.set_watchdog_thresh(SEC);
+        body(engine);
+    });
+}
+
+/// How an item waits for another, or for that one's queue.
+type Wait = fn(&VirtualEngine, &Arc<Item>, &VirtualQueue);
+
+fn flush(engine: &VirtualEngine, item: &Arc<Item>, _: &VirtualQueue) {
+    item.flush(engine);
+}
+
+fn flush_queue(_: &VirtualEngine, _: &Arc<Item>, queue: &VirtualQueue) {
+    queue.flush().expect("not from an item of the queue");
+}
+
+fn cancel_sync(engine: &VirtualEngine, item: &Arc<Item>, _: &VirtualQueue) {
+    item.cancel_sync(engine).expect("not that deep");
+}
+
+/// One item on each of some ordered queues, with another behind it. Each waits, a little later, for the one that
+/// runs or the one that is behind in the next queue, as `waits` say; at least one for the latter, which ends
+/// all of it when that is taken back. What the watchdog said.
+fn in_a_ring(engine: &Arc<VirtualEngine>, waits: &[(Wait, bool)]) -> Vec<Stall> {
+    let host = engine.host();
+    let queues: Vec<VirtualQueue> =
+        (0..waits.len()).map(|at| ordered(engine, &format!("q{at}"))).collect();
+    let behind: Vec<Arc<Item>> = waits.iter().map(|_| Item::new(|| {})).collect();
+    let running: Vec<Arc<OnceLock<Arc<Item>>>> = waits.iter().map(|_| Arc::default()).collect();
+    for (at, &(wait, for_pending)) in waits.iter().enumerate() {
+        let next = (at + 1) % waits.len();
+        let (queue, pending) = (queues[next].clone(), behind[next].clone());
+        let (engine, runs) = (engine.clone(), running[next].clone());
+        let item = Item::new(move || {
+            engine.blocking(|| engine.host().doze(MS));
+            let runs = runs.get().expect("set before the items run");
+            wait(&engine, if for_pending { &pending } else { runs }, &queue);
+        });
+        running[at].set(item).ok().expect("set once");
+    }
+    for (queue, (runs, pending)) in queues.iter().zip(running.iter().zip(&behind)) {
+        assert_eq!(runs.get().unwrap().queue(queue), Queued::Yes);
+        assert_eq!(pending.queue(queue), Queued::Yes);
+    }
+    host.doze(30 * SEC);
+    let stalls = stalls(host);
+    // Whoever waits for what is taken back goes on.
+    let mut ended = false;
+    for pending in behind {
+        ended |= pending.cancel(engine);
+    }
+    assert!(ended || stalls.is_empty());
+    queues.iter().for_each(|queue| queue.flush().unwrap());
+    stalls
+}
+
+/// Which queue's item waits for what, with the queue of what is pending.
+fn steps(stall: &Stall) -> Vec<(&str, &Awaited)> {
+    stall.deadlock.iter().map(|item| (item.queue.as_str(), &item.waits_for)).collect()
+}
+
+// Catches: a deadlock that is not seen, or only from one of its queues; wrong queues.
+#[test]
+fn two_items_that_wait_for_each_other_are_named() {
+    with_threshold("core:2", |engine| {
+        let stalls = in_a_ring(engine, &[(flush, true), (flush, true)]);
+        assert_eq!(stalls.len(), 2, "each of the queues stands still");
+        for stall in &stalls {
+            let steps = steps(stall);
+            assert_eq!(steps.len(), 2);
+            for (at, (queue, awaited)) in steps.into_iter().enumerate() {
+                assert_eq!(queue, format!("q{at}"));
+                let Awaited::Pending { queue, ordered: true, function, .. } = awaited else {
+                    panic!("{awaited:?}");
+                };
+                assert_eq!(*queue, format!("q{}", 1 - at));
+                assert_eq!(function.as_ref().unwrap().name.as_deref(), Some("test::Item"));
+            }
+            let [first, second] = &stall.deadlock[..] else { panic!("{stall}") };
+            let Awaited::Pending { address, .. } = &first.waits_for else { panic!("{stall}") };
+            let line = format!(
+                "  deadlock: item test::Item {:#x} of queue \"q0\" waits for item test::Item {address:#x}, which \
+                 waits behind test::Item {:#x} in ordered queue \"q1\"",
+                first.address, second.address,
+            );
+            assert!(stall.to_string().lines().any(|said| said == line), "{line}\n{stall}");
+        }
+    });
+}
+
+#[test]
+fn three_items_that_wait_in_a_ring_are_named() {
+    let rings: [[(Wait, bool); 3]; 3] = [
+        [(flush, true), (flush, true), (flush, true)],
+        [(flush, true), (cancel_sync, false), (flush_queue, false)],
+        [(cancel_sync, false), (flush, false), (flush, true)],
+    ];
+    for ring in rings {
+        with_threshold("core:2", move |engine| {
+            let stalls = in_a_ring(engine, &ring);
+            assert_eq!(stalls.len(), 3);
+            for stall in &stalls {
+                let mut queues: Vec<&str> = steps(stall).iter().map(|&(queue, _)| queue).collect();
+                queues.sort_unstable();
+                assert_eq!(queues, ["q0", "q1", "q2"], "{stall}");
+                for item in &stall.deadlock {
+                    let at: usize = item.queue[1..].parse().unwrap();
+                    let (wait, for_pending) = ring[at];
+                    let next = format!("q{}", (at + 1) % 3);
+                    match &item.waits_for {
+                        Awaited::Queue(queue) => {
+                            assert!(std::ptr::fn_addr_eq(wait, flush_queue as Wait));
+                            assert_eq!(*queue, next);
+                        }
+                        Awaited::Running => assert!(!for_pending),
+                        Awaited::Pending { queue, .. } => assert!(for_pending && *queue == next),
+                    }
+                }
+            }
+        });
+    }
+}
+
+// Catches: a wait that ends which is taken for one that does not.
+#[test]
+fn a_chain_with_an_end_is_no_deadlock() {
+    with_threshold("core:2", |engine| {
+        let host = engine.host();
+        let queues: Vec<VirtualQueue> =
+            (0..3).map(|at| ordered(engine, &format!("q{at}"))).collect();
+        let inner = engine.clone();
+        let mut last = Item::new(move || inner.blocking(|| inner.host().doze(10 * SEC)));
+        let mut kept = Vec::new();
+        for (at, queue) in queues.iter().enumerate().rev() {
+            assert_eq!(last.queue(queue), Queued::Yes);
+            let behind = Item::new(|| {});
+            assert_eq!(behind.queue(queue), Queued::Yes);
+            kept.push(last);
+            let (engine, queue) = (engine.clone(), queue.clone());
+            last = Item::new(move || match at {
+                2 => drop(queue.flush()),
+                _ => drop(behind.flush(&engine)),
+            });
+        }
+        host.doze(30 * SEC);
+        assert!(queues.iter().all(|queue| queue.is_idle()));
+        let stalls = stalls(host);
+        assert_eq!(stalls.len(), 3, "they did not move for long");
+        assert!(stalls.iter().all(|stall| stall.deadlock.is_empty()), "{stalls:?}");
+    });
+}
+
+/// An item that its queue's rescuer runs, as no worker can be had, waits for the one behind it, with the
+/// queue's only place taken by itself.
+#[test]
+fn an_item_that_waits_for_what_waits_behind_it_is_named() {
+    with_threshold("core:1", |engine| {
+        let host = engine.host();
+        let blocked = make(engine, spec("blocked", Kind::PerCpu));
+        let narrow =
+            QueueSpec { max_active: 1, flags: Flags::MEM_RECLAIM, ..spec("q", Kind::PerCpu) };
+        let q = make(engine, narrow);
+        host.doze(MS);
+        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0 }));
+        let inner = engine.clone();
+        let blocks = Item::new(move || inner.blocking(|| inner.host().doze(60 * SEC)));
+        assert_eq!(blocks.queue(&blocked), Queued::Yes);
+        host.doze(MS);
+        let behind = Item::new(|| {});
+        let (inner, other) = (engine.clone(), behind.clone());
+        let first = Item::new(move || {
+            assert!(inner.is_rescuer());
+            inner.blocking(|| inner.host().doze(MS));
+            other.flush(&inner);
+        });
+        assert_eq!(first.queue(&q), Queued::Yes);
+        assert_eq!(behind.queue(&q), Queued::Yes);
+        host.doze(30 * SEC);
+        let stalls = stalls(host);
+        let named = stalls.iter().find(|stall| stall.queues == ["q"]).expect("it is stuck");
+        let [item] = &named.deadlock[..] else { panic!("{named}") };
+        assert_eq!((item.address, item.queue.as_str()), (Arc::as_ptr(&first).addr(), "q"));
+        let Awaited::Pending { address, ordered: false, .. } = item.waits_for else {
+            panic!("{named}");
+        };
+        assert_eq!(address, Arc::as_ptr(&behind).addr());
+        assert!(behind.cancel(engine));
+        q.flush().unwrap();
+        blocked.flush().unwrap();
+    });
+}
