@@ -292,6 +292,26 @@ fn golden_names_its_variant_by_whether_sleeps_are_declared() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let seen: Vec<_> = records(&path).iter().map(|r| r["variant"].clone()).collect();
         assert_eq!(seen, vec![variant; 8], "two figures of each of four scenarios");
+        let table = String::from_utf8(output.stdout).expect("a table");
+        let by = if flag.is_some() { ", noticed by way of the tier " } else { "; times in ms" };
+        assert!(table.starts_with(&format!("golden  (samples 1; sleeps {variant}{by}")), "{table}");
+    }
+}
+
+#[test]
+fn every_bad_count_is_refused_in_the_same_words() {
+    for (command, flag, most) in [
+        ("golden", "--samples", 10_000),
+        ("idle", "--seconds", 3_600),
+        ("queues", "--queues", 1_000_000),
+        ("workqueue", "--samples", 1_000),
+    ] {
+        for bad in ["0", "-1", "many"] {
+            let output = bench(command, &[flag, bad]);
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let wanted = format!("{flag} '{bad}': a number from 1 to {most} is allowed");
+            assert!(output.status.code() == Some(2) && said.contains(&wanted), "{said}");
+        }
     }
 }
 

@@ -92,7 +92,7 @@ fn every_runner_has_each_metric_of_a_case_that_blocks() {
     ];
     assert_eq!(metrics(&records), runners.map(|who| (who, of_each.clone())).into());
     assert!(table.contains("lock: one item locks a held mutex for 1 ms"), "{table}");
-    assert!(table.contains("us: from a block of 20 ms to the start"), "{table}");
+    assert!(table.contains("us: from the beginning of a block of 20 ms to the start"), "{table}");
     assert!(table.contains("the fastest rival"), "{table}");
 }
 

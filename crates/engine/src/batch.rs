@@ -63,7 +63,7 @@ impl<H: Host> Runner<'_, H> {
                 }
                 Next::SetAside(aside) => {
                     if let Some(pool) = self.pool {
-                        self.engine.count_again(pool, aside.was);
+                        self.engine.count_again(pool, aside.was, self.engine.host().now());
                     }
                     if let Absence::Asleep(_) = aside.was {
                         tally.pwq.note_sleep(true);

@@ -95,7 +95,7 @@ impl<H: Host> Engine<H> {
         if pool.lined_up.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let workers = pool.lock().workers.clone();
+        let workers = pool.list_workers();
         for id in workers {
             let slot = self.slot(id);
             if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_NS) > now {
@@ -114,12 +114,12 @@ impl<H: Host> Engine<H> {
         if began == NEVER {
             return;
         }
-        // Acquire and release: the worker did not leave its pool in that batch, and counts it once, as we do.
-        let pool = self.pool(slot.home.load(Ordering::Acquire));
+        // Acquire: the exchange comes after. If the batch is still on, the worker has not left its pool since.
+        let home = slot.home.load(Ordering::Acquire);
         let ours =
             slot.batch_began.compare_exchange(began, NEVER, Ordering::AcqRel, Ordering::Relaxed);
         if ours.is_ok() {
-            pool.lined_up.fetch_sub(1, Ordering::SeqCst);
+            self.pool(home).lined_up.fetch_sub(1, Ordering::SeqCst);
         }
     }
 

@@ -213,7 +213,7 @@ impl<H: Host> Engine<H> {
             place(self.slot(*slot).thread.load(Ordering::Relaxed), mask);
         }
         self.for_each_pool(|pool| {
-            let workers = pool.lock().workers.clone();
+            let workers = pool.list_workers();
             let pod = cpus.place(&pool.spec().cpus);
             for id in workers {
                 // Relaxed: written under `placing`.

@@ -40,6 +40,7 @@ use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
 use crate::sync::{Link, LockGuard, Ordering};
 use crate::timer::Timers;
+use crate::watch::Shared;
 use crate::work::{Work, WorkList};
 
 /// Every lock of an engine, from before a fork until after it. Stays on its thread.
@@ -61,7 +62,7 @@ struct Held<'a, H: Host> {
     slots: Vec<RemoteSlot<'a, H>>,
     pwqs: Vec<LockGuard<'a, Inner<H>>>,
     flushes: Vec<LockGuard<'a, FlushState<H>>>,
-    watch: LockGuard<'a, bool>,
+    watch: LockGuard<'a, Shared>,
     _descriptions: Vec<HeldDescription<'a>>,
     _registry: HeldRegistry<'a, H>,
     _hogs: LockGuard<'a, Vec<(usize, u64)>>,

@@ -63,7 +63,7 @@ impl<H: Host> Engine<H> {
         let slot = self.slot(id);
         let forks = thread.forks();
         let run = slot.number().wrapping_add(1) & RUN_MASK;
-        let _noted = self.note_wait(WaitsFor::Run(RunId { slot: id, run }));
+        let _noted = self.note_help(WaitsFor::Run(RunId { slot: id, run }));
         let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
         slot.batch.set(pwq.id, began);

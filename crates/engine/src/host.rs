@@ -1,5 +1,7 @@
 //! What the engine needs from the platform, and nothing more.
 
+mod text;
+
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
@@ -69,7 +71,20 @@ pub struct Frame {
     pub location: Option<String>,
 }
 
+/// Why the calls of a thread are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoStack {
+    /// It has not answered in time: it blocks signals, or does not get a CPU.
+    NoAnswer,
+    /// It cannot be asked: the platform cannot do that, or the thread is gone.
+    Unavailable,
+}
+
 /// Something that the engine's user should hear of.
+///
+/// Prints as what the default reporter writes on standard error after `uwork: `, without a newline at its
+/// end. A [`Stalled`](Report::Stalled) has several lines, all others have one.
+/// The default reporter leaves out [`ItemPanicked`](Report::ItemPanicked): the panic hook has spoken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Report {
@@ -143,6 +158,8 @@ pub enum Report {
         tier: Tier,
         /// Why.
         reason: String,
+        /// What is wrong with the environment's wish, where that is ignored.
+        ignored: Option<String>,
     },
     /// A debugger or a signal has stopped a worker inside an item, while other items wait. Nobody stands
     /// in.
@@ -150,11 +167,12 @@ pub enum Report {
         /// The worker's thread.
         thread: u64,
     },
-    /// A pool has as many workers as it may have, all of them sleep, and work waits. Once for each pool.
+    /// A pool and those that it shares its work with have as many workers as they may have, all of them sleep,
+    /// and work waits. Once for each value of the limit.
     WorkersMax {
         /// The pool's label.
         pool: String,
-        /// How many workers it may have.
+        /// How many workers they may have in all.
         max: u32,
     },
     /// Items wait, and nothing has moved for the watchdog's threshold. Once for each stall.
@@ -228,10 +246,13 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// The CPU time that a thread has used, in nanoseconds, where that can be known; 0.2 us.
     fn cpu_time(&self, thread: u64) -> Option<u64>;
 
-    /// The calls that a thread is in, innermost first; nothing if it is gone or does not answer. Microseconds
+    /// The calls that a thread is in, innermost first. Microseconds
     /// for a thread that answers at once, and up to tenths of a second. The thread may notice: system calls
     /// that it waits in may return early. Asked for a stall that is to be reported only.
-    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>>;
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack>;
 
     /// What the host keeps to see when a thread goes to sleep.
     type Sight: Send;

@@ -23,6 +23,7 @@ mod inbox;
 #[cfg(all(test, loom))]
 mod models;
 mod owner;
+mod plural;
 mod pool;
 mod pwq;
 mod query;

@@ -11,9 +11,19 @@ use crate::work::Work;
 pub(crate) struct NotedWait<'a, H: Host>(Option<&'a Slot<H>>);
 
 impl<H: Host> Engine<H> {
-    /// Says what the innermost run of the calling thread waits for from here on. A few stores; nothing outside
-    /// of items.
+    /// Says what the innermost run of the calling thread waits for from here on, and sees to it that the watchdog
+    /// looks if it may wait for itself. A few stores, and a look at the slots; nothing outside of items. Without
+    /// locks held.
     pub(crate) fn note_wait(&self, waits_for: WaitsFor) -> NotedWait<'_, H> {
+        let noted = self.note_help(waits_for);
+        if let Some(slot) = noted.0 {
+            self.check_wait(slot);
+        }
+        noted
+    }
+
+    /// The same for a wait that the thread spends in the other run itself.
+    pub(crate) fn note_help(&self, waits_for: WaitsFor) -> NotedWait<'_, H> {
         // SAFETY: the host's promise for the calling thread.
         let frame = unsafe { &*self.host().thread() }.frames().next();
         // Not while a shutdown lets go of items: no slot runs those.

@@ -46,7 +46,7 @@ pub const DISABLE_DEPTH_MAX: u32 = DEPTH_MASK as u32;
 pub(crate) const SLOTS_MAX: u32 = RUNNER_MASK as u32 - 1;
 
 /// A run: which slot, and which of its runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RunId {
     /// The slot's id.
     pub(crate) slot: u32,

@@ -195,7 +195,7 @@ impl<H: Host> Worker<H> {
         let before = slot.number();
         let run = || engine.run_batch((self.slot, slot), Some(pool), thread, pwq);
         if count == 1 && !intensive && engine.presumes_sleep(pool, pwq) {
-            engine.run_presumed(pool, slot, pwq, run);
+            engine.run_presumed(pool, (self.slot, slot), pwq, run);
         } else {
             run();
         }

@@ -67,13 +67,15 @@ pub fn too_many_workers(counts: PoolCounts) -> bool {
 /// same CPUs among more threads.
 ///
 /// ```
-/// use uwork_policy::concurrency::{PoolCounts, has_room_for_hogs};
-/// let busy = |workers| PoolCounts { workers, idle: 1, ..PoolCounts::default() };
-/// assert!(has_room_for_hogs(busy(4), 2));
-/// assert!(!has_room_for_hogs(busy(5), 2));
+/// `computing`: its workers that are neither idle nor asleep.
+///
 /// ```
-pub fn has_room_for_hogs(counts: PoolCounts, target: u32) -> bool {
-    counts.workers.saturating_sub(counts.idle) < 2 * target
+/// use uwork_policy::concurrency::has_room_for_hogs;
+/// assert!(has_room_for_hogs(3, 2));
+/// assert!(!has_room_for_hogs(4, 2));
+/// ```
+pub fn has_room_for_hogs(computing: u32, target: u32) -> bool {
+    computing < 2 * target
 }
 
 /// Whether a function is to be reported that computed for too long for the `count`th time: from the

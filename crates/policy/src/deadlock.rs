@@ -63,3 +63,39 @@ pub fn cycle(waits: &[Vec<usize>], node: usize) -> Option<Vec<usize>> {
     cycle.rotate_left(lowest);
     Some(cycle)
 }
+
+/// What `node` waits for, and what those wait for, and so on: `ways` is asked once for each of them. Nothing is
+/// said of the other nodes.
+///
+/// ```
+/// use uwork_policy::deadlock::{behind, is_among};
+/// let waits = [vec![1], vec![2], vec![1], vec![0]];
+/// let found = behind(4, 0, |node| waits[node].clone());
+/// assert_eq!(found, [vec![1], vec![2], vec![1], vec![]]);
+/// assert!(!is_among(&found, 0));
+/// assert!(is_among(&behind(4, 1, |node| waits[node].clone()), 1));
+/// ```
+///
+/// # Panics
+/// If a node is named that is not there.
+pub fn behind(
+    nodes: usize,
+    node: usize,
+    mut ways: impl FnMut(usize) -> Vec<usize>,
+) -> Vec<Vec<usize>> {
+    let (mut waits, mut seen) = (vec![Vec::new(); nodes], vec![false; nodes]);
+    let mut open = vec![node];
+    while let Some(node) = open.pop() {
+        if !std::mem::replace(&mut seen[node], true) {
+            waits[node] = ways(node);
+            open.extend(&waits[node]);
+        }
+    }
+    waits
+}
+
+/// Whether `node` is among what any of these wait for. Of what [`behind`] has found for it: whether it may wait
+/// for itself.
+pub fn is_among(waits: &[Vec<usize>], node: usize) -> bool {
+    waits.iter().any(|ways| ways.contains(&node))
+}

@@ -57,5 +57,5 @@ pub fn function_name(address: usize) -> Option<String> {
 
 /// A report in words. `None` for one that somebody else has told of already.
 pub fn report_text(report: &Report) -> Option<String> {
-    crate::linux::text(report)
+    (!matches!(report, Report::ItemPanicked { .. })).then(|| report.to_string())
 }

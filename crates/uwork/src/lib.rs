@@ -98,8 +98,9 @@ pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    linux::engine().assert_may_wait();
-    linux::engine().blocking(f)
+    let Some(engine) = linux::started() else { return f() };
+    engine.assert_may_wait();
+    engine.blocking(f)
 }
 
 /// Whether the calling thread is the rescuer of a [`mem_reclaim`](Builder::mem_reclaim) queue (the
@@ -109,7 +110,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
 /// assert!(!uwork::current_is_rescuer());
 /// ```
 pub fn current_is_rescuer() -> bool {
-    linux::engine().is_rescuer()
+    linux::started().is_some_and(|engine| engine.is_rescuer())
 }
 
 /// How many work items have panicked since the process started.
@@ -130,13 +131,15 @@ pub fn panics() -> u64 {
 /// Sets what is called with the engine's reports, instead of a line on standard error. Once per
 /// process.
 ///
-/// Called from any thread, without locks held; it should return soon and must not panic.
+/// Called from any thread, without locks held; it should return soon and must not panic. A report prints as
+/// that line, without the `uwork: ` in front of it; panics of items are reported as well, which the default
+/// leaves to the panic hook.
 ///
 /// # Errors
 /// There is one already; `reporter` comes back.
 ///
 /// ```
-/// uwork::set_reporter(|report| eprintln!("{report:?}")).ok();
+/// uwork::set_reporter(|report| eprintln!("my program: {report}")).ok();
 /// ```
 pub fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
     linux::set_reporter(reporter)

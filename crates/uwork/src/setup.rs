@@ -9,7 +9,8 @@ use crate::linux::{Options, OptionsBy, set_options};
 ///
 /// To be installed before uwork is used for anything else, by `main` for instance: the first queue,
 /// [`dump`](fn@crate::dump), [`sysfs`](crate::sysfs) or any other call that needs the pools starts uwork
-/// with the defaults. [`set_reporter`](crate::set_reporter) and [`topology`](crate::topology) do not.
+/// with the defaults. [`set_reporter`](crate::set_reporter), [`Machine::read`](crate::topology::Machine::read)
+/// and, outside of items, [`blocking`](crate::blocking) and [`watchdog::touch`](crate::watchdog::touch) do not.
 /// A library had better leave this to the program that it is part of.
 ///
 /// Environment variables come before what is chosen here: who runs a program knows the machine.

@@ -4,7 +4,8 @@
 //!
 //! - something is queued that a pool's workers could run, and none of them has begun or ended an item;
 //! - something waits for a place in a queue (`max_active`; an ordered queue has one), and none of the items that
-//!   have them has ended.
+//!   have them has ended;
+//! - items that run wait for each other.
 //!
 //! Each is reported once, as [`Report::Stalled`](crate::Report::Stalled): on standard error, or to the
 //! [reporter](crate::set_reporter). The [`Stall`] says which queues wait, who is in the way, what that
@@ -13,12 +14,12 @@
 //!
 //! ```text
 //! uwork: nothing has moved for 30.1 s in queue "log"; 2 items wait for a place under max_active
-//!   in the way: uw/u0 (thread 4711), waiting, in app::Append of queue "log", for at most 30.1 s
+//!   in the way: uw/u0 (thread 4711, slot 3), waiting, in app::Append of queue "log", for at most 30.1 s
 //!       0 0x7f40c2b1a7d9 __futex_abstimed_wait_common
 //!       1 0x55d0a4c3f2b4 app::Disk::write (src/disk.rs:88)
 //!       2 0x55d0a4c3e011 <app::Append as uwork::item::WorkItem>::run (src/log.rs:41)
-//!   deadlock: item app::Append 0x7ffd10 of queue "log" waits for item app::Sync 0x7ffe40, which waits behind
-//!   app::Commit 0x7ffe80 in ordered queue "disk"
+//!   deadlock: item app::Append 0x7ffd10 (slot 3) of queue "log" waits for item app::Sync 0x7ffe40, which waits behind
+//!   app::Commit 0x7ffe80 (slot 4) in ordered queue "disk"
 //! ```
 //!
 //! **What is known of a deadlock.** uwork's own waits say what they wait for: flushes, `cancel_sync`, `disable_sync`,
@@ -26,11 +27,16 @@
 //! that are pending and joined, the first thousand of their queue are looked through.
 //!
 //! **What it costs.** Nothing while nothing waits, and no wake-up; a look each quarter of the threshold while
-//! something does. A stall is seen after a quarter of the threshold more than that, half of it at most, and up to a
-//! second.
+//! something does. An item that begins a wait looks whether it waits for itself by way of others.
+//!
+//! **When it comes.** After the threshold, and at most half of the threshold and a second later; then what it takes to
+//! ask for the calls, up to a tenth of a second for each thread that does not answer. It is told by a thread of its
+//! own, one at a time: a reporter that does not return holds up further stalls, and nothing else. Of those 64 are kept.
+//! Nobody waits for it at a shutdown.
 //!
 //! **Calls** are taken by the thread itself, in the handler of a real-time signal, only of threads that are in the
-//! way, of eight at most at a time, and only for a stall that is reported. The handler has `SA_RESTART`, so most system
+//! way, of eight at most at a time, up to where the engine begins, and only for a stall that is reported. The
+//! handler has `SA_RESTART`, so most system
 //! calls go on; but
 //! those that never do after a handler has run return early with `EINTR`, in the item that is stuck: `poll`, `select`,
 //! `epoll_wait`, `nanosleep`, `semop`, `sigtimedwait`, and sockets with a timeout (signal(7)). Rust's library
@@ -39,10 +45,13 @@
 
 use std::time::Duration;
 
-pub use uwork_engine::dump::{Awaited, DeadlockedItem, Stall, StalledWorker, Wants};
+pub use uwork_engine::dump::{Awaited, DeadlockedItem, NoCalls, Stall, StalledWorker, Wants};
 pub use uwork_engine::host::Frame;
 
-use crate::linux::engine;
+use crate::linux::{engine, started};
+
+/// The longest threshold.
+const THRESH_MAX: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// For how long work may wait with nothing moving before that is reported (the kernel's `watchdog_thresh`); zero:
 /// for ever. 30 seconds unless it was changed.
@@ -51,16 +60,19 @@ pub fn thresh() -> Duration {
 }
 
 /// Changes the threshold, at once; zero turns the watchdog off. The attribute tree has it as
-/// `module/parameters/watchdog_thresh`, in seconds. More than 584 years are as many. Starts uwork, so a
-/// [`Setup`](crate::Setup) comes before it.
+/// `module/parameters/watchdog_thresh`, in seconds. Less than a millisecond is taken for a millisecond, and more than
+/// 4294967295 seconds for as many. Starts uwork, so a [`Setup`](crate::Setup) comes before it.
 ///
 /// ```
 /// use std::time::Duration;
 /// use uwork::watchdog;
 /// watchdog::set_thresh(Duration::from_secs(10));
 /// assert_eq!(watchdog::thresh(), Duration::from_secs(10));
+/// watchdog::set_thresh(Duration::from_nanos(1));
+/// assert_eq!(watchdog::thresh(), Duration::from_millis(1));
 /// ```
 pub fn set_thresh(thresh: Duration) {
+    let thresh = thresh.min(THRESH_MAX);
     engine().set_watchdog_thresh(u64::try_from(thresh.as_nanos()).unwrap_or(u64::MAX));
 }
 
@@ -78,5 +90,8 @@ pub fn set_thresh(thresh: Duration) {
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn touch() {
-    engine().watchdog_touch();
+    // Before uwork has started there is nothing that could wait.
+    if let Some(engine) = started() {
+        engine.watchdog_touch();
+    }
 }

@@ -44,6 +44,11 @@ fn queue_names_have_1_to_31_bytes_and_are_unique() {
     for bad in ["", &"n".repeat(32), "with\0nul", "äöüäöüäöüäöüäöüä"] {
         assert_refused(Queue::builder(bad), &["name", "1 to 31", "control"]);
     }
+    assert_refused(
+        Queue::builder("a\0b"),
+        &[r#"name "a\0b" has the control character '\0'; allowed"#],
+    );
+    assert_refused(Queue::builder("n".repeat(32)), &["\" has 32 bytes; allowed"]);
     let longest = "n".repeat(31);
     let queue = Queue::builder(longest.as_str()).build().expect("31 bytes are allowed");
     assert_refused(Queue::builder(longest.as_str()), &[&longest, "unique"]);

@@ -92,6 +92,23 @@ fn join_from_inside_another_item() {
     }
 }
 
+// Catches: a flush that waits behind its own caller, or that runs an item before its turn.
+#[test]
+fn a_flush_behind_its_caller_on_an_ordered_queue_does_not_wait() {
+    let _watchdog = watchdog();
+    let queue = queue("inside").ordered().build().unwrap();
+    let own = queue.clone();
+    let job = inside(&queue, move || {
+        let job = Job::counting();
+        assert!(own.enqueue(job.clone()).is_queued());
+        assert!(!job.work.flush() && !job.work.flush_helping());
+        assert_eq!(job.tally.started(), 0);
+        job
+    });
+    queue.flush().unwrap();
+    assert_eq!(job.tally.finished(), 1);
+}
+
 // Catches: a queue whose only place is taken by an item that waits for another one.
 #[test]
 fn an_item_lends_its_place_to_the_one_that_it_waits_for() {

@@ -51,6 +51,9 @@ fn what_needs_no_pools_does_not_start_uwork() {
     alone("what_needs_no_pools_does_not_start_uwork", || {
         uwork::set_reporter(|_| {}).unwrap();
         assert!(uwork::topology::Machine::read().is_ok());
+        assert_eq!(uwork::blocking(|| 42), 42);
+        uwork::watchdog::touch();
+        assert!(!uwork::current_is_rescuer());
         Setup::new().install().unwrap();
         assert_eq!(queue("after").build().unwrap().spawn(|| 42).join().unwrap(), 42);
         let error = Setup::new().install().unwrap_err();

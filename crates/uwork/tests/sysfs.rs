@@ -59,7 +59,7 @@ fn the_tree_has_the_kernels_names() {
     assert_eq!((kind(&unbound), kind(&ordered)), (EntryKind::ReadWrite, EntryKind::ReadOnly));
     let gone = path(&unbound, "nice");
     drop(unbound);
-    assert!(matches!(get(&gone), Err(Error::NoSuchPath { .. })));
+    assert!(matches!(get(&gone), Err(Error::NoSuchQueue { .. })));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn global_values_are_read_and_not_written() {
     assert_eq!(get("module/parameters/default_affinity_scope").unwrap(), "cache");
     assert_eq!(get("module/parameters/cache_shard_size").unwrap(), "8");
     for path in ["cpumask", "cpumask_isolated", "module/parameters/cache_shard_size"] {
-        assert_eq!(text(set(path, "1")), format!("{path}: can only be read"));
+        assert_eq!(text(set(path, "1")), format!("{path:?}: can only be read"));
     }
 }
 
@@ -99,12 +99,19 @@ fn the_threshold_of_the_watchdog_can_be_set() {
         assert_eq!(get(path).unwrap(), kept);
     }
     assert_eq!(uwork::watchdog::thresh(), Duration::from_millis(250));
+    for (most, kept) in [(Duration::MAX, "4294967295"), (Duration::from_nanos(1), "0.001")] {
+        uwork::watchdog::set_thresh(most);
+        assert_eq!(get(path).unwrap(), kept);
+        let thresh = uwork::watchdog::thresh();
+        set(path, kept).unwrap();
+        assert_eq!(uwork::watchdog::thresh(), thresh, "what is shown can be set");
+    }
     for wrong in ["", "-1", "4294967296", "10s", "1e3", "0.0000000001"] {
         let text = text(set(path, wrong));
         let allowed = "allowed are 0 to 4294967295, with up to nine decimals";
         assert!(text.ends_with(allowed), "{text}");
     }
-    assert_eq!(get(path).unwrap(), "0.25", "nothing was changed by those");
+    assert_eq!(get(path).unwrap(), "0.001", "nothing was changed by those");
     set(path, "30").unwrap();
 }
 
@@ -180,22 +187,32 @@ fn what_is_wrong_is_said_with_what_is_allowed() {
         ("cpumask", "ffffffffffffffff", "hexadecimal masks with CPUs of"),
     ] {
         let text = text(set(&at(attribute), value));
-        let begins = format!("{}: {value:?} is not a value of it; allowed are ", at(attribute));
+        let begins = format!("{:?}: {value:?} is not a value of it; allowed are ", at(attribute));
         assert!(text.starts_with(&begins) && text.contains(allowed), "{text}");
     }
-    assert_eq!(text(set(&at("per_cpu"), "1")), format!("{}: can only be read", at("per_cpu")));
+    assert_eq!(text(set(&at("per_cpu"), "1")), format!("{:?}: can only be read", at("per_cpu")));
     let limit = path(&ordered, "max_active");
-    assert_eq!(text(set(&limit, "1")), format!("{limit}: can only be read"));
+    assert_eq!(text(set(&limit, "1")), format!("{limit:?}: can only be read"));
     assert_eq!(
         text(get("module/parameter")),
-        "module/parameter: no such attribute; there are parameters"
+        "\"module/parameter\": no such attribute; there are parameters"
     );
     let text_of = text(get(&at("color")));
     assert!(text_of.ends_with(
         "there are affinity_scope, affinity_strict, cpumask, max_active, nice, per_cpu"
     ));
-    assert!(text(get("devices/no-such-queue/nice")).contains(queue.name()));
-    assert!(text(get("")).contains("a directory"));
+    let nowhere = text(get("devices/no-such-queue/nice"));
+    assert!(
+        nowhere.contains(": there is no queue \"no-such-queue\" here; there are "),
+        "{nowhere}"
+    );
+    assert!(nowhere.contains(queue.name()));
+    assert!(text(get("")).starts_with("\"\": a directory"));
+    assert_eq!(
+        get("//devices///no-such//nice").unwrap_err(),
+        get("devices/no-such/nice").unwrap_err()
+    );
+    assert_eq!(get(&at("//max_active")), get(&at("max_active")));
     assert!(text(set("devices", "1")).contains("a directory"));
     assert!(text(list("cpumask")).contains("not a directory"));
     let after: Vec<_> = names(&at("")).iter().map(|name| get(&at(name)).unwrap()).collect();

@@ -247,7 +247,8 @@ impl<H: Host> Engine<H> {
                 set_aside.list(deferred);
             });
         }
-        WorkerDump { thread, slot: id, state, running, behind, set_aside }
+        let thread_id = slot.thread.load(Ordering::Relaxed);
+        WorkerDump { thread, thread_id, slot: id, state, running, behind, set_aside }
     }
 }
 

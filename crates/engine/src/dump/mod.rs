@@ -15,7 +15,9 @@ mod running;
 mod stall;
 mod text;
 
-pub use stall::{Awaited, DeadlockedItem, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants};
+pub use stall::{
+    Awaited, DeadlockedItem, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants,
+};
 
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -144,6 +146,8 @@ pub enum WorkerState {
     /// It is in an item that was found asleep, or is presumed to sleep as those before it did, and has not
     /// said so.
     Asleep,
+    /// It is in an item, and a debugger or a signal has stopped it. Looked for in a stall only.
+    Stopped,
     /// It is between two items, or on its way up or down.
     Between,
 }
@@ -154,6 +158,8 @@ pub enum WorkerState {
 pub struct WorkerDump {
     /// The name of its thread; empty for a thread that helps.
     pub thread: String,
+    /// Its thread, as the host names it, for tools that show threads; 0 if it has none.
+    pub thread_id: u64,
     /// Its run slot.
     pub slot: u32,
     /// What it is at.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::text::Nanos;
 use super::{Function, WorkerDump, WorkerState};
-use crate::host::Frame;
+use crate::host::{Frame, NoStack};
 
 /// Items wait, and nothing moves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,11 @@ pub struct Stall {
     /// Items that wait for each other, if that is what is wrong: each for the next one, and the last for the
     /// first.
     pub deadlock: Vec<DeadlockedItem>,
+    /// If somebody who is in the way sleeps and has not said so, and that is not noticed: why it is not. Then nobody
+    /// stands in.
+    pub undeclared: Option<String>,
+    /// How many workers the pool may have, if it has as many.
+    pub workers_max: Option<u32>,
 }
 
 /// The most workers that a stall lists.
@@ -43,6 +48,8 @@ pub enum Wants {
     Worker,
     /// A place under their queue's `max_active`, all of which are taken. An ordered queue has one.
     Place,
+    /// The end of each other: nothing need be pending.
+    EachOther,
 }
 
 /// A worker, or another thread that runs an item, of a stall.
@@ -56,7 +63,30 @@ pub struct StalledWorker {
     /// What it is at.
     pub worker: WorkerDump,
     /// Its calls, innermost first, if it blocks and the host could tell. Of a few at a time only.
-    pub stack: Option<Vec<Frame>>,
+    pub stack: Result<Vec<Frame>, NoCalls>,
+}
+
+/// Why the calls of a worker are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
+pub enum NoCalls {
+    /// It was not asked: it is in nobody's way, or enough others are.
+    NotAsked,
+    /// It did not answer in time.
+    NoAnswer,
+    /// They cannot be had here.
+    Unavailable,
+    /// It has begun another item, or none, since it was in the way.
+    WentOn,
+}
+
+impl From<NoStack> for NoCalls {
+    fn from(why: NoStack) -> NoCalls {
+        match why {
+            NoStack::NoAnswer => NoCalls::NoAnswer,
+            NoStack::Unavailable => NoCalls::Unavailable,
+        }
+    }
 }
 
 /// An item of a deadlock.
@@ -65,6 +95,8 @@ pub struct StalledWorker {
 pub struct DeadlockedItem {
     /// The slot that it runs in.
     pub slot: u32,
+    /// The number of its run there.
+    pub run: u64,
     /// The item's address.
     pub address: usize,
     /// Its function.
@@ -104,19 +136,32 @@ impl fmt::Display for Stall {
             [one] => write!(f, "queue {one:?}")?,
             several => write!(f, "queues {}", several.join(", "))?,
         }
+        if self.wants == Wants::EachOther {
+            write!(f, "; {} items wait for each other", self.deadlock.len())?;
+            return self.print_parts(f);
+        }
         let (items, verb) = if self.pending == 1 { ("item", "waits") } else { ("items", "wait") };
         write!(f, "; {} {items} {verb} for ", self.pending)?;
         match (self.wants, &self.pool) {
             (Wants::Place, _) => write!(f, "a place under max_active")?,
             (Wants::Worker, Some((id, label))) => write!(f, "a worker of pool {id} ({label})")?,
             (Wants::Worker, None) => write!(f, "a worker")?,
+            (Wants::EachOther, _) => {}
         }
-        let blocking = self.workers.iter().filter(|worker| worker.blocks);
-        for worker in blocking.clone() {
+        self.print_parts(f)
+    }
+}
+
+impl Stall {
+    /// Who is in the way, and why nobody helps.
+    fn print_parts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let blocking: Vec<_> = self.workers.iter().filter(|worker| worker.blocks).collect();
+        for (at, worker) in blocking.iter().enumerate() {
             write!(f, "\n  in the way: ")?;
             worker.print(f, self.at_ns)?;
+            worker.print_calls(f, &blocking[..at])?;
         }
-        if blocking.count() == 0 {
+        if blocking.is_empty() {
             write!(f, "\n  nobody is in the way: there is no worker to be had")?;
         }
         let others = self.workers.iter().filter(|worker| !worker.blocks);
@@ -131,22 +176,21 @@ impl fmt::Display for Stall {
             let next = &self.deadlock[(at + 1) % self.deadlock.len()];
             write!(f, "\n  deadlock: {}", Step(&self.deadlock[at], next))?;
         }
+        if let Some(reason) = &self.undeclared {
+            write!(f, "\n  undeclared sleeps are not noticed: {reason}")?;
+        }
+        if let Some(max) = self.workers_max {
+            write!(f, "\n  the pool has {max} workers, as many as it may (pool_workers_max)")?;
+        }
         Ok(())
     }
 }
 
 impl StalledWorker {
+    /// What it is at.
     fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
-        let WorkerDump { thread, slot, running, .. } = &self.worker;
-        match thread.as_str() {
-            "" => write!(f, "slot {slot}")?,
-            name => write!(f, "{name}")?,
-        }
-        if self.thread != 0 {
-            write!(f, " (thread {})", self.thread)?;
-        }
-        write!(f, ", {}", self.worker.state)?;
-        if let Some(running) = running {
+        write!(f, "{self}, {}", self.worker.state)?;
+        if let Some(running) = &self.worker.running {
             if let Some(function) = &running.function {
                 write!(f, ", in {function}")?;
             }
@@ -160,13 +204,46 @@ impl StalledWorker {
                 write!(f, ", {description:?}")?;
             }
         }
-        for (number, frame) in self.stack.iter().flatten().enumerate() {
+        Ok(())
+    }
+
+    /// Its calls, unless one of these who were printed has the same.
+    fn print_calls(&self, f: &mut fmt::Formatter<'_>, printed: &[&Self]) -> fmt::Result {
+        let frames = match &self.stack {
+            Ok(frames) => frames,
+            Err(why) => return write!(f, "\n        ({why})"),
+        };
+        if let Some(same) = printed.iter().find(|other| other.stack == self.stack) {
+            return write!(f, "\n        (the same calls as {same})");
+        }
+        for (number, frame) in frames.iter().enumerate() {
             write!(f, "\n    {number:>3} {frame}")?;
         }
-        if self.blocks && self.stack.is_none() {
-            write!(f, "\n        (its calls are not known)")?;
-        }
         Ok(())
+    }
+}
+
+/// Who it is.
+impl fmt::Display for StalledWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WorkerDump { thread, slot, .. } = &self.worker;
+        match (thread.as_str(), self.thread) {
+            ("", 0) => write!(f, "slot {slot}"),
+            ("", number) => write!(f, "slot {slot} (thread {number})"),
+            (name, 0) => write!(f, "{name} (slot {slot})"),
+            (name, number) => write!(f, "{name} (thread {number}, slot {slot})"),
+        }
+    }
+}
+
+impl fmt::Display for NoCalls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NoCalls::NotAsked => "its calls were not asked for: eight threads at a time are asked",
+            NoCalls::NoAnswer => "it did not answer within 100 ms",
+            NoCalls::Unavailable => "its calls cannot be taken here",
+            NoCalls::WentOn => "it has gone on meanwhile",
+        })
     }
 }
 
@@ -196,7 +273,7 @@ impl fmt::Display for Step<'_> {
 
 impl fmt::Display for DeadlockedItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:#x}", self.function, self.address)
+        write!(f, "{} {:#x} (slot {})", self.function, self.address, self.slot)
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     ArmedItem, Dump, Function, Gate, ItemDump, Items, NodeDump, PoolDump, PwqDump, QueueDump,
     RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
+use crate::plural::Count;
 use crate::shutdown::{Shutdown, ShutdownReport};
 
 impl fmt::Display for Dump {
@@ -105,10 +106,14 @@ impl WorkerDump {
             WorkerState::Running => "running",
             WorkerState::Waiting => "waiting",
             WorkerState::Asleep => "asleep",
+            WorkerState::Stopped => "stopped",
             WorkerState::Between => "between",
         };
         let thread = if self.thread.is_empty() { "-" } else { &self.thread };
         write!(f, "    slot {:<4} {thread}  {state}", self.slot)?;
+        if self.thread_id != 0 {
+            write!(f, "  thread {}", self.thread_id)?;
+        }
         if let Some(running) = &self.running {
             write!(f, "  run {}", running.run)?;
             if let Some(queue) = &running.queue {
@@ -227,11 +232,11 @@ impl fmt::Display for ShutdownReport {
             Shutdown::Cancel => "cancel",
         };
         write!(f, "shutdown by {how} took {}", Nanos(self.took_ns))?;
-        write!(f, "; {} items released", self.released)?;
+        write!(f, "; {} released", Count(self.released, "item"))?;
         if self.is_complete() {
             return writeln!(f, "; nothing is left");
         }
-        writeln!(f, "; {} queues did not end", self.unfinished.len())?;
+        writeln!(f, "; {} did not end", Count(self.unfinished.len() as u64, "queue"))?;
         for left in &self.unfinished {
             let (pending, running) = (left.pending(), left.running());
             writeln!(f, "  queue {}: {pending} pending, {running} running", left.queue.name)?;

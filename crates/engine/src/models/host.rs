@@ -7,7 +7,9 @@ use loom::thread::JoinHandle;
 use crate::cpus::Cpus;
 use uwork_policy::blocking::Tier;
 
-use crate::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
+use crate::host::{
+    Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+};
 use crate::thread::ThreadState;
 
 /// The time in every model. So early that no batch ever counts as stuck.
@@ -162,8 +164,8 @@ impl Host for LoomHost {
         None
     }
 
-    fn stack_of(&self, _: u64) -> Option<Vec<Frame>> {
-        None
+    fn stack_of(&self, _: u64) -> Result<Vec<Frame>, NoStack> {
+        Err(NoStack::Unavailable)
     }
 
     type Sight = ();

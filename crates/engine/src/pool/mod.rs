@@ -89,6 +89,8 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) seen_at: AtomicU64,
     /// When an item was last presumed to sleep. A hint.
     pub(crate) presumed_at: AtomicU64,
+    /// The worker whose item that was. A hint.
+    presumed: AtomicU32,
     /// How long undeclared sleeps last as a rule. A hint.
     pub(crate) usual_sleep_ns: AtomicU64,
     /// Workers that took a batch lately: the last one of each residue. Hints.
@@ -133,6 +135,7 @@ impl<H: Host> Pool<H> {
             suspect_until: AtomicU64::new(0),
             seen_at: AtomicU64::new(0),
             presumed_at: AtomicU64::new(0),
+            presumed: AtomicU32::new(NOBODY),
             // Long: the first sleeper is replaced at once.
             usual_sleep_ns: AtomicU64::new(PATIENCE_MAX_NS),
             recent: std::array::from_fn(|_| AtomicU32::new(NOBODY)),
@@ -193,6 +196,16 @@ impl<H: Host> Pool<H> {
     pub(crate) fn is_overloaded(&self) -> bool {
         let counts = self.state.counts();
         self.looks_ready() && (counts.running >= self.target() || counts.idle == 0)
+    }
+
+    /// This worker begins an item that is presumed to sleep.
+    pub(crate) fn note_presumed(&self, slot: u32) {
+        self.presumed.store(slot, Ordering::Relaxed);
+    }
+
+    /// Who did so last.
+    pub(crate) fn presumed_last(&self) -> Option<u32> {
+        Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NOBODY)
     }
 
     /// This worker takes a batch.
@@ -408,6 +421,14 @@ impl<H: Host> Pool<H> {
         if inner.keeper == Some(id) {
             inner.keeper = None;
         }
+    }
+
+    /// The slots of all workers, as of now.
+    pub(crate) fn list_workers(&self) -> Vec<u32> {
+        // Room first: as a rule nothing is allocated under the lock.
+        let mut workers = Vec::with_capacity(self.state.counts().workers as usize + 1);
+        workers.extend_from_slice(&self.lock().workers);
+        workers
     }
 
     /// Sees to it that a parked worker watches the timers, if any worker is parked.

@@ -85,7 +85,9 @@ impl PoolState {
 
     /// A running worker lies down on the idle stack. The counters after that.
     pub(crate) fn running_to_idle(&self) -> PoolCounts {
-        counts(self.0.fetch_add(IDLE - RUNNING, Ordering::SeqCst).wrapping_add(IDLE - RUNNING))
+        let before = self.0.fetch_add(IDLE - RUNNING, Ordering::SeqCst);
+        debug_assert!(counts(before).running > 0, "a worker lies down that does not count");
+        counts(before.wrapping_add(IDLE - RUNNING))
     }
 
     /// An idle worker gets up by itself.
@@ -95,7 +97,9 @@ impl PoolState {
 
     /// A running worker waits inside an item. The counters after that.
     pub(crate) fn block(&self) -> PoolCounts {
-        counts(self.0.fetch_sub(RUNNING, Ordering::SeqCst) - RUNNING)
+        let before = self.0.fetch_sub(RUNNING, Ordering::SeqCst);
+        debug_assert!(counts(before).running > 0, "a worker blocks that does not count");
+        counts(before - RUNNING)
     }
 
     /// It is back.

@@ -111,11 +111,14 @@ pub enum QueueError {
 impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            QueueError::BadName(name) => write!(
-                f,
-                "queue name {name:?} has {} bytes; allowed are 1 to {NAME_MAX}, without control characters",
-                name.len()
-            ),
+            QueueError::BadName(name) => {
+                write!(f, "queue name {name:?} has ")?;
+                match name.chars().find(|c| c.is_control()) {
+                    Some(c) => write!(f, "the control character {c:?}")?,
+                    None => write!(f, "{} bytes", name.len())?,
+                }
+                write!(f, "; allowed are 1 to {NAME_MAX} bytes, without control characters")
+            }
             QueueError::NameTaken(name) => {
                 write!(f, "a queue named {name:?} exists; names are unique while a queue lives")
             }

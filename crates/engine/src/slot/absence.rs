@@ -6,6 +6,7 @@
 
 use super::{RemoteSlot, Slot, into_hands};
 use crate::host::Host;
+use crate::sync::Ordering;
 use crate::work::WorkList;
 
 /// Why a worker that is at an item does not count as running.
@@ -101,6 +102,13 @@ impl<H: Host> Slot<H> {
         }
         drop(guard);
         counted
+    }
+
+    /// Whether the owner is in an item, not in a declared wait, and was not found or presumed asleep.
+    /// Stale by the time it is used.
+    pub(crate) fn computes(&self) -> bool {
+        let sleeps = || matches!(self.absence(), Absence::Asleep(_) | Absence::Presumed);
+        self.present_run().is_some() && !self.waits.load(Ordering::Relaxed) && !sleeps()
     }
 
     /// Why the owner does not count as running. Stale by the time it is used.

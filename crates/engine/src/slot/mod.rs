@@ -151,11 +151,6 @@ impl<H: Host> Slot<H> {
         unsafe { self.idle_below.get() }
     }
 
-    /// Whether the worker is up and not in a declared wait, under the lock of its pool.
-    pub(crate) fn is_busy_locked(&self, guard: &crate::pool::PoolInner<H>) -> bool {
-        !self.is_idle_locked(guard) && !self.waits.load(Ordering::Relaxed)
-    }
-
     /// Whether the worker is on the idle stack, under the lock of its pool.
     pub(crate) fn is_idle_locked(&self, _guard: &crate::pool::PoolInner<H>) -> bool {
         // SAFETY: guarded by the pool lock, whose contents the caller shows.

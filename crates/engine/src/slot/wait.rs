@@ -1,8 +1,8 @@
 //! What the run in a slot waits for, as far as it said so, and whether it is fine with taking long.
 //!
 //! Written by the slot's owner, on its way into a wait; read by the watchdog, once a stall is to be
-//! reported. Identities: nothing is followed that they name. The parts are not of one piece. A run that
-//! has been stuck for long has said what it waits for long ago, and the reader looks twice.
+//! reported, and by who begins another wait. Identities: nothing is followed that they name. The parts are not of
+//! one piece. A run that has been stuck for long has said what it waits for long ago, and the reader looks twice.
 
 use super::Slot;
 use crate::host::Host;
@@ -10,7 +10,7 @@ use crate::sync::{Hint, Ordering};
 use crate::word::RunId;
 
 /// What a run waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum WaitsFor {
     /// Nothing, or nothing that is known.
     Unknown,

@@ -74,15 +74,14 @@ impl<H: Host> Engine<H> {
         Some(next)
     }
 
-    /// Whether any worker looks for items or is in one, and not in a declared wait.
+    /// Whether any worker looks for items or computes in one.
     fn is_anybody_at_work(&self) -> bool {
         let mut found = false;
         self.for_each_pool(|pool| {
             let counts = pool.state.counts();
             found |= counts.running > 0;
             if !found && counts.workers > counts.idle {
-                let inner = pool.lock();
-                found = inner.workers.iter().any(|&id| self.slot(id).is_busy_locked(&inner));
+                found = pool.list_workers().iter().any(|&id| self.slot(id).computes());
             }
         });
         found

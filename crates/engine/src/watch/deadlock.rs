@@ -3,14 +3,27 @@
 //! Read from hints while everything runs, so a cycle that is found is looked at again. Where it is not known
 //! what a run waits for, or who could serve what is pending, the run is taken for one that goes on: a deadlock
 //! may be missed, none is invented.
+//!
+//! **Who looks.** What waits for a worker or for a place is looked after by the watchdog anyway, and so is a
+//! deadlock that makes it wait. Items that run and wait for each other may have nothing behind them, and the watch
+//! sleeps. So whoever begins a wait looks whether it may wait for itself by way of others, which
+//! have begun theirs before
+//! it. Only then it is a *suspect*, and calls the watch. A note outlives its wait by some instants, so nothing is
+//! concluded from one look: the watch looks at suspects until they are none, or have stood still for the threshold.
 
-use uwork_policy::deadlock::cycle;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use uwork_policy::deadlock::{behind, cycle, is_among};
 
 use crate::dump::{Awaited, DeadlockedItem};
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::slot::WaitsFor;
+use crate::slot::{Slot, WaitsFor};
+use crate::sync::{Ordering, fence};
 use crate::work::Place;
+
+use super::watchdog::{Backed, Progress};
 
 /// An item that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,19 +39,117 @@ struct Run {
 impl<H: Host> Engine<H> {
     /// The items that wait for each other and that one of these slots waits for; none if there are none.
     pub(super) fn deadlock_behind(&self, slots: &[u32]) -> Vec<DeadlockedItem> {
-        let runs: Vec<Run> = self.slots_at_work().filter_map(|slot| self.run_in(slot)).collect();
+        let runs = self.present_runs();
         let waits: Vec<Vec<usize>> =
             runs.iter().map(|run| self.ways_out(&runs, run.waits_for)).collect();
         let nodes = slots.iter().filter_map(|slot| runs.iter().position(|run| run.slot == *slot));
         let Some(found) = nodes.filter_map(|node| cycle(&waits, node)).next() else {
             return Vec::new();
         };
-        // Whoever moved meanwhile was not stuck.
-        let is_same = |&node: &usize| self.run_in(runs[node].slot).as_ref() == Some(&runs[node]);
-        if !found.iter().all(is_same) {
+        if !self.are_there(&runs, &found) {
             return Vec::new();
         }
         found.iter().map(|&node| self.deadlocked(&runs[node])).collect()
+    }
+
+    /// Whether these runs still wait for what they did: whoever moved meanwhile was not stuck.
+    fn are_there(&self, runs: &[Run], nodes: &[usize]) -> bool {
+        nodes.iter().all(|&node| self.run_in(runs[node].slot).as_ref() == Some(&runs[node]))
+    }
+
+    fn present_runs(&self) -> Vec<Run> {
+        self.slots_at_work().filter_map(|slot| self.run_in(slot)).collect()
+    }
+
+    /// The run in the caller's slot is about to wait, and has said for what.
+    pub(crate) fn check_wait(&self, caller: &Slot<H>) {
+        if self.watchdog_thresh() == 0 {
+            return;
+        }
+        // Partner: the same fence of another thread. Of two that say at once what they wait for, one sees what the
+        // other has said.
+        fence(Ordering::SeqCst);
+        let (mut own, mut others) = (None, false);
+        for id in self.slots_at_work() {
+            let slot = self.slot(id);
+            if std::ptr::eq(slot, caller) {
+                own = Some(id);
+            } else {
+                others |= slot.waits_for() != WaitsFor::Unknown;
+            }
+        }
+        if let (Some(own), true) = (own, others) {
+            self.suspect(own);
+        }
+    }
+
+    #[cold]
+    fn suspect(&self, slot: u32) {
+        let runs = self.present_runs();
+        let Some(node) = runs.iter().position(|run| run.slot == slot) else { return };
+        if is_among(&self.behind(&runs, node), node) {
+            self.watch_state().hold().suspects.insert(slot);
+            self.call_for_a_look();
+        }
+    }
+
+    /// All that wait are suspects: nobody looked when they began.
+    pub(super) fn suspect_all(&self) {
+        let waits = |&id: &u32| self.slot(id).waits_for() != WaitsFor::Unknown;
+        let waiting: Vec<u32> = self.slots_at_work().filter(waits).collect();
+        self.watch_state().hold().suspects.extend(waiting);
+    }
+
+    fn behind(&self, runs: &[Run], node: usize) -> Vec<Vec<usize>> {
+        behind(runs.len(), node, |node| self.ways_out(runs, runs[node].waits_for))
+    }
+
+    /// The deadlocks that suspects are in, but for those that were told, and whether there are suspects left.
+    pub(super) fn find_deadlocks(
+        &self,
+        told: &[Vec<(u32, u64)>],
+    ) -> (BTreeMap<Backed, Progress>, bool) {
+        // Those that are added from here on stay.
+        let suspects = std::mem::take(&mut self.watch_state().hold().suspects);
+        let (mut found, mut left) = (BTreeMap::new(), Vec::new());
+        let runs = if suspects.is_empty() { Vec::new() } else { self.present_runs() };
+        for slot in suspects {
+            let Some(node) = runs.iter().position(|run| run.slot == slot) else { continue };
+            let waits = self.behind(&runs, node);
+            if !is_among(&waits, node) {
+                continue;
+            }
+            if let Some(nodes) = cycle(&waits, node) {
+                let key: Vec<_> = nodes.iter().map(|&n| (runs[n].slot, runs[n].run)).collect();
+                if told.contains(&key) {
+                    continue;
+                }
+                found.insert(Backed::Deadlock(key[0].0), self.progress_in(&runs, &nodes));
+            }
+            left.push(slot);
+        }
+        let any = !left.is_empty();
+        self.watch_state().hold().suspects.extend(left);
+        (found, any)
+    }
+
+    /// Numbers that change when one of a deadlock moves.
+    fn progress_in(&self, runs: &[Run], nodes: &[usize]) -> Progress {
+        let mut waits = DefaultHasher::new();
+        nodes.iter().for_each(|&node| runs[node].waits_for.hash(&mut waits));
+        let moved = nodes.iter().map(|&node| self.slot(runs[node].slot).progress());
+        (waits.finish(), moved.fold(0, u64::wrapping_add))
+    }
+
+    /// How far the deadlock is that this slot is in; zeros if it is in none.
+    pub(super) fn progress_of_deadlock(&self, slot: u32) -> Progress {
+        let runs = self.present_runs();
+        let node = runs.iter().position(|run| run.slot == slot);
+        let nodes = node.and_then(|node| cycle(&self.behind(&runs, node), node));
+        match nodes.filter(|nodes| self.are_there(&runs, nodes)) {
+            Some(nodes) => self.progress_in(&runs, &nodes),
+            None => (0, 0),
+        }
     }
 
     fn run_in(&self, slot: u32) -> Option<Run> {
@@ -87,7 +198,7 @@ impl<H: Host> Engine<H> {
         let those = |is: &dyn Fn(&Run) -> bool| nodes(runs, is);
         if !backlog.saturated {
             let home = pwq.home();
-            let workers = home.lock().workers.clone();
+            let workers = home.list_workers();
             // All others bring up another worker.
             return match home.spec().single {
                 true => those(&|run| workers.contains(&run.slot)),
@@ -96,7 +207,7 @@ impl<H: Host> Engine<H> {
         }
         let pwqs = match backlog.node {
             None => vec![id],
-            Some(node) => self.pwqs_of(super::watchdog::Backed::Node { node, wq: pwq.wq().addr() }),
+            Some(node) => self.pwqs_of(Backed::Node { node, wq: pwq.wq().addr() }),
         };
         let active = |&id: &u32| self.pwqs().get(id)?.backlog().map(|b| b.nr_active as usize);
         let places: usize = pwqs.iter().filter_map(active).sum();
@@ -133,6 +244,7 @@ impl<H: Host> Engine<H> {
         };
         DeadlockedItem {
             slot: run.slot,
+            run: run.run,
             address: run.item,
             function: Self::function_at(run.func),
             queue: name_of(run.pwq),

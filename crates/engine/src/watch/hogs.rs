@@ -106,11 +106,11 @@ impl<H: Host> Engine<H> {
         if threshold == 0 {
             return NEVER;
         }
-        if !pool.spec().confined && !has_room_for_hogs(pool.state.counts(), pool.target()) {
+        let workers = pool.list_workers();
+        if !pool.spec().confined && !has_room_for_hogs(self.computing(&workers), pool.target()) {
             // Its CPUs are all taken, and so they would be with more workers.
             return NEVER;
         }
-        let workers = pool.lock().workers.clone();
         let mut next = NEVER;
         for id in workers {
             let slot = self.slot(id);
@@ -138,6 +138,12 @@ impl<H: Host> Engine<H> {
             }
         }
         next
+    }
+
+    /// How many of these workers are in an item and neither wait nor were found asleep.
+    fn computing(&self, workers: &[u32]) -> u32 {
+        let computes = |&&id: &&u32| self.slot(id).computes();
+        workers.iter().filter(computes).count() as u32
     }
 
     fn expose_hog(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {

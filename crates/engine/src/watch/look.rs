@@ -85,15 +85,21 @@ impl<H: Host> Engine<H> {
             if timer.saturating_add(STUCK_NS) <= now {
                 overdue.push(pool.id);
             }
-            if starved && timer != NEVER && pool.state.counts().idle == 0 {
-                // All its workers are taken, and it could get no other: nobody else looks after them.
+            let starves = starved && pool.state.counts().idle == 0;
+            if timer != NEVER && (starves || self.is_stuck_full(pool)) {
+                // All its workers are taken, and it can get no other: nobody else looks after them.
                 stranded = true;
                 let again_at = pool.create_again_at.load(Ordering::Relaxed);
                 next = next.min(timer.saturating_add(STUCK_NS).max(again_at));
             }
         });
         for id in overdue {
-            self.pool(id).ensure_keeper(self);
+            let pool = self.pool(id);
+            pool.ensure_keeper(self);
+            if self.is_stuck_full(pool) {
+                // Nobody will come. There may be a rescuer for what is queued now.
+                self.fire_timers(pool, now);
+            }
         }
         for id in self.helpers_of(&waiting) {
             next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
@@ -119,6 +125,12 @@ impl<H: Host> Engine<H> {
         }
         let suspect = longest == INTERVAL_SUSPECT_NS;
         Look { waiting: !waiting.is_empty() || stranded, next, longest, suspect }
+    }
+
+    /// Whether a pool has as many workers as it may have, and all of them wait.
+    fn is_stuck_full(&self, pool: &Pool<H>) -> bool {
+        let counts = pool.state.counts();
+        counts.idle == 0 && counts.running == 0 && !pool.spec().single && self.is_full(pool)
     }
 
     /// Whether sleeps are expected anywhere.

@@ -27,8 +27,10 @@ mod look;
 mod sightings;
 mod sleepers;
 mod stall;
+mod telling;
 mod watchdog;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) use hogs::Hogs;
@@ -40,6 +42,7 @@ use uwork_policy::blocking::Tier;
 pub use watchdog::WATCHDOG_THRESH_NS;
 use watchdog::{Guard, Watchdog};
 
+use crate::dump::Stall;
 use crate::engine::Engine;
 use crate::host::{Host, SpawnError, WorkerSpec};
 use crate::pool::{NEVER, Pool};
@@ -66,6 +69,19 @@ fn others_may_help<H: Host>(pool: &Pool<H>) -> bool {
     pool.target() > 1 || pool.spec().shares
 }
 
+/// What the watch shares with others, under a lock.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Whether the watch's thread exists.
+    exists: bool,
+    /// Whether somebody tells stalls, or is about to.
+    reporter: bool,
+    /// Slots whose runs may wait for themselves.
+    suspects: BTreeSet<u32>,
+    /// Stalls that are to be told.
+    untold: Vec<Stall>,
+}
+
 /// See the module.
 pub(crate) struct Watch<H: Host> {
     awake: AtomicU32,
@@ -76,8 +92,7 @@ pub(crate) struct Watch<H: Host> {
     /// The thread, as the host names it. Guard: `placing` of the engine's CPUs.
     pub(crate) thread: AtomicU64,
     event: H::Event,
-    /// Whether the thread exists.
-    started: Lock<bool>,
+    shared: Lock<Shared>,
     retired: AtomicU32,
     pub(crate) watchdog: Watchdog,
 }
@@ -90,7 +105,7 @@ impl<H: Host> Watch<H> {
             called: AtomicBool::new(false),
             thread: AtomicU64::new(0),
             event: H::Event::default(),
-            started: Lock::new(false),
+            shared: Lock::new(Shared::default()),
             retired: AtomicU32::new(0),
             watchdog: Watchdog::new(),
         }
@@ -98,14 +113,14 @@ impl<H: Host> Watch<H> {
 }
 
 impl<H: Host> Watch<H> {
-    /// Holds on to whether the thread exists.
-    pub(crate) fn hold(&self) -> LockGuard<'_, bool> {
-        self.started.lock()
+    /// Holds on to what is shared.
+    pub(crate) fn hold(&self) -> LockGuard<'_, Shared> {
+        self.shared.lock()
     }
 
-    /// In a child after a fork: there is no thread.
-    pub(crate) fn forget(&self, host: &H, exists: &mut bool) {
-        *exists = false;
+    /// In a child after a fork: there is no thread, and what was to be told is the parent's.
+    pub(crate) fn forget(&self, host: &H, shared: &mut Shared) {
+        *shared = Shared::default();
         host.renew(&self.event);
         self.awake.store(ASLEEP, Ordering::SeqCst);
         self.next_look.store(NO_LOOK, Ordering::SeqCst);
@@ -148,14 +163,14 @@ impl<H: Host> Engine<H> {
 
     /// Sees to it that the watch's thread exists.
     pub(crate) fn start_watch(&self) -> Result<(), SpawnError> {
-        let mut exists = self.watch_state().started.lock();
-        let Some(engine) = self.me().filter(|_| !*exists) else { return Ok(()) };
-        *exists = true;
-        drop(exists);
+        let mut shared = self.watch_state().hold();
+        let Some(engine) = self.me().filter(|_| !shared.exists) else { return Ok(()) };
+        shared.exists = true;
+        drop(shared);
         let cpus = self.cpus().allowed.clone();
         let spec = WorkerSpec { name: "uw/watch".to_owned(), cpus, nice: 0 };
         self.host().spawn(&spec, Box::new(move || watch_main(&engine))).inspect_err(|_| {
-            *self.watch_state().started.lock() = false;
+            self.watch_state().hold().exists = false;
         })
     }
 

@@ -51,9 +51,10 @@ impl<H: Host> Engine<H> {
         // Records cost each switch of the thread some microseconds: not where sleeps are presumed anyway.
         let presumes = now.saturating_sub(pool.presumed_at.load(Ordering::Relaxed)) < PRESUMES_NS;
         let observe = suspect && tier == Tier::Events && !presumes;
+        let mut workers = Vec::with_capacity(pool.state.counts().workers as usize + 1);
         let inner = pool.lock();
         let up = |&&id: &&u32| !self.slot(id).is_idle_locked(&inner);
-        let workers: Vec<u32> = inner.workers.iter().filter(up).copied().collect();
+        workers.extend(inner.workers.iter().filter(up).copied());
         drop(inner);
         let mut next = NEVER;
         for id in workers {
@@ -142,12 +143,20 @@ impl<H: Host> Engine<H> {
         if activity != Some(Activity::Runs) {
             return;
         }
+        let now = self.host().now();
         let mut remote = self.slot(id).lock_remote(self.host());
-        let back = remote.mark_back(run).map(|was| (self.home_of(id), was));
+        let Some(was) = remote.mark_back(run) else { return };
+        // With the mark: the run may end, and its worker must not lie down before it counts.
+        self.count_again(self.home_of(id), was, now);
         drop(remote);
-        if let Some((home, was)) = back {
-            self.count_again(home, was);
+        if was == Absence::Presumed
+            && let Some(pwq) = self.slot(id).batch.get().0.and_then(|pwq| self.pwqs().get(pwq))
+        {
+            // What is measured at the end of the run comes on top: that is the end of the presumption.
+            pwq.note_sleep(false);
         }
+        // Whoever is at work wants the CPUs to be looked at.
+        self.be_seen(0);
     }
 
     /// The pool of a worker in a run that does not end meanwhile. It may not be the one on whose list the
@@ -176,18 +185,21 @@ impl<H: Host> Engine<H> {
     }
 
     /// A worker of `pool` that did not count for this reason is back, or its run has ended.
-    pub(crate) fn count_again(&self, pool: &Pool<H>, was: Absence) {
+    pub(crate) fn count_again(&self, pool: &Pool<H>, was: Absence, now: u64) {
         match was {
             Absence::No | Absence::Declared => return,
             Absence::Hog | Absence::Presumed => {}
-            Absence::Asleep(since) => note_sleep(pool, self.host().now().saturating_sub(since)),
+            Absence::Asleep(since) => note_sleep(pool, now.saturating_sub(since)),
         }
         pool.state.unblock();
     }
 
     /// Whether there is a reason to look for a sleeper in this pool.
     pub(crate) fn may_uncover(&self, pool: &Pool<H>) -> bool {
-        self.host().tier() != Tier::Declared && pool.looks_ready() && patience_of(pool) == 0
+        self.host().tier() != Tier::Declared
+            && pool.suspect_until.load(Ordering::Relaxed) != 0
+            && pool.looks_ready()
+            && patience_of(pool) == 0
     }
 
     /// For a worker that may not go on as too many others of its pool run, while work is ready: one of them
@@ -202,7 +214,8 @@ impl<H: Host> Engine<H> {
             let slot = self.slot(id);
             let thread = slot.thread.load(Ordering::Relaxed);
             let Some(run) = slot.present_run().filter(|_| thread != 0) else { continue };
-            if slot.absence() != Absence::No {
+            let left = slot.home.load(Ordering::Relaxed) != pool.id;
+            if left || slot.absence() != Absence::No {
                 continue;
             }
             if looks == UNCOVER_MAX {
@@ -226,22 +239,39 @@ impl<H: Host> Engine<H> {
     /// Whether the one item of this pwq that a worker of `pool` has taken is presumed to sleep.
     #[inline]
     pub(crate) fn presumes_sleep(&self, pool: &Pool<H>, pwq: &Pwq<H>) -> bool {
-        pwq.presumes_sleep() && !pool.spec().single && self.host().tier() != Tier::Declared
+        pwq.presumes_sleep()
+            && !pool.spec().single
+            && self.host().tier() != Tier::Declared
+            && self.last_presumed_sleeps(pool)
     }
 
-    /// Runs `f`, an item that is presumed to sleep, as worker `slot` of `pool`: from its beginning the worker
+    /// Whether the run that was presumed to sleep last in this pool does, or is over. So no more than one is
+    /// taken on trust at a time.
+    fn last_presumed_sleeps(&self, pool: &Pool<H>) -> bool {
+        let Some(id) = pool.presumed_last() else { return true };
+        let slot = self.slot(id);
+        if slot.absence() != Absence::Presumed {
+            return true;
+        }
+        let thread = slot.thread.load(Ordering::Relaxed);
+        slot.present_run().is_some()
+            && matches!(self.host().activity(thread), Some(Activity::Sleeps { .. }) | None)
+    }
+
+    /// Runs `f`, an item that is presumed to sleep, as worker `id` of `pool`: from its beginning the worker
     /// does not count as running.
     #[cold]
     pub(crate) fn run_presumed(
         &self,
         pool: &Pool<H>,
-        slot: &Slot<H>,
+        (id, slot): (u32, &Slot<H>),
         pwq: &Pwq<H>,
         f: impl FnOnce(),
     ) {
         let host = self.host();
         let time = || (host.now(), host.cpu_time(slot.thread.load(Ordering::Relaxed)).unwrap_or(0));
         slot.presume_absence();
+        pool.note_presumed(id);
         let running = pool.state.block().running;
         self.after_block(pool, running);
         let (began, cpu_began) = time();

@@ -1,7 +1,9 @@
 //! A picture of a stall: collected once it is to be reported, as a dump is.
 
 use super::watchdog::Backed;
-use crate::dump::{Function, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants, WorkerState};
+use crate::dump::{
+    Function, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants, WorkerState,
+};
 use crate::engine::Engine;
 use crate::host::Host;
 
@@ -22,10 +24,11 @@ impl<H: Host> Engine<H> {
         let pool = match place {
             Backed::Pool(id) => Some(id),
             Backed::Pwq(id) => self.pwqs().get(id).map(|pwq| pwq.home().id),
-            Backed::Node { .. } => None,
+            Backed::Node { .. } | Backed::Deadlock(_) => None,
         };
         let (wants, pwqs) = match place {
             Backed::Pool(id) => (Wants::Worker, self.ready_in(id)),
+            Backed::Deadlock(_) => (Wants::EachOther, Vec::new()),
             _ => (Wants::Place, self.pwqs_of(place)),
         };
         let mut stall = Stall {
@@ -38,6 +41,8 @@ impl<H: Host> Engine<H> {
             workers: Vec::new(),
             more_workers: 0,
             deadlock: Vec::new(),
+            undeclared: None,
+            workers_max: pool.and_then(|id| self.cap_reached(id)),
         };
         for pwq in pwqs.iter().filter_map(|&id| self.pwqs().get(id)) {
             let Some(backlog) = pwq.backlog().filter(|backlog| backlog.queued > 0) else {
@@ -47,17 +52,30 @@ impl<H: Host> Engine<H> {
             stall.add_queue(pwq.queue_name());
         }
         let mut listed = pool.map_or(Vec::new(), |id| self.workers_of(id));
-        let holders = if wants == Wants::Place { self.holders_of(&pwqs) } else { Vec::new() };
+        if let Backed::Deadlock(slot) = place {
+            stall.deadlock = self.deadlock_behind(&[slot]);
+            for item in 0..stall.deadlock.len() {
+                stall.add_queue(stall.deadlock[item].queue.clone());
+            }
+        }
+        let holders = match wants {
+            Wants::Worker => Vec::new(),
+            Wants::Place => self.holders_of(&pwqs),
+            Wants::EachOther => stall.deadlock.iter().map(|item| item.slot).collect(),
+        };
         for &slot in &holders {
             if !listed.iter().any(|worker| worker.slot == slot) {
                 listed.push(Listed { slot, thread: self.thread_of(slot), idle: false });
             }
         }
         self.list(&mut stall, listed, &holders);
-        let blocking = stall.workers.iter().filter(|worker| worker.blocks);
-        let blocking: Vec<u32> = blocking.map(|worker| worker.worker.slot).collect();
-        stall.deadlock = self.deadlock_behind(&blocking);
-        (stall.pending > 0).then_some(stall)
+        if wants != Wants::EachOther {
+            let blocking = stall.workers.iter().filter(|worker| worker.blocks);
+            let blocking: Vec<u32> = blocking.map(|worker| worker.worker.slot).collect();
+            stall.deadlock = self.deadlock_behind(&blocking);
+        }
+        let is_one = stall.pending > 0 || (wants == Wants::EachOther && !holders.is_empty());
+        is_one.then_some(stall)
     }
 
     /// Lists workers, and says who is in the way.
@@ -76,12 +94,17 @@ impl<H: Host> Engine<H> {
             unsafe { worker.ask_functions() };
             let waits = worker.state == WorkerState::Waiting;
             let blocks = match stall.wants {
-                Wants::Place => holders.contains(&slot),
+                Wants::Place | Wants::EachOther => holders.contains(&slot),
                 // Who waits and has said so has given its place as a worker away.
                 Wants::Worker => worker.running.is_some() && (!waits || worker.behind.total > 0),
             };
             let thread = self.slot(slot).runner();
-            stall.workers.push(StalledWorker { thread, blocks, worker, stack: None });
+            stall.workers.push(StalledWorker {
+                thread,
+                blocks,
+                worker,
+                stack: Err(NoCalls::NotAsked),
+            });
         }
         if !stall.workers.iter().any(|worker| worker.blocks) {
             // The one worker that there may be, or as many as may be, wait.
@@ -94,15 +117,10 @@ impl<H: Host> Engine<H> {
         stall.workers.truncate(STALLED_WORKERS_MAX);
     }
 
-    /// Asks those that are in the way for their stacks, so many of them at most. How many were asked.
-    pub(super) fn ask_for_stacks(&self, stall: &mut Stall, most: usize) -> usize {
-        let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
-        let mut asked = 0;
-        for worker in blocking.filter(|worker| worker.thread != 0).take(most) {
-            worker.stack = self.host().stack_of(worker.thread);
-            asked += 1;
-        }
-        asked
+    /// How many workers a pool may have, if it has as many.
+    fn cap_reached(&self, id: u32) -> Option<u32> {
+        let pool = self.pool(id);
+        (!pool.spec().single && self.is_full(pool)).then(|| self.workers_max(pool))
     }
 
     fn ready_in(&self, pool: u32) -> Vec<u32> {

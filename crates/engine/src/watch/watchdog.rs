@@ -3,7 +3,8 @@
 //! **What is a stall.** A pool has something ready, or lined up behind a run, and for the threshold none of its
 //! workers has begun or ended an item and nobody has taken any from it. Or all places of a queue are taken
 //! (`max_active`, shared by a node or not), something waits for one, and for the threshold none of the items that
-//! have them has ended. Either is reported once: when anything has moved, it is a new one.
+//! have them has ended. Or items wait for each other, for the threshold (see [`super::deadlock`]). Each is reported
+//! once: when anything has moved, it is a new one.
 //!
 //! **What it costs.** Numbers that others keep anyway are compared: none is counted for this, and no lock is taken
 //! where nothing waits. Every quarter of the threshold is often enough; and it is the watch that looks, which
@@ -38,17 +39,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::dump::Stall;
 use crate::engine::Engine;
-use crate::host::{Host, Report};
+use crate::host::Host;
 use crate::pool::{NEVER, Pool};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The threshold at first (the kernel's `watchdog_thresh`, which is in seconds).
 pub const WATCHDOG_THRESH_NS: u64 = 30_000_000_000;
-/// Stacks that one look asks for, at most: the watch has other things to do, and each thread may take its time
-/// to answer.
-const STACKS_PER_LOOK: usize = 8;
-/// The shortest time between two looks.
+/// The shortest time between two looks, and the shortest threshold.
 const PERIOD_MIN_NS: u64 = 1_000_000;
 
 /// What can be set.
@@ -78,6 +77,8 @@ pub(super) enum Backed {
     Pwq(u32),
     /// For a place of this node, which pwqs of this queue share. Both are identities.
     Node { node: usize, wq: usize },
+    /// For each other: the run in this slot, the lowest of them, and others.
+    Deadlock(u32),
 }
 
 /// Numbers that change when anything moves: what was taken, and the runs of those who took it.
@@ -100,13 +101,21 @@ pub(super) struct Guard {
     pub(super) next: u64,
     was_at_work: bool,
     watched: BTreeMap<Backed, Watched>,
-    /// Stacks that this look may still ask for.
-    stacks_left: usize,
+    /// What this look has found to be told.
+    found: Vec<Stall>,
+    /// Deadlocks that were told and are still there: the runs of each, by slot and number.
+    deadlocks: Vec<Vec<(u32, u64)>>,
 }
 
 impl Guard {
     pub(super) fn new() -> Guard {
-        Guard { next: NEVER, was_at_work: false, watched: BTreeMap::new(), stacks_left: 0 }
+        Guard {
+            next: NEVER,
+            was_at_work: false,
+            watched: BTreeMap::new(),
+            found: Vec::new(),
+            deadlocks: Vec::new(),
+        }
     }
 
     /// Looks, if it is time. `at_work`: the watch will look at the CPUs again, or is awake.
@@ -131,9 +140,10 @@ impl Guard {
         if late > period {
             self.watched.values_mut().for_each(|watched| watched.since += late);
         }
-        let found = engine.find_backlogs();
+        let mut found = engine.find_backlogs();
+        let (deadlocks, suspects) = engine.find_deadlocks(&self.deadlocks);
+        found.extend(deadlocks);
         self.watched.retain(|place, _| found.contains_key(place));
-        self.stacks_left = STACKS_PER_LOOK;
         self.next = if at_work { now.saturating_add(period) } else { NEVER };
         for (place, progress) in found {
             let due = self.check(engine, place, progress, threshold, now);
@@ -141,9 +151,13 @@ impl Guard {
                 self.next = self.next.min(due).min(now.saturating_add(period));
             }
         }
+        if suspects {
+            self.next = self.next.min(now.saturating_add(period));
+        }
         if self.next == NEVER && engine.call_at_next_items(&self.watched) {
             self.next = now.saturating_add(period);
         }
+        engine.tell(std::mem::take(&mut self.found));
     }
 
     /// Compares with what was seen before. When it would be a stall.
@@ -167,18 +181,34 @@ impl Guard {
         if watched.reported || now < due {
             return if watched.reported { NEVER } else { due };
         }
-        // It takes some time to look, and more to ask a thread for its stack.
+        // It takes some time to look.
         let stall = engine.picture(place, now.saturating_sub(watched.since));
-        if let Some(mut stall) =
+        if let Some(stall) =
             stall.filter(|_| engine.progress_of(place, &engine.moves()) == progress)
         {
             watched.reported = true;
-            self.stacks_left -= engine.ask_for_stacks(&mut stall, self.stacks_left);
-            engine.host().report(Report::Stalled(Box::new(stall)));
+            if self.is_news(engine, &stall) {
+                self.found.push(stall);
+            }
             return NEVER;
         }
         watched.since = now;
         now.saturating_add(threshold)
+    }
+
+    /// Whether a stall has more to say than a deadlock that was told: each of a deadlock's queues stands still.
+    fn is_news<H: Host>(&mut self, engine: &Engine<H>, stall: &Stall) -> bool {
+        let is_there = |&(slot, run): &(u32, u64)| engine.slot(slot).present_run() == Some(run);
+        self.deadlocks.retain(|runs| runs.iter().all(is_there));
+        if stall.deadlock.is_empty() {
+            return true;
+        }
+        let runs: Vec<_> = stall.deadlock.iter().map(|item| (item.slot, item.run)).collect();
+        let is_news = !self.deadlocks.contains(&runs);
+        if is_news {
+            self.deadlocks.push(runs);
+        }
+        is_news
     }
 }
 
@@ -188,10 +218,12 @@ impl<H: Host> Engine<H> {
         self.watch_state().watchdog.threshold_ns.load(Ordering::Relaxed)
     }
 
-    /// Changes the threshold, at once.
+    /// Changes the threshold, at once. A millisecond is the shortest.
     pub fn set_watchdog_thresh(&self, ns: u64) {
+        let ns = if ns == 0 { 0 } else { ns.max(PERIOD_MIN_NS) };
         self.watch_state().watchdog.threshold_ns.store(ns, Ordering::Relaxed);
         if self.pools() > 0 {
+            self.suspect_all();
             // What waits now was not looked after, if it was off.
             self.call_for_a_look();
         }
@@ -237,10 +269,11 @@ impl<H: Host> Engine<H> {
         match place {
             Backed::Pool(id) => {
                 let pool: &Pool<H> = self.pool(id);
-                let workers = pool.lock().workers.clone();
+                let workers = pool.list_workers();
                 let moved = workers.iter().map(|&id| self.slot(id).progress());
                 (pool.took_at.get() as u64, moved.fold(0, u64::wrapping_add))
             }
+            Backed::Deadlock(slot) => self.progress_of_deadlock(slot),
             _ => {
                 let pwqs = self.pwqs_of(place);
                 let started = |&id: &u32| self.pwqs().get(id)?.backlog().map(|b| b.started);
@@ -255,7 +288,7 @@ impl<H: Host> Engine<H> {
     pub(super) fn pwqs_of(&self, place: Backed) -> Vec<u32> {
         let mut pwqs = Vec::new();
         match place {
-            Backed::Pool(_) => {}
+            Backed::Pool(_) | Backed::Deadlock(_) => {}
             Backed::Pwq(id) => pwqs.push(id),
             Backed::Node { node, wq } => self.pwqs().for_each(|(id, pwq)| {
                 let shares = || pwq.backlog().is_some_and(|backlog| backlog.node == Some(node));

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, OnceLock};
 
-use uwork_engine::dump::{Awaited, Stall};
+use uwork_engine::dump::{Awaited, Stall, Wants};
 use uwork_engine::{Kind, QueueSpec, Queued};
 use uwork_policy::flags::Flags;
+use uwork_policy::scope::Scope;
 
 use crate::host::BrokenSpawn;
 use crate::item::Item;
-use crate::setup::{MS, SEC, Setup, VirtualEngine, VirtualQueue, make, spec, with_engine};
+use crate::setup::{MS, SEC, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
 use crate::watchdog::{ordered, stalls};
 
 /// An engine with a threshold of a second.
@@ -80,7 +81,7 @@ fn steps(stall: &Stall) -> Vec<(&str, &Awaited)> {
 fn two_items_that_wait_for_each_other_are_named() {
     with_threshold("core:2", |engine| {
         let stalls = in_a_ring(engine, &[(flush, true), (flush, true)]);
-        assert_eq!(stalls.len(), 2, "each of the queues stands still");
+        assert_eq!(stalls.len(), 1, "once, though each of the queues stands still");
         for stall in &stalls {
             let steps = steps(stall);
             assert_eq!(steps.len(), 2);
@@ -95,9 +96,9 @@ fn two_items_that_wait_for_each_other_are_named() {
             let [first, second] = &stall.deadlock[..] else { panic!("{stall}") };
             let Awaited::Pending { address, .. } = &first.waits_for else { panic!("{stall}") };
             let line = format!(
-                "  deadlock: item test::Item {:#x} of queue \"q0\" waits for item test::Item {address:#x}, which \
-                 waits behind test::Item {:#x} in ordered queue \"q1\"",
-                first.address, second.address,
+                "  deadlock: item test::Item {:#x} (slot {}) of queue \"q0\" waits for item test::Item {address:#x}, \
+                 which waits behind test::Item {:#x} (slot {}) in ordered queue \"q1\"",
+                first.address, first.slot, second.address, second.slot,
             );
             assert!(stall.to_string().lines().any(|said| said == line), "{line}\n{stall}");
         }
@@ -114,7 +115,7 @@ fn three_items_that_wait_in_a_ring_are_named() {
     for ring in rings {
         with_threshold("core:2", move |engine| {
             let stalls = in_a_ring(engine, &ring);
-            assert_eq!(stalls.len(), 3);
+            assert_eq!(stalls.len(), 1);
             for stall in &stalls {
                 let mut queues: Vec<&str> = steps(stall).iter().map(|&(queue, _)| queue).collect();
                 queues.sort_unstable();
@@ -204,4 +205,59 @@ fn an_item_that_waits_for_what_waits_behind_it_is_named() {
         q.flush().unwrap();
         blocked.flush().unwrap();
     });
+}
+
+// Catches: a deadlock behind which nothing waits, that nobody looks for; one that is reported twice, or looked at for
+// ever; a wait that ends in time.
+#[test]
+fn two_runs_that_wait_for_each_other_are_reported() {
+    let waits: [(Wait, u64); 4] = [(flush, 1), (flush, 3), (cancel_sync, 1), (cancel_sync, 3)];
+    for ((wait, begins_ms), stays) in waits.into_iter().flat_map(|w| [(w, true), (w, false)]) {
+        with_threshold("core:2", move |engine| {
+            let host = engine.host();
+            let queues = ["qa", "qb"].map(|name| {
+                let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+                make(engine, spec(name, kind))
+            });
+            let (inner, theirs) = (engine.clone(), queues[0].clone());
+            let gives_up = if stays { 10_000 * SEC } else { SEC / 2 };
+            let second = Item::new(move || {
+                inner.blocking(|| inner.host().doze(2 * MS));
+                let deadline = inner.host().time() + gives_up;
+                assert_eq!(theirs.flush_until(deadline), Ok(false));
+            });
+            let (inner, other, theirs) = (engine.clone(), second.clone(), queues[1].clone());
+            let first = Item::new(move || {
+                inner.blocking(|| inner.host().doze(begins_ms * MS));
+                wait(&inner, &other, &theirs);
+            });
+            assert_eq!(first.queue(&queues[0]), Queued::Yes);
+            assert_eq!(second.queue(&queues[1]), Queued::Yes);
+            host.doze(30 * SEC);
+            let found = stalls(host);
+            assert_eq!(found.len(), usize::from(stays), "{found:?}");
+            if let [stall] = &found[..] {
+                assert_deadlock_of_runs(stall);
+            }
+            let before = host.counts();
+            host.doze(1_000 * SEC);
+            assert_eq!((stalls(host).len(), host.counts()), (found.len(), before));
+            host.doze(10_000 * SEC);
+            assert!(queues.iter().all(|queue| queue.is_idle()));
+        });
+    }
+}
+
+fn assert_deadlock_of_runs(stall: &Stall) {
+    assert_eq!((stall.wants, stall.pending), (Wants::EachOther, 0));
+    assert!(stall.stalled_ns >= SEC && stall.at_ns < 2 * SEC, "{stall}");
+    let mut queues = stall.queues.clone();
+    queues.sort_unstable();
+    assert_eq!(queues, ["qa", "qb"], "{stall}");
+    assert_eq!(stall.workers.iter().filter(|worker| worker.blocks).count(), 2);
+    let awaited: Vec<_> = steps(stall).into_iter().map(|(_, awaited)| awaited).collect();
+    assert!(awaited.contains(&&Awaited::Running), "{stall}");
+    assert!(awaited.contains(&&Awaited::Queue("qa".to_owned())), "{stall}");
+    let text = stall.to_string();
+    assert!(text.contains("; 2 items wait for each other\n  in the way: "), "{text}");
 }

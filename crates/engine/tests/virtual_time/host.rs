@@ -21,7 +21,9 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
+use uwork_engine::host::{
+    Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+};
 use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -74,6 +76,8 @@ pub(crate) struct Detecting {
     /// Every so many looks at a sight find that records were lost; 0: none.
     pub(crate) lossy: u64,
     looks: u64,
+    /// How often the state of a thread was asked for.
+    pub(crate) asked: u64,
 }
 
 /// A thread that is observed.
@@ -101,6 +105,7 @@ impl VirtualHost {
                 observed: 0,
                 lossy: 0,
                 looks: 0,
+                asked: 0,
             }),
         }))
     }
@@ -333,13 +338,16 @@ impl Host for VirtualHost {
         self.machine().cpu_time(thread as usize - 1)
     }
 
-    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>> {
+    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
         let id = thread as usize - 1;
         let machine = self.machine();
         let frame =
             |address, symbol: String| Frame { address, symbol: Some(symbol), location: None };
         let calls = [(1, "wait".to_owned()), (2, format!("thread_{id}"))];
-        (!machine.is_gone(id)).then(|| calls.map(|(at, symbol)| frame(at, symbol)).into())
+        if machine.is_gone(id) {
+            return Err(NoStack::Unavailable);
+        }
+        Ok(calls.map(|(at, symbol)| frame(at, symbol)).into())
     }
 
     type Sight = Sight;
@@ -353,6 +361,7 @@ impl Host for VirtualHost {
     }
 
     fn activity(&self, thread: u64) -> Option<Activity> {
+        self.detecting().asked += 1;
         let machine = self.machine();
         let id = thread as usize - 1;
         if machine.is_gone(id) {

@@ -41,5 +41,6 @@ mod setup;
 mod shutdown;
 mod simulation;
 mod sleepers;
+mod sleepers_beside;
 mod watchdog;
 mod world;

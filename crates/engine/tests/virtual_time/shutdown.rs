@@ -153,9 +153,9 @@ fn what_does_not_end_in_time_is_reported() {
         assert_eq!((left.queue.name.as_str(), left.pending(), left.running()), ("slow", 1, 1));
         assert_eq!(
             report.to_string(),
-            "shutdown by drain took 10.0 ms; 0 items released; 1 queues did not end\n  \
+            "shutdown by drain took 10.0 ms; 0 items released; 1 queue did not end\n  \
              queue slow: 1 pending, 1 running\n    \
-             slot 1    uw/1  running  run 1  queue slow  for at most 11.0 ms  test::Item\n"
+             slot 1    uw/1  running  thread 3  run 1  queue slow  for at most 11.0 ms  test::Item\n"
         );
         // A second call goes on where the first one gave up.
         let again = engine.shutdown(Shutdown::Cancel, SEC).unwrap();

@@ -149,8 +149,8 @@ fn a_pool_that_does_not_move_is_reported_once() {
             assert_eq!((stall.wants, stall.pending), (Wants::Worker, behind));
             assert_eq!((stall.queues.as_slice(), stall.workers.len()), (&["q".to_owned()][..], 1));
             assert_eq!(stall.pool.as_ref().map(|(_, label)| label.as_str()), Some("1"));
-            assert_eq!(stall.workers[0].worker.state, WorkerState::Running);
-            assert!(stall.workers[0].blocks && stall.workers[0].stack.is_some());
+            assert_eq!(stall.workers[0].worker.state, WorkerState::Asleep);
+            assert!(stall.workers[0].blocks && stall.workers[0].stack.is_ok());
             latch.open(engine);
             q.flush().unwrap();
         });

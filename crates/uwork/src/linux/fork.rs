@@ -14,8 +14,13 @@ use super::{Linux, engine};
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The engine's locks, between `prepare` and what follows it on the same thread.
-    static HELD: RefCell<Option<Forking<'static, Linux>>> = const { RefCell::new(None) };
+    /// The locks of the engine and of the names, between `prepare` and what follows it on the same thread.
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+struct Held {
+    forking: Forking<'static, Linux>,
+    _names: crate::symbols::Held,
 }
 
 /// Lets the C library call us. Once, by whoever makes the engine.
@@ -31,13 +36,15 @@ pub(crate) fn forks() -> u32 {
 }
 
 extern "C" fn prepare() {
-    let forking = engine().before_fork();
-    HELD.with(|held| *held.borrow_mut() = Some(forking));
+    // Names are looked for with none of the engine's locks held.
+    let names = crate::symbols::hold();
+    let held = Held { forking: engine().before_fork(), _names: names };
+    HELD.with(|slot| *slot.borrow_mut() = Some(held));
 }
 
 extern "C" fn parent() {
-    if let Some(forking) = HELD.with(RefCell::take) {
-        forking.parent();
+    if let Some(held) = HELD.with(RefCell::take) {
+        held.forking.parent();
     }
 }
 
@@ -45,7 +52,7 @@ extern "C" fn child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     super::asleep::close_after_fork();
     super::stack::forget();
-    if let Some(forking) = HELD.with(RefCell::take) {
-        forking.child();
+    if let Some(held) = HELD.with(RefCell::take) {
+        held.forking.child();
     }
 }

@@ -25,7 +25,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use uwork_engine::host::{Activity, Detection, Frame, Host, Report, Seen, SpawnError, WorkerSpec};
+use uwork_engine::host::{
+    Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+};
 use uwork_engine::{Config, Cpus, Engine, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -124,7 +126,7 @@ impl Host for Linux {
         thread::cpu_time(thread)
     }
 
-    fn stack_of(&self, thread: u64) -> Option<Vec<Frame>> {
+    fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack> {
         stack::of_thread(thread)
     }
 
@@ -200,66 +202,11 @@ impl Host for Linux {
     }
 }
 
-/// A report in words; none for a panic, of which the panic hook has spoken already.
-pub(crate) fn text(report: &Report) -> Option<String> {
-    Some(match report {
-        Report::ItemPanicked { .. } => return None,
-        Report::DrainIsLong { queue, rounds } => {
-            format!("queue {queue:?} is not empty after {rounds} rounds of draining")
-        }
-        Report::QueuedWhileDraining { queue } => {
-            format!("queue {queue:?} drains or is destroyed; an item was refused")
-        }
-        Report::CpusChanged { allowed, limit: None } => {
-            format!("the CPUs that this process may use are now {allowed}, without a limit of time")
-        }
-        Report::CpusChanged { allowed, limit: Some(limit) } => format!(
-            "the CPUs that this process may use are now {allowed}, with the time of {limit} at most"
-        ),
-        Report::NiceNotHad { wanted, got } => format!(
-            "niceness {wanted} was wanted, got {got}: lower needs CAP_SYS_NICE or RLIMIT_NICE"
-        ),
-        Report::SpawnFailed { reason } => format!("no further worker thread: {reason}"),
-        Report::FlagsChanged { queue, warning: FlagsWarning::NeitherPerCpuNorUnbound } => {
-            format!("queue {queue:?} is neither PERCPU nor UNBOUND; it becomes PERCPU")
-        }
-        Report::FlagsChanged { queue, warning: FlagsWarning::BothPerCpuAndUnbound } => {
-            format!("queue {queue:?} is both PERCPU and UNBOUND; it becomes UNBOUND")
-        }
-        Report::CpuIntensive { function, name, count, used_ns } => format!(
-            "{} used the CPU for {} ms while other items waited, {count} times so far; consider an \
-             unbound or a CPU-intensive queue",
-            name.clone()
-                .or_else(|| crate::symbols::name(*function))
-                .unwrap_or_else(|| format!("the item function at {function:#x}")),
-            used_ns / 1_000_000
-        ),
-        Report::FlushDependency { from, on } => format!(
-            "an item of {from:?}, which is MEM_RECLAIM, waits for {on:?}, which is not and may need a \
-             new thread"
-        ),
-        Report::BlockingTier { tier, reason } => {
-            format!("workers that block are noticed by way of {tier}: {reason}")
-        }
-        Report::WorkerStopped { thread } => format!(
-            "worker thread {thread} was stopped by a signal or a debugger while others wait; nobody stands \
-             in for it"
-        ),
-        Report::WorkersMax { pool, max } => format!(
-            "pool {pool:?} has {max} workers, as many as it may, and all of them block while others wait"
-        ),
-        Report::Stalled(stall) => stall.to_string(),
-        Report::BhWaits { queue } => {
-            format!("an item of the BH queue {queue:?} waits, which it must not")
-        }
-        other => format!("{other:?}"),
-    })
-}
-
 fn print(report: &Report) {
-    if let Some(text) = text(report) {
-        // Nobody can be told if this fails.
-        let _ = writeln!(std::io::stderr(), "uwork: {text}");
+    // The panic hook has spoken already.
+    if !matches!(report, Report::ItemPanicked { .. }) {
+        // Nobody can be told if this fails. One write, so that lines of several threads do not mix.
+        let _ = std::io::stderr().write_all(format!("uwork: {report}\n").as_bytes());
     }
 }
 
@@ -320,10 +267,17 @@ pub(crate) fn set_options(options: Options) -> Result<(), OptionsBy> {
     settled.map_err(|_| OPTIONS.get().map_or(OptionsBy::Default, |&(_, by)| by))
 }
 
+static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
+
+/// The process's engine, if it was made. For calls that mean nothing outside of items.
+#[inline]
+pub(crate) fn started() -> Option<&'static Arc<Engine<Linux>>> {
+    ENGINE.get()
+}
+
 /// The process's engine; made at first use.
 #[inline]
 pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
-    static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let (options, _) = OPTIONS.get_or_init(|| (Options::default(), OptionsBy::Default));
         let config = match Machine::read() {

@@ -4,3 +4,9 @@
 pub(crate) fn name(_: usize) -> Option<String> {
     None
 }
+
+/// See [`hold`].
+pub(crate) type Held = ();
+
+/// There is nothing to be held.
+pub(crate) fn hold() -> Held {}

@@ -15,6 +15,15 @@ pub enum Error {
         /// What is there instead: the names beside it.
         allowed: Vec<String>,
     },
+    /// There is no such queue in the tree.
+    NoSuchQueue {
+        /// The path.
+        path: String,
+        /// The queue's name in it.
+        queue: String,
+        /// The queues that there are.
+        allowed: Vec<String>,
+    },
     /// The path names a directory, and an attribute was wanted; or the other way round.
     WrongKind {
         /// The path.
@@ -49,22 +58,30 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::NoSuchPath { path, allowed } if allowed.is_empty() => {
-                write!(f, "{path}: no such attribute, and none beside it")
+                write!(f, "{path:?}: no such attribute, and none beside it")
             }
             Error::NoSuchPath { path, allowed } => {
-                write!(f, "{path}: no such attribute; there are {}", allowed.join(", "))
+                write!(f, "{path:?}: no such attribute; there are {}", allowed.join(", "))
+            }
+            Error::NoSuchQueue { path, queue, allowed } => {
+                write!(f, "{path:?}: there is no queue {queue:?} here; ")?;
+                match allowed.as_slice() {
+                    [] => write!(f, "there is none with the flag SYSFS"),
+                    [one] => write!(f, "there is {one}"),
+                    several => write!(f, "there are {}", several.join(", ")),
+                }
             }
             Error::WrongKind { path, is_directory: true } => {
-                write!(f, "{path}: a directory, which has no value; it can be listed")
+                write!(f, "{path:?}: a directory, which has no value; it can be listed")
             }
             Error::WrongKind { path, is_directory: false } => {
-                write!(f, "{path}: an attribute and not a directory; it can be read")
+                write!(f, "{path:?}: an attribute and not a directory; it can be read")
             }
-            Error::ReadOnly { path } => write!(f, "{path}: can only be read"),
+            Error::ReadOnly { path } => write!(f, "{path:?}: can only be read"),
             Error::BadValue { path, value, allowed } => {
-                write!(f, "{path}: {value:?} is not a value of it; allowed are {allowed}")
+                write!(f, "{path:?}: {value:?} is not a value of it; allowed are {allowed}")
             }
-            Error::Refused { path, error } => write!(f, "{path}: {error}"),
+            Error::Refused { path, error } => write!(f, "{path:?}: {error}"),
         }
     }
 }

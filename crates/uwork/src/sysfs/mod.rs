@@ -12,7 +12,7 @@
 //! | `module/parameters/cpu_intensive_thresh_us` | see below | 0 to 4294967295 |
 //! | `module/parameters/cpu_intensive_warning_thresh` | see below | 0 to 4294967295 |
 //! | `module/parameters/pool_workers_max` | see below | 0 to 65534 |
-//! | `module/parameters/watchdog_thresh` | see [`watchdog`] | seconds, 0 to 4294967295 |
+//! | `module/parameters/watchdog_thresh` | see [`watchdog`] | seconds, 0 to 4294967295, with up to nine decimals |
 //! | `devices/NAME/per_cpu` | 1 for a per-CPU queue, else 0 | no |
 //! | `devices/NAME/max_active` | the limit | 1 to 2048; not for ordered and BH queues |
 //! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
@@ -32,8 +32,8 @@
 //!
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
 //! are those of unbound and ordered queues. A `/` in a queue's name shows as `!`. Values come without
-//! a newline at their end, and may be written with one. Who may read and write them is not decided
-//! here: whatever serves the tree to others must do that.
+//! a newline at their end, and may be written with one. Several slashes in a path are one. Who may
+//! read and write them is not decided here: whatever serves the tree to others must do that.
 //!
 //! ```
 //! use uwork::{Queue, sysfs};
@@ -209,7 +209,7 @@ pub fn get(path: &str) -> Result<String, Error> {
         Node::Directory(_) => Err(Error::WrongKind { path: path.to_owned(), is_directory: true }),
         Node::Global(global) => Ok(global.read()),
         Node::Device(device, attribute) => {
-            queue::with(&device, |wq| attribute.read(wq)).ok_or_else(|| nowhere(path, "devices"))
+            queue::with(&device, |wq| attribute.read(wq)).ok_or_else(|| no_queue(path, &device))
         }
     }
 }
@@ -227,19 +227,22 @@ pub fn set(path: &str, value: &str) -> Result<(), Error> {
         Node::Global(global) => global.write(path, value),
         Node::Device(device, attribute) => {
             let write = |wq: &queue::Wq| attribute.write(wq, path, value);
-            queue::with(&device, write).unwrap_or_else(|| Err(nowhere(path, "devices")))
+            queue::with(&device, write).unwrap_or_else(|| Err(no_queue(path, &device)))
         }
     }
 }
 
 fn find(path: &str) -> Result<Node, Error> {
-    let path = path.trim_matches('/');
+    // As a file system does it: several slashes are one, and those at the ends are none.
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let path = parts.join("/");
+    let path = path.as_str();
     if let Some(device) = path.strip_prefix("devices/") {
         let (name, attribute) = match device.split_once('/') {
             Some((name, attribute)) => (name, Some(attribute)),
             None => (device, None),
         };
-        let entries = queue::with(name, queue::entries).ok_or_else(|| nowhere(path, "devices"))?;
+        let entries = queue::with(name, queue::entries).ok_or_else(|| no_queue(path, name))?;
         let Some(attribute) = attribute else { return Ok(Node::Directory(entries)) };
         return match Attribute::named(attribute) {
             Some(known) if entries.iter().any(|entry| entry.name == attribute) => {
@@ -271,6 +274,11 @@ fn directory(path: &str) -> Option<Vec<Entry>> {
     let mut entries: Vec<Entry> = directories.chain(values).collect();
     entries.sort();
     Some(entries)
+}
+
+fn no_queue(path: &str, queue: &str) -> Error {
+    let allowed = queue::devices().into_iter().map(|entry| entry.name).collect();
+    Error::NoSuchQueue { path: path.to_owned(), queue: queue.to_owned(), allowed }
 }
 
 fn nowhere(path: &str, beside: &str) -> Error {

@@ -37,7 +37,7 @@ pub(crate) fn reports<T>(f: impl FnMut(&Report) -> Option<T>) -> Vec<T> {
 /// The tiers that were reported, each with its reason.
 pub(crate) fn reported() -> Vec<(String, String)> {
     reports(|report| match report {
-        Report::BlockingTier { tier, reason } => Some((tier.to_string(), reason.clone())),
+        Report::BlockingTier { tier, reason, .. } => Some((tier.to_string(), reason.clone())),
         _ => None,
     })
 }

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use uwork::{Builder, Queue, Work, WorkItem};
 
+use super::options::count;
 use super::record::{Record, Target};
+use super::warning::{MachineTime, other_load};
 use super::{UserError, uwork_pool};
 
 const MS: Duration = Duration::from_millis(1);
@@ -21,8 +23,8 @@ const MS: Duration = Duration::from_millis(1);
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Runs of each scenario
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    samples: usize,
+    #[arg(long, value_name = "N", default_value = "20", allow_hyphen_values = true)]
+    samples: String,
     /// The items do not say that they sleep
     #[arg(long)]
     undeclared: bool,
@@ -103,22 +105,22 @@ fn burn(time: Duration) {
 
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    if !(1..=10_000).contains(&args.samples) {
-        let samples = args.samples;
-        return Err(UserError(format!(
-            "--samples {samples} is out of range (allowed: 1 to 10000)"
-        )));
-    }
+    let samples = count("--samples", &args.samples, 1..=10_000)?;
     let json = args.json.as_deref().map(Target::check).transpose()?;
     let variant = if args.undeclared { "undeclared" } else { "declared" };
-    println!("golden  ({} samples; sleeps {variant}; times in ms)", args.samples);
+    let by = match args.undeclared {
+        true => format!(", noticed by way of the tier {}", uwork::dump().blocking.tier),
+        false => String::new(),
+    };
+    println!("golden  (samples {samples}; sleeps {variant}{by}; times in ms)");
     println!("case          w0 / w1 / w2 finish   should          late, median / worst");
     let mut records = Vec::new();
+    let (before, start) = (MachineTime::now(), Instant::now());
     for (number, scenario) in SCENARIOS.iter().enumerate() {
         let mut finishes: [Vec<f64>; 3] = Default::default();
         let mut late = Vec::new();
-        for sample in 0..args.samples {
-            let times = sample_of(scenario, number * args.samples + sample, args.undeclared)?;
+        for sample in 0..samples {
+            let times = sample_of(scenario, number * samples + sample, args.undeclared)?;
             for (at, time) in times.into_iter().enumerate() {
                 finishes[at].push(time);
                 late.push((time - scenario.finish_ms[at] as f64).abs());
@@ -136,6 +138,9 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
             let metric = (metric, "us");
             records.push(Record::single("golden", scenario.name, runner, variant, metric, value));
         }
+    }
+    if let Some(warning) = other_load(&before, start.elapsed()) {
+        eprintln!("warning: {warning}");
     }
     match json {
         Some(target) => target.write(&records),

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use super::options::count;
 use super::record::{Record, Target};
 use super::{UserError, uwork_pool};
 
@@ -19,8 +20,8 @@ const LINGER: Duration = Duration::from_secs(1);
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// How long to watch
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    seconds: u64,
+    #[arg(long, value_name = "N", default_value = "5", allow_hyphen_values = true)]
+    seconds: String,
     /// Write the records to FILE
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -28,10 +29,7 @@ pub(super) struct Args {
 
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    if !(1..=3_600).contains(&args.seconds) {
-        let seconds = args.seconds;
-        return Err(UserError(format!("--seconds {seconds} is out of range (allowed: 1 to 3600)")));
-    }
+    let seconds = count("--seconds", &args.seconds, 1..=3_600)?;
     let json = args.json.as_deref().map(Target::check).transpose()?;
     let queue = uwork_pool::queue("default");
     for _ in 0..ITEMS {
@@ -40,13 +38,12 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     queue.flush().map_err(|error| UserError(error.to_string()))?;
     std::thread::sleep(LINGER);
     let (threads, before) = switches(&[SLEEPS, "nonvoluntary_ctxt_switches"])?;
-    std::thread::sleep(Duration::from_secs(args.seconds));
+    std::thread::sleep(Duration::from_secs(seconds as u64));
     let (_, after) = switches(&[SLEEPS, "nonvoluntary_ctxt_switches"])?;
-    let rate = after.saturating_sub(before) as f64 / args.seconds as f64;
+    let rate = after.saturating_sub(before) as f64 / seconds as f64;
     println!(
         "idle  ({ITEMS} items before, {threads} threads of uwork's)\n{rate} wake-ups a second over \
-         {} s",
-        args.seconds
+         {seconds} s"
     );
     match json {
         Some(target) => target.write(&[Record::single(

@@ -7,17 +7,16 @@ use std::time::Instant;
 
 use uwork::Queue;
 
+use super::options::count;
 use super::record::{Record, Target};
 use super::{UserError, uwork_pool};
-
-const QUEUES: usize = 100_000;
 
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// How many queues exist at once
-    #[arg(long, value_name = "N", default_value_t = QUEUES)]
-    queues: usize,
+    #[arg(long, value_name = "N", default_value = "100000", allow_hyphen_values = true)]
+    queues: String,
     /// A hundredth as many, for a look
     #[arg(long)]
     quick: bool,
@@ -40,13 +39,8 @@ struct Made(Vec<Queue>, Outcome);
 
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    if !(1..=1_000_000).contains(&args.queues) {
-        let queues = args.queues;
-        return Err(UserError(format!(
-            "--queues {queues} is out of range (allowed: 1 to 1000000)"
-        )));
-    }
-    let count = if args.quick { args.queues.div_ceil(100) } else { args.queues };
+    let queues = count("--queues", &args.queues, 1..=1_000_000)?;
+    let count = if args.quick { queues.div_ceil(100) } else { queues };
     let json = args.json.as_deref().map(Target::check).transpose()?;
     // All are kept until the last was measured, so that none is made in the memory of another.
     let made = ["unbound", "percpu", "ordered"]

@@ -114,14 +114,16 @@ pub(super) fn about<S: Sampled>(
     if samples < FEW_SAMPLES {
         warnings.push(Warning::FewSamples(samples));
     }
-    if let Some(used) = before.others_until(&MachineTime::now(), wall)
-        && used > OTHER_LOAD * cpus() as f64
-    {
-        warnings.push(Warning::OtherLoad(used));
-    }
+    warnings.extend(other_load(&before, wall));
     warnings.extend(large_spread(results));
     warnings.extend(said(results));
     warnings
+}
+
+/// Whether other programs were busy since `before`, which is as long ago as `wall`.
+pub(super) fn other_load(before: &MachineTime, wall: Duration) -> Option<Warning> {
+    let used = before.others_until(&MachineTime::now(), wall)?;
+    (used > OTHER_LOAD * cpus() as f64).then_some(Warning::OtherLoad(used))
 }
 
 /// Each line once, with the first that said it.

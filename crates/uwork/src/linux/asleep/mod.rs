@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use uwork_engine::host::{Activity, Detection, Report};
-use uwork_policy::blocking::Tier;
+use uwork_policy::blocking::{Tier, UnknownTier};
 
 use perf::Refused;
 pub(crate) use perf::Sight;
@@ -26,6 +26,8 @@ const VARIABLE: &str = "UWORK_BLOCKING";
 pub(super) struct Asleep {
     tier: AtomicU8,
     reason: Mutex<String>,
+    /// What is wrong with what the environment asks for.
+    ignored: Option<String>,
     /// Something that the user should hear of has not been said yet.
     unsaid: AtomicBool,
     /// It was said that some threads are sampled.
@@ -44,6 +46,7 @@ impl Asleep {
         Asleep {
             tier: AtomicU8::new(tier as u8),
             reason: Mutex::new(reason),
+            ignored: wish.ignored,
             unsaid: AtomicBool::new(!as_wished),
             said_exhausted: AtomicBool::new(false),
             offset_ns: 0_u64.wrapping_sub(clock_base_ns),
@@ -57,8 +60,16 @@ impl Asleep {
     }
 
     pub(super) fn detection(&self) -> Detection {
-        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reason = self.reason();
+        let reason = match &self.ignored {
+            Some(ignored) => format!("{reason}; {ignored}"),
+            None => reason,
+        };
         Detection { tier: self.tier(), reason }
+    }
+
+    fn reason(&self) -> String {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What is to be reported of the choice, once, by a thread that holds nothing.
@@ -66,8 +77,8 @@ impl Asleep {
         if !self.unsaid.load(Ordering::Relaxed) || !self.unsaid.swap(false, Ordering::Relaxed) {
             return None;
         }
-        let Detection { tier, reason } = self.detection();
-        Some(Report::BlockingTier { tier, reason })
+        let (tier, reason, ignored) = (self.tier(), self.reason(), self.ignored.clone());
+        Some(Report::BlockingTier { tier, reason, ignored })
     }
 
     pub(super) fn activity(&self, thread: u64) -> Option<Activity> {
@@ -98,7 +109,7 @@ impl Asleep {
         self.tier.store(tier as u8, Ordering::Relaxed);
         let mut text = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         *text = format!("{text}; {reason}");
-        (None, Some(Report::BlockingTier { tier, reason: text.clone() }))
+        (None, Some(Report::BlockingTier { tier, reason: text.clone(), ignored: None }))
     }
 
     pub(super) fn poll(&self, sights: &[&Sight], timeout_ns: u64) {
@@ -111,23 +122,25 @@ struct Wish {
     tier: Tier,
     /// Who asked, for the reason.
     by: String,
-    /// Whether something was asked for that is none.
-    odd: bool,
+    /// What is wrong with what the environment asks for.
+    ignored: Option<String>,
 }
 
 impl Wish {
     /// The environment comes before the program: who runs it knows the machine.
     fn of(variable: Option<&str>, asked: Option<Tier>) -> Wish {
-        let fallback = |odd| match asked {
-            Some(tier) => Wish { tier, by: "the program asked for it".to_owned(), odd },
-            None => Wish { tier: Tier::Events, by: "the best there is".to_owned(), odd },
+        let (tier, by) = match asked {
+            Some(tier) => (tier, "the program asked for it".to_owned()),
+            None => (Tier::Events, "the best there is".to_owned()),
         };
-        match variable.map(str::parse::<Tier>) {
-            None => fallback(false),
-            Some(Ok(tier)) => Wish { tier, by: format!("{VARIABLE}={tier}"), odd: false },
-            Some(Err(error)) => {
-                let wish = fallback(true);
-                Wish { by: format!("{VARIABLE}={error}; {}", wish.by), ..wish }
+        // Set to nothing is how a variable is unset where it cannot be removed.
+        match variable.filter(|value| !value.is_empty()).map(str::parse::<Tier>) {
+            None => Wish { tier, by, ignored: None },
+            Some(Ok(tier)) => Wish { tier, by: format!("{VARIABLE}={tier}"), ignored: None },
+            Some(Err(UnknownTier(value))) => {
+                let all = Tier::ALL.map(Tier::name).join(", ");
+                let ignored = format!("{VARIABLE}={value:?} is ignored: allowed are {all}");
+                Wish { tier, by, ignored: Some(ignored) }
             }
         }
     }
@@ -141,7 +154,7 @@ fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, Strin
         reason = format!("{reason}; {tier} is refused: {why}");
         tier = next;
     }
-    (tier, reason, tier == wish.tier && !wish.odd)
+    (tier, reason, tier == wish.tier && wish.ignored.is_none())
 }
 
 /// Why the system does not allow this way.
@@ -184,10 +197,12 @@ mod tests {
             (Some("declared"), Some(Tier::Sampling), Tier::Declared, false),
             (Some("events"), None, Tier::Events, false),
             (Some("evnts"), Some(Tier::Sampling), Tier::Sampling, true),
-            (Some(""), None, Tier::Events, true),
+            (Some(" events"), None, Tier::Events, true),
+            (Some(""), None, Tier::Events, false),
+            (Some(""), Some(Tier::Sampling), Tier::Sampling, false),
         ] {
             let wish = Wish::of(variable, asked);
-            assert_eq!((wish.tier, wish.odd), (tier, odd), "{variable:?} {asked:?}");
+            assert_eq!((wish.tier, wish.ignored.is_some()), (tier, odd), "{variable:?} {asked:?}");
         }
     }
 
@@ -203,6 +218,10 @@ mod tests {
         let odd = Wish::of(Some("maybe"), None);
         let (tier, reason, as_wished) = settled(&odd, &[]);
         assert_eq!((tier, as_wished), (Tier::Events, false));
-        assert!(reason.contains("\"maybe\" is not one of declared, events, sampling"), "{reason}");
+        assert_eq!(reason, "the best there is");
+        assert_eq!(
+            odd.ignored.as_deref(),
+            Some("UWORK_BLOCKING=\"maybe\" is ignored: allowed are declared, events, sampling")
+        );
     }
 }

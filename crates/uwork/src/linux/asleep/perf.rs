@@ -254,6 +254,8 @@ pub(crate) fn close_after_fork() {
             unsafe { libc::close(number as RawFd - 1) };
         }
     }
+    // Who closes all files next has ours closed behind our back: then the number is somebody else's.
+    proc::give_up_reserve();
 }
 
 #[cfg(test)]

@@ -71,7 +71,8 @@ fn hold_reserve() {
     }
 }
 
-fn give_up_reserve() {
+/// Closes the file that is held, if there is one.
+pub(super) fn give_up_reserve() {
     let number = RESERVE.swap(NO_RESERVE, Ordering::Relaxed);
     if number != NO_RESERVE {
         // SAFETY: a file of ours, which nobody uses; whoever swaps it out closes it.

@@ -1,10 +1,10 @@
 //! No stacks of other threads: the feature `symbols` is off, or this processor's registers are not known.
 
-use uwork_engine::host::Frame;
+use uwork_engine::host::{Frame, NoStack};
 
 /// Not known.
-pub(crate) fn of_thread(_: u64) -> Option<Vec<Frame>> {
-    None
+pub(crate) fn of_thread(_: u64) -> Result<Vec<Frame>, NoStack> {
+    Err(NoStack::Unavailable)
 }
 
 /// Nothing to forget.

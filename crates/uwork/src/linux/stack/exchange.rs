@@ -4,6 +4,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use uwork_engine::host::NoStack;
+
 use super::snapshot::Snapshot;
 use crate::linux::Event;
 use crate::linux::futex;
@@ -38,27 +40,27 @@ static ALL: [Exchange; EXCHANGES] = [const { Exchange::new() }; EXCHANGES];
 /// Counts exchanges that were given back; callers that found none sleep here.
 static FREED: AtomicU32 = AtomicU32::new(0);
 
-/// Asks a thread by `send`, which gets what the handler is to get, and reads the answer by `read`. `None` if
-/// `send` fails, or nothing has come by the deadline.
+/// Asks a thread by `send`, which gets what the handler is to get, and reads the answer by `read`. Nothing
+/// if `send` fails, or nothing has come by the deadline.
 pub(super) fn ask<R>(
     thread: libc::pid_t,
     send: impl FnOnce(usize) -> bool,
     deadline: Instant,
     read: impl FnOnce(&Snapshot) -> R,
-) -> Option<R> {
-    let (number, asked) = claim(thread, deadline)?;
+) -> Result<R, NoStack> {
+    let (number, asked) = claim(thread, deadline).ok_or(NoStack::NoAnswer)?;
     let exchange = &ALL[number];
     if !send(value(number, asked)) {
         let outcome = exchange.step(asked, IDLE);
         assert!(outcome, "nobody else knows of a request that was not sent");
         freed();
-        return None;
+        return Err(NoStack::Unavailable);
     }
     if !exchange.wait(asked, deadline) {
-        return None;
+        return Err(NoStack::NoAnswer);
     }
     let mut claimed = Claimed { exchange, generation: asked };
-    Some(read(claimed.snapshot()))
+    Ok(read(claimed.snapshot()))
 }
 
 /// What the signal handler does: answers request `value` with what `copy` writes, if somebody still waits

@@ -15,7 +15,7 @@ mod unwind;
 
 use std::time::{Duration, Instant};
 
-use uwork_engine::host::Frame;
+use uwork_engine::host::{Frame, NoStack};
 
 use crate::symbols;
 
@@ -27,19 +27,19 @@ const ANSWER_MAX: Duration = Duration::from_millis(100);
 /// The frames of a thread of this process, innermost first. Functions that were inlined are frames of
 /// their own, with the address of the one that they are in.
 ///
-/// `None` if the thread is gone or does not answer within 100 ms. It has to handle a signal for that, which
+/// Nothing if the thread is gone or does not answer within 100 ms. It has to handle a signal for that, which
 /// makes some system calls return early (see the README): ask only where there is need. Reads the
 /// program's debug information at first use, which takes milliseconds; takes the locks of the dynamic
 /// loader and the allocator.
-pub(crate) fn of_thread(thread: u64) -> Option<Vec<Frame>> {
+pub(crate) fn of_thread(thread: u64) -> Result<Vec<Frame>, NoStack> {
     of_thread_within(thread, ANSWER_MAX)
 }
 
-fn of_thread_within(thread: u64, answer_max: Duration) -> Option<Vec<Frame>> {
+fn of_thread_within(thread: u64, answer_max: Duration) -> Result<Vec<Frame>, NoStack> {
     let deadline = Instant::now() + answer_max;
-    let signal = signal::installed()?;
-    let thread = libc::pid_t::try_from(thread).ok()?;
+    let signal = signal::installed().ok_or(NoStack::Unavailable)?;
+    let thread = libc::pid_t::try_from(thread).map_err(|_| NoStack::Unavailable)?;
     let send = |value| signal::send(signal, thread, value);
     let places = exchange::ask(thread, send, deadline, unwind::places)?;
-    Some(places.into_iter().flat_map(symbols::frames).collect())
+    Ok(places.into_iter().flat_map(symbols::frames).collect())
 }

@@ -41,9 +41,15 @@ pub(super) fn about(case: &str, quick: bool) -> String {
                 "fault" => "touches a missing page",
                 _ => "does one of these in turn",
             };
+            let end = match case {
+                "sleep" => "",
+                "mixed" => ", which ends, unless it is a sleep, when that has started",
+                _ => ", which ends when that has started",
+            };
             format!(
-                "one item {what} for {} ms, then {SHORT_PER_BLOCK} compute for microseconds; us: from a \
-                 block of {} ms to the start of the item behind it",
+                "one item {what} for {} ms, then {SHORT_PER_BLOCK} compute for microseconds; us: from the \
+                 beginning of a block of {} ms to the start of the item behind it{end}; latencies: how many of \
+                 these",
                 BLOCK.as_millis(),
                 LONG_BLOCK.as_millis()
             )

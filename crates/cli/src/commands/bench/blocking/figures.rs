@@ -20,7 +20,7 @@ pub(super) const THREADS: Metric = metric("threads_peak", "threads", "threads", 
 pub(super) const LATENCY_P50: Metric = metric("latency_p50_us", "us", "p50 us", 1);
 pub(super) const LATENCY_P99: Metric = metric("latency_p99_us", "us", "p99 us", 1);
 /// How many latencies there are in a sample.
-pub(super) const LATENCIES: Metric = metric("latencies", "blocks", "blocks", 0);
+pub(super) const LATENCIES: Metric = metric("latencies", "blocks", "latencies", 0);
 /// The time taken, as a multiple of the least that the limit allows.
 pub(super) const OVER_IDEAL: Metric = metric("over_ideal", "x", "x ideal", 3);
 /// The most workers of any pool.

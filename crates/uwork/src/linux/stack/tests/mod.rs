@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use uwork_engine::host::Frame;
+use uwork_engine::host::{Frame, NoStack};
 
 use super::of_thread_within;
 use crate::linux::thread::id;
@@ -193,9 +193,9 @@ fn a_thread_that_has_gone_has_no_stack() {
         assert!(Instant::now() < deadline);
         thread::yield_now();
     }
-    assert_eq!(of_thread_within(number, PATIENT), None);
-    assert_eq!(of_thread_within(0, PATIENT), None);
-    assert_eq!(of_thread_within(u64::MAX, PATIENT), None);
+    assert_eq!(of_thread_within(number, PATIENT), Err(NoStack::Unavailable));
+    assert_eq!(of_thread_within(0, PATIENT), Err(NoStack::Unavailable));
+    assert_eq!(of_thread_within(u64::MAX, PATIENT), Err(NoStack::Unavailable));
 }
 
 fn set_mask(how: libc::c_int) {
@@ -226,9 +226,9 @@ fn a_thread_that_blocks_signals_does_not_answer_and_late_answers_do_no_harm() {
     told.recv().unwrap();
     // More requests than there are exchanges.
     for _ in 0..10 {
-        assert_eq!(of_thread_within(number, BRIEF), None);
+        assert_eq!(of_thread_within(number, BRIEF), Err(NoStack::NoAnswer));
     }
-    assert!(of_thread_within(id(), PATIENT).is_some(), "others are served");
+    assert!(of_thread_within(id(), PATIENT).is_ok(), "others are served");
     tell.send(()).unwrap();
     told.recv().unwrap();
     stack_in(number, "hides");
@@ -275,7 +275,7 @@ fn errno_is_kept() {
         *errno
     });
     stack_in(number, "spins");
-    assert!(of_thread_within(number, PATIENT).is_some());
+    assert!(of_thread_within(number, PATIENT).is_ok());
     stop.store(true, Ordering::Relaxed);
     assert_eq!(thread.join().unwrap(), libc::EXDEV);
 }

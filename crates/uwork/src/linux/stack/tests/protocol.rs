@@ -17,7 +17,7 @@ fn ask_oneself<R>(deadline: Instant, read: impl FnOnce() -> R) -> Option<R> {
         exchange::answer(value, thread, |_| ());
         true
     };
-    exchange::ask(thread, send, deadline, |_| read())
+    exchange::ask(thread, send, deadline, |_| read()).ok()
 }
 
 #[test]
@@ -25,14 +25,14 @@ fn an_answer_after_the_caller_has_left_copies_nothing() {
     let thread = id() as libc::pid_t;
     let mut late = None;
     let keep = |value| late.replace(value).is_none();
-    assert!(exchange::ask(thread, keep, Instant::now(), |_| ()).is_none());
+    assert!(exchange::ask(thread, keep, Instant::now(), |_| ()).is_err());
     exchange::answer(late.unwrap(), thread, |_| panic!("nobody waits for this"));
     // Nor does the answer of a thread that was not asked.
     let other = |value| {
         exchange::answer(value, thread + 1, |_| panic!("it was not asked"));
         true
     };
-    assert!(exchange::ask(thread, other, Instant::now(), |_| ()).is_none());
+    assert!(exchange::ask(thread, other, Instant::now(), |_| ()).is_err());
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_caller_that_leaves_during_the_copy_leaves_the_buffer() {
         begun.recv().unwrap();
         true
     };
-    assert!(exchange::ask(thread, send, Instant::now(), |_| ()).is_none());
+    assert!(exchange::ask(thread, send, Instant::now(), |_| ()).is_err());
     // The buffer is being written to: others are taken, and of those there is one less.
     let now = Instant::now();
     let all_four = |deadline| {

@@ -1,0 +1,123 @@
+//! Reports in words: what a program that has no reporter of its own reads on standard error.
+
+use std::fmt;
+
+use uwork_policy::flags::FlagsWarning;
+
+use super::Report;
+use crate::plural::Count;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Report::ItemPanicked { queue, message } => {
+                write!(f, "an item of queue {queue:?} panicked: {message}")
+            }
+            Report::DrainIsLong { queue, rounds } => {
+                let rounds = Count(u64::from(*rounds), "round");
+                write!(f, "queue {queue:?} is not empty after {rounds} of draining")
+            }
+            Report::QueuedWhileDraining { queue } => {
+                write!(f, "queue {queue:?} drains or is destroyed; an item was refused")
+            }
+            Report::CpusChanged { allowed, limit } => {
+                write!(f, "the CPUs that this process may use are now {allowed}, ")?;
+                match limit {
+                    None => f.write_str("without a limit of time"),
+                    Some(limit) => write!(f, "with the time of {limit} at most"),
+                }
+            }
+            Report::NiceNotHad { wanted, got } => write!(
+                f,
+                "niceness {wanted} was wanted, got {got}: lower needs CAP_SYS_NICE or RLIMIT_NICE"
+            ),
+            Report::SpawnFailed { reason } => write!(f, "no further worker thread: {reason}"),
+            Report::FlagsChanged { queue, warning } => f.write_str(&match warning {
+                FlagsWarning::NeitherPerCpuNorUnbound => {
+                    format!("queue {queue:?} is neither PERCPU nor UNBOUND; it becomes PERCPU")
+                }
+                FlagsWarning::BothPerCpuAndUnbound => {
+                    format!("queue {queue:?} is both PERCPU and UNBOUND; it becomes UNBOUND")
+                }
+            }),
+            Report::CpuIntensive { function, name, count, used_ns } => {
+                match name {
+                    Some(name) => f.write_str(name)?,
+                    None => write!(f, "the item function at {function:#x}")?,
+                }
+                let (used_ms, times) = (used_ns / 1_000_000, Count(*count, "time"));
+                write!(
+                    f,
+                    " used the CPU for {used_ms} ms while other items waited, {times} so far; consider an \
+                     unbound or a CPU-intensive queue"
+                )
+            }
+            Report::FlushDependency { from, on } => write!(
+                f,
+                "an item of {from:?}, which is MEM_RECLAIM, waits for {on:?}, which is not and may need a \
+                 new thread"
+            ),
+            Report::BlockingTier { tier, reason, ignored: None } => {
+                write!(f, "workers that block are noticed by way of {tier}: {reason}")
+            }
+            Report::BlockingTier { tier, reason, ignored: Some(ignored) } => {
+                write!(f, "{ignored}; in use: {tier} ({reason})")
+            }
+            Report::WorkerStopped { thread } => write!(
+                f,
+                "worker thread {thread} was stopped by a signal or a debugger while others wait; nobody \
+                 stands in for it"
+            ),
+            Report::WorkersMax { pool, max } => write!(
+                f,
+                "pool {pool} and the pools it shares work with have {}, as many as they may \
+                 (module/parameters/pool_workers_max, or the limits of its queues), and all of them block \
+                 while others wait",
+                Count(u64::from(*max), "worker")
+            ),
+            Report::Stalled(stall) => stall.fmt(f),
+            Report::BhWaits { queue } => {
+                write!(f, "an item of the BH queue {queue:?} waits, which it must not")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full(max: u32) -> String {
+        Report::WorkersMax { pool: "u0-1".to_owned(), max }.to_string()
+    }
+
+    #[test]
+    fn one_is_not_several() {
+        assert!(
+            full(1).starts_with("pool u0-1 and the pools it shares work with have 1 worker, as")
+        );
+        assert!(
+            full(3).starts_with("pool u0-1 and the pools it shares work with have 3 workers, as")
+        );
+        let drain = |rounds| Report::DrainIsLong { queue: "logs".to_owned(), rounds }.to_string();
+        assert_eq!(drain(1), "queue \"logs\" is not empty after 1 round of draining");
+        assert_eq!(drain(10), "queue \"logs\" is not empty after 10 rounds of draining");
+    }
+
+    #[test]
+    fn a_bad_wish_comes_first() {
+        let tier = uwork_policy::blocking::Tier::Sampling;
+        let report = |ignored: Option<&str>| {
+            let ignored = ignored.map(str::to_owned);
+            Report::BlockingTier { tier, reason: "it was refused".to_owned(), ignored }.to_string()
+        };
+        assert_eq!(
+            report(None),
+            "workers that block are noticed by way of sampling: it was refused"
+        );
+        assert_eq!(
+            report(Some("X is ignored: allowed is Y")),
+            "X is ignored: allowed is Y; in use: sampling (it was refused)"
+        );
+    }
+}
