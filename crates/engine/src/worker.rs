@@ -202,8 +202,8 @@ impl<H: Host> Worker<H> {
         // Fewer than were taken, if some were given back.
         let ran = (slot.number().wrapping_sub(before) & RUN_MASK) as u32;
         if intensive {
-            slot.end_absence();
             pool.state.unblock();
+            slot.end_absence();
         }
         if count > 1 {
             engine.end_line(slot);
@@ -285,8 +285,9 @@ impl<H: Host> Worker<H> {
         }
         self.slot().waits.store(false, Ordering::Relaxed);
         if self.counts_after.take() {
-            self.slot().end_absence();
+            // First the count: whoever marks the run from then on takes off what is there.
             self.pool().state.unblock();
+            self.slot().end_absence();
         }
         self.engine.be_seen(0);
     }

@@ -64,10 +64,7 @@ pub fn too_many_workers(counts: PoolCounts) -> bool {
 /// Whether a shared pool may have one more worker in place of one that computes for long.
 ///
 /// As many again as there are CPUs: what is short gets its share of them then. More would share the
-/// same CPUs among more threads.
-///
-/// ```
-/// `computing`: its workers that are neither idle nor asleep.
+/// same CPUs among more threads. `computing`: its workers that are neither idle nor asleep.
 ///
 /// ```
 /// use uwork_policy::concurrency::has_room_for_hogs;

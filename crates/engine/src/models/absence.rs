@@ -82,8 +82,8 @@ impl World {
             let _ = self.state.block();
         }
         if counted != Counted::No {
-            self.slot.end_absence();
             self.state.unblock();
+            self.slot.end_absence();
         }
         std::iter::from_fn(|| Some(behind.pop_front()).filter(|item| !item.is_null())).count()
     }

@@ -119,7 +119,9 @@ fn who_sleeps_undeclared_is_shown_asleep() {
                 dump.pools[0].workers.iter().map(|worker| worker.state).collect()
             };
             assert!(states(&dump).contains(&WorkerState::Asleep), "{tier}: {dump}");
-            assert!(dump.to_string().contains("  asleep  run 1  queue q"), "{dump}");
+            let shown = dump.to_string();
+            let is_it = |line: &str| line.contains("  asleep  ") && line.contains("run 1  queue q");
+            assert!(shown.lines().any(is_it), "{dump}");
             queue.flush().unwrap();
             let dump = engine.dump();
             assert!(!states(&dump).contains(&WorkerState::Asleep), "{tier}: {dump}");

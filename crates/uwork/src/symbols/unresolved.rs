@@ -6,7 +6,9 @@ pub(crate) fn name(_: usize) -> Option<String> {
 }
 
 /// See [`hold`].
-pub(crate) type Held = ();
+pub(crate) struct Held;
 
 /// There is nothing to be held.
-pub(crate) fn hold() -> Held {}
+pub(crate) fn hold() -> Held {
+    Held
+}
