@@ -42,6 +42,11 @@ const LAYERS: &[Layer] = &[
         may_use_under_loom: &[],
     },
     Layer {
+        package: "uwork-serve",
+        may_use: Uses::Only(&["uwork", "hashbrown", "libc", "rustix", "sha2"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
         package: "uwork-cli",
         may_use: Uses::AllBut(&["uwork-engine", "xtask"]),
         may_use_under_loom: &[],
