@@ -1,5 +1,6 @@
 //! What is done to one key, by the thread that owns it. A command is one operation or several.
 
+use crate::buffer::Buffer;
 use crate::keyspace::{AddError, Condition, Expiry, Keyspace, OutOfMemory};
 use crate::resp::reply::{self, Version};
 use crate::resp::{Args, number};
@@ -20,7 +21,7 @@ pub(crate) enum Operation {
     Contains,
     /// Not about a key: all of the thread's.
     Clear,
-    /// The value itself, without any form, for `DIGEST`.
+    /// The value itself, without any form: what `DIGEST` goes on with.
     Fetch,
 }
 
@@ -55,19 +56,20 @@ impl Place<'_> {
         operation: Operation,
         hash: u64,
         args: Args<'_>,
-        out: &mut Vec<u8>,
+        reply: &mut Buffer,
     ) -> Outcome {
         if operation == Operation::Clear {
             drop_elsewhere(self.keys.clear());
             return Outcome::Counted(true);
         }
-        let (key, now) = (args.at(0), self.now);
+        let (key, now, version) = (args.at(0), self.now, self.version);
+        let out = &mut reply.bytes;
         match operation {
             Operation::Get => match self.keys.get(hash, key, now) {
-                Some(value) => reply::bulk(out, value),
-                None => reply::null(out, self.version),
+                Some(value) => bulk(reply, value),
+                None => reply::null(out, version),
             },
-            Operation::Set => return self.set(hash, args, out),
+            Operation::Set => self.set(hash, args, out),
             Operation::Incr => match self.keys.add((hash, key), 1, now) {
                 Ok(sum) => reply::integer(out, sum),
                 Err(AddError::NotANumber) => reply::error(out, NOT_A_NUMBER),
@@ -89,7 +91,8 @@ impl Place<'_> {
                 return Outcome::Counted(self.keys.get(hash, key, now).is_some());
             }
             Operation::Fetch => match self.keys.get(hash, key, now) {
-                Some(value) => out.extend_from_slice(value),
+                Some(value) if reply.append(value).is_err() => return Outcome::OutOfMemory,
+                Some(_) => {}
                 None => return Outcome::Counted(false),
             },
             Operation::Clear => {}
@@ -97,21 +100,16 @@ impl Place<'_> {
         Outcome::Replied
     }
 
-    fn set(&mut self, hash: u64, args: Args<'_>, out: &mut Vec<u8>) -> Outcome {
-        let options = match SetOptions::parse(args.from(2), self.now) {
+    fn set(&mut self, hash: u64, args: Args<'_>, out: &mut Vec<u8>) {
+        let SetOptions { expiry, condition } = match SetOptions::parse(args.from(2), self.now) {
             Ok(options) => options,
-            Err(wrong) => {
-                reply::error(out, wrong);
-                return Outcome::Replied;
-            }
+            Err(wrong) => return reply::error(out, wrong),
         };
-        let SetOptions { expiry, condition } = options;
         match self.keys.set((hash, args.at(0)), args.at(1), expiry, condition, self.now) {
             Ok(true) => reply::simple(out, "OK"),
             Ok(false) => reply::null(out, self.version),
             Err(OutOfMemory) => reply::error(out, OUT_OF_MEMORY),
         }
-        Outcome::Replied
     }
 
     fn expire(&mut self, (hash, key): (u64, &[u8]), seconds: &[u8], out: &mut Vec<u8>) {
@@ -143,12 +141,22 @@ impl Place<'_> {
     }
 }
 
+/// A value, if there is memory to send it.
+fn bulk(reply: &mut Buffer, value: &[u8]) {
+    /// More than the length and the ends of lines take.
+    const AROUND: usize = 32;
+    match reply.make_room(value.len() + AROUND) {
+        Ok(()) => reply::bulk(&mut reply.bytes, value),
+        Err(OutOfMemory) => reply::error(&mut reply.bytes, OUT_OF_MEMORY),
+    }
+}
+
 /// A large keyspace takes its time to be freed, which no client should have to wait for.
 fn drop_elsewhere(keys: Keyspace) {
     const FEW: usize = 1_000;
     if keys.len() > FEW {
         // Detached: nobody waits for it.
-        drop(uwork::system::unbound().spawn(move || drop(keys)));
+        drop(uwork::system::dfl().spawn(move || drop(keys)));
     }
 }
 

@@ -179,6 +179,11 @@ impl Keyspace {
         self.deadlines.next()
     }
 
+    /// When the next key expires, or earlier, if any will.
+    pub fn next_expiry(&self) -> Option<u64> {
+        self.deadlines.next()
+    }
+
     /// Takes all keys out. They give their memory back when they are dropped, on whatever thread.
     pub fn clear(&mut self) -> Keyspace {
         let budget = Arc::clone(&self.budget);

@@ -69,6 +69,11 @@ impl<'a> Args<'a> {
     pub(crate) fn from(self, place: usize) -> Self {
         Self { spans: &self.spans[place..], ..self }
     }
+
+    /// So many from a place on.
+    pub(crate) fn slice(self, place: usize, count: usize) -> Self {
+        Self { spans: &self.spans[place..][..count], ..self }
+    }
 }
 
 /// How large a request may be.
