@@ -34,6 +34,7 @@ mod slab;
 mod slot;
 mod submit;
 pub mod sync;
+pub mod task;
 mod thread;
 mod timer;
 mod wake;

@@ -20,6 +20,7 @@
 //! - [`rcu`]: items that are queued after a grace period
 //! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: what runs
 //! - [`blocking`]: tells the pool that an item is about to wait
+//! - [`task`]: work for a certain thread, which is woken for it
 //! - [`freeze`](mod@freeze): lets queues pause together
 //! - [`dump()`], [`sysfs`]: what goes on inside, and the knobs; [`shutdown`]: the end, in order
 //! - [`topology`]: the machine as uwork sees it
@@ -50,6 +51,7 @@ mod scoped;
 mod symbols;
 pub mod sysfs;
 pub mod system;
+pub mod task;
 pub mod topology;
 
 pub use builder::Builder;

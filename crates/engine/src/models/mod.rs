@@ -29,6 +29,7 @@ mod node;
 mod pending;
 mod pwq;
 mod slot;
+mod task;
 mod whole;
 
 use std::sync::{Arc, Mutex};

@@ -17,6 +17,7 @@ mod membarrier;
 )]
 #[allow(dead_code, reason = "asked by the watchdog only")]
 pub(crate) mod stack;
+pub(crate) mod task;
 mod thread;
 
 use std::any::Any;
@@ -94,13 +95,7 @@ impl Host for Linux {
     }
 
     fn relax(&self, round: u32) {
-        match round {
-            0..32 => std::hint::spin_loop(),
-            32..256 => std::thread::yield_now(),
-            // The thread that we wait for is preempted and this one may outrank it: only sleeping
-            // lets it run.
-            _ => std::thread::sleep(Duration::from_micros(50)),
-        }
+        relax(round);
     }
 
     #[inline(always)]
@@ -190,6 +185,17 @@ impl Host for Linux {
         if let Err(payload) = told {
             std::mem::forget(payload);
         }
+    }
+}
+
+/// See [`Host::relax`].
+pub(crate) fn relax(round: u32) {
+    match round {
+        0..32 => std::hint::spin_loop(),
+        32..256 => std::thread::yield_now(),
+        // The thread that we wait for is preempted and this one may outrank it: only sleeping
+        // lets it run.
+        _ => std::thread::sleep(Duration::from_micros(50)),
     }
 }
 
