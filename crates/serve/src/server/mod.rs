@@ -113,7 +113,9 @@ impl Server {
         let refused = |error| StartError::of(format!("cannot listen on {}", config.address), error);
         let listener = listener::listen(&config).map_err(refused)?;
         let address = listener::address(&listener).map_err(refused)?;
-        let heavy = uwork::Queue::builder("serve-digest").affinity_scope(config.scope).build();
+        // Names are unique, and so are ports.
+        let name = format!("serve-digest-{}", address.port());
+        let heavy = uwork::Queue::builder(&name).affinity_scope(config.scope).build();
         let heavy = heavy.map_err(|error| StartError::new(format!("no queue: {error}")))?;
 
         let count = reactor::threads(&config);
