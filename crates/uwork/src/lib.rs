@@ -21,6 +21,7 @@
 //! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: what runs
 //! - [`blocking`]: tells the pool that an item is about to wait
 //! - [`task`]: work for a certain thread, which is woken for it
+//! - `ring` (feature of that name): threads that wait for completions of io_uring and for task work at once
 //! - [`freeze`](mod@freeze): lets queues pause together
 //! - [`dump()`], [`sysfs`]: what goes on inside, and the knobs; [`shutdown`]: the end, in order
 //! - [`topology`]: the machine as uwork sees it
@@ -45,6 +46,8 @@ mod pointer;
 mod query;
 mod queue;
 pub mod rcu;
+#[cfg(feature = "ring")]
+pub mod ring;
 mod scoped;
 #[cfg_attr(feature = "symbols", path = "symbols/resolved.rs")]
 #[cfg_attr(not(feature = "symbols"), path = "symbols/unresolved.rs")]

@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
             "backtrace",
             "framehop",
             "crossbeam-epoch",
+            "io-uring",
             "libc",
             "perf-event-open-sys",
             "rustix",

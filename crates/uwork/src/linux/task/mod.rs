@@ -11,6 +11,8 @@ mod ring_message;
 mod signal;
 mod target;
 
+#[cfg(feature = "ring")]
+pub(crate) use ring_message::NOTICE;
 pub use signal::SignalError;
 pub(crate) use signal::set_signal;
 pub use target::Delivery;

@@ -69,8 +69,11 @@ pub(crate) struct Target {
     accepts: AtomicBool,
     /// How it waits, a [`Wait`]. Written before the list says that it waits.
     wait: AtomicU8,
-    /// The ring that it waits in.
+    /// The ring that it waits in, if that takes messages.
     ring: AtomicI32,
+    /// It has a ring. Its own thread's alone.
+    #[cfg(feature = "ring")]
+    has_ring: AtomicBool,
     descriptor: Descriptor,
 }
 
@@ -136,6 +139,8 @@ fn register(delivery: Delivery) -> Arc<Target> {
         accepts: AtomicBool::new(accepts),
         wait: AtomicU8::new(Wait::Futex as u8),
         ring: AtomicI32::new(NO_RING),
+        #[cfg(feature = "ring")]
+        has_ring: AtomicBool::new(false),
         descriptor: Descriptor::new(),
     });
     ADDRESS.set(Arc::as_ptr(&target));
@@ -303,8 +308,8 @@ impl Target {
             }
         }
         let how = match (how, self.delivery()) {
-            // A wait of the program's own cannot be ended by a signal without a race.
-            (Wait::Futex | Wait::Ring, Delivery::Signal) => Wait::Call,
+            // This wait looks at the state again in the kernel. Others would lose a signal that comes early.
+            (Wait::Futex, Delivery::Signal) => Wait::Call,
             _ => how,
         };
         self.wait.store(how as u8, Ordering::Relaxed);
@@ -366,15 +371,55 @@ impl Target {
         self.descriptor.clear()
     }
 
-    /// Says which ring the target waits in.
+    /// Waits in its ring by a system call, `io_uring_enter`, unless it is to run its list: then `EINTR`.
+    ///
+    /// # Safety
+    /// On the target's own thread, which has set the ring. The call is as safe as the system says.
+    #[cfg(feature = "ring")]
+    pub(crate) unsafe fn enter_ring(&self, arguments: [usize; 6]) -> Result<usize, i32> {
+        if self.delivery() == Delivery::Signal {
+            // SAFETY: by this function's contract.
+            return unsafe { self.call(libc::SYS_io_uring_enter, arguments) };
+        }
+        // SAFETY: by this function's contract. A message, or a write to the eventfd, is a completion, which stays in the
+        // ring.
+        let result = unsafe { self.wait(Wait::Ring, || Target::enter(arguments)) };
+        result.unwrap_or(Err(libc::EINTR))
+    }
+
+    /// `io_uring_enter` without a look before it: where it does not sleep, or what comes early stays.
+    ///
+    /// # Safety
+    /// As the system call's.
+    #[cfg(feature = "ring")]
+    pub(crate) unsafe fn enter([a, b, c, d, e, f]: [usize; 6]) -> Result<usize, i32> {
+        // SAFETY: by this function's contract.
+        let result = unsafe { libc::syscall(libc::SYS_io_uring_enter, a, b, c, d, e, f) };
+        usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0))
+    }
+
+    /// Whether it has a ring.
+    #[cfg(feature = "ring")]
+    pub(crate) fn has_ring(&self) -> bool {
+        self.has_ring.load(Ordering::Relaxed)
+    }
+
+    /// Says which ring the target waits in. Its eventfd is to be polled there.
+    #[cfg(feature = "ring")]
     pub(crate) fn set_ring(&self, ring: RawFd) {
-        self.ring.store(ring, Ordering::Relaxed);
+        self.has_ring.store(true, Ordering::Relaxed);
+        // One to itself: where that cannot be, others use the eventfd.
+        if ring_message::send(ring) {
+            self.ring.store(ring, Ordering::Relaxed);
+        }
     }
 
     /// Afterwards nobody uses the ring.
+    #[cfg(feature = "ring")]
     pub(crate) fn unset_ring(&self) {
         self.ring.store(NO_RING, Ordering::Relaxed);
         self.list.settle(relax);
+        self.has_ring.store(false, Ordering::Relaxed);
     }
 }
 
