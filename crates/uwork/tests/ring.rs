@@ -195,12 +195,12 @@ fn reactors_that_end_while_they_are_told_of_work() {
     let _watchdog = watchdog();
     let ran = Arc::new(AtomicU32::new(0));
     let mut added = 0;
-    for _ in 0..50 {
+    for _ in 0..20 {
         let (send, receive) = channel();
         let thread = std::thread::spawn(move || -> io::Result<()> {
             task::set_delivery(Delivery::Light).map_err(io::Error::other)?;
             send.send(TaskHandle::current()).map_err(io::Error::other)?;
-            for _ in 0..20 {
+            for _ in 0..10 {
                 let mut reactor = Reactor::builder().build()?;
                 reactor.wait(Some(Duration::from_micros(100)))?;
                 assert!(reactor.next().is_none());

@@ -164,7 +164,7 @@ fn what_items_add_runs_after_what_was_there() {
             assert_eq!(task::run(), 3);
             first.push(11);
         })
-        .unwrap_or_else(|_| panic!("added"));
+        .unwrap();
     assert!(handle.add(jobs[0].clone(), Notify::None).is_added());
     assert!(handle.add(jobs[1].clone(), Notify::None).is_added());
     assert_eq!(task::run(), 1);
@@ -363,7 +363,7 @@ fn a_thread_that_ends_runs_what_it_has_and_gives_back_what_comes_later() {
     assert!(!jobs[2].work.is_pending());
     assert!(handle.cancel(&jobs[2].work).is_none());
     let events = log.clone();
-    let Err(function) = handle.add_fn(Notify::None, move || log.push(9)) else {
+    let Err(task::ExitedError(function)) = handle.add_fn(Notify::None, move || log.push(9)) else {
         panic!("the thread is gone")
     };
     function();

@@ -46,6 +46,23 @@ impl<P> Added<P> {
     }
 }
 
+/// The thread has ended, or called [`exit`](super::exit). What was to run there is in here.
+pub struct ExitedError<F>(pub F);
+
+impl<F> fmt::Debug for ExitedError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExitedError").finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for ExitedError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the thread has ended its task work")
+    }
+}
+
+impl<F> std::error::Error for ExitedError<F> {}
+
 impl TaskHandle {
     /// The calling thread's handle. Registers the thread at the first call, told by [`Delivery::Auto`], or, where no
     /// signal can be had, by [`Delivery::Light`]; [`set_delivery`](super::set_delivery) before the first call avoids
@@ -106,21 +123,22 @@ impl TaskHandle {
         }
     }
 
-    /// Adds a closure, in a box.
+    /// Adds a closure, in a box. Otherwise as [`add`](TaskHandle::add).
     ///
     /// # Errors
     /// The thread has ended, or called [`exit`](super::exit); the closure comes back.
-    pub fn add_fn<F: FnOnce() + Send + 'static>(
-        &self,
-        notify: Notify,
-        function: F,
-    ) -> Result<(), F> {
+    pub fn add_fn<F>(&self, notify: Notify, function: F) -> Result<(), ExitedError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
         let work = Closure::leak(function);
         // SAFETY: the box is kept by the list until its run.
         match unsafe { self.0.add(work, notify) } {
             Outcome::Added => Ok(()),
             // SAFETY: not taken, so still ours. A new item is not pending.
-            Outcome::Pending | Outcome::Exited => Err(unsafe { Closure::take_back(work) }),
+            Outcome::Pending | Outcome::Exited => {
+                Err(ExitedError(unsafe { Closure::take_back(work) }))
+            }
         }
     }
 

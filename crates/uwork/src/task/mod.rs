@@ -54,7 +54,7 @@ mod item;
 mod wait;
 
 pub use crate::linux::task::{Delivery, SignalError};
-pub use handle::{Added, TaskHandle};
+pub use handle::{Added, ExitedError, TaskHandle};
 pub use item::{HasTaskWork, TaskItem, TaskWork};
 pub use uwork_engine::task::Notify;
 pub use wait::{Notifier, epoll_wait, notifier, park, park_timeout, read, syscall};
