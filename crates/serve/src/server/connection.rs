@@ -13,6 +13,9 @@ use crate::resp::{Limits, Parsed, Parser, ProtocolError, reply};
 
 /// With so much to send, no more requests are looked at.
 const OUTPUT_HIGH: usize = 256 * 1024;
+/// The parts of a round: at first, and as long as what they bring is far less than `OUTPUT_HIGH`.
+const PARTS_FIRST: usize = 16;
+const PARTS_MAX: usize = 1024;
 /// With so much received that is not looked at, no more is received.
 const INPUT_HIGH: usize = 64 * 1024;
 
@@ -31,6 +34,8 @@ pub(crate) struct Connection {
     pub(crate) is_sending: bool,
     /// Between calls, there is one only while items of it are out.
     round: Option<Box<Round>>,
+    /// So many parts, as experience has it, bring no more than `OUTPUT_HIGH`.
+    parts_max: usize,
     /// What is wrong with the input, to be said after all replies.
     last_words: Option<ProtocolError>,
     pub(crate) last_active: u64,
@@ -60,6 +65,7 @@ impl Connection {
             sent: 0,
             is_sending: false,
             round: None,
+            parts_max: PARTS_FIRST,
             last_words: None,
             last_active: thread.now,
             has_ended: false,
@@ -222,6 +228,7 @@ impl Connection {
             if self.output.bytes.capacity() == 0 {
                 self.output = thread.spare.take();
             }
+            let parts_max = self.parts_max;
             let Self { parser, output, round, session, .. } = self;
             let flow = match parser.parse(&input[at..]) {
                 Ok(Parsed::Incomplete) => break,
@@ -232,7 +239,7 @@ impl Connection {
                 Ok(Parsed::Request(len)) => {
                     let args = parser.args(&input[at..]);
                     let mut dispatch =
-                        Dispatch { thread, output, round, session, connection: token };
+                        Dispatch { thread, output, round, session, connection: token, parts_max };
                     let flow = dispatch.request(args);
                     at += if flow == Flow::Again { 0 } else { len };
                     flow
@@ -255,8 +262,9 @@ impl Connection {
 
     /// Sends the items of the round away, if there is one.
     fn end_round(&mut self, token: usize, thread: &mut Thread) {
+        let parts_max = self.parts_max;
         let Self { output, round, session, .. } = self;
-        Dispatch { thread, output, round, session, connection: token }.post();
+        Dispatch { thread, output, round, session, connection: token, parts_max }.post();
         if self.round.as_ref().is_none_or(|round| round.out == 0) {
             self.finish(thread);
         }
@@ -265,13 +273,17 @@ impl Connection {
     /// Writes what the round, if there is one, has brought.
     fn finish(&mut self, thread: &mut Thread) {
         if let Some(mut round) = self.round.take() {
-            let before = self.output.len();
+            let (before, parts) = (self.output.len(), round.parts.len());
             if !self.is_broken && round.assemble(&mut self.output).is_err() {
                 // Some of the replies are missing, and what comes then would be taken for them.
                 self.output.bytes.truncate(before);
                 self.refuse(OUT_OF_MEMORY);
             }
             thread.keep(round);
+            self.parts_max = match self.output.len() - before {
+                bytes if bytes > OUTPUT_HIGH => (parts * OUTPUT_HIGH / bytes).max(1),
+                _ => (self.parts_max * 2).min(PARTS_MAX),
+            };
         }
         if let Some(error) = self.last_words.take() {
             self.refuse(format_args!("ERR {error}"));

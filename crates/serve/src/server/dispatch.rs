@@ -13,9 +13,9 @@ use crate::command::table::Command;
 use crate::keyspace::{Keyspace, OutOfMemory};
 use crate::resp::{Args, reply};
 
-/// A round that has become so large leaves before the next request is looked at.
-const ROUND_PARTS_MAX: usize = 1024;
-/// As `ROUND_PARTS_MAX`, for the arguments that go to one thread.
+/// Parts of rounds that are kept for the next use.
+const PARTS_KEPT: usize = 2048;
+/// A round that has become so large leaves before the next request is looked at: by the arguments that go to one thread.
 const ROUND_BYTES_MAX: usize = 256 * 1024;
 /// Items and rounds that are kept for the next use.
 const SPARE_MAX: usize = 256;
@@ -81,7 +81,7 @@ impl Thread {
             }
         }
         round.parts.clear();
-        round.parts.shrink_to(2 * ROUND_PARTS_MAX);
+        round.parts.shrink_to(PARTS_KEPT);
         round.here.clear_or_free();
         if self.rounds.len() < SPARE_MAX {
             self.rounds.push(round);
@@ -123,6 +123,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) round: &'a mut Option<Box<Round>>,
     pub(crate) session: &'a mut Session,
     pub(crate) connection: usize,
+    /// A round of so many parts leaves.
+    pub(crate) parts_max: usize,
 }
 
 impl Dispatch<'_> {
@@ -168,8 +170,8 @@ impl Dispatch<'_> {
 
     fn flow(&self) -> Flow {
         match &self.round {
-            Some(round) if round.parts.len() > ROUND_PARTS_MAX => Flow::EndRound,
-            Some(round) if round.bytes > ROUND_BYTES_MAX => Flow::EndRound,
+            Some(round) if round.parts.len() >= self.parts_max => Flow::EndRound,
+            Some(round) if round.bytes.max(round.here.len()) > ROUND_BYTES_MAX => Flow::EndRound,
             _ => Flow::Next,
         }
     }

@@ -28,6 +28,7 @@ use uwork::task::{self, Delivery};
 pub use config::{Config, Io, Notify, Receiver};
 use driver::Driver;
 use driver::epoll::Epoll;
+use driver::ring::Ring;
 use post::Post;
 use reactor::Reactor;
 use shared::Shared;
@@ -118,15 +119,17 @@ impl Server {
         let heavy = uwork::Queue::builder(&name).affinity_scope(config.scope).build();
         let heavy = heavy.map_err(|error| StartError::new(format!("no queue: {error}")))?;
 
-        let count = reactor::threads(&config);
-        let (posts, threads) = spawn(&config, count, listener)?;
-        let driver = Epoll::NAME;
-        if config.io == Io::Auto {
-            notes.push(format!("waiting with {driver}"));
-        }
-        let handles = posts.iter().map(|(post, _)| post.clone()).collect();
-        let shared = Arc::new(Shared::new(config, address.port(), heavy, handles, driver));
-        for (_, inlet) in posts {
+        let (waiting, threads) = spawn(&config, reactor::threads(&config), listener)?;
+        let driver = waiting.first().map_or("", |(ready, _)| ready.driver);
+        let refusals = waiting.iter().filter_map(|(ready, _)| ready.refused.as_ref());
+        notes.extend(
+            refusals.map(|error| {
+                format!("the system refuses io_uring ({error}): waiting with {driver}")
+            }),
+        );
+        let posts = waiting.iter().map(|(ready, _)| ready.post.clone()).collect();
+        let shared = Arc::new(Shared::new(config, address.port(), heavy, posts, driver));
+        for (_, inlet) in waiting {
             // A thread that has ended is found when it is joined.
             let _ = inlet.send(Arc::clone(&shared));
         }
@@ -185,7 +188,15 @@ fn check(config: &Config) -> Result<(), StartError> {
     allowed("bytes of memory", config.memory_max, 1 << 20, usize::MAX >> 1)
 }
 
-type Waiting = (Post, Sender<Arc<Shared>>);
+/// A thread that has what it waits with.
+struct Ready {
+    post: Post,
+    driver: &'static str,
+    /// Why it is not the driver that it was to be.
+    refused: Option<io::Error>,
+}
+
+type Waiting = (Ready, Sender<Arc<Shared>>);
 type Threads = Vec<JoinHandle<io::Result<()>>>;
 
 /// Starts the threads, which then wait for what they share.
@@ -194,45 +205,66 @@ fn spawn(
     count: usize,
     listener: OwnedFd,
 ) -> Result<(Vec<Waiting>, Threads), StartError> {
-    let mut listener = Some(listener);
-    let (mut posts, mut threads) = (Vec::new(), Vec::new());
+    let (mut listener, mut io) = (Some(listener), config.io);
+    let (mut waiting, mut threads) = (Vec::new(), Vec::new());
     for index in 0..count {
         let (ready, is_ready) = mpsc::channel();
         let (inlet, outlet) = mpsc::channel();
         let (notify, listener) = (config.notify, listener.take());
-        let body = move || begin(index, notify, listener, &ready, outlet);
+        let body = move || begin(index, io, notify, listener, &ready, &outlet);
         let name = format!("serve/{index}");
         let thread = std::thread::Builder::new().name(name).spawn(body);
         threads.push(thread.map_err(|error| StartError::of("no thread", error))?);
-        let post = is_ready.recv().map_err(|_| StartError::new("a thread has ended at once"))?;
-        posts.push((post.map_err(|error| StartError::of("a thread cannot wait", error))?, inlet));
+        let ready = is_ready.recv().map_err(|_| StartError::new("a thread has ended at once"))?;
+        let ready = ready.map_err(|error| StartError::of("a thread cannot wait", error))?;
+        if ready.driver == Epoll::NAME {
+            io = Io::Epoll;
+        }
+        waiting.push((ready, inlet));
     }
-    Ok((posts, threads))
+    Ok((waiting, threads))
 }
 
 /// A thread's life.
 fn begin(
     index: usize,
+    io: Io,
     notify: Notify,
     listener: Option<OwnedFd>,
-    ready: &Sender<io::Result<Post>>,
-    outlet: Inlet<Arc<Shared>>,
+    ready: &Sender<io::Result<Ready>>,
+    outlet: &Inlet<Arc<Shared>>,
 ) -> io::Result<()> {
     let delivery = match notify {
         Notify::Light => Delivery::Light,
         Notify::Signal => Delivery::Signal,
     };
-    let driver =
-        task::set_delivery(delivery).map_err(io::Error::other).and_then(|()| Epoll::new(notify));
-    let driver = match driver {
-        Ok(driver) => driver,
+    let refused = match task::set_delivery(delivery).map_err(io::Error::other) {
+        Err(error) => Err(error),
+        Ok(()) if io == Io::Epoll => Ok(None),
+        Ok(()) => match Ring::new() {
+            Ok(driver) => return serve(driver, None, index, listener, ready, outlet),
+            Err(error) => Ok(Some(error)),
+        },
+    };
+    match refused.and_then(|refused| Ok((Epoll::new(notify)?, refused))) {
+        Ok((driver, refused)) => serve(driver, refused, index, listener, ready, outlet),
         Err(error) => {
             // Whoever starts the server waits for this.
             let _ = ready.send(Err(error));
-            return Ok(());
+            Ok(())
         }
-    };
-    let _ = ready.send(Ok(Post::current()));
+    }
+}
+
+fn serve<D: Driver>(
+    driver: D,
+    refused: Option<io::Error>,
+    index: usize,
+    listener: Option<OwnedFd>,
+    ready: &Sender<io::Result<Ready>>,
+    outlet: &Inlet<Arc<Shared>>,
+) -> io::Result<()> {
+    let _ = ready.send(Ok(Ready { post: Post::current(), driver: D::NAME, refused }));
     // The server has not started after all.
     let Ok(shared) = outlet.recv() else { return Ok(()) };
     Reactor::new(driver, shared, index, listener).run()

@@ -115,7 +115,11 @@ impl Client {
     }
 
     pub(crate) fn sends_no_more(&self) {
-        self.0.shutdown(Shutdown::Write).unwrap();
+        match self.0.shutdown(Shutdown::Write) {
+            // The other side was faster.
+            Err(error) if error.kind() == ErrorKind::NotConnected => {}
+            outcome => outcome.unwrap(),
+        }
     }
 }
 

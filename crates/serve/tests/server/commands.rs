@@ -50,7 +50,10 @@ const TALK: &[(&str, &str)] = &[
     ("INCR a", "-ERR value is not an integer or out of range\r\n"),
     ("MSET b 1 c 2 d 3 e 4 f 5 g 6", "+OK\r\n"),
     ("MSET b 1 c", "-ERR wrong number of arguments for 'mset' command\r\n"),
-    ("MGET g f nothing e b b", "*6\r\n$1\r\n6\r\n$1\r\n5\r\n$-1\r\n$1\r\n4\r\n$1\r\n1\r\n$1\r\n1\r\n"),
+    (
+        "MGET g f nothing e b b",
+        "*6\r\n$1\r\n6\r\n$1\r\n5\r\n$-1\r\n$1\r\n4\r\n$1\r\n1\r\n$1\r\n1\r\n",
+    ),
     ("EXISTS a b c nothing b", ":4\r\n"),
     ("DEL b c d nothing b", ":3\r\n"),
     ("DBSIZE", ":4\r\n"),

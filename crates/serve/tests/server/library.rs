@@ -59,7 +59,8 @@ fn redis_cli_shows_what_it_expects() {
         for version in ["-2", "-3"] {
             let cli = |args: &[&str]| {
                 let port = server.address().port().to_string();
-                let cli = Command::new("redis-cli").args([version, "-p", &port]).args(args).output();
+                let cli =
+                    Command::new("redis-cli").args([version, "-p", &port]).args(args).output();
                 String::from_utf8(cli.unwrap().stdout).unwrap()
             };
             assert_eq!(cli(&["SET", "a", "b c"]), "OK\n");

@@ -72,14 +72,16 @@ fn requests_that_are_never_completed_take_no_more_than_the_limit() {
         client.send(vec![b'v'; 100_000]);
     }
     let mut other = Client::new(&server);
-    // Some of them are refused; whoever is left holds no more than there is.
+    for _ in 0..100 {
+        assert!(info(&mut other, "used_memory") <= 2 << 20);
+    }
+    // There was no room for all of them.
     let mut refused = 0;
     for client in &mut clients {
         client.sends_no_more();
         refused += usize::from(!client.rest().is_empty());
     }
-    assert!(refused >= 6, "{refused}");
-    assert!(info(&mut other, "used_memory") <= 2 << 20);
+    assert!(refused >= 1, "{refused}");
 }
 
 #[test]

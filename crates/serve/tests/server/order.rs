@@ -100,7 +100,9 @@ fn digests_between_other_requests() {
         let (mut requests, mut replies) = (String::new(), String::new());
         for key in 0..50 {
             // The digest is that of the value which the key has in between.
-            requests += &format!("SET {key} abc\r\nDIGEST {key}\r\nSET {key} ''\r\nDIGEST {key}\r\nPING\r\n");
+            requests += &format!(
+                "SET {key} abc\r\nDIGEST {key}\r\nSET {key} ''\r\nDIGEST {key}\r\nPING\r\n"
+            );
             replies += &format!("+OK\r\n$64\r\n{abc}\r\n+OK\r\n$64\r\n{empty}\r\n+PONG\r\n");
         }
         client.ask(requests, replies);

@@ -1,6 +1,7 @@
 //! How a thread waits for sockets and moves bytes; what the bytes mean is not known here.
 
 pub(crate) mod epoll;
+pub(crate) mod ring;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -15,7 +16,7 @@ pub(crate) enum Event {
     /// A new connection.
     Accepted(OwnedFd),
     /// Connections cannot be accepted at present; [`Driver::accept`] tries again.
-    NotAccepted(io::Error),
+    NotAccepted(#[allow(dead_code, reason = "for whoever prints the event")] io::Error),
     /// Bytes have arrived: they are in [`Driver::bytes`] until the next call of [`Driver::next`].
     Received(Token),
     /// The other side sends no more.
