@@ -14,6 +14,7 @@ mod queues;
 mod record;
 mod report;
 mod scope;
+mod serve;
 mod summary;
 mod timers;
 mod uwork_pool;
@@ -26,6 +27,7 @@ use std::time::Instant;
 
 use super::UserError;
 use contestant::Group;
+use interleave::GroupOutcome;
 use summary::Sampled;
 use warning::Warning;
 
@@ -55,6 +57,8 @@ enum Bench {
     /// Items that block without saying so, among short ones: how many a second, how soon the next one
     /// starts, and on how many threads.
     Blocking(blocking::Args),
+    /// Requests per second of `uwork serve` and of Debian's redis-server, as redis-benchmark counts them.
+    Serve(serve::Args),
 }
 
 /// Runs the command.
@@ -67,6 +71,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Queues(args) => queues::run(args),
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
+        Bench::Serve(args) => serve::run(args),
     }
 }
 
@@ -75,7 +80,18 @@ fn measure_and_report<S: Sampled>(
     bench: &'static str,
     groups: Vec<Group<S>>,
     json: Option<&Path>,
+    warnings: Vec<Warning>,
+) -> Result<(), UserError> {
+    measure_and_show(bench, groups, json, warnings, |_| String::new())
+}
+
+/// As [`measure_and_report`], with something to show below the table of each group.
+fn measure_and_show<S: Sampled>(
+    bench: &'static str,
+    groups: Vec<Group<S>>,
+    json: Option<&Path>,
     mut warnings: Vec<Warning>,
+    below: impl Fn(&GroupOutcome<S>) -> String,
 ) -> Result<(), UserError> {
     if groups.iter().all(|group| group.contestants.is_empty()) {
         return Err(UserError("nothing to run: add --rivals, or choose with --runner".to_owned()));
@@ -86,7 +102,7 @@ fn measure_and_report<S: Sampled>(
     let start = Instant::now();
     let results = interleave::run(groups)?;
     for group in &results {
-        print!("{}", report::table(group));
+        print!("{}{}", report::table(group), below(group));
     }
     warnings.extend(warning::about(&results, samples, before, start.elapsed()));
     for warning in warnings {
