@@ -6,6 +6,7 @@
 mod batch;
 mod block;
 mod cancel;
+pub mod combine;
 mod conserve;
 mod cpus;
 mod delayed;

@@ -22,6 +22,7 @@
 //! - [`blocking`]: tells the pool that an item is about to wait
 //! - [`task`]: work for a certain thread, which is woken for it
 //! - `ring` (feature of that name): threads that wait for completions of io_uring and for task work at once
+//! - [`combine`], [`recycle`]: one thread sends for all; boxes that go around
 //! - [`freeze`](mod@freeze): lets queues pause together
 //! - [`dump()`], [`sysfs`]: what goes on inside, and the knobs; [`shutdown`]: the end, in order
 //! - [`topology`]: the machine as uwork sees it
@@ -30,6 +31,7 @@
 //! goes through it row by row.
 
 mod builder;
+pub mod combine;
 mod delayed;
 mod ending;
 mod error;
@@ -46,6 +48,7 @@ mod pointer;
 mod query;
 mod queue;
 pub mod rcu;
+pub mod recycle;
 #[cfg(feature = "ring")]
 pub mod ring;
 mod scoped;

@@ -22,6 +22,7 @@ mod world;
 
 mod absence;
 mod cancel;
+mod combine;
 mod exit;
 mod flush;
 mod kick;
