@@ -122,6 +122,7 @@ pub(crate) fn find(name: &[u8]) -> Option<Command> {
 }
 
 /// The command's row.
+#[inline]
 pub(crate) fn row_of(command: Command) -> &'static Row {
     &TABLE[command as usize]
 }

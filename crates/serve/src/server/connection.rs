@@ -213,6 +213,13 @@ impl Connection {
         }
     }
 
+    #[inline]
+    fn provide_output(&mut self, thread: &mut Thread) {
+        if self.output.bytes.capacity() == 0 {
+            self.output = thread.spare.take();
+        }
+    }
+
     /// Ends the connection with an error.
     fn refuse(&mut self, text: impl std::fmt::Display) {
         reply::error(&mut self.output.bytes, text);
@@ -225,9 +232,7 @@ impl Connection {
     fn process(&mut self, token: usize, thread: &mut Thread, input: &[u8]) -> usize {
         let mut at = 0;
         while self.takes_requests() {
-            if self.output.bytes.capacity() == 0 {
-                self.output = thread.spare.take();
-            }
+            self.provide_output(thread);
             let parts_max = self.parts_max;
             let Self { parser, output, round, session, .. } = self;
             let flow = match parser.parse(&input[at..]) {
@@ -273,6 +278,7 @@ impl Connection {
     /// Writes what the round, if there is one, has brought.
     fn finish(&mut self, thread: &mut Thread) {
         if let Some(mut round) = self.round.take() {
+            self.provide_output(thread);
             let (before, parts) = (self.output.len(), round.parts.len());
             if !self.is_broken && round.assemble(&mut self.output).is_err() {
                 // Some of the replies are missing, and what comes then would be taken for them.
