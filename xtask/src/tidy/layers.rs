@@ -58,6 +58,11 @@ const LAYERS: &[Layer] = &[
         may_use_under_loom: &[],
     },
     Layer {
+        package: "uwork-fuzz",
+        may_use: Uses::Only(&["uwork-serve", "libfuzzer-sys"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
         package: "xtask",
         may_use: Uses::Only(&["proc-macro2", "syn", "toml"]),
         may_use_under_loom: &[],
