@@ -25,17 +25,18 @@ impl Serving {
     fn start(args: &[&str]) -> Self {
         let all = [&["serve", "--port", "0"], args].concat();
         let mut child = uwork(&all).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        let mut said = Vec::new();
-        loop {
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut serving = Self { child, lines, address: String::new(), said: Vec::new() };
+        while serving.address.is_empty() {
             let mut line = String::new();
-            assert_ne!(lines.read_line(&mut line).unwrap(), 0, "it has not started: {said:?}");
-            if let Some(address) = line.trim_end().strip_prefix("listening on ") {
-                let address = address.to_owned();
-                return Self { child, lines, address, said };
+            let len = serving.lines.read_line(&mut line).unwrap();
+            assert_ne!(len, 0, "it has not started: {:?}", serving.said);
+            match line.trim_end().strip_prefix("listening on ") {
+                Some(address) => serving.address = address.to_owned(),
+                None => serving.said.push(line.trim_end().to_owned()),
             }
-            said.push(line.trim_end().to_owned());
         }
+        serving
     }
 
     fn signal(&self, signal: Signal) {

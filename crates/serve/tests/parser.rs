@@ -101,7 +101,7 @@ fn lines_without_an_end_are_refused_at_64_kib() {
 #[test]
 fn a_request_is_refused_as_soon_as_it_is_known_to_be_too_large() {
     let arg = vec![b'a'; 1 << 20];
-    let most = written(&[arg.clone()]);
+    let most = written(std::slice::from_ref(&arg));
     assert_eq!(read(&most, []).requests.len(), 1);
     let more = [&b"*3\r\n"[..], &most[4..], b"$1048576\r\n"].concat();
     assert_eq!(read(&more, []).end, Err(ProtocolError::RequestTooBig));

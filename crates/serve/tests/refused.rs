@@ -1,4 +1,4 @@
-//! What the system refuses: descriptors, and io_uring. Both hold for the whole process, so each has a process of its own.
+//! What the system refuses: descriptors, and io_uring. Both hold for the whole process, so each has one of its own.
 
 use std::env;
 use std::io::{Read, Write};

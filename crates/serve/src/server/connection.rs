@@ -146,7 +146,7 @@ impl Connection {
     }
 
     /// The bytes to send now. They stay where they are until `sent`.
-    pub(crate) fn to_send(&mut self) -> &[u8] {
+    pub(crate) fn unsent(&mut self) -> &[u8] {
         if self.sending.is_empty() {
             mem::swap(&mut self.output, &mut self.sending);
             self.sent = 0;

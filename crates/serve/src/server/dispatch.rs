@@ -15,7 +15,7 @@ use crate::resp::{Args, reply};
 
 /// Parts of rounds that are kept for the next use.
 const PARTS_KEPT: usize = 2048;
-/// A round that has become so large leaves before the next request is looked at: by the arguments that go to one thread.
+/// A round leaves once it has so many bytes of arguments for one thread, or of replies.
 const ROUND_BYTES_MAX: usize = 256 * 1024;
 /// Items and rounds that are kept for the next use.
 const SPARE_MAX: usize = 256;
@@ -31,6 +31,7 @@ pub(crate) struct Thread {
     pub(crate) requests: u64,
     pub(crate) handovers: u64,
     items: Vec<Item>,
+    #[expect(clippy::vec_box, reason = "connections have them in boxes, as most have none")]
     rounds: Vec<Box<Round>>,
 }
 

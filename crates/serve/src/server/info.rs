@@ -7,7 +7,9 @@ use super::shared::Shared;
 use crate::resp::Args;
 use crate::resp::reply::{self, Version};
 
-const SECTIONS: [(&str, fn(&Shared, &mut String)); 5] = [
+type Figures = fn(&Shared, &mut String);
+
+const SECTIONS: [(&str, Figures); 5] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),

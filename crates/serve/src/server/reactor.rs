@@ -195,7 +195,7 @@ impl<D: Driver> Reactor<D> {
             // SAFETY: the connection leaves these bytes alone until they are sent, and lives until it
             // is gone.
             let sent = unsafe {
-                let bytes: *const [u8] = connection.to_send();
+                let bytes: *const [u8] = connection.unsent();
                 driver.send(token, connection.socket(), &*bytes)
             };
             match sent {

@@ -50,7 +50,7 @@ pub(crate) fn reply(
         Command::Dbsize => reply::integer(out, shared.keys() as i64),
         Command::Info => super::info::reply(args.from(1), shared, session.version, out),
         Command::Config => config(args, shared, session.version, out),
-        Command::Command => commands(args, session.version, out),
+        Command::Commands => commands(args, session.version, out),
         Command::Client => client(args, session, out),
         Command::Hello => hello(args.from(1), session, out),
         Command::Quit => {
@@ -266,9 +266,9 @@ fn commands(args: Args<'_>, version: Version, out: &mut Vec<u8>) {
         reply::map(out, version, rows.len());
         rows.into_iter().for_each(|row| document(row, version, out));
     } else if is(name, "count") {
-        reply::error(out, Refusal::SubcommandArguments(Command::Command, "count"));
+        reply::error(out, Refusal::SubcommandArguments(Command::Commands, "count"));
     } else {
-        reply::error(out, Refusal::Subcommand(Command::Command, name));
+        reply::error(out, Refusal::Subcommand(Command::Commands, name));
     }
 }
 
