@@ -239,15 +239,14 @@ impl<T, S> Combiner<T, S> {
                 let mut batch = Batch { chain: &mut held.chain, parcels: PhantomData };
                 handle(&mut held.value, &mut batch)
             };
-            // SAFETY: the caller is the holder; nothing of its chain is left where it lets go.
-            match flow {
-                ControlFlow::Break(()) if unsafe { self.list.stall() } => break Combined::Stalled,
-                ControlFlow::Continue(())
-                    if held.chain.first().is_null() && unsafe { self.list.release() } =>
-                {
-                    break Combined::Done;
-                }
-                _ => {}
+            // SAFETY: the caller is the holder.
+            if flow.is_break() && unsafe { self.list.stall() } {
+                break Combined::Stalled;
+            }
+            // SAFETY: as above; nothing of its chain is left.
+            let done = held.chain.first().is_null() && unsafe { self.list.release() };
+            if done {
+                break Combined::Done;
             }
         };
         std::mem::forget(unwinds);

@@ -135,9 +135,11 @@ impl TaskHandle {
         // SAFETY: the box is kept by the list until its run.
         match unsafe { self.0.add(work, notify) } {
             Outcome::Added => Ok(()),
-            // SAFETY: not taken, so still ours. A new item is not pending.
+            // A new item is not pending.
             Outcome::Pending | Outcome::Exited => {
-                Err(ExitedError(unsafe { Closure::take_back(work) }))
+                // SAFETY: not taken, so still ours.
+                let function = unsafe { Closure::take_back(work) };
+                Err(ExitedError(function))
             }
         }
     }

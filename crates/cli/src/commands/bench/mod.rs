@@ -15,6 +15,7 @@ mod record;
 mod report;
 mod scope;
 mod summary;
+mod taskwork;
 mod timers;
 mod uwork_pool;
 mod warning;
@@ -55,6 +56,9 @@ enum Bench {
     /// Items that block without saying so, among short ones: how many a second, how soon the next one
     /// starts, and on how many threads.
     Blocking(blocking::Args),
+    /// Threads that post work to each other, by what they wait in: how many posts a second, and how long from a post to
+    /// its run.
+    Taskwork(taskwork::Args),
 }
 
 /// Runs the command.
@@ -67,6 +71,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Queues(args) => queues::run(args),
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
+        Bench::Taskwork(args) => taskwork::run(args),
     }
 }
 
