@@ -25,7 +25,8 @@ pub struct TaskHandle(Arc<Target>);
 pub enum Added<P> {
     /// It will run.
     Added,
-    /// It was pending already, on this thread or another: the coming run sees everything that the caller wrote before.
+    /// It was pending already, on this thread or another: the coming run sees everything that the caller wrote
+    /// before.
     Pending(P),
     /// The thread has ended, or called [`exit`](super::exit).
     Exited(P),

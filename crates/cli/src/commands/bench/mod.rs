@@ -56,8 +56,8 @@ enum Bench {
     /// Items that block without saying so, among short ones: how many a second, how soon the next one
     /// starts, and on how many threads.
     Blocking(blocking::Args),
-    /// Threads that post work to each other, by what they wait in: how many posts a second, and how long from a post to
-    /// its run.
+    /// Threads that post work to each other, by what they wait in: how many posts a second, and how long from a
+    /// post to its run.
     Taskwork(taskwork::Args),
 }
 

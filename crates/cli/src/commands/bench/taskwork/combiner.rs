@@ -37,7 +37,8 @@ pub(super) fn contestants(quick: bool) -> Vec<Contestant<Measured>> {
     vec![contestant("combiner", combined), contestant("mutex", locked)]
 }
 
-/// Each sender calls `send(sender)` so often; the clock stops when the other end has all bytes. `latency` is that of a call.
+/// Each sender calls `send(sender)` so often; the clock stops when the other end has all bytes. `latency` is that
+/// of a call.
 fn measure<S: FnMut() + Send>(
     messages: usize,
     mut receiver: UnixStream,

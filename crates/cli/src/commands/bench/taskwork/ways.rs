@@ -95,7 +95,8 @@ impl TaskWay {
         };
         if self.delivery == Delivery::Light {
             let notifier = task::notifier().expect("an eventfd");
-            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            let mut event =
+                libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
             let fd = notifier.as_fd().as_raw_fd();
             // SAFETY: both descriptors and the event are live.
             let added = unsafe {
@@ -110,7 +111,7 @@ impl TaskWay {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }];
         if self.delivery == Delivery::Light {
             let notifier = task::notifier().expect("an eventfd");
-            notifier.wait(|| {
+            notifier.wait_for_edge(|| {
                 // SAFETY: one event, which is live. An early return is as good.
                 unsafe { libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr(), 1, -1) }
             });
@@ -123,11 +124,13 @@ impl TaskWay {
     }
 }
 
-/// About a microsecond of work.
+/// Some microseconds of work. Then others have a turn: there are more threads than CPUs, and a post to one that
+/// waits for a CPU would measure the scheduler.
 fn compute() {
-    for _ in 0..40 {
+    for _ in 0..100 {
         std::hint::spin_loop();
     }
+    std::thread::yield_now();
 }
 
 impl Way for TaskWay {
