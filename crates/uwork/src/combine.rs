@@ -1,8 +1,9 @@
 //! Flat combining: of threads that want the same thing, for example to send on one connection, one does it for all.
 //!
-//! A [`Combiner`] holds what only one may use at a time. Whoever [`submit`](Combiner::submit)s a parcel while nobody is
-//! at it becomes the *holder*, and does the work for its own parcel and all that come meanwhile, in order; the others leave
-//! theirs and go. Where a mutex makes each thread wait and wakes each, this makes one call for many parcels and wakes nobody.
+//! A [`Combiner`] holds what only one may use at a time. Whoever [`submit`](Combiner::submit)s a parcel while
+//! nobody is at it becomes the *holder*, and does the work for its own parcel and all that come meanwhile, in
+//! order; the others leave theirs and go. Where a mutex makes each thread wait and wakes each, this makes one call
+//! for many parcels and wakes nobody.
 //!
 //! ```
 //! use std::io::Write;
@@ -28,10 +29,11 @@
 //!
 //! - **Order.** Parcels are handled in the order of their submissions.
 //! - **Progress.** A submission that does not make the caller the holder is lock-free: one exchange, and it waits for
-//!   nobody, though the holder be preempted. Every parcel is handled by the holder of that time, or stays for the next.
-//!   A holder may find more for as long as others submit; it can end that by `Break`, and somebody
+//!   nobody, though the holder be preempted. Every parcel is handled by the holder of that time, or stays for the
+//!   next. A holder may find more for as long as others submit; it can end that by `Break`, and somebody
 //!   [`resume`](Combiner::resume)s, for example a work item.
-//! - **Nothing is allocated.** A parcel is a box that goes around; a [`Pool`](crate::recycle::Pool) keeps the empty ones.
+//! - **Nothing is allocated.** A parcel is a box that goes around; a [`Pool`](crate::recycle::Pool) keeps the empty
+//!   ones.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -134,8 +136,8 @@ impl<T> fmt::Debug for Batch<'_, T> {
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combined {
-    /// Somebody else is at it, or it is stalled: the parcel was left there. For [`Combiner::resume`]: there was nothing to
-    /// go on with, or the holder will try again.
+    /// Somebody else is at it, or it is stalled: the parcel was left there. For [`Combiner::resume`]: there was
+    /// nothing to go on with, or the holder will try again.
     Left,
     /// The caller has handled everything that was there.
     Done,
@@ -173,10 +175,11 @@ impl<T, S> Combiner<T, S> {
     }
 
     /// Leaves a parcel. If nobody is at it, `handle` is called here, with what is there, until nothing is left
-    /// (`Continue`: it has taken at least one parcel) or it cannot go on (`Break`: what it has not taken stays, in order).
+    /// (`Continue`: it has taken at least one parcel) or it cannot go on (`Break`: what it has not taken stays, in
+    /// order).
     ///
-    /// After a `Break` nobody goes on until somebody calls [`resume`](Combiner::resume), which may be before `handle` has
-    /// returned: then it is called again.
+    /// After a `Break` nobody goes on until somebody calls [`resume`](Combiner::resume), which may be before
+    /// `handle` has returned: then it is called again.
     ///
     /// All callers should give the same `handle`: any of them may get the others' parcels.
     ///
@@ -239,15 +242,14 @@ impl<T, S> Combiner<T, S> {
                 let mut batch = Batch { chain: &mut held.chain, parcels: PhantomData };
                 handle(&mut held.value, &mut batch)
             };
-            // SAFETY: the caller is the holder; nothing of its chain is left where it lets go.
-            match flow {
-                ControlFlow::Break(()) if unsafe { self.list.stall() } => break Combined::Stalled,
-                ControlFlow::Continue(())
-                    if held.chain.first().is_null() && unsafe { self.list.release() } =>
-                {
-                    break Combined::Done;
-                }
-                _ => {}
+            // SAFETY: the caller is the holder.
+            if flow.is_break() && unsafe { self.list.stall() } {
+                break Combined::Stalled;
+            }
+            // SAFETY: as above; nothing of its chain is left.
+            let done = held.chain.first().is_null() && unsafe { self.list.release() };
+            if done {
+                break Combined::Done;
             }
         };
         std::mem::forget(unwinds);

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// The most boxes that a pool may keep.
 const CAPACITY_MAX: usize = 1024;
 
-/// Keeps a few boxes for the next who needs one: for each connection, for example, so that what one request has used is
-/// there, and warm, for the next.
+/// Keeps a few boxes for the next who needs one: for each connection, for example, so that what one request has
+/// used is there, and warm, for the next.
 ///
-/// **Progress.** Wait-free: [`take`](Pool::take) and [`put`](Pool::put) look at each place once, and wait for nobody. Under
-/// contention one may miss a box, or a place, that was there for a moment: the caller then makes a new box, or drops one. A
-/// few dozen places at most is what this is for.
+/// **Progress.** Wait-free: [`take`](Pool::take) and [`put`](Pool::put) look at each place once, and wait for
+/// nobody. Under contention one may miss a box, or a place, that was there for a moment: the caller then makes a
+/// new box, or drops one. A few dozen places at most is what this is for.
 ///
 /// ```
 /// use uwork::recycle::Pool;

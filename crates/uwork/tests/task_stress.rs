@@ -156,8 +156,8 @@ fn every_item_that_was_added_runs_or_is_taken_back() {
     assert_eq!(dropped, added + refused, "each item is dropped once");
 }
 
-/// A ring of threads that pass tokens on: each is asleep, in one way or another, until it is told. A notification that is
-/// lost stops it for ever.
+/// A ring of threads that pass tokens on: each is asleep, in one way or another, until it is told. A notification
+/// that is lost stops it for ever.
 #[test]
 fn tokens_go_round_through_threads_that_sleep_without_a_bound() {
     const ROUNDS: u64 = 2_000;

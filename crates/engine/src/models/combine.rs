@@ -1,7 +1,7 @@
 //! Flat combining: pushers, a holder, a resume.
 //!
-//! **Proves.** Every node comes out once, in the order of its pusher. There is one holder at a time, and each sees what
-//! the one before it wrote. A resume is not lost between the holder's failure and its stall.
+//! **Proves.** Every node comes out once, in the order of its pusher. There is one holder at a time, and each sees
+//! what the one before it wrote. A resume is not lost between the holder's failure and its stall.
 //!
 //! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of preemptions.
 //!

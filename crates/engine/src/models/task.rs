@@ -9,7 +9,8 @@
 //! that each model says.
 //!
 //! **Seen to fail** when `declare` does not look at SIGNAL, when an adder that finds SIGNAL set clears WAITS, when a
-//! cancel clears SIGNAL, when `detach` takes the state before the lock, when `senders` is raised after the exchange, when
+//! cancel clears SIGNAL, when `detach` takes the state before the lock, when `senders` is raised after the
+//! exchange, when
 //! `close` does not acquire, when `sent` or the exchange of `push` is relaxed, and when `acquire` only acquires.
 
 use std::any::TypeId;

@@ -206,6 +206,12 @@ impl TaskList {
         self.state.0.is_notified()
     }
 
+    /// Whether a notification is outstanding: somebody who found the target waiting has ended its wait, or is about
+    /// to.
+    pub fn is_told(&self) -> bool {
+        self.state.0.is_told()
+    }
+
     /// Runs what has been added so far, first in, first out. How many items that were. What is added meanwhile
     /// stays, and the target is told of it anew.
     ///
@@ -305,8 +311,8 @@ impl TaskList {
     }
 
     /// Ends the list, and runs what was in it: items that come later, also from those that run now, are given back.
-    /// Afterwards no kick is under way. `relax` waits a little for another thread to finish a system call; it is called
-    /// with how often it was called before.
+    /// Afterwards no kick is under way. `relax` waits a little for another thread to finish a system call; it is
+    /// called with how often it was called before.
     ///
     /// # Safety
     /// On the target's thread.

@@ -126,6 +126,11 @@ impl State {
         bits(self.word.load(Ordering::Relaxed)) & (SIGNAL | RESUME) != 0
     }
 
+    /// Whether a notification is outstanding. For the target.
+    pub(super) fn is_told(&self) -> bool {
+        bits(self.word.load(Ordering::Relaxed)) & SIGNAL != 0
+    }
+
     /// Says that the target waits. False if it had better run its list. For the target, which does not wait yet.
     #[must_use]
     pub(super) fn declare(&self) -> bool {

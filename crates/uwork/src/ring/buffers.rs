@@ -104,7 +104,8 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the buffer is ours until it is given back, so the kernel does not write it; `len` is what it has filled.
+        // SAFETY: the buffer is ours until it is given back, so the kernel does not write it; `len` is what it has
+        // filled.
         unsafe { std::slice::from_raw_parts(self.buffers.at(self.id), self.len as usize) }
     }
 }

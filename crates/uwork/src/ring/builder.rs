@@ -23,15 +23,15 @@ impl Builder {
         Builder { entries: ENTRIES_DEFAULT, buffers: None }
     }
 
-    /// Operations that can be queued before they are submitted: 1 to 32,768, rounded up to a power of two; 256 unless set.
-    /// Four times as many completions can wait; more are kept by the kernel.
+    /// Operations that can be queued before they are submitted: 1 to 32,768, rounded up to a power of two; 256
+    /// unless set. Four times as many completions can wait; more are kept by the kernel.
     pub fn entries(mut self, entries: u32) -> Builder {
         self.entries = entries;
         self
     }
 
-    /// Buffers for what is received: how many (a power of two, at most 32,768), and how many bytes each (at most 16 MiB).
-    /// None unless set; then [`Reactor::recv_multi`] does not work.
+    /// Buffers for what is received: how many (a power of two, at most 32,768), and how many bytes each (at most 16
+    /// MiB). None unless set; then [`Reactor::recv_multi`] does not work.
     pub fn buffers(mut self, count: u16, size: u32) -> Builder {
         self.buffers = Some((count, size));
         self
@@ -40,9 +40,9 @@ impl Builder {
     /// Makes the reactor of the calling thread, which is registered for task work if it was not.
     ///
     /// # Errors
-    /// `InvalidInput` for numbers that are not allowed, or a thread that has a reactor; `PermissionDenied` or `Unsupported`
-    /// (`ENOSYS`) where the system does not allow io_uring; `InvalidInput` from the kernel before Linux 6.1; no memory or
-    /// no descriptor left.
+    /// `InvalidInput` for numbers that are not allowed, or a thread that has a reactor; `PermissionDenied` or
+    /// `Unsupported` (`ENOSYS`) where the system does not allow io_uring; `InvalidInput` from the kernel before
+    /// Linux 6.1; no memory or no descriptor left.
     ///
     /// # Panics
     /// If the thread's destructors have run.

@@ -59,8 +59,8 @@ impl Completion {
         cqueue::sock_nonempty(self.flags)
     }
 
-    /// What was received, for [`Reactor::recv_multi`](super::Reactor::recv_multi). None at the end of the stream, or on an
-    /// error.
+    /// What was received, for [`Reactor::recv_multi`](super::Reactor::recv_multi). None at the end of the stream,
+    /// or on an error.
     pub fn into_buffer(mut self) -> Option<Buffer> {
         self.buffer.take()
     }

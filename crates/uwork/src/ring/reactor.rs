@@ -147,8 +147,8 @@ impl Reactor {
     /// Accepts connections, one completion for each ([`Completion::into_fd`]), until it fails or is cancelled
     /// ([`Completion::more`]).
     ///
-    /// The descriptor stays open until the operation was submitted, as with all operations here: otherwise another file
-    /// may be meant that has its number by then.
+    /// The descriptor stays open until the operation was submitted, as with all operations here: otherwise another
+    /// file may be meant that has its number by then.
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -160,8 +160,8 @@ impl Reactor {
         unsafe { self.queue(accept.user_data(ACCEPT | check(token)?)) }
     }
 
-    /// Receives into the reactor's buffers, one completion for each ([`Completion::into_buffer`]), until the stream ends, an
-    /// error, a lack of buffers, or a cancellation ([`Completion::more`]).
+    /// Receives into the reactor's buffers, one completion for each ([`Completion::into_buffer`]), until the stream
+    /// ends, an error, a lack of buffers, or a cancellation ([`Completion::more`]).
     ///
     /// # Errors
     /// As [`Reactor::push`]. Without [`Builder::buffers`] the operation completes with `ENOBUFS`.
@@ -228,8 +228,8 @@ impl Reactor {
     }
 
     /// Submits what is queued, and waits until an operation has completed, task work was added for this thread by
-    /// [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and after.
-    /// How many items that were. Completions are then taken by [`Reactor::next`].
+    /// [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and
+    /// after. How many items that were. Completions are then taken by [`Reactor::next`].
     ///
     /// Returns without waiting if there are completions to be taken, or items were run. May return for nothing.
     ///

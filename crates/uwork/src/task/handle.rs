@@ -25,7 +25,8 @@ pub struct TaskHandle(Arc<Target>);
 pub enum Added<P> {
     /// It will run.
     Added,
-    /// It was pending already, on this thread or another: the coming run sees everything that the caller wrote before.
+    /// It was pending already, on this thread or another: the coming run sees everything that the caller wrote
+    /// before.
     Pending(P),
     /// The thread has ended, or called [`exit`](super::exit).
     Exited(P),
@@ -135,9 +136,11 @@ impl TaskHandle {
         // SAFETY: the box is kept by the list until its run.
         match unsafe { self.0.add(work, notify) } {
             Outcome::Added => Ok(()),
-            // SAFETY: not taken, so still ours. A new item is not pending.
+            // A new item is not pending.
             Outcome::Pending | Outcome::Exited => {
-                Err(ExitedError(unsafe { Closure::take_back(work) }))
+                // SAFETY: not taken, so still ours.
+                let function = unsafe { Closure::take_back(work) };
+                Err(ExitedError(function))
             }
         }
     }

@@ -147,12 +147,12 @@ pub fn set_delivery(delivery: Delivery) -> Result<(), SignalError> {
     current(Delivery::Light).expect(handle::ENDED).set_delivery(delivery)
 }
 
-/// Chooses the signal of this process's task work: a number from `SIGRTMIN` to `SIGRTMAX`. To be called before the first
-/// thread registers: otherwise the highest is taken that has no handler. A handler that the program has for it goes on
-/// to be called for all signals but uwork's.
+/// Chooses the signal of this process's task work: a number from `SIGRTMIN` to `SIGRTMAX`. To be called before the
+/// first thread registers: otherwise the highest is taken that has no handler. A handler that the program has for
+/// it goes on to be called for all signals but uwork's.
 ///
-/// `restarts`: system calls that uwork does not know go on after the signal, where they can (`SA_RESTART`). The program
-/// sees fewer `EINTR`; items wait until such a call returns by itself. Calls in [`read`], [`epoll_wait`] and
+/// `restarts`: system calls that uwork does not know go on after the signal, where they can (`SA_RESTART`). The
+/// program sees fewer `EINTR`; items wait until such a call returns by itself. Calls in [`read`], [`epoll_wait`] and
 /// [`syscall`] end in either case.
 ///
 /// # Errors

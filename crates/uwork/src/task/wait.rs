@@ -24,8 +24,9 @@ fn due(target: &Target) -> usize {
     if target.is_notified() { unsafe { target.run_once() } } else { 0 }
 }
 
-/// Sleeps until the calling thread has something to run that was added with [`Notify::Signal`](super::Notify::Signal),
-/// and runs what there is. How many items that were: 0 is possible, where an item was taken back.
+/// Sleeps until the calling thread has something to run that was added with
+/// [`Notify::Signal`](super::Notify::Signal), and runs what there is. How many items that were: 0 is possible,
+/// where an item was taken back.
 ///
 /// # Panics
 /// If the thread's destructors have run.
@@ -117,6 +118,14 @@ impl Notifier {
         }
         result
     }
+
+    /// As [`Notifier::wait`], for a descriptor that is in an epoll set by its edges (`EPOLLET`): nothing has to be
+    /// read from it then, which saves a system call for each notification. Nothing else than that set may wait for
+    /// it.
+    pub fn wait_for_edge<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
+        // SAFETY: as in `wait`; an edge stays in the epoll set until it was reported.
+        unsafe { own().wait(Wait::Descriptor, wait) }
+    }
 }
 
 /// `read(2)`; while it waits, task work is run as it comes.
@@ -150,8 +159,8 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     repeated(|| unsafe { syscall(libc::SYS_read, arguments) })
 }
 
-/// `epoll_wait(2)`; while it waits, task work is run as it comes. Without an eventfd in the set: a signal ends it. The
-/// timeout is in milliseconds, -1 for none, and begins anew after items were run.
+/// `epoll_wait(2)`; while it waits, task work is run as it comes. Without an eventfd in the set: a signal ends it.
+/// The timeout is in milliseconds, -1 for none, and begins anew after items were run.
 ///
 /// A [`Notifier`] is cheaper for whoever has it in the set.
 ///

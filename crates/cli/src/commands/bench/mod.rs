@@ -16,6 +16,7 @@ mod report;
 mod scope;
 mod serve;
 mod summary;
+mod taskwork;
 mod timers;
 mod uwork_pool;
 mod warning;
@@ -59,6 +60,9 @@ enum Bench {
     Blocking(blocking::Args),
     /// Requests per second of `uwork serve` and of Debian's redis-server, as redis-benchmark counts them.
     Serve(serve::Args),
+    /// Threads that post work to each other, by what they wait in: how many posts a second, and how long from a
+    /// post to its run.
+    Taskwork(taskwork::Args),
 }
 
 /// Runs the command.
@@ -72,6 +76,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
         Bench::Serve(args) => serve::run(args),
+        Bench::Taskwork(args) => taskwork::run(args),
     }
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct Target {
     #[cfg(feature = "ring")]
     has_ring: AtomicBool,
     descriptor: Descriptor,
+    /// A write to it is still to be taken back. Its own thread's alone.
+    owes_clear: AtomicBool,
 }
 
 thread_local! {
@@ -142,6 +144,7 @@ fn register(delivery: Delivery) -> Arc<Target> {
         #[cfg(feature = "ring")]
         has_ring: AtomicBool::new(false),
         descriptor: Descriptor::new(),
+        owes_clear: AtomicBool::new(false),
     });
     ADDRESS.set(Arc::as_ptr(&target));
     target
@@ -302,8 +305,7 @@ impl Target {
         struct Waits<'a>(&'a Target);
         impl Drop for Waits<'_> {
             fn drop(&mut self) {
-                // SAFETY: on the target's own thread, as `wait`. Whether it was notified is looked at again by
-                // whoever waits.
+                // SAFETY: on the target's own thread, as `wait`. Whoever waits looks again whether it was notified.
                 let _ = unsafe { self.0.list.leave() };
             }
         }
@@ -366,9 +368,13 @@ impl Target {
         self.descriptor.get()
     }
 
-    /// Takes back what was written to the eventfd.
-    pub(crate) fn clear_descriptor(&self) -> bool {
-        self.descriptor.clear()
+    /// After a wait for the eventfd: takes back what was written to it, if anything was. For its own thread.
+    pub(crate) fn clear_descriptor(&self) {
+        // Where the target was told, somebody writes, or has written; where that came too late to be taken back,
+        // the next wait ends for nothing, and takes it back then.
+        if self.list.is_told() || self.owes_clear.load(Ordering::Relaxed) {
+            self.owes_clear.store(!self.descriptor.clear(), Ordering::Relaxed);
+        }
     }
 
     /// Waits in its ring by a system call, `io_uring_enter`, unless it is to run its list: then `EINTR`.
@@ -381,8 +387,8 @@ impl Target {
             // SAFETY: by this function's contract.
             return unsafe { self.call(libc::SYS_io_uring_enter, arguments) };
         }
-        // SAFETY: by this function's contract. A message, or a write to the eventfd, is a completion, which stays in the
-        // ring.
+        // SAFETY: by this function's contract. A message, or a write to the eventfd, is a completion, which stays
+        // in the ring.
         let result = unsafe { self.wait(Wait::Ring, || Target::enter(arguments)) };
         result.unwrap_or(Err(libc::EINTR))
     }
