@@ -81,6 +81,10 @@ impl Buffer {
         }
     }
 
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -2,11 +2,13 @@
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use super::dispatch::{Dispatch, Flow, Thread};
 use super::handover::Item;
 use super::round::Round;
 use super::session::Session;
+use super::sink::Sink;
 use crate::buffer::Buffer;
 use crate::command::operation::OUT_OF_MEMORY;
 use crate::resp::{Limits, Parsed, Parser, ProtocolError, reply};
@@ -21,7 +23,9 @@ const INPUT_HIGH: usize = 64 * 1024;
 
 /// A connection, which its thread owns.
 pub(crate) struct Connection {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
+    /// Where others send, with a dedicated receiver.
+    sink: Option<Arc<Sink>>,
     parser: Parser,
     session: Session,
     /// Received, and not consumed.
@@ -36,6 +40,8 @@ pub(crate) struct Connection {
     round: Option<Box<Round>>,
     /// So many parts, as experience has it, bring no more than `OUTPUT_HIGH`.
     parts_max: usize,
+    /// The round is at the sink, and whatever is sent is sent there.
+    is_lent: bool,
     /// What is wrong with the input, to be said after all replies.
     last_words: Option<ProtocolError>,
     pub(crate) last_active: u64,
@@ -55,8 +61,12 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(socket: OwnedFd, limits: Limits, session: Session, thread: &Thread) -> Self {
         let buffer = || Buffer::new(&thread.shared.budget);
+        let socket = Arc::new(socket);
+        let sink = thread.shared.lends_rounds().then(|| Sink::new(Arc::clone(&socket)));
         Self {
             socket,
+            sink,
+            is_lent: false,
             parser: Parser::new(limits),
             session,
             input: buffer(),
@@ -124,8 +134,28 @@ impl Connection {
         self.is_broken = true;
     }
 
+    /// Makes sure to be told of the round that is lent, if there is something to do once it is back. At the end of each
+    /// turn in which something has happened to the connection.
+    pub(crate) fn wait_for_round(&mut self, thread: &mut Thread) {
+        let is_over = self.has_ended || self.is_closing || self.is_broken;
+        if let (true, Some(sink)) = (self.is_lent, &self.sink)
+            && (is_over || !self.input.is_empty())
+        {
+            sink.wait_for();
+            thread.looks_again = true;
+        }
+    }
+
     /// An item is back.
-    pub(crate) fn take_back(&mut self, token: usize, thread: &mut Thread, item: Item, from: usize) {
+    pub(crate) fn take_back(&mut self, token: usize, thread: &mut Thread, mut item: Item) {
+        let body = item.as_mut().body();
+        let from = body.target;
+        if let Some(mut round) = body.round.take() {
+            round.items[from] = Some(item);
+            self.is_lent = false;
+            self.finish_lent(thread, round);
+            return self.go_on(token, thread);
+        }
         let Some(round) = &mut self.round else { return };
         round.items[from] = Some(item);
         round.out -= 1;
@@ -165,18 +195,18 @@ impl Connection {
 
     /// Whether all is said and done, so that it can be closed.
     pub(crate) fn is_over(&self) -> bool {
-        let is_owed = self.round.is_some() || !self.output.is_empty() || !self.sending.is_empty();
+        let is_owed = self.is_awaited() || !self.output.is_empty() || !self.sending.is_empty();
         self.is_broken || (!is_owed && (self.is_closing || self.has_ended))
     }
 
     /// Whether items of it are under way, which will ask for it.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.round.is_some()
+        self.round.is_some() || self.is_lent
     }
 
     /// Whether it is waiting for nothing but a request.
     pub(crate) fn is_idle(&self) -> bool {
-        self.round.is_none() && !self.is_removed
+        !self.is_awaited() && !self.is_removed
     }
 
     /// Gives its memory back for the next use.
@@ -192,6 +222,7 @@ impl Connection {
     fn takes_requests(&self) -> bool {
         // A round that is being made has nothing out.
         self.round.as_ref().is_none_or(|round| round.out == 0)
+            && !self.is_lent
             && !self.is_closing
             && !self.is_broken
             && self.output.len() + self.sending.len() < OUTPUT_HIGH
@@ -268,8 +299,17 @@ impl Connection {
     /// Sends the items of the round away, if there is one.
     fn end_round(&mut self, token: usize, thread: &mut Thread) {
         let parts_max = self.parts_max;
+        // The replies must not overtake what is to be sent before them.
+        let has_nothing_to_send = self.output.is_empty() && self.sending.is_empty();
+        let sink = self.sink.as_ref().filter(|_| has_nothing_to_send);
         let Self { output, round, session, .. } = self;
-        Dispatch { thread, output, round, session, connection: token, parts_max }.post();
+        let mut dispatch =
+            Dispatch { thread, output, round, session, connection: token, parts_max };
+        if sink.is_some_and(|sink| dispatch.lend(sink)) {
+            self.is_lent = true;
+            return;
+        }
+        dispatch.post();
         if self.round.as_ref().is_none_or(|round| round.out == 0) {
             self.finish(thread);
         }
@@ -286,14 +326,36 @@ impl Connection {
                 self.refuse(OUT_OF_MEMORY);
             }
             thread.keep(round);
-            self.parts_max = match self.output.len() - before {
-                bytes if bytes > OUTPUT_HIGH => (parts * OUTPUT_HIGH / bytes).max(1),
-                _ => (self.parts_max * 2).min(PARTS_MAX),
-            };
+            self.learn(parts, self.output.len().saturating_sub(before));
         }
+        self.say_last_words();
+        self.output.settle();
+    }
+
+    /// Keeps what the sink could not send.
+    fn finish_lent(&mut self, thread: &mut Thread, round: Box<Round>) {
+        self.provide_output(thread);
+        let is_kept = !round.has_failed && self.output.append(round.unsent()).is_ok();
+        if !self.is_broken && !is_kept {
+            self.refuse(OUT_OF_MEMORY);
+        }
+        self.learn(round.parts_had, round.len());
+        thread.keep(round);
+        self.say_last_words();
+        self.output.settle();
+    }
+
+    /// How many parts bring how much.
+    fn learn(&mut self, parts: usize, bytes: usize) {
+        self.parts_max = match bytes {
+            bytes if bytes > OUTPUT_HIGH => (parts * OUTPUT_HIGH / bytes).max(1),
+            _ => (self.parts_max * 2).min(PARTS_MAX),
+        };
+    }
+
+    fn say_last_words(&mut self) {
         if let Some(error) = self.last_words.take() {
             self.refuse(format_args!("ERR {error}"));
         }
-        self.output.settle();
     }
 }

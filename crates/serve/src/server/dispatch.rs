@@ -6,6 +6,7 @@ use super::handover::{Handover, Item};
 use super::round::{Gather, GatherKind, Part, Round};
 use super::session::{self, Session};
 use super::shared::Shared;
+use super::sink::Sink;
 use crate::buffer::{Buffer, Spare};
 use crate::command::check::check;
 use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place};
@@ -13,8 +14,6 @@ use crate::command::table::Command;
 use crate::keyspace::{Keyspace, OutOfMemory};
 use crate::resp::{Args, reply};
 
-/// Parts of rounds that are kept for the next use.
-const PARTS_KEPT: usize = 2048;
 /// A round leaves once it has so many bytes of arguments for one thread, or of replies.
 const ROUND_BYTES_MAX: usize = 256 * 1024;
 /// Items and rounds that are kept for the next use.
@@ -33,6 +32,10 @@ pub(crate) struct Thread {
     items: Vec<Item>,
     #[expect(clippy::vec_box, reason = "connections have them in boxes, as most have none")]
     rounds: Vec<Box<Round>>,
+    /// Empty between calls; kept for its memory.
+    leaving: Vec<(usize, Item)>,
+    /// There may be something in the inbox of which nobody told.
+    pub(crate) looks_again: bool,
 }
 
 impl Thread {
@@ -46,6 +49,8 @@ impl Thread {
             handovers: 0,
             items: Vec::with_capacity(SPARE_MAX),
             rounds: Vec::with_capacity(SPARE_MAX),
+            leaving: Vec::new(),
+            looks_again: false,
             shared,
         }
     }
@@ -67,8 +72,9 @@ impl Thread {
     }
 
     fn take_round(&mut self) -> Box<Round> {
-        let (threads, spare) = (self.shared.posts.len(), &mut self.spare);
-        self.rounds.pop().unwrap_or_else(|| Box::new(Round::new(threads, spare.take())))
+        let Self { rounds, shared, .. } = self;
+        let new = || Box::new(Round::new(shared.posts.len(), &shared.budget));
+        rounds.pop().unwrap_or_else(new)
     }
 
     /// Takes a round back that is over, with its items.
@@ -81,9 +87,7 @@ impl Thread {
                 }
             }
         }
-        round.parts.clear();
-        round.parts.shrink_to(PARTS_KEPT);
-        round.here.clear_or_free();
+        round.clear();
         if self.rounds.len() < SPARE_MAX {
             self.rounds.push(round);
         }
@@ -92,14 +96,12 @@ impl Thread {
     /// Does what an item asks for, and sends it on: home, or to a worker first.
     pub(crate) fn carry_out(&mut self, mut item: Item) {
         self.handovers += 1;
-        let body = item.as_mut().body();
-        let home = body.home;
-        let digest = body.perform(&mut self.keys, self.now);
+        let digest = item.as_mut().body().perform(&mut self.keys, self.now);
         self.publish();
         if digest {
             self.shared.digest(item);
         } else {
-            self.shared.hand_over(home, item);
+            self.shared.return_item(item);
         }
     }
 }
@@ -320,6 +322,26 @@ impl Dispatch<'_> {
             self.here(|out| reply::error(out, OUT_OF_MEMORY));
         }
         Flow::EndRound
+    }
+
+    /// Sends the items of the round away; they and the round meet again at the sink. `false` if there are none.
+    pub(crate) fn lend(&mut self, sink: &Arc<Sink>) -> bool {
+        let Some(mut round) = self.round.take() else { return false };
+        for (thread, slot) in round.items.iter_mut().enumerate() {
+            self.thread.leaving.extend(slot.take().map(|item| (thread, item)));
+        }
+        round.out = self.thread.leaving.len();
+        if round.out == 0 {
+            *self.round = Some(round);
+            return false;
+        }
+        let Thread { shared, leaving, .. } = &mut *self.thread;
+        sink.lend(shared, round);
+        for (thread, mut item) in leaving.drain(..) {
+            item.as_mut().body().sink = Some(Arc::clone(sink));
+            shared.hand_over(thread, item);
+        }
+        true
     }
 
     /// Sends the items of the round away. Those for this very thread are carried out at once.

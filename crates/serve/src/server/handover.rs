@@ -10,7 +10,9 @@ use sha2::{Digest, Sha256};
 use uwork::task::TaskWork;
 use uwork::{Work, WorkItem};
 
+use super::round::Round;
 use super::shared::Shared;
+use super::sink::{Leaving, Sink};
 use crate::buffer::Buffer;
 use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place};
 use crate::keyspace::{Budget, Keyspace, OutOfMemory};
@@ -40,6 +42,11 @@ pub(crate) struct Body {
     pub(crate) target: usize,
     pub(crate) connection: usize,
     pub(crate) version: Version,
+    /// Where it goes when it is done, instead of home.
+    pub(crate) sink: Option<Arc<Sink>>,
+    pub(crate) parcel: Option<Leaving>,
+    /// The round that it brings home, complete.
+    pub(crate) round: Option<Box<Round>>,
     /// Whether the operations are done.
     pub(crate) is_done: bool,
     text: Buffer,
@@ -75,6 +82,9 @@ impl Handover {
             target: 0,
             connection: 0,
             version: Version::default(),
+            sink: None,
+            parcel: None,
+            round: None,
             is_done: false,
             text: Buffer::new(budget),
             spans: Vec::new(),
@@ -179,7 +189,7 @@ impl WorkItem for Handover {
     fn run(mut this: Item) {
         let body = this.as_mut().body();
         body.digest();
-        let (shared, home) = (Arc::clone(&body.shared), body.home);
-        shared.hand_over(home, this);
+        let shared = Arc::clone(&body.shared);
+        shared.return_item(this);
     }
 }

@@ -13,6 +13,7 @@ mod reactor;
 mod round;
 mod session;
 mod shared;
+mod sink;
 mod slab;
 
 use std::fmt;

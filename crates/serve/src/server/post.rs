@@ -36,9 +36,10 @@ impl Post {
         Self(TaskHandle::current())
     }
 
-    /// Hands an item over. A thread that has ended does not want it, and neither does anybody else then.
-    pub(crate) fn handover(&self, item: Item) {
-        match self.0.add(item, Notify::Signal) {
+    /// Hands an item over; without telling the thread where it may take its time. A thread that has ended does not want
+    /// it, and neither does anybody else then.
+    pub(crate) fn handover(&self, item: Item, notify: Notify) {
+        match self.0.add(item, notify) {
             Added::Added => {}
             Added::Pending(_) => unreachable!("whoever has the item is the only one"),
             Added::Exited(item) => drop(item),

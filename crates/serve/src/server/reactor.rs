@@ -71,6 +71,7 @@ impl<D: Driver> Reactor<D> {
     pub(crate) fn run(mut self) -> io::Result<()> {
         loop {
             let most = self.until_next();
+            self.thread.looks_again = false;
             self.driver.wait(most)?;
             // What was handed over is in the inbox afterwards.
             task::run_once();
@@ -91,6 +92,9 @@ impl<D: Driver> Reactor<D> {
     /// How long nothing is due.
     fn until_next(&self) -> Option<Duration> {
         let next_expiry = self.thread.keys.next_expiry();
+        if self.thread.looks_again {
+            return Some(Duration::ZERO);
+        }
         let times = [next_expiry, self.accept_at, self.idle_at, self.deadline];
         let next = times.into_iter().flatten().min()?;
         Some(Duration::from_millis(next.saturating_sub(self.thread.now)))
@@ -129,9 +133,9 @@ impl<D: Driver> Reactor<D> {
         if !body.is_done {
             return self.thread.carry_out(item);
         }
-        let (token, from) = (body.connection, body.target);
+        let token = body.connection;
         let Some(connection) = self.connections.get_mut(token) else { return };
-        connection.take_back(token, &mut self.thread, item, from);
+        connection.take_back(token, &mut self.thread, item);
         self.after(token);
     }
 
@@ -215,6 +219,7 @@ impl<D: Driver> Reactor<D> {
                 driver.resume(token, connection.socket());
             }
         }
+        connection.wait_for_round(thread);
         if connection.is_over() && !connection.is_removed {
             connection.is_removed = true;
             driver.remove(token, connection.socket());

@@ -4,11 +4,17 @@
 //! are not sent at once but noted down as parts, in the order of the requests; once the last handover
 //! is back, the parts are put together.
 
+use std::sync::Arc;
+
 use super::handover::{Answer, Item};
+use super::sink::Leaving;
 use crate::buffer::Buffer;
 use crate::command::operation::{OUT_OF_MEMORY, Outcome};
-use crate::keyspace::OutOfMemory;
+use crate::keyspace::{Budget, OutOfMemory};
 use crate::resp::reply;
+
+/// Parts of rounds that are kept for the next use.
+const PARTS_KEPT: usize = 2048;
 
 /// A piece of what the connection gets.
 #[derive(Clone, Copy, Debug)]
@@ -72,14 +78,63 @@ pub(crate) struct Round {
     used: Vec<(usize, usize)>,
     /// Items that are not back.
     pub(crate) out: usize,
+    /// Where it was put together elsewhere than at home: the replies, how many bytes of them are sent, and whether
+    /// there was no memory for them.
+    whole: Buffer,
+    sent: usize,
+    pub(crate) has_failed: bool,
+    /// How many parts there were.
+    pub(crate) parts_had: usize,
+    pub(crate) parcel: Option<Leaving>,
     /// Of the largest item.
     pub(crate) bytes: usize,
 }
 
 impl Round {
-    pub(crate) fn new(threads: usize, here: Buffer) -> Self {
-        let items = std::iter::repeat_with(|| None).take(threads).collect();
-        Self { parts: Vec::new(), here, items, used: vec![(0, 0); threads], out: 0, bytes: 0 }
+    pub(crate) fn new(threads: usize, budget: &Arc<Budget>) -> Self {
+        Self {
+            parts: Vec::new(),
+            here: Buffer::new(budget),
+            items: std::iter::repeat_with(|| None).take(threads).collect(),
+            used: vec![(0, 0); threads],
+            out: 0,
+            whole: Buffer::new(budget),
+            sent: 0,
+            has_failed: false,
+            parts_had: 0,
+            parcel: None,
+            bytes: 0,
+        }
+    }
+
+    /// Puts the replies together and sends what can be sent.
+    pub(crate) fn send(&mut self, send: impl FnOnce(&[u8]) -> usize) {
+        let mut whole = std::mem::replace(&mut self.whole, Buffer::new(self.here.budget()));
+        self.parts_had = self.parts.len();
+        self.has_failed = self.assemble(&mut whole).is_err();
+        self.sent = if self.has_failed { 0 } else { send(&whole.bytes) };
+        self.whole = whole;
+        self.whole.settle();
+    }
+
+    /// What `send` has not sent.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.whole.bytes[self.sent..]
+    }
+
+    /// Bytes of all replies that `send` has put together.
+    pub(crate) fn len(&self) -> usize {
+        self.whole.len()
+    }
+
+    /// Makes it empty, for the next use.
+    pub(crate) fn clear(&mut self) {
+        self.parts.clear();
+        self.parts.shrink_to(PARTS_KEPT);
+        self.here.clear_or_free();
+        self.whole.clear_or_free();
+        self.sent = 0;
+        self.has_failed = false;
     }
 
     /// Notes that replies were written here.

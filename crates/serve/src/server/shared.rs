@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use uwork::Queue;
+use uwork::task::Notify;
 
 use super::config::{Config, Receiver};
 use super::handover::Item;
@@ -96,6 +97,11 @@ impl Shared {
         usize::from(self.config.receiver == Receiver::Dedicated)
     }
 
+    /// Whether those who carry requests out send the replies.
+    pub(crate) fn lends_rounds(&self) -> bool {
+        self.config.receiver == Receiver::Dedicated
+    }
+
     /// The thread of the next connection.
     pub(crate) fn thread_of_connection(&self) -> usize {
         let number = self.connections_ever.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +118,21 @@ impl Shared {
 
     /// Gives the item to the thread, which will find it in its inbox.
     pub(crate) fn hand_over(&self, thread: usize, item: Item) {
-        self.posts[thread].handover(item);
+        self.posts[thread].handover(item, Notify::Signal);
+    }
+
+    /// As `hand_over`, for a thread that will look into its inbox when it next has something to do.
+    pub(crate) fn hand_over_quietly(&self, thread: usize, item: Item) {
+        self.posts[thread].handover(item, Notify::None);
+    }
+
+    /// Sends an item that is done to where it is waited for.
+    pub(crate) fn return_item(&self, mut item: Item) {
+        let body = item.as_mut().body();
+        match body.sink.take() {
+            Some(sink) => sink.give_back(self, item),
+            None => self.hand_over(body.home, item),
+        }
     }
 
     /// Has a worker make the digest.
