@@ -5,6 +5,9 @@
 //!
 //! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of preemptions: 70,407 and
 //! 162 executions.
+//!
+//! **Seen to fail** when `release` does not look for nodes, when the exchanges only acquire or only release, and when
+//! `resume` gives up where it finds a holder.
 
 use std::sync::Mutex;
 

@@ -9,7 +9,11 @@
 //! preemptions, or, with cancels, exits and three items, up to three: 90, 356, 78, 43,456, 4,268 and 178,624
 //! executions.
 //!
-//! **Seen to fail** when `declare` does not look at SIGNAL, and when a cancel clears SIGNAL.
+//! **Seen to fail** when `declare` does not look at SIGNAL, when a cancel clears SIGNAL, when an adder that finds
+//! SIGNAL set notifies again, when `detach` takes the state before the lock or does not reverse it, when `senders` is
+//! raised after the exchange, when `close` or `touch` does not acquire or `settle` leaves the exchange out, when
+//! `sent` is relaxed, when `push` only acquires or only releases, when an item's `acquire` only acquires, and when
+//! its `let_go` only releases.
 
 use std::any::TypeId;
 use std::ptr::NonNull;
