@@ -105,6 +105,16 @@ pub(super) fn names<'a>(
     Ok(allowed.iter().copied().filter(|name| given.iter().any(|g| g == name)).collect())
 }
 
+/// The names that were given, as [`names`]; all that are allowed if none was.
+pub(super) fn names_or_all<'a>(
+    flag: &str,
+    given: &[String],
+    allowed: &[&'a str],
+) -> Result<Vec<&'a str>, UserError> {
+    let chosen = names(flag, given, allowed)?;
+    Ok(if chosen.is_empty() { allowed.to_vec() } else { chosen })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,5 +135,13 @@ mod tests {
             names("--case", &given, &["wait", "batch", "flood"]).unwrap(),
             ["wait", "flood"]
         );
+    }
+
+    #[test]
+    fn no_name_stands_for_all() {
+        let all = ["wait", "batch"];
+        assert_eq!(names_or_all("--case", &[], &all).unwrap(), all);
+        assert_eq!(names_or_all("--case", &["batch".to_owned()], &all).unwrap(), ["batch"]);
+        assert!(names_or_all("--case", &["flood".to_owned()], &all).is_err());
     }
 }

@@ -33,8 +33,7 @@ pub(super) struct Args {
 
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    let cases = options::names("--case", &args.case, &CASES)?;
-    let cases = if cases.is_empty() { CASES.to_vec() } else { cases };
+    let cases = options::names_or_all("--case", &args.case, &CASES)?;
     let options = args.options.check(SUBMITTERS)?;
     let groups = cases.into_iter().map(|case| group(case, args.rivals, &options)).collect();
     measure_and_report("scope", groups, options.json.as_deref(), Vec::new())?;

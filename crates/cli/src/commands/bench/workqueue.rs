@@ -79,9 +79,8 @@ impl Selection {
         let runners = options::names("--runner", &args.runner, &runners)?;
         let wanted =
             |runner| if args.runner.is_empty() { args.rivals } else { runners.contains(&runner) };
-        let cases = options::names("--case", &args.case, &CASES)?;
         Ok(Self {
-            cases: if cases.is_empty() { CASES.to_vec() } else { cases },
+            cases: options::names_or_all("--case", &args.case, &CASES)?,
             variants: variants(&args.scope)?,
             own: args.runner.is_empty() || runners.contains(&uwork_pool::RUNNER),
             rivals: rivals.into_iter().filter(|rival| wanted(rival.runner)).collect(),

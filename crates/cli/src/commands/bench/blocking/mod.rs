@@ -32,7 +32,7 @@ use uwork_rivals::jobs::{JobRival, job_rivals};
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
 use super::measured::{Measured, order};
-use super::options::{count, names};
+use super::options::{count, names, names_or_all};
 use super::warning::Warning;
 use super::{UserError, measure_and_report, uwork_pool};
 use obstacles::{Kind, check_faults};
@@ -105,10 +105,8 @@ impl Selection {
         let runners = names("--runner", &args.runner, &runners)?;
         let wanted =
             |runner| if args.runner.is_empty() { args.rivals } else { runners.contains(&runner) };
-        let cases = names("--case", &args.case, &cases::ALL)?;
-        let mut cases = if cases.is_empty() { cases::ALL.to_vec() } else { cases };
-        let tiers = names("--tier", &args.tier, &uwork_jobs::TIERS)?;
-        let tiers = if tiers.is_empty() { uwork_jobs::TIERS.to_vec() } else { tiers };
+        let mut cases = names_or_all("--case", &args.case, &cases::ALL)?;
+        let tiers = names_or_all("--tier", &args.tier, &uwork_jobs::TIERS)?;
         let samples = match &args.samples {
             Some(text) => count("--samples", text, 1..=1_000)?,
             None if args.quick => 1,

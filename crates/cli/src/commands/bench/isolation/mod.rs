@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
 use super::measured::{Measured, again, order};
-use super::options::{count, names};
+use super::options::{count, names_or_all};
 use super::summary::{Metric, RATE};
 use super::{UserError, measure_and_report, uwork_pool};
 
@@ -101,12 +101,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if let Some(text) = &args.order {
         return child::run(&order(text)?).map(|()| ExitCode::SUCCESS);
     }
-    let all_if_none = |flag, given: &[String], all: &[&'static str]| {
-        let chosen = names(flag, given, all)?;
-        Ok(if chosen.is_empty() { all.to_vec() } else { chosen })
-    };
-    let cases = all_if_none("--case", &args.case, &CASES)?;
-    let modes = all_if_none("--mode", &args.mode, &MODES)?;
+    let cases = names_or_all("--case", &args.case, &CASES)?;
+    let modes = names_or_all("--mode", &args.mode, &MODES)?;
     let given = |flag, text: &Option<String>, range, default| match text {
         Some(text) => count(flag, text, range),
         None => Ok(default),

@@ -23,7 +23,7 @@ use uwork_rivals::Standing;
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
 use super::measured::{Measured, again, order};
-use super::options::{count, names};
+use super::options::{count, names_or_all};
 use super::summary::{CPU, Metric, RATE};
 use super::{UserError, measure_and_report, uwork_pool};
 
@@ -88,12 +88,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if let Some(text) = &args.order {
         return child::run(&order(text)?).map(|()| ExitCode::SUCCESS);
     }
-    let all_if_none = |flag, given: &[String], all: &[&'static str]| {
-        let chosen = names(flag, given, all)?;
-        Ok(if chosen.is_empty() { all.to_vec() } else { chosen })
-    };
-    let cases = all_if_none("--case", &args.case, &CASES)?;
-    let runners = all_if_none("--runner", &args.runner, &RUNNERS)?;
+    let cases = names_or_all("--case", &args.case, &CASES)?;
+    let runners = names_or_all("--runner", &args.runner, &RUNNERS)?;
     let samples = match &args.samples {
         Some(text) => count("--samples", text, 1..=1_000)?,
         None if args.quick => 3,

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::UserError;
-use super::options::{count, names};
+use super::options::{count, names_or_all};
 use super::record::{Record, Target};
 use super::summary::Figure;
 
@@ -48,8 +48,7 @@ type Line = ([&'static str; 4], Vec<f64>);
 
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    let chosen = names("--case", &args.case, &CASES)?;
-    let chosen = if chosen.is_empty() { CASES.to_vec() } else { chosen };
+    let chosen = names_or_all("--case", &args.case, &CASES)?;
     let given = |flag, text: &Option<String>, range, default| match text {
         Some(text) => count(flag, text, range),
         None => Ok(default),
