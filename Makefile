@@ -2,11 +2,12 @@
 # the list of what can be done.
 
 SHELL := /bin/bash
+PREFIX ?= /usr/local
 # rustup installs here, and not every shell has been told.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test build fmt lint tidy doc loom stress bench native deps deny deny-install mutants \
+.PHONY: help run test install build fmt lint tidy doc loom stress bench native deps deny deny-install mutants \
 	mutants-install clean
 
 help: ## print this
@@ -17,6 +18,9 @@ run: ## from a fresh checkout to the main job: build, quick benchmark, checksums
 
 test: ## from a fresh checkout to a green test run: every step of ci/, with a summary
 	@ci/all.sh
+
+install: ## build and install the C library; PREFIX (default /usr/local) and DESTDIR say where
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" ci/install.sh
 
 build: ## build the command uwork, optimized
 	cargo build --release

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 # Far above what a step takes on two cores; a step that hangs is a step that failed.
 readonly STEP_SECONDS_MAX=900
-readonly STEPS=(deps fmt tidy clippy test doc loom stress)
+readonly STEPS=(deps fmt tidy clippy test doc capi loom stress)
 
 running=
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null; echo "interrupted"; exit 130' INT TERM

@@ -21,6 +21,12 @@ install_packages() {
     have cc || packages+=(gcc libc6-dev)
     have make || packages+=(make)
     have git || packages+=(git)
+    # The C library's tests: a second compiler, C++, and what is installed.
+    have c++ || packages+=(g++)
+    have clang || packages+=(clang)
+    have pkg-config || packages+=(pkg-config)
+    have cmake || packages+=(cmake)
+    have mandoc || packages+=(mandoc)
     [ "${#packages[@]}" -gt 0 ] || return 0
     if is_root_with_apt; then
         echo "installing: ${packages[*]}"

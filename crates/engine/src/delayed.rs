@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use uwork_policy::timer::expiry;
 
 use crate::engine::Engine;
+use crate::function::{ForeignFn, ItemFn};
 use crate::host::Host;
 use crate::owner::{Owner, Queue};
 use crate::pool::{NEVER, Pool};
@@ -15,7 +16,7 @@ use crate::submit::Queued;
 use crate::sync::{Cell, Link, prefetch};
 use crate::timer::{TimerBase, Timers};
 use crate::word::{Acquire, Owned};
-use crate::work::{Action, Place, Work, WorkFn};
+use crate::work::{Place, Work, WorkFn};
 
 /// Bytes that come into a cache together.
 const LINE: usize = 64;
@@ -85,13 +86,23 @@ impl<H: Host> Node<H> {
 impl<H: Host> Delayed<H> {
     /// An idle item that will call `func`, with the address of its `work`.
     pub fn new(func: WorkFn) -> Delayed<H> {
-        Self::with_deferrable(func, false)
+        Self::with_deferrable(Work::new(func), false)
     }
+
+    /// As [`Delayed::new`] or [`Delayed::deferrable`], with a function of another language.
+    pub fn foreign(func: ForeignFn, deferrable: bool) -> Delayed<H> {
+        Self::with_deferrable(Work::foreign(func), deferrable)
+    }
+
+    /// Where it says that the item is deferrable, in bytes: everything behind the work of an idle item is
+    /// zero, but for this byte, which may be 1.
+    #[doc(hidden)]
+    pub const DEFERRABLE_OFFSET: usize = std::mem::offset_of!(Delayed<H>, deferrable);
 
     /// As [`Delayed::new`], but its timer never wakes anybody: when it is due it waits until a
     /// worker of its pool is up for another reason (the kernel's `INIT_DEFERRABLE_WORK`).
     pub fn deferrable(func: WorkFn) -> Delayed<H> {
-        Self::with_deferrable(func, true)
+        Self::with_deferrable(Work::new(func), true)
     }
 
     /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that it can
@@ -101,11 +112,11 @@ impl<H: Host> Delayed<H> {
         Delayed { slack_ns, ..self }
     }
 
-    fn with_deferrable(func: WorkFn, deferrable: bool) -> Delayed<H> {
+    fn with_deferrable(work: Work, deferrable: bool) -> Delayed<H> {
         Delayed {
             slack_ns: 0,
             deferrable,
-            work: Work::new(func),
+            work,
             node: Node {
                 expiry: Cell::new(0),
                 sequence: Cell::new(0),
@@ -465,9 +476,9 @@ impl<H: Host> Engine<H> {
     /// # Safety
     /// The holder has not been told, and the item is in nobody's list. The caller does not use it
     /// afterwards.
-    pub(crate) unsafe fn let_go(&self, work: NonNull<Work>, func: WorkFn) {
+    pub(crate) unsafe fn let_go(&self, work: NonNull<Work>, func: ItemFn) {
         // SAFETY: by this function's contract.
-        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func(work, Action::Release) }));
+        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func.release(work) }));
         if let Err(payload) = outcome {
             self.report_payload("(released)", payload);
         }

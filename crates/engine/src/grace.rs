@@ -33,6 +33,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
+use crate::function::ForeignFn;
 use crate::host::Host;
 use crate::inbox::Node;
 use crate::owner::{Owner, Queue};
@@ -56,11 +57,16 @@ pub struct Graced<H: Host> {
 impl<H: Host> Graced<H> {
     /// An idle item that will call `func`, with the address of its `work`.
     pub fn new(func: WorkFn) -> Graced<H> {
-        Graced {
-            work: Work::new(func),
-            cpu: Cell::new(0),
-            queue: Cell::new(Link(std::ptr::null_mut())),
-        }
+        Self::of(Work::new(func))
+    }
+
+    /// As [`Graced::new`], with a function of another language.
+    pub fn foreign(func: ForeignFn) -> Graced<H> {
+        Self::of(Work::foreign(func))
+    }
+
+    fn of(work: Work) -> Graced<H> {
+        Graced { work, cpu: Cell::new(0), queue: Cell::new(Link(std::ptr::null_mut())) }
     }
 
     /// The work item inside.

@@ -11,7 +11,7 @@ use crate::pwq::Pwq;
 use crate::queue::Wq;
 use crate::slot::Slot;
 use crate::word::{RUN_MASK, RunId};
-use crate::work::{Action, Work};
+use crate::work::Work;
 
 /// Runs one item whose run has begun.
 ///
@@ -24,7 +24,7 @@ pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
     let func = work.func();
     work.word.start(RunId { slot, run });
     // SAFETY: the item was queued and is ours; from here on it is its function's.
-    unsafe { func(NonNull::new_unchecked(item), Action::Run) };
+    unsafe { func.run(NonNull::new_unchecked(item)) };
 }
 
 /// Started items that flushes do not know of yet: a stretch of runs of one colour.

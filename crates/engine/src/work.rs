@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 
+use crate::function::{ForeignFn, ItemFn};
 use crate::inbox::Node;
 use crate::sync::{AtomicU64, Cell, Link, Ordering, prefetch};
 use crate::word::Word;
@@ -186,7 +187,7 @@ pub struct Work {
     /// Owner, or the guard of the list that the item is in.
     prev: Cell<Link<Work>>,
     /// Constant after creation.
-    func: WorkFn,
+    func: ItemFn,
     /// [`Place`] in the low half, [`Ticket`] in the high one: one store moves an item. Owner, or
     /// the guard of the list that the item is in; atomic, as lock-free looks at it are hints.
     spot: AtomicU64,
@@ -195,14 +196,34 @@ pub struct Work {
 const _: () = assert!(std::mem::size_of::<Work>() <= crate::sync::WORK_SIZE_MAX);
 
 impl Work {
+    /// Where the function is, in bytes: for items that another language lays out.
+    #[doc(hidden)]
+    pub const FUNCTION_OFFSET: usize = std::mem::offset_of!(Work, func);
+
+    /// The last word of an item that was never queued: in nobody's list, of no pwq.
+    #[doc(hidden)]
+    pub const IDLE_SPOT: u64 = (Ticket::PWQS_MAX as u64) << 32;
+
     /// An idle item that will call `func`.
     pub fn new(func: WorkFn) -> Work {
+        Self::of(ItemFn::new(func))
+    }
+
+    /// An idle item that will call a function of another language. Where the function is, is
+    /// [`FUNCTION_OFFSET`](Work::FUNCTION_OFFSET), as its plain address; everything else in an idle item
+    /// is zero, but for the last word, which is [`IDLE_SPOT`](Work::IDLE_SPOT): so another language can make
+    /// one as well.
+    pub fn foreign(func: ForeignFn) -> Work {
+        Self::of(ItemFn::foreign(func))
+    }
+
+    fn of(func: ItemFn) -> Work {
         Work {
             word: Word::new(),
             next: Cell::new(Link(std::ptr::null_mut())),
             prev: Cell::new(Link(std::ptr::null_mut())),
             func,
-            spot: AtomicU64::new(pack(Place::Hands, Ticket::new(Ticket::PWQS_MAX, false))),
+            spot: AtomicU64::new(Work::IDLE_SPOT),
         }
     }
 
@@ -223,7 +244,7 @@ impl Work {
     }
 
     #[inline]
-    pub(crate) fn func(&self) -> WorkFn {
+    pub(crate) fn func(&self) -> ItemFn {
         self.func
     }
 

@@ -40,9 +40,9 @@ use crate::queue::{Queue, accepted, enqueued};
 /// ```
 #[repr(transparent)]
 pub struct DelayedWork<T, const ID: u64 = 0> {
-    raw: Delayed<Linux>,
-    marker: PhantomData<fn(T)>,
-    pinned: std::marker::PhantomPinned,
+    pub(crate) raw: Delayed<Linux>,
+    pub(crate) marker: PhantomData<fn(T)>,
+    pub(crate) pinned: std::marker::PhantomPinned,
 }
 
 // SAFETY: everything in it is reached through the engine's protocols only.

@@ -57,11 +57,11 @@ use crate::queue::{Queue, enqueued};
 /// ```
 #[repr(transparent)]
 pub struct Work<T, const ID: u64 = 0> {
-    raw: RawWork,
+    pub(crate) raw: RawWork,
     /// The item may be run, and `T` dropped, on any thread that the pointer allows.
-    marker: PhantomData<fn(T)>,
+    pub(crate) marker: PhantomData<fn(T)>,
     /// The engine's lists point here.
-    pinned: std::marker::PhantomPinned,
+    pub(crate) pinned: std::marker::PhantomPinned,
 }
 
 /// A type with a [`Work`] field. Implement it with [`has_work!`](crate::has_work).

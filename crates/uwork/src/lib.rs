@@ -35,6 +35,8 @@ mod delayed;
 mod ending;
 mod error;
 mod every_cpu;
+#[doc(hidden)]
+pub mod foreign;
 pub mod freeze;
 mod future;
 mod item;

@@ -42,6 +42,11 @@ const LAYERS: &[Layer] = &[
         may_use_under_loom: &[],
     },
     Layer {
+        package: "uwork-capi",
+        may_use: Uses::Only(&["uwork", "libc", "cc"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
         package: "uwork-cli",
         may_use: Uses::AllBut(&["uwork-engine", "xtask"]),
         may_use_under_loom: &[],

@@ -20,7 +20,9 @@ fn check_file(file: &SourceFile) -> Vec<Finding> {
     let mut find = |line, message: &str| {
         findings.push(Finding::new(&file.path, line, RULE.name, message));
     };
-    let tabs_allowed = matches!(file.kind, Kind::Makefile);
+    // C is written as the kernel's is: its readers come from there.
+    let is_c = [".c", ".h", ".hpp", ".cpp"].iter().any(|ending| file.path.ends_with(ending));
+    let tabs_allowed = is_c || matches!(file.kind, Kind::Makefile);
     // `lines` would swallow a carriage return.
     for (line, text) in (1..).zip(file.text.split('\n')) {
         if text.ends_with('\r') {
@@ -58,6 +60,7 @@ mod tests {
     #[test]
     fn a_makefile_needs_its_tabs_and_data_its_shape() {
         assert_eq!(lines_found(&RULE, "Makefile", "a:\n\tb\n"), []);
+        assert_eq!(lines_found(&RULE, "a.c", "int a(void)\n{\n\treturn 0;\n}\n"), []);
         assert_eq!(lines_found(&RULE, "tests/data/input.txt", "a\t \n\n"), []);
         assert_eq!(lines_found(&RULE, "a.rs", ""), []);
     }

@@ -1,38 +1,38 @@
 //! Functions and their names.
 
 use super::{Dump, Function, Items, QueueDump, WorkerDump};
-use crate::work::{ItemName, WorkFn};
+use crate::function::ItemFn;
 
 impl Function {
     /// An item's function, without its name.
-    pub(crate) fn of(func: WorkFn) -> Function {
-        Function { address: func as usize, name: None }
+    pub(crate) fn of(func: ItemFn) -> Function {
+        Function { address: func.identity(), name: None }
     }
 
-    /// The function at an address, with its name if it tells one.
+    /// The function of this identity, with its name if it tells one.
     ///
     /// # Safety
-    /// The address is that of an item's function.
-    pub(crate) unsafe fn at(address: usize) -> Function {
-        let mut function = Function { address, name: None };
+    /// It is that of an item's function.
+    pub(crate) unsafe fn at(identity: usize) -> Function {
+        let mut function = Function { address: identity, name: None };
         // SAFETY: by this function's contract.
         unsafe { function.ask() };
         function
     }
 
-    /// Asks the function for its name, if it has none yet.
+    /// Asks the function for its name, if it has none yet. Its identity becomes an address.
     ///
     /// # Safety
-    /// The address is that of an item's function.
+    /// The address is the identity of an item's function, or was asked before.
     unsafe fn ask(&mut self) {
         if self.name.is_some() {
             return;
         }
-        // A function pointer that was made an address, and back.
-        let function = std::ptr::with_exposed_provenance::<()>(self.address);
-        // SAFETY: by this function's contract.
-        let func: WorkFn = unsafe { std::mem::transmute(function) };
-        self.name = ItemName::ask(func).map(|name| name.to_string());
+        // SAFETY: by this function's contract. One that was asked before, and had nothing to say, is taken for a
+        // foreign one, which is not asked.
+        let func = unsafe { ItemFn::known_as(self.address) };
+        self.name = func.name().map(|name| name.to_string());
+        self.address = func.address();
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
     use std::ptr::NonNull;
 
     use super::*;
-    use crate::work::{Action, Work};
+    use crate::work::{Action, ItemName, Work, WorkFn};
 
     struct First;
 
@@ -144,11 +144,12 @@ mod tests {
     #[test]
     fn functions_tell_what_they_are_called() {
         let asked = |func: WorkFn| {
-            let mut function = Function::of(func);
+            let identity = ItemFn::new(func).identity();
+            let mut function = Function::of(ItemFn::new(func));
             // SAFETY: functions of items.
             unsafe { function.ask() };
             // SAFETY: as above.
-            assert_eq!(function, unsafe { Function::at(func as usize) });
+            assert_eq!(function, unsafe { Function::at(identity) });
             function.name_by(&mut |address| {
                 assert_eq!(address, func as usize);
                 Some("from outside".to_owned())

@@ -67,7 +67,7 @@ impl<H: Host> Pwq<H> {
     pub(crate) fn find(&self, address: usize) -> Option<Found> {
         let mut inner = self.lock();
         self.splice(&mut inner);
-        let found = |work: &Work| Found { place: work.place(), func: work.func() as usize };
+        let found = |work: &Work| Found { place: work.place(), func: work.func().identity() };
         if inner.waiters.has(address) {
             // SAFETY: its flusher's waiter is in the chain, whose lock we hold: the flush has not returned, and
             // its caller promised that the item is live until then.

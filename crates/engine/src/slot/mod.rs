@@ -255,7 +255,7 @@ impl<H: Host> Slot<H> {
     #[inline(always)]
     fn begin_after(&self, number: u64, item: &Work) -> u64 {
         let run = (number + 1) & RUN_MASK;
-        self.now.set(item, item.func() as usize);
+        self.now.set(item, item.func().identity());
         // Release: leaves the lists; what the owner did to them is visible to the next holder.
         self.run.store(run << PHASE_BITS | RUNNING, Ordering::Release);
         run

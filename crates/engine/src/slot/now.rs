@@ -53,7 +53,7 @@ impl Now {
 pub struct Running {
     /// The item's address.
     pub item: usize,
-    /// Its function's address.
+    /// Its function, as an identity.
     pub func: usize,
 }
 

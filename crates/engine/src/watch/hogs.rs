@@ -153,8 +153,8 @@ impl<H: Host> Engine<H> {
             && let Some(count) = self.hogs().note(function)
         {
             // SAFETY: a slot has functions from items only.
-            let name = unsafe { Function::at(function) }.name;
-            self.host().report(Report::CpuIntensive { function, name, count, used_ns });
+            let Function { address, name } = unsafe { Function::at(function) };
+            self.host().report(Report::CpuIntensive { function: address, name, count, used_ns });
         }
     }
 }

@@ -157,10 +157,10 @@ impl<H: Host> Engine<H> {
         name
     }
 
-    /// The function at an address that was found in a slot or in an item.
-    pub(super) fn function_at(address: usize) -> Function {
+    /// The function of an identity that was found in a slot or in an item.
+    pub(super) fn function_at(identity: usize) -> Function {
         // SAFETY: slots have functions from items only.
-        unsafe { Function::at(address) }
+        unsafe { Function::at(identity) }
     }
 }
 

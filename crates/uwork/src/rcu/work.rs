@@ -20,9 +20,9 @@ use crate::queue::{Queue, enqueued};
 /// [`Queue::enqueue`].
 #[repr(transparent)]
 pub struct RcuWork<T, const ID: u64 = 0> {
-    raw: Graced<Linux>,
-    marker: PhantomData<fn(T)>,
-    pinned: PhantomPinned,
+    pub(crate) raw: Graced<Linux>,
+    pub(crate) marker: PhantomData<fn(T)>,
+    pub(crate) pinned: PhantomPinned,
 }
 
 // SAFETY: everything in it is reached through the engine's protocols only.

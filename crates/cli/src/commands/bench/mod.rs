@@ -5,6 +5,7 @@
 //! checks of the command line come before the first measurement.
 
 mod blocking;
+mod c_pool;
 mod contestant;
 mod golden;
 mod idle;

@@ -8,6 +8,7 @@
 //! - `unshared`: the default scope with limits that nodes do not share, and intrusive items: what the
 //!   sharing costs `default`.
 //! - `ordered`: an ordered queue and intrusive items.
+//! - `c`: the default scope and intrusive items, through the C interface.
 //!
 //! The queue is made before the clock starts and destroyed after it stopped.
 
@@ -16,10 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use uwork::{Flags, JoinHandle, Queue, ScopeChoice, Work, WorkItem};
 use uwork_rivals::{Load, Pool, Producer, Progress, measure};
 
+use super::c_pool::ThroughC;
 use super::contestant::{Contestant, Names, with_clock};
 
 /// The name in tables and records.
 pub(super) const RUNNER: &str = "uwork";
+/// The variant that goes through the C interface.
+pub(super) const C: &str = "c";
 
 /// uwork's contestants for a case, one per variant that exists in it.
 pub(super) fn contestants(
@@ -34,6 +38,7 @@ pub(super) fn contestants(
         measure: Box::new(move || {
             Ok(match variant {
                 "spawn" => measure(|| Boxed { queue: queue("default"), joins }, &load),
+                C => measure(|| ThroughC::new(joins), &load),
                 variant => measure(|| Intrusive { queue: queue(variant), joins }, &load),
             })
         }),

@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// [default: default, and boxed closures]
     #[arg(long, value_name = "SCOPE", num_args = 1.., value_delimiter = ',')]
     scope: Vec<String>,
-    /// Only these runners
+    /// Only these runners; `c` is uwork through its C interface
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
     /// Also an ordered queue, compared with the others held to one worker
@@ -73,7 +73,7 @@ struct Selection {
 impl Selection {
     fn check(args: &Args) -> Result<Self, UserError> {
         let rivals = catalogue();
-        let mut runners = vec![uwork_pool::RUNNER];
+        let mut runners = vec![uwork_pool::RUNNER, uwork_pool::C];
         runners.extend(rivals.iter().map(|rival| rival.runner));
         runners.dedup();
         let runners = options::names("--runner", &args.runner, &runners)?;
@@ -81,8 +81,11 @@ impl Selection {
             |runner| if args.runner.is_empty() { args.rivals } else { runners.contains(&runner) };
         Ok(Self {
             cases: options::names_or_all("--case", &args.case, &CASES)?,
-            variants: variants(&args.scope)?,
-            own: args.runner.is_empty() || runners.contains(&uwork_pool::RUNNER),
+            variants: own_variants(&args.scope, &runners)?,
+            own: args.runner.is_empty()
+                || runners
+                    .iter()
+                    .any(|runner| [uwork_pool::RUNNER, uwork_pool::C].contains(runner)),
             rivals: rivals.into_iter().filter(|rival| wanted(rival.runner)).collect(),
             ordered: args.ordered,
             clock: args.clock,
@@ -129,6 +132,19 @@ impl Selection {
             ratio_to: RatioTo::FastestRival,
         }
     }
+}
+
+/// Those of the scopes, if uwork takes part by itself, and the C interface, if it does.
+fn own_variants(scopes: &[String], runners: &[&str]) -> Result<Vec<&'static str>, UserError> {
+    let only_c = runners.contains(&uwork_pool::C) && !runners.contains(&uwork_pool::RUNNER);
+    let mut all = variants(scopes)?;
+    if only_c {
+        all.clear();
+    }
+    if runners.contains(&uwork_pool::C) {
+        all.push(uwork_pool::C);
+    }
+    Ok(all)
 }
 
 fn variants(scopes: &[String]) -> Result<Vec<&'static str>, UserError> {

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Builds libuwork.a and libuwork.so into target/libuwork. Arguments: a profile (release, dev), and the folder.
+# With UWORK_SANITIZE=address or thread, the library is instrumented (needs RUSTC_BOOTSTRAP, set here).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+profile=${1:-release}
+target=${CARGO_TARGET_DIR:-target}
+sanitize=${UWORK_SANITIZE:-}
+out=${2:-$target/libuwork${sanitize:+-$sanitize}}
+# Given to everybody who asks cc-rs or us for a compiler.
+cc=${CC:-cc}
+
+version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
+major=${version%%.*}
+folder=$profile
+[ "$profile" != dev ] || folder=debug
+
+mkdir -p "$out"
+cargo_flags=(--package uwork-capi --profile "$profile" --crate-type staticlib)
+link_flags=()
+if [ -n "$sanitize" ]; then
+    # A folder of its own: the flag changes every crate. No target is named without need, so build scripts
+    # and macros would be instrumented as well: naming it keeps them apart.
+    host=$(rustc -vV | sed -n 's/^host: //p')
+    export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$target/sanitize-$sanitize"
+    export RUSTFLAGS="${RUSTFLAGS:-} -Zsanitizer=$sanitize -Cunsafe-allow-abi-mismatch=sanitizer -Cforce-frame-pointers=yes"
+    export CFLAGS="${CFLAGS:-} -fsanitize=$sanitize -fno-omit-frame-pointer"
+    cargo_flags+=(--target "$host")
+    link_flags+=("-fsanitize=$sanitize")
+    folder="$host/$folder"
+fi
+cargo rustc "${cargo_flags[@]}" ${UWORK_CARGO_FLAGS:-}
+archive=${CARGO_TARGET_DIR:-target}/$folder/libuwork_capi.a
+cp "$archive" "$out/libuwork.a"
+
+# All of the archive that the version script names, and what that needs; the rest is left out.
+"$cc" -shared -o "$out/libuwork.so.$version" "${link_flags[@]}" \
+    -Wl,-soname,"libuwork.so.$major" -Wl,--version-script=crates/capi/uwork.map \
+    -Wl,--whole-archive "$out/libuwork.a" -Wl,--no-whole-archive \
+    -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,--as-needed \
+    -lpthread -ldl -lm -lgcc_s -lc
+ln -sf "libuwork.so.$version" "$out/libuwork.so.$major"
+ln -sf "libuwork.so.$major" "$out/libuwork.so"
+echo "$out/libuwork.a, $out/libuwork.so.$version"

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* Prints what programs have built in: sizes, offsets and numbers of uwork.h and of the kernel-compatible headers. */
+#include <stdio.h>
+
+#include <linux/completion.h>
+#include <linux/kthread.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/spinlock.h>
+#include <linux/timer.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <uwork.h>
+
+#define SIZE(type) printf("%-32s size %3zu align %2zu\n", #type, sizeof(type), _Alignof(type))
+#define OFFSET(type, member) printf("%-32s at   %3zu\n", #type "." #member, offsetof(type, member))
+#define NUMBER(name) printf("%-32s is   %#llx\n", #name, (unsigned long long)(name))
+
+int main(void)
+{
+	SIZE(struct uw_work);
+	SIZE(struct uw_delayed_work);
+	SIZE(struct uw_rcu_work);
+	SIZE(struct uw_queue_attrs);
+	OFFSET(struct uw_work, func);
+	OFFSET(struct uw_queue_attrs, flags);
+	OFFSET(struct uw_queue_attrs, nice);
+	OFFSET(struct uw_queue_attrs, scope);
+	OFFSET(struct uw_queue_attrs, dedicated);
+	OFFSET(struct uw_queue_attrs, cpumask);
+	OFFSET(struct uw_queue_attrs, cpumask_bytes);
+	SIZE(struct work_struct);
+	SIZE(struct delayed_work);
+	SIZE(struct rcu_work);
+	SIZE(struct timer_list);
+	SIZE(struct kthread_work);
+	SIZE(struct kthread_delayed_work);
+	SIZE(struct kthread_worker);
+	SIZE(struct workqueue_attrs);
+	SIZE(struct completion);
+	SIZE(struct rcu_head);
+	SIZE(struct task_struct);
+	SIZE(struct cpumask);
+	NUMBER(UW_NOWHERE);
+	NUMBER(UW_MARK_DEFERRABLE);
+	NUMBER(UW_SCOPE_SYSTEM);
+	NUMBER(UW_SYSTEM_BH_HIGHPRI);
+	NUMBER(UW_ORDERED);
+	NUMBER(UW_KERNEL_RULES);
+	NUMBER(uw_kernel_token_system_bh_wq);
+	NUMBER(WQ_AFFN_SYSTEM);
+	NUMBER(__WQ_ORDERED);
+	return 0;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Single bits, atomically or not. */
+#ifndef UWORK_KERNEL_LINUX_BITOPS_H
+#define UWORK_KERNEL_LINUX_BITOPS_H
+
+#include <linux/bits.h>
+
+static inline unsigned long *uw_bit_word(unsigned long nr, const volatile unsigned long *addr)
+{
+	return (unsigned long *)(uintptr_t)addr + BIT_WORD(nr);
+}
+
+static inline bool test_bit(unsigned long nr, const volatile unsigned long *addr)
+{
+	return (__atomic_load_n(uw_bit_word(nr, addr), __ATOMIC_RELAXED) & BIT_MASK(nr)) != 0;
+}
+
+static inline bool test_bit_acquire(unsigned long nr, const volatile unsigned long *addr)
+{
+	return (__atomic_load_n(uw_bit_word(nr, addr), __ATOMIC_ACQUIRE) & BIT_MASK(nr)) != 0;
+}
+
+static inline void set_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	__atomic_fetch_or(uw_bit_word(nr, addr), BIT_MASK(nr), __ATOMIC_RELAXED);
+}
+
+static inline void clear_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	__atomic_fetch_and(uw_bit_word(nr, addr), ~BIT_MASK(nr), __ATOMIC_RELAXED);
+}
+
+static inline void change_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	__atomic_fetch_xor(uw_bit_word(nr, addr), BIT_MASK(nr), __ATOMIC_RELAXED);
+}
+
+static inline bool test_and_set_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	return (__atomic_fetch_or(uw_bit_word(nr, addr), BIT_MASK(nr), __ATOMIC_SEQ_CST) & BIT_MASK(nr)) != 0;
+}
+
+static inline bool test_and_clear_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	return (__atomic_fetch_and(uw_bit_word(nr, addr), ~BIT_MASK(nr), __ATOMIC_SEQ_CST) & BIT_MASK(nr)) != 0;
+}
+
+static inline bool test_and_change_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	return (__atomic_fetch_xor(uw_bit_word(nr, addr), BIT_MASK(nr), __ATOMIC_SEQ_CST) & BIT_MASK(nr)) != 0;
+}
+
+static inline bool test_and_set_bit_lock(unsigned long nr, volatile unsigned long *addr)
+{
+	return test_and_set_bit(nr, addr);
+}
+
+static inline void clear_bit_unlock(unsigned long nr, volatile unsigned long *addr)
+{
+	__atomic_fetch_and(uw_bit_word(nr, addr), ~BIT_MASK(nr), __ATOMIC_RELEASE);
+}
+
+static inline void __set_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	*uw_bit_word(nr, addr) |= BIT_MASK(nr);
+}
+
+static inline void __clear_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	*uw_bit_word(nr, addr) &= ~BIT_MASK(nr);
+}
+
+#define assign_bit(nr, addr, value) ((value) ? set_bit((nr), (addr)) : clear_bit((nr), (addr)))
+#define __assign_bit(nr, addr, value) ((value) ? __set_bit((nr), (addr)) : __clear_bit((nr), (addr)))
+
+static inline unsigned long __ffs(unsigned long word)
+{
+	return (unsigned long)__builtin_ctzl(word);
+}
+
+static inline unsigned long __fls(unsigned long word)
+{
+	return 8 * sizeof(long) - 1 - (unsigned long)__builtin_clzl(word);
+}
+
+static inline unsigned long ffz(unsigned long word)
+{
+	return __ffs(~word);
+}
+
+static inline int fls(unsigned int x)
+{
+	return x ? 32 - __builtin_clz(x) : 0;
+}
+
+static inline int fls64(u64 x)
+{
+	return x ? 64 - __builtin_clzll(x) : 0;
+}
+
+static inline unsigned int hweight32(u32 x)
+{
+	return (unsigned int)__builtin_popcount(x);
+}
+
+static inline unsigned long hweight64(u64 x)
+{
+	return (unsigned long)__builtin_popcountll(x);
+}
+
+static inline unsigned long hweight_long(unsigned long x)
+{
+	return (unsigned long)__builtin_popcountl(x);
+}
+
+/* The first bit from `start` on that is set (or not, with `inverted` all ones); `size` if none is. */
+static inline unsigned long uw_next_bit(const unsigned long *addr, unsigned long size, unsigned long start,
+					unsigned long inverted)
+{
+	while (start < size) {
+		unsigned long word = (addr[BIT_WORD(start)] ^ inverted) >> (start % (8 * sizeof(long)));
+
+		if (word) {
+			start += __ffs(word);
+			return start < size ? start : size;
+		}
+		start = (BIT_WORD(start) + 1) * 8 * sizeof(long);
+	}
+	return size;
+}
+
+static inline unsigned long find_next_bit(const unsigned long *addr, unsigned long size, unsigned long start)
+{
+	return uw_next_bit(addr, size, start, 0);
+}
+
+static inline unsigned long find_next_zero_bit(const unsigned long *addr, unsigned long size, unsigned long start)
+{
+	return uw_next_bit(addr, size, start, ~0UL);
+}
+
+static inline unsigned long find_first_bit(const unsigned long *addr, unsigned long size)
+{
+	return uw_next_bit(addr, size, 0, 0);
+}
+
+static inline unsigned long find_first_zero_bit(const unsigned long *addr, unsigned long size)
+{
+	return uw_next_bit(addr, size, 0, ~0UL);
+}
+
+#define for_each_set_bit(bit, addr, size) \
+	for ((bit) = (__typeof__(bit))find_first_bit((addr), (size)); (bit) < (__typeof__(bit))(size); \
+	     (bit) = (__typeof__(bit))find_next_bit((addr), (size), (unsigned long)(bit) + 1))
+
+#endif

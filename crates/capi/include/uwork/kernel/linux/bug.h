@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What must not be. */
+#ifndef UWORK_KERNEL_LINUX_BUG_H
+#define UWORK_KERNEL_LINUX_BUG_H
+
+#include <linux/printk.h>
+#include <linux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+void uw_kernel_bug(const char *what, const char *file, int line) __attribute__((noreturn));
+bool uw_kernel_warn(const char *file, int line, const char *fmt, ...);
+#ifdef __cplusplus
+}
+#endif
+
+#define BUG() uw_kernel_bug("BUG", __FILE__, __LINE__)
+#define BUG_ON(condition) \
+	do { \
+		if (unlikely(condition)) \
+			uw_kernel_bug(#condition, __FILE__, __LINE__); \
+	} while (0)
+#define WARN(condition, ...) \
+	(unlikely(condition) ? uw_kernel_warn(__FILE__, __LINE__, __VA_ARGS__) : false)
+#define WARN_ON(condition) (unlikely(condition) ? uw_kernel_warn(__FILE__, __LINE__, "%s", #condition) : false)
+#define UW_WARN_ONCE(condition, ...) \
+	__extension__({ \
+		static uint32_t uw_once; \
+		bool uw_is = !!(condition); \
+		if (unlikely(uw_is) && uw_kernel_once(&uw_once)) \
+			uw_kernel_warn(__FILE__, __LINE__, __VA_ARGS__); \
+		uw_is; \
+	})
+#define WARN_ON_ONCE(condition) UW_WARN_ONCE(condition, "%s", #condition)
+#define WARN_ONCE(condition, ...) UW_WARN_ONCE(condition, __VA_ARGS__)
+#ifndef BUILD_BUG_ON
+#define BUILD_BUG_ON(condition) ((void)sizeof(char[1 - 2 * !!(condition)]))
+#define BUILD_BUG_ON_MSG(condition, msg) BUILD_BUG_ON(condition)
+#define BUILD_BUG_ON_ZERO(e) ((int)(sizeof(char[1 - 2 * !!(e)]) - 1))
+#endif
+
+#endif

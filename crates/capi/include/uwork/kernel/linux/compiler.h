@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Words for the compiler. */
+#ifndef UWORK_KERNEL_LINUX_COMPILER_H
+#define UWORK_KERNEL_LINUX_COMPILER_H
+
+#include <stddef.h>
+
+/* Under -std=c11 the compiler has it by this name only. */
+#if defined(__STRICT_ANSI__) && !defined(__cplusplus) && !defined(typeof)
+#define typeof __typeof__
+#endif
+
+#ifndef likely
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#endif
+
+#ifndef barrier
+#define barrier() __asm__ __volatile__("" : : : "memory")
+#endif
+
+/* As atomics, which is what a race detector knows. For scalars, as the kernel's. */
+#ifndef READ_ONCE
+#define READ_ONCE(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define WRITE_ONCE(x, val) __atomic_store_n(&(x), (__typeof__(x))(val), __ATOMIC_RELAXED)
+#endif
+#define smp_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define smp_store_release(p, v) __atomic_store_n((p), (__typeof__(*(p)))(v), __ATOMIC_RELEASE)
+#define smp_store_mb(var, val) __atomic_store_n(&(var), (__typeof__(var))(val), __ATOMIC_SEQ_CST)
+#define smp_mb() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define smp_rmb() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define smp_wmb() __atomic_thread_fence(__ATOMIC_RELEASE)
+#define mb() smp_mb()
+#define rmb() smp_rmb()
+#define wmb() smp_wmb()
+#define smp_mb__before_atomic() smp_mb()
+#define smp_mb__after_atomic() smp_mb()
+
+#if defined(__x86_64__) || defined(__i386__)
+#define cpu_relax() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define cpu_relax() __asm__ __volatile__("yield" : : : "memory")
+#else
+#define cpu_relax() barrier()
+#endif
+
+#define data_race(expr) (expr)
+
+#ifndef __always_inline
+#define __always_inline inline __attribute__((__always_inline__))
+#endif
+#ifndef __maybe_unused
+#define __maybe_unused __attribute__((__unused__))
+#endif
+#ifndef __must_check
+#define __must_check __attribute__((__warn_unused_result__))
+#endif
+#ifndef __packed
+#define __packed __attribute__((__packed__))
+#endif
+#ifndef __aligned
+#define __aligned(x) __attribute__((__aligned__(x)))
+#endif
+#ifndef __cold
+#define __cold __attribute__((__cold__))
+#endif
+#ifndef __printf
+#define __printf(a, b)
+#endif
+#ifndef __weak
+#define __weak __attribute__((__weak__))
+#endif
+#ifndef __used
+#define __used __attribute__((__used__))
+#endif
+#ifndef fallthrough
+#define fallthrough __attribute__((__fallthrough__))
+#endif
+#ifndef noinline
+#define noinline __attribute__((__noinline__))
+#endif
+
+#define __user
+#define __kernel
+#define __force
+#define __iomem
+#define __percpu
+#define __rcu
+#define __acquires(x)
+#define __releases(x)
+#define __must_hold(x)
+#define __cacheline_aligned __attribute__((__aligned__(64)))
+#define ____cacheline_aligned __attribute__((__aligned__(64)))
+#define ____cacheline_aligned_in_smp __attribute__((__aligned__(64)))
+#define __read_mostly
+#define __ro_after_init
+#define __same_type(a, b) __builtin_types_compatible_p(__typeof__(a), __typeof__(b))
+
+#define UW_PASTE_2(a, b) a##b
+#define UW_PASTE(a, b) UW_PASTE_2(a, b)
+#define __UNIQUE_ID(prefix) UW_PASTE(UW_PASTE(uw_unique_, prefix), __COUNTER__)
+
+#ifndef __cplusplus
+#ifndef static_assert
+#define static_assert _Static_assert
+#endif
+#endif
+
+#endif

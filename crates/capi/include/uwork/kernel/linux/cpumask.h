@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Sets of CPUs. */
+#ifndef UWORK_KERNEL_LINUX_CPUMASK_H
+#define UWORK_KERNEL_LINUX_CPUMASK_H
+
+#include "../uw_kernel.h"
+#include <linux/bitmap.h>
+
+/* Room in a mask; more CPUs are not seen. A multiple of the bits of a long. */
+#ifndef NR_CPUS
+#define NR_CPUS 1024
+#endif
+
+typedef struct cpumask {
+	unsigned long bits[NR_CPUS / (8 * sizeof(long))];
+} cpumask_t;
+
+/* Allocated apart, as the kernel's with CONFIG_CPUMASK_OFFSTACK. */
+typedef struct cpumask *cpumask_var_t;
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* As of the first call in the process: of the CPUs that it may use, and that the machine may have. */
+const struct cpumask *uw_kernel_cpus_online(void);
+const struct cpumask *uw_kernel_cpus_possible(void);
+const struct cpumask *uw_kernel_cpu_mask(unsigned int cpu);
+const struct cpumask *uw_kernel_node_mask(int node);
+unsigned int uw_kernel_nr_cpus(void);
+int uw_kernel_this_cpu(void);
+bool uw_kernel_alloc_mask(cpumask_var_t *mask);
+void uw_kernel_free_mask(cpumask_var_t mask);
+/* The number in the line of a list ("0-3,8") or of hexadecimal words; 0, or an errno with its sign turned. */
+int uw_kernel_parse_list(const char *text, struct cpumask *mask);
+#ifdef __cplusplus
+}
+#endif
+
+#define cpu_online_mask uw_kernel_cpus_online()
+#define cpu_active_mask uw_kernel_cpus_online()
+#define cpu_possible_mask uw_kernel_cpus_possible()
+#define cpu_present_mask uw_kernel_cpus_possible()
+#define cpu_all_mask uw_kernel_cpus_possible()
+#define nr_cpu_ids uw_kernel_nr_cpus()
+#define cpumask_of(cpu) uw_kernel_cpu_mask((unsigned int)(cpu))
+#define cpumask_bits(mask) ((mask)->bits)
+#define cpumask_size() sizeof(struct cpumask)
+#define nr_cpumask_bits ((unsigned int)NR_CPUS)
+#define CPU_MASK_ALL_PTR cpu_possible_mask
+
+static inline bool alloc_cpumask_var(cpumask_var_t *mask, gfp_t flags)
+{
+	(void)flags;
+	return uw_kernel_alloc_mask(mask);
+}
+
+static inline bool zalloc_cpumask_var(cpumask_var_t *mask, gfp_t flags)
+{
+	return alloc_cpumask_var(mask, flags);
+}
+
+static inline void free_cpumask_var(cpumask_var_t mask)
+{
+	uw_kernel_free_mask(mask);
+}
+
+static inline void cpumask_clear(struct cpumask *mask)
+{
+	bitmap_zero(mask->bits, NR_CPUS);
+}
+
+static inline void cpumask_setall(struct cpumask *mask)
+{
+	bitmap_fill(mask->bits, NR_CPUS);
+}
+
+static inline void cpumask_copy(struct cpumask *to, const struct cpumask *from)
+{
+	*to = *from;
+}
+
+static inline void cpumask_set_cpu(unsigned int cpu, struct cpumask *mask)
+{
+	if (cpu < NR_CPUS)
+		set_bit(cpu, mask->bits);
+}
+
+static inline void cpumask_clear_cpu(int cpu, struct cpumask *mask)
+{
+	if ((unsigned int)cpu < NR_CPUS)
+		clear_bit((unsigned int)cpu, mask->bits);
+}
+
+#define __cpumask_set_cpu(cpu, mask) cpumask_set_cpu((unsigned int)(cpu), (mask))
+#define __cpumask_clear_cpu(cpu, mask) cpumask_clear_cpu((int)(cpu), (mask))
+
+static inline bool cpumask_test_cpu(int cpu, const struct cpumask *mask)
+{
+	return (unsigned int)cpu < NR_CPUS && test_bit((unsigned int)cpu, mask->bits);
+}
+
+static inline bool cpumask_test_and_set_cpu(int cpu, struct cpumask *mask)
+{
+	return test_and_set_bit((unsigned int)cpu, mask->bits);
+}
+
+static inline bool cpumask_test_and_clear_cpu(int cpu, struct cpumask *mask)
+{
+	return test_and_clear_bit((unsigned int)cpu, mask->bits);
+}
+
+static inline bool cpumask_empty(const struct cpumask *mask)
+{
+	return bitmap_empty(mask->bits, NR_CPUS);
+}
+
+static inline unsigned int cpumask_weight(const struct cpumask *mask)
+{
+	return bitmap_weight(mask->bits, NR_CPUS);
+}
+
+static inline bool cpumask_equal(const struct cpumask *a, const struct cpumask *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+#define UW_KERNEL_MASK_OP(name, op) \
+	static inline bool name(struct cpumask *to, const struct cpumask *a, const struct cpumask *b) \
+	{ \
+		size_t word; \
+		for (word = 0; word < NR_CPUS / (8 * sizeof(long)); word++) \
+			to->bits[word] = a->bits[word] op b->bits[word]; \
+		return !cpumask_empty(to); \
+	}
+
+UW_KERNEL_MASK_OP(cpumask_and, &)
+UW_KERNEL_MASK_OP(cpumask_or, |)
+UW_KERNEL_MASK_OP(cpumask_xor, ^)
+UW_KERNEL_MASK_OP(cpumask_andnot, &~)
+
+static inline bool cpumask_intersects(const struct cpumask *a, const struct cpumask *b)
+{
+	struct cpumask both;
+
+	return cpumask_and(&both, a, b);
+}
+
+static inline bool cpumask_subset(const struct cpumask *a, const struct cpumask *b)
+{
+	struct cpumask rest;
+
+	return !cpumask_andnot(&rest, a, b);
+}
+
+/* nr_cpu_ids if there is none. */
+static inline unsigned int cpumask_next(int cpu, const struct cpumask *mask)
+{
+	unsigned long next = find_next_bit(mask->bits, NR_CPUS, (unsigned long)(cpu + 1));
+
+	return next < NR_CPUS ? (unsigned int)next : nr_cpu_ids;
+}
+
+static inline unsigned int cpumask_first(const struct cpumask *mask)
+{
+	return cpumask_next(-1, mask);
+}
+
+static inline unsigned int cpumask_last(const struct cpumask *mask)
+{
+	unsigned int cpu = cpumask_first(mask), last = nr_cpu_ids;
+
+	for (; cpu < nr_cpu_ids; cpu = cpumask_next((int)cpu, mask))
+		last = cpu;
+	return last;
+}
+
+static inline unsigned int cpumask_next_wrap(int cpu, const struct cpumask *mask)
+{
+	unsigned int next = cpumask_next(cpu, mask);
+
+	return next < nr_cpu_ids ? next : cpumask_first(mask);
+}
+
+static inline unsigned int cpumask_nth(unsigned int n, const struct cpumask *mask)
+{
+	unsigned int cpu = cpumask_first(mask);
+
+	while (n-- > 0 && cpu < nr_cpu_ids)
+		cpu = cpumask_next((int)cpu, mask);
+	return cpu;
+}
+
+#define cpumask_any(mask) cpumask_first(mask)
+#define cpumask_any_and(a, b) cpumask_first_and(a, b)
+
+static inline unsigned int cpumask_first_and(const struct cpumask *a, const struct cpumask *b)
+{
+	struct cpumask both;
+
+	cpumask_and(&both, a, b);
+	return cpumask_first(&both);
+}
+
+static inline unsigned int cpumask_local_spread(unsigned int i, int node)
+{
+	(void)node;
+	return cpumask_nth(i % cpumask_weight(cpu_online_mask), cpu_online_mask);
+}
+
+#define cpulist_parse(text, mask) uw_kernel_parse_list((text), (mask))
+#define num_online_cpus() cpumask_weight(cpu_online_mask)
+#define num_active_cpus() num_online_cpus()
+#define num_possible_cpus() cpumask_weight(cpu_possible_mask)
+#define num_present_cpus() num_possible_cpus()
+#define cpu_online(cpu) cpumask_test_cpu((int)(cpu), cpu_online_mask)
+#define cpu_active(cpu) cpu_online(cpu)
+#define cpu_possible(cpu) cpumask_test_cpu((int)(cpu), cpu_possible_mask)
+#define cpu_present(cpu) cpu_possible(cpu)
+
+#define for_each_cpu(cpu, mask) \
+	for ((cpu) = (__typeof__(cpu))cpumask_first(mask); (unsigned int)(cpu) < nr_cpu_ids; \
+	     (cpu) = (__typeof__(cpu))cpumask_next((int)(cpu), (mask)))
+#define for_each_cpu_and(cpu, a, b) \
+	for_each_cpu(cpu, a) \
+		if (!cpumask_test_cpu((int)(cpu), (b))) { \
+		} else
+#define for_each_online_cpu(cpu) for_each_cpu(cpu, cpu_online_mask)
+#define for_each_possible_cpu(cpu) for_each_cpu(cpu, cpu_possible_mask)
+#define for_each_present_cpu(cpu) for_each_cpu(cpu, cpu_possible_mask)
+
+#endif

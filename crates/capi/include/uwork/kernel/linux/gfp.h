@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* How memory is asked for: nothing of that matters here, but for the zeroing. */
+#ifndef UWORK_KERNEL_LINUX_GFP_H
+#define UWORK_KERNEL_LINUX_GFP_H
+
+#include <linux/types.h>
+
+#define __GFP_ZERO 0x100u
+#define __GFP_NOWARN 0x2000u
+#define __GFP_NOFAIL 0x8000u
+#define __GFP_NORETRY 0x10000u
+#define __GFP_RETRY_MAYFAIL 0x4000u
+#define __GFP_ACCOUNT 0x400000u
+#define __GFP_HIGHMEM 0x2u
+#define __GFP_COMP 0x40000u
+#define GFP_ATOMIC 0x20u
+#define GFP_KERNEL 0xcc0u
+#define GFP_KERNEL_ACCOUNT (GFP_KERNEL | __GFP_ACCOUNT)
+#define GFP_NOWAIT 0x800u
+#define GFP_NOIO 0xc00u
+#define GFP_NOFS 0xc40u
+#define GFP_USER GFP_KERNEL
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Time in ticks. */
+#ifndef UWORK_KERNEL_LINUX_JIFFIES_H
+#define UWORK_KERNEL_LINUX_JIFFIES_H
+
+#include "../uw_kernel.h"
+#include <linux/types.h>
+
+#ifndef HZ
+#define HZ 1000
+#endif
+
+#ifndef jiffies
+#define jiffies uw_kernel_jiffies()
+#endif
+
+#define MAX_JIFFY_OFFSET ((LONG_MAX >> 1) - 1)
+#ifndef LONG_MAX
+#define LONG_MAX __LONG_MAX__
+#endif
+#define UW_KERNEL_NS_PER_JIFFY (1000000000ULL / HZ)
+
+static inline unsigned long uw_kernel_jiffies(void)
+{
+	return (unsigned long)(uw_kernel_now_ns() / UW_KERNEL_NS_PER_JIFFY);
+}
+
+/* As far as the clock goes. */
+static inline uint64_t uw_kernel_jiffies_to_ns(unsigned long ticks)
+{
+	return ticks > UINT64_MAX / UW_KERNEL_NS_PER_JIFFY ? UINT64_MAX : ticks * UW_KERNEL_NS_PER_JIFFY;
+}
+
+static inline u64 get_jiffies_64(void)
+{
+	return uw_kernel_jiffies();
+}
+
+#define jiffies_64 get_jiffies_64()
+
+/* Rounded up, as a timeout must not be too short. */
+static inline unsigned long msecs_to_jiffies(unsigned int ms)
+{
+	return (unsigned long)(((u64)ms * HZ + 999) / 1000);
+}
+
+static inline unsigned long secs_to_jiffies(unsigned int secs)
+{
+	return (unsigned long)secs * HZ;
+}
+
+static inline unsigned long usecs_to_jiffies(unsigned int us)
+{
+	return (unsigned long)(((u64)us * HZ + 999999) / 1000000);
+}
+
+static inline unsigned long nsecs_to_jiffies(u64 ns)
+{
+	return (unsigned long)(ns / UW_KERNEL_NS_PER_JIFFY);
+}
+
+static inline unsigned int jiffies_to_msecs(unsigned long ticks)
+{
+	return (unsigned int)((u64)ticks * 1000 / HZ);
+}
+
+static inline unsigned int jiffies_to_usecs(unsigned long ticks)
+{
+	return (unsigned int)((u64)ticks * 1000000 / HZ);
+}
+
+static inline u64 jiffies_to_nsecs(unsigned long ticks)
+{
+	return uw_kernel_jiffies_to_ns(ticks);
+}
+
+#define time_after(a, b) ((long)((b) - (a)) < 0)
+#define time_before(a, b) time_after(b, a)
+#define time_after_eq(a, b) ((long)((a) - (b)) >= 0)
+#define time_before_eq(a, b) time_after_eq(b, a)
+#define time_in_range(a, b, c) (time_after_eq(a, b) && time_before_eq(a, c))
+#define time_is_before_jiffies(a) time_after(jiffies, a)
+#define time_is_after_jiffies(a) time_before(jiffies, a)
+#define time_is_before_eq_jiffies(a) time_after_eq(jiffies, a)
+#define time_is_after_eq_jiffies(a) time_before_eq(jiffies, a)
+
+/* To full seconds, so that timers of several fall together. */
+static inline unsigned long round_jiffies_up(unsigned long j)
+{
+	return (j + HZ - 1) / HZ * HZ;
+}
+
+static inline unsigned long round_jiffies(unsigned long j)
+{
+	return j % HZ < HZ / 4 ? j - j % HZ : round_jiffies_up(j);
+}
+
+static inline unsigned long round_jiffies_relative(unsigned long delta)
+{
+	unsigned long now = jiffies, then = round_jiffies(now + delta);
+
+	return time_after(then, now) ? then - now : delta;
+}
+
+#define round_jiffies_up_relative(delta) round_jiffies_relative(delta)
+
+#endif

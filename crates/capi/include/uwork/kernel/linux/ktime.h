@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Times and clocks, in nanoseconds. */
+#ifndef UWORK_KERNEL_LINUX_KTIME_H
+#define UWORK_KERNEL_LINUX_KTIME_H
+
+#include <time.h>
+
+#include "../uw_kernel.h"
+#include <linux/types.h>
+
+typedef s64 ktime_t;
+typedef s64 time64_t;
+
+struct timespec64 {
+	time64_t tv_sec;
+	long tv_nsec;
+};
+
+#define NSEC_PER_USEC 1000L
+#define NSEC_PER_MSEC 1000000L
+#define NSEC_PER_SEC 1000000000L
+#define USEC_PER_MSEC 1000L
+#define USEC_PER_SEC 1000000L
+#define MSEC_PER_SEC 1000L
+#define KTIME_MAX ((s64)~((u64)1 << 63))
+
+static inline ktime_t ktime_get(void)
+{
+	return (ktime_t)uw_kernel_now_ns();
+}
+
+static inline u64 ktime_get_ns(void)
+{
+	return uw_kernel_now_ns();
+}
+
+static inline ktime_t ktime_get_real(void)
+{
+	return (ktime_t)uw_kernel_clock_ns(0);
+}
+
+static inline u64 ktime_get_real_ns(void)
+{
+	return uw_kernel_clock_ns(0);
+}
+
+static inline ktime_t ktime_get_raw(void)
+{
+	return (ktime_t)uw_kernel_clock_ns(4);
+}
+
+static inline u64 ktime_get_raw_ns(void)
+{
+	return uw_kernel_clock_ns(4);
+}
+
+static inline ktime_t ktime_get_boottime(void)
+{
+	return (ktime_t)uw_kernel_clock_ns(7);
+}
+
+static inline u64 ktime_get_boottime_ns(void)
+{
+	return uw_kernel_clock_ns(7);
+}
+
+static inline u64 ktime_get_mono_fast_ns(void)
+{
+	return uw_kernel_now_ns();
+}
+
+static inline time64_t ktime_get_seconds(void)
+{
+	return ktime_get() / NSEC_PER_SEC;
+}
+
+static inline time64_t ktime_get_real_seconds(void)
+{
+	return ktime_get_real() / NSEC_PER_SEC;
+}
+
+static inline u64 local_clock(void)
+{
+	return uw_kernel_now_ns();
+}
+
+static inline u64 sched_clock(void)
+{
+	return uw_kernel_now_ns();
+}
+
+static inline ktime_t ktime_set(s64 secs, unsigned long nsecs)
+{
+	return secs * NSEC_PER_SEC + (s64)nsecs;
+}
+
+#define ktime_add(a, b) ((a) + (b))
+#define ktime_sub(a, b) ((a) - (b))
+
+static inline ktime_t ktime_add_ns(ktime_t kt, u64 ns)
+{
+	return kt + (s64)ns;
+}
+
+static inline ktime_t ktime_sub_ns(ktime_t kt, u64 ns)
+{
+	return kt - (s64)ns;
+}
+
+static inline ktime_t ktime_add_us(ktime_t kt, u64 us)
+{
+	return kt + (s64)us * NSEC_PER_USEC;
+}
+
+static inline ktime_t ktime_add_ms(ktime_t kt, u64 ms)
+{
+	return kt + (s64)ms * NSEC_PER_MSEC;
+}
+
+static inline s64 ktime_to_ns(ktime_t kt)
+{
+	return kt;
+}
+
+static inline s64 ktime_to_us(ktime_t kt)
+{
+	return kt / NSEC_PER_USEC;
+}
+
+static inline s64 ktime_to_ms(ktime_t kt)
+{
+	return kt / NSEC_PER_MSEC;
+}
+
+static inline ktime_t ns_to_ktime(u64 ns)
+{
+	return (ktime_t)ns;
+}
+
+static inline ktime_t us_to_ktime(u64 us)
+{
+	return (ktime_t)us * NSEC_PER_USEC;
+}
+
+static inline ktime_t ms_to_ktime(u64 ms)
+{
+	return (ktime_t)ms * NSEC_PER_MSEC;
+}
+
+static inline s64 ktime_us_delta(ktime_t later, ktime_t earlier)
+{
+	return ktime_to_us(later - earlier);
+}
+
+static inline s64 ktime_ms_delta(ktime_t later, ktime_t earlier)
+{
+	return ktime_to_ms(later - earlier);
+}
+
+static inline int ktime_compare(ktime_t a, ktime_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+static inline bool ktime_after(ktime_t a, ktime_t b)
+{
+	return a > b;
+}
+
+static inline bool ktime_before(ktime_t a, ktime_t b)
+{
+	return a < b;
+}
+
+static inline struct timespec64 ns_to_timespec64(s64 ns)
+{
+	struct timespec64 ts;
+
+	ts.tv_sec = ns / NSEC_PER_SEC;
+	ts.tv_nsec = (long)(ns % NSEC_PER_SEC);
+	return ts;
+}
+
+static inline void ktime_get_ts64(struct timespec64 *ts)
+{
+	*ts = ns_to_timespec64(ktime_get());
+}
+
+static inline void ktime_get_real_ts64(struct timespec64 *ts)
+{
+	*ts = ns_to_timespec64(ktime_get_real());
+}
+
+static inline s64 timespec64_to_ns(const struct timespec64 *ts)
+{
+	return ts->tv_sec * NSEC_PER_SEC + ts->tv_nsec;
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Parameters of a module: arguments name=value of the program. */
+#ifndef UWORK_KERNEL_LINUX_MODULEPARAM_H
+#define UWORK_KERNEL_LINUX_MODULEPARAM_H
+
+#include "../uw_kernel.h"
+#include <linux/compiler.h>
+#include <linux/export.h>
+#include <linux/init.h>
+#include <linux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kernel_param;
+
+struct kernel_param_ops {
+	unsigned int flags;
+	int (*set)(const char *val, const struct kernel_param *kp);
+	int (*get)(char *buffer, const struct kernel_param *kp);
+	void (*free)(void *arg);
+};
+
+enum uw_kernel_param_type {
+	UW_PARAM_byte,
+	UW_PARAM_short,
+	UW_PARAM_ushort,
+	UW_PARAM_int,
+	UW_PARAM_uint,
+	UW_PARAM_long,
+	UW_PARAM_ulong,
+	UW_PARAM_ullong,
+	UW_PARAM_hexint,
+	UW_PARAM_bool,
+	/* What bool is, if it is a macro. */
+	UW_PARAM__Bool = UW_PARAM_bool,
+	UW_PARAM_bint,
+	UW_PARAM_invbool,
+	UW_PARAM_charp,
+	UW_PARAM_string,
+	UW_PARAM_ops,
+	UW_PARAM_description
+};
+
+struct kernel_param {
+	const char *name;
+	enum uw_kernel_param_type type;
+	/* What it sets; the description's text. */
+	void *arg;
+	/* How many there may be at `arg`, in a list with commas; of a string, its bytes. */
+	unsigned int max;
+	unsigned int *num;
+	const struct kernel_param_ops *ops;
+};
+
+#define UW_KERNEL_PARAM(id, ...) \
+	static const struct kernel_param UW_PASTE(uw_param_, id) = { __VA_ARGS__ }; \
+	static const struct kernel_param *const UW_PASTE(uw_param_at_, id) \
+		__attribute__((section("uw_params"), used)) = &UW_PASTE(uw_param_, id)
+
+#define module_param(name, type, perm) module_param_named(name, name, type, perm)
+#define module_param_named(name, value, type, perm) \
+	UW_KERNEL_PARAM(name, #name, UW_PARAM_##type, &(value), 1, NULL, NULL)
+#define module_param_array(name, type, nump, perm) module_param_array_named(name, name, type, nump, perm)
+#define module_param_array_named(name, array, type, nump, perm) \
+	UW_KERNEL_PARAM(name, #name, UW_PARAM_##type, (array), sizeof(array) / sizeof((array)[0]), \
+			(unsigned int *)(void *)(nump), NULL)
+#define module_param_string(name, string, len, perm) \
+	UW_KERNEL_PARAM(name, #name, UW_PARAM_string, (string), (len), NULL, NULL)
+#define module_param_cb(name, operations, argument, perm) \
+	UW_KERNEL_PARAM(name, #name, UW_PARAM_ops, (argument), 1, NULL, (operations))
+#define module_param_unsafe(name, type, perm) module_param(name, type, perm)
+#define core_param(name, var, type, perm) module_param_named(name, var, type, perm)
+#define MODULE_PARM_DESC(name, text) \
+	UW_KERNEL_PARAM(UW_PASTE(description_, name), #name, UW_PARAM_description, \
+			(void *)(uintptr_t)(text), 0, NULL, NULL)
+
+/* Of the program that includes this; absent without parameters. */
+extern const struct kernel_param *const __start_uw_params[] __attribute__((weak, visibility("hidden")));
+extern const struct kernel_param *const __stop_uw_params[] __attribute__((weak, visibility("hidden")));
+
+int param_set_int(const char *val, const struct kernel_param *kp) UW_KERNEL_NAME(param_set_int);
+int param_set_uint(const char *val, const struct kernel_param *kp) UW_KERNEL_NAME(param_set_uint);
+int param_set_bool(const char *val, const struct kernel_param *kp) UW_KERNEL_NAME(param_set_bool);
+int param_get_int(char *buffer, const struct kernel_param *kp) UW_KERNEL_NAME(param_get_int);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* NUMA nodes that have CPUs. */
+#ifndef UWORK_KERNEL_LINUX_NODEMASK_H
+#define UWORK_KERNEL_LINUX_NODEMASK_H
+
+#include <linux/topology.h>
+
+#define node_online(node) (!cpumask_empty(cpumask_of_node(node)))
+#define for_each_online_node(node) \
+	for ((node) = 0; (node) < MAX_NUMNODES; (node)++) \
+		if (!node_online(node)) { \
+		} else
+#define for_each_node(node) for_each_online_node(node)
+
+#endif

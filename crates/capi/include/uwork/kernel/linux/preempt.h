@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A thread may be preempted at any time. What this locks out in the kernel needs a lock here. */
+#ifndef UWORK_KERNEL_LINUX_PREEMPT_H
+#define UWORK_KERNEL_LINUX_PREEMPT_H
+
+#include <linux/irqflags.h>
+
+#define preempt_disable() barrier()
+#define preempt_enable() barrier()
+#define preempt_enable_no_resched() barrier()
+#define preempt_count() 0
+#define preemptible() true
+#define migrate_disable() barrier()
+#define migrate_enable() barrier()
+#define local_bh_disable() barrier()
+#define local_bh_enable() barrier()
+
+#endif

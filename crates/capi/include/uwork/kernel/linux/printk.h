@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Messages: what is an error or a warning goes to standard error, the rest to standard output. */
+#ifndef UWORK_KERNEL_LINUX_PRINTK_H
+#define UWORK_KERNEL_LINUX_PRINTK_H
+
+#include <linux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KERN_SOH "\001"
+#define KERN_EMERG KERN_SOH "0"
+#define KERN_ALERT KERN_SOH "1"
+#define KERN_CRIT KERN_SOH "2"
+#define KERN_ERR KERN_SOH "3"
+#define KERN_WARNING KERN_SOH "4"
+#define KERN_NOTICE KERN_SOH "5"
+#define KERN_INFO KERN_SOH "6"
+#define KERN_DEBUG KERN_SOH "7"
+#define KERN_DEFAULT ""
+#define KERN_CONT KERN_SOH "c"
+
+/*
+ * The kernel's formats, %pe, %ps, %*pb[l] and %pV among them. The compiler does not check them: the kernel's own
+ * types, uint64_t for one, are others here. Returns the number of bytes.
+ */
+int uw_kernel_printk(const char *fmt, ...);
+
+/* True the first time that it is asked for this word. */
+static inline bool uw_kernel_once(uint32_t *word)
+{
+	return __atomic_exchange_n(word, 1, __ATOMIC_RELAXED) == 0;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#ifndef pr_fmt
+#define pr_fmt(fmt) fmt
+#endif
+
+#define printk(...) uw_kernel_printk(__VA_ARGS__)
+#define _printk(...) uw_kernel_printk(__VA_ARGS__)
+/* The prefix and the format are one literal, so they are the first of the arguments. */
+#define UW_PRINTK(level, ...) UW_PRINTK_AT(level, __VA_ARGS__, "")
+#define UW_PRINTK_AT(level, fmt, ...) uw_kernel_printk(level pr_fmt(fmt), __VA_ARGS__)
+#define pr_emerg(...) UW_PRINTK(KERN_EMERG, __VA_ARGS__)
+#define pr_alert(...) UW_PRINTK(KERN_ALERT, __VA_ARGS__)
+#define pr_crit(...) UW_PRINTK(KERN_CRIT, __VA_ARGS__)
+#define pr_err(...) UW_PRINTK(KERN_ERR, __VA_ARGS__)
+#define pr_warn(...) UW_PRINTK(KERN_WARNING, __VA_ARGS__)
+#define pr_warning(...) pr_warn(__VA_ARGS__)
+#define pr_notice(...) UW_PRINTK(KERN_NOTICE, __VA_ARGS__)
+#define pr_info(...) UW_PRINTK(KERN_INFO, __VA_ARGS__)
+#define pr_cont(...) UW_PRINTK(KERN_CONT, __VA_ARGS__)
+#ifdef DEBUG
+#define pr_debug(...) UW_PRINTK(KERN_DEBUG, __VA_ARGS__)
+#else
+#define pr_debug(...) \
+	do { \
+		if (0) \
+			UW_PRINTK(KERN_DEBUG, __VA_ARGS__); \
+	} while (0)
+#endif
+#define pr_devel(...) pr_debug(__VA_ARGS__)
+#define no_printk(...) ((void)0)
+
+#define UW_ONCE(statement) \
+	do { \
+		static uint32_t uw_once; \
+		if (uw_kernel_once(&uw_once)) \
+			statement; \
+	} while (0)
+#define printk_once(...) UW_ONCE(printk(__VA_ARGS__))
+#define pr_err_once(...) UW_ONCE(pr_err(__VA_ARGS__))
+#define pr_warn_once(...) UW_ONCE(pr_warn(__VA_ARGS__))
+#define pr_notice_once(...) UW_ONCE(pr_notice(__VA_ARGS__))
+#define pr_info_once(...) UW_ONCE(pr_info(__VA_ARGS__))
+#define pr_err_ratelimited(...) pr_err(__VA_ARGS__)
+#define pr_warn_ratelimited(...) pr_warn(__VA_ARGS__)
+#define pr_info_ratelimited(...) pr_info(__VA_ARGS__)
+#define printk_ratelimited(...) printk(__VA_ARGS__)
+#define printk_deferred(...) printk(__VA_ARGS__)
+#define dump_stack() ((void)0)
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Random numbers. Beside what the system has under this name. */
+#ifndef UWORK_KERNEL_LINUX_RANDOM_H
+#define UWORK_KERNEL_LINUX_RANDOM_H
+
+/* #include_next is no ISO C, which the compiler would say. */
+#pragma GCC system_header
+#include_next <linux/random.h>
+
+#include "../uw_kernel.h"
+#include <linux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+void get_random_bytes(void *buf, size_t count) UW_KERNEL_NAME(get_random_bytes);
+#ifdef __cplusplus
+}
+#endif
+
+static inline u32 get_random_u32(void)
+{
+	u32 value;
+
+	get_random_bytes(&value, sizeof(value));
+	return value;
+}
+
+static inline u64 get_random_u64(void)
+{
+	u64 value;
+
+	get_random_bytes(&value, sizeof(value));
+	return value;
+}
+
+static inline u32 get_random_u32_below(u32 limit)
+{
+	return limit ? (u32)((u64)get_random_u32() * limit >> 32) : 0;
+}
+
+#define get_random_u32_inclusive(least, most) ((least) + get_random_u32_below((most) - (least) + 1))
+#define get_random_int() get_random_u32()
+
+#endif

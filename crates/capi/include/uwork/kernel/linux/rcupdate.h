@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Read sides and grace periods. */
+#ifndef UWORK_KERNEL_LINUX_RCUPDATE_H
+#define UWORK_KERNEL_LINUX_RCUPDATE_H
+
+#include "../uw_kernel.h"
+#include <linux/compiler.h>
+#include <linux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Larger than the kernel's: it is an item of its own. */
+struct rcu_head {
+	struct uw_rcu_work uw_item;
+	void (*func)(struct rcu_head *head);
+};
+#define callback_head rcu_head
+
+void uw_kernel_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head));
+void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr);
+void synchronize_rcu(void) UW_KERNEL_NAME(synchronize_rcu);
+/* Waits until what call_rcu() was given has run, and what queue_rcu_work() was given is queued. */
+void rcu_barrier(void) UW_KERNEL_NAME(rcu_barrier);
+
+#define call_rcu(head, func) uw_kernel_call_rcu((head), (func))
+#define call_rcu_hurry(head, func) uw_kernel_call_rcu((head), (func))
+#define synchronize_rcu_expedited() synchronize_rcu()
+#define kfree_rcu(ptr, field) uw_kernel_kfree_rcu(&(ptr)->field, (ptr))
+
+static inline void rcu_read_lock(void)
+{
+	uw_rcu_read_lock();
+}
+
+static inline void rcu_read_unlock(void)
+{
+	uw_rcu_read_unlock();
+}
+
+#define rcu_read_lock_held() uw_rcu_is_read_locked()
+#define rcu_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
+#define rcu_dereference_protected(p, condition) (p)
+#define rcu_dereference_check(p, condition) rcu_dereference(p)
+#define rcu_access_pointer(p) __atomic_load_n(&(p), __ATOMIC_RELAXED)
+#define rcu_assign_pointer(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
+#define RCU_INIT_POINTER(p, v) ((p) = (v))
+#define rcu_replace_pointer(p, v, condition) __atomic_exchange_n(&(p), (v), __ATOMIC_ACQ_REL)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

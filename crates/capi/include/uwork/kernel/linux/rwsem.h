@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Semaphores for several readers or one writer. */
+#ifndef UWORK_KERNEL_LINUX_RWSEM_H
+#define UWORK_KERNEL_LINUX_RWSEM_H
+
+#include <linux/cleanup.h>
+#include "../uw_kernel_lock.h"
+
+struct rw_semaphore {
+	struct uw_kernel_rwlock uw_lock;
+};
+
+#define __RWSEM_INITIALIZER(name) { { 0, 0 } }
+#define DECLARE_RWSEM(name) struct rw_semaphore name = __RWSEM_INITIALIZER(name)
+
+static inline void init_rwsem(struct rw_semaphore *sem)
+{
+	sem->uw_lock.word = 0;
+	sem->uw_lock.sleepers = 0;
+}
+
+static inline void down_read(struct rw_semaphore *sem)
+{
+	uw_kernel_read_lock(&sem->uw_lock);
+}
+
+static inline int down_read_trylock(struct rw_semaphore *sem)
+{
+	return uw_kernel_read_trylock(&sem->uw_lock);
+}
+
+static inline void up_read(struct rw_semaphore *sem)
+{
+	uw_kernel_read_unlock(&sem->uw_lock);
+}
+
+static inline void down_write(struct rw_semaphore *sem)
+{
+	uw_kernel_write_lock(&sem->uw_lock);
+}
+
+static inline int down_write_trylock(struct rw_semaphore *sem)
+{
+	return uw_kernel_write_trylock(&sem->uw_lock);
+}
+
+static inline void up_write(struct rw_semaphore *sem)
+{
+	uw_kernel_write_unlock(&sem->uw_lock);
+}
+
+static inline void downgrade_write(struct rw_semaphore *sem)
+{
+	__atomic_store_n(&sem->uw_lock.word, 1, __ATOMIC_SEQ_CST);
+	uw_kernel_rw_wake(&sem->uw_lock);
+}
+
+#ifndef __cplusplus
+DEFINE_GUARD(rwsem_read, struct rw_semaphore *, down_read(_T), up_read(_T));
+DEFINE_GUARD(rwsem_write, struct rw_semaphore *, down_write(_T), up_write(_T));
+#endif
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Tasks: every thread has one. Beside what the system has under this name. */
+#ifndef UWORK_KERNEL_LINUX_SCHED_H
+#define UWORK_KERNEL_LINUX_SCHED_H
+
+/* #include_next is no ISO C, which the compiler would say. */
+#pragma GCC system_header
+#include_next <linux/sched.h>
+
+#include <string.h>
+
+#include "../uw_kernel.h"
+#include <linux/compiler.h>
+#include <linux/cpumask.h>
+#include <linux/errno.h>
+#include <linux/jiffies.h>
+#include <linux/preempt.h>
+#include <linux/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TASK_COMM_LEN 16
+
+struct task_struct {
+	char comm[TASK_COMM_LEN];
+	pid_t pid;
+	pid_t tgid;
+	unsigned int flags;
+	/* What it is waiting for; the word that it sleeps on. */
+	uint32_t __state;
+	/* The library's. */
+	void *uw_private;
+};
+
+#define TASK_RUNNING 0x00000000
+#define TASK_INTERRUPTIBLE 0x00000001
+#define TASK_UNINTERRUPTIBLE 0x00000002
+#define TASK_WAKEKILL 0x00000100
+#define TASK_NOLOAD 0x00000400
+#define TASK_KILLABLE (TASK_WAKEKILL | TASK_UNINTERRUPTIBLE)
+#define TASK_IDLE (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)
+#define TASK_NORMAL (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)
+#define PF_KTHREAD 0x00200000
+#define PF_WQ_WORKER 0x00000020
+#define MAX_SCHEDULE_TIMEOUT __LONG_MAX__
+#define MAX_NICE 19
+#define MIN_NICE (-20)
+#ifndef SCHED_NORMAL
+#define SCHED_NORMAL 0
+#endif
+
+/* The calling thread's task. It stays for as long as the thread, and its memory longer. */
+struct task_struct *uw_kernel_current(void);
+#define current uw_kernel_current()
+
+/* 1 if the task was asleep in one of these states. */
+int uw_kernel_wake_task(struct task_struct *task, unsigned int states);
+/* Sleeps until the state is TASK_RUNNING, or until the time is over; yields if it is already. */
+long uw_kernel_schedule(long timeout);
+
+void uw_kernel_put_task(struct task_struct *task);
+void uw_kernel_get_task(struct task_struct *task);
+int uw_kernel_set_cpus(struct task_struct *task, const struct cpumask *mask);
+void uw_kernel_set_nice(struct task_struct *task, long nice);
+
+static inline int wake_up_process(struct task_struct *task)
+{
+	return uw_kernel_wake_task(task, TASK_NORMAL);
+}
+
+static inline int wake_up_state(struct task_struct *task, unsigned int state)
+{
+	return uw_kernel_wake_task(task, state);
+}
+
+#define set_current_state(state) __atomic_store_n(&current->__state, (state), __ATOMIC_SEQ_CST)
+#define __set_current_state(state) __atomic_store_n(&current->__state, (state), __ATOMIC_RELAXED)
+#define get_current_state() __atomic_load_n(&current->__state, __ATOMIC_RELAXED)
+#define task_is_running(task) (READ_ONCE((task)->__state) == TASK_RUNNING)
+#define get_current() current
+
+static inline void schedule(void)
+{
+	uw_kernel_schedule(MAX_SCHEDULE_TIMEOUT);
+}
+
+static inline long schedule_timeout(long timeout)
+{
+	return uw_kernel_schedule(timeout);
+}
+
+static inline long schedule_timeout_interruptible(long timeout)
+{
+	__set_current_state(TASK_INTERRUPTIBLE);
+	return uw_kernel_schedule(timeout);
+}
+
+static inline long schedule_timeout_uninterruptible(long timeout)
+{
+	__set_current_state(TASK_UNINTERRUPTIBLE);
+	return uw_kernel_schedule(timeout);
+}
+
+#define schedule_timeout_killable(timeout) schedule_timeout_uninterruptible(timeout)
+#define schedule_timeout_idle(timeout) schedule_timeout_uninterruptible(timeout)
+#define io_schedule() schedule()
+
+static inline int cond_resched(void)
+{
+	return 0;
+}
+
+static inline void yield(void)
+{
+	__set_current_state(TASK_RUNNING);
+	schedule();
+}
+
+#define might_sleep() ((void)0)
+#define might_resched() ((void)0)
+#define need_resched() false
+
+static inline bool signal_pending(struct task_struct *task)
+{
+	(void)task;
+	return false;
+}
+
+#define fatal_signal_pending(task) signal_pending(task)
+#define signal_pending_state(state, task) signal_pending(task)
+#define flush_signals(task) ((void)(task))
+
+static inline pid_t task_pid_nr(const struct task_struct *task)
+{
+	return task->pid;
+}
+
+static inline struct task_struct *get_task_struct(struct task_struct *task)
+{
+	uw_kernel_get_task(task);
+	return task;
+}
+
+static inline void put_task_struct(struct task_struct *task)
+{
+	uw_kernel_put_task(task);
+}
+
+static inline int set_cpus_allowed_ptr(struct task_struct *task, const struct cpumask *mask)
+{
+	return uw_kernel_set_cpus(task, mask);
+}
+
+static inline void set_user_nice(struct task_struct *task, long nice)
+{
+	uw_kernel_set_nice(task, nice);
+}
+
+/* Real time needs a privilege that a program does not have as a rule: the highest niceness is what there is. */
+static inline void sched_set_fifo(struct task_struct *task)
+{
+	uw_kernel_set_nice(task, MIN_NICE);
+}
+
+static inline void sched_set_fifo_low(struct task_struct *task)
+{
+	uw_kernel_set_nice(task, MIN_NICE);
+}
+
+static inline void sched_set_normal(struct task_struct *task, int nice)
+{
+	uw_kernel_set_nice(task, nice);
+}
+
+#define get_task_comm(buf, task) memcpy((buf), (task)->comm, TASK_COMM_LEN)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Sorting. */
+#ifndef UWORK_KERNEL_LINUX_SORT_H
+#define UWORK_KERNEL_LINUX_SORT_H
+
+#include <stdlib.h>
+
+#include <linux/types.h>
+
+typedef int (*cmp_func_t)(const void *a, const void *b);
+typedef int (*cmp_r_func_t)(const void *a, const void *b, const void *priv);
+typedef void (*swap_func_t)(void *a, void *b, int size);
+typedef void (*swap_r_func_t)(void *a, void *b, int size, const void *priv);
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+void uw_kernel_sort_r(void *base, size_t num, size_t size, cmp_r_func_t compare, const void *priv);
+#ifdef __cplusplus
+}
+#endif
+
+/* Elements are moved as bytes, so a function for that is not called. */
+static inline void sort(void *base, size_t num, size_t size, cmp_func_t compare, swap_func_t swap_elements)
+{
+	(void)swap_elements;
+	qsort(base, num, size, compare);
+}
+
+static inline void sort_r(void *base, size_t num, size_t size, cmp_r_func_t compare, swap_r_func_t swap_elements,
+			  const void *priv)
+{
+	(void)swap_elements;
+	uw_kernel_sort_r(base, num, size, compare, priv);
+}
+
+#define sort_nonatomic(base, num, size, compare, swap_elements) sort((base), (num), (size), (compare), (swap_elements))
+
+#endif

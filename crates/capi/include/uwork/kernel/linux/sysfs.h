@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Printing attributes. */
+#ifndef UWORK_KERNEL_LINUX_SYSFS_H
+#define UWORK_KERNEL_LINUX_SYSFS_H
+
+#include <linux/fs.h>
+
+#define sysfs_emit(buf, ...) scnprintf((buf), 4096, __VA_ARGS__)
+
+#endif

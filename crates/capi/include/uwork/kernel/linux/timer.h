@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Timers. Stands on its own: with uwork.h and the uw_kernel headers. */
+#ifndef UWORK_KERNEL_LINUX_TIMER_H
+#define UWORK_KERNEL_LINUX_TIMER_H
+
+#include <time.h>
+
+#include "../uw_kernel_time.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * An item with a timer, on a queue of the library's: a function runs in the BH context of the CPU where it
+ * expires, so it must not wait. expires may be read, and set before add_timer().
+ */
+struct timer_list {
+	struct uw_delayed_work uw_item;
+	void (*function)(struct timer_list *timer);
+	unsigned long expires;
+	unsigned int flags;
+};
+
+#define TIMER_CPUMASK 0x0003ffffu
+#define TIMER_MIGRATING 0x00040000u
+#define TIMER_DEFERRABLE 0x00080000u
+#define TIMER_PINNED 0x00100000u
+#define TIMER_IRQSAFE 0x00200000u
+
+void uw_kernel_timer_run(struct uw_work *item);
+/* 1 if the timer was armed. The deadline is in ticks of which a second has `hz`. */
+int uw_kernel_timer_arm(struct timer_list *timer, unsigned long hz, int cpu);
+
+#define __TIMER_INITIALIZER(function, flags) \
+	{ UW_DELAYED_WORK_INIT(uw_kernel_timer_run), (function), 0, (flags) }
+#define DEFINE_TIMER(name, function) struct timer_list name = __TIMER_INITIALIZER(function, 0)
+
+static inline void timer_setup(struct timer_list *timer, void (*function)(struct timer_list *), unsigned int flags)
+{
+	uw_delayed_work_init(&timer->uw_item, uw_kernel_timer_run, flags & TIMER_DEFERRABLE ? UW_DEFERRABLE : 0, 0);
+	timer->function = function;
+	timer->expires = 0;
+	timer->flags = flags;
+}
+
+#define timer_setup_on_stack(timer, function, flags) timer_setup((timer), (function), (flags))
+#define destroy_timer_on_stack(timer) ((void)(timer))
+#define timer_destroy_on_stack(timer) ((void)(timer))
+
+static inline bool timer_pending(const struct timer_list *timer)
+{
+	return uw_work_is_pending(&timer->uw_item.work) > 0;
+}
+
+static inline int mod_timer(struct timer_list *timer, unsigned long expires)
+{
+	timer->expires = expires;
+	return uw_kernel_timer_arm(timer, HZ, -1);
+}
+
+/* Only if it is armed. */
+static inline int mod_timer_pending(struct timer_list *timer, unsigned long expires)
+{
+	if (!timer_pending(timer))
+		return 0;
+	timer->expires = expires;
+	return uw_kernel_timer_arm(timer, HZ, -1);
+}
+
+/* Only to an earlier time. */
+static inline int timer_reduce(struct timer_list *timer, unsigned long expires)
+{
+	if (timer_pending(timer) && (long)(expires - timer->expires) >= 0)
+		return 1;
+	timer->expires = expires;
+	return uw_kernel_timer_arm(timer, HZ, -1);
+}
+
+static inline void add_timer(struct timer_list *timer)
+{
+	uw_kernel_timer_arm(timer, HZ, -1);
+}
+
+#define add_timer_local(timer) add_timer(timer)
+#define add_timer_global(timer) add_timer(timer)
+
+static inline void add_timer_on(struct timer_list *timer, int cpu)
+{
+	uw_kernel_timer_arm(timer, HZ, cpu);
+}
+
+static inline int del_timer(struct timer_list *timer)
+{
+	return uw_work_cancel(&timer->uw_item.work) > 0;
+}
+
+/* POSIX has another function of this name. */
+#define timer_delete(timer) del_timer(timer)
+
+/* Waits for a run that is going on. Not from the timer's own function. */
+static inline int timer_delete_sync(struct timer_list *timer)
+{
+	return uw_work_cancel_sync(&timer->uw_item.work) > 0;
+}
+
+/* Afterwards it cannot be armed any more. */
+static inline int timer_shutdown(struct timer_list *timer)
+{
+	return uw_work_disable(&timer->uw_item.work) > 0;
+}
+
+static inline int timer_shutdown_sync(struct timer_list *timer)
+{
+	return uw_work_disable_sync(&timer->uw_item.work) > 0;
+}
+
+#define try_to_del_timer_sync(timer) del_timer(timer)
+#define timer_delete_sync_try(timer) del_timer(timer)
+#define del_timer_sync(timer) timer_delete_sync(timer)
+
+#define from_timer(var, callback_timer, timer_fieldname) \
+	UW_CONTAINER_OF(callback_timer, __typeof__(*(var)), timer_fieldname)
+#define timer_container_of(var, callback_timer, timer_fieldname) from_timer(var, callback_timer, timer_fieldname)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

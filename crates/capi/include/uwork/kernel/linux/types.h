@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The kernel's types, beside those that the system has under this name. */
+#ifndef UWORK_KERNEL_LINUX_TYPES_H
+#define UWORK_KERNEL_LINUX_TYPES_H
+
+/* #include_next is no ISO C, which the compiler would say. */
+#pragma GCC system_header
+#include_next <linux/types.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <linux/compiler.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s8 s8;
+typedef __s16 s16;
+typedef __s32 s32;
+typedef __s64 s64;
+
+/* The system has these too, but not for every standard. */
+typedef __loff_t loff_t;
+typedef unsigned int uint;
+typedef unsigned short ushort;
+typedef unsigned long ulong;
+typedef unsigned char unchar;
+
+typedef unsigned int gfp_t;
+typedef unsigned int fmode_t;
+typedef unsigned short umode_t;
+typedef u64 phys_addr_t;
+typedef u64 dma_addr_t;
+typedef u64 sector_t;
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+typedef struct {
+	s64 counter;
+} atomic64_t;
+
+#define ATOMIC_INIT(i) { (i) }
+#define ATOMIC64_INIT(i) { (i) }
+
+typedef struct {
+	long counter;
+} atomic_long_t;
+
+#define ATOMIC_LONG_INIT(i) { (i) }
+
+struct list_head {
+	struct list_head *next, *prev;
+};
+
+struct hlist_node {
+	struct hlist_node *next, **pprev;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct cpumask;
+struct task_struct;
+struct module;
+
+#define DECLARE_BITMAP(name, bits) unsigned long name[BITS_TO_LONGS(bits)]
+#ifndef BITS_PER_BYTE
+#define BITS_PER_BYTE 8
+#endif
+#ifndef BITS_PER_LONG
+#define BITS_PER_LONG (8 * (int)sizeof(long))
+#endif
+#ifndef BITS_TO_LONGS
+#define BITS_TO_LONGS(bits) (((bits) + 8 * sizeof(long) - 1) / (8 * sizeof(long)))
+#endif
+
+#endif

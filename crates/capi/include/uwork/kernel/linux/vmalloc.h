@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Memory in large pieces. */
+#ifndef UWORK_KERNEL_LINUX_VMALLOC_H
+#define UWORK_KERNEL_LINUX_VMALLOC_H
+
+#include <linux/slab.h>
+
+#define vmalloc(size) kmalloc((size), GFP_KERNEL)
+#define vzalloc(size) kzalloc((size), GFP_KERNEL)
+#define vmalloc_array(n, size) kmalloc_array((n), (size), GFP_KERNEL)
+#define vcalloc(n, size) kcalloc((n), (size), GFP_KERNEL)
+#define vfree(ptr) kfree(ptr)
+
+#endif

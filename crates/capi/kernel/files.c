@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Files: the attribute tree by the kernel's paths, and the system's files. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <linux/fs.h>
+
+#define ATTRIBUTE_MAX 4096
+
+struct file {
+	/* -1: an attribute. */
+	int fd;
+	bool can_read, can_write;
+	char path[256];
+};
+
+/* Where the kernel has parts of the tree. What is tried later is also true of what was tried before. */
+static const struct {
+	const char *there;
+	const char *here;
+} places[] = {
+	{ "/sys/bus/workqueue/devices/", "devices/" },
+	{ "/sys/devices/virtual/workqueue/", "devices/" },
+	{ "/sys/devices/virtual/workqueue/", "" },
+	{ "/sys/module/workqueue/parameters/", "module/parameters/" },
+};
+
+/* Writes the path in the tree. 1 if there is such an attribute, 0 if not, less if it is no path of the tree. */
+static int attribute(const char *path, char *here, size_t size)
+{
+	int is_ours = -1;
+	size_t index;
+
+	for (index = 0; index < ARRAY_SIZE(places); index++) {
+		size_t prefix = strlen(places[index].there);
+		char value[1];
+
+		if (strncmp(path, places[index].there, prefix) != 0)
+			continue;
+		is_ours = 0;
+		snprintf(here, size, "%s%s", places[index].here, path + prefix);
+		if (uw_sysfs_get(here, value, sizeof(value)) >= 0)
+			return 1;
+	}
+	return is_ours;
+}
+
+struct file *filp_open(const char *path, int flags, umode_t mode)
+{
+	struct file *file = malloc(sizeof(*file));
+	int access = flags & O_ACCMODE;
+	int error;
+
+	if (!file)
+		return ERR_PTR(-ENOMEM);
+	file->can_read = access != O_WRONLY;
+	file->can_write = access != O_RDONLY;
+	file->fd = -1;
+	switch (attribute(path, file->path, sizeof(file->path))) {
+	case 1:
+		return file;
+	case 0:
+		error = ENOENT;
+		break;
+	default:
+		file->fd = open(path, flags | O_CLOEXEC, mode);
+		if (file->fd >= 0)
+			return file;
+		error = errno;
+	}
+	free(file);
+	return ERR_PTR(-error);
+}
+
+int filp_close(struct file *file, fl_owner_t id)
+{
+	int error = file->fd >= 0 && close(file->fd) != 0 ? -errno : 0;
+
+	(void)id;
+	free(file);
+	return error;
+}
+
+ssize_t kernel_write(struct file *file, const void *buf, size_t count, loff_t *pos)
+{
+	char value[ATTRIBUTE_MAX];
+	ssize_t written;
+	int error;
+
+	if (!file->can_write)
+		return -EBADF;
+	if (file->fd >= 0) {
+		written = pos ? pwrite(file->fd, buf, count, *pos) : write(file->fd, buf, count);
+		if (written >= 0 && pos)
+			*pos += written;
+		return written < 0 ? -errno : written;
+	}
+	if (count >= sizeof(value))
+		return -EINVAL;
+	memcpy(value, buf, count);
+	value[count] = '\0';
+	error = uw_sysfs_set(file->path, value);
+	if (error)
+		return error;
+	if (pos)
+		*pos += (loff_t)count;
+	return (ssize_t)count;
+}
+
+ssize_t kernel_read(struct file *file, void *buf, size_t count, loff_t *pos)
+{
+	char value[ATTRIBUTE_MAX];
+	size_t begin = pos ? (size_t)*pos : 0;
+	ssize_t got;
+	int length;
+
+	if (!file->can_read)
+		return -EBADF;
+	if (file->fd >= 0) {
+		got = pos ? pread(file->fd, buf, count, *pos) : read(file->fd, buf, count);
+		if (got >= 0 && pos)
+			*pos += got;
+		return got < 0 ? -errno : got;
+	}
+	length = uw_sysfs_get(file->path, value, sizeof(value) - 1);
+	if (length < 0)
+		return length;
+	length = length < (int)sizeof(value) - 2 ? length : (int)sizeof(value) - 2;
+	/* As the kernel's, with a newline at its end. */
+	value[length++] = '\n';
+	if (begin >= (size_t)length)
+		return 0;
+	got = (ssize_t)((size_t)length - begin < count ? (size_t)length - begin : count);
+	memcpy(buf, value + begin, (size_t)got);
+	if (pos)
+		*pos += got;
+	return got;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Threads of the kernel's kind. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <linux/kernel.h>
+#include <linux/kthread.h>
+#include "task.h"
+
+static bool has_wish(const struct task *task, uint32_t wish)
+{
+	return (__atomic_load_n(&task->wishes, __ATOMIC_SEQ_CST) & wish) != 0;
+}
+
+static struct task *me(void)
+{
+	return uw_task_of(current);
+}
+
+static void end(struct task *task, int result)
+{
+	task->result = result;
+	complete_all(&task->ended);
+}
+
+static void *run(void *arg)
+{
+	struct task *task = arg;
+	int result = -EINTR;
+
+	uw_task_adopt(task);
+	pthread_setname_np(task->thread, task->public.comm);
+	/* It was made asleep. */
+	schedule();
+	if (!has_wish(task, TASK_STOP)) {
+		kthread_parkme();
+		result = task->function(task->data);
+	}
+	end(task, result);
+	return NULL;
+}
+
+static struct task_struct *create(int (*function)(void *data), void *data, const char *name)
+{
+	struct task *task = uw_task_new();
+	pthread_attr_t attr;
+	int error;
+
+	if (!task)
+		return ERR_PTR(-ENOMEM);
+	snprintf(task->public.comm, sizeof(task->public.comm), "%s", name);
+	task->public.flags = PF_KTHREAD;
+	task->function = function;
+	task->data = data;
+	__atomic_store_n(&task->public.__state, TASK_UNINTERRUPTIBLE, __ATOMIC_RELAXED);
+	/* The second reference is for whoever stops it. */
+	uw_kernel_get_task(&task->public);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	error = pthread_create(&task->thread, &attr, run, task);
+	pthread_attr_destroy(&attr);
+	if (error) {
+		uw_kernel_put_task(&task->public);
+		uw_kernel_put_task(&task->public);
+		return ERR_PTR(-error);
+	}
+	return &task->public;
+}
+
+struct task_struct *kthread_create_on_node(int (*threadfn)(void *data), void *data, int node, const char *fmt, ...)
+{
+	struct task_struct *task;
+	char name[TASK_COMM_LEN];
+	va_list args;
+
+	va_start(args, fmt);
+	uw_kernel_vsnprintf(name, sizeof(name), fmt, args);
+	va_end(args);
+	task = create(threadfn, data, name);
+	if (!IS_ERR(task) && node >= 0 && !cpumask_empty(uw_kernel_node_mask(node)))
+		uw_kernel_set_cpus(task, uw_kernel_node_mask(node));
+	return task;
+}
+
+struct task_struct *kthread_create_on_cpu(int (*threadfn)(void *data), void *data, unsigned int cpu, const char *fmt)
+{
+	struct task_struct *task = kthread_create_on_node(threadfn, data, -1, fmt, cpu);
+
+	if (!IS_ERR(task))
+		kthread_bind(task, cpu);
+	return task;
+}
+
+void kthread_bind(struct task_struct *task, unsigned int cpu)
+{
+	kthread_bind_mask(task, cpumask_of(cpu));
+}
+
+void kthread_bind_mask(struct task_struct *task, const struct cpumask *mask)
+{
+	int error = uw_kernel_set_cpus(task, mask);
+
+	WARN(error != 0, "kthread %s cannot be bound: %pe\n", task->comm, ERR_PTR(error));
+}
+
+static void wish(struct task *task, uint32_t what)
+{
+	__atomic_fetch_or(&task->wishes, what, __ATOMIC_SEQ_CST);
+	uw_kernel_wake_task(&task->public, ~0u);
+}
+
+int kthread_stop(struct task_struct *public)
+{
+	struct task *task = uw_task_of(public);
+	int result;
+
+	kthread_unpark(public);
+	wish(task, TASK_STOP);
+	wait_for_completion(&task->ended);
+	result = task->result;
+	uw_kernel_put_task(public);
+	return result;
+}
+
+int kthread_stop_put(struct task_struct *task)
+{
+	int result = kthread_stop(task);
+
+	uw_kernel_put_task(task);
+	return result;
+}
+
+bool kthread_should_stop(void)
+{
+	return has_wish(me(), TASK_STOP);
+}
+
+bool kthread_should_park(void)
+{
+	return has_wish(me(), TASK_PARK);
+}
+
+int kthread_park(struct task_struct *public)
+{
+	struct task *task = uw_task_of(public);
+
+	if (completion_done(&task->ended))
+		return -ENOSYS;
+	if (has_wish(task, TASK_PARK))
+		return -EBUSY;
+	reinit_completion(&task->parked);
+	wish(task, TASK_PARK);
+	if (public != current)
+		wait_for_completion(&task->parked);
+	return 0;
+}
+
+void kthread_unpark(struct task_struct *public)
+{
+	struct task *task = uw_task_of(public);
+
+	if (has_wish(task, TASK_PARK)) {
+		__atomic_fetch_and(&task->wishes, ~(uint32_t)TASK_PARK, __ATOMIC_SEQ_CST);
+		uw_kernel_wake_task(public, ~0u);
+	}
+}
+
+void kthread_parkme(void)
+{
+	struct task *task = me();
+
+	for (;;) {
+		set_current_state(TASK_UNINTERRUPTIBLE);
+		if (!has_wish(task, TASK_PARK))
+			break;
+		complete_all(&task->parked);
+		schedule();
+	}
+	__set_current_state(TASK_RUNNING);
+}
+
+void *kthread_data(struct task_struct *task)
+{
+	return uw_task_of(task)->data;
+}
+
+void kthread_exit(long result)
+{
+	end(me(), (int)result);
+	pthread_exit(NULL);
+}
+
+void kthread_complete_and_exit(struct completion *done, long result)
+{
+	if (done)
+		complete(done);
+	kthread_exit(result);
+}

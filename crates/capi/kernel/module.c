@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A module as a program: parameters, init, exit. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <linux/module.h>
+#include <linux/string.h>
+
+#define BAD_ARGUMENT 2
+
+struct parameters {
+	const struct kernel_param *const *first;
+	const struct kernel_param *const *end;
+};
+
+static const struct kernel_param *find(const struct parameters *all, const char *name, size_t length, bool description)
+{
+	const struct kernel_param *const *at;
+
+	for (at = all->first; at < all->end; at++) {
+		bool is_text = (*at)->type == UW_PARAM_description;
+
+		if (is_text == description && strlen((*at)->name) == length && strncmp((*at)->name, name, length) == 0)
+			return *at;
+	}
+	return NULL;
+}
+
+/* ----------------------------------------------------------------------------------------- values */
+
+#define UW_SET(kind, least, most) \
+	do { \
+		long long number; \
+		int error = kstrtoll(text, 0, &number); \
+		if (error) \
+			return error; \
+		if (number < (long long)(least) || number > (long long)(most)) \
+			return -ERANGE; \
+		((kind *)param->arg)[index] = (kind)number; \
+		return 0; \
+	} while (0)
+
+#define UW_SET_UNSIGNED(kind, most) \
+	do { \
+		unsigned long long number; \
+		int error = kstrtoull(text, 0, &number); \
+		if (error) \
+			return error; \
+		if (number > (unsigned long long)(most)) \
+			return -ERANGE; \
+		((kind *)param->arg)[index] = (kind)number; \
+		return 0; \
+	} while (0)
+
+static int set_flag(const struct kernel_param *param, unsigned int index, const char *text)
+{
+	bool value;
+	int error = kstrtobool(text, &value);
+
+	if (error)
+		return error;
+	if (param->type == UW_PARAM_bint)
+		((int *)param->arg)[index] = value;
+	else
+		((bool *)param->arg)[index] = param->type == UW_PARAM_invbool ? !value : value;
+	return 0;
+}
+
+static int set_one(const struct kernel_param *param, unsigned int index, char *text)
+{
+	switch (param->type) {
+	case UW_PARAM_byte:
+		UW_SET_UNSIGNED(unsigned char, UCHAR_MAX);
+	case UW_PARAM_short:
+		UW_SET(short, SHRT_MIN, SHRT_MAX);
+	case UW_PARAM_ushort:
+		UW_SET_UNSIGNED(unsigned short, USHRT_MAX);
+	case UW_PARAM_int:
+		UW_SET(int, INT_MIN, INT_MAX);
+	case UW_PARAM_uint:
+	case UW_PARAM_hexint:
+		UW_SET_UNSIGNED(unsigned int, UINT_MAX);
+	case UW_PARAM_long:
+		UW_SET(long, LONG_MIN, LONG_MAX);
+	case UW_PARAM_ulong:
+		UW_SET_UNSIGNED(unsigned long, ULONG_MAX);
+	case UW_PARAM_ullong:
+		UW_SET_UNSIGNED(unsigned long long, ULLONG_MAX);
+	case UW_PARAM_bool:
+	case UW_PARAM_invbool:
+	case UW_PARAM_bint:
+		return set_flag(param, index, text);
+	case UW_PARAM_charp:
+		((char **)param->arg)[index] = text;
+		return 0;
+	case UW_PARAM_string:
+		return uw_kernel_strscpy(param->arg, text, param->max) < 0 ? -ENOSPC : 0;
+	case UW_PARAM_ops:
+		return param->ops->set ? param->ops->set(text, param) : -EPERM;
+	default:
+		return -EINVAL;
+	}
+}
+
+static int set(const struct kernel_param *param, char *text)
+{
+	bool is_list = param->max > 1 && param->type != UW_PARAM_string;
+	unsigned int index;
+
+	for (index = 0; text; index++) {
+		char *next = is_list ? strchr(text, ',') : NULL;
+		int error;
+
+		if (index >= (is_list ? param->max : 1))
+			return -ENOSPC;
+		if (next)
+			*next++ = '\0';
+		error = set_one(param, index, text);
+		if (error)
+			return error;
+		text = next;
+	}
+	if (param->num)
+		*param->num = index;
+	return 0;
+}
+
+int param_set_int(const char *val, const struct kernel_param *kp)
+{
+	return kstrtoint(val, 0, kp->arg);
+}
+
+int param_set_uint(const char *val, const struct kernel_param *kp)
+{
+	return kstrtouint(val, 0, kp->arg);
+}
+
+int param_set_bool(const char *val, const struct kernel_param *kp)
+{
+	return kstrtobool(val ? val : "1", kp->arg);
+}
+
+int param_get_int(char *buffer, const struct kernel_param *kp)
+{
+	return sprintf(buffer, "%d\n", *(int *)kp->arg);
+}
+
+/* -------------------------------------------------------------------------------------- arguments */
+
+static void list(const struct parameters *all, FILE *to)
+{
+	const struct kernel_param *const *at;
+
+	for (at = all->first; at < all->end; at++) {
+		const struct kernel_param *text;
+
+		if ((*at)->type == UW_PARAM_description)
+			continue;
+		text = find(all, (*at)->name, strlen((*at)->name), true);
+		fprintf(to, "  %s=  %s\n", (*at)->name, text ? (const char *)text->arg : "");
+	}
+	fprintf(to, "  uw.seconds=  how long the module stays loaded: 0 (the default), a number, or inf\n");
+}
+
+static int parse_seconds(const char *text, double *seconds)
+{
+	char *end;
+
+	if (strcmp(text, "inf") == 0) {
+		*seconds = -1;
+		return 0;
+	}
+	*seconds = strtod(text, &end);
+	return end == text || *end || !(*seconds >= 0 && *seconds < 1e9) ? -EINVAL : 0;
+}
+
+static int parse(const struct parameters *all, const char *program, char *argument, double *seconds)
+{
+	char *equals = strchr(argument, '=');
+	size_t length = equals ? (size_t)(equals - argument) : strlen(argument);
+	const struct kernel_param *param = find(all, argument, length, false);
+	bool is_flag = param && (param->type == UW_PARAM_bool || param->type == UW_PARAM_invbool);
+	static char yes[] = "1";
+	int error = -ENOENT;
+
+	if (length == strlen("uw.seconds") && equals && strncmp(argument, "uw.seconds", length) == 0)
+		error = parse_seconds(equals + 1, seconds);
+	else if (param && (equals || is_flag))
+		error = set(param, equals ? equals + 1 : yes);
+	if (!error)
+		return 0;
+	fprintf(stderr, "%s: %s: %s; there are\n", program, argument,
+		error == -ENOENT ? "no such parameter" : strerror(-error));
+	list(all, stderr);
+	return error;
+}
+
+/* ------------------------------------------------------------------------------------------- main */
+
+static void stay_loaded(double seconds)
+{
+	struct timespec limit = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
+	sigset_t signals;
+
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGINT);
+	sigaddset(&signals, SIGTERM);
+	if (seconds < 0)
+		sigwaitinfo(&signals, NULL);
+	else
+		sigtimedwait(&signals, NULL, &limit);
+}
+
+int uw_kernel_main(int argc, char **argv, int (*init)(void), void (*exit_function)(void),
+		   const struct kernel_param *const *params, const struct kernel_param *const *params_end)
+{
+	const struct parameters all = { params, params_end };
+	double seconds = 0;
+	int index, result;
+
+	for (index = 1; index < argc; index++) {
+		if (strcmp(argv[index], "--help") == 0) {
+			printf("usage: %s [NAME=VALUE]...\n", argv[0]);
+			list(&all, stdout);
+			return 0;
+		}
+		if (parse(&all, argv[0], argv[index], &seconds) != 0)
+			return BAD_ARGUMENT;
+	}
+	if (seconds != 0) {
+		sigset_t signals;
+
+		/* Before there are threads, which have it from here. */
+		sigemptyset(&signals);
+		sigaddset(&signals, SIGINT);
+		sigaddset(&signals, SIGTERM);
+		sigprocmask(SIG_BLOCK, &signals, NULL);
+	}
+	result = init();
+	if (result < 0) {
+		const char *name = strerrorname_np(-result);
+
+		fprintf(stderr, "%s: init returned -%s\n", argv[0], name ? name : "?");
+		return -result & 0xff;
+	}
+	if (seconds != 0)
+		stay_loaded(seconds);
+	if (exit_function)
+		exit_function();
+	return 0;
+}

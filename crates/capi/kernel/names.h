@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Names of queues: the kernel lets several have the same. */
+#ifndef UWORK_KERNEL_NAMES_H
+#define UWORK_KERNEL_NAMES_H
+
+#include <uw_kernel.h>
+
+/* A queue of that name, or with a number behind it if the name is taken. NULL and errno. */
+struct uw_queue *uw_kernel_create_named(const char *name, const struct uw_queue_attrs *attrs);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Messages, warnings, and what must not be. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <linux/kernel.h>
+
+#define MESSAGE_MAX 1024
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Where the line went that is not at its end; guard: the lock. */
+static int open_line;
+
+static void write_all(int fd, const char *text, size_t length)
+{
+	while (length > 0) {
+		ssize_t count = write(fd, text, length);
+
+		/* Nobody can be told if this fails. */
+		if (count <= 0)
+			return;
+		text += count;
+		length -= (size_t)count;
+	}
+}
+
+/* Whole lines of one message stay together, and come after what the program has printed itself. */
+static void emit(int fd, bool goes_on, const char *text, size_t length)
+{
+	fflush(fd == STDERR_FILENO ? stderr : stdout);
+	pthread_mutex_lock(&lock);
+	if (goes_on && open_line)
+		fd = open_line;
+	else if (open_line)
+		write_all(open_line, "\n", 1);
+	write_all(fd, text, length);
+	open_line = length > 0 && text[length - 1] != '\n' ? fd : 0;
+	pthread_mutex_unlock(&lock);
+}
+
+static int vprintk(const char *fmt, va_list args)
+{
+	char text[MESSAGE_MAX];
+	char level = 'd';
+	int length, fd;
+
+	if (fmt[0] == KERN_SOH[0] && fmt[1]) {
+		level = fmt[1];
+		fmt += 2;
+	}
+	length = uw_kernel_vsnprintf(text, sizeof(text), fmt, args);
+	if (length >= (int)sizeof(text)) {
+		length = sizeof(text) - 1;
+		text[length - 1] = '\n';
+	}
+	/* The level may have come as an argument. */
+	if (level == 'd' && text[0] == KERN_SOH[0] && length > 1) {
+		level = text[1];
+		length -= 2;
+		memmove(text, text + 2, (size_t)length + 1);
+	}
+	fd = level >= '0' && level <= '4' ? STDERR_FILENO : STDOUT_FILENO;
+	emit(fd, level == 'c', text, (size_t)length);
+	return length;
+}
+
+int uw_kernel_printk(const char *fmt, ...)
+{
+	va_list args;
+	int length;
+
+	va_start(args, fmt);
+	length = vprintk(fmt, args);
+	va_end(args);
+	return length;
+}
+
+void uw_kernel_bug(const char *what, const char *file, int line)
+{
+	uw_kernel_printk(KERN_EMERG "BUG: %s at %s:%d\n", what, file, line);
+	abort();
+}
+
+bool uw_kernel_warn(const char *file, int line, const char *fmt, ...)
+{
+	char text[MESSAGE_MAX];
+	va_list args;
+	size_t length;
+
+	va_start(args, fmt);
+	uw_kernel_vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	length = strlen(text);
+	if (length > 0 && text[length - 1] == '\n')
+		text[length - 1] = '\0';
+	uw_kernel_printk(KERN_WARNING "WARNING: at %s:%d: %s\n", file, line, text);
+	return true;
+}

@@ -1,0 +1,234 @@
+//! Attributes of queues that are there.
+
+use std::ffi::{c_char, c_int, c_uint, c_ulong};
+
+use uwork::{CpuSet, Scope, ScopeChoice};
+
+use crate::error::{done, fail, failed, misuse};
+use crate::queue::{UwQueue, with_queue};
+
+/// `enum uw_scope`, without the default, which is 0.
+const SCOPES: [Scope; 7] = [
+    Scope::Cpu,
+    Scope::Smt,
+    Scope::Cluster,
+    Scope::CacheShard,
+    Scope::Cache,
+    Scope::Numa,
+    Scope::System,
+];
+
+/// `None` for the default.
+pub(crate) fn scope_of(number: c_uint) -> Result<Option<ScopeChoice>, c_int> {
+    match number.checked_sub(1) {
+        None => Ok(None),
+        Some(index) => match SCOPES.get(index as usize) {
+            Some(&scope) => Ok(Some(ScopeChoice::Explicit(scope))),
+            None => {
+                let text = format!("{number} is no affinity scope; they are 0 to {}", SCOPES.len());
+                Err(fail(libc::EINVAL, text))
+            }
+        },
+    }
+}
+
+/// A CPU's number. Whether there is such a CPU is not asked here.
+pub(crate) fn cpu_of(cpu: c_int) -> Result<u32, c_int> {
+    u32::try_from(cpu)
+        .map_err(|_| misuse(libc::EINVAL, format!("{cpu} is no CPU; they are counted from 0")))
+}
+
+const WORD: usize = size_of::<c_ulong>();
+
+/// A mask of the kernel's and `cpu_set_t`'s form; `None` for null.
+///
+/// # Safety
+/// `mask` is null or has `bytes` bytes.
+pub(crate) unsafe fn cpus_of(mask: *const c_ulong, bytes: usize) -> Result<Option<CpuSet>, c_int> {
+    if mask.is_null() {
+        return Ok(None);
+    }
+    if bytes == 0 || !bytes.is_multiple_of(WORD) {
+        let text = format!("a CPU mask has a multiple of {WORD} bytes, not {bytes}");
+        return Err(fail(libc::EINVAL, text));
+    }
+    // SAFETY: by this function's contract.
+    let words = unsafe { std::slice::from_raw_parts(mask, bytes / WORD) };
+    let mut cpus = CpuSet::new();
+    for (index, word) in words.iter().enumerate() {
+        for bit in (0..c_ulong::BITS).filter(|bit| word >> bit & 1 == 1) {
+            cpus.insert(index as u32 * c_ulong::BITS + bit);
+        }
+    }
+    Ok(Some(cpus))
+}
+
+/// Writes a mask of that form. The answer is the number of the highest CPU, plus one.
+///
+/// # Safety
+/// `mask` is null or has `bytes` bytes.
+pub(crate) unsafe fn write_cpus(cpus: &CpuSet, mask: *mut c_ulong, bytes: usize) -> c_int {
+    let needed = cpus.last().map_or(0, |last| last as usize + 1);
+    if mask.is_null() {
+        return needed as c_int;
+    }
+    if bytes * 8 < needed {
+        return fail(
+            libc::ERANGE,
+            format!("the mask has room for {} CPUs, and needs {needed}", bytes * 8),
+        );
+    }
+    // SAFETY: by this function's contract.
+    let words = unsafe { std::slice::from_raw_parts_mut(mask, bytes / WORD) };
+    words.fill(0);
+    for cpu in cpus.iter() {
+        words[(cpu / c_ulong::BITS) as usize] |= 1 << (cpu % c_ulong::BITS);
+    }
+    needed as c_int
+}
+
+/// Copies a text to C: as much as there is room for, always with a zero byte at its end. The answer is its
+/// whole length, as that of snprintf.
+///
+/// # Safety
+/// `buffer` has `size` bytes, or `size` is 0.
+pub(crate) unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) -> c_int {
+    if size > 0 && !buffer.is_null() {
+        let count = text.len().min(size - 1);
+        // SAFETY: by this function's contract; one byte is left for the zero.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, count);
+            *buffer.add(count) = 0;
+        }
+    }
+    c_int::try_from(text.len()).unwrap_or(c_int::MAX)
+}
+
+/// The name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_queue_name(
+    handle: *const UwQueue,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    // SAFETY: by uwork.h.
+    with_queue(handle, |queue| unsafe { write_text(queue.name(), buffer, size) })
+}
+
+/// `UW_*`, after the rules for flags were applied.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_flags(handle: *const UwQueue) -> c_int {
+    with_queue(handle, |queue| queue.flags().bits() as c_int)
+}
+
+/// How many items may run at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_max_active(handle: *const UwQueue) -> c_int {
+    with_queue(handle, |queue| queue.max_active() as c_int)
+}
+
+/// Changes that.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_set_max_active(handle: *mut UwQueue, max_active: c_uint) -> c_int {
+    with_queue(handle, |queue| done(queue.set_max_active(max_active)))
+}
+
+/// The least that a NUMA node gets of it.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_min_active(handle: *const UwQueue) -> c_int {
+    with_queue(handle, |queue| match queue.min_active() {
+        Some(min_active) => min_active as c_int,
+        None => fail(libc::EINVAL, "per-CPU and ordered queues have no min_active"),
+    })
+}
+
+/// Changes that.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_set_min_active(handle: *mut UwQueue, min_active: c_uint) -> c_int {
+    with_queue(handle, |queue| done(queue.set_min_active(min_active)))
+}
+
+/// The scope in force, as text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_queue_scope(
+    handle: *const UwQueue,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    with_queue(handle, |queue| match queue.affinity_scope() {
+        // SAFETY: by uwork.h.
+        Some(scope) => unsafe { write_text(&scope.to_string(), buffer, size) },
+        None => fail(libc::EINVAL, "this kind of queue has no affinity scope"),
+    })
+}
+
+/// Changes the scope.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_set_scope(handle: *mut UwQueue, scope: c_uint) -> c_int {
+    with_queue(handle, |queue| match scope_of(scope) {
+        Ok(choice) => done(queue.set_affinity_scope(choice.unwrap_or(ScopeChoice::Default))),
+        Err(code) => code,
+    })
+}
+
+/// Changes whether pods keep to themselves.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_set_strict(handle: *mut UwQueue, strict: bool) -> c_int {
+    with_queue(handle, |queue| done(queue.set_affinity_strict(strict)))
+}
+
+/// Changes the workers' niceness.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_set_nice(handle: *mut UwQueue, nice: c_int) -> c_int {
+    with_queue(handle, |queue| done(queue.set_nice(nice)))
+}
+
+/// The CPUs in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_queue_cpumask(
+    handle: *const UwQueue,
+    mask: *mut c_ulong,
+    bytes: usize,
+) -> c_int {
+    // SAFETY: by uwork.h.
+    with_queue(handle, |queue| unsafe { write_cpus(&queue.cpumask(), mask, bytes) })
+}
+
+/// Changes the CPUs to use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_queue_set_cpumask(
+    handle: *mut UwQueue,
+    mask: *const c_ulong,
+    bytes: usize,
+) -> c_int {
+    // SAFETY: by uwork.h.
+    with_queue(handle, |queue| match unsafe { cpus_of(mask, bytes) } {
+        Ok(Some(cpus)) => done(queue.set_cpumask(cpus)),
+        Ok(None) => fail(libc::EINVAL, "the mask is NULL"),
+        Err(code) => code,
+    })
+}
+
+/// Whether items of the calling CPU wait behind the limit.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_is_congested(handle: *const UwQueue) -> c_int {
+    with_queue(handle, |queue| c_int::from(queue.is_congested()))
+}
+
+/// The same, for one CPU.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_is_congested_on(handle: *const UwQueue, cpu: c_int) -> c_int {
+    with_queue(handle, |queue| match cpu_of(cpu) {
+        Ok(cpu) => queue.is_congested_on(cpu).map_or_else(|error| failed(&error), c_int::from),
+        Err(code) => code,
+    })
+}
+
+/// Whether items can be queued for this CPU.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_check_cpu(handle: *const UwQueue, cpu: c_int) -> c_int {
+    with_queue(handle, |queue| match cpu_of(cpu) {
+        Ok(cpu) => done(queue.check_cpu(cpu)),
+        Err(code) => code,
+    })
+}

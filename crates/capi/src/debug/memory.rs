@@ -1,0 +1,92 @@
+//! The user's memory of an item that has a shadow: a pattern that goes when the memory does.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use uwork::foreign::{DEFERRABLE_OFFSET, FUNCTION_OFFSET, IDLE_SPOT};
+
+use crate::item::UwWork;
+
+const WORD: usize = size_of::<usize>();
+const WORDS: usize = size_of::<UwWork>() / WORD;
+const FUNCTION: usize = FUNCTION_OFFSET / WORD;
+const PATTERN: usize = 0x9e37_79b9_7f4a_7c15_u64 as usize;
+/// The word that says of a delayed item whether it is deferrable.
+const DEFERRABLE: usize = DEFERRABLE_OFFSET / WORD;
+
+/// What an item's memory is, by word.
+fn expected(address: usize, func: usize) -> [usize; WORDS] {
+    let mut words = [PATTERN ^ address; WORDS];
+    words[FUNCTION] = func;
+    words
+}
+
+/// What an item is that has no shadow.
+pub(super) enum Look {
+    /// As an initialiser of uwork.h has left it.
+    Fresh,
+    /// It has the pattern of another address.
+    Copy,
+    Unknown,
+}
+
+/// Looks at an item.
+pub(super) fn look(item: NonNull<UwWork>) -> Look {
+    let Some(words) = read::<WORDS>(item.as_ptr().addr()) else { return Look::Unknown };
+    let [first, second, third, func, last] = words;
+    let idle = [first, second, third] == [0; 3] && last as u64 == IDLE_SPOT;
+    match () {
+        () if idle && func != 0 => Look::Fresh,
+        () if first != 0 && [second, third, last] == [first; 3] => Look::Copy,
+        () => Look::Unknown,
+    }
+}
+
+/// Whether a delayed item that an initialiser has made is deferrable.
+pub(super) fn is_deferrable(item: NonNull<UwWork>) -> bool {
+    // SAFETY: within a delayed item.
+    unsafe { item.cast::<usize>().add(DEFERRABLE).read() != 0 }
+}
+
+/// Writes the pattern.
+pub(super) fn write(item: NonNull<UwWork>, func: usize) {
+    let words = expected(item.as_ptr().addr(), func);
+    // SAFETY: the item, which its maker alone uses.
+    unsafe { item.cast::<[usize; WORDS]>().write(words) };
+}
+
+/// What is wrong with the memory of an item, if something is.
+pub(super) fn damage(address: usize, func: usize) -> Option<&'static str> {
+    match read(address) {
+        None => Some("its memory is not there any more"),
+        Some(words) if words == expected(address, func) => None,
+        Some(_) => Some("its memory was freed or overwritten"),
+    }
+}
+
+/// What is at `address`, which may not be there. The system reads it, which says so.
+fn read<const N: usize>(address: usize) -> Option<[usize; N]> {
+    let mut words = [0; N];
+    let bytes = size_of_val(&words);
+    let to = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: bytes };
+    let from = libc::iovec {
+        iov_base: std::ptr::with_exposed_provenance_mut::<c_void>(address),
+        iov_len: bytes,
+    };
+    // SAFETY: writes to `words` only.
+    let count = unsafe { libc::process_vm_readv(libc::getpid(), &to, 1, &from, 1, 0) };
+    if count == bytes as isize {
+        return Some(words);
+    }
+    // SAFETY: the thread's own.
+    if count >= 0 || unsafe { *libc::__errno_location() } == libc::EFAULT {
+        return None;
+    }
+    // A sandbox does not allow that call. Then memory that is gone ends the process without words.
+    let at = std::ptr::with_exposed_provenance::<usize>(address);
+    for (index, word) in words.iter_mut().enumerate() {
+        // SAFETY: the user says that the item is there (uwork.h).
+        *word = unsafe { at.add(index).read_volatile() };
+    }
+    Some(words)
+}

@@ -1,0 +1,59 @@
+//! Freezing, and the end of everything.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::time::Duration;
+
+use uwork::{Shutdown, freeze};
+
+use crate::error::{fail, failed, give, guard};
+
+/// Begins to freeze the freezable queues.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_freeze_begin() -> c_int {
+    guard(|| freeze::begin().map_or_else(|error| fail(libc::EALREADY, error.to_string()), |()| 0))
+}
+
+/// Whether something that was taken before is still running.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_freeze_is_busy() -> c_int {
+    guard(|| {
+        freeze::is_busy().map_or_else(|error| fail(libc::EINVAL, error.to_string()), c_int::from)
+    })
+}
+
+/// Lets the frozen queues go on.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_thaw() -> c_int {
+    guard(|| freeze::thaw().map_or_else(|error| fail(libc::EINVAL, error.to_string()), |()| 0))
+}
+
+const DRAIN: c_uint = 0;
+const CANCEL: c_uint = 1;
+
+/// Ends the work of all queues, within a limit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_shutdown(
+    how: c_uint,
+    timeout_ns: u64,
+    report: *mut *mut c_char,
+) -> c_int {
+    guard(|| {
+        let how = match how {
+            DRAIN => Shutdown::Drain,
+            CANCEL => Shutdown::Cancel,
+            _ => {
+                let text = format!("{how} is no way to end; there are UW_DRAIN and UW_CANCEL");
+                return fail(libc::EINVAL, text);
+            }
+        };
+        let outcome = match uwork::shutdown(how, Duration::from_nanos(timeout_ns)) {
+            Ok(outcome) => outcome,
+            Err(error) => return failed(&error),
+        };
+        // SAFETY: null or a place for it (uwork.h).
+        if let Some(report) = unsafe { report.as_mut() } {
+            *report = give(outcome.to_string());
+        }
+        if outcome.is_complete() { 0 } else { fail(libc::ETIMEDOUT, outcome.to_string()) }
+    })
+}

@@ -1,0 +1,112 @@
+//! What went wrong, as a number and in words.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use uwork::Error;
+
+/// Room for one line. What is longer is cut.
+const TEXT_SIZE: usize = 512;
+
+thread_local! {
+    /// Of the last call of this thread that failed, with a zero byte behind it. In place, so that a pointer to
+    /// it stays good.
+    static TEXT: Cell<[u8; TEXT_SIZE]> = const { Cell::new([0; TEXT_SIZE]) };
+}
+
+/// A text for C: what follows a zero byte is cut.
+pub(crate) fn c_string(text: impl Into<Vec<u8>>) -> CString {
+    let mut bytes = text.into();
+    bytes.truncate(bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()));
+    CString::new(bytes).unwrap_or_default()
+}
+
+/// Keeps the words and gives the number. A thread that is ending keeps no words.
+#[cold]
+pub(crate) fn fail(errno: c_int, text: impl AsRef<str>) -> c_int {
+    let text = text.as_ref().as_bytes();
+    let count = text.len().min(TEXT_SIZE - 1);
+    let mut kept = [0; TEXT_SIZE];
+    kept[..count].copy_from_slice(&text[..count]);
+    let _ = TEXT.try_with(|place| place.set(kept));
+    -errno
+}
+
+/// As [`fail`], of a call that no program makes on purpose: with `UWORK_DEBUG=objects` it ends the process.
+#[cold]
+pub(crate) fn misuse(errno: c_int, text: impl Into<String>) -> c_int {
+    let text = text.into();
+    if crate::debug::is_on() {
+        crate::debug::abort(&text);
+    }
+    fail(errno, text)
+}
+
+/// An error of the library's as a number.
+#[cold]
+pub(crate) fn failed(error: &Error) -> c_int {
+    fail(error.kind().errno(), error.to_string())
+}
+
+/// 0, or the error as a number.
+pub(crate) fn done(outcome: Result<(), Error>) -> c_int {
+    outcome.map_or_else(|error| failed(&error), |()| 0)
+}
+
+/// Runs `body`; a panic in it becomes `ENOTRECOVERABLE`, with the panic's message as the text.
+pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
+        let code = fail(libc::ENOTRECOVERABLE, words_of(&*payload));
+        // A payload may panic when it is dropped.
+        std::mem::forget(payload);
+        code
+    })
+}
+
+/// As [`guarded`], of what gives a number anyway.
+pub(crate) fn guard(body: impl FnOnce() -> c_int) -> c_int {
+    guarded(body).unwrap_or_else(|code| code)
+}
+
+fn words_of(payload: &(dyn Any + Send)) -> String {
+    let words = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    words
+        .or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panicked".to_owned())
+}
+
+/// What was wrong with the last call of this thread that failed, in one line; "" if none did. Holds until the
+/// thread's next call that fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_error_text() -> *const c_char {
+    TEXT.try_with(|place| place.as_ptr().cast_const().cast()).unwrap_or(c"".as_ptr())
+}
+
+/// The library's version, as in `UW_VERSION`.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
+/// Hands a text to C, which gives it back to [`uw_string_free`].
+pub(crate) fn give(text: String) -> *mut c_char {
+    c_string(text).into_raw()
+}
+
+/// Frees a text that the library has made. Nothing, for null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_string_free(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: from `give`, and given back once (uwork.h).
+        drop(unsafe { CString::from_raw(text) });
+    }
+}
+
+/// Why a job has no result, as a number.
+#[cold]
+pub(crate) fn failed_join(error: &uwork::JoinError) -> c_int {
+    fail(crate::job::errno_of(error), error.to_string())
+}

@@ -1,0 +1,123 @@
+//! What runs here, what waits where, and what the library has to say.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use uwork::{Flags, Report, foreign};
+
+use crate::error::{c_string, fail, give, guard, guarded, misuse};
+use crate::item::UwWork;
+use crate::queue::{UwQueue, queue};
+
+/// The item that the calling thread runs.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_current_work() -> *mut UwWork {
+    let Ok(Some((address, function))) = guarded(foreign::current_item) else {
+        return std::ptr::null_mut();
+    };
+    match crate::debug::user_of(address) {
+        Some(item) => item,
+        // A job, or an item of Rust code, is no item of C's.
+        None if !foreign::is_foreign(function) => std::ptr::null_mut(),
+        None => std::ptr::with_exposed_provenance_mut(address),
+    }
+}
+
+/// Whether the calling thread is a rescuer.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_current_is_rescuer() -> bool {
+    guarded(uwork::current_is_rescuer).unwrap_or(false)
+}
+
+/// Says what the item that runs is about.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_set_worker_desc(text: *const c_char) -> c_int {
+    if text.is_null() {
+        return misuse(libc::EINVAL, "the description is NULL");
+    }
+    // SAFETY: by uwork.h.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
+    guard(|| c_int::from(uwork::set_worker_desc(&text)))
+}
+
+/// What `uw_blocking` calls.
+pub type UwBlockingFn = Option<unsafe extern "C-unwind" fn(*mut c_void)>;
+
+/// Tells the pool that the item waits while the function runs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_blocking(func: UwBlockingFn, arg: *mut c_void) -> c_int {
+    match crate::cpu::given(func) {
+        Ok(func) => guard(|| {
+            // SAFETY: by uwork.h.
+            uwork::blocking(|| unsafe { func(arg) });
+            0
+        }),
+        Err(code) => code,
+    }
+}
+
+/// How many items have panicked.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_panics() -> u64 {
+    uwork::panics()
+}
+
+fn text_or_null(text: Result<String, c_int>) -> *mut c_char {
+    match text {
+        Ok(text) => give(text),
+        Err(code) => {
+            crate::queue::set_errno(-code);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// A picture of everything.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_dump() -> *mut c_char {
+    text_or_null(guarded(|| uwork::dump().to_string()))
+}
+
+/// A picture of one queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_queue_dump(handle: *const UwQueue) -> *mut c_char {
+    text_or_null(queue(handle).and_then(|queue| guarded(|| queue.dump().to_string())))
+}
+
+/// A picture of the queues that have all of these flags.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_dump_queues(flags: c_uint) -> *mut c_char {
+    let wanted = Flags::from_bits_retain(flags);
+    text_or_null(guarded(|| {
+        let queues = uwork::dump_queues(|_, flags| flags.contains(wanted));
+        queues.iter().map(ToString::to_string).collect()
+    }))
+}
+
+/// What is called with reports.
+pub type UwReporter = Option<unsafe extern "C-unwind" fn(*const c_char)>;
+
+static REPORTER: OnceLock<unsafe extern "C-unwind" fn(*const c_char)> = OnceLock::new();
+
+fn report(report: &Report) {
+    if let Some(reporter) = REPORTER.get()
+        && let Some(text) = foreign::report_text(report)
+    {
+        let text = c_string(text);
+        // SAFETY: by uwork.h.
+        unsafe { reporter(text.as_ptr()) };
+    }
+}
+
+/// Sets what is called with the library's reports. Once.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_set_reporter(reporter: UwReporter) -> c_int {
+    let reporter = match crate::cpu::given(reporter) {
+        Ok(reporter) => reporter,
+        Err(code) => return code,
+    };
+    if REPORTER.set(reporter).is_err() || uwork::set_reporter(report).is_err() {
+        return fail(libc::EEXIST, "there is a reporter already");
+    }
+    0
+}

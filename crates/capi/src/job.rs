@@ -1,0 +1,109 @@
+//! Functions that are queued without an item of the user's: the library makes one.
+
+use std::ffi::{c_int, c_void};
+
+use uwork::{JoinError, JoinHandle};
+
+use crate::error::{fail, failed_join, guarded};
+use crate::queue::{UwQueue, queue, set_errno};
+
+/// What a job calls.
+pub type UwJobFn = Option<unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void>;
+
+/// A function that was queued.
+pub struct UwJob(JoinHandle<Pointer>);
+
+/// What goes to the function and comes from it.
+struct Pointer(*mut c_void);
+
+// SAFETY: uwork.h says that the function runs on another thread, with that argument.
+unsafe impl Send for Pointer {}
+
+impl Pointer {
+    fn get(self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Queues a function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_queue_spawn(
+    handle: *mut UwQueue,
+    func: UwJobFn,
+    arg: *mut c_void,
+) -> *mut UwJob {
+    let arg = Pointer(arg);
+    let made = queue(handle).and_then(|queue| {
+        let func = crate::cpu::given(func)?;
+        // SAFETY: by uwork.h.
+        guarded(|| queue.spawn(move || Pointer(unsafe { func(arg.get()) })))
+    });
+    match made {
+        Ok(job) => Box::into_raw(Box::new(UwJob(job))),
+        Err(code) => {
+            set_errno(-code);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Waits for a job, and frees it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_job_join(job: *mut UwJob, result: *mut *mut c_void) -> c_int {
+    if job.is_null() {
+        return crate::error::misuse(libc::EINVAL, "the job is NULL");
+    }
+    // SAFETY: from `uw_queue_spawn`, and given back once (uwork.h).
+    let job = unsafe { Box::from_raw(job) };
+    match guarded(|| job.0.join()) {
+        Ok(Ok(value)) => {
+            // SAFETY: null or a place for it (uwork.h).
+            if let Some(result) = unsafe { result.as_mut() } {
+                *result = value.get();
+            }
+            0
+        }
+        Ok(Err(error)) => failed_join(&error),
+        Err(code) => code,
+    }
+}
+
+/// Takes a job back that has not started.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_job_cancel(job: *const UwJob) -> c_int {
+    // SAFETY: null, or from `uw_queue_spawn` and not given back yet (uwork.h).
+    match unsafe { job.as_ref() } {
+        Some(job) => guarded(|| job.0.cancel()).map_or_else(|code| code, c_int::from),
+        None => fail(libc::EINVAL, "the job is NULL"),
+    }
+}
+
+/// Whether a job has finished.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_job_is_finished(job: *const UwJob) -> c_int {
+    // SAFETY: as in `uw_job_cancel`.
+    match unsafe { job.as_ref() } {
+        Some(job) => c_int::from(job.0.is_finished()),
+        None => fail(libc::EINVAL, "the job is NULL"),
+    }
+}
+
+/// Lets a job go on unwatched, and frees the handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_job_detach(job: *mut UwJob) {
+    if !job.is_null() {
+        // SAFETY: as in `uw_job_join`.
+        let job = unsafe { Box::from_raw(job) };
+        let _ = guarded(|| drop(job));
+    }
+}
+
+/// The error of a join as an errno.
+pub(crate) fn errno_of(error: &JoinError) -> c_int {
+    match error {
+        JoinError::Cancelled => libc::ECANCELED,
+        JoinError::Refused => libc::ESHUTDOWN,
+        JoinError::WouldDeadlock => libc::EDEADLK,
+        _ => libc::ENOTRECOVERABLE,
+    }
+}

@@ -1,0 +1,193 @@
+//! Items: making, queueing, waiting, taking back.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::ptr::NonNull;
+
+use uwork::{DisableDepthError, Enqueued};
+
+use crate::attrs::{cpu_of, write_text};
+use crate::debug;
+use crate::error::{fail, failed, guard, misuse};
+use crate::item::{Kind, answer, make, with_item};
+pub use crate::item::{UwDelayedWork, UwRcuWork, UwWork, UwWorkFn};
+use crate::queue::{UwQueue, queue};
+
+/// Makes an item of a kind.
+///
+/// # Safety
+/// `item` is null, or has the memory of an item of that kind, which nobody uses.
+pub(crate) unsafe fn init(item: *mut UwWork, func: UwWorkFn, kind: Kind, slack_ns: u64) {
+    let Some(item) = NonNull::new(item) else {
+        misuse(libc::EINVAL, "the item is NULL");
+        return;
+    };
+    if func.is_none() {
+        misuse(libc::EINVAL, "an item's function is NULL");
+    }
+    // SAFETY: by this function's contract.
+    unsafe {
+        if debug::is_on() {
+            debug::check_before_init(item);
+        }
+        make(item, func, kind, slack_ns);
+        if debug::is_on() {
+            debug::attach(item, kind, slack_ns);
+        }
+    }
+}
+
+/// An idle item.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_init(item: *mut UwWork, func: UwWorkFn) {
+    // SAFETY: by uwork.h.
+    unsafe { init(item, func, Kind::Plain, 0) };
+}
+
+/// Queues an item.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_queue_work(handle: *mut UwQueue, item: *mut UwWork) -> c_int {
+    match queue(handle) {
+        Ok(queue) => with_item!(item, |work, pointer| answer(queue.enqueue::<_, 0>(pointer))),
+        Err(code) => code,
+    }
+}
+
+/// Queues an item as if called on that CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_queue_work_on(
+    handle: *mut UwQueue,
+    cpu: c_int,
+    item: *mut UwWork,
+) -> c_int {
+    let (queue, cpu) = match queue(handle).and_then(|queue| Ok((queue, cpu_of(cpu)?))) {
+        Ok(both) => both,
+        Err(code) => return code,
+    };
+    with_item!(item, |work, pointer| match queue.enqueue_on::<_, 0>(cpu, pointer) {
+        Ok(outcome) => answer(outcome),
+        Err(rejected) => failed(&rejected.error),
+    })
+}
+
+/// Queues an item in a pod of that NUMA node.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_queue_work_node(
+    handle: *mut UwQueue,
+    node: c_int,
+    item: *mut UwWork,
+) -> c_int {
+    let queue = match queue(handle) {
+        Ok(queue) => queue,
+        Err(code) => return code,
+    };
+    // There is no such node, as the library says of any other that does not exist.
+    let node = u32::try_from(node).unwrap_or(u32::MAX);
+    with_item!(item, |work, pointer| match queue.enqueue_node::<_, 0>(node, pointer) {
+        Ok(outcome) => answer(outcome),
+        Err(rejected) => failed(&rejected.error),
+    })
+}
+
+/// Enables an item once, and queues it if that was the last disable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_enable_and_queue_work(
+    handle: *mut UwQueue,
+    item: *mut UwWork,
+) -> c_int {
+    let queue = match queue(handle) {
+        Ok(queue) => queue,
+        Err(code) => return code,
+    };
+    with_item!(item, |work, pointer| match queue.enable_and_enqueue::<_, 0>(pointer) {
+        Ok(Enqueued::Queued) => 1,
+        // Disabled still, or pending, or refused: it was not queued by this.
+        Ok(outcome @ Enqueued::Refused(_)) => answer(outcome),
+        Ok(_) => 0,
+        Err((error, _)) => unbalanced(error),
+    })
+}
+
+#[cold]
+fn too_deep(error: DisableDepthError) -> c_int {
+    fail(libc::EOVERFLOW, error.to_string())
+}
+
+#[cold]
+fn unbalanced(error: DisableDepthError) -> c_int {
+    misuse(libc::EINVAL, error.to_string())
+}
+
+fn was_pending<P>(outcome: Result<Option<P>, DisableDepthError>) -> c_int {
+    outcome.map_or_else(too_deep, |back| c_int::from(back.is_some()))
+}
+
+/// Takes an item off its queue or timer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_cancel(item: *mut UwWork) -> c_int {
+    guard(|| with_item!(item, |work, pointer| c_int::from(work.cancel().is_some())))
+}
+
+/// The same, and waits for a run that is going on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_cancel_sync(item: *mut UwWork) -> c_int {
+    guard(|| with_item!(item, |work, pointer| was_pending(work.cancel_sync())))
+}
+
+/// Keeps an item from being queued, and takes it off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_disable(item: *mut UwWork) -> c_int {
+    guard(|| with_item!(item, |work, pointer| was_pending(work.disable())))
+}
+
+/// The same, and waits for a run that is going on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_disable_sync(item: *mut UwWork) -> c_int {
+    guard(|| with_item!(item, |work, pointer| was_pending(work.disable_sync())))
+}
+
+/// Takes one disable back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_enable(item: *mut UwWork) -> c_int {
+    guard(|| with_item!(item, |work, pointer| work.enable().map_or_else(unbalanced, c_int::from)))
+}
+
+/// Waits until an item's last queueing has run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_flush(item: *mut UwWork) -> c_int {
+    guard(|| with_item!(item, |work, pointer| c_int::from(work.flush())))
+}
+
+/// The same, and runs the item here if it has not started and its queue allows it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_flush_helping(item: *mut UwWork) -> c_int {
+    guard(|| with_item!(item, |work, pointer| c_int::from(work.flush_helping())))
+}
+
+/// Whether an item is queued or armed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_is_pending(item: *const UwWork) -> c_int {
+    with_item!(item.cast_mut(), |work, pointer| c_int::from(work.is_pending()))
+}
+
+/// `UW_BUSY_PENDING`, `UW_BUSY_RUNNING`, both, or 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_busy(item: *const UwWork) -> c_int {
+    with_item!(item.cast_mut(), |work, pointer| {
+        let busy = work.busy();
+        (c_uint::from(busy.pending) | c_uint::from(busy.running) << 1) as c_int
+    })
+}
+
+/// What an item says of its run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_work_description(
+    item: *const UwWork,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    with_item!(item.cast_mut(), |work, pointer| {
+        let text = work.description().unwrap_or_default();
+        // SAFETY: by uwork.h.
+        unsafe { write_text(&text, buffer, size) }
+    })
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * Calls that no program makes on purpose: an error, or, with UWORK_DEBUG=objects, an end that says why. The first
+ * argument names the case; what is expected is in the table, which tests/run.sh reads with the argument --list.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <uwork.h>
+
+#include "check.h"
+
+static const uint64_t HOUR = 3600ull * 1000 * 1000 * 1000;
+static struct uw_queue *queue;
+
+static void tick(struct uw_work *work)
+{
+	(void)work;
+}
+
+static void null_queue(void)
+{
+	static struct uw_work work = UW_WORK_INIT(tick);
+
+	CHECK(uw_queue_work(NULL, &work) == -EINVAL);
+	CHECK(uw_queue_flush(NULL) == -EINVAL && uw_queue_destroy(NULL) == -EINVAL);
+	CHECK(uw_queue_dump(NULL) == NULL && errno == EINVAL);
+}
+
+static void null_item(void)
+{
+	CHECK(uw_queue_work(queue, NULL) == -EINVAL);
+	CHECK(uw_work_cancel_sync(NULL) == -EINVAL && uw_queue_delayed_work(queue, NULL, 0) == -EINVAL);
+}
+
+static void uninitialised(void)
+{
+	struct {
+		struct uw_work work;
+		struct uw_delayed_work delayed;
+		struct uw_rcu_work rcu;
+	} item;
+
+	memset(&item, 0, sizeof(item));
+	CHECK(uw_queue_work(queue, &item.work) == -EINVAL);
+	CHECK(uw_queue_delayed_work(queue, &item.delayed, 0) == -EINVAL);
+	CHECK(uw_queue_rcu_work(queue, &item.rcu) == -EINVAL);
+	CHECK(uw_work_cancel(&item.work) == -EINVAL && uw_work_flush(&item.work) == -EINVAL);
+	memset(&item, 0xa5, sizeof(item));
+	CHECK(uw_queue_work(queue, &item.work) == -EINVAL);
+}
+
+static void bad_cpu(void)
+{
+	static struct uw_delayed_work item = UW_DELAYED_WORK_INIT(tick);
+
+	CHECK(uw_queue_work_on(queue, 100000, &item.work) == -EINVAL);
+	CHECK(uw_queue_delayed_work_on(queue, 100000, &item, 0) == -EINVAL);
+	CHECK(uw_work_is_pending(&item.work) == 0);
+	CHECK(uw_queue_work_on(queue, -1, &item.work) == -EINVAL);
+}
+
+static void destroyed(void)
+{
+	static struct uw_work work = UW_WORK_INIT(tick);
+
+	CHECK(uw_queue_destroy(queue) == 0);
+	CHECK(uw_queue_work(queue, &work) == -ESHUTDOWN);
+	CHECK(uw_queue_destroy(queue) == -ESHUTDOWN);
+}
+
+static void system_queue(void)
+{
+	CHECK(uw_queue_destroy(uw_system_queue(UW_SYSTEM_DFL)) == -EPERM);
+}
+
+static void enabled_twice(void)
+{
+	static struct uw_work work = UW_WORK_INIT(tick);
+
+	CHECK(uw_work_enable(&work) == -EINVAL);
+}
+
+static void unlocked_twice(void)
+{
+	CHECK(uw_rcu_read_unlock() == -EINVAL);
+}
+
+struct big {
+	char before[256];
+	struct uw_delayed_work delayed;
+	char after[256];
+};
+
+static struct big *armed(uint64_t delay_ns)
+{
+	struct big *big = malloc(sizeof(*big));
+
+	CHECK(big);
+	uw_delayed_work_init(&big->delayed, tick, 0, 0);
+	CHECK(uw_queue_delayed_work(queue, &big->delayed, delay_ns) == 1);
+	return big;
+}
+
+/* Without the debug mode these are what must not happen, so they are not tried. */
+static void freed_while_armed(void)
+{
+	free(armed(1000 * 1000));
+	CHECK(uw_queue_drain(queue) == 0);
+	for (;;)
+		usleep(1000);
+}
+
+static void freed_until_the_end(void)
+{
+	free(armed(HOUR));
+}
+
+static void freed_by_an_allocator(void)
+{
+	struct big *big = armed(HOUR);
+
+	uw_debug_check_freed(big, sizeof(*big));
+}
+
+static void overwritten(void)
+{
+	struct big *big = armed(HOUR);
+
+	memset(big, 0, sizeof(*big));
+	uw_work_cancel(&big->delayed.work);
+}
+
+static void initialised_again(void)
+{
+	struct big *big = armed(HOUR);
+
+	uw_delayed_work_init(&big->delayed, tick, 0, 0);
+}
+
+static void copied(void)
+{
+	struct big *big = armed(HOUR), copy = *big;
+
+	uw_work_cancel(&copy.delayed.work);
+}
+
+static const struct {
+	const char *name;
+	void (*function)(void);
+	/* Only with the debug mode. */
+	bool only_debug;
+	/* What the end says. */
+	const char *words;
+} cases[] = {
+	{ "null_queue", null_queue, false, "the queue is NULL" },
+	{ "null_item", null_item, false, "the item is NULL" },
+	{ "uninitialised", uninitialised, false, "was never initialised" },
+	{ "bad_cpu", bad_cpu, false, "is no CPU" },
+	{ "destroyed", destroyed, false, "was destroyed" },
+	{ "system_queue", system_queue, false, "system queue" },
+	{ "enabled_twice", enabled_twice, false, "no disable left" },
+	{ "unlocked_twice", unlocked_twice, false, "uw_rcu_read_unlock" },
+	{ "freed_while_armed", freed_while_armed, true, "function tick" },
+	{ "freed_until_the_end", freed_until_the_end, true, "function tick" },
+	{ "freed_by_an_allocator", freed_by_an_allocator, true, "is freed while it is queued" },
+	{ "overwritten", overwritten, true, "freed or overwritten while it was queued" },
+	{ "initialised_again", initialised_again, true, "initialised again while it is queued" },
+	{ "copied", copied, true, "is a copy of another one" },
+};
+
+int main(int argc, char **argv)
+{
+	size_t index;
+
+	for (index = 0; index < sizeof(cases) / sizeof(cases[0]); index++) {
+		if (argc < 2)
+			printf("%s|%d|%s\n", cases[index].name, cases[index].only_debug, cases[index].words);
+		else if (strcmp(argv[1], cases[index].name) == 0) {
+			queue = uw_queue_create("bad-input", 0, 0);
+			CHECK(queue);
+			cases[index].function();
+			return 0;
+		}
+	}
+	return argc < 2 ? 0 : 2;
+}

@@ -1,0 +1,81 @@
+//! What `uwork.h` declares is what Rust defines.
+//!
+//! The header is written by hand. Here cbindgen writes prototypes of what the Rust side exports, and a C compiler
+//! reads both: a function that is declared twice, in two ways, is an error.
+
+use std::path::Path;
+use std::process::Command;
+
+use cbindgen::{Config, EnumConfig, ExportConfig, ItemType, Language, Style};
+
+/// Names of types that are other names in C.
+const NAMES: [(&str, &str); 6] = [
+    ("UwQueue", "uw_queue"),
+    ("UwWork", "uw_work"),
+    ("UwDelayedWork", "uw_delayed_work"),
+    ("UwRcuWork", "uw_rcu_work"),
+    ("UwQueueAttrs", "uw_queue_attrs"),
+    ("UwJob", "uw_job"),
+];
+
+/// Types of functions, which the header writes out where they are used.
+const FUNCTIONS: &str = "
+typedef uw_work_fn UwWorkFn;
+typedef long (*UwCpuFn)(void *arg);
+typedef void (*UwEachCpuFn)(int cpu, void *arg);
+typedef void (*UwBlockingFn)(void *arg);
+typedef void *(*UwJobFn)(void *arg);
+typedef void (*UwReporter)(const char *text);
+";
+
+fn prototypes(sources: &Path) -> String {
+    let rename =
+        NAMES.iter().map(|(rust, c)| ((*rust).to_owned(), format!("struct {c}"))).collect();
+    let config = Config {
+        language: Language::C,
+        style: Style::Type,
+        no_includes: true,
+        usize_is_size_t: true,
+        enumeration: EnumConfig::default(),
+        export: ExportConfig {
+            item_types: vec![ItemType::Functions],
+            rename,
+            ..Default::default()
+        },
+        ..Config::default()
+    };
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for entry in std::fs::read_dir(sources).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            builder = builder.with_src(path.join("mod.rs"));
+        } else if path.file_name().is_some_and(|name| name != "lib.rs") {
+            builder = builder.with_src(path);
+        }
+    }
+    let mut text = Vec::new();
+    builder.generate().unwrap().write(&mut text);
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn the_header_declares_what_is_exported() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let prototypes = prototypes(&root.join("src"));
+    let count = prototypes.matches("uw_").count();
+    assert!(count > 70, "cbindgen has found only {count} functions:\n{prototypes}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("both.c");
+    let text = format!("#include <uwork.h>\n{FUNCTIONS}\n{prototypes}\n");
+    std::fs::write(&file, &text).unwrap();
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let output = Command::new(compiler)
+        .args(["-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(root.join("include"))
+        .arg(&file)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "uwork.h and Rust differ:\n{said}\n{text}");
+}

@@ -1,0 +1,102 @@
+//! An item's function in one word: one of Rust's, which hears of everything, or one of another language's,
+//! which is only ever called to do the work.
+//!
+//! Foreign ones are there so that an item of a C program needs no room for a second function, and no call in
+//! between. The word of a Rust function has its highest bit set, which no address in a process has; that of
+//! a foreign one is the plain address, which the other language may look at.
+
+use std::ptr::NonNull;
+
+use crate::work::{Action, ItemName, Work, WorkFn};
+
+/// A function of another language. It gets the item.
+///
+/// # Safety (for callers)
+/// As of [`WorkFn`], but called to run the item only. It must not unwind.
+pub type ForeignFn = unsafe extern "C-unwind" fn(NonNull<Work>);
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct ItemFn(*const ());
+
+// SAFETY: a function's address, with a mark.
+unsafe impl Send for ItemFn {}
+// SAFETY: as above.
+unsafe impl Sync for ItemFn {}
+
+const RUST: usize = 1 << (usize::BITS - 1);
+
+impl ItemFn {
+    #[inline]
+    pub(crate) fn new(func: WorkFn) -> ItemFn {
+        let address = func as *const ();
+        debug_assert!(address.addr() & RUST == 0, "no address in a process is that high");
+        ItemFn(address.map_addr(|address| address | RUST))
+    }
+
+    pub(crate) fn foreign(func: ForeignFn) -> ItemFn {
+        ItemFn(func as *const ())
+    }
+
+    /// The function as a number, for comparing and for [`ItemFn::known_as`].
+    #[inline]
+    pub(crate) fn identity(self) -> usize {
+        self.0.expose_provenance()
+    }
+
+    /// # Safety
+    /// `identity` is one of an item's function.
+    pub(crate) unsafe fn known_as(identity: usize) -> ItemFn {
+        ItemFn(std::ptr::with_exposed_provenance(identity))
+    }
+
+    /// Where its code is.
+    pub(crate) fn address(self) -> usize {
+        self.0.addr() & !RUST
+    }
+
+    #[inline(always)]
+    fn rust(self) -> Option<WorkFn> {
+        if self.0.addr() & RUST == 0 {
+            return None;
+        }
+        let func = self.0.map_addr(|address| address & !RUST);
+        // SAFETY: with the mark: made by `new` of such a function.
+        Some(unsafe { std::mem::transmute::<*const (), WorkFn>(func) })
+    }
+
+    /// Does the work.
+    ///
+    /// # Safety
+    /// As of [`WorkFn`].
+    #[inline(always)]
+    pub(crate) unsafe fn run(self, work: NonNull<Work>) {
+        match self.rust() {
+            // SAFETY: by this function's contract.
+            Some(func) => unsafe { func(work, Action::Run) },
+            None => {
+                // SAFETY: without the mark: a foreign one (`foreign`, or another language's initialiser).
+                let func = unsafe { std::mem::transmute::<*const (), ForeignFn>(self.0) };
+                // SAFETY: by this function's contract.
+                unsafe { func(work) };
+            }
+        }
+    }
+
+    /// Lets go of the item. Nobody counts the holders of a foreign one.
+    ///
+    /// # Safety
+    /// As of [`WorkFn`].
+    pub(crate) unsafe fn release(self, work: NonNull<Work>) {
+        if let Some(func) = self.rust() {
+            // SAFETY: by this function's contract.
+            unsafe { func(work, Action::Release) };
+        }
+    }
+
+    /// What the function says that it is called; a foreign one says nothing.
+    pub(crate) fn name(self) -> Option<ItemName> {
+        self.rust().and_then(ItemName::ask)
+    }
+}

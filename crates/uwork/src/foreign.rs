@@ -1,0 +1,61 @@
+//! For the C interface, whose items are laid out in a header, and whose functions are C's. No part of the
+//! API: what is here follows the needs of that one crate.
+
+use std::marker::{PhantomData, PhantomPinned};
+
+use uwork_engine::host::Report;
+use uwork_engine::{Delayed, Graced};
+pub use uwork_engine::{ForeignFn, Work as RawWork};
+
+use crate::delayed::DelayedWork;
+use crate::item::Work;
+use crate::linux::{Linux, engine};
+use crate::rcu::RcuWork;
+
+/// Where in an item its function is, in bytes.
+pub const FUNCTION_OFFSET: usize = RawWork::FUNCTION_OFFSET;
+/// The last word of an item that was never queued; all others but the function are zero.
+pub const IDLE_SPOT: u64 = RawWork::IDLE_SPOT;
+/// The byte of a delayed item that is 1 if it is deferrable; all others behind the work are zero.
+pub const DEFERRABLE_OFFSET: usize = Delayed::<Linux>::DEFERRABLE_OFFSET;
+
+/// An idle item whose run calls `func` with the item's address, instead of what `T` says.
+pub fn work<T, const ID: u64>(func: ForeignFn) -> Work<T, ID> {
+    Work { raw: RawWork::foreign(func), marker: PhantomData, pinned: PhantomPinned }
+}
+
+/// The same, with a timer.
+pub fn delayed_work<T, const ID: u64>(
+    func: ForeignFn,
+    deferrable: bool,
+    slack: std::time::Duration,
+) -> DelayedWork<T, ID> {
+    let raw = Delayed::foreign(func, deferrable).with_slack(crate::delayed::nanos(slack));
+    DelayedWork { raw, marker: PhantomData, pinned: PhantomPinned }
+}
+
+/// The same, that can wait for a grace period.
+pub fn rcu_work<T, const ID: u64>(func: ForeignFn) -> RcuWork<T, ID> {
+    RcuWork { raw: Graced::foreign(func), marker: PhantomData, pinned: PhantomPinned }
+}
+
+/// The address of the item that the calling thread runs, as a [`Work`], and its function: a foreign one's
+/// address, or a number that is none.
+pub fn current_item() -> Option<(usize, usize)> {
+    engine().current_work().map(|running| (running.item, running.func))
+}
+
+/// Whether what [`current_item`] has said is a foreign function.
+pub fn is_foreign(function: usize) -> bool {
+    function >> (usize::BITS - 1) == 0
+}
+
+/// The name of the function at an address, if the program's symbols tell it.
+pub fn function_name(address: usize) -> Option<String> {
+    crate::symbols::name(address)
+}
+
+/// A report in words. `None` for one that somebody else has told of already.
+pub fn report_text(report: &Report) -> Option<String> {
+    (!matches!(report, Report::ItemPanicked { .. })).then(|| report.to_string())
+}
