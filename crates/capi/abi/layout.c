@@ -29,6 +29,11 @@ int main(void)
 	OFFSET(struct uw_queue_attrs, dedicated);
 	OFFSET(struct uw_queue_attrs, cpumask);
 	OFFSET(struct uw_queue_attrs, cpumask_bytes);
+	SIZE(struct uw_setup);
+	OFFSET(struct uw_setup, blocking_tier);
+	OFFSET(struct uw_setup, percpu_mode);
+	NUMBER(UW_TIER_DECLARED);
+	NUMBER(UW_PERCPU_ASYMMETRIC);
 	SIZE(struct work_struct);
 	SIZE(struct delayed_work);
 	SIZE(struct rcu_work);

@@ -17,7 +17,8 @@
  *   EPERM             the item is disabled; * a system queue cannot be destroyed
  *   ESHUTDOWN         the queue drains and the caller is not one of its items; the process was shut down
  *   ESHUTDOWN *       the queue was destroyed
- *   EEXIST            a queue of that name is there
+ *   EEXIST            a queue of that name is there; there was a setup already
+ *   EBUSY             the library has started
  *   EAGAIN            no thread could be created
  *   ENOMEM            too many queues or pools
  *   EDEADLK           the caller would wait for itself
@@ -59,6 +60,40 @@ const char *uw_error_text(void);
 
 /* Frees a text that the library has made. NULL is fine. */
 void uw_string_free(char *text);
+
+/* ------------------------------------------------------------------------------------------ setup */
+
+/* How the library learns that an item waits without uw_blocking(). UWORK_BLOCKING comes before it. */
+enum uw_blocking_tier {
+	UW_TIER_BEST,     /* the best that the system lets it use */
+	UW_TIER_EVENTS,   /* by the kernel's records of context switches */
+	UW_TIER_SAMPLING, /* by looking at the threads' states */
+	UW_TIER_DECLARED  /* not at all */
+};
+
+/* How per-CPU data is locked, and reached from other CPUs. UWORK_PWLOCKS comes before it. */
+enum uw_percpu_mode {
+	UW_PERCPU_BEST,      /* remote if CPUs are isolated, else local */
+	UW_PERCPU_LOCAL,     /* 0: fastest; another CPU's part is reached by a thread that runs there */
+	UW_PERCPU_REMOTE,    /* 1: a spinlock; other CPUs' threads notice nothing */
+	UW_PERCPU_ASYMMETRIC /* 2: as fast as 0; other CPUs' threads are interrupted for a moment */
+};
+
+/* Begin with UW_SETUP_INIT, then set what should be different. */
+struct uw_setup {
+	size_t size; /* sizeof(struct uw_setup) */
+	unsigned blocking_tier;
+	unsigned percpu_mode;
+};
+
+#define UW_SETUP_INIT { sizeof(struct uw_setup), UW_TIER_BEST, UW_PERCPU_BEST }
+
+/*
+ * What the process chooses, before anything else is called: the library starts with the first queue or dump.
+ * EBUSY: it has started; EEXIST: there was a setup already. A way that the system refuses falls back to the next
+ * one, and that is reported. Libraries had better leave this to the program.
+ */
+int uw_setup(const struct uw_setup *setup);
 
 /* ------------------------------------------------------------------------------------------ items */
 
@@ -365,6 +400,14 @@ int uw_sysfs_list(const char *path, char **list);
 
 /* Called with every report, in one line, instead of standard error. Once for each process. */
 int uw_set_reporter(void (*reporter)(const char *text));
+
+/*
+ * The watchdog: work that waits with nothing moving for the threshold, 30 s by default, is reported once, with
+ * who is in the way. 0 turns it off. uw_watchdog_touch(): the item that calls takes long, and is fine.
+ */
+uint64_t uw_watchdog_thresh(void);
+void uw_watchdog_set_thresh(uint64_t thresh_ns);
+void uw_watchdog_touch(void);
 
 /* How many runs have ended in a panic of Rust code. */
 uint64_t uw_panics(void);

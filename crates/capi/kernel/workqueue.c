@@ -277,9 +277,11 @@ void show_freezable_workqueues(void)
 	show(KERN_INFO, uw_dump_queues(UW_FREEZABLE));
 }
 
+/* The kernel's lock-up detectors speak of a CPU here; in a program there is only the item that calls. */
 void wq_watchdog_touch(int cpu)
 {
 	(void)cpu;
+	uw_watchdog_touch();
 }
 
 /* ---------------------------------------------------------------------------------------- freezing */

@@ -10,7 +10,7 @@ use crate::queue::text;
 
 fn errno_of(error: &Error) -> c_int {
     match error {
-        Error::NoSuchPath { .. } => libc::ENOENT,
+        Error::NoSuchPath { .. } | Error::NoSuchQueue { .. } => libc::ENOENT,
         Error::WrongKind { is_directory: true, .. } => libc::EISDIR,
         Error::WrongKind { .. } => libc::ENOTDIR,
         Error::ReadOnly { .. } => libc::EACCES,

@@ -43,8 +43,10 @@ contracts() {
         link contract "$test" -std=c11 "$@"
         run "$how" "$out/contract" rounds="$rounds"
     done
-    link api c/api.c -std=gnu11 "$@"
-    run "$how" "$out/api"
+    for test in api choices; do
+        link "$test" "c/$test.c" -std=gnu11 "$@"
+        run "$how" "$out/$test"
+    done
     link environment kernel/environment.c -std=gnu11 "$@"
     run "$how" "$out/environment" numbers=1,0x2,-3 "text=some words" flag large=0x10000000000
     say "$how" "$(ls contract/*.c | wc -l) contracts, the API and the environment with $cc: ok ($((SECONDS - started)) s)"

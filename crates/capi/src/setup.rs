@@ -1,0 +1,93 @@
+//! What a program chooses before the library starts, and the watchdog.
+
+use std::ffi::{c_int, c_uint};
+use std::time::Duration;
+
+use uwork::percpu::Mode;
+use uwork::{BlockingTier, Setup, SetupError, watchdog};
+
+use crate::error::{fail, guard, misuse};
+
+/// `enum uw_blocking_tier`, without the best one, which is 0.
+const TIERS: [BlockingTier; 3] =
+    [BlockingTier::Events, BlockingTier::Sampling, BlockingTier::Declared];
+
+/// `struct uw_setup`.
+#[repr(C)]
+pub struct UwSetup {
+    /// The size of the structure that the caller knows.
+    pub size: usize,
+    /// `enum uw_blocking_tier`.
+    pub blocking_tier: c_uint,
+    /// `enum uw_percpu_mode`.
+    pub percpu_mode: c_uint,
+}
+
+/// What `number` stands for in an enumeration whose 0 leaves the choice to the library.
+fn chosen<T: Copy>(what: &str, number: c_uint, choices: &[T]) -> Result<Option<T>, c_int> {
+    match number.checked_sub(1) {
+        None => Ok(None),
+        Some(index) => choices.get(index as usize).copied().map(Some).ok_or_else(|| {
+            let text = format!("{number} is no {what}; they are 0 to {}", choices.len());
+            fail(libc::EINVAL, text)
+        }),
+    }
+}
+
+/// Lets the library start like this.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_setup(setup: *const UwSetup) -> c_int {
+    guard(|| {
+        // SAFETY: null or a setup (uwork.h).
+        let Some(given) = (unsafe { setup.as_ref() }) else {
+            return misuse(libc::EINVAL, "the setup is NULL");
+        };
+        if given.size != size_of::<UwSetup>() {
+            let text = format!(
+                "the setup's size is {} bytes and not {}; begin with UW_SETUP_INIT",
+                given.size,
+                size_of::<UwSetup>()
+            );
+            return fail(libc::EINVAL, text);
+        }
+        let choices = chosen("blocking tier", given.blocking_tier, &TIERS)
+            .and_then(|tier| Ok((tier, chosen("per-CPU mode", given.percpu_mode, &Mode::ALL)?)));
+        let (tier, mode) = match choices {
+            Ok(choices) => choices,
+            Err(code) => return code,
+        };
+        let mut setup = Setup::new();
+        if let Some(tier) = tier {
+            setup = setup.blocking_tier(tier);
+        }
+        if let Some(mode) = mode {
+            setup = setup.percpu_mode(mode);
+        }
+        setup.install().map_or_else(|error| fail(errno_of(error), error.to_string()), |()| 0)
+    })
+}
+
+fn errno_of(error: SetupError) -> c_int {
+    match error {
+        SetupError::InstalledAlready => libc::EEXIST,
+        _ => libc::EBUSY,
+    }
+}
+
+/// The running item takes long, and is fine.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_watchdog_touch() {
+    watchdog::touch();
+}
+
+/// For how long work may wait with nothing moving before that is reported, in nanoseconds.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_watchdog_thresh() -> u64 {
+    u64::try_from(watchdog::thresh().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Changes that.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_watchdog_set_thresh(thresh_ns: u64) {
+    watchdog::set_thresh(Duration::from_nanos(thresh_ns));
+}
