@@ -69,7 +69,7 @@ impl Queue {
 }
 
 /// A resolver that looks for each function once.
-fn names() -> impl FnMut(usize) -> Option<String> {
+pub(crate) fn names() -> impl FnMut(usize) -> Option<String> {
     let mut known: HashMap<usize, Option<String>> = HashMap::new();
     move |address| known.entry(address).or_insert_with(|| symbols::name(address)).clone()
 }

@@ -1,6 +1,6 @@
 //! Functions and their names.
 
-use super::{Dump, Function, Items, QueueDump, WorkerDump};
+use super::{Awaited, Dump, Function, Items, QueueDump, Stall, WorkerDump};
 use crate::function::ItemFn;
 
 impl Function {
@@ -83,6 +83,21 @@ impl QueueDump {
     pub(super) unsafe fn ask_functions(&mut self) {
         // SAFETY: as there.
         self.functions().for_each(|function| unsafe { function.ask() });
+    }
+}
+
+impl Stall {
+    /// Gives names to functions that have none, as [`Dump::name_functions`].
+    pub fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
+        let workers = self.workers.iter_mut().flat_map(|worker| worker.worker.functions());
+        let deadlock = self.deadlock.iter_mut().flat_map(|item| {
+            let awaited = match &mut item.waits_for {
+                Awaited::Pending { function, .. } => function.as_mut(),
+                Awaited::Running | Awaited::Queue(_) => None,
+            };
+            std::iter::once(&mut item.function).chain(awaited)
+        });
+        workers.chain(deadlock).for_each(|function| function.name_by(name));
     }
 }
 
