@@ -83,9 +83,12 @@ static void put_bitmap(struct out *out, const unsigned long *bits, unsigned int 
 	}
 }
 
+/* In the Rust part. */
+int uw_kernel_symbol_name(const void *address, char *buffer, size_t size);
+
 static void put_symbol(struct out *out, const void *address, bool with_offset)
 {
-	char text[64];
+	char text[64], name[128];
 	Dl_info info;
 
 	if (dladdr(address, &info) && info.dli_sname) {
@@ -95,6 +98,11 @@ static void put_symbol(struct out *out, const void *address, bool with_offset)
 				 (unsigned long)((const char *)address - (const char *)info.dli_saddr));
 			put_text(out, text);
 		}
+		return;
+	}
+	/* Functions that nobody else links to are found in the program's debug information or symbol table. */
+	if (uw_kernel_symbol_name(address, name, sizeof(name)) > 0) {
+		put_text(out, name);
 		return;
 	}
 	snprintf(text, sizeof(text), "%p", address);

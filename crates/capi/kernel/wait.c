@@ -41,6 +41,16 @@ void uw_kernel_wait(const uint32_t *word, uint32_t value, uint64_t timeout_ns)
 	errno = saved;
 }
 
+void uw_kernel_wait_unseen(const uint32_t *word, uint32_t value, uint64_t timeout_ns)
+{
+	struct timespec timeout = timespec_of(timeout_ns);
+	struct sleep sleep = { word, value, timeout_ns == UW_KERNEL_FOREVER ? NULL : &timeout };
+	int saved = errno;
+
+	do_wait(&sleep);
+	errno = saved;
+}
+
 void uw_kernel_wake(const uint32_t *word, int count)
 {
 	int saved = errno;

@@ -19,16 +19,34 @@ _Static_assert(UW_KERNEL_MASK_BYTES == sizeof(struct cpumask), "a mask has room 
 /* What the library does not know of the kernel's flags. */
 #define NOT_PASSED (__WQ_DESTROYING | __WQ_DRAINING | __WQ_LEGACY | __WQ_DEPRECATED)
 
+/* Whether this is new in a table of what was said. One that is full has said enough. */
+static bool is_news(uintptr_t what)
+{
+	static uintptr_t said[256];
+	size_t probe;
+
+	for (probe = 0; probe < ARRAY_SIZE(said); probe++) {
+		uintptr_t *place = &said[(what + probe) % ARRAY_SIZE(said)];
+		uintptr_t found = 0;
+
+		if (__atomic_compare_exchange_n(place, &found, what, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			return true;
+		if (found == what)
+			return false;
+	}
+	return false;
+}
+
 void uw_kernel_complain(int code)
 {
-	static uint32_t said[8];
-	unsigned int kind = (unsigned int)-code % ARRAY_SIZE(said);
+	void *caller = __builtin_return_address(0);
 
-	/* A disabled item is no fault, and of a queue that drains the library has told already. */
-	if (code == -EPERM || code == -ESHUTDOWN)
+	/* A disabled item is no fault. */
+	if (code == -EPERM)
 		return;
-	if (uw_kernel_once(&said[kind]))
-		uw_kernel_printk(KERN_WARNING "uwork: a call was refused: %s\n", uw_error_text());
+	/* Errnos are small, and calls are some bytes apart. */
+	if (is_news((uintptr_t)caller * 4096 + (unsigned int)-code))
+		uw_kernel_printk(KERN_WARNING "uwork: %pS: a call was refused: %s\n", caller, uw_error_text());
 }
 
 struct uw_queue *uw_kernel_create_named(const char *name, const struct uw_queue_attrs *attrs)
@@ -160,7 +178,7 @@ int workqueue_sysfs_register(struct workqueue_struct *wq)
 int workqueue_unbound_housekeeping_update(const struct cpumask *hk)
 {
 	(void)hk;
-	return 0;
+	return -EOPNOTSUPP;
 }
 
 /* -------------------------------------------------------------------------------------------- CPUs */

@@ -56,6 +56,20 @@ pub unsafe extern "C" fn uw_blocking(func: UwBlockingFn, arg: *mut c_void) -> c_
     }
 }
 
+/// For the kernel's formats: the name of the function at an address; its length, or 0.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn uw_kernel_symbol_name(
+    address: *const c_void,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    guard(|| match foreign::function_name(address.addr()) {
+        // SAFETY: by the only caller, in kernel/format.c.
+        Some(name) => unsafe { crate::attrs::write_text(&name, buffer, size) },
+        None => 0,
+    })
+}
+
 /// How many items have panicked.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_panics() -> u64 {

@@ -49,6 +49,8 @@ contracts() {
     done
     link environment kernel/environment.c -std=gnu11 "$@"
     run "$how" "$out/environment" numbers=1,0x2,-3 "text=some words" flag large=0x10000000000
+    link locks kernel/locks.c -std=gnu11 "$@"
+    run "$how" "$out/locks"
     say "$how" "$(ls contract/*.c | wc -l) contracts, the API and the environment with $cc: ok ($((SECONDS - started)) s)"
 }
 

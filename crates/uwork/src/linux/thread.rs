@@ -79,10 +79,16 @@ pub(super) fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The calling thread's number in the system.
+/// The calling thread's number in the system. By the system call: Rust's own library refers to `gettid` weakly,
+/// and a program that is linked statically with link-time optimization would find nothing behind that name.
+pub(super) fn tid() -> libc::pid_t {
+    // SAFETY: no arguments; cannot fail. Numbers of threads fit.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+}
+
+/// The same, as the engine has it.
 pub(super) fn id() -> u64 {
-    // SAFETY: no arguments; cannot fail.
-    u64::try_from(unsafe { libc::gettid() }).unwrap_or(0)
+    u64::try_from(tid()).unwrap_or(0)
 }
 
 /// Keeps a thread on these CPUs, 0 for the calling one; as `pin`.

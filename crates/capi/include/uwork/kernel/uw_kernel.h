@@ -14,6 +14,8 @@ extern "C" {
 
 /* Sleeps while *word is value, or until timeout_ns have passed; may wake up early. Declared to the pool. */
 void uw_kernel_wait(const uint32_t *word, uint32_t value, uint64_t timeout_ns);
+/* The same, not declared. */
+void uw_kernel_wait_unseen(const uint32_t *word, uint32_t value, uint64_t timeout_ns);
 void uw_kernel_wake(const uint32_t *word, int count);
 #define UW_KERNEL_FOREVER UINT64_MAX
 
@@ -22,7 +24,7 @@ uint64_t uw_kernel_now_ns(void);
 /* CLOCK_* of clock_gettime(). */
 uint64_t uw_kernel_clock_ns(int clock);
 
-/* Says once for each errno that a call with a bool for an answer was wrong. */
+/* Says that a call with a bool for an answer was wrong: once for each place that calls, and errno. */
 void uw_kernel_complain(int code);
 
 #ifdef __cplusplus

@@ -1,26 +1,94 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A lock of one word: spins a little, then sleeps. Unlocking touches nothing afterwards. */
+/*
+ * Locks of one word each. They spin a little, then sleep: a thread may lose its CPU with one held. Unlocking
+ * touches nothing after the lock is free, so whoever gets it may free the memory that it is in; a wake for an
+ * address where nobody sleeps any more does nothing.
+ */
 #ifndef UWORK_KERNEL_UW_KERNEL_LOCK_H
 #define UWORK_KERNEL_UW_KERNEL_LOCK_H
 
 #include <linux/compiler.h>
 #include "uw_kernel.h"
 
+/* How a wait for a lock is seen by the pool that the caller works for. */
+enum uw_kernel_patience {
+	/* As any other thread that loses its CPU: for spin locks, which BH items and timers may take. */
+	UW_KERNEL_SPINS,
+	/* After a short while, as a wait: another worker takes what is queued. */
+	UW_KERNEL_SLEEPS
+};
+
+#define UW_KERNEL_LOCK_SPINS 100
+/* Shorter waits are not worth another worker. */
+#define UW_KERNEL_PATIENCE_NS 200000
+/* Who has waited for longer than this gets the lock next. */
+#define UW_KERNEL_STARVED_NS 1000000
+
+#define UW_KERNEL_EVERYBODY 0x7fffffff
+
+/* Sleeps while the word has this value, at first no longer than until the next step of the wait. */
+static inline void uw_kernel_lock_sleep(const uint32_t *word, uint32_t value, enum uw_kernel_patience patience,
+					uint64_t began_ns)
+{
+	uint64_t waited_ns = uw_kernel_now_ns() - began_ns;
+
+	uint64_t left_ns = waited_ns < UW_KERNEL_STARVED_NS ? UW_KERNEL_STARVED_NS - waited_ns : UW_KERNEL_FOREVER;
+
+	if (patience == UW_KERNEL_SPINS)
+		uw_kernel_wait_unseen(word, value, left_ns);
+	else if (waited_ns < UW_KERNEL_PATIENCE_NS)
+		uw_kernel_wait_unseen(word, value, UW_KERNEL_PATIENCE_NS - waited_ns);
+	else
+		uw_kernel_wait(word, value, left_ns);
+}
+
+/* ------------------------------------------------------------------------------- one at a time */
+
+/*
+ * Free: 0. Whoever comes takes it, before those who sleep: a running thread is there first. So that nobody waits
+ * for ever, who has waited for long sets STARVED, which keeps newcomers out until one such thread has it.
+ */
 struct uw_kernel_lock {
-	uint32_t word; /* 0: free; 1: held; 2: held, and somebody may sleep */
+	uint32_t word;
 };
 
 #define UW_KERNEL_LOCK_INIT { 0 }
-#define UW_KERNEL_LOCK_SPINS 100
+#define UW_KERNEL_HELD 1u
+#define UW_KERNEL_SLEEPERS 2u
+#define UW_KERNEL_STARVED 4u
 
 static inline bool uw_kernel_trylock(struct uw_kernel_lock *lock)
 {
 	uint32_t is_free = 0;
 
-	return __atomic_compare_exchange_n(&lock->word, &is_free, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n(&lock->word, &is_free, UW_KERNEL_HELD, false, __ATOMIC_ACQUIRE,
+					   __ATOMIC_RELAXED);
 }
 
-static inline void uw_kernel_lock_acquire(struct uw_kernel_lock *lock)
+static inline void uw_kernel_lock_wait(struct uw_kernel_lock *lock, enum uw_kernel_patience patience)
+{
+	uint64_t began_ns = uw_kernel_now_ns();
+	uint32_t word = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
+
+	for (;;) {
+		bool starved = uw_kernel_now_ns() - began_ns >= UW_KERNEL_STARVED_NS;
+		/* Others may sleep as well, so the mark stays when the lock is taken from here. */
+		uint32_t next = UW_KERNEL_HELD | UW_KERNEL_SLEEPERS;
+		bool take = !(word & UW_KERNEL_HELD) && (starved || !(word & UW_KERNEL_STARVED));
+
+		if (!take)
+			next = word | UW_KERNEL_SLEEPERS | (starved ? UW_KERNEL_STARVED : 0);
+		if (next != word && !__atomic_compare_exchange_n(&lock->word, &word, next, false, __ATOMIC_ACQUIRE,
+								 __ATOMIC_RELAXED))
+			continue;
+		if (take)
+			return;
+		uw_kernel_lock_sleep(&lock->word, next, patience, began_ns);
+		word = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
+	}
+}
+
+static inline void uw_kernel_lock_acquire(struct uw_kernel_lock *lock, enum uw_kernel_patience patience)
 {
 	int spins;
 
@@ -29,35 +97,51 @@ static inline void uw_kernel_lock_acquire(struct uw_kernel_lock *lock)
 			return;
 		cpu_relax();
 	}
-	while (__atomic_exchange_n(&lock->word, 2, __ATOMIC_ACQUIRE) != 0)
-		uw_kernel_wait(&lock->word, 2, UW_KERNEL_FOREVER);
+	uw_kernel_lock_wait(lock, patience);
 }
 
 static inline void uw_kernel_lock_release(struct uw_kernel_lock *lock)
 {
-	if (__atomic_exchange_n(&lock->word, 0, __ATOMIC_RELEASE) == 2)
-		uw_kernel_wake(&lock->word, 1);
+	/* Who sleeps beside a starved one must not take the wake from it. */
+	uint32_t word = UW_KERNEL_HELD;
+	uint32_t left;
+
+	if (__atomic_compare_exchange_n(&lock->word, &word, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		return;
+	do {
+		left = word & UW_KERNEL_STARVED ? word & ~UW_KERNEL_HELD : 0;
+	} while (!__atomic_compare_exchange_n(&lock->word, &word, left, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	uw_kernel_wake(&lock->word, left ? UW_KERNEL_EVERYBODY : 1);
 }
 
 static inline bool uw_kernel_is_locked(const struct uw_kernel_lock *lock)
 {
-	return __atomic_load_n(&lock->word, __ATOMIC_RELAXED) != 0;
+	return __atomic_load_n(&lock->word, __ATOMIC_RELAXED) & UW_KERNEL_HELD;
 }
 
-/* Several readers or one writer: how many readers, or all ones. */
+/* ----------------------------------------------------------------- several readers or one writer */
+
+/*
+ * How many readers, and marks. A writer that waits keeps new readers out; when a writer has ended, readers and
+ * writers are woken alike.
+ */
 struct uw_kernel_rwlock {
 	uint32_t word;
-	uint32_t sleepers;
 };
 
-#define UW_KERNEL_WRITER 0xffffffffu
+#define UW_KERNEL_RW_WRITER 0x80000000u
+/* Somebody may sleep. */
+#define UW_KERNEL_RW_SLEEPERS 0x40000000u
+/* A writer waits. Taken away by a writer that gets the lock; others that wait set it again. */
+#define UW_KERNEL_RW_WRITER_WAITS 0x20000000u
+#define UW_KERNEL_RW_READERS 0x1fffffffu
 
 static inline bool uw_kernel_read_trylock(struct uw_kernel_rwlock *lock)
 {
-	uint32_t readers = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
+	uint32_t word = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
 
-	while (readers != UW_KERNEL_WRITER) {
-		if (__atomic_compare_exchange_n(&lock->word, &readers, readers + 1, false, __ATOMIC_ACQUIRE,
+	while (!(word & (UW_KERNEL_RW_WRITER | UW_KERNEL_RW_WRITER_WAITS))) {
+		if (__atomic_compare_exchange_n(&lock->word, &word, word + 1, true, __ATOMIC_ACQUIRE,
 						__ATOMIC_RELAXED))
 			return true;
 	}
@@ -66,52 +150,74 @@ static inline bool uw_kernel_read_trylock(struct uw_kernel_rwlock *lock)
 
 static inline bool uw_kernel_write_trylock(struct uw_kernel_rwlock *lock)
 {
-	uint32_t is_free = 0;
+	uint32_t word = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
 
-	return __atomic_compare_exchange_n(&lock->word, &is_free, UW_KERNEL_WRITER, false, __ATOMIC_ACQUIRE,
-					   __ATOMIC_RELAXED);
+	while (!(word & (UW_KERNEL_RW_WRITER | UW_KERNEL_RW_READERS))) {
+		uint32_t taken = (word & UW_KERNEL_RW_SLEEPERS) | UW_KERNEL_RW_WRITER;
+
+		if (__atomic_compare_exchange_n(&lock->word, &word, taken, true, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return true;
+	}
+	return false;
 }
 
-/* Sleeps if the word is as it was when the lock could not be had. */
-static inline void uw_kernel_rw_sleep(struct uw_kernel_rwlock *lock)
+/* Sleeps with these marks set, unless the lock can be had. */
+static inline void uw_kernel_rw_sleep(struct uw_kernel_rwlock *lock, uint32_t in_the_way, uint32_t marks,
+				      enum uw_kernel_patience patience, uint64_t began_ns)
 {
-	uint32_t word;
+	uint32_t word = __atomic_load_n(&lock->word, __ATOMIC_RELAXED);
 
-	__atomic_fetch_add(&lock->sleepers, 1, __ATOMIC_SEQ_CST);
-	word = __atomic_load_n(&lock->word, __ATOMIC_SEQ_CST);
-	if (word != 0)
-		uw_kernel_wait(&lock->word, word, UW_KERNEL_FOREVER);
-	__atomic_fetch_sub(&lock->sleepers, 1, __ATOMIC_SEQ_CST);
+	do {
+		if (!(word & in_the_way))
+			return;
+	} while ((word & marks) != marks && !__atomic_compare_exchange_n(&lock->word, &word, word | marks, true,
+									 __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	uw_kernel_lock_sleep(&lock->word, word | marks, patience, began_ns);
 }
 
-static inline void uw_kernel_read_lock(struct uw_kernel_rwlock *lock)
+static inline void uw_kernel_read_lock(struct uw_kernel_rwlock *lock, enum uw_kernel_patience patience)
 {
+	uint64_t began_ns;
+
+	if (uw_kernel_read_trylock(lock))
+		return;
+	began_ns = uw_kernel_now_ns();
 	while (!uw_kernel_read_trylock(lock))
-		uw_kernel_rw_sleep(lock);
+		uw_kernel_rw_sleep(lock, UW_KERNEL_RW_WRITER | UW_KERNEL_RW_WRITER_WAITS, UW_KERNEL_RW_SLEEPERS, patience,
+				   began_ns);
 }
 
-static inline void uw_kernel_write_lock(struct uw_kernel_rwlock *lock)
+static inline void uw_kernel_write_lock(struct uw_kernel_rwlock *lock, enum uw_kernel_patience patience)
 {
+	uint64_t began_ns;
+
+	if (uw_kernel_write_trylock(lock))
+		return;
+	began_ns = uw_kernel_now_ns();
 	while (!uw_kernel_write_trylock(lock))
-		uw_kernel_rw_sleep(lock);
-}
-
-static inline void uw_kernel_rw_wake(struct uw_kernel_rwlock *lock)
-{
-	if (__atomic_load_n(&lock->sleepers, __ATOMIC_SEQ_CST) != 0)
-		uw_kernel_wake(&lock->word, 0x7fffffff);
+		uw_kernel_rw_sleep(lock, UW_KERNEL_RW_WRITER | UW_KERNEL_RW_READERS,
+				   UW_KERNEL_RW_SLEEPERS | UW_KERNEL_RW_WRITER_WAITS, patience, began_ns);
 }
 
 static inline void uw_kernel_read_unlock(struct uw_kernel_rwlock *lock)
 {
-	__atomic_fetch_sub(&lock->word, 1, __ATOMIC_SEQ_CST);
-	uw_kernel_rw_wake(lock);
+	uint32_t before = __atomic_fetch_sub(&lock->word, 1, __ATOMIC_RELEASE);
+
+	/* The last reader. The marks stay for the writer that gets it. */
+	if ((before & UW_KERNEL_RW_SLEEPERS) && (before & UW_KERNEL_RW_READERS) == 1)
+		uw_kernel_wake(&lock->word, UW_KERNEL_EVERYBODY);
+}
+
+/* What is left: nothing, or a reader, which the caller becomes. */
+static inline void uw_kernel_write_unlock_to(struct uw_kernel_rwlock *lock, uint32_t readers)
+{
+	if (__atomic_exchange_n(&lock->word, readers, __ATOMIC_RELEASE) & UW_KERNEL_RW_SLEEPERS)
+		uw_kernel_wake(&lock->word, UW_KERNEL_EVERYBODY);
 }
 
 static inline void uw_kernel_write_unlock(struct uw_kernel_rwlock *lock)
 {
-	__atomic_store_n(&lock->word, 0, __ATOMIC_SEQ_CST);
-	uw_kernel_rw_wake(lock);
+	uw_kernel_write_unlock_to(lock, 0);
 }
 
 #endif

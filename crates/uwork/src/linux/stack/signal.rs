@@ -117,8 +117,7 @@ extern "C" fn handle(
     }
     // SAFETY: as above.
     let saved = unsafe { *errno };
-    // SAFETY: no arguments; cannot fail.
-    let thread = unsafe { libc::gettid() };
+    let thread = crate::linux::thread::tid();
     exchange::answer(request.value, thread, |snapshot| snapshot.fill(context));
     // SAFETY: as above.
     unsafe { *errno = saved };

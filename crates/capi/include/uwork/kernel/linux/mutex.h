@@ -26,7 +26,7 @@ static inline void mutex_destroy(struct mutex *lock)
 
 static inline void mutex_lock(struct mutex *lock)
 {
-	uw_kernel_lock_acquire(&lock->uw_lock);
+	uw_kernel_lock_acquire(&lock->uw_lock, UW_KERNEL_SLEEPS);
 }
 
 static inline int mutex_lock_interruptible(struct mutex *lock)

@@ -10,18 +10,17 @@ struct rw_semaphore {
 	struct uw_kernel_rwlock uw_lock;
 };
 
-#define __RWSEM_INITIALIZER(name) { { 0, 0 } }
+#define __RWSEM_INITIALIZER(name) { { 0 } }
 #define DECLARE_RWSEM(name) struct rw_semaphore name = __RWSEM_INITIALIZER(name)
 
 static inline void init_rwsem(struct rw_semaphore *sem)
 {
 	sem->uw_lock.word = 0;
-	sem->uw_lock.sleepers = 0;
 }
 
 static inline void down_read(struct rw_semaphore *sem)
 {
-	uw_kernel_read_lock(&sem->uw_lock);
+	uw_kernel_read_lock(&sem->uw_lock, UW_KERNEL_SLEEPS);
 }
 
 static inline int down_read_trylock(struct rw_semaphore *sem)
@@ -36,7 +35,7 @@ static inline void up_read(struct rw_semaphore *sem)
 
 static inline void down_write(struct rw_semaphore *sem)
 {
-	uw_kernel_write_lock(&sem->uw_lock);
+	uw_kernel_write_lock(&sem->uw_lock, UW_KERNEL_SLEEPS);
 }
 
 static inline int down_write_trylock(struct rw_semaphore *sem)
@@ -51,8 +50,7 @@ static inline void up_write(struct rw_semaphore *sem)
 
 static inline void downgrade_write(struct rw_semaphore *sem)
 {
-	__atomic_store_n(&sem->uw_lock.word, 1, __ATOMIC_SEQ_CST);
-	uw_kernel_rw_wake(&sem->uw_lock);
+	uw_kernel_write_unlock_to(&sem->uw_lock, 1);
 }
 
 #ifndef __cplusplus

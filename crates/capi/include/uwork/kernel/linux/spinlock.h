@@ -27,7 +27,7 @@ static inline void spin_lock_init(spinlock_t *lock)
 
 static inline void spin_lock(spinlock_t *lock)
 {
-	uw_kernel_lock_acquire(&lock->uw_lock);
+	uw_kernel_lock_acquire(&lock->uw_lock, UW_KERNEL_SPINS);
 }
 
 static inline void spin_unlock(spinlock_t *lock)
@@ -70,18 +70,17 @@ typedef struct {
 	struct uw_kernel_rwlock uw_lock;
 } rwlock_t;
 
-#define __RW_LOCK_UNLOCKED(name) { { 0, 0 } }
+#define __RW_LOCK_UNLOCKED(name) { { 0 } }
 #define DEFINE_RWLOCK(name) rwlock_t name = __RW_LOCK_UNLOCKED(name)
 
 static inline void rwlock_init(rwlock_t *lock)
 {
 	lock->uw_lock.word = 0;
-	lock->uw_lock.sleepers = 0;
 }
 
 static inline void read_lock(rwlock_t *lock)
 {
-	uw_kernel_read_lock(&lock->uw_lock);
+	uw_kernel_read_lock(&lock->uw_lock, UW_KERNEL_SPINS);
 }
 
 static inline void read_unlock(rwlock_t *lock)
@@ -91,7 +90,7 @@ static inline void read_unlock(rwlock_t *lock)
 
 static inline void write_lock(rwlock_t *lock)
 {
-	uw_kernel_write_lock(&lock->uw_lock);
+	uw_kernel_write_lock(&lock->uw_lock, UW_KERNEL_SPINS);
 }
 
 static inline void write_unlock(rwlock_t *lock)

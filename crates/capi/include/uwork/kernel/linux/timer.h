@@ -77,6 +77,7 @@ static inline int timer_reduce(struct timer_list *timer, unsigned long expires)
 	return uw_kernel_timer_arm(timer, HZ, -1);
 }
 
+/* Where its expires says. */
 static inline void add_timer(struct timer_list *timer)
 {
 	uw_kernel_timer_arm(timer, HZ, -1);
@@ -95,8 +96,12 @@ static inline int del_timer(struct timer_list *timer)
 	return uw_work_cancel(&timer->uw_item.work) > 0;
 }
 
-/* POSIX has another function of this name. */
-#define timer_delete(timer) del_timer(timer)
+/* POSIX has another function of this name, for its timers: which one is meant, the argument says. */
+#ifndef __cplusplus
+int uw_kernel_posix_timer_delete(void *timerid) __asm__("timer_delete");
+#define timer_delete(timer) \
+	_Generic((timer), struct timer_list *: del_timer, default: uw_kernel_posix_timer_delete)(timer)
+#endif
 
 /* Waits for a run that is going on. Not from the timer's own function. */
 static inline int timer_delete_sync(struct timer_list *timer)
@@ -124,6 +129,11 @@ static inline int timer_shutdown_sync(struct timer_list *timer)
 #define timer_container_of(var, callback_timer, timer_fieldname) from_timer(var, callback_timer, timer_fieldname)
 
 #ifdef __cplusplus
+}
+
+static inline int timer_delete(struct timer_list *timer)
+{
+	return del_timer(timer);
 }
 #endif
 

@@ -48,14 +48,15 @@ struct work_struct {
 	uint64_t uw_place;
 };
 
-/* Begins as struct uw_delayed_work. */
+/*
+ * Begins as struct uw_delayed_work, which the timer has. Of the timer, the deadline that was asked for last can be
+ * read, and whether it is pending, as the item is then; wq and cpu are what was asked for last.
+ */
 struct delayed_work {
-	struct work_struct work;
-	uint64_t uw_private[11];
-	/* What was asked for last, in jiffies. */
-	struct {
-		unsigned long expires;
-	} timer;
+	union {
+		struct timer_list timer;
+		struct work_struct work;
+	};
 	struct workqueue_struct *wq;
 	int cpu;
 };
@@ -134,9 +135,9 @@ struct workqueue_attrs {
 
 #define __WORK_INITIALIZER(name, function) UW_WORK_INIT(function)
 #define __DELAYED_WORK_INITIALIZER(name, function, flags) \
-	{ UW_WORK_INIT(function), \
-	  { 0, 0, 0, 0, 0, 0, 0, 0, (flags) & TIMER_DEFERRABLE ? UW_MARK_DEFERRABLE : 0, 0, 0 }, \
-	  { 0 }, NULL, 0 }
+	{ { { { UW_WORK_INIT((uw_work_fn)(function)), \
+		{ 0, 0, 0, 0, 0, 0, 0, 0, (flags) & TIMER_DEFERRABLE ? UW_MARK_DEFERRABLE : 0, 0, 0 } }, \
+	      NULL, 0, (flags) } }, NULL, WORK_CPU_UNBOUND }
 
 #define DECLARE_WORK(name, function) struct work_struct name = __WORK_INITIALIZER(name, function)
 #define DECLARE_DELAYED_WORK(name, function) \
@@ -167,7 +168,9 @@ static inline void uw_kernel_init_work(struct work_struct *work, work_func_t fun
 static inline void uw_kernel_init_delayed_work(struct delayed_work *dwork, work_func_t function, unsigned int flags)
 {
 	uw_delayed_work_init(uw_kernel_delayed_work(dwork), (uw_work_fn)function, flags, 0);
+	dwork->timer.function = NULL;
 	dwork->timer.expires = 0;
+	dwork->timer.flags = 0;
 	dwork->wq = NULL;
 	dwork->cpu = WORK_CPU_UNBOUND;
 }
@@ -231,7 +234,7 @@ void workqueue_set_max_active(struct workqueue_struct *wq, int max_active) UW_KE
 void workqueue_set_min_active(struct workqueue_struct *wq, int min_active) UW_KERNEL_NAME(workqueue_set_min_active);
 /* Only for queues that were made with WQ_SYSFS. */
 int workqueue_sysfs_register(struct workqueue_struct *wq) UW_KERNEL_NAME(workqueue_sysfs_register);
-/* Isolated CPUs are read from the system. */
+/* -EOPNOTSUPP: isolated CPUs are read from the system. */
 int workqueue_unbound_housekeeping_update(const struct cpumask *hk) UW_KERNEL_NAME(workqueue_unbound_housekeeping_update);
 
 /* ----------------------------------------------------------------------------------- system queues */
@@ -259,7 +262,8 @@ UW_KERNEL_SYSTEM_QUEUE(system_unbound_wq, UW_SYSTEM_DFL);
 
 /* ---------------------------------------------------------------------------------------- queueing */
 
-static inline bool uw_kernel_queued(int answer)
+/* In its caller, so that a complaint names the place. */
+static inline __attribute__((always_inline)) bool uw_kernel_queued(int answer)
 {
 	if (answer < 0)
 		uw_kernel_complain(answer);
@@ -283,12 +287,26 @@ static inline bool queue_work_node(int node, struct workqueue_struct *wq, struct
 	return uw_kernel_queued(uw_queue_work_node(uw_kernel_queue(wq), node, uw_kernel_work(work)));
 }
 
+/*
+ * Notes what is asked for, for whoever reads it: several may ask at once. Before it is queued, as it may be gone
+ * afterwards.
+ */
+static inline void uw_kernel_note_delay(struct delayed_work *dwork, struct workqueue_struct *wq, int cpu,
+					unsigned long delay)
+{
+	__atomic_store_n(&dwork->timer.expires, jiffies + delay, __ATOMIC_RELAXED);
+	__atomic_store_n(&dwork->wq, wq, __ATOMIC_RELAXED);
+	__atomic_store_n(&dwork->cpu, cpu, __ATOMIC_RELAXED);
+}
+
 static inline bool queue_delayed_work_on(int cpu, struct workqueue_struct *wq, struct delayed_work *dwork,
 					 unsigned long delay)
 {
 	struct uw_delayed_work *item = uw_kernel_delayed_work(dwork);
 	uint64_t delay_ns = uw_kernel_ticks_to_ns(delay);
 
+	if (uw_work_is_pending(&item->work) == 0)
+		uw_kernel_note_delay(dwork, wq, cpu, delay);
 	if (cpu == WORK_CPU_UNBOUND)
 		return uw_kernel_queued(uw_queue_delayed_work(uw_kernel_queue(wq), item, delay_ns));
 	return uw_kernel_queued(uw_queue_delayed_work_on(uw_kernel_queue(wq), cpu, item, delay_ns));
@@ -307,6 +325,7 @@ static inline bool mod_delayed_work_on(int cpu, struct workqueue_struct *wq, str
 	uint64_t delay_ns = uw_kernel_ticks_to_ns(delay);
 	int answer;
 
+	uw_kernel_note_delay(dwork, wq, cpu, delay);
 	if (cpu == WORK_CPU_UNBOUND)
 		answer = uw_mod_delayed_work(uw_kernel_queue(wq), item, delay_ns);
 	else
@@ -484,7 +503,7 @@ void print_worker_info(const char *log_lvl, struct task_struct *task) UW_KERNEL_
 void show_all_workqueues(void) UW_KERNEL_NAME(show_all_workqueues);
 void show_one_workqueue(struct workqueue_struct *wq) UW_KERNEL_NAME(show_one_workqueue);
 void show_freezable_workqueues(void) UW_KERNEL_NAME(show_freezable_workqueues);
-/* Nobody watches from here. */
+/* The item that calls takes long, and is fine; outside of items, everything is. */
 void wq_watchdog_touch(int cpu) UW_KERNEL_NAME(wq_watchdog_touch);
 
 /* ---------------------------------------------------------------------------------- freezing, CPUs */
