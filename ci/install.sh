@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # Builds the C library, optimized, and installs it: libraries, headers, pkg-config and CMake files, man pages.
-# PREFIX (default /usr/local) is where it will be used, DESTDIR what is put in front of that for now.
+# PREFIX (default /usr/local) is where it will be used, LIBDIR (default PREFIX/lib) where its libraries are, DESTDIR what
+# is put in front of both for now.
 # UWORK_PROFILE=dev installs one that is built faster.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 prefix=${PREFIX:-/usr/local}
+libdir=${LIBDIR:-$prefix/lib}
 root=${DESTDIR:-}$prefix
+lib=${DESTDIR:-}$libdir
+prefix_from_libdir=$(realpath -m --relative-to="$libdir" "$prefix")
 profile=${UWORK_PROFILE:-release}
 target=${CARGO_TARGET_DIR:-target}
 capi=crates/capi
@@ -15,12 +19,12 @@ major=${version%%.*}
 major_minor=${version%.*}
 
 # fill FILE: with what is not known before.
-fill() { sed -e "s/@VERSION@/$version/; s/@MAJOR@/$major/; s/@MAJOR_MINOR@/$major_minor/" "$1"; }
+fill() { sed -e "s/@VERSION@/$version/; s/@MAJOR@/$major/; s/@MAJOR_MINOR@/$major_minor/; s|@PREFIX_FROM_LIBDIR@|$prefix_from_libdir|" "$1"; }
 
 ci/libuwork.sh "$profile" "$target/libuwork-$profile" >/dev/null
 built=$target/libuwork-$profile
 
-install -d "$root"/{include/uwork/kernel,lib/pkgconfig,lib/cmake/uwork,share/man/man3,share/man/man7}
+install -d "$root"/{include/uwork/kernel,share/man/man3,share/man/man7} "$lib"/{pkgconfig,cmake/uwork}
 install -m 644 $capi/include/uwork.h $capi/include/uwork.hpp "$root/include"
 install -m 644 $capi/include/uwork/kernel/*.h "$root/include/uwork/kernel"
 for folder in $(cd $capi/include/uwork/kernel && find linux -type d); do
@@ -28,17 +32,17 @@ for folder in $(cd $capi/include/uwork/kernel && find linux -type d); do
     install -m 644 "$capi/include/uwork/kernel/$folder"/*.h "$root/include/uwork/kernel/$folder"
 done
 
-install -m 644 "$built/libuwork.a" "$root/lib/libuwork.a"
-install -m 755 "$built/libuwork.so.$version" "$root/lib/libuwork.so.$version"
+install -m 644 "$built/libuwork.a" "$lib/libuwork.a"
+install -m 755 "$built/libuwork.so.$version" "$lib/libuwork.so.$version"
 # Names stay: uwork_dump and the watchdog show functions by them.
-strip --strip-debug "$root/lib/libuwork.a" "$root/lib/libuwork.so.$version"
-ln -sf "libuwork.so.$version" "$root/lib/libuwork.so.$major"
-ln -sf "libuwork.so.$major" "$root/lib/libuwork.so"
+strip --strip-debug "$lib/libuwork.a" "$lib/libuwork.so.$version"
+ln -sf "libuwork.so.$version" "$lib/libuwork.so.$major"
+ln -sf "libuwork.so.$major" "$lib/libuwork.so"
 
-fill $capi/packaging/uwork.pc.in >"$root/lib/pkgconfig/uwork.pc"
-fill $capi/packaging/uwork-kernel.pc.in >"$root/lib/pkgconfig/uwork-kernel.pc"
+fill $capi/packaging/uwork.pc.in >"$lib/pkgconfig/uwork.pc"
+fill $capi/packaging/uwork-kernel.pc.in >"$lib/pkgconfig/uwork-kernel.pc"
 for file in uworkConfig.cmake uworkConfigVersion.cmake; do
-    fill "$capi/packaging/$file" >"$root/lib/cmake/uwork/$file"
+    fill "$capi/packaging/$file" >"$lib/cmake/uwork/$file"
 done
 
 install -m 644 $capi/man/*.3 "$root/share/man/man3"
@@ -53,8 +57,8 @@ done
 
 # The examples look here where pkg-config knows nothing of uwork.
 mkdir -p target
-realpath "$root/lib/pkgconfig" >target/installed-pkgconfig
+realpath "$lib/pkgconfig" >target/installed-pkgconfig
 if [ -z "${DESTDIR:-}" ] && [ "$(id -u)" = 0 ]; then
-    ldconfig || echo "ldconfig failed: programs may not find $root/lib/libuwork.so.$major"
+    ldconfig || echo "ldconfig failed: programs may not find $lib/libuwork.so.$major"
 fi
 echo "installed uwork $version below $root"

@@ -330,15 +330,28 @@ private:
 	};
 
 	struct call {
-		explicit call(std::function<T()> f) : function(std::move(f))
-		{
-		}
+		virtual ~call() = default;
+		virtual T invoke() = 0;
 
-		std::function<T()> function;
 		std::optional<std::conditional_t<std::is_void_v<T>, nothing, T>> result{};
 		std::exception_ptr failure{};
 		// The queue's half, until it runs or is taken back.
 		std::shared_ptr<call> queued{};
+	};
+
+	// Any function that can be moved.
+	template <typename F>
+	struct call_of final : call {
+		explicit call_of(F f) : function(std::move(f))
+		{
+		}
+
+		T invoke() override
+		{
+			return function();
+		}
+
+		F function;
 	};
 
 	static void *run(void *arg) noexcept
@@ -348,9 +361,9 @@ private:
 
 		try {
 			if constexpr (std::is_void_v<T>)
-				mine.function();
+				mine.invoke();
 			else
-				mine.result.emplace(mine.function());
+				mine.result.emplace(mine.invoke());
 		} catch (...) {
 			mine.failure = std::current_exception();
 		}
@@ -369,7 +382,8 @@ template <typename F>
 auto queue::spawn(F function) -> job<std::invoke_result_t<F>>
 {
 	using result = job<std::invoke_result_t<F>>;
-	auto mine = std::make_shared<typename result::call>(std::move(function));
+	std::shared_ptr<typename result::call> mine =
+		std::make_shared<typename result::template call_of<F>>(std::move(function));
 
 	mine->queued = mine;
 	uw_job *known = uw_queue_spawn(queue_, result::run, mine.get());

@@ -1,21 +1,22 @@
 # find_package(uwork): the targets uwork::uwork and uwork::static, and uwork::kernel, which is uwork::uwork with the
 # kernel-compatible headers.
-get_filename_component(uwork_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+get_filename_component(uwork_libdir "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
+get_filename_component(uwork_prefix "${uwork_libdir}/@PREFIX_FROM_LIBDIR@" ABSOLUTE)
 set(uwork_KERNEL_INCLUDE_DIR "${uwork_prefix}/include/uwork/kernel")
 find_package(Threads REQUIRED)
 
 if(NOT TARGET uwork::uwork)
   add_library(uwork::uwork SHARED IMPORTED)
   set_target_properties(uwork::uwork PROPERTIES
-    IMPORTED_LOCATION "${uwork_prefix}/lib/libuwork.so"
+    IMPORTED_LOCATION "${uwork_libdir}/libuwork.so"
     IMPORTED_SONAME "libuwork.so.@MAJOR@"
     INTERFACE_INCLUDE_DIRECTORIES "${uwork_prefix}/include")
 
   add_library(uwork::static STATIC IMPORTED)
   set_target_properties(uwork::static PROPERTIES
-    IMPORTED_LOCATION "${uwork_prefix}/lib/libuwork.a"
+    IMPORTED_LOCATION "${uwork_libdir}/libuwork.a"
     INTERFACE_INCLUDE_DIRECTORIES "${uwork_prefix}/include"
-    INTERFACE_LINK_LIBRARIES "Threads::Threads;gcc_s;m;${CMAKE_DL_LIBS}")
+    INTERFACE_LINK_LIBRARIES "Threads::Threads;m;${CMAKE_DL_LIBS}")
 
   add_library(uwork::kernel INTERFACE IMPORTED)
   set_target_properties(uwork::kernel PROPERTIES

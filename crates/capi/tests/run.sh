@@ -12,6 +12,11 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 compilers=(gcc)
+# The C++ compiler of the same make.
+plus_of() {
+    local plus=${1/gcc/g++}
+    echo "${plus/clang/clang++}"
+}
 ! command -v clang >/dev/null || compilers+=(clang)
 
 say() { printf '  %-12s %s\n' "$1" "$2"; }
@@ -47,6 +52,8 @@ contracts() {
         link "$test" "c/$test.c" -std=gnu11 "$@"
         run "$how" "$out/$test"
     done
+    cc=$(plus_of "$cc") link raii c/raii.cpp -std=c++17 "$@"
+    run "$how" "$out/raii"
     link environment kernel/environment.c -std=gnu11 "$@"
     run "$how" "$out/environment" numbers=1,0x2,-3 "text=some words" flag large=0x10000000000
     link locks kernel/locks.c -std=gnu11 "$@"
@@ -58,8 +65,8 @@ contracts() {
 headers() {
     local header count=0
     for compiler in "${compilers[@]}"; do
-        local plus=${compiler/gcc/g++}
-        plus=${plus/clang/clang++}
+        local plus
+        plus=$(plus_of "$compiler")
         for header in uwork.h $(cd $include/uwork/kernel && find linux -name '*.h'); do
             printf '#include <%s>\nextern int nothing;\n' "$header" >"$out/alone.c"
             cp "$out/alone.c" "$out/alone.cpp"
