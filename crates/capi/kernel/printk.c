@@ -8,12 +8,18 @@
 #include <unistd.h>
 
 #include <linux/kernel.h>
+#include "fork.h"
 
 #define MESSAGE_MAX 1024
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Where the line went that is not at its end; guard: the lock. */
 static int open_line;
+
+void uw_printk_fork(enum uw_fork at)
+{
+	uw_fork_mutex(&lock, at);
+}
 
 static void write_all(int fd, const char *text, size_t length)
 {

@@ -47,8 +47,13 @@ contracts() {
         link "$test" "c/$test.c" -std=gnu11 "$@"
         run "$how" "$out/$test"
     done
-    link environment kernel/environment.c -std=gnu11 "$@"
-    run "$how" "$out/environment" numbers=1,0x2,-3 "text=some words" flag large=0x10000000000
+    for test in kernel/*.c; do
+        local arguments=()
+        [ "$test" != kernel/environment.c ] ||
+            arguments=(numbers=1,0x2,-3 "text=some words" flag large=0x10000000000)
+        link environment "$test" -std=gnu11 "$@"
+        run "$how" "$out/environment" "${arguments[@]}"
+    done
     say "$how" "$(ls contract/*.c | wc -l) contracts, the API and the environment with $cc: ok ($((SECONDS - started)) s)"
 }
 
