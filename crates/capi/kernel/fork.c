@@ -22,14 +22,12 @@ static void prepare(void)
 {
 	uw_task_fork(UW_FORK_PREPARE);
 	uw_percpu_fork(UW_FORK_PREPARE);
-	uw_rcu_fork(UW_FORK_PREPARE);
 	uw_printk_fork(UW_FORK_PREPARE);
 }
 
 static void after(enum uw_fork at)
 {
 	uw_printk_fork(at);
-	uw_rcu_fork(at);
 	uw_percpu_fork(at);
 	uw_task_fork(at);
 }

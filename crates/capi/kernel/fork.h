@@ -9,10 +9,9 @@ enum uw_fork { UW_FORK_PREPARE, UW_FORK_PARENT, UW_FORK_CHILD };
 
 void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at);
 
-/* One for each file that has locks or counts other threads. Locks are leaves: who holds one takes no other. */
+/* One for each file that has locks. Locks are leaves: who holds one takes no other. */
 void uw_task_fork(enum uw_fork at);
 void uw_percpu_fork(enum uw_fork at);
-void uw_rcu_fork(enum uw_fork at);
 void uw_printk_fork(enum uw_fork at);
 
 #endif

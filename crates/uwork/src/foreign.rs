@@ -4,8 +4,8 @@
 use std::marker::{PhantomData, PhantomPinned};
 
 use uwork_engine::host::Report;
+pub use uwork_engine::{Context, ForeignFn, Work as RawWork};
 use uwork_engine::{Delayed, Graced};
-pub use uwork_engine::{ForeignFn, Work as RawWork};
 
 use crate::delayed::DelayedWork;
 use crate::item::Work;
@@ -43,6 +43,11 @@ pub fn rcu_work<T, const ID: u64>(func: ForeignFn) -> RcuWork<T, ID> {
 /// address, or a number that is none.
 pub fn current_item() -> Option<(usize, usize)> {
     engine().current_work().map(|running| (running.item, running.func))
+}
+
+/// Where the calling thread is.
+pub fn context() -> Context {
+    crate::linux::started().map_or_else(Context::default, |engine| engine.context())
 }
 
 /// Whether what [`current_item`] has said is a foreign function.

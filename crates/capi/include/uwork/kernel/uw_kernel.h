@@ -22,6 +22,11 @@ uint64_t uw_kernel_now_ns(void);
 /* CLOCK_* of clock_gettime(). */
 uint64_t uw_kernel_clock_ns(int clock);
 
+/* Where the caller is: bits. */
+unsigned int uw_kernel_context(void);
+#define UW_KERNEL_IN_WORKER 1u
+#define UW_KERNEL_IN_BH 2u
+
 /* Says once for each errno that a call with a bool for an answer was wrong. */
 void uw_kernel_complain(int code);
 

@@ -66,7 +66,7 @@ struct kthread_delayed_work {
 /* A queue with a thread to itself. */
 struct kthread_worker {
 	struct uw_queue *uw_queue;
-	/* Of kthread_create_worker(): NULL; the thread is the library's. */
+	/* The thread; of kthread_init_worker() from when its kthread_worker_fn() runs. */
 	struct task_struct *task;
 	unsigned int flags;
 };

@@ -352,7 +352,7 @@ static inline bool enable_and_queue_work(struct workqueue_struct *wq, struct wor
 
 /* One item on each CPU that the process may use; waits for all. */
 int schedule_on_each_cpu(work_func_t function) UW_KERNEL_NAME(schedule_on_each_cpu);
-/* Calls it here: a program is always in process context. 0. */
+/* Calls it here, and answers 0; in a timer or a BH item queues it, and answers 1. */
 int execute_in_process_context(work_func_t function, struct execute_work *ew) UW_KERNEL_NAME(execute_in_process_context);
 /* What the function returns, or an errno with its sign turned. */
 long work_on_cpu(int cpu, long (*function)(void *arg), void *arg) UW_KERNEL_NAME(work_on_cpu);
