@@ -43,7 +43,7 @@ contracts() {
         link contract "$test" -std=c11 "$@"
         run "$how" "$out/contract" rounds="$rounds"
     done
-    for test in api choices; do
+    for test in api choices read_side; do
         link "$test" "c/$test.c" -std=gnu11 "$@"
         run "$how" "$out/$test"
     done
@@ -102,6 +102,12 @@ bad_input() {
         fi
         count=$((count + 1))
     done < <("$out/bad_input")
+    # Words that the library does not know are no mode.
+    UWORK_DEBUG=object run bad-input "$out/bad_input" null_queue
+    grep -qF 'UWORK_DEBUG: "object" is ignored; what it may have is objects' "$out/log" || {
+        say bad-input "FAILED: UWORK_DEBUG=object is ignored without a word"
+        exit 1
+    }
     say bad-input "$count cases: ok"
 }
 

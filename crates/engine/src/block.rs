@@ -13,6 +13,8 @@ pub struct Context {
     pub worker: bool,
     /// In an item of a BH queue.
     pub bh: bool,
+    /// The stretch of items that it runs, while it does; another number in an item inside of an item. 0 outside.
+    pub stretch: usize,
 }
 
 /// While it lives, the calling worker does not count as running. Stays on its thread.
@@ -51,7 +53,8 @@ impl<H: Host> Engine<H> {
         // SAFETY: the worker of this thread lives on the thread's stack below us.
         let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
         let bh = worker.is_some_and(|worker| worker.pool().spec().bh);
-        Context { worker: worker.is_some(), bh: bh && !thread.frame().is_null() }
+        let stretch = thread.frame().addr();
+        Context { worker: worker.is_some(), bh: bh && stretch != 0, stretch }
     }
 
     fn is_in_bh(&self) -> bool {
