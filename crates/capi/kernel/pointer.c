@@ -22,7 +22,11 @@ static void put_bitmap(struct uw_out *out, const unsigned long *bits, unsigned i
 		for (bit = (count + 31) / 32; bit-- > 0;) {
 			unsigned long word = bits[bit * 32 / (8 * sizeof(long))] >> (bit * 32 % (8 * sizeof(long)));
 
-			snprintf(text, sizeof(text), "%s%08x", is_first ? "" : ",", (unsigned int)word);
+			/* As many digits as the first word has bits for. */
+			unsigned int used = is_first && count % 32 != 0 ? count % 32 : 32;
+
+			word &= ~0ul >> (8 * sizeof(long) - used);
+			snprintf(text, sizeof(text), "%s%0*x", is_first ? "" : ",", (int)(used + 3) / 4, (unsigned int)word);
 			uw_put_text(out, text);
 			is_first = false;
 		}

@@ -31,6 +31,8 @@ run() {
 link() {
     local name=$1 source=$2
     shift 2
+    # To clang a %p is for void pointers only, when it is pedantic.
+    [ "$cc" != clang ] || set -- "$@" -Wno-format-pedantic
     "$cc" -O1 -g "${strict[@]}" -I$include -I$include/uwork/kernel "$@" -o "$out/$name" "$source" "${libs[@]}"
 }
 shared=(-L"$library" -luwork -Wl,-rpath,"$library")
@@ -80,6 +82,20 @@ headers() {
     sed -i 's|"../../uwork.h"|<uwork.h>|' "$out"/two/*.h
     printf '#include <linux/workqueue.h>\nstruct work_struct w;\n' >"$out/alone.c"
     gcc -std=c11 "${strict[@]}" -I$include -I"$out/two" -fsyntax-only "$out/alone.c"
+    # Formats are checked, and the kernel's are none that is wrong.
+    local call
+    for call in 'pr_info("%s\n", 3)' 'pr_warn("%d\n")' 'printk("%d\n", "x")' 'alloc_workqueue("%s", 0, 0, 3)' \
+        'kthread_run(f, NULL, "%s", 4)' 'WARN(1, "%s", 5)'; do
+        printf '#include <linux/module.h>\n#include <linux/kthread.h>\nint f(void *d);\nint f(void *d) { (void)d; %s; return 0; }\n' \
+            "${call//\\/\\\\}" >"$out/format.c"
+        for compiler in "${compilers[@]}"; do
+            if "$compiler" -std=gnu11 -Wall -Werror=format -I$include -I$include/uwork/kernel -fsyntax-only "$out/format.c" 2>"$out/log" ||
+                ! grep -q 'format' "$out/log"; then
+                say headers "FAILED: $compiler takes $call"
+                exit 1
+            fi
+        done
+    done
     say headers "$count, alone, as C11 and C++17, with ${compilers[*]}: ok"
 }
 

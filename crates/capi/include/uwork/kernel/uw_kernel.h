@@ -12,6 +12,9 @@ extern "C" {
 /* What the library exports has its prefix, whatever it is called in a program. */
 #define UW_KERNEL_NAME(name) __asm__("uw_kernel_" #name)
 
+/* Which argument is a format, and which the first that it tells of. Compilers take %p with letters behind it. */
+#define UW_KERNEL_FORMAT(at, first) __attribute__((__format__(__printf__, at, first)))
+
 /* Sleeps while *word is value, or until timeout_ns have passed; may wake up early. Declared to the pool. */
 void uw_kernel_wait(const uint32_t *word, uint32_t value, uint64_t timeout_ns);
 void uw_kernel_wake(const uint32_t *word, int count);
