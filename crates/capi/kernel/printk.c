@@ -48,12 +48,12 @@ static void emit(int fd, bool goes_on, const char *text, size_t length)
 	pthread_mutex_unlock(&lock);
 }
 
-/* "name.c:" without its ".c", as makefiles make a module's name of a file's. */
-static size_t drop_suffix(char *text, size_t length)
+/* "name.c:" without its ".c", as makefiles make a module's name of a file's; if the format says so. */
+static size_t drop_suffix(const char *fmt, char *text, size_t length)
 {
-	size_t name = strcspn(text, ": \n");
+	size_t name = strcspn(fmt, ":/% \n");
 
-	if (name < 3 || text[name] != ':' || strncmp(text + name - 2, ".c", 2) != 0)
+	if (name < 3 || name > length || fmt[name] != ':' || strncmp(fmt + name - 2, ".c", 2) != 0)
 		return length;
 	memmove(text + name - 2, text + name, length - name + 1);
 	return length - 2;
@@ -81,7 +81,7 @@ static int vprintk(const char *fmt, bool of_file, va_list args)
 		memmove(text, text + 2, (size_t)length + 1);
 	}
 	if (of_file)
-		length = (int)drop_suffix(text, (size_t)length);
+		length = (int)drop_suffix(fmt, text, (size_t)length);
 	fd = level >= '0' && level <= '4' ? STDERR_FILENO : STDOUT_FILENO;
 	emit(fd, level == 'c', text, (size_t)length);
 	return length;

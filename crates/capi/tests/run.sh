@@ -31,8 +31,6 @@ run() {
 link() {
     local name=$1 source=$2
     shift 2
-    # To clang a %p is for void pointers only, when it is pedantic.
-    [ "$cc" != clang ] || set -- "$@" -Wno-format-pedantic
     "$cc" -O1 -g "${strict[@]}" -I$include -I$include/uwork/kernel "$@" -o "$out/$name" "$source" "${libs[@]}"
 }
 shared=(-L"$library" -luwork -Wl,-rpath,"$library")

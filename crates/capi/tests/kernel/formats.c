@@ -58,7 +58,7 @@ static void others(void)
 
 	GIVES("    x|x    |", "%5c|%-5c|", 'x', 'x');
 	GIVES("   ab|ab   |a|", "%5s|%-*s|%.1s|", "ab", 5, "ab", "ab");
-	GIVES("0007|+3|ff|0x1f|", "%04d|%+d|%hhx|%#x|", 7, 3, 0x1ff, 0x1f);
+	GIVES("0007|+3|ff|0x1f|", "%04d|%+d|%hhx|%#x|", 7, 3, (unsigned char)0xff, 0x1fu);
 	GIVES("1.50|  2.5|", "%.2f|%5.1Lf|", 1.5, 2.5L);
 	GIVES("-1 18446744073709551615", "%jd %ju", (intmax_t)-1, (uintmax_t)-1);
 	CHECK(snprintf(text, sizeof(text), "%s", "longer than that") == 16 && strcmp(text, "longer ") == 0);
@@ -81,9 +81,11 @@ static void prefix(void)
 	pr_info("%d arguments, formats.c: too\n", 1);
 	printk(KERN_INFO KBUILD_MODNAME ": printed\n");
 	printk(KERN_INFO "no prefix.c\n");
+	printk("%s: an argument\n", "formats.c");
 	dup2(out, STDOUT_FILENO);
 	CHECK(pread(file, text, sizeof(text) - 1, 0) > 0);
-	CHECK(strcmp(text, "formats: plain\nformats: 1 arguments, formats.c: too\nformats: printed\nno prefix.c\n") == 0);
+	CHECK(strcmp(text, "formats: plain\nformats: 1 arguments, formats.c: too\nformats: printed\nno prefix.c\n"
+			   "formats.c: an argument\n") == 0);
 	fclose(stream);
 	close(out);
 }

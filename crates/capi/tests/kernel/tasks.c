@@ -15,6 +15,9 @@ static int nice_of(const struct task_struct *task)
 	return getpriority(PRIO_PROCESS, (id_t)task->pid);
 }
 
+/* Of the program: threads begin with it. */
+static int base;
+
 static int give_nice(void *data)
 {
 	(void)data;
@@ -28,16 +31,16 @@ static void before_it_runs(void)
 
 	for (i = 0; i < 50; i++) {
 		task = kthread_create(give_nice, NULL, "nice/%d", i);
-		CHECK(!IS_ERR(task) && task->pid > 0 && task->pid != current->pid && nice_of(task) == 0);
-		set_user_nice(task, 5);
-		CHECK(nice_of(task) == 5);
+		CHECK(!IS_ERR(task) && task->pid > 0 && task->pid != current->pid && nice_of(task) == base);
+		set_user_nice(task, base + 5);
+		CHECK(nice_of(task) == base + 5);
 		get_task_struct(task);
 		wake_up_process(task);
 		while (kthread_park(task) != -ENOSYS) {
 			kthread_unpark(task);
 			schedule_timeout_uninterruptible(1);
 		}
-		CHECK(kthread_stop_put(task) == 5);
+		CHECK(kthread_stop_put(task) == base + 5);
 	}
 }
 
@@ -56,11 +59,13 @@ static void workers(void)
 	struct kthread_worker *worker = kthread_run_worker(0, "worker/%d", 1), own;
 	struct kthread_work work;
 	struct task_struct *task;
+	int base_of_workers;
 
 	kthread_init_work(&work, note);
 	CHECK(!IS_ERR(worker) && worker->task && worker->task->pid > 0 && strcmp(worker->task->comm, "worker/1") == 0);
-	set_user_nice(worker->task, 3);
-	CHECK(nice_of(worker->task) == 3);
+	base_of_workers = nice_of(worker->task);
+	set_user_nice(worker->task, base + 3);
+	CHECK(nice_of(worker->task) == base + 3);
 	sched_set_fifo(worker->task);
 	wake_up_process(worker->task);
 	kthread_queue_work(worker, &work);
@@ -70,20 +75,20 @@ static void workers(void)
 
 	/* Its thread may be the one of above, and is as new. */
 	worker = kthread_create_worker(0, "again");
-	CHECK(!IS_ERR(worker) && nice_of(worker->task) == 0);
+	CHECK(!IS_ERR(worker) && nice_of(worker->task) == base_of_workers);
 	CHECK(strcmp(worker->task->comm, "again") == 0);
 	kthread_destroy_worker(worker);
 
 	kthread_init_worker(&own);
 	task = kthread_run(kthread_worker_fn, &own, "own");
 	CHECK(!IS_ERR(task));
-	set_user_nice(task, 4);
+	set_user_nice(task, base + 4);
 	while (READ_ONCE(own.task) != task)
 		schedule_timeout_uninterruptible(1);
 	do {
 		kthread_queue_work(&own, &work);
 		kthread_flush_worker(&own);
-	} while (nice_of(ran_in) != 4);
+	} while (nice_of(ran_in) != base + 4);
 	kthread_bind(own.task, cpumask_first(cpu_online_mask));
 	CHECK(kthread_stop(own.task) == 0);
 }
@@ -185,6 +190,7 @@ static int __init tasks_init(void)
 	struct workqueue_struct *rcu = alloc_workqueue("rcu", WQ_UNBOUND, 0);
 	struct workqueue_struct *kworker = alloc_workqueue("kworker", WQ_UNBOUND, 0);
 
+	base = nice_of(current);
 	before_it_runs();
 	workers();
 	never_stopped();
