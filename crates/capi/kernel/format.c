@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The kernel's formats: snprintf()'s, and more behind %p. One conversion at a time is given to snprintf(). */
 #include <ctype.h>
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <linux/bitmap.h>
-#include <linux/err.h>
 #include <linux/kernel.h>
+#include "format.h"
 
-struct out {
-	char *buf;
-	size_t size;
-	size_t length;
-};
-
-static void put(struct out *out, const char *text, size_t length)
+void uw_put(struct uw_out *out, const char *text, size_t length)
 {
 	size_t index;
 
@@ -26,18 +18,25 @@ static void put(struct out *out, const char *text, size_t length)
 	}
 }
 
-static void put_text(struct out *out, const char *text)
+void uw_put_text(struct uw_out *out, const char *text)
 {
-	put(out, text, strlen(text));
+	uw_put(out, text, strlen(text));
 }
 
-/* A conversion: "%-08" and so on in `spec`, up to its letter. */
-struct conversion {
-	char spec[32];
-	size_t length;
-	int width;
-	bool has_width;
-};
+static void pad(struct uw_out *out, size_t length, size_t width)
+{
+	for (; length < width; length++)
+		uw_put(out, " ", 1);
+}
+
+static void put_padded(struct uw_out *out, const struct conversion *conversion, const char *text, size_t length)
+{
+	if (!conversion->is_left)
+		pad(out, length, conversion->width);
+	uw_put(out, text, length);
+	if (conversion->is_left)
+		pad(out, length, conversion->width);
+}
 
 static void add(struct conversion *conversion, char c)
 {
@@ -56,120 +55,36 @@ static void add_number(struct conversion *conversion, int number)
 		add(conversion, text[index]);
 }
 
-static void put_bitmap(struct out *out, const unsigned long *bits, unsigned int count, bool as_list)
-{
-	unsigned long bit, last;
-	bool is_first = true;
-	char text[32];
-
-	if (!as_list) {
-		for (bit = (count + 31) / 32; bit-- > 0;) {
-			unsigned long word = bits[bit * 32 / (8 * sizeof(long))] >> (bit * 32 % (8 * sizeof(long)));
-
-			snprintf(text, sizeof(text), "%s%08x", is_first ? "" : ",", (unsigned int)word);
-			put_text(out, text);
-			is_first = false;
-		}
-		return;
-	}
-	for (bit = find_first_bit(bits, count); bit < count; bit = find_next_bit(bits, count, last + 1)) {
-		last = find_next_zero_bit(bits, count, bit) - 1;
-		if (last == bit)
-			snprintf(text, sizeof(text), "%s%lu", is_first ? "" : ",", bit);
-		else
-			snprintf(text, sizeof(text), "%s%lu-%lu", is_first ? "" : ",", bit, last);
-		put_text(out, text);
-		is_first = false;
-	}
-}
-
-/* In the Rust part. */
-int uw_kernel_symbol_name(const void *address, char *buffer, size_t size);
-
-static void put_symbol(struct out *out, const void *address, bool with_offset)
-{
-	char text[64], name[128];
-	Dl_info info;
-
-	if (dladdr(address, &info) && info.dli_sname) {
-		put_text(out, info.dli_sname);
-		if (with_offset) {
-			snprintf(text, sizeof(text), "+0x%lx",
-				 (unsigned long)((const char *)address - (const char *)info.dli_saddr));
-			put_text(out, text);
-		}
-		return;
-	}
-	/* Functions that nobody else links to are found in the program's debug information or symbol table. */
-	if (uw_kernel_symbol_name(address, name, sizeof(name)) > 0) {
-		put_text(out, name);
-		return;
-	}
-	snprintf(text, sizeof(text), "%p", address);
-	put_text(out, text);
-}
-
-static void put_address(struct out *out, const struct conversion *conversion, const void *pointer)
-{
-	char spec[36], text[64];
-
-	snprintf(spec, sizeof(spec), "%sp", conversion->spec);
-	snprintf(text, sizeof(text), spec, pointer);
-	put_text(out, text);
-}
-
-/* What the letters behind %p say; returns how many of them there are. */
-static size_t put_pointer(struct out *out, const struct conversion *conversion, const char *letters,
+/* Returns how many letters belong to it. A width pads it, but where it is how much there is to print. */
+static size_t put_pointer(struct uw_out *out, const struct conversion *conversion, const char *letters,
 			  const void *pointer)
 {
-	size_t count = 0;
+	bool has_padding = conversion->has_width && letters[0] != 'b' && letters[0] != 'h' && isalpha((unsigned char)letters[0]);
+	struct uw_out nothing = { NULL, 0, 0 };
+	size_t used;
 
-	while (isalnum((unsigned char)letters[count]))
-		count++;
-	switch (letters[0]) {
-	case 'e':
-		if (IS_ERR(pointer)) {
-			const char *name = strerrorname_np((int)-PTR_ERR(pointer));
-			char text[16];
+	if (!has_padding)
+		return uw_put_pointer(out, conversion, letters, pointer);
+	used = uw_put_pointer(&nothing, conversion, letters, pointer);
+	if (used == 0)
+		return uw_put_pointer(out, conversion, letters, pointer);
+	if (!conversion->is_left)
+		pad(out, nothing.length, conversion->width);
+	uw_put_pointer(out, conversion, letters, pointer);
+	if (conversion->is_left)
+		pad(out, nothing.length, conversion->width);
+	return used;
+}
 
-			snprintf(text, sizeof(text), "%ld", PTR_ERR(pointer));
-			put_text(out, name ? "-" : "");
-			put_text(out, name ? name : text);
-		} else {
-			put_address(out, conversion, pointer);
-		}
-		return 1;
-	case 's':
-	case 'S':
-		put_symbol(out, pointer, letters[0] == 'S');
-		return 1;
-	case 'b':
-		put_bitmap(out, pointer, conversion->has_width ? (unsigned int)conversion->width : 64,
-			   letters[1] == 'l');
-		return letters[1] == 'l' ? 2 : 1;
-	case 'V': {
-		struct va_format {
-			const char *fmt;
-			va_list *va;
-		} const *format = pointer;
-		char text[512];
-		va_list args;
+static size_t digits(struct conversion *conversion, const char **at)
+{
+	size_t number = 0;
 
-		va_copy(args, *format->va);
-		uw_kernel_vsnprintf(text, sizeof(text), format->fmt, args);
-		va_end(args);
-		put_text(out, text);
-		return 1;
+	while (isdigit((unsigned char)**at)) {
+		number = number * 10 + (size_t)(**at - '0');
+		add(conversion, *(*at)++);
 	}
-	case 'K':
-	case 'x':
-		put_address(out, conversion, pointer);
-		return 1;
-	default:
-		put_address(out, conversion, pointer);
-		/* Letters that are no words of the message: they begin with a capital one. */
-		return isupper((unsigned char)letters[0]) ? count : 0;
-	}
+	return number;
 }
 
 /* Flags, width and precision; leaves `*fmt` at the length or the letter. */
@@ -177,37 +92,41 @@ static void parse(struct conversion *conversion, const char **fmt, va_list *args
 {
 	const char *at = *fmt;
 
-	conversion->length = 0;
-	conversion->has_width = false;
+	*conversion = (struct conversion){ .precision = SIZE_MAX };
 	add(conversion, '%');
-	while (*at && strchr("-+ #0", *at))
+	while (*at && strchr("-+ #0", *at)) {
+		conversion->is_left |= *at == '-';
 		add(conversion, *at++);
+	}
 	if (*at == '*') {
-		conversion->width = va_arg(*args, int);
+		int width = va_arg(*args, int);
+
+		conversion->is_left |= width < 0;
+		conversion->width = width < 0 ? 0u - (unsigned int)width : (unsigned int)width;
 		conversion->has_width = true;
-		add_number(conversion, conversion->width);
+		add_number(conversion, width);
 		at++;
 	} else if (isdigit((unsigned char)*at)) {
-		conversion->width = 0;
 		conversion->has_width = true;
-		while (isdigit((unsigned char)*at)) {
-			conversion->width = conversion->width * 10 + (*at - '0');
-			add(conversion, *at++);
-		}
+		conversion->width = digits(conversion, &at);
 	}
 	if (*at == '.') {
 		add(conversion, *at++);
 		if (*at == '*') {
-			add_number(conversion, va_arg(*args, int));
+			int precision = va_arg(*args, int);
+
+			if (precision >= 0)
+				conversion->precision = (size_t)precision;
+			add_number(conversion, precision);
 			at++;
+		} else {
+			conversion->precision = digits(conversion, &at);
 		}
-		while (isdigit((unsigned char)*at))
-			add(conversion, *at++);
 	}
 	*fmt = at;
 }
 
-enum size { SIZE_CHAR, SIZE_SHORT, SIZE_INT, SIZE_LONG, SIZE_LONG_LONG, SIZE_SIZE, SIZE_PTRDIFF };
+enum size { SIZE_CHAR, SIZE_SHORT, SIZE_INT, SIZE_LONG, SIZE_LONG_LONG, SIZE_SIZE, SIZE_PTRDIFF, SIZE_MAX_INT };
 
 static enum size parse_size(const char **fmt)
 {
@@ -225,6 +144,9 @@ static enum size parse_size(const char **fmt)
 	case 'q':
 		size = SIZE_LONG_LONG;
 		break;
+	case 'j':
+		size = SIZE_MAX_INT;
+		break;
 	case 'z':
 	case 'Z':
 		size = SIZE_SIZE;
@@ -239,7 +161,7 @@ static enum size parse_size(const char **fmt)
 	return size;
 }
 
-static void put_integer(struct out *out, struct conversion *conversion, enum size size, char letter, va_list *args)
+static void put_integer(struct uw_out *out, struct conversion *conversion, enum size size, char letter, va_list *args)
 {
 	bool is_signed = letter == 'd' || letter == 'i';
 	char spec[40], text[128];
@@ -248,6 +170,9 @@ static void put_integer(struct out *out, struct conversion *conversion, enum siz
 	switch (size) {
 	case SIZE_LONG:
 		value = is_signed ? va_arg(*args, long) : (long long)va_arg(*args, unsigned long);
+		break;
+	case SIZE_MAX_INT:
+		value = (long long)va_arg(*args, intmax_t);
 		break;
 	case SIZE_LONG_LONG:
 		value = va_arg(*args, long long);
@@ -268,27 +193,35 @@ static void put_integer(struct out *out, struct conversion *conversion, enum siz
 		value = is_signed ? (short)value : (unsigned short)value;
 	snprintf(spec, sizeof(spec), "%sll%c", conversion->spec, letter);
 	snprintf(text, sizeof(text), spec, value);
-	put_text(out, text);
+	uw_put_text(out, text);
 }
 
-static void put_string(struct out *out, const struct conversion *conversion, const char *string)
+/* The kernel has none, but programs have. */
+static void put_float(struct uw_out *out, const struct conversion *conversion, enum size size, char letter,
+		      va_list *args)
 {
-	char spec[36], text[1024];
+	char spec[40], text[512];
 
+	if (size == SIZE_LONG_LONG) {
+		snprintf(spec, sizeof(spec), "%sL%c", conversion->spec, letter);
+		snprintf(text, sizeof(text), spec, va_arg(*args, long double));
+	} else {
+		snprintf(spec, sizeof(spec), "%s%c", conversion->spec, letter);
+		snprintf(text, sizeof(text), spec, va_arg(*args, double));
+	}
+	uw_put_text(out, text);
+}
+
+static void put_string(struct uw_out *out, const struct conversion *conversion, const char *string)
+{
 	if (!string)
 		string = "(null)";
-	if (conversion->length == 1) {
-		put_text(out, string);
-		return;
-	}
-	snprintf(spec, sizeof(spec), "%ss", conversion->spec);
-	snprintf(text, sizeof(text), spec, string);
-	put_text(out, text);
+	put_padded(out, conversion, string, strnlen(string, conversion->precision));
 }
 
 int uw_kernel_vsnprintf(char *buf, size_t size, const char *fmt, va_list given)
 {
-	struct out out = { buf, size, 0 };
+	struct uw_out out = { buf, size, 0 };
 	struct conversion conversion;
 	va_list args;
 
@@ -297,7 +230,7 @@ int uw_kernel_vsnprintf(char *buf, size_t size, const char *fmt, va_list given)
 		size_t plain = strcspn(fmt, "%");
 		enum size length;
 
-		put(&out, fmt, plain);
+		uw_put(&out, fmt, plain);
 		fmt += plain;
 		if (!*fmt++)
 			break;
@@ -308,12 +241,12 @@ int uw_kernel_vsnprintf(char *buf, size_t size, const char *fmt, va_list given)
 			fmt--;
 			break;
 		case '%':
-			put(&out, "%", 1);
+			uw_put(&out, "%", 1);
 			break;
 		case 'c': {
 			char c = (char)va_arg(args, int);
 
-			put(&out, &c, 1);
+			put_padded(&out, &conversion, &c, 1);
 			break;
 		}
 		case 's':
@@ -330,8 +263,18 @@ int uw_kernel_vsnprintf(char *buf, size_t size, const char *fmt, va_list given)
 		case 'o':
 			put_integer(&out, &conversion, length, *fmt, &args);
 			break;
+		case 'a':
+		case 'A':
+		case 'e':
+		case 'E':
+		case 'f':
+		case 'F':
+		case 'g':
+		case 'G':
+			put_float(&out, &conversion, length, *fmt, &args);
+			break;
 		default:
-			put(&out, fmt, 1);
+			uw_put(&out, fmt, 1);
 		}
 		fmt++;
 	}
@@ -341,7 +284,9 @@ int uw_kernel_vsnprintf(char *buf, size_t size, const char *fmt, va_list given)
 	return (int)out.length;
 }
 
-int scnprintf(char *buf, size_t size, const char *fmt, ...)
+/* ------------------------------------------------------------------------------------- its callers */
+
+int uw_kernel_snprintf(char *buf, size_t size, const char *fmt, ...)
 {
 	va_list args;
 	int length;
@@ -349,7 +294,36 @@ int scnprintf(char *buf, size_t size, const char *fmt, ...)
 	va_start(args, fmt);
 	length = uw_kernel_vsnprintf(buf, size, fmt, args);
 	va_end(args);
+	return length;
+}
+
+int uw_kernel_sprintf(char *buf, const char *fmt, ...)
+{
+	va_list args;
+	int length;
+
+	va_start(args, fmt);
+	length = uw_kernel_vsnprintf(buf, INT_MAX, fmt, args);
+	va_end(args);
+	return length;
+}
+
+int uw_kernel_vscnprintf(char *buf, size_t size, const char *fmt, va_list args)
+{
+	int length = uw_kernel_vsnprintf(buf, size, fmt, args);
+
 	if (size == 0)
 		return 0;
 	return length < (int)size ? length : (int)size - 1;
+}
+
+int scnprintf(char *buf, size_t size, const char *fmt, ...)
+{
+	va_list args;
+	int length;
+
+	va_start(args, fmt);
+	length = uw_kernel_vscnprintf(buf, size, fmt, args);
+	va_end(args);
+	return length;
 }

@@ -21,6 +21,7 @@ static struct task *me(void)
 static void end(struct task *task, int result)
 {
 	task->result = result;
+	uw_task_over(task);
 	complete_all(&task->ended);
 }
 
@@ -30,7 +31,8 @@ static void *run(void *arg)
 	int result = -EINTR;
 
 	uw_task_adopt(task);
-	pthread_setname_np(task->thread, task->public.comm);
+	pthread_setname_np(pthread_self(), task->public.comm);
+	complete(&task->begun);
 	/* It was made asleep. */
 	schedule();
 	if (!has_wish(task, TASK_STOP)) {
@@ -45,6 +47,7 @@ static struct task_struct *create(int (*function)(void *data), void *data, const
 {
 	struct task *task = uw_task_new();
 	pthread_attr_t attr;
+	pthread_t thread;
 	int error;
 
 	if (!task)
@@ -58,13 +61,15 @@ static struct task_struct *create(int (*function)(void *data), void *data, const
 	uw_kernel_get_task(&task->public);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&task->thread, &attr, run, task);
+	error = pthread_create(&thread, &attr, run, task);
 	pthread_attr_destroy(&attr);
 	if (error) {
 		uw_kernel_put_task(&task->public);
 		uw_kernel_put_task(&task->public);
 		return ERR_PTR(-error);
 	}
+	/* From here on it has a number, and can be given a niceness and CPUs. */
+	wait_for_completion(&task->begun);
 	return &task->public;
 }
 
@@ -115,6 +120,7 @@ int kthread_stop(struct task_struct *public)
 	struct task *task = uw_task_of(public);
 	int result;
 
+	uw_task_stopped(task);
 	kthread_unpark(public);
 	wish(task, TASK_STOP);
 	wait_for_completion(&task->ended);

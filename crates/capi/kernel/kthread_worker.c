@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Workers that are one thread each: dedicated queues. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <linux/kernel.h>
 #include <linux/kthread.h>
 #include "names.h"
+#include "task.h"
 
 static struct uw_queue *make(const char *name, const struct cpumask *cpus)
 {
@@ -18,10 +20,43 @@ static struct uw_queue *make(const char *name, const struct cpumask *cpus)
 	return uw_kernel_create_named(name, &attrs);
 }
 
+/* Asks the queue's thread who it is. */
+struct introduction {
+	struct uw_work item;
+	const char *name;
+	struct task *task;
+};
+
+static void introduce(struct uw_work *item)
+{
+	struct introduction *introduction = UW_CONTAINER_OF(item, struct introduction, item);
+	struct task_struct *me = current;
+
+	me->flags = PF_KTHREAD;
+	if (introduction->name)
+		snprintf(me->comm, sizeof(me->comm), "%s", introduction->name);
+	uw_kernel_get_task(me);
+	introduction->task = uw_task_of(me);
+	uw_task_remember(introduction->task);
+}
+
+/* The task of the queue's thread, with a reference. NULL if the queue does not run any more. */
+static struct task *thread_of(struct uw_queue *queue, const char *name)
+{
+	struct introduction introduction = { .name = name };
+
+	uw_work_init(&introduction.item, introduce);
+	if (uw_queue_work(queue, &introduction.item) == 1)
+		uw_work_flush(&introduction.item);
+	uw_work_cancel_sync(&introduction.item);
+	return introduction.task;
+}
+
 static struct kthread_worker *create(unsigned int flags, const struct cpumask *cpus, const char *fmt, va_list args)
 {
 	struct kthread_worker *worker = calloc(1, sizeof(*worker));
 	char name[WQ_NAME_LEN];
+	struct task *task;
 
 	if (!worker)
 		return ERR_PTR(-ENOMEM);
@@ -34,6 +69,8 @@ static struct kthread_worker *create(unsigned int flags, const struct cpumask *c
 		free(worker);
 		return ERR_PTR(-error);
 	}
+	task = thread_of(worker->uw_queue, name);
+	worker->task = task ? &task->public : NULL;
 	return worker;
 }
 
@@ -64,17 +101,19 @@ void uw_kernel_init_worker(struct kthread_worker *worker)
 {
 	worker->flags = 0;
 	worker->task = NULL;
-	worker->uw_queue = make("kworker", NULL);
+	worker->uw_queue = make(UW_KERNEL_WORKER_QUEUE, NULL);
 	if (!worker->uw_queue)
 		uw_kernel_bug("kthread_init_worker: no thread", __FILE__, __LINE__);
 }
 
-/* The items run on the queue's own thread; this one waits for the end. */
+/* The items run on the queue's own thread, this one's deputy; this one waits for the end. */
 int kthread_worker_fn(void *arg)
 {
 	struct kthread_worker *worker = arg;
+	struct task *deputy = thread_of(worker->uw_queue, current->comm);
 
 	worker->task = current;
+	uw_task_set_deputy(uw_task_of(current), deputy);
 	for (;;) {
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (kthread_should_stop())
@@ -82,7 +121,12 @@ int kthread_worker_fn(void *arg)
 		schedule();
 	}
 	__set_current_state(TASK_RUNNING);
+	uw_task_set_deputy(uw_task_of(current), NULL);
+	if (deputy)
+		uw_task_restore(deputy);
 	uw_kernel_queued(uw_queue_destroy(worker->uw_queue));
+	if (deputy)
+		uw_kernel_put_task(&deputy->public);
 	worker->uw_queue = NULL;
 	worker->task = NULL;
 	return 0;
@@ -90,6 +134,10 @@ int kthread_worker_fn(void *arg)
 
 void kthread_destroy_worker(struct kthread_worker *worker)
 {
+	if (worker->task)
+		uw_task_restore(uw_task_of(worker->task));
 	uw_kernel_queued(uw_queue_destroy(worker->uw_queue));
+	if (worker->task)
+		uw_kernel_put_task(worker->task);
 	free(worker);
 }

@@ -5,6 +5,10 @@
 
 #include <uw_kernel.h>
 
+/* The library's own queues. */
+#define UW_KERNEL_RCU_QUEUE "uwork:rcu"
+#define UW_KERNEL_WORKER_QUEUE "uwork:kthread_worker"
+
 /* A queue of that name, or with a number behind it if the name is taken. NULL and errno. */
 struct uw_queue *uw_kernel_create_named(const char *name, const struct uw_queue_attrs *attrs);
 

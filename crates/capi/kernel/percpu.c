@@ -1,98 +1,224 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Data of each CPU: equal copies at equal distances. */
+/*
+ * Data of each CPU. One range of addresses has a unit for each CPU, all alike: what is allocated is allocated in the
+ * first unit, and the copy of a CPU is that many units further. So it does for each pointer into an allocation.
+ *
+ * Inside of the unit blocks are powers of two, which are split and joined again. Memory is asked of the system as far
+ * as blocks reach.
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include <linux/kernel.h>
 #include <linux/percpu.h>
+#include "fork.h"
 
-#define LINE 64
+#define GRANULE_SHIFT 4
+#define GRANULES (UW_KERNEL_PERCPU_UNIT >> GRANULE_SHIFT)
+#define TOP_ORDER 21
+#define MOST_ALIGN 4096ul
+#define COMMIT 65536ul
 
-/* The copies of the other CPUs of one section; the first CPU has the section itself. */
-struct section {
-	struct section *next;
-	const char *start;
-	size_t stride;
-	char *copies;
+_Static_assert(GRANULES == 1ul << TOP_ORDER, "the unit is the largest block");
+
+/* Of a granule at which a block begins. */
+struct block {
+	uint32_t next, prev; /* of free blocks of that size; 0: none, as numbers begin at 1 */
+	uint8_t state;
 };
+
+enum { NO_BLOCK = 0, IS_FREE = 0x40, IS_USED = 0x80, ORDER = 0x3f };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct section *sections;
+/* All that follows: guard: the lock. */
+static char *units;
+static struct block *blocks;
+static size_t committed;
+static uint32_t free_blocks[TOP_ORDER + 1];
 
-static size_t rounded(size_t size)
+void uw_percpu_fork(enum uw_fork at)
 {
-	return (size + LINE - 1) / LINE * LINE;
+	uw_fork_mutex(&lock, at);
 }
 
-static const struct section *section_of(const char *start, const char *stop)
+static void push(uint32_t index, unsigned int order)
 {
-	struct section *section;
+	struct block *block = &blocks[index];
 
-	for (section = __atomic_load_n(&sections, __ATOMIC_ACQUIRE); section; section = section->next) {
-		if (section->start == start)
-			return section;
+	block->state = (uint8_t)(IS_FREE | order);
+	block->prev = 0;
+	block->next = free_blocks[order];
+	if (block->next)
+		blocks[block->next - 1].prev = index + 1;
+	free_blocks[order] = index + 1;
+}
+
+static void take(uint32_t index, unsigned int order)
+{
+	struct block *block = &blocks[index];
+
+	if (block->next)
+		blocks[block->next - 1].prev = block->prev;
+	if (block->prev)
+		blocks[block->prev - 1].next = block->next;
+	else
+		free_blocks[order] = block->next;
+	block->state = NO_BLOCK;
+}
+
+/* Addresses only: nothing of it is memory yet. */
+static bool reserve(void)
+{
+	size_t whole = UW_KERNEL_PERCPU_UNIT * uw_kernel_nr_cpus();
+	size_t table = GRANULES * sizeof(*blocks);
+	void *range, *list;
+
+	if (units)
+		return true;
+	range = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (range == MAP_FAILED)
+		return false;
+	list = mmap(NULL, table, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (list == MAP_FAILED) {
+		munmap(range, whole);
+		return false;
+	}
+	blocks = list;
+	units = range;
+	push(0, TOP_ORDER);
+	return true;
+}
+
+/* Memory in all units up to there. */
+static bool commit(size_t end)
+{
+	unsigned int cpu;
+
+	if (end <= committed)
+		return true;
+	end = (end + COMMIT - 1) / COMMIT * COMMIT;
+	for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++) {
+		char *from = units + cpu * UW_KERNEL_PERCPU_UNIT + committed;
+
+		if (mprotect(from, end - committed, PROT_READ | PROT_WRITE) != 0)
+			return false;
+	}
+	committed = end;
+	return true;
+}
+
+static void give_back(uint32_t index, unsigned int order)
+{
+	blocks[index].state = NO_BLOCK;
+	for (; order < TOP_ORDER; order++) {
+		uint32_t other = index ^ (1u << order);
+
+		if (blocks[other].state != (IS_FREE | order))
+			break;
+		take(other, order);
+		index &= ~(1u << order);
+	}
+	push(index, order);
+}
+
+static char *allocate(size_t size, unsigned int order)
+{
+	unsigned int found = order;
+	uint32_t index;
+
+	if (!reserve())
+		return NULL;
+	while (found <= TOP_ORDER && !free_blocks[found])
+		found++;
+	if (found > TOP_ORDER)
+		return NULL;
+	index = free_blocks[found] - 1;
+	take(index, found);
+	/* The lower half is used first, so that the memory that is asked for begins at the front. */
+	while (found > order) {
+		found--;
+		push(index + (1u << found), found);
+	}
+	if (!commit(((size_t)index << GRANULE_SHIFT) + size)) {
+		give_back(index, order);
+		return NULL;
+	}
+	blocks[index].state = (uint8_t)(IS_USED | order);
+	return units + ((size_t)index << GRANULE_SHIFT);
+}
+
+/* The smallest blocks that have the size; they are aligned to it. */
+static unsigned int order_of(size_t size)
+{
+	unsigned int order = 0;
+
+	while ((1ul << (order + GRANULE_SHIFT)) < size)
+		order++;
+	return order;
+}
+
+void *uw_kernel_alloc_percpu(size_t size, size_t align)
+{
+	unsigned int cpu;
+	char *memory;
+
+	if (size == 0 || size > UW_KERNEL_PERCPU_UNIT || align == 0 || align > MOST_ALIGN || (align & (align - 1)) != 0) {
+		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: %zu bytes at multiples of %zu: the size is 1 to %lu, "
+				 "the alignment a power of two up to %lu\n", size, align, UW_KERNEL_PERCPU_UNIT, MOST_ALIGN);
+		return NULL;
 	}
 	pthread_mutex_lock(&lock);
-	for (section = sections; section && section->start != start; section = section->next)
-		;
-	if (!section) {
-		unsigned int cpu;
-
-		section = malloc(sizeof(*section));
-		if (!section)
-			abort();
-		section->start = start;
-		section->stride = rounded((size_t)(stop - start));
-		section->copies = aligned_alloc(LINE, section->stride * uw_kernel_nr_cpus());
-		if (!section->copies)
-			abort();
-		for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
-			memcpy(section->copies + cpu * section->stride, start, (size_t)(stop - start));
-		section->next = sections;
-		__atomic_store_n(&sections, section, __ATOMIC_RELEASE);
-	}
+	memory = allocate(size, order_of(size > align ? size : align));
 	pthread_mutex_unlock(&lock);
-	return section;
-}
-
-/* Before what alloc_percpu() gives. */
-struct header {
-	size_t stride;
-};
-
-void *uw_kernel_percpu(const void *start, const void *stop, const void *ptr, unsigned int cpu)
-{
-	uintptr_t at = (uintptr_t)ptr;
-	const struct header *header;
-
-	if (cpu >= uw_kernel_nr_cpus())
-		cpu = 0;
-	if (at >= (uintptr_t)start && at < (uintptr_t)stop) {
-		const struct section *section = section_of(start, stop);
-
-		if (cpu == 0)
-			return (void *)at;
-		return section->copies + cpu * section->stride + (at - (uintptr_t)start);
-	}
-	header = (const struct header *)(at - LINE);
-	return (void *)(at + cpu * header->stride);
-}
-
-void *uw_kernel_alloc_percpu(size_t size)
-{
-	size_t stride = rounded(size ? size : 1);
-	size_t whole = LINE + stride * uw_kernel_nr_cpus();
-	char *memory = aligned_alloc(LINE, whole);
-
-	if (!memory)
+	if (!memory) {
+		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: no room for %zu bytes; all that is allocated for a CPU "
+				 "has %lu\n", size, UW_KERNEL_PERCPU_UNIT);
 		return NULL;
-	memset(memory, 0, whole);
-	((struct header *)(void *)memory)->stride = stride;
-	return memory + LINE;
+	}
+	for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
+		memset(memory + cpu * UW_KERNEL_PERCPU_UNIT, 0, size);
+	return memory;
 }
 
 void uw_kernel_free_percpu(void *ptr)
 {
-	if (ptr)
-		free((char *)ptr - LINE);
+	size_t at = (size_t)((char *)ptr - units);
+	uint8_t state = NO_BLOCK;
+	unsigned int cpu;
+
+	if (!ptr)
+		return;
+	if (units && at < UW_KERNEL_PERCPU_UNIT && at % (1ul << GRANULE_SHIFT) == 0)
+		state = blocks[at >> GRANULE_SHIFT].state;
+	if (!(state & IS_USED))
+		uw_kernel_bug("free_percpu: this was not allocated by alloc_percpu, or is freed already", __FILE__, __LINE__);
+	for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
+		uw_debug_check_freed((char *)ptr + cpu * UW_KERNEL_PERCPU_UNIT, 1ul << ((state & ORDER) + GRANULE_SHIFT));
+	pthread_mutex_lock(&lock);
+	give_back((uint32_t)(at >> GRANULE_SHIFT), state & ORDER);
+	pthread_mutex_unlock(&lock);
+}
+
+intptr_t uw_kernel_percpu_section(const char *start, const char *stop, intptr_t *place)
+{
+	/* So that what is aligned there is aligned here. */
+	size_t before = (uintptr_t)start % MOST_ALIGN, size = (size_t)(stop - start);
+	unsigned int cpu;
+	char *memory;
+
+	pthread_mutex_lock(&lock);
+	if (!*place) {
+		memory = allocate(before + size, order_of(before + size > MOST_ALIGN ? before + size : MOST_ALIGN));
+		if (!memory) {
+			pthread_mutex_unlock(&lock);
+			uw_kernel_bug("no memory for the variables of each CPU", __FILE__, __LINE__);
+		}
+		for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
+			memcpy(memory + before + cpu * UW_KERNEL_PERCPU_UNIT, start, size);
+		__atomic_store_n(place, (intptr_t)(memory + before) - (intptr_t)start, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&lock);
+	return *place;
 }

@@ -8,12 +8,18 @@
 #include <unistd.h>
 
 #include <linux/kernel.h>
+#include "fork.h"
 
 #define MESSAGE_MAX 1024
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Where the line went that is not at its end; guard: the lock. */
 static int open_line;
+
+void uw_printk_fork(enum uw_fork at)
+{
+	uw_fork_mutex(&lock, at);
+}
 
 static void write_all(int fd, const char *text, size_t length)
 {
@@ -42,7 +48,18 @@ static void emit(int fd, bool goes_on, const char *text, size_t length)
 	pthread_mutex_unlock(&lock);
 }
 
-static int vprintk(const char *fmt, va_list args)
+/* "name.c:" without its ".c", as makefiles make a module's name of a file's; if the format says so. */
+static size_t drop_suffix(const char *fmt, char *text, size_t length)
+{
+	size_t name = strcspn(fmt, ":/% \n");
+
+	if (name < 3 || name > length || fmt[name] != ':' || strncmp(fmt + name - 2, ".c", 2) != 0)
+		return length;
+	memmove(text + name - 2, text + name, length - name + 1);
+	return length - 2;
+}
+
+static int vprintk(const char *fmt, bool of_file, va_list args)
 {
 	char text[MESSAGE_MAX];
 	char level = 'd';
@@ -63,6 +80,8 @@ static int vprintk(const char *fmt, va_list args)
 		length -= 2;
 		memmove(text, text + 2, (size_t)length + 1);
 	}
+	if (of_file)
+		length = (int)drop_suffix(fmt, text, (size_t)length);
 	fd = level >= '0' && level <= '4' ? STDERR_FILENO : STDOUT_FILENO;
 	emit(fd, level == 'c', text, (size_t)length);
 	return length;
@@ -74,7 +93,18 @@ int uw_kernel_printk(const char *fmt, ...)
 	int length;
 
 	va_start(args, fmt);
-	length = vprintk(fmt, args);
+	length = vprintk(fmt, false, args);
+	va_end(args);
+	return length;
+}
+
+int uw_kernel_printk_of_file(const char *fmt, ...)
+{
+	va_list args;
+	int length;
+
+	va_start(args, fmt);
+	length = vprintk(fmt, true, args);
 	va_end(args);
 	return length;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Grace periods: rcu items on a queue of the library's. */
+/* Grace periods: rcu items on queues of the library's. */
 #include <stdlib.h>
 
 #include <linux/bug.h>
@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 #include "names.h"
 
+/* Ordered: a callback runs after those that came before it. */
 static struct uw_queue *callbacks(void)
 {
 	static struct uw_queue *made;
@@ -16,7 +17,9 @@ static struct uw_queue *callbacks(void)
 		struct uw_queue_attrs attrs = UW_QUEUE_ATTRS_INIT;
 		struct uw_queue *other = NULL;
 
-		queue = uw_kernel_create_named("rcu", &attrs);
+		attrs.flags = UW_UNBOUND | UW_ORDERED;
+		attrs.max_active = 1;
+		queue = uw_kernel_create_named(UW_KERNEL_RCU_QUEUE, &attrs);
 		if (!queue)
 			uw_kernel_bug("no thread for grace periods", __FILE__, __LINE__);
 		if (!__atomic_compare_exchange_n(&made, &other, queue, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
@@ -27,23 +30,17 @@ static struct uw_queue *callbacks(void)
 	return queue;
 }
 
-/* Queued, and not yet run: rcu_barrier() waits for 0. */
-static uint32_t queued;
-
 static void run_callback(struct uw_work *item)
 {
 	struct rcu_head *head = UW_CONTAINER_OF(uw_to_rcu_work(item), struct rcu_head, uw_item);
 
 	head->func(head);
-	if (__atomic_sub_fetch(&queued, 1, __ATOMIC_ACQ_REL) == 0)
-		uw_kernel_wake(&queued, 0x7fffffff);
 }
 
 void uw_kernel_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head))
 {
 	uw_rcu_work_init(&head->uw_item, run_callback);
 	head->func = func;
-	__atomic_fetch_add(&queued, 1, __ATOMIC_ACQ_REL);
 	uw_queue_rcu_work(callbacks(), &head->uw_item);
 }
 
@@ -80,23 +77,25 @@ static void nothing(struct uw_work *item)
 	(void)item;
 }
 
-void synchronize_rcu(void)
+/* Waits for an item behind those that are queued already, by call_rcu() and queue_rcu_work(). */
+static void wait_behind(struct uw_queue *queue)
 {
 	struct uw_rcu_work item;
 
 	uw_rcu_work_init(&item, nothing);
-	uw_queue_rcu_work(callbacks(), &item);
+	uw_queue_rcu_work(queue, &item);
 	uw_rcu_work_flush(&item);
 	/* The flush may end in the item's function; afterwards nobody touches the item. */
 	uw_work_cancel_sync(&item.work);
 }
 
+/* Not behind the callbacks: one of them may wait for a grace period. */
+void synchronize_rcu(void)
+{
+	wait_behind(uw_system_queue(UW_SYSTEM_DFL));
+}
+
 void rcu_barrier(void)
 {
-	uint32_t left;
-
-	/* Items of queue_rcu_work() that came before this one's are queued when it runs. */
-	synchronize_rcu();
-	while ((left = __atomic_load_n(&queued, __ATOMIC_ACQUIRE)) != 0)
-		uw_kernel_wait(&queued, left, UW_KERNEL_FOREVER);
+	wait_behind(callbacks());
 }

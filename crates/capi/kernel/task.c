@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Tasks: who sleeps, who wakes whom. */
+#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,10 +9,16 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "fork.h"
 #include "task.h"
 
-static pthread_mutex_t free_lock = PTHREAD_MUTEX_INITIALIZER;
+#define KEPT_TASKS 256
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Guard: the lock. Kept ones from the oldest. */
 static struct task *free_tasks;
+static struct task *first_kept, *last_kept;
+static unsigned int kept;
 
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
@@ -33,21 +40,60 @@ void uw_kernel_put_task(struct task_struct *public)
 
 	if (__atomic_sub_fetch(&task->references, 1, __ATOMIC_ACQ_REL) != 0)
 		return;
-	pthread_mutex_lock(&free_lock);
-	task->next_free = free_tasks;
+	pthread_mutex_lock(&lock);
+	task->next = free_tasks;
 	free_tasks = task;
-	pthread_mutex_unlock(&free_lock);
+	pthread_mutex_unlock(&lock);
+}
+
+/* With the lock. */
+static void forget(struct task *task)
+{
+	*(task->previous ? &task->previous->next : &first_kept) = task->next;
+	*(task->next ? &task->next->previous : &last_kept) = task->previous;
+	task->is_kept = false;
+	kept--;
+}
+
+void uw_task_over(struct task *task)
+{
+	struct task *oldest = NULL;
+
+	pthread_mutex_lock(&lock);
+	if (!task->is_stopped && !task->is_kept) {
+		task->is_kept = true;
+		task->next = NULL;
+		task->previous = last_kept;
+		*(last_kept ? &last_kept->next : &first_kept) = task;
+		last_kept = task;
+		if (++kept > KEPT_TASKS) {
+			oldest = first_kept;
+			forget(oldest);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	if (oldest)
+		uw_kernel_put_task(&oldest->public);
+}
+
+void uw_task_stopped(struct task *task)
+{
+	pthread_mutex_lock(&lock);
+	task->is_stopped = true;
+	if (task->is_kept)
+		forget(task);
+	pthread_mutex_unlock(&lock);
 }
 
 struct task *uw_task_new(void)
 {
 	struct task *task;
 
-	pthread_mutex_lock(&free_lock);
+	pthread_mutex_lock(&lock);
 	task = free_tasks;
 	if (task)
-		free_tasks = task->next_free;
-	pthread_mutex_unlock(&free_lock);
+		free_tasks = task->next;
+	pthread_mutex_unlock(&lock);
 	if (!task) {
 		task = calloc(1, sizeof(*task));
 		if (!task)
@@ -62,16 +108,26 @@ struct task *uw_task_new(void)
 	task->data = NULL;
 	__atomic_store_n(&task->wishes, 0, __ATOMIC_RELAXED);
 	task->result = 0;
+	task->has_thread = false;
+	task->is_stopped = false;
+	task->is_kept = false;
+	task->deputy = NULL;
+	init_completion(&task->begun);
 	init_completion(&task->ended);
 	init_completion(&task->parked);
 	__atomic_store_n(&task->references, 1, __ATOMIC_RELEASE);
 	return task;
 }
 
-static void at_thread_end(void *task)
+static void at_thread_end(void *arg)
 {
+	struct task *task = arg;
+
 	this_task = NULL;
-	uw_kernel_put_task(task);
+	pthread_mutex_lock(&lock);
+	task->has_thread = false;
+	pthread_mutex_unlock(&lock);
+	uw_kernel_put_task(&task->public);
 }
 
 static void make_key(void)
@@ -83,10 +139,22 @@ static void make_key(void)
 void uw_task_adopt(struct task *task)
 {
 	pthread_once(&key_once, make_key);
+	pthread_mutex_lock(&lock);
 	task->public.pid = (pid_t)syscall(SYS_gettid);
-	task->thread = pthread_self();
+	task->has_thread = true;
+	pthread_mutex_unlock(&lock);
 	this_task = task;
 	pthread_setspecific(key, task);
+}
+
+void uw_task_fork(enum uw_fork at)
+{
+	uw_fork_mutex(&lock, at);
+	if (at == UW_FORK_CHILD && this_task) {
+		this_task->public.pid = (pid_t)syscall(SYS_gettid);
+		this_task->public.tgid = getpid();
+		this_task->public.flags &= ~(unsigned int)(PF_WQ_WORKER | PF_KTHREAD);
+	}
 }
 
 struct task_struct *uw_kernel_current(void)
@@ -100,7 +168,9 @@ struct task_struct *uw_kernel_current(void)
 			abort();
 		}
 		uw_task_adopt(task);
-		pthread_getname_np(task->thread, task->public.comm, sizeof(task->public.comm));
+		if (uw_kernel_context() & UW_KERNEL_IN_WORKER)
+			task->public.flags = PF_KTHREAD | PF_WQ_WORKER;
+		pthread_getname_np(pthread_self(), task->public.comm, sizeof(task->public.comm));
 	}
 	return &task->public;
 }
@@ -140,14 +210,73 @@ long uw_kernel_schedule(long timeout)
 	return used >= limit ? 0 : (long)((limit - used + UW_KERNEL_NS_PER_JIFFY - 1) / UW_KERNEL_NS_PER_JIFFY);
 }
 
-int uw_kernel_set_cpus(struct task_struct *task, const struct cpumask *mask)
+/* ------------------------------------------------------------------------- what a thread is given */
+
+/* With the lock, so that the number is still that of the thread. */
+static int set_cpus(const struct task *task, const struct cpumask *mask)
 {
-	return -pthread_setaffinity_np(uw_task_of(task)->thread, sizeof(*mask), (const cpu_set_t *)mask);
+	if (!task || !task->has_thread)
+		return 0;
+	return sched_setaffinity(task->public.pid, sizeof(*mask), (const cpu_set_t *)mask) == 0 ? 0 : -errno;
 }
 
-void uw_kernel_set_nice(struct task_struct *task, long nice)
+static void set_nice(const struct task *task, int nice)
 {
-	/* A kthread may not have begun to run, and has no number then; it is best effort in any case. */
-	if (task->pid != 0)
-		(void)setpriority(PRIO_PROCESS, (id_t)task->pid, (int)nice);
+	/* As far as the process may; its limits are no error. */
+	if (task && task->has_thread)
+		(void)setpriority(PRIO_PROCESS, (id_t)task->public.pid, nice);
+}
+
+int uw_kernel_set_cpus(struct task_struct *public, const struct cpumask *mask)
+{
+	struct task *task = uw_task_of(public);
+	int error;
+
+	pthread_mutex_lock(&lock);
+	error = set_cpus(task, mask);
+	if (!error)
+		error = set_cpus(task->deputy, mask);
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+void uw_kernel_set_nice(struct task_struct *public, long nice)
+{
+	struct task *task = uw_task_of(public);
+
+	pthread_mutex_lock(&lock);
+	set_nice(task, (int)nice);
+	set_nice(task->deputy, (int)nice);
+	pthread_mutex_unlock(&lock);
+}
+
+void uw_task_set_deputy(struct task *task, struct task *deputy)
+{
+	struct cpumask mask;
+
+	pthread_mutex_lock(&lock);
+	task->deputy = deputy;
+	if (deputy && task->has_thread) {
+		cpumask_clear(&mask);
+		if (sched_getaffinity(task->public.pid, sizeof(mask), (cpu_set_t *)&mask) == 0)
+			(void)set_cpus(deputy, &mask);
+		set_nice(deputy, getpriority(PRIO_PROCESS, (id_t)task->public.pid));
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void uw_task_remember(struct task *task)
+{
+	cpumask_clear(&task->own_cpus);
+	if (sched_getaffinity(0, sizeof(task->own_cpus), (cpu_set_t *)&task->own_cpus) != 0)
+		cpumask_copy(&task->own_cpus, cpu_online_mask);
+	task->own_nice = getpriority(PRIO_PROCESS, (id_t)task->public.pid);
+}
+
+void uw_task_restore(struct task *task)
+{
+	pthread_mutex_lock(&lock);
+	(void)set_cpus(task, &task->own_cpus);
+	set_nice(task, task->own_nice);
+	pthread_mutex_unlock(&lock);
 }

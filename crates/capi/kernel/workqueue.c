@@ -203,8 +203,13 @@ int schedule_on_each_cpu(work_func_t function)
 
 int execute_in_process_context(work_func_t function, struct execute_work *ew)
 {
-	function(&ew->work);
-	return 0;
+	if (!in_interrupt()) {
+		function(&ew->work);
+		return 0;
+	}
+	INIT_WORK(&ew->work, function);
+	schedule_work(&ew->work);
+	return 1;
 }
 
 long work_on_cpu(int cpu, long (*function)(void *arg), void *arg)

@@ -29,6 +29,12 @@ pub extern "C" fn uw_current_is_rescuer() -> bool {
     guarded(uwork::current_is_rescuer).unwrap_or(false)
 }
 
+/// Where the calling thread is, as the kernel-compatible headers ask: 1 for a worker, 2 for an item of a BH queue.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_kernel_context() -> c_uint {
+    guarded(foreign::context).map_or(0, |at| c_uint::from(at.worker) | c_uint::from(at.bh) << 1)
+}
+
 /// Says what the item that runs is about.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_set_worker_desc(text: *const c_char) -> c_int {

@@ -119,6 +119,7 @@ pub(crate) unsafe fn make(item: NonNull<UwWork>, func: UwWorkFn, kind: Kind, sla
     type CFn = unsafe extern "C-unwind" fn(*mut UwWork);
     // SAFETY: the same, but for what the pointer points to: an item, which begins with its work.
     let cast = |func: CFn| unsafe { std::mem::transmute::<CFn, ForeignFn>(func) };
+    let is_absent = func.is_none();
     let func = func.map_or(absent as ForeignFn, cast);
     let slack = std::time::Duration::from_nanos(slack_ns);
     // SAFETY: by this function's contract; the sizes are asserted above.
@@ -130,6 +131,10 @@ pub(crate) unsafe fn make(item: NonNull<UwWork>, func: UwWorkFn, kind: Kind, sla
                 item.cast().write(foreign::delayed_work::<UwWork, 0>(func, deferrable, slack));
             }
             Kind::Rcu => item.cast().write(foreign::rcu_work::<UwWork, 0>(func)),
+        }
+        if is_absent {
+            // So that it is no item for whoever gets it.
+            crate::item::func(item).write(None);
         }
     }
 }

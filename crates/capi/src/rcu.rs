@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::c_int;
 
+use uwork::foreign;
 use uwork::rcu::{ReadGuard, is_read_locked, read_lock};
 
 use crate::error::{guard, misuse};
@@ -51,18 +52,78 @@ pub unsafe extern "C" fn uw_queue_rcu_work(handle: *mut UwQueue, item: *mut UwRc
 /// Waits for the grace period and for the run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_rcu_work_flush(item: *mut UwRcuWork) -> c_int {
-    guard(|| with_graced!(item, |work, pointer| c_int::from(work.flush())))
+    guard(|| {
+        end_those_left_before();
+        with_graced!(item, |work, pointer| c_int::from(work.flush()))
+    })
+}
+
+/// Where a read side began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Begun {
+    stretch: usize,
+    /// The item's address, as the engine sees it.
+    item: usize,
+    function: usize,
+}
+
+impl Begun {
+    /// `None` outside of items.
+    fn here() -> Option<Begun> {
+        let (item, function) = foreign::current_item()?;
+        Some(Begun { stretch: foreign::context().stretch, item, function })
+    }
+}
+
+/// Read sides of a thread, innermost last.
+struct Sides {
+    guards: Vec<ReadGuard>,
+    /// Where the first of them began.
+    begun: Option<Begun>,
 }
 
 thread_local! {
-    static GUARDS: RefCell<Vec<ReadGuard>> = const { RefCell::new(Vec::new()) };
+    static SIDES: RefCell<Sides> = const { RefCell::new(Sides { guards: Vec::new(), begun: None }) };
+}
+
+fn tell(sides: &Sides) {
+    foreign::set_read_sides(sides.guards.len() as u32, end_left);
+}
+
+/// Ends the read sides but for the first `keep`, which an item has left. The name of its function.
+fn end_left(keep: u32) -> Option<String> {
+    let begun = SIDES.with_borrow_mut(|sides| {
+        sides.guards.truncate(keep as usize);
+        tell(sides);
+        sides.begun.filter(|_| keep == 0)
+    })?;
+    let function = crate::debug::function_of(begun.item).unwrap_or(begun.function);
+    Some(crate::debug::named_function(function))
+}
+
+/// Before the thread waits for a grace period: what an item before this one has left would keep it waiting
+/// for good.
+fn end_those_left_before() {
+    let begun = SIDES.with_borrow(|sides| sides.begun.filter(|_| !sides.guards.is_empty()));
+    let left = begun
+        .zip(Begun::here())
+        .is_some_and(|(begun, here)| begun.stretch == here.stretch && begun.item != here.item);
+    if left {
+        foreign::end_left_read_sides();
+    }
 }
 
 /// Begins a read side.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_read_lock() -> c_int {
     guard(|| {
-        GUARDS.with_borrow_mut(|guards| guards.push(read_lock()));
+        SIDES.with_borrow_mut(|sides| {
+            if sides.guards.is_empty() {
+                sides.begun = Begun::here();
+            }
+            sides.guards.push(read_lock());
+            tell(sides);
+        });
         0
     })
 }
@@ -70,12 +131,19 @@ pub extern "C" fn uw_rcu_read_lock() -> c_int {
 /// Ends the read side that began last.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_read_unlock() -> c_int {
-    guard(|| match GUARDS.with_borrow_mut(Vec::pop) {
-        Some(read_side) => {
-            drop(read_side);
-            0
+    guard(|| {
+        let ended = SIDES.with_borrow_mut(|sides| {
+            let ended = sides.guards.pop();
+            tell(sides);
+            ended
+        });
+        match ended {
+            Some(read_side) => {
+                drop(read_side);
+                0
+            }
+            None => misuse(libc::EINVAL, "uw_rcu_read_unlock without a uw_rcu_read_lock"),
         }
-        None => misuse(libc::EINVAL, "uw_rcu_read_unlock without a uw_rcu_read_lock"),
     })
 }
 

@@ -48,16 +48,19 @@ contracts() {
         link contract "$test" -std=c11 "$@"
         run "$how" "$out/contract" rounds="$rounds"
     done
-    for test in api choices; do
+    for test in api choices read_side; do
         link "$test" "c/$test.c" -std=gnu11 "$@"
         run "$how" "$out/$test"
     done
     cc=$(plus_of "$cc") link raii c/raii.cpp -std=c++17 "$@"
     run "$how" "$out/raii"
-    link environment kernel/environment.c -std=gnu11 "$@"
-    run "$how" "$out/environment" numbers=1,0x2,-3 "text=some words" flag large=0x10000000000
-    link locks kernel/locks.c -std=gnu11 "$@"
-    run "$how" "$out/locks"
+    for test in kernel/*.c; do
+        local arguments=()
+        [ "$test" != kernel/environment.c ] ||
+            arguments=(numbers=1,0x2,-3 "text=some words" flag large=0x10000000000)
+        link environment "$test" -std=gnu11 "$@"
+        run "$how" "$out/environment" "${arguments[@]}"
+    done
     say "$how" "$(ls contract/*.c | wc -l) contracts, the API and the environment with $cc: ok ($((SECONDS - started)) s)"
 }
 
@@ -84,6 +87,20 @@ headers() {
     sed -i 's|"../../uwork.h"|<uwork.h>|' "$out"/two/*.h
     printf '#include <linux/workqueue.h>\nstruct work_struct w;\n' >"$out/alone.c"
     gcc -std=c11 "${strict[@]}" -I$include -I"$out/two" -fsyntax-only "$out/alone.c"
+    # Formats are checked, and the kernel's are none that is wrong.
+    local call
+    for call in 'pr_info("%s\n", 3)' 'pr_warn("%d\n")' 'printk("%d\n", "x")' 'alloc_workqueue("%s", 0, 0, 3)' \
+        'kthread_run(f, NULL, "%s", 4)' 'WARN(1, "%s", 5)'; do
+        printf '#include <linux/module.h>\n#include <linux/kthread.h>\nint f(void *d);\nint f(void *d) { (void)d; %s; return 0; }\n' \
+            "${call//\\/\\\\}" >"$out/format.c"
+        for compiler in "${compilers[@]}"; do
+            if "$compiler" -std=gnu11 -Wall -Werror=format -I$include -I$include/uwork/kernel -fsyntax-only "$out/format.c" 2>"$out/log" ||
+                ! grep -q 'format' "$out/log"; then
+                say headers "FAILED: $compiler takes $call"
+                exit 1
+            fi
+        done
+    done
     say headers "$count, alone, as C11 and C++17, with ${compilers[*]}: ok"
 }
 
@@ -106,6 +123,12 @@ bad_input() {
         fi
         count=$((count + 1))
     done < <("$out/bad_input")
+    # Words that the library does not know are no mode.
+    UWORK_DEBUG=object run bad-input "$out/bad_input" null_queue
+    grep -qF 'UWORK_DEBUG: "object" is ignored; what it may have is objects' "$out/log" || {
+        say bad-input "FAILED: UWORK_DEBUG=object is ignored without a word"
+        exit 1
+    }
     say bad-input "$count cases: ok"
 }
 

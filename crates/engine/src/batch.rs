@@ -3,9 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Host, Report};
 use crate::pool::Pool;
 use crate::pwq::Pwq;
+use crate::queue::{Warned, Wq};
 use crate::run::{Tally, report_panic, run_item};
 use crate::slot::{Absence, Next, Slot};
 use crate::thread::{Frame, ThreadState};
@@ -30,7 +31,7 @@ impl<H: Host> Engine<H> {
         pwq: &Pwq<H>,
     ) {
         let runner = Runner { engine: self, id, slot, pool };
-        let forks = thread.forks();
+        let (forks, read_sides) = (thread.forks(), thread.read_sides());
         let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
         let tally = Tally::new(self, pwq, slot);
@@ -43,8 +44,29 @@ impl<H: Host> Engine<H> {
             // The item has forked, and returned in the child, in which nobody waits for its worker.
             self.host().end_forked_thread();
         }
+        if thread.read_sides() > read_sides {
+            self.end_read_sides(read_sides);
+        }
         thread.set_frame(frame.outer);
         tally.publish();
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// An item of the stretch that the calling thread is in has returned in a read side, which would hold
+    /// every grace period back for good. Looked at after a batch, where it costs next to nothing, and by who
+    /// is about to wait for a grace period in a later item.
+    #[cold]
+    pub fn end_read_sides(&self, keep: u32) {
+        let function = self.host().end_read_sides(keep);
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.host().thread() };
+        let wq = thread.frames().next().map(|frame| frame.wq.cast::<Wq<H>>());
+        // SAFETY: null, or a queue, which stays while its items run.
+        let Some(wq) = wq.and_then(|wq| unsafe { wq.as_ref() }) else { return };
+        if wq.warn_once(Warned::READ_SIDE_LEFT) {
+            self.host().report(Report::ReadSideLeft { queue: wq.name().to_owned(), function });
+        }
     }
 }
 

@@ -6,6 +6,17 @@ use crate::queue::{Warned, Wq};
 use crate::thread::ThreadState;
 use crate::worker::Worker;
 
+/// What a thread is to the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// One of its workers.
+    pub worker: bool,
+    /// In an item of a BH queue.
+    pub bh: bool,
+    /// The stretch of items that it runs, while it does; another number in an item inside of an item. 0 outside.
+    pub stretch: usize,
+}
+
 /// While it lives, the calling worker does not count as running. Stays on its thread.
 pub(crate) struct Blocked<H: Host> {
     worker: *const Worker<H>,
@@ -33,6 +44,17 @@ impl<H: Host> Engine<H> {
         if cfg!(debug_assertions) {
             assert!(!self.is_in_bh(), "an item of a BH queue was about to wait, which it must not");
         }
+    }
+
+    /// Where the calling thread is.
+    pub fn context(&self) -> Context {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.host().thread() };
+        // SAFETY: the worker of this thread lives on the thread's stack below us.
+        let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
+        let bh = worker.is_some_and(|worker| worker.pool().spec().bh);
+        let stretch = thread.frame().addr();
+        Context { worker: worker.is_some(), bh: bh && stretch != 0, stretch }
     }
 
     fn is_in_bh(&self) -> bool {

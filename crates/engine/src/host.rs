@@ -139,6 +139,14 @@ pub enum Report {
         /// The queue's name.
         queue: String,
     },
+    /// An item has returned in a read side of RCU that it had begun; the read side was ended. Once for each
+    /// queue.
+    ReadSideLeft {
+        /// The queue's name.
+        queue: String,
+        /// The function of the item, where that is known.
+        function: Option<String>,
+    },
     /// The CPUs or the CPU time that the process may use have changed; the workers have been moved.
     CpusChanged {
         /// The CPUs that it may use now.
@@ -253,6 +261,13 @@ pub trait Host: Send + Sync + Sized + 'static {
 
     /// The calling thread's state, valid until that thread exits.
     fn thread(&self) -> *const ThreadState;
+
+    /// Ends the read sides that another language has begun on the calling thread, but for the first `keep`. The
+    /// function of the item that has begun them. Called where an item has forgotten to.
+    fn end_read_sides(&self, keep: u32) -> Option<String> {
+        let _ = keep;
+        None
+    }
 
     /// A number for the calling thread, by which `set_cpus` and `cpu_time` find it while it lives; 0 on a
     /// platform whose threads cannot be moved. A system call at most.

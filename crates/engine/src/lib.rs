@@ -46,6 +46,7 @@ mod word;
 mod work;
 mod worker;
 
+pub use block::Context;
 pub use cancel::DepthError;
 pub use cpus::Cpus;
 pub use delayed::{Delayed, Rearmed};

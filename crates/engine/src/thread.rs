@@ -24,6 +24,8 @@ pub struct ThreadState {
     number: Cell<u64>,
     /// Forks that this thread came out of as the only one of a new process.
     forks: Cell<u32>,
+    /// Read sides that another language has begun here and not ended.
+    read_sides: Cell<u32>,
 }
 
 impl Default for ThreadState {
@@ -41,7 +43,18 @@ impl ThreadState {
             rescuer: Cell::new(false),
             number: Cell::new(0),
             forks: Cell::new(0),
+            read_sides: Cell::new(0),
         }
+    }
+
+    /// How many read sides the thread has begun that are to end with the item that has begun them.
+    pub fn read_sides(&self) -> u32 {
+        self.read_sides.get()
+    }
+
+    /// Another language has begun or ended read sides.
+    pub fn set_read_sides(&self, count: u32) {
+        self.read_sides.set(count);
     }
 
     pub(crate) fn worker(&self) -> *const () {

@@ -2,14 +2,15 @@
 //! API: what is here follows the needs of that one crate.
 
 use std::marker::{PhantomData, PhantomPinned};
+use std::sync::OnceLock;
 
-use uwork_engine::host::Report;
+use uwork_engine::host::{Host, Report};
+pub use uwork_engine::{Context, ForeignFn, Work as RawWork};
 use uwork_engine::{Delayed, Graced};
-pub use uwork_engine::{ForeignFn, Work as RawWork};
 
 use crate::delayed::DelayedWork;
 use crate::item::Work;
-use crate::linux::{Linux, engine};
+use crate::linux::Linux;
 use crate::rcu::RcuWork;
 
 /// Where in an item its function is, in bytes.
@@ -42,7 +43,43 @@ pub fn rcu_work<T, const ID: u64>(func: ForeignFn) -> RcuWork<T, ID> {
 /// The address of the item that the calling thread runs, as a [`Work`], and its function: a foreign one's
 /// address, or a number that is none.
 pub fn current_item() -> Option<(usize, usize)> {
-    engine().current_work().map(|running| (running.item, running.func))
+    let running = crate::linux::started()?.current_work()?;
+    Some((running.item, running.func))
+}
+
+/// Ends the calling thread's read sides, but for the first so many, and says whose they were.
+pub type EndReadSides = fn(u32) -> Option<String>;
+
+static END_READ_SIDES: OnceLock<EndReadSides> = OnceLock::new();
+
+/// The calling thread has `count` read sides now. `end` is called, on this thread, where an item has returned
+/// with more of them than it has found.
+#[inline]
+pub fn set_read_sides(count: u32, end: EndReadSides) {
+    if END_READ_SIDES.get().is_none() {
+        let _ = END_READ_SIDES.set(end);
+    }
+    if let Some(engine) = crate::linux::started() {
+        // SAFETY: the host's promise for the calling thread.
+        unsafe { &*engine.host().thread() }.set_read_sides(count);
+    }
+}
+
+/// An item before the one that the calling thread runs, of the same stretch, has left all of the thread's read
+/// sides: ends them, and reports it.
+pub fn end_left_read_sides() {
+    if let Some(engine) = crate::linux::started() {
+        engine.end_read_sides(0);
+    }
+}
+
+pub(crate) fn end_read_sides(keep: u32) -> Option<String> {
+    END_READ_SIDES.get().and_then(|end| end(keep))
+}
+
+/// Where the calling thread is.
+pub fn context() -> Context {
+    crate::linux::started().map_or_else(Context::default, |engine| engine.context())
 }
 
 /// Whether what [`current_item`] has said is a foreign function.

@@ -25,8 +25,8 @@ fn expected(address: usize, func: usize) -> [usize; WORDS] {
 pub(super) enum Look {
     /// As an initialiser of uwork.h has left it.
     Fresh,
-    /// It has the pattern of another address.
-    Copy,
+    /// It has the pattern of this other address.
+    Copy(usize),
     Unknown,
 }
 
@@ -37,7 +37,7 @@ pub(super) fn look(item: NonNull<UwWork>) -> Look {
     let idle = [first, second, third] == [0; 3] && last as u64 == IDLE_SPOT;
     match () {
         () if idle && func != 0 => Look::Fresh,
-        () if first != 0 && [second, third, last] == [first; 3] => Look::Copy,
+        () if first != 0 && [second, third, last] == [first; 3] => Look::Copy(PATTERN ^ first),
         () => Look::Unknown,
     }
 }

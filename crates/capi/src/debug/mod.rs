@@ -27,7 +27,7 @@ use uwork::foreign;
 
 use crate::error::misuse;
 use crate::item::{Item, Kind, UwWork};
-pub(crate) use registry::user_of;
+pub(crate) use registry::{function_of, user_of};
 pub(crate) use shadow::{GracedShadow, TimedShadow};
 
 /// What freed memory is filled with.
@@ -55,10 +55,17 @@ pub(crate) fn is_off() -> bool {
 
 #[cold]
 fn ask() -> bool {
-    let wanted = std::env::var("UWORK_DEBUG")
-        .is_ok_and(|value| value.split(',').any(|word| word == "objects"));
+    let value = std::env::var_os("UWORK_DEBUG").unwrap_or_default();
+    let value = value.to_string_lossy();
+    let words = || value.split(',').filter(|word| !word.is_empty());
+    let wanted = words().any(|word| word == "objects");
     let mode = if wanted { ON } else { OFF };
     let first = MODE.compare_exchange(UNKNOWN, mode, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if first && let Some(other) = words().find(|&word| word != "objects") {
+        let text = "is ignored; what it may have is objects, or nothing";
+        // Nobody can be told if this fails.
+        let _ = writeln!(std::io::stderr(), "uwork: UWORK_DEBUG: {other:?} {text}");
+    }
     if wanted && first {
         // SAFETY: both may be called at any time.
         unsafe {
@@ -84,12 +91,17 @@ pub(crate) fn abort(text: &str) -> ! {
     std::process::abort();
 }
 
+/// How a function is called in a message.
+pub(crate) fn named_function(func: usize) -> String {
+    match foreign::function_name(func) {
+        Some(name) => format!("function {name}"),
+        None => format!("function at {func:#x}"),
+    }
+}
+
 /// How an item is called in a message.
 fn named(item: usize, func: usize) -> String {
-    match foreign::function_name(func) {
-        Some(name) => format!("the item at {item:#x} (function {name})"),
-        None => format!("the item at {item:#x} (function at {func:#x})"),
-    }
+    format!("the item at {item:#x} ({})", named_function(func))
 }
 
 /// Puts a shadow beside an item that was just initialised.
@@ -130,11 +142,15 @@ pub(crate) fn shadow_of(item: NonNull<UwWork>, kind: Kind) -> Result<Item, c_int
             registry::attach(item, kind, registry::FOUND);
             registry::find(address).map(|(found, _)| found).ok_or_else(|| unknown_item(item))
         }
-        memory::Look::Copy => {
-            let text = "is a copy of another one: an item stays where it was initialised";
-            Err(misuse(libc::EINVAL, format!("the item at {address:#x} {text}")))
+        memory::Look::Copy(from) if registry::find(from).is_some() => {
+            let text = "is a copy of another one";
+            let why = "an item stays where it was initialised";
+            Err(misuse(
+                libc::EINVAL,
+                format!("the item at {address:#x} {text}, at {from:#x}: {why}"),
+            ))
         }
-        memory::Look::Unknown => Err(unknown_item(item)),
+        memory::Look::Copy(_) | memory::Look::Unknown => Err(unknown_item(item)),
     }
 }
 
@@ -148,7 +164,7 @@ pub(crate) fn unknown_item(item: NonNull<UwWork>) -> c_int {
         let item = named(address, func);
         abort(&format!("{item} was freed or overwritten while it was queued"));
     }
-    let how = "was never initialised, or was overwritten since";
+    let how = "was never initialised, or without a function, or was overwritten since";
     misuse(libc::EINVAL, format!("the item at {address:#x} {how}"))
 }
 

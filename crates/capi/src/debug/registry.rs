@@ -159,6 +159,14 @@ pub(super) fn first_damaged(range: Range<usize>, gone: bool) -> Option<String> {
     })
 }
 
+/// The function of the item whose shadow the engine runs at this address.
+pub(crate) fn function_of(queued: usize) -> Option<usize> {
+    if !super::is_on() {
+        return None;
+    }
+    registry().queued.get(&queued).map(|shadow| shadow.owner().func())
+}
+
 /// The item whose shadow the engine runs at this address.
 pub(crate) fn user_of(queued: usize) -> Option<*mut UwWork> {
     if !super::is_on() {

@@ -52,6 +52,26 @@ static void uninitialised(void)
 	CHECK(uw_queue_work(queue, &item.work) == -EINVAL);
 }
 
+/* With what might be a function, and with a pattern that might be a copy's. */
+static void plausible(void)
+{
+	struct uw_work item;
+
+	memset(&item, 0xa5, sizeof(item));
+	item.func = tick;
+	uw_queue_work(queue, &item);
+}
+
+static void no_function(void)
+{
+	struct uw_delayed_work item;
+
+	uw_delayed_work_init(&item, NULL, 0, 0);
+	CHECK(uw_queue_work(queue, &item.work) == -EINVAL && uw_queue_delayed_work(queue, &item, 0) == -EINVAL);
+	uw_work_init(&item.work, NULL);
+	CHECK(uw_queue_work(queue, &item.work) == -EINVAL && uw_queue_flush(queue) == 0 && uw_panics() == 0);
+}
+
 static void bad_cpu(void)
 {
 	static struct uw_delayed_work item = UW_DELAYED_WORK_INIT(tick);
@@ -158,6 +178,8 @@ static const struct {
 	{ "null_queue", null_queue, false, "the queue is NULL" },
 	{ "null_item", null_item, false, "the item is NULL" },
 	{ "uninitialised", uninitialised, false, "was never initialised" },
+	{ "plausible", plausible, true, "was never initialised" },
+	{ "no_function", no_function, false, "function is NULL" },
 	{ "bad_cpu", bad_cpu, false, "is no CPU" },
 	{ "destroyed", destroyed, false, "was destroyed" },
 	{ "system_queue", system_queue, false, "system queue" },

@@ -39,6 +39,8 @@ static void setup(void)
 	struct uw_setup setup = UW_SETUP_INIT;
 	char *dump;
 
+	/* In the debug mode this ends the process. */
+	CHECK(getenv("UWORK_DEBUG") || uw_setup(NULL) == -EINVAL);
 	setup.size = 4;
 	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "UW_SETUP_INIT"));
 	setup.size = sizeof(setup);

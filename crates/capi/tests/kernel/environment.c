@@ -139,8 +139,8 @@ static void cpus(void)
 	this_cpu_add(*dynamic, 3);
 	free_percpu(dynamic);
 	CHECK(cpulist_parse("0-3,9", &mask) == 0 && cpumask_weight(&mask) == 5 && cpumask_last(&mask) < nr_cpu_ids + 10);
-	scnprintf(text_of, sizeof(text_of), "%*pbl %*pb", 16, mask.bits, 16, mask.bits);
-	CHECK(strcmp(text_of, "0-3,9 0000020f") == 0);
+	scnprintf(text_of, sizeof(text_of), "%*pbl %*pb", 16, (void *)mask.bits, 16, (void *)mask.bits);
+	CHECK(strcmp(text_of, "0-3,9 020f") == 0);
 	CHECK(cpulist_parse("3-1", &mask) == -EINVAL);
 }
 

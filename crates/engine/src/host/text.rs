@@ -83,6 +83,13 @@ impl fmt::Display for Report {
                 Count(u64::from(*max), "worker")
             ),
             Report::Stalled(stall) => stall.fmt(f),
+            Report::ReadSideLeft { queue, function } => {
+                let function = function.as_deref().unwrap_or("an item");
+                write!(
+                    f,
+                    "{function} of the queue {queue:?} has returned in an RCU read side, which was ended"
+                )
+            }
             Report::BhWaits { queue } => {
                 write!(f, "an item of the BH queue {queue:?} waits, which it must not")
             }

@@ -45,6 +45,7 @@ impl Warned {
     pub(crate) const REFUSED: u32 = 1;
     pub(crate) const BH_WAITS: u32 = 2;
     pub(crate) const FLUSH_DEPENDENCY: u32 = 4;
+    pub(crate) const READ_SIDE_LEFT: u32 = 8;
 }
 
 /// A queue.

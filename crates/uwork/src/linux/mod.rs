@@ -100,6 +100,10 @@ impl Host for Linux {
         relax(round);
     }
 
+    fn end_read_sides(&self, keep: u32) -> Option<String> {
+        crate::foreign::end_read_sides(keep)
+    }
+
     #[inline(always)]
     fn light_fence(&self) {
         self.fences.light();

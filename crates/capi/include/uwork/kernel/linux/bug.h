@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 void uw_kernel_bug(const char *what, const char *file, int line) __attribute__((noreturn));
-bool uw_kernel_warn(const char *file, int line, const char *fmt, ...);
+bool uw_kernel_warn(const char *file, int line, const char *fmt, ...) UW_KERNEL_FORMAT(3, 4);
 #ifdef __cplusplus
 }
 #endif

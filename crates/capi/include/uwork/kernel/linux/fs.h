@@ -3,6 +3,9 @@
 #ifndef UWORK_KERNEL_LINUX_FS_H
 #define UWORK_KERNEL_LINUX_FS_H
 
+/* Before what follows: in a system header, its formats would not be checked. */
+#include <linux/printk.h>
+
 /* #include_next is no ISO C, which the compiler would say. */
 #pragma GCC system_header
 #include_next <linux/fs.h>

@@ -38,9 +38,11 @@ static inline u64 get_jiffies_64(void)
 
 #define jiffies_64 get_jiffies_64()
 
-/* Rounded up, as a timeout must not be too short. */
+/* Rounded up, as a timeout must not be too short. What is negative as an int is for ever. */
 static inline unsigned long msecs_to_jiffies(unsigned int ms)
 {
+	if ((int)ms < 0)
+		return MAX_JIFFY_OFFSET;
 	return (unsigned long)(((u64)ms * HZ + 999) / 1000);
 }
 
@@ -102,6 +104,11 @@ static inline unsigned long round_jiffies_relative(unsigned long delta)
 	return time_after(then, now) ? then - now : delta;
 }
 
-#define round_jiffies_up_relative(delta) round_jiffies_relative(delta)
+static inline unsigned long round_jiffies_up_relative(unsigned long delta)
+{
+	unsigned long now = jiffies;
+
+	return round_jiffies_up(now + delta) - now;
+}
 
 #endif

@@ -3,6 +3,9 @@
 #ifndef UWORK_KERNEL_LINUX_KERNEL_H
 #define UWORK_KERNEL_LINUX_KERNEL_H
 
+/* Before what follows: in a system header, its formats would not be checked. */
+#include <linux/printk.h>
+
 /* #include_next is no ISO C, which the compiler would say. */
 #pragma GCC system_header
 #include_next <linux/kernel.h>
@@ -23,7 +26,6 @@
 #include <linux/log2.h>
 #include <linux/math.h>
 #include <linux/minmax.h>
-#include <linux/printk.h>
 #include <linux/stddef.h>
 #include <linux/types.h>
 
@@ -55,8 +57,12 @@
 extern "C" {
 #endif
 /* As snprintf(), but the number of bytes that were written; and with the kernel's formats. */
-int scnprintf(char *buf, size_t size, const char *fmt, ...) UW_KERNEL_NAME(scnprintf);
-int uw_kernel_vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
+int scnprintf(char *buf, size_t size, const char *fmt, ...) UW_KERNEL_NAME(scnprintf) UW_KERNEL_FORMAT(3, 4);
+int uw_kernel_snprintf(char *buf, size_t size, const char *fmt, ...) UW_KERNEL_FORMAT(3, 4);
+int uw_kernel_sprintf(char *buf, const char *fmt, ...) UW_KERNEL_FORMAT(2, 3);
+int uw_kernel_vsnprintf(char *buf, size_t size, const char *fmt, va_list args) UW_KERNEL_FORMAT(3, 0);
+int uw_kernel_vscnprintf(char *buf, size_t size, const char *fmt, va_list args) UW_KERNEL_FORMAT(3, 0);
+#define vscnprintf(buf, size, fmt, args) uw_kernel_vscnprintf((buf), (size), (fmt), (args))
 /* A whole number, with a newline or without; 0, -EINVAL or -ERANGE. */
 int kstrtoll(const char *text, unsigned int base, long long *value) UW_KERNEL_NAME(kstrtoll);
 int kstrtoull(const char *text, unsigned int base, unsigned long long *value) UW_KERNEL_NAME(kstrtoull);
@@ -67,6 +73,19 @@ int kstrtouint(const char *text, unsigned int base, unsigned int *value) UW_KERN
 int kstrtobool(const char *text, bool *value) UW_KERNEL_NAME(kstrtobool);
 #ifdef __cplusplus
 }
+#endif
+
+/*
+ * With the kernel's formats, as printk(). stdio.h was included above, so that its declarations are what they are.
+ * Not in C++, where they are names of a namespace too.
+ */
+#if !defined(__cplusplus) && !defined(UW_KERNEL_LIBRARY)
+#undef snprintf
+#undef sprintf
+#undef vsnprintf
+#define snprintf(...) uw_kernel_snprintf(__VA_ARGS__)
+#define sprintf(...) uw_kernel_sprintf(__VA_ARGS__)
+#define vsnprintf(...) uw_kernel_vsnprintf(__VA_ARGS__)
 #endif
 
 #endif

@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* The thread sleeps until wake_up_process(). An errno in the pointer if it cannot be made. */
-struct task_struct *kthread_create_on_node(int (*threadfn)(void *data), void *data, int node, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_on_node);
+struct task_struct *kthread_create_on_node(int (*threadfn)(void *data), void *data, int node, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_on_node) UW_KERNEL_FORMAT(4, 5);
 struct task_struct *kthread_create_on_cpu(int (*threadfn)(void *data), void *data, unsigned int cpu,
 					  const char *fmt) UW_KERNEL_NAME(kthread_create_on_cpu);
 #define kthread_create(threadfn, data, ...) kthread_create_on_node((threadfn), (data), -1, __VA_ARGS__)
@@ -66,7 +66,7 @@ struct kthread_delayed_work {
 /* A queue with a thread to itself. */
 struct kthread_worker {
 	struct uw_queue *uw_queue;
-	/* Of kthread_create_worker(): NULL; the thread is the library's. */
+	/* The thread; of kthread_init_worker() from when its kthread_worker_fn() runs. */
 	struct task_struct *task;
 	unsigned int flags;
 };
@@ -78,8 +78,8 @@ void uw_kernel_init_worker(struct kthread_worker *worker);
 #define kthread_init_worker(worker) uw_kernel_init_worker(worker)
 int kthread_worker_fn(void *worker) UW_KERNEL_NAME(kthread_worker_fn);
 
-struct kthread_worker *kthread_create_worker_on_node(unsigned int flags, int node, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_worker_on_node);
-struct kthread_worker *kthread_create_worker_on_cpu(int cpu, unsigned int flags, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_worker_on_cpu);
+struct kthread_worker *kthread_create_worker_on_node(unsigned int flags, int node, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_worker_on_node) UW_KERNEL_FORMAT(3, 4);
+struct kthread_worker *kthread_create_worker_on_cpu(int cpu, unsigned int flags, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_worker_on_cpu) UW_KERNEL_FORMAT(3, 4);
 #define kthread_create_worker(flags, ...) kthread_create_worker_on_node((flags), -1, __VA_ARGS__)
 #define kthread_run_worker(flags, ...) kthread_create_worker_on_node((flags), -1, __VA_ARGS__)
 #define kthread_run_worker_on_cpu(cpu, flags, ...) kthread_create_worker_on_cpu((cpu), (flags), __VA_ARGS__)

@@ -3,6 +3,9 @@
 #ifndef UWORK_KERNEL_LINUX_MODULE_H
 #define UWORK_KERNEL_LINUX_MODULE_H
 
+/* Before what follows: in a system header, its formats would not be checked. */
+#include <linux/printk.h>
+
 /* #include_next is no ISO C, which the compiler would say. */
 #pragma GCC system_header
 #include_next <linux/module.h>
@@ -15,14 +18,6 @@
 
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-#ifndef KBUILD_MODNAME
-#ifdef __FILE_NAME__
-#define KBUILD_MODNAME __FILE_NAME__
-#else
-#define KBUILD_MODNAME __FILE__
-#endif
 #endif
 
 /* What module_exit() names; absent in a module that stays. */

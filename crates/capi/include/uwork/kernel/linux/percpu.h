@@ -9,20 +9,40 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* The copy of `cpu` of what is at `ptr` in the section from `start` to `stop`, or was allocated. */
-void *uw_kernel_percpu(const void *start, const void *stop, const void *ptr, unsigned int cpu);
-/* Zeroed; NULL without memory. */
-void *uw_kernel_alloc_percpu(size_t size);
+/* From the data of one CPU to that of the next, and the most that can be allocated for each. */
+#define UW_KERNEL_PERCPU_UNIT (1ul << 25)
+
+/* Zeroed; NULL, with a warning, without memory or if the size or the alignment cannot be had. */
+void *uw_kernel_alloc_percpu(size_t size, size_t align);
 void uw_kernel_free_percpu(void *ptr);
+/* How far the data of the CPUs is from the section; kept in *place. */
+intptr_t uw_kernel_percpu_section(const char *start, const char *stop, intptr_t *place);
 
 /* Of the program or library that includes this. Empty, and so not there, without such variables. */
 extern char __start_uw_percpu[] __attribute__((weak, visibility("hidden")));
 extern char __stop_uw_percpu[] __attribute__((weak, visibility("hidden")));
+extern intptr_t uw_kernel_percpu_place __attribute__((weak, visibility("hidden")));
+__attribute__((weak, visibility("hidden"))) intptr_t uw_kernel_percpu_place = 0;
+
+/* The copy of `cpu`, which is below nr_cpu_ids, of what is at `ptr`: a variable, allocated data, or a part of them. */
+static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
+{
+	uintptr_t at = (uintptr_t)ptr, start = (uintptr_t)__start_uw_percpu;
+
+	if (at - start < (uintptr_t)__stop_uw_percpu - start) {
+		intptr_t place = __atomic_load_n(&uw_kernel_percpu_place, __ATOMIC_ACQUIRE);
+
+		if (!place)
+			place = uw_kernel_percpu_section(__start_uw_percpu, __stop_uw_percpu, &uw_kernel_percpu_place);
+		at += (uintptr_t)place;
+	}
+	return (void *)(at + cpu * UW_KERNEL_PERCPU_UNIT);
+}
 #ifdef __cplusplus
 }
 #endif
 
-/* Of a variable: the first CPU's copy, whose initial value the others get. */
+/* The initial value, which each CPU's copy gets at the first use. */
 #define UW_PERCPU_SECTION __attribute__((section("uw_percpu"), used))
 #define DEFINE_PER_CPU(type, name) UW_PERCPU_SECTION __typeof__(type) name
 #define DECLARE_PER_CPU(type, name) extern __typeof__(type) name
@@ -30,8 +50,7 @@ extern char __stop_uw_percpu[] __attribute__((weak, visibility("hidden")));
 #define DEFINE_PER_CPU_SHARED_ALIGNED(type, name) DEFINE_PER_CPU(type, name)
 #define DEFINE_PER_CPU_READ_MOSTLY(type, name) DEFINE_PER_CPU(type, name)
 
-#define per_cpu_ptr(ptr, cpu) \
-	((__typeof__(*(ptr)) *)uw_kernel_percpu(__start_uw_percpu, __stop_uw_percpu, (ptr), (unsigned int)(cpu)))
+#define per_cpu_ptr(ptr, cpu) ((__typeof__(*(ptr)) *)uw_kernel_percpu((ptr), (unsigned int)(cpu)))
 #define per_cpu(var, cpu) (*per_cpu_ptr(&(var), (cpu)))
 #define this_cpu_ptr(ptr) per_cpu_ptr((ptr), smp_processor_id())
 #define raw_cpu_ptr(ptr) this_cpu_ptr(ptr)
@@ -61,9 +80,10 @@ extern char __stop_uw_percpu[] __attribute__((weak, visibility("hidden")));
 #define raw_cpu_inc(var) this_cpu_inc(var)
 #define raw_cpu_add(var, val) this_cpu_add(var, val)
 
-#define alloc_percpu(type) ((__typeof__(type) *)uw_kernel_alloc_percpu(sizeof(type)))
+#define alloc_percpu(type) ((__typeof__(type) *)uw_kernel_alloc_percpu(sizeof(type), __alignof__(type)))
 #define alloc_percpu_gfp(type, gfp) alloc_percpu(type)
-#define __alloc_percpu(size, align) uw_kernel_alloc_percpu(size)
+#define __alloc_percpu(size, align) uw_kernel_alloc_percpu((size), (align))
+#define __alloc_percpu_gfp(size, align, gfp) __alloc_percpu((size), (align))
 #define free_percpu(ptr) uw_kernel_free_percpu(ptr)
 
 #endif

@@ -8,8 +8,8 @@
 #define preempt_disable() barrier()
 #define preempt_enable() barrier()
 #define preempt_enable_no_resched() barrier()
-#define preempt_count() 0
-#define preemptible() true
+#define preempt_count() (in_softirq() ? 0x100 : 0)
+#define preemptible() in_task()
 #define migrate_disable() barrier()
 #define migrate_enable() barrier()
 #define local_bh_disable() barrier()

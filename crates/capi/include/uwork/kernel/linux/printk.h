@@ -3,6 +3,7 @@
 #ifndef UWORK_KERNEL_LINUX_PRINTK_H
 #define UWORK_KERNEL_LINUX_PRINTK_H
 
+#include "../uw_kernel.h"
 #include <linux/types.h>
 
 #ifdef __cplusplus
@@ -21,11 +22,10 @@ extern "C" {
 #define KERN_DEFAULT ""
 #define KERN_CONT KERN_SOH "c"
 
-/*
- * The kernel's formats, %pe, %ps, %*pb[l] and %pV among them. The compiler does not check them: the kernel's own
- * types, uint64_t for one, are others here. Returns the number of bytes.
- */
-int uw_kernel_printk(const char *fmt, ...);
+/* The kernel's formats, %pe, %ps, %*pb[l] and %pV among them. Returns the number of bytes. */
+int uw_kernel_printk(const char *fmt, ...) UW_KERNEL_FORMAT(1, 2);
+/* The same. If the format begins with the name of a file of C and a colon, that is a module's name: without ".c". */
+int uw_kernel_printk_of_file(const char *fmt, ...) UW_KERNEL_FORMAT(1, 2);
 
 /* True the first time that it is asked for this word. */
 static inline bool uw_kernel_once(uint32_t *word)
@@ -41,11 +41,33 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define pr_fmt(fmt) fmt
 #endif
 
-#define printk(...) uw_kernel_printk(__VA_ARGS__)
-#define _printk(...) uw_kernel_printk(__VA_ARGS__)
-/* The prefix and the format are one literal, so they are the first of the arguments. */
-#define UW_PRINTK(level, ...) UW_PRINTK_AT(level, __VA_ARGS__, "")
-#define UW_PRINTK_AT(level, fmt, ...) uw_kernel_printk(level pr_fmt(fmt), __VA_ARGS__)
+/* What the kernel's makefiles define. A preprocessor cannot take ".c" off the file's name: printk() does. */
+#ifdef KBUILD_MODNAME
+#define UW_PRINTK_FUNCTION uw_kernel_printk
+#else
+#ifdef __FILE_NAME__
+#define KBUILD_MODNAME __FILE_NAME__
+#else
+#define KBUILD_MODNAME __FILE__
+#endif
+#define UW_PRINTK_FUNCTION uw_kernel_printk_of_file
+#endif
+
+#define printk(...) UW_PRINTK_FUNCTION(__VA_ARGS__)
+#define _printk(...) UW_PRINTK_FUNCTION(__VA_ARGS__)
+/*
+ * The prefix and the format are one literal, so the format is taken from the arguments; with others behind it
+ * or without, which ISO C tells apart by counting them.
+ */
+#define UW_PRINTK(level, ...) UW_PRINTK_COUNTED(__VA_ARGS__, UW_PRINTK_MANY_31, 0)(level, __VA_ARGS__)
+#define UW_PRINTK_MANY_31 \
+	MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, \
+	MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, MANY, ONE
+#define UW_PRINTK_COUNTED(...) UW_PRINTK_PICK(__VA_ARGS__)
+#define UW_PRINTK_PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, \
+		       _21, _22, _23, _24, _25, _26, _27, _28, _29, _30, _31, count, ...) UW_PRINTK_##count
+#define UW_PRINTK_ONE(level, fmt) UW_PRINTK_FUNCTION(level pr_fmt(fmt))
+#define UW_PRINTK_MANY(level, fmt, ...) UW_PRINTK_FUNCTION(level pr_fmt(fmt), __VA_ARGS__)
 #define pr_emerg(...) UW_PRINTK(KERN_EMERG, __VA_ARGS__)
 #define pr_alert(...) UW_PRINTK(KERN_ALERT, __VA_ARGS__)
 #define pr_crit(...) UW_PRINTK(KERN_CRIT, __VA_ARGS__)
@@ -65,7 +87,11 @@ static inline bool uw_kernel_once(uint32_t *word)
 	} while (0)
 #endif
 #define pr_devel(...) pr_debug(__VA_ARGS__)
-#define no_printk(...) ((void)0)
+#define no_printk(...) \
+	do { \
+		if (0) \
+			printk(__VA_ARGS__); \
+	} while (0)
 
 #define UW_ONCE(statement) \
 	do { \

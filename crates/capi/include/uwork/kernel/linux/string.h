@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 char *uw_kernel_strdup(const char *text, size_t most);
-char *uw_kernel_asprintf(const char *fmt, ...);
+char *uw_kernel_asprintf(const char *fmt, ...) UW_KERNEL_FORMAT(1, 2);
 char *uw_kernel_strim(char *text);
 ssize_t uw_kernel_strscpy(char *to, const char *from, size_t size);
 int uw_kernel_match_string(const char *const *texts, size_t count, const char *text);

@@ -217,8 +217,8 @@ static inline struct rcu_work *to_rcu_work(struct work_struct *work)
 /* ------------------------------------------------------------------------------------------ queues */
 
 /* NULL if it cannot be made. A name that is taken gets a number; one that is too long is cut. */
-struct workqueue_struct *alloc_workqueue(const char *fmt, unsigned int flags, int max_active, ...) UW_KERNEL_NAME(alloc_workqueue);
-struct workqueue_struct *alloc_ordered_workqueue(const char *fmt, unsigned int flags, ...) UW_KERNEL_NAME(alloc_ordered_workqueue);
+struct workqueue_struct *alloc_workqueue(const char *fmt, unsigned int flags, int max_active, ...) UW_KERNEL_NAME(alloc_workqueue) UW_KERNEL_FORMAT(1, 4);
+struct workqueue_struct *alloc_ordered_workqueue(const char *fmt, unsigned int flags, ...) UW_KERNEL_NAME(alloc_ordered_workqueue) UW_KERNEL_FORMAT(1, 3);
 void destroy_workqueue(struct workqueue_struct *wq) UW_KERNEL_NAME(destroy_workqueue);
 
 #define create_workqueue(name) alloc_workqueue("%s", __WQ_LEGACY | WQ_MEM_RECLAIM | WQ_PERCPU, 1, (name))
@@ -371,7 +371,7 @@ static inline bool enable_and_queue_work(struct workqueue_struct *wq, struct wor
 
 /* One item on each CPU that the process may use; waits for all. */
 int schedule_on_each_cpu(work_func_t function) UW_KERNEL_NAME(schedule_on_each_cpu);
-/* Calls it here: a program is always in process context. 0. */
+/* Calls it here, and answers 0; in a timer or a BH item queues it, and answers 1. */
 int execute_in_process_context(work_func_t function, struct execute_work *ew) UW_KERNEL_NAME(execute_in_process_context);
 /* What the function returns, or an errno with its sign turned. */
 long work_on_cpu(int cpu, long (*function)(void *arg), void *arg) UW_KERNEL_NAME(work_on_cpu);
@@ -497,7 +497,7 @@ static inline bool current_is_workqueue_rescuer(void)
 	return uw_current_is_rescuer();
 }
 
-void set_worker_desc(const char *fmt, ...) UW_KERNEL_NAME(set_worker_desc);
+void set_worker_desc(const char *fmt, ...) UW_KERNEL_NAME(set_worker_desc) UW_KERNEL_FORMAT(1, 2);
 /* With printk() at this level: what the task's worker runs. */
 void print_worker_info(const char *log_lvl, struct task_struct *task) UW_KERNEL_NAME(print_worker_info);
 void show_all_workqueues(void) UW_KERNEL_NAME(show_all_workqueues);

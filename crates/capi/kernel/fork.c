@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What a child of fork() finds: every lock free, and nothing waited for that only the parent has. */
+#include "fork.h"
+
+void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at)
+{
+	switch (at) {
+	case UW_FORK_PREPARE:
+		pthread_mutex_lock(mutex);
+		break;
+	case UW_FORK_PARENT:
+		pthread_mutex_unlock(mutex);
+		break;
+	case UW_FORK_CHILD:
+		/* Its holder has another number here. */
+		pthread_mutex_init(mutex, NULL);
+		break;
+	}
+}
+
+static void prepare(void)
+{
+	uw_task_fork(UW_FORK_PREPARE);
+	uw_percpu_fork(UW_FORK_PREPARE);
+	uw_printk_fork(UW_FORK_PREPARE);
+}
+
+static void after(enum uw_fork at)
+{
+	uw_printk_fork(at);
+	uw_percpu_fork(at);
+	uw_task_fork(at);
+}
+
+static void parent(void)
+{
+	after(UW_FORK_PARENT);
+}
+
+static void child(void)
+{
+	after(UW_FORK_CHILD);
+}
+
+/* Linked with whatever has a lock. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(prepare, parent, child);
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* A child of fork() can use everything, whatever the parent's other threads had in hand. And rcu_barrier(). */
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/kthread.h>
+#include <linux/percpu.h>
+#include <linux/rcupdate.h>
+#include <linux/workqueue.h>
+
+#include "test.h"
+
+static void nothing(struct work_struct *work)
+{
+	(void)work;
+}
+
+static int print(void *data)
+{
+	(void)data;
+	while (!kthread_should_stop())
+		pr_info("a line\n");
+	return 0;
+}
+
+static int allocate(void *data)
+{
+	(void)data;
+	while (!kthread_should_stop())
+		free_percpu(alloc_percpu(int));
+	return 0;
+}
+
+static int make_threads(void *data)
+{
+	(void)data;
+	while (!kthread_should_stop())
+		kthread_stop(kthread_run(allocate, NULL, "short"));
+	return 0;
+}
+
+static void use_everything(void)
+{
+	struct work_struct work;
+	int *ptr, result;
+
+	/* Ends the process if something is waited for in vain. */
+	alarm(60);
+	pr_info("a line of the child\n");
+	CHECK(current->pid == (pid_t)syscall(SYS_gettid) && current->tgid == getpid());
+	INIT_WORK(&work, nothing);
+	schedule_work(&work);
+	flush_work(&work);
+	ptr = alloc_percpu(int);
+	CHECK(ptr);
+	free_percpu(ptr);
+	result = kthread_stop(kthread_run(allocate, NULL, "child"));
+	/* It may have been told to stop before it began. */
+	CHECK(result == 0 || result == -EINTR);
+	synchronize_rcu();
+	rcu_barrier();
+	_exit(failed);
+}
+
+static void forks(void)
+{
+	struct task_struct *threads[3];
+	int i, status, out = dup(STDOUT_FILENO), null = open("/dev/null", O_WRONLY);
+
+	dup2(null, STDOUT_FILENO);
+	threads[0] = kthread_run(print, NULL, "print");
+	threads[1] = kthread_run(allocate, NULL, "allocate");
+	threads[2] = kthread_run(make_threads, NULL, "threads");
+	for (i = 0; i < 40; i++) {
+		pid_t child = fork();
+
+		if (child == 0)
+			use_everything();
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+	for (i = 0; i < 3; i++)
+		kthread_stop(threads[i]);
+	dup2(out, STDOUT_FILENO);
+	close(out);
+	close(null);
+}
+
+struct counted {
+	struct rcu_head head;
+	atomic_t *count;
+};
+
+static void count(struct rcu_head *head)
+{
+	struct counted *counted = container_of(head, struct counted, head);
+
+	atomic_inc(counted->count);
+}
+
+/* A callback that waits in the parent when it forks is not waited for in the child. */
+static void fork_with_callback(void)
+{
+	atomic_t ran = ATOMIC_INIT(0);
+	struct counted one = { .count = &ran };
+	pid_t child;
+	int status;
+
+	rcu_read_lock();
+	call_rcu(&one.head, count);
+	child = fork();
+	if (child == 0) {
+		rcu_read_unlock();
+		use_everything();
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	rcu_read_unlock();
+	rcu_barrier();
+	CHECK(atomic_read(&ran) == 1);
+}
+
+static int stop_repeating;
+
+/* Always one more behind it. */
+static void repeat(struct rcu_head *head)
+{
+	if (!READ_ONCE(stop_repeating))
+		call_rcu(head, repeat);
+}
+
+/* It waits for all that came before it, and for nothing that comes later. */
+static void barriers(void)
+{
+	static struct counted counted[100];
+	static struct rcu_head repeated;
+	atomic_t ran = ATOMIC_INIT(0);
+	int i;
+
+	call_rcu(&repeated, repeat);
+	for (i = 0; i < 100; i++) {
+		counted[i].count = &ran;
+		call_rcu(&counted[i].head, count);
+	}
+	rcu_barrier();
+	CHECK(atomic_read(&ran) == 100);
+	WRITE_ONCE(stop_repeating, 1);
+	rcu_barrier();
+	rcu_barrier();
+}
+
+static int __init forks_init(void)
+{
+	/* The lock of the debug mode may be another thread's when a process forks. */
+	if (!getenv("UWORK_DEBUG"))
+		forks();
+	fork_with_callback();
+	barriers();
+	return TESTS_END();
+}
+module_init(forks_init);
+
+MODULE_LICENSE("GPL");

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* Tasks: what a thread is given before it runs, the thread of a worker, threads that nobody stops, contexts. */
+#include <malloc.h>
+#include <sys/resource.h>
+
+#include <linux/completion.h>
+#include <linux/kthread.h>
+#include <linux/timer.h>
+#include <linux/workqueue.h>
+
+#include "test.h"
+
+static int nice_of(const struct task_struct *task)
+{
+	return getpriority(PRIO_PROCESS, (id_t)task->pid);
+}
+
+/* Of the program: threads begin with it. */
+static int base;
+
+static int give_nice(void *data)
+{
+	(void)data;
+	return nice_of(current);
+}
+
+static void before_it_runs(void)
+{
+	struct task_struct *task;
+	int i;
+
+	for (i = 0; i < 50; i++) {
+		task = kthread_create(give_nice, NULL, "nice/%d", i);
+		CHECK(!IS_ERR(task) && task->pid > 0 && task->pid != current->pid && nice_of(task) == base);
+		set_user_nice(task, base + 5);
+		CHECK(nice_of(task) == base + 5);
+		get_task_struct(task);
+		wake_up_process(task);
+		while (kthread_park(task) != -ENOSYS) {
+			kthread_unpark(task);
+			schedule_timeout_uninterruptible(1);
+		}
+		CHECK(kthread_stop_put(task) == base + 5);
+	}
+}
+
+static struct task_struct *ran_in;
+static unsigned int flags;
+
+static void note(struct kthread_work *work)
+{
+	(void)work;
+	ran_in = current;
+	flags = current->flags;
+}
+
+static void workers(void)
+{
+	struct kthread_worker *worker = kthread_run_worker(0, "worker/%d", 1), own;
+	struct kthread_work work;
+	struct task_struct *task;
+	int base_of_workers;
+
+	kthread_init_work(&work, note);
+	CHECK(!IS_ERR(worker) && worker->task && worker->task->pid > 0 && strcmp(worker->task->comm, "worker/1") == 0);
+	base_of_workers = nice_of(worker->task);
+	set_user_nice(worker->task, base + 3);
+	CHECK(nice_of(worker->task) == base + 3);
+	sched_set_fifo(worker->task);
+	wake_up_process(worker->task);
+	kthread_queue_work(worker, &work);
+	kthread_flush_work(&work);
+	CHECK(ran_in == worker->task && (flags & PF_KTHREAD) && !(flags & PF_WQ_WORKER));
+	kthread_destroy_worker(worker);
+
+	/* Its thread may be the one of above, and is as new. */
+	worker = kthread_create_worker(0, "again");
+	CHECK(!IS_ERR(worker) && nice_of(worker->task) == base_of_workers);
+	CHECK(strcmp(worker->task->comm, "again") == 0);
+	kthread_destroy_worker(worker);
+
+	kthread_init_worker(&own);
+	task = kthread_run(kthread_worker_fn, &own, "own");
+	CHECK(!IS_ERR(task));
+	set_user_nice(task, base + 4);
+	while (READ_ONCE(own.task) != task)
+		schedule_timeout_uninterruptible(1);
+	do {
+		kthread_queue_work(&own, &work);
+		kthread_flush_worker(&own);
+	} while (nice_of(ran_in) != base + 4);
+	kthread_bind(own.task, cpumask_first(cpu_online_mask));
+	CHECK(kthread_stop(own.task) == 0);
+}
+
+static atomic_t ended;
+
+static int end_at_once(void *data)
+{
+	(void)data;
+	atomic_inc(&ended);
+	return 0;
+}
+
+static void run_many(int count)
+{
+	int i, before = atomic_read(&ended);
+
+	for (i = 0; i < count; i++) {
+		CHECK(!IS_ERR(kthread_run(end_at_once, NULL, "short")));
+		while (atomic_read(&ended) != before + i + 1)
+			schedule_timeout_uninterruptible(1);
+	}
+}
+
+/* What is kept for a kthread_stop() that never comes has a bound. */
+static void never_stopped(void)
+{
+	size_t before, after;
+
+	run_many(600);
+	before = mallinfo2().uordblks;
+	run_many(600);
+	after = mallinfo2().uordblks;
+	CHECK(after < before + 300 * sizeof(struct task_struct));
+}
+
+static struct execute_work deferred;
+static struct completion timer_done, work_done;
+static int answer_in_timer;
+static bool in_timer[4], in_work[4];
+
+static void look(bool *seen)
+{
+	seen[0] = in_softirq();
+	seen[1] = in_interrupt();
+	seen[2] = in_task();
+	seen[3] = (current->flags & PF_WQ_WORKER) != 0;
+}
+
+static void do_work(struct work_struct *work)
+{
+	(void)work;
+	look(in_work);
+	complete(&work_done);
+}
+
+static void do_timer(struct timer_list *timer)
+{
+	(void)timer;
+	look(in_timer);
+	answer_in_timer = execute_in_process_context(do_work, &deferred);
+	complete(&timer_done);
+}
+
+static void contexts(void)
+{
+	static DEFINE_TIMER(timer, do_timer);
+
+	init_completion(&timer_done);
+	init_completion(&work_done);
+	CHECK(!in_softirq() && !in_interrupt() && in_task() && !(current->flags & PF_WQ_WORKER));
+	mod_timer(&timer, jiffies + 1);
+	wait_for_completion(&timer_done);
+	wait_for_completion(&work_done);
+	CHECK(answer_in_timer == 1);
+	CHECK(in_timer[0] && in_timer[1] && !in_timer[2]);
+	CHECK(!in_work[0] && !in_work[1] && in_work[2] && in_work[3]);
+	CHECK(execute_in_process_context(do_work, &deferred) == 0 && try_wait_for_completion(&work_done));
+	CHECK(!in_work[3]);
+	timer_delete_sync(&timer);
+	flush_work(&deferred.work);
+}
+
+static void ticks(void)
+{
+	unsigned long delta;
+
+	for (delta = 1; delta < 3 * HZ; delta += 7) {
+		unsigned long before = jiffies, rounded = round_jiffies_up_relative(delta), after = jiffies;
+
+		CHECK(rounded >= delta && rounded < delta + HZ);
+		CHECK((before + rounded) % HZ == 0 || before != after);
+	}
+	CHECK(msecs_to_jiffies((unsigned int)-1) == MAX_JIFFY_OFFSET && msecs_to_jiffies(0) == 0);
+}
+
+static int __init tasks_init(void)
+{
+	struct workqueue_struct *rcu = alloc_workqueue("rcu", WQ_UNBOUND, 0);
+	struct workqueue_struct *kworker = alloc_workqueue("kworker", WQ_UNBOUND, 0);
+
+	base = nice_of(current);
+	before_it_runs();
+	workers();
+	never_stopped();
+	contexts();
+	ticks();
+	destroy_workqueue(kworker);
+	destroy_workqueue(rcu);
+	return TESTS_END();
+}
+module_init(tasks_init);
+
+MODULE_LICENSE("GPL");
