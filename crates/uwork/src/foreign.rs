@@ -4,12 +4,15 @@
 use std::marker::{PhantomData, PhantomPinned};
 
 use uwork_engine::host::Report;
+pub use uwork_engine::percpu::{CpuLock, Place, Recursion};
 use uwork_engine::{Delayed, Graced};
 pub use uwork_engine::{ForeignFn, Work as RawWork};
 
 use crate::delayed::DelayedWork;
 use crate::item::Work;
 use crate::linux::{Linux, engine};
+pub use crate::percpu::cache::raw::{RawCache, capacity};
+pub use crate::percpu::locks::Locks;
 use crate::rcu::RcuWork;
 
 /// Where in an item its function is, in bytes.
