@@ -8,7 +8,7 @@
 
 #define LINE 64
 
-/* The copies of the other CPUs of one section; the first CPU has the section itself. */
+/* The copies of one section, which has itself nothing but the initial values. */
 struct section {
 	struct section *next;
 	const char *start;
@@ -60,22 +60,28 @@ struct header {
 	size_t stride;
 };
 
-void *uw_kernel_percpu(const void *start, const void *stop, const void *ptr, unsigned int cpu)
+void *uw_kernel_percpu_first(const void *start, const void *stop, const void *ptr, size_t *stride)
 {
 	uintptr_t at = (uintptr_t)ptr;
-	const struct header *header;
 
-	if (cpu >= uw_kernel_nr_cpus())
-		cpu = 0;
 	if (at >= (uintptr_t)start && at < (uintptr_t)stop) {
 		const struct section *section = section_of(start, stop);
 
-		if (cpu == 0)
-			return (void *)at;
-		return section->copies + cpu * section->stride + (at - (uintptr_t)start);
+		*stride = section->stride;
+		return section->copies + (at - (uintptr_t)start);
 	}
-	header = (const struct header *)(at - LINE);
-	return (void *)(at + cpu * header->stride);
+	*stride = ((const struct header *)(at - LINE))->stride;
+	return (void *)at;
+}
+
+void *uw_kernel_percpu(const void *start, const void *stop, const void *ptr, unsigned int cpu)
+{
+	size_t stride;
+	char *first = uw_kernel_percpu_first(start, stop, ptr, &stride);
+
+	if (cpu >= uw_kernel_nr_cpus())
+		cpu = 0;
+	return first + cpu * stride;
 }
 
 void *uw_kernel_alloc_percpu(size_t size)

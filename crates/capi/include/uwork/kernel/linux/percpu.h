@@ -11,6 +11,8 @@ extern "C" {
 #endif
 /* The copy of `cpu` of what is at `ptr` in the section from `start` to `stop`, or was allocated. */
 void *uw_kernel_percpu(const void *start, const void *stop, const void *ptr, unsigned int cpu);
+/* That of the first CPU, and how far it is from one to the next. */
+void *uw_kernel_percpu_first(const void *start, const void *stop, const void *ptr, size_t *stride);
 /* Zeroed; NULL without memory. */
 void *uw_kernel_alloc_percpu(size_t size);
 void uw_kernel_free_percpu(void *ptr);
@@ -22,7 +24,7 @@ extern char __stop_uw_percpu[] __attribute__((weak, visibility("hidden")));
 }
 #endif
 
-/* Of a variable: the first CPU's copy, whose initial value the others get. */
+/* A variable has the initial value that each CPU's copy gets when one is used first; it is no copy itself. */
 #define UW_PERCPU_SECTION __attribute__((section("uw_percpu"), used))
 #define DEFINE_PER_CPU(type, name) UW_PERCPU_SECTION __typeof__(type) name
 #define DECLARE_PER_CPU(type, name) extern __typeof__(type) name
