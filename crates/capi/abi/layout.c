@@ -5,6 +5,7 @@
 #include <linux/completion.h>
 #include <linux/kthread.h>
 #include <linux/mutex.h>
+#include <linux/pwlocks.h>
 #include <linux/rcupdate.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
@@ -22,7 +23,10 @@ int main(void)
 	SIZE(struct uw_delayed_work);
 	SIZE(struct uw_rcu_work);
 	SIZE(struct uw_queue_attrs);
+	SIZE(struct uw_percpu_work);
+	SIZE(struct uw_percpu_cache_stats);
 	OFFSET(struct uw_work, func);
+	OFFSET(struct uw_percpu_work, cpu);
 	OFFSET(struct uw_queue_attrs, flags);
 	OFFSET(struct uw_queue_attrs, nice);
 	OFFSET(struct uw_queue_attrs, scope);
@@ -38,6 +42,8 @@ int main(void)
 	SIZE(struct delayed_work);
 	SIZE(struct rcu_work);
 	SIZE(struct timer_list);
+	SIZE(pw_lock_t);
+	SIZE(struct pw_struct);
 	SIZE(struct kthread_work);
 	SIZE(struct kthread_delayed_work);
 	SIZE(struct kthread_worker);

@@ -14,7 +14,7 @@
  *
  *   EINVAL *          NULL, an item that was never initialised, a CPU below 0, enabled once too often
  *   EINVAL            out of range, flags that do not go together, not for this kind of queue
- *   EPERM             the item is disabled; * a system queue cannot be destroyed
+ *   EPERM             the item is disabled; * a system queue cannot be destroyed; * the caller does not hold the lock
  *   ESHUTDOWN         the queue drains and the caller is not one of its items; the process was shut down
  *   ESHUTDOWN *       the queue was destroyed
  *   EEXIST            a queue of that name is there; there was a setup already
@@ -24,7 +24,8 @@
  *   EDEADLK           the caller would wait for itself
  *   EOVERFLOW         the item is disabled 2047 times
  *   ETIMEDOUT         not done within the time
- *   EALREADY          the queues are frozen already
+ *   EALREADY          the queues are frozen already; the mode was chosen already
+ *   EBUSY             the lock is held by somebody else; objects of the cache are allocated
  *   ECANCELED         the job was cancelled
  *   ENOENT, EISDIR, ENOTDIR, EACCES   of an attribute: no such path, a folder, no folder, read only
  *   ERANGE            the mask has too little room
@@ -378,6 +379,125 @@ int uw_on_each_cpu(void (*func)(int cpu, void *arg), void *arg);
 enum uw_cpu_set { UW_CPUS_ALLOWED, UW_CPUS_POSSIBLE, UW_CPUS_ISOLATED };
 int uw_cpus(unsigned which, unsigned long *mask, size_t bytes);
 int uw_cpu_node(int cpu);
+
+/* ---------------------------------------------------------------------------------- per-CPU data */
+
+/*
+ * What every CPU has for itself, under a lock of its own. The process is in one of three modes, which says how other
+ * CPUs are reached, and who notices:
+ *
+ *   0  one's own CPU's lock without a locked instruction; a worker of the other CPU does what is wanted there
+ *   1  a locked instruction; other CPUs' locks are taken right here, and they notice nothing
+ *   2  no locked instruction; other CPUs' locks are taken right here, after an interrupt of that CPU
+ *
+ * UWORK_PWLOCKS=0, 1 or 2 chooses it, then uw_percpu_choose_mode(); else it is 1 if CPUs are isolated, or 0. Where
+ * the system cannot do 0 and 2, it is 1. The first use of what is below settles it, and so does the first queue:
+ * uw_percpu_choose_mode() is EALREADY from then on.
+ */
+int uw_percpu_mode(void);
+int uw_percpu_choose_mode(int mode);
+/* Why it is this mode. The length, as of snprintf(). */
+int uw_percpu_reason(char *buffer, size_t size);
+
+/*
+ * A block of `size` zero bytes for each CPU that the machine can have, aligned as malloc() does. To be destroyed when
+ * nobody uses it any more.
+ */
+struct uw_percpu;
+struct uw_percpu *uw_percpu_create(size_t size);
+int uw_percpu_destroy(struct uw_percpu *percpu);
+/* How many CPUs have a block; they are counted from 0. */
+int uw_percpu_cpus(const struct uw_percpu *percpu);
+
+/*
+ * Locks a block: that of the CPU that the caller is on, which it may leave then; or that of `cpu`. NULL: EDEADLK, the
+ * caller holds it already; EBUSY, from trylock; EINVAL, no such CPU. To be held for a few instructions, and unlocked by
+ * the thread that has locked it.
+ */
+void *uw_percpu_lock_local(struct uw_percpu *percpu);
+void *uw_percpu_trylock_local(struct uw_percpu *percpu);
+void *uw_percpu_lock(struct uw_percpu *percpu, int cpu);
+void *uw_percpu_trylock(struct uw_percpu *percpu, int cpu);
+int uw_percpu_unlock(struct uw_percpu *percpu, void *block);
+int uw_percpu_cpu_of(const struct uw_percpu *percpu, const void *block);
+
+/*
+ * Calls a function with a CPU's block, locked; or with that of each CPU. In mode 0 on those CPUs, and at the same time;
+ * in modes 1 and 2 right here, one after the other. EDEADLK: the caller holds a lock; all other blocks were visited.
+ */
+int uw_percpu_with(struct uw_percpu *percpu, int cpu, void (*func)(int cpu, void *block, void *arg), void *arg);
+int uw_percpu_for_each(struct uw_percpu *percpu, void (*func)(int cpu, void *block, void *arg), void *arg);
+
+/* An item for one CPU's data. `cpu` may be read. */
+struct uw_percpu_work {
+	struct uw_work work;
+	int cpu;
+};
+
+#define UW_PERCPU_WORK_INIT(fn, cpu) { UW_WORK_INIT(fn), (cpu) }
+
+void uw_percpu_work_init(struct uw_percpu_work *work, uw_work_fn func, int cpu);
+
+static inline struct uw_percpu_work *uw_to_percpu_work(struct uw_work *work)
+{
+	return UW_CONTAINER_OF(work, struct uw_percpu_work, work);
+}
+
+/*
+ * Has the function called, which locks the block of the item's CPU: in mode 0 by `queue` on that CPU, once for all
+ * calls before it starts (0: it was pending already); in modes 1 and 2 right here, before this returns 1, and by
+ * several threads at once if they call this at once. EINVAL: the item is for another CPU.
+ *
+ * uw_percpu_flush() waits until it has returned for every call before. uw_percpu_is_remote(): whether a function
+ * for that CPU's data runs on another one, if it is called here; never in mode 0. A hint.
+ */
+int uw_percpu_queue_on(struct uw_queue *queue, int cpu, struct uw_percpu_work *work);
+int uw_percpu_flush(struct uw_percpu_work *work);
+bool uw_percpu_is_remote(int cpu);
+
+/*
+ * A cache of objects of one size: an allocator with a magazine for each CPU. `align` is a power of 2; 0: as malloc(). An
+ * object may be freed on any CPU. _flush_all() empties the magazines of all CPUs, and says how many objects were in
+ * them; _shrink() does so and gives memory back to the system, and says how many bytes. _destroy() is EBUSY while
+ * objects are allocated, and changes nothing then.
+ */
+struct uw_percpu_cache;
+
+struct uw_percpu_cache_stats {
+	size_t objects;      /* in all of its memory */
+	size_t out;          /* of these, allocated; exact while nobody allocates or frees */
+	size_t in_magazines; /* free ones, in the magazines of CPUs */
+	size_t bytes;        /* taken from the system */
+};
+
+struct uw_percpu_cache *uw_percpu_cache_create(const char *name, size_t size, size_t align);
+void *uw_percpu_cache_alloc(struct uw_percpu_cache *cache);
+void uw_percpu_cache_free(struct uw_percpu_cache *cache, void *object);
+int64_t uw_percpu_cache_flush_all(struct uw_percpu_cache *cache);
+int64_t uw_percpu_cache_shrink(struct uw_percpu_cache *cache);
+int uw_percpu_cache_stats(const struct uw_percpu_cache *cache, struct uw_percpu_cache_stats *stats);
+int uw_percpu_cache_destroy(struct uw_percpu_cache *cache);
+
+/*
+ * Pointers that are collected for each CPU, and handed on to `sink` up to `capacity` (1 to 2^20) at a time: by who adds
+ * the last one, by _drain_all(), which reaches every CPU and says how many items it has handed on, and by _destroy().
+ * Without locks, at any time, by several threads at once.
+ */
+struct uw_percpu_batch;
+
+struct uw_percpu_batch *uw_percpu_batch_create(unsigned capacity,
+					       void (*sink)(void *const *items, size_t count, void *arg), void *arg);
+int uw_percpu_batch_add(struct uw_percpu_batch *batch, void *item);
+int64_t uw_percpu_batch_drain_all(struct uw_percpu_batch *batch);
+int uw_percpu_batch_destroy(struct uw_percpu_batch *batch);
+
+/* A number that every CPU adds to its part of. The sum has every addition before the call, and disturbs nobody. */
+struct uw_percpu_counter;
+
+struct uw_percpu_counter *uw_percpu_counter_create(void);
+void uw_percpu_counter_add(struct uw_percpu_counter *counter, int64_t number);
+int64_t uw_percpu_counter_sum(const struct uw_percpu_counter *counter);
+int uw_percpu_counter_destroy(struct uw_percpu_counter *counter);
 
 /* ------------------------------------------------------------------------------------- looking in */
 

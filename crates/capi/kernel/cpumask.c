@@ -8,6 +8,8 @@
 #include <linux/cpumask.h>
 #include <linux/numa.h>
 
+#include "held_cpu.h"
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct cpumask online, possible;
 static struct cpumask single[NR_CPUS];
@@ -63,11 +65,32 @@ const struct cpumask *uw_kernel_node_mask(int node)
 	return node >= 0 && node < MAX_NUMNODES ? &nodes[node] : &online;
 }
 
+static __thread struct {
+	int cpu;
+	unsigned int depth;
+} held;
+
 int uw_kernel_this_cpu(void)
 {
-	int cpu = sched_getcpu();
+	int cpu = held.depth ? held.cpu : sched_getcpu();
 
 	return cpu < 0 ? 0 : cpu;
+}
+
+bool uw_kernel_is_cpu_held(void)
+{
+	return held.depth != 0;
+}
+
+void uw_kernel_hold_cpu(int cpu)
+{
+	held.cpu = cpu;
+	held.depth++;
+}
+
+void uw_kernel_let_cpu_go(void)
+{
+	held.depth--;
 }
 
 bool uw_kernel_alloc_mask(cpumask_var_t *mask)

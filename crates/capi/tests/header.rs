@@ -9,13 +9,19 @@ use std::process::Command;
 use cbindgen::{Config, EnumConfig, ExportConfig, ItemType, Language, Style};
 
 /// Names of types that are other names in C.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 12] = [
     ("UwQueue", "uw_queue"),
     ("UwWork", "uw_work"),
     ("UwDelayedWork", "uw_delayed_work"),
     ("UwRcuWork", "uw_rcu_work"),
     ("UwQueueAttrs", "uw_queue_attrs"),
     ("UwJob", "uw_job"),
+    ("UwPercpu", "uw_percpu"),
+    ("UwPercpuWork", "uw_percpu_work"),
+    ("UwPercpuCache", "uw_percpu_cache"),
+    ("UwPercpuCacheStats", "uw_percpu_cache_stats"),
+    ("UwPercpuBatch", "uw_percpu_batch"),
+    ("UwPercpuCounter", "uw_percpu_counter"),
 ];
 
 /// Types of functions, which the header writes out where they are used.
@@ -26,6 +32,10 @@ typedef void (*UwEachCpuFn)(int cpu, void *arg);
 typedef void (*UwBlockingFn)(void *arg);
 typedef void *(*UwJobFn)(void *arg);
 typedef void (*UwReporter)(const char *text);
+typedef void (*UwPercpuFn)(int cpu, void *block, void *arg);
+typedef void (*UwPercpuSink)(void *const *items, size_t count, void *arg);
+/* Not exported: between the library's own Rust and C. */
+typedef struct { void *first; size_t stride; unsigned count; } UwLocks;
 ";
 
 fn prototypes(sources: &Path) -> String {
@@ -48,7 +58,9 @@ fn prototypes(sources: &Path) -> String {
     for entry in std::fs::read_dir(sources).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            builder = builder.with_src(path.join("mod.rs"));
+            for entry in std::fs::read_dir(path).unwrap() {
+                builder = builder.with_src(entry.unwrap().path());
+            }
         } else if path.file_name().is_some_and(|name| name != "lib.rs") {
             builder = builder.with_src(path);
         }

@@ -42,7 +42,7 @@ shared=(-L"$library" -luwork -Wl,-rpath,"$library")
 static=("$library/libuwork.a" -lgcc_s -lpthread -lm -ldl)
 
 contracts() {
-    local how=$1 rounds=$2 test started=$SECONDS
+    local how=$1 rounds=$2 test mode started=$SECONDS
     shift 2
     for test in contract/*.c; do
         link contract "$test" -std=c11 "$@"
@@ -58,10 +58,19 @@ contracts() {
         local arguments=()
         [ "$test" != kernel/environment.c ] ||
             arguments=(numbers=1,0x2,-3 "text=some words" flag large=0x10000000000)
+        [ "$test" != kernel/pwlocks.c ] || continue
         link environment "$test" -std=gnu11 "$@"
         run "$how" "$out/environment" "${arguments[@]}"
     done
-    say "$how" "$(ls contract/*.c | wc -l) contracts, the API and the environment with $cc: ok ($((SECONDS - started)) s)"
+    link percpu c/percpu.c -std=gnu11 "$@"
+    link pwlocks kernel/pwlocks.c -std=gnu11 "$@"
+    for mode in $modes; do
+        # What a lock of Rust's own library orders, as that of a cache's depot, the thread sanitizer does not see.
+        [ "$how" = thread ] ||
+            run "$how" env ASAN_OPTIONS=allocator_may_return_null=1 UWORK_PWLOCKS="$mode" "$out/percpu"
+        run "$how" env UWORK_PWLOCKS="$mode" "$out/pwlocks" rounds="$rounds"
+    done
+    say "$how" "$(ls contract/*.c | wc -l) contracts, the API, the environment and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
 }
 
 # Each header alone, with each compiler and language.
@@ -133,6 +142,7 @@ bad_input() {
 }
 
 for what in "$@"; do
+    modes=${UWORK_PWLOCKS:-0 1 2}
     libs=("${shared[@]}")
     cc=gcc
     case $what in
@@ -153,6 +163,8 @@ for what in "$@"; do
             ;;
         thread)
             gcc -O1 -c -o "$out/names.o" tsan_names.c
+            # What is locked in a restartable sequence, the sanitizer cannot see.
+            modes=1
             libs=("$out/names.o" "${static[@]}")
             TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 ${TSAN_OPTIONS:-}" contracts thread 50 -fsanitize=thread
             ;;

@@ -5,12 +5,15 @@ use std::marker::{PhantomData, PhantomPinned};
 use std::sync::OnceLock;
 
 use uwork_engine::host::{Host, Report};
+pub use uwork_engine::percpu::{CpuLock, Place, Recursion};
 pub use uwork_engine::{Context, ForeignFn, Work as RawWork};
 use uwork_engine::{Delayed, Graced};
 
 use crate::delayed::DelayedWork;
 use crate::item::Work;
 use crate::linux::Linux;
+pub use crate::percpu::cache::raw::{RawCache, capacity};
+pub use crate::percpu::locks::Locks;
 use crate::rcu::RcuWork;
 
 /// Where in an item its function is, in bytes.

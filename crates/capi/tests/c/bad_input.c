@@ -167,6 +167,36 @@ static void copied(void)
 	uw_work_cancel(&copy.delayed.work);
 }
 
+static void percpu_null(void)
+{
+	CHECK(uw_percpu_lock_local(NULL) == NULL && errno == EINVAL);
+	CHECK(uw_percpu_destroy(NULL) == -EINVAL && uw_percpu_cpus(NULL) == -EINVAL);
+	CHECK(uw_percpu_cache_alloc(NULL) == NULL && errno == EINVAL);
+	CHECK(uw_percpu_cache_create(NULL, 8, 0) == NULL && errno == EINVAL);
+	CHECK(uw_percpu_batch_drain_all(NULL) == -EINVAL && uw_percpu_counter_sum(NULL) == 0);
+}
+
+static void percpu_unlocked_twice(void)
+{
+	struct uw_percpu *percpu = uw_percpu_create(8);
+	char *block = uw_percpu_lock_local(percpu);
+
+	CHECK(block && uw_percpu_unlock(percpu, block) == 0);
+	CHECK(uw_percpu_unlock(percpu, block) == -EPERM);
+	CHECK(uw_percpu_unlock(percpu, block + 1) == -EINVAL && uw_percpu_unlock(percpu, &percpu) == -EINVAL);
+	CHECK(uw_percpu_destroy(percpu) == 0);
+}
+
+static void percpu_bad_item(void)
+{
+	static struct uw_percpu_work item;
+
+	CHECK(uw_percpu_queue_on(queue, 0, NULL) == -EINVAL && uw_percpu_queue_on(queue, 0, &item) == -EINVAL);
+	uw_percpu_work_init(&item, tick, 0);
+	CHECK(uw_percpu_queue_on(queue, 1, &item) == -EINVAL && uw_percpu_queue_on(NULL, 0, &item) == -EINVAL);
+	CHECK(uw_percpu_flush(NULL) == -EINVAL);
+}
+
 static const struct {
 	const char *name;
 	void (*function)(void);
@@ -185,6 +215,9 @@ static const struct {
 	{ "system_queue", system_queue, false, "system queue" },
 	{ "enabled_twice", enabled_twice, false, "no disable left" },
 	{ "unlocked_twice", unlocked_twice, false, "uw_rcu_read_unlock" },
+	{ "percpu_null", percpu_null, false, "the handle is NULL" },
+	{ "percpu_unlocked_twice", percpu_unlocked_twice, false, "does not hold the lock" },
+	{ "percpu_bad_item", percpu_bad_item, false, "the item is NULL" },
 	{ "freed_while_armed", freed_while_armed, true, "function tick" },
 	{ "freed_until_the_end", freed_until_the_end, true, "function tick" },
 	{ "freed_by_an_allocator", freed_by_an_allocator, true, "is freed while it is queued" },

@@ -54,6 +54,7 @@ impl Default for CpuLock {
 
 impl CpuLock {
     /// Whether this thread holds the lock. Exact for the calling thread itself.
+    #[inline]
     pub fn is_held_by(&self, token: Token) -> bool {
         // Relaxed: what a thread has stored itself it sees; of others nothing is concluded.
         self.owner.load(Ordering::Relaxed) & !FORCED == token.0

@@ -27,10 +27,11 @@
 //! ```
 
 mod batch;
-mod cache;
+pub(crate) mod cache;
 mod counter;
 mod data;
 mod error;
+pub(crate) mod locks;
 mod mode;
 mod parts;
 mod remote;

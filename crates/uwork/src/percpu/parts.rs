@@ -6,14 +6,12 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use uwork_engine::QueueError;
-use uwork_engine::percpu::{CpuLock, Place, Recursion, Row, Sections, Token};
+use uwork_engine::percpu::{CpuLock, Place, Recursion};
 use uwork_policy::percpu::Mode;
 
+use super::locks::Locks;
 use super::mode::chosen;
 use crate::error::Error;
-use crate::linux::engine;
-use crate::linux::rseq::Rseq;
 
 /// One CPU's part. On cache lines of its own, two of them, as processors fetch lines in pairs.
 #[repr(C, align(128))]
@@ -31,7 +29,7 @@ pub(super) struct Part<V> {
 
 /// The parts of all CPUs that the machine can have.
 pub(super) struct Parts<V> {
-    row: Row<Rseq>,
+    locks: Locks,
     parts: Box<[Part<V>]>,
 }
 
@@ -47,7 +45,7 @@ impl<V> Parts<V> {
     }
 
     pub(super) fn in_mode(mode: Mode, mut value: impl FnMut(u32) -> V) -> Parts<V> {
-        let cpus = engine().config().topology.possible().last().map_or(1, |last| last + 1);
+        let cpus = Locks::count();
         let part = |cpu| Part {
             lock: CpuLock::default(),
             used: AtomicU32::new(0),
@@ -57,26 +55,18 @@ impl<V> Parts<V> {
         let parts: Box<[Part<V>]> = (0..cpus).map(part).collect();
         let first = NonNull::from(&*parts).cast();
         let place = Place { first, stride: size_of::<Part<V>>(), len: cpus };
-        let rseq = chosen().rseq;
-        let rseq = if mode.needs_sections() { rseq } else { rseq.without_sections() };
-        // SAFETY: the parts are on the heap, where they stay as long as the row.
-        let row = unsafe { Row::new(place, mode, rseq) };
-        Parts { row, parts }
-    }
-
-    /// The locks.
-    #[inline(always)]
-    pub(super) fn row(&self) -> &Row<Rseq> {
-        &self.row
+        // SAFETY: the parts are on the heap, where they stay as long as their locks are used.
+        let locks = unsafe { Locks::in_mode(mode, place) };
+        Parts { locks, parts }
     }
 
     pub(super) fn mode(&self) -> Mode {
-        self.row.mode()
+        self.locks.mode()
     }
 
     /// How many CPUs have a part.
     pub(super) fn len(&self) -> u32 {
-        self.row.cpus()
+        self.locks.cpus()
     }
 
     /// How many things a CPU's part has, by its last holder's account.
@@ -99,15 +89,6 @@ impl<V> Parts<V> {
         self.parts.into_iter().map(|part| part.value.into_inner()).collect()
     }
 
-    /// An error if there is no such CPU.
-    pub(super) fn check(&self, cpu: u32) -> Result<(), Error> {
-        if cpu < self.len() {
-            return Ok(());
-        }
-        let allowed = engine().config().topology.possible().clone();
-        Err(QueueError::BadCpu { cpu, allowed }.into())
-    }
-
     /// # Safety
     /// The caller has the lock, and nobody holds it by another `Held`.
     #[inline(always)]
@@ -125,32 +106,54 @@ impl<V> Parts<V> {
 
     /// The CPU whose part this is.
     pub(super) fn cpu_of(&self, held: &Held<'_, V>) -> u32 {
-        self.row.cpu_of(NonNull::from(&held.part.lock))
+        self.locks.cpu_of(NonNull::from(&held.part.lock))
     }
 
     #[inline(always)]
     pub(super) fn try_here(&self) -> Option<Held<'_, V>> {
         // SAFETY: taken just now.
-        self.row.try_here().map(|lock| unsafe { self.held(lock) })
+        self.locks.try_here().map(|lock| unsafe { self.held(lock) })
     }
 
     #[inline(always)]
     pub(super) fn lock_here(&self) -> Result<Held<'_, V>, Recursion> {
         // SAFETY: taken just now.
-        self.row.lock_here().map(|lock| unsafe { self.held(lock) })
+        self.locks.lock_here().map(|lock| unsafe { self.held(lock) })
     }
 
-    /// Takes a CPU's lock from where the caller is, whatever the mode says about that; not if `asker` holds
-    /// it, who waits for the caller.
-    pub(super) fn lock_from_here(&self, cpu: u32, asker: Token) -> Result<Held<'_, V>, Recursion> {
-        self.row.lock_at(cpu, self.row.sections().token(), asker)?;
+    /// As [`Locks::lock_of`].
+    pub(super) fn lock_of(&self, cpu: u32) -> Result<Held<'_, V>, Error> {
+        self.locks.lock_of(cpu)?;
         // SAFETY: taken just now.
         Ok(unsafe { self.held_of(cpu) })
     }
 
-    /// Who the calling thread is.
-    pub(super) fn token(&self) -> Token {
-        self.row.sections().token()
+    /// As [`Locks::try_lock_of`].
+    pub(super) fn try_lock_of(&self, cpu: u32) -> Result<Option<Held<'_, V>>, Error> {
+        // SAFETY: taken just now.
+        Ok(self.locks.try_lock_of(cpu)?.then(|| unsafe { self.held_of(cpu) }))
+    }
+}
+
+impl<V: Send> Parts<V> {
+    /// As [`Locks::visit`].
+    pub(super) fn visit<R: Send>(
+        &self,
+        cpu: u32,
+        f: impl FnOnce(Held<'_, V>) -> R + Send,
+    ) -> Result<R, Error> {
+        // SAFETY: taken just now, for this call.
+        self.locks.visit(cpu, || f(unsafe { self.held_of(cpu) }))
+    }
+
+    /// As [`Locks::visit_all`].
+    pub(super) fn visit_all(
+        &self,
+        wanted: impl Fn(u32) -> bool,
+        f: impl Fn(u32, Held<'_, V>) + Sync,
+    ) -> Result<(), Error> {
+        // SAFETY: taken just now, for this call.
+        self.locks.visit_all(wanted, |cpu| f(cpu, unsafe { self.held_of(cpu) }))
     }
 }
 

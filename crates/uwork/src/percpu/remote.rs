@@ -11,7 +11,7 @@ use uwork_engine::percpu::Recursion;
 use uwork_policy::percpu::Mode;
 
 use super::error::recursion;
-use super::parts::{Held, Parts};
+use super::locks::Locks;
 use crate::builder::Builder;
 use crate::error::Error;
 use crate::every_cpu::Call;
@@ -26,7 +26,7 @@ fn queue() -> Option<&'static Queue> {
     (!queue.0.runs_here()).then_some(queue)
 }
 
-impl<V: Send> Parts<V> {
+impl Locks {
     /// The queue to go to `cpu` by, if the mode wants that and the caller is not there.
     fn way_to(&self, cpu: u32) -> Option<&'static Queue> {
         let is_there = crate::linux::current_cpu() == cpu;
@@ -37,14 +37,12 @@ impl<V: Send> Parts<V> {
     ///
     /// # Errors
     /// There is no such CPU, or the caller holds it.
-    pub(super) fn lock_of(&self, cpu: u32) -> Result<Held<'_, V>, Error> {
+    pub fn lock_of(&self, cpu: u32) -> Result<(), Error> {
         self.check(cpu)?;
         let (row, token) = (self.row(), self.token());
         let take = || row.lock_at(cpu, token, token);
         let taken = self.way_to(cpu).and_then(|queue| on_worker(queue, cpu, take));
-        taken.unwrap_or_else(take).map_err(|Recursion| recursion())?;
-        // SAFETY: taken just now, in our name.
-        Ok(unsafe { self.held_of(cpu) })
+        taken.unwrap_or_else(take).map_err(|Recursion| recursion())
     }
 
     /// Takes the lock of `cpu` if nobody has it. In mode 0 that waits for a worker of that CPU, but not for a
@@ -52,7 +50,7 @@ impl<V: Send> Parts<V> {
     ///
     /// # Errors
     /// There is no such CPU, or the caller holds it.
-    pub(super) fn try_lock_of(&self, cpu: u32) -> Result<Option<Held<'_, V>>, Error> {
+    pub fn try_lock_of(&self, cpu: u32) -> Result<bool, Error> {
         self.check(cpu)?;
         let (row, token) = (self.row(), self.token());
         if row.at(cpu).is_held_by(token) {
@@ -60,59 +58,56 @@ impl<V: Send> Parts<V> {
         }
         let take = || row.try_at(cpu, token);
         let taken = self.way_to(cpu).and_then(|queue| on_worker(queue, cpu, take));
-        // SAFETY: taken just now, in our name.
-        Ok(taken.unwrap_or_else(take).then(|| unsafe { self.held_of(cpu) }))
+        Ok(taken.unwrap_or_else(take))
     }
 
-    /// Calls `f` with the lock of `cpu` held: in mode 0 on that CPU.
+    /// Calls `f` with the lock of `cpu` held, which `f` gives up: in mode 0 on that CPU.
     ///
     /// # Errors
     /// There is no such CPU, or the caller holds its lock.
     ///
     /// # Panics
     /// If `f` does.
-    pub(super) fn visit<R: Send>(
-        &self,
-        cpu: u32,
-        f: impl FnOnce(Held<'_, V>) -> R + Send,
-    ) -> Result<R, Error> {
+    pub fn visit<R: Send>(&self, cpu: u32, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
         self.check(cpu)?;
         let asker = self.token();
         let Some(queue) = self.way_to(cpu) else {
-            return Ok(f(self.lock_from_here(cpu, asker).map_err(|Recursion| recursion())?));
+            self.lock_from_here(cpu, asker).map_err(|Recursion| recursion())?;
+            return Ok(f());
         };
         // Taken out by whoever runs it: a call that was refused drops its function.
         let f = std::sync::Mutex::new(Some(f));
         let visit = || {
-            let held = self.lock_from_here(cpu, asker).map_err(|Recursion| recursion())?;
+            self.lock_from_here(cpu, asker).map_err(|Recursion| recursion())?;
             let f = f.lock().expect("nobody panics here").take();
-            Ok(f.expect("it is called once")(held))
+            Ok(f.expect("it is called once")())
         };
         on_worker(queue, cpu, visit).unwrap_or_else(visit)
     }
 
-    /// Calls `f` with the lock of each CPU held that `wanted` wants: in mode 0 on those CPUs, at the same time.
+    /// Calls `f` with the lock of each CPU held that `wanted` wants, and which `f` gives up: in mode 0 on those
+    /// CPUs, at the same time.
     ///
     /// # Errors
     /// The caller holds one of the locks. The others' parts were visited.
     ///
     /// # Panics
     /// If `f` does, after all were visited.
-    pub(super) fn visit_all(
+    pub fn visit_all(
         &self,
         wanted: impl Fn(u32) -> bool,
-        f: impl Fn(u32, Held<'_, V>) + Sync,
+        f: impl Fn(u32) + Sync,
     ) -> Result<(), Error> {
         let asker = self.token();
         let visit = |cpu| match self.lock_from_here(cpu, asker) {
-            Ok(held) => {
-                f(cpu, held);
+            Ok(()) => {
+                f(cpu);
                 Ok(())
             }
             Err(Recursion) => Err(recursion()),
         };
         let visit = &visit;
-        let cpus: Vec<u32> = (0..self.len()).filter(|&cpu| wanted(cpu)).collect();
+        let cpus: Vec<u32> = (0..self.cpus()).filter(|&cpu| wanted(cpu)).collect();
         let mut outcome = Ok(());
         let Some(queue) = (if self.mode() == Mode::Local { queue() } else { None }) else {
             for cpu in cpus {

@@ -1,6 +1,6 @@
 //! What all CPUs' magazines are filled from and emptied to: free objects, and the memory they are in.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 
 /// The first chunk has about so many bytes; each next one is as large as all before.
@@ -63,7 +63,7 @@ impl Depot {
         self.chunks.iter().map(|chunk| chunk.layout.size()).sum()
     }
 
-    /// Takes at least one object and at most as many as `to` has room for. How many.
+    /// Takes at most as many objects as `to` has room for. How many: none where the system has no memory.
     pub(super) fn take(&mut self, to: &mut [NonNull<u8>]) -> usize {
         if !self.free.is_empty() {
             let rest = self.free.len().saturating_sub(to.len());
@@ -72,8 +72,8 @@ impl Depot {
             self.free.truncate(rest);
             return taken;
         }
-        if self.fresh_left == 0 {
-            self.grow();
+        if self.fresh_left == 0 && !self.grow() {
+            return 0;
         }
         let taken = to.len().min(self.fresh_left);
         for (number, place) in to[..taken].iter_mut().enumerate() {
@@ -92,19 +92,20 @@ impl Depot {
         self.free.extend_from_slice(objects);
     }
 
-    /// One more chunk.
-    fn grow(&mut self) {
+    /// One more chunk, if there is memory for it.
+    fn grow(&mut self) -> bool {
         let bytes = self.bytes().clamp(CHUNK_MIN, CHUNK_MAX);
         let objects = (bytes / self.object.size()).max(1);
         let size = objects.checked_mul(self.object.size()).expect("an object fits into memory");
         let layout =
             Layout::from_size_align(size, self.object.align()).expect("an object's layout");
         // SAFETY: not of size 0.
-        let Some(base) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+        let Some(base) = NonNull::new(unsafe { alloc(layout) }) else { return false };
         let place = self.chunks.partition_point(|chunk| chunk.base < base);
         self.chunks.insert(place, Chunk { base, layout, objects });
         (self.fresh, self.fresh_left) = (base, objects);
         self.objects += objects;
+        true
     }
 
     /// Gives chunks back to the system whose objects are all in here. How many bytes.

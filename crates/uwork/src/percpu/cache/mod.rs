@@ -1,46 +1,20 @@
-//! A cache of objects: a magazine for each CPU over a shared depot.
-//!
-//! A magazine is an array of pointers, taken from and put to under its CPU's lock. It is filled from and emptied to
-//! the depot by halves, so that one that is just full or empty does not go there again with the next object.
-//! Nobody waits for a CPU's lock here: where its holder is preempted, the depot serves instead. A thread that
-//! has a magazine's lock may take the depot's, never the other way round.
+//! A cache of objects of one type. What it is made of is in `raw`.
 
 mod depot;
+pub(crate) mod raw;
 
-use std::alloc::Layout;
+use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::{Host, Report};
 
-use super::parts::Parts;
 use crate::error::Error;
 use crate::linux::engine;
-use depot::Depot;
-
-/// Objects of a magazine, at most: two kilobytes of pointers.
-const MAGAZINE: usize = 256;
-/// Memory in the objects of a magazine, as far as there are some of them.
-const MAGAZINE_BYTES: usize = 64 << 10;
-const MAGAZINE_MIN: usize = 8;
-/// Objects that go to the depot or come from it at once, at most.
-const BULK: usize = MAGAZINE / 2 + 1;
-
-/// The first `used` are free objects, the rest is whatever was there.
-struct Magazine([MaybeUninit<NonNull<u8>>; MAGAZINE]);
-
-// SAFETY: free objects are nobody's.
-unsafe impl Send for Magazine {}
-
-impl Magazine {
-    fn new() -> Magazine {
-        Magazine([MaybeUninit::uninit(); MAGAZINE])
-    }
-}
+use raw::{RawCache, capacity};
 
 /// A cache of objects of one type: memory for a `T` without a system allocator's work, from a magazine of the
 /// CPU that the caller is on.
@@ -64,8 +38,7 @@ impl Magazine {
 /// ```
 pub struct Cache<T> {
     name: String,
-    magazines: Parts<Magazine>,
-    depot: Mutex<Depot>,
+    raw: RawCache,
     owns: PhantomData<fn(T) -> T>,
 }
 
@@ -84,43 +57,17 @@ pub struct CacheStats {
 }
 
 impl<T> Cache<T> {
-    /// Objects of a magazine.
-    const CAPACITY: usize = {
-        let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
-        let fit = MAGAZINE_BYTES / size;
-        if fit < MAGAZINE_MIN {
-            MAGAZINE_MIN
-        } else if fit < MAGAZINE {
-            fit
-        } else {
-            MAGAZINE
-        }
-    };
-    /// What goes to the depot or comes from it at once, beside the one that is asked for.
-    const HALF: usize = Self::CAPACITY / 2;
+    const CAPACITY: usize = capacity(size_of::<T>());
 
     /// A cache without memory. The name is for reports.
     pub fn new(name: impl Into<String>) -> Cache<T> {
-        Cache::over(name.into(), Parts::new(|_| Magazine::new()))
+        Cache { name: name.into(), raw: RawCache::new(Layout::new::<T>()), owns: PhantomData }
     }
 
     #[cfg(test)]
     pub(super) fn in_mode(mode: super::Mode) -> Cache<T> {
-        Cache::over("tested".to_owned(), Parts::in_mode(mode, |_| Magazine::new()))
-    }
-
-    fn over(name: String, magazines: Parts<Magazine>) -> Cache<T> {
-        Cache {
-            name,
-            magazines,
-            depot: Mutex::new(Depot::new(Layout::new::<T>())),
-            owns: PhantomData,
-        }
-    }
-
-    fn depot(&self) -> MutexGuard<'_, Depot> {
-        // Nothing of a user's runs under it.
-        self.depot.lock().unwrap_or_else(PoisonError::into_inner)
+        let raw = RawCache::in_mode(mode, Layout::new::<T>());
+        Cache { name: "tested".to_owned(), raw, owns: PhantomData }
     }
 
     /// An object with this value. It is freed when the handle is dropped.
@@ -136,18 +83,14 @@ impl<T> Cache<T> {
 
     /// Memory for an object, uninitialized. The cache does not take it back by itself: see
     /// [`Cache::free_raw`].
+    ///
+    /// Aborts where the system has no memory, as a `Box` does.
     #[inline(always)]
     pub fn alloc_raw(&self) -> NonNull<T> {
-        if let Some(mut held) = self.magazines.try_here() {
-            let used = held.used() as usize;
-            if used > 0 {
-                // SAFETY: `used` is at most the magazine's length, and what is below it is initialized.
-                let object = unsafe { held.0.get_unchecked(used - 1).assume_init() };
-                held.set_used(used as u32 - 1);
-                return object.cast();
-            }
+        match self.raw.alloc(Self::CAPACITY) {
+            Some(object) => object.cast(),
+            None => handle_alloc_error(Layout::new::<T>()),
         }
-        self.refill().cast()
     }
 
     /// Gives back memory that [`Cache::alloc_raw`] gave. Does not drop the value in it.
@@ -156,59 +99,8 @@ impl<T> Cache<T> {
     /// `object` is from this cache, was not given back since, and nobody uses it.
     #[inline(always)]
     pub unsafe fn free_raw(&self, object: NonNull<T>) {
-        if let Some(mut held) = self.magazines.try_here() {
-            let used = held.used() as usize;
-            if used < Self::CAPACITY {
-                // SAFETY: below the magazine's length.
-                unsafe { held.0.get_unchecked_mut(used) }.write(object.cast());
-                held.set_used(used as u32 + 1);
-                return;
-            }
-        }
-        self.spill(object.cast());
-    }
-
-    /// One object from the depot, and some for the magazine of this CPU.
-    #[cold]
-    fn refill(&self) -> NonNull<u8> {
-        let mut objects = [NonNull::dangling(); BULK];
-        let taken = self.depot().take(&mut objects[..=Self::HALF]);
-        // The last of them is the caller's, as it would be from the magazine.
-        let (&mut object, objects) = objects[..taken].split_last_mut().expect("at least one");
-        let mut rest: &[NonNull<u8>] = objects;
-        if let Some(mut held) = self.magazines.try_here() {
-            let used = held.used() as usize;
-            let (fits, others) = rest.split_at(rest.len().min(Self::CAPACITY - used));
-            for (place, &object) in held.0[used..].iter_mut().zip(fits) {
-                place.write(object);
-            }
-            held.set_used((used + fits.len()) as u32);
-            rest = others;
-        }
-        if !rest.is_empty() {
-            self.depot().put(rest);
-        }
-        object
-    }
-
-    /// Takes an object that the magazine of this CPU has no room for.
-    #[cold]
-    fn spill(&self, object: NonNull<u8>) {
-        let mut objects = [object; BULK];
-        let mut spilled = 0;
-        if let Some(mut held) = self.magazines.try_here() {
-            let used = held.used() as usize;
-            // Half of it, or less if somebody else was here.
-            let rest = used.min(Self::CAPACITY - Self::HALF);
-            spilled = used - rest;
-            for (to, from) in objects.iter_mut().zip(&held.0[rest..used]) {
-                // SAFETY: below `used`.
-                *to = unsafe { from.assume_init() };
-            }
-            held.set_used(rest as u32);
-        }
-        objects[spilled] = object;
-        self.depot().put(&objects[..=spilled]);
+        // SAFETY: by this function's contract.
+        unsafe { self.raw.free(object.cast(), Self::CAPACITY) };
     }
 
     /// Moves what is in the magazines of all CPUs to the depot. How many objects.
@@ -218,18 +110,7 @@ impl<T> Cache<T> {
     /// # Errors
     /// None that a user of the cache can cause; the type is that of its like.
     pub fn flush_all(&self) -> Result<usize, Error> {
-        let moved = Mutex::new(0);
-        let wanted = |cpu| self.magazines.used(cpu) > 0;
-        self.magazines.visit_all(wanted, |_, mut held| {
-            let used = held.used() as usize;
-            let objects = held.0;
-            held.set_used(0);
-            drop(held);
-            // SAFETY: what is below `used` is initialized.
-            self.depot().put(unsafe { objects[..used].assume_init_ref() });
-            *moved.lock().expect("nobody panics under it") += used;
-        })?;
-        Ok(moved.into_inner().expect("nobody panics under it"))
+        self.raw.flush_all()
     }
 
     /// Flushes, and gives memory back to the system of which no object is allocated. How many bytes.
@@ -237,18 +118,12 @@ impl<T> Cache<T> {
     /// # Errors
     /// As [`Cache::flush_all`].
     pub fn shrink(&self) -> Result<usize, Error> {
-        self.flush_all()?;
-        Ok(self.depot().shrink())
+        self.raw.shrink()
     }
 
     /// How much it has.
     pub fn stats(&self) -> CacheStats {
-        let in_magazines =
-            (0..self.magazines.len()).map(|cpu| self.magazines.used(cpu) as usize).sum();
-        let depot = self.depot();
-        let objects = depot.objects();
-        let out = objects.saturating_sub(in_magazines + depot.free());
-        CacheStats { objects, out, in_magazines, bytes: depot.bytes() }
+        self.raw.stats()
     }
 
     /// Gives all memory back to the system.
@@ -267,21 +142,10 @@ impl<T> Cache<T> {
     /// cache.close().unwrap();
     /// ```
     pub fn close(mut self) -> Result<(), CacheInUse<T>> {
-        match self.gather() {
+        match self.raw.gather() {
             0 => Ok(()),
             out => Err(CacheInUse { out, cache: Box::new(self) }),
         }
-    }
-
-    /// Empties the magazines; how many objects are allocated.
-    fn gather(&mut self) -> usize {
-        let depot = self.depot.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for (used, magazine) in self.magazines.values_mut() {
-            let used = std::mem::take(used) as usize;
-            // SAFETY: below `used`.
-            depot.put(unsafe { magazine.0[..used].assume_init_ref() });
-        }
-        depot.objects() - depot.free()
     }
 }
 
@@ -289,8 +153,7 @@ impl<T> Drop for Cache<T> {
     /// Gives all memory back. If objects are allocated it keeps the memory that they are in, for ever, and
     /// reports that.
     fn drop(&mut self) {
-        let objects = self.gather();
-        self.depot.get_mut().unwrap_or_else(PoisonError::into_inner).shrink();
+        let objects = self.raw.gather();
         if objects > 0 {
             let cache = std::mem::take(&mut self.name);
             engine().host().report(Report::CacheInUse { cache, objects });

@@ -42,7 +42,7 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 }
 #endif
 
-/* The initial value, which each CPU's copy gets at the first use. */
+/* A variable has the initial value that each CPU's copy gets when one is used first; it is no copy itself. */
 #define UW_PERCPU_SECTION __attribute__((section("uw_percpu"), used))
 #define DEFINE_PER_CPU(type, name) UW_PERCPU_SECTION __typeof__(type) name
 #define DECLARE_PER_CPU(type, name) extern __typeof__(type) name

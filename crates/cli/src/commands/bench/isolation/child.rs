@@ -10,9 +10,10 @@ use uwork::percpu::{Batch, mode, reason};
 use uwork::topology::Machine;
 
 use super::loner::{self, Fill, Noticed};
+use super::switches::{Losses, Recorder};
 use super::{
-    DRAIN_MAX, DRAIN_P50, DRAIN_P99, DRAINS, GAP_MAX, GAPS, INVOLUNTARY, Order, RATE, STUCK,
-    SWITCHES, UserError, VOLUNTARY,
+    CAUSED, DRAIN_MAX, DRAIN_P50, DRAIN_P99, DRAINS, GAP_MAX, GAPS, INVOLUNTARY, Order, RATE,
+    STUCK, SWITCHES, UNDISTURBED, UserError, VOLUNTARY,
 };
 use crate::commands::bench::measured::Figures;
 
@@ -33,34 +34,43 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     if drainer == alone {
         return Err(UserError("this takes two CPUs, and the process may use one".to_owned()));
     }
-    if order.mode != format!("mode{}", mode().number()) {
+    let drains = order.mode != UNDISTURBED;
+    if drains && order.mode != format!("mode{}", mode().number()) {
         eprintln!("mode {}: {}", mode(), reason());
     }
     let fill = if order.case == "once" { Fill::Once } else { Fill::Steadily };
     // Also starts the engine, from a thread that is not pinned.
     let batch = Batch::new(64, |_items| ());
     let over = AtomicBool::new(false);
+    let recorder = Recorder::new(alone).map_err(|refusal| {
+        eprintln!(
+            "who takes the CPU from the thread is not recorded ({refusal}): none is called caused"
+        );
+    });
+    let recorder = recorder.as_ref().ok();
     let (filled, is_filled) = channel();
     let (noticed, drains) = thread::scope(|scope| {
         let alone = scope.spawn(|| {
             pinned(alone)?;
             loner::become_real_time();
             let tell = move || filled.send(()).expect("somebody waits for it");
-            Ok(loner::read_the_clock(alone, &batch, fill, tell, &over))
+            Ok(loner::read_the_clock(alone, &batch, fill, tell, recorder, &over))
         });
         let (batch, over) = (&batch, &over);
         let drains = scope.spawn(move || {
             pinned(drainer)?;
             // An error is its silence: the other thread says why.
             let _ = is_filled.recv();
-            Ok(drain(batch, over))
+            Ok(drain(batch, drains, over))
         });
         thread::sleep(Duration::from_secs(order.seconds as u64));
         over.store(true, Ordering::Relaxed);
         let no_panic = "neither thread panics";
         (alone.join().expect(no_panic), drains.join().expect(no_panic))
     });
-    print(&noticed?, &drains?);
+    let noticed = noticed?;
+    let losses = recorder.map(|recorder| recorder.losses_of(noticed.thread));
+    print(&noticed, losses.as_ref(), &drains?);
     Ok(())
 }
 
@@ -69,32 +79,44 @@ fn pinned(cpu: u32) -> Result<(), UserError> {
         .map_err(|error| UserError(format!("a thread cannot be kept on CPU {cpu}: {error}")))
 }
 
-fn drain(batch: &Batch<u64>, over: &AtomicBool) -> Drains {
+/// With `drains`, or as often without.
+fn drain(batch: &Batch<u64>, drains: bool, over: &AtomicBool) -> Drains {
     let took =
         Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("an hour in three digits");
-    let mut drains = Drains { took, stuck: 0 };
+    let mut so_far = Drains { took, stuck: 0 };
     let mut next = Instant::now();
     while !over.load(Ordering::Relaxed) {
         let start = Instant::now();
-        if let Err(error) = batch.drain_all() {
-            eprintln!("drain_all: {error}");
+        if drains {
+            if let Err(error) = batch.drain_all() {
+                eprintln!("drain_all: {error}");
+            }
+            let took = start.elapsed();
+            so_far.took.saturating_record(took.as_nanos() as u64);
+            so_far.stuck += u64::from(over.load(Ordering::Relaxed) && took > EVERY);
         }
-        let took = start.elapsed();
-        drains.took.saturating_record(took.as_nanos() as u64);
-        drains.stuck += u64::from(over.load(Ordering::Relaxed) && took > EVERY);
         next = (next + EVERY).max(Instant::now());
         thread::sleep(next - Instant::now().min(next));
     }
-    drains
+    so_far
 }
 
-fn print(noticed: &Noticed, drains: &Drains) {
+fn print(noticed: &Noticed, losses: Option<&Losses>, drains: &Drains) {
     let mut figures = Figures::default();
     let us = |quantile| drains.took.value_at_quantile(quantile) as f64 / 1e3;
     figures.set(RATE, noticed.readings as f64 / noticed.wall.as_secs_f64());
     figures.set(GAP_MAX, noticed.gap_max.as_secs_f64() * 1e6);
     figures.set(GAPS, noticed.gaps as f64);
     figures.set(SWITCHES, (noticed.voluntary + noticed.involuntary) as f64);
+    if let Some(losses) = losses {
+        figures.set(CAUSED, losses.caused as f64);
+        if !losses.others.is_empty() {
+            eprintln!("the thread lost its CPU to others: {}", losses.names_of_others());
+        }
+        if losses.is_incomplete {
+            eprintln!("there were more switches than could be recorded: some are not attributed");
+        }
+    }
     figures.set(VOLUNTARY, noticed.voluntary as f64);
     figures.set(INVOLUNTARY, noticed.involuntary as f64);
     figures.set(DRAIN_P50, us(0.5));

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use uwork::percpu::Batch;
 
+use super::switches::Recorder;
+
 /// Longer gaps between two readings of the clock count.
 const GAP: Duration = Duration::from_micros(50);
 /// The lowest of the real-time priorities: above every thread that is none.
@@ -14,6 +16,8 @@ const PRIORITY: i32 = 1;
 /// What it noticed.
 #[derive(Default)]
 pub(super) struct Noticed {
+    /// The thread's number.
+    pub(super) thread: u32,
     pub(super) readings: u64,
     pub(super) gap_max: Duration,
     pub(super) gaps: u64,
@@ -62,13 +66,17 @@ pub(super) fn read_the_clock(
     batch: &Batch<u64>,
     fill: Fill,
     filled: impl FnOnce(),
+    recorder: Option<&Recorder>,
     over: &AtomicBool,
 ) -> Noticed {
     const ITEMS: u64 = 8;
     (0..ITEMS).for_each(|item| batch.add(item));
     filled();
-    let mut noticed = Noticed::default();
+    // SAFETY: no arguments.
+    let thread = unsafe { libc::gettid() } as u32;
+    let mut noticed = Noticed { thread, ..Noticed::default() };
     let (voluntary, involuntary) = switches();
+    recorder.inspect(|recorder| recorder.start());
     let start = Instant::now();
     let mut last = start;
     while !over.load(Ordering::Relaxed) {
@@ -83,6 +91,7 @@ pub(super) fn read_the_clock(
         last = now;
     }
     noticed.wall = start.elapsed();
+    recorder.inspect(|recorder| recorder.stop());
     let after = switches();
     (noticed.voluntary, noticed.involuntary) = (after.0 - voluntary, after.1 - involuntary);
     noticed

@@ -4,12 +4,16 @@
 //! A real-time thread that has a CPU for itself fills its batch, and then does nothing but read the clock: whatever
 //! runs there instead leaves a gap. Another CPU calls `drain_all` every 10 ms. In the case `once` the batch is
 //! filled once, so that later drains find nothing; in `steady` the thread adds an item whenever its batch is empty, so
-//! that every drain has to reach it.
+//! that every drain has to reach it. In `undisturbed` nobody drains: what the thread notices then comes from elsewhere.
+//!
+//! A switch is *caused* if the thread gave its CPU up, or others of this program ran before it came back. What other
+//! programs and the system itself do to it is counted, but is not the library's: they are named.
 //!
 //! The mode is chosen once for a process, so each sample is taken by a child of its own.
 
 mod child;
 mod loner;
+mod switches;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +31,8 @@ const fn metric(name: &'static str, unit: &'static str, title: &'static str) -> 
 const GAP_MAX: Metric = metric("gap_max_us", "us", "gap max us");
 const GAPS: Metric = metric("gaps_over_50us", "gaps", "gaps > 50 us");
 const SWITCHES: Metric = metric("switches", "switches", "switches");
+/// Of these, the ones that are this program's doing.
+const CAUSED: Metric = metric("switches_caused", "switches", "caused");
 const VOLUNTARY: Metric = metric("switches_voluntary", "switches", "voluntary");
 const INVOLUNTARY: Metric = metric("switches_involuntary", "switches", "involuntary");
 const DRAIN_P50: Metric = metric("drain_p50_us", "us", "drain p50 us");
@@ -36,11 +42,12 @@ const DRAINS: Metric = metric("drains", "calls", "drains");
 /// Calls that returned only because the thread had ended.
 const STUCK: Metric = metric("drains_stuck", "calls", "stuck");
 /// In the order of the table.
-const METRICS: [Metric; 11] = [
+const METRICS: [Metric; 12] = [
     RATE,
     GAP_MAX,
     GAPS,
     SWITCHES,
+    CAUSED,
     VOLUNTARY,
     INVOLUNTARY,
     DRAIN_P50,
@@ -51,7 +58,8 @@ const METRICS: [Metric; 11] = [
 ];
 
 const CASES: [&str; 2] = ["once", "steady"];
-const MODES: [&str; 3] = ["mode0", "mode1", "mode2"];
+const UNDISTURBED: &str = "undisturbed";
+const MODES: [&str; 4] = [UNDISTURBED, "mode0", "mode1", "mode2"];
 
 /// The command line.
 #[derive(clap::Args)]
@@ -62,7 +70,7 @@ pub(super) struct Args {
     /// Only these cases: once (the batch is filled once), steady (again after each drain)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Only these modes: mode0, mode1, mode2
+    /// Only these modes: undisturbed (nobody drains), mode0, mode1, mode2
     #[arg(long, value_name = "MODE", num_args = 1.., value_delimiter = ',')]
     mode: Vec<String>,
     /// How long each sample takes [default: 20; --quick: 2]
@@ -91,7 +99,9 @@ impl Order {
     fn carry_out(&self) -> Result<Measured, UserError> {
         let Self { case, mode, .. } = self;
         let mut command = again("isolation", self)?;
-        command.env("UWORK_PWLOCKS", mode.trim_start_matches("mode"));
+        if let Some(number) = mode.strip_prefix("mode") {
+            command.env("UWORK_PWLOCKS", number);
+        }
         Measured::by(command, &format!("{} {mode} ({case})", uwork_pool::RUNNER), &METRICS)
     }
 }

@@ -1,10 +1,14 @@
 //! The loops of one thread, over any allocator.
 
+use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use uwork::percpu::Cache;
+use uwork_capi::{
+    UwPercpuCache, uw_percpu_cache_alloc, uw_percpu_cache_create, uw_percpu_cache_free,
+};
 use uwork_rivals::alloc::{Allocator, OBJECT};
 
 /// Sixty-four bytes, aligned as `malloc` does.
@@ -30,6 +34,40 @@ impl Allocator for PerCpuCache {
     unsafe fn free(&self, object: *mut u8) {
         // SAFETY: by this function's contract; no allocation is null.
         unsafe { self.0.free_raw(NonNull::new_unchecked(object.cast())) };
+    }
+}
+
+/// The same through the C interface, called as a program calls a shared library.
+pub(super) struct ThroughC {
+    cache: *mut UwPercpuCache,
+    alloc: unsafe extern "C" fn(*mut UwPercpuCache) -> *mut c_void,
+    free: unsafe extern "C" fn(*mut UwPercpuCache, *mut c_void),
+}
+
+// SAFETY: a cache is for all threads (uwork.h).
+unsafe impl Sync for ThroughC {}
+
+impl ThroughC {
+    pub(super) fn new() -> Self {
+        // SAFETY: the name is a text.
+        let cache = unsafe { uw_percpu_cache_create(c"bench".as_ptr(), OBJECT, 16) };
+        let (alloc, free) = (uw_percpu_cache_alloc, uw_percpu_cache_free);
+        // So that they are called.
+        Self { cache, alloc: black_box(alloc), free: black_box(free) }
+    }
+}
+
+impl Allocator for ThroughC {
+    #[inline(always)]
+    fn alloc(&self) -> *mut u8 {
+        // SAFETY: a cache.
+        unsafe { (self.alloc)(self.cache).cast() }
+    }
+
+    #[inline(always)]
+    unsafe fn free(&self, object: *mut u8) {
+        // SAFETY: a cache; by this function's contract, an object of it.
+        unsafe { (self.free)(self.cache, object.cast()) };
     }
 }
 

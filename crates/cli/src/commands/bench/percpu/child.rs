@@ -6,8 +6,8 @@ use uwork::percpu;
 use uwork_rivals::alloc::{Allocator, Bare, Glibc, Jemalloc, Mimalloc, ThreadLocal};
 use uwork_rivals::load::cpu_time;
 
-use super::allocators::{PerCpuCache, Timed, keep, kept, pairs};
-use super::{BARE, CPU, CYCLES, NANOS, Order, RATE, THREAD_LOCAL, cycles, lists, threads};
+use super::allocators::{PerCpuCache, ThroughC, Timed, keep, kept, pairs};
+use super::{BARE, C, CPU, CYCLES, NANOS, Order, RATE, THREAD_LOCAL, cycles, lists, threads};
 use crate::commands::UserError;
 use crate::commands::bench::measured::Figures;
 use crate::commands::bench::uwork_pool;
@@ -17,7 +17,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     // The engine's threads start from a thread that is not pinned.
     if order.runner == uwork_pool::RUNNER {
         let number = percpu::mode().number();
-        if order.variant != format!("mode{number}") {
+        if order.variant.trim_end_matches(C) != format!("mode{number}") {
             eprintln!("mode {}: {}", percpu::mode(), percpu::reason());
         }
     }
@@ -51,9 +51,14 @@ fn print(taken: Duration, operations: u64, cpu: Duration, per_nanosecond: f64, p
 
 fn measure(order: &Order) -> Result<Timed, UserError> {
     if order.case == "lock" {
-        return Ok(if order.runner == BARE { lists::bare() } else { lists::locked() });
+        return Ok(match order.runner.as_str() {
+            BARE => lists::bare(),
+            _ if order.variant.ends_with(C) => lists::locked_through_c(),
+            _ => lists::locked(),
+        });
     }
     Ok(match order.runner.as_str() {
+        uwork_pool::RUNNER if order.variant.ends_with(C) => with(order, &ThroughC::new()),
         uwork_pool::RUNNER => with(order, &PerCpuCache::new()),
         BARE => with(order, &Bare::new()),
         THREAD_LOCAL => with(order, &ThreadLocal),

@@ -1,10 +1,14 @@
 //! A free list in each CPU's part: bare, and under the lock. One object is taken off or put on.
 
+use std::ffi::c_void;
 use std::hint::black_box;
 use std::ptr;
 use std::time::{Duration, Instant};
 
 use uwork::percpu::PerCpu;
+use uwork_capi::{
+    uw_percpu_cpus, uw_percpu_create, uw_percpu_lock, uw_percpu_lock_local, uw_percpu_unlock,
+};
 use uwork_rivals::alloc::BareLists;
 
 use super::allocators::Timed;
@@ -61,6 +65,45 @@ pub(super) fn locked() -> Timed {
     measure(
         || lists.lock_local().expect("nobody panics").pop(),
         |object| lists.lock_local().expect("nobody panics").push(object),
+    )
+}
+
+/// The same through the C interface: two calls for each object, as a program makes them to a shared library.
+pub(super) fn locked_through_c() -> Timed {
+    let lists = uw_percpu_create(size_of::<List>());
+    // SAFETY: `lists` is a handle, here and below.
+    for cpu in 0..unsafe { uw_percpu_cpus(lists) } {
+        // SAFETY: a block has room for a list.
+        unsafe {
+            let list = uw_percpu_lock(lists, cpu);
+            list.cast::<List>().write(List::new());
+            uw_percpu_unlock(lists, list);
+        }
+    }
+    // So that they are called.
+    let lock = black_box(uw_percpu_lock_local as unsafe extern "C" fn(_) -> *mut c_void);
+    let unlock = black_box(uw_percpu_unlock as unsafe extern "C" fn(_, _) -> _);
+    let with = |object: Option<*mut Object>| {
+        // SAFETY: under the lock, a list.
+        unsafe {
+            let block = lock(lists);
+            let list = &mut *block.cast::<List>();
+            let popped = match object {
+                Some(object) => {
+                    list.push(object);
+                    object
+                }
+                None => list.pop(),
+            };
+            unlock(lists, block);
+            popped
+        }
+    };
+    measure(
+        || with(None),
+        |object| {
+            with(Some(object));
+        },
     )
 }
 

@@ -7,6 +7,8 @@
 //! - `pair`: an object is allocated and freed, over and over. One thread.
 //! - `threads4`: four threads that allocate, and free what the next one has allocated.
 //!
+//! `mode0+c` goes through the C interface, with a call for each step, as programs that are linked with the library do.
+//!
 //! The mode is chosen once for a process, so each sample is taken by a child of its own. The single
 //! threads stay on one CPU.
 
@@ -35,6 +37,10 @@ const METRICS: [Metric; 4] = [RATE, CYCLES, NANOS, CPU];
 
 const CASES: [&str; 5] = ["lock", "alloc", "write", "pair", "threads4"];
 const MODES: [&str; 3] = ["mode0", "mode1", "mode2"];
+/// Behind a mode: through the C interface.
+const C: &str = "+c";
+/// What that is measured by, in the cases of one thread.
+const THROUGH_C: [&str; 4] = ["mode0", "mode1", "mode2", "mode0+c"];
 const BARE: &str = "bare";
 const THREAD_LOCAL: &str = "thread-local";
 const RUNNERS: [&str; 6] =
@@ -76,7 +82,7 @@ impl Order {
     fn carry_out(&self) -> Result<Measured, UserError> {
         let mut command = again("percpu", self)?;
         if let Some(number) = self.variant.strip_prefix("mode") {
-            command.env("UWORK_PWLOCKS", number);
+            command.env("UWORK_PWLOCKS", number.trim_end_matches(C));
         }
         let Self { case, runner, variant, .. } = self;
         Measured::by(command, &format!("{runner} {variant} ({case})"), &METRICS)
@@ -114,7 +120,11 @@ fn group(
     };
     let mut contestants = Vec::new();
     for &runner in runners.iter().filter(|runner| takes_part(runner)) {
-        let variants: &[&str] = if runner == uwork_pool::RUNNER { &MODES } else { &[""] };
+        let variants: &[&str] = match (runner, case) {
+            (uwork_pool::RUNNER, "lock" | "pair") => &THROUGH_C,
+            (uwork_pool::RUNNER, _) => &MODES,
+            _ => &[""],
+        };
         let standing = match runner {
             uwork_pool::RUNNER => None,
             BARE | THREAD_LOCAL => Some(Standing::Shape),

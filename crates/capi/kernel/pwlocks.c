@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Locks in per-CPU data, taken as the process's mode says. */
+#include <errno.h>
+
+#include <linux/bug.h>
+#include <linux/pwlocks.h>
+
+#include "held_cpu.h"
+
+/* The locks of all CPUs: src/percpu/kernel.rs. */
+struct uw_locks {
+	void *first;
+	size_t stride;
+	unsigned int count;
+};
+
+/* The CPU, or an error. */
+int uw_locks_lock_here(struct uw_locks locks);
+int uw_locks_try_here(struct uw_locks locks);
+/* 0, or an error. */
+int uw_locks_lock(struct uw_locks locks, unsigned int cpu);
+int uw_locks_try(struct uw_locks locks, unsigned int cpu);
+int uw_locks_unlock(struct uw_locks locks, unsigned int cpu);
+bool uw_locks_is_held(struct uw_locks locks);
+
+static struct uw_locks locks_of(void *first)
+{
+	struct uw_locks locks = { first, UW_KERNEL_PERCPU_UNIT, uw_kernel_nr_cpus() };
+
+	return locks;
+}
+
+/* The kernel would hang. */
+static void check(int error)
+{
+	if (unlikely(error < 0))
+		uw_kernel_bug(error == -EDEADLK ? "the caller holds this per-CPU lock already" : uw_error_text(),
+			      "linux/pwlocks.h", 0);
+}
+
+void uw_kernel_pw_lock(void *first, int cpu)
+{
+	check(uw_locks_lock(locks_of(first), (unsigned int)cpu));
+}
+
+bool uw_kernel_pw_trylock(void *first, int cpu)
+{
+	return uw_locks_try(locks_of(first), (unsigned int)cpu) == 0;
+}
+
+void uw_kernel_pw_unlock(void *first, int cpu)
+{
+	check(uw_locks_unlock(locks_of(first), (unsigned int)cpu));
+}
+
+void uw_kernel_pw_lock_local(void *first)
+{
+	struct uw_locks locks = locks_of(first);
+	int cpu;
+
+	if (uw_kernel_is_cpu_held()) {
+		cpu = uw_kernel_this_cpu();
+		check(uw_locks_lock(locks, (unsigned int)cpu));
+	} else {
+		cpu = uw_locks_lock_here(locks);
+		check(cpu);
+	}
+	uw_kernel_hold_cpu(cpu);
+}
+
+bool uw_kernel_pw_trylock_local(void *first)
+{
+	struct uw_locks locks = locks_of(first);
+	int cpu;
+
+	if (uw_kernel_is_cpu_held()) {
+		cpu = uw_kernel_this_cpu();
+		if (uw_locks_try(locks, (unsigned int)cpu) != 0)
+			return false;
+	} else {
+		cpu = uw_locks_try_here(locks);
+		if (cpu < 0)
+			return false;
+	}
+	uw_kernel_hold_cpu(cpu);
+	return true;
+}
+
+void uw_kernel_pw_unlock_local(void *first)
+{
+	check(uw_kernel_is_cpu_held() ? 0 : -EPERM);
+	check(uw_locks_unlock(locks_of(first), (unsigned int)uw_kernel_this_cpu()));
+	uw_kernel_let_cpu_go();
+}
+
+bool uw_kernel_pw_is_held(void *first)
+{
+	return uw_locks_is_held(locks_of(first));
+}

@@ -1,0 +1,149 @@
+//! A cache of objects, with a magazine for each CPU.
+
+use std::alloc::Layout;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::NonNull;
+
+use uwork::foreign::{RawCache, capacity};
+
+use super::{count, made, nothing, there};
+use crate::error::{fail, guarded, misuse};
+
+/// See the module.
+pub struct UwPercpuCache {
+    raw: RawCache,
+    capacity: usize,
+    name: String,
+    size: usize,
+}
+
+/// `struct uw_percpu_cache_stats`.
+#[repr(C)]
+pub struct UwPercpuCacheStats {
+    /// Objects in all of its memory.
+    pub objects: usize,
+    /// Of these, how many are allocated.
+    pub out: usize,
+    /// Free ones in the magazines of CPUs.
+    pub in_magazines: usize,
+    /// Memory taken from the system.
+    pub bytes: usize,
+}
+
+/// As `malloc` aligns.
+const ALIGN: usize = 16;
+
+/// Makes a cache without memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_cache_create(
+    name: *const c_char,
+    size: usize,
+    align: usize,
+) -> *mut UwPercpuCache {
+    made(|| {
+        if name.is_null() {
+            return Err(misuse(libc::EINVAL, "the name is NULL"));
+        }
+        if size == 0 {
+            return Err(fail(libc::EINVAL, "an object has at least 1 byte"));
+        }
+        let align = if align == 0 { ALIGN } else { align };
+        let layout = Layout::from_size_align(size, align);
+        // A chunk has several of them.
+        let layout = layout.ok().filter(|_| size <= isize::MAX as usize / 2 - align);
+        let layout = layout.ok_or_else(|| {
+            let text =
+                format!("no objects of {size} bytes, aligned to {align}: a power of 2, or 0");
+            fail(libc::EINVAL, text)
+        })?;
+        // SAFETY: a text (uwork.h).
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+        Ok(UwPercpuCache { raw: RawCache::new(layout), capacity: capacity(size), name, size })
+    })
+}
+
+/// Memory for an object, uninitialised.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_cache_alloc(cache: *mut UwPercpuCache) -> *mut c_void {
+    // SAFETY: by uwork.h.
+    let cache = match unsafe { there(cache) } {
+        Ok(cache) => cache,
+        Err(code) => return nothing(code),
+    };
+    match cache.raw.alloc(cache.capacity) {
+        Some(object) => object.as_ptr().cast(),
+        None => {
+            let text = format!("no memory for {} bytes of cache {:?}", cache.size, cache.name);
+            nothing(fail(libc::ENOMEM, text))
+        }
+    }
+}
+
+/// Gives an object back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_cache_free(cache: *mut UwPercpuCache, object: *mut c_void) {
+    // SAFETY: by uwork.h.
+    if let (Some(object), Ok(cache)) = (NonNull::new(object), unsafe { there(cache) }) {
+        // SAFETY: from this cache, and given back once (uwork.h).
+        unsafe { cache.raw.free(object.cast(), cache.capacity) };
+    }
+}
+
+/// Moves what is in all magazines to the depot.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_cache_flush_all(cache: *mut UwPercpuCache) -> i64 {
+    // SAFETY: by uwork.h.
+    let flushed = unsafe { there(cache) }.and_then(|cache| guarded(|| cache.raw.flush_all()));
+    flushed.map_or_else(i64::from, count)
+}
+
+/// The same, and gives memory back to the system.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_cache_shrink(cache: *mut UwPercpuCache) -> i64 {
+    // SAFETY: by uwork.h.
+    let shrunk = unsafe { there(cache) }.and_then(|cache| guarded(|| cache.raw.shrink()));
+    shrunk.map_or_else(i64::from, count)
+}
+
+/// How much it has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_cache_stats(
+    cache: *const UwPercpuCache,
+    stats: *mut UwPercpuCacheStats,
+) -> c_int {
+    // SAFETY: by uwork.h.
+    match (unsafe { there(cache) }, stats.is_null()) {
+        (Ok(cache), false) => {
+            let now = cache.raw.stats();
+            let now = UwPercpuCacheStats {
+                objects: now.objects,
+                out: now.out,
+                in_magazines: now.in_magazines,
+                bytes: now.bytes,
+            };
+            // SAFETY: not null, and a place for it (uwork.h).
+            unsafe { stats.write(now) };
+            0
+        }
+        (Ok(_), true) => misuse(libc::EINVAL, "the place for the figures is NULL"),
+        (Err(code), _) => code,
+    }
+}
+
+/// Gives all memory back, unless objects are allocated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_cache_destroy(cache: *mut UwPercpuCache) -> c_int {
+    // SAFETY: from `uw_percpu_cache_create`; nobody else uses it any more (uwork.h).
+    let Some(known) = (unsafe { cache.as_mut() }) else {
+        return misuse(libc::EINVAL, "the handle is NULL");
+    };
+    let out = known.raw.gather();
+    if out > 0 {
+        let text =
+            format!("{out} object(s) of cache {:?} are allocated: free them first", known.name);
+        return fail(libc::EBUSY, text);
+    }
+    // SAFETY: as above, given back once.
+    drop(unsafe { Box::from_raw(cache) });
+    0
+}

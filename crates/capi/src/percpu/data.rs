@@ -1,0 +1,263 @@
+//! A block of memory for each CPU, under a lock of its own.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use uwork::foreign::{CpuLock, Locks, Place, Recursion};
+
+use super::{made, nothing, there};
+use crate::attrs::cpu_of;
+use crate::cpu::given;
+use crate::error::{fail, failed, guard, guarded, misuse};
+
+/// Blocks, each behind its lock.
+pub struct UwPercpu {
+    locks: Locks,
+    memory: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the memory is reached by holders of its locks.
+unsafe impl Sync for UwPercpu {}
+
+/// What is called with a block.
+pub type UwPercpuFn = Option<unsafe extern "C-unwind" fn(c_int, *mut c_void, *mut c_void)>;
+
+/// From a lock to its block: aligned as `malloc` does, and on the same cache line.
+const BLOCK: usize = 16;
+/// Two cache lines, as processors fetch lines in pairs.
+const STRIDE_UNIT: usize = 128;
+
+impl UwPercpu {
+    fn new(size: usize) -> Result<UwPercpu, c_int> {
+        let too_large = || fail(libc::ENOMEM, format!("no memory for {size} bytes for each CPU"));
+        let len = Locks::count();
+        let stride =
+            size.checked_add(BLOCK).and_then(|size| size.checked_next_multiple_of(STRIDE_UNIT));
+        let whole =
+            stride.and_then(|stride| stride.checked_mul(len as usize)).ok_or_else(too_large)?;
+        let layout = Layout::from_size_align(whole, STRIDE_UNIT).map_err(|_| too_large())?;
+        // SAFETY: not of size 0: there is a CPU, and room for its lock.
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(too_large)?;
+        let place = Place { first: memory.cast(), stride: whole / len as usize, len };
+        // SAFETY: zero bytes are locks that are free. They stay until `drop`.
+        Ok(UwPercpu { locks: unsafe { Locks::new(place) }, memory, layout })
+    }
+
+    fn block_of(&self, cpu: u32) -> *mut c_void {
+        let stride = self.layout.size() / self.locks.cpus() as usize;
+        // SAFETY: there is such a CPU: its lock was taken.
+        unsafe { block(self.memory.byte_add(stride * cpu as usize).cast()) }
+    }
+
+    /// The lock of a block; nothing for what is none.
+    #[inline(always)]
+    fn lock_of(&self, block: *mut c_void) -> Option<NonNull<CpuLock>> {
+        let offset = block.addr().wrapping_sub(self.memory.addr().get() + BLOCK);
+        let is_one = offset < self.layout.size() && offset.is_multiple_of(STRIDE_UNIT);
+        // SAFETY: the lock is before its block, in the same memory.
+        is_one.then(|| unsafe { NonNull::new_unchecked(block.byte_sub(BLOCK).cast()) })
+    }
+}
+
+impl Drop for UwPercpu {
+    fn drop(&mut self) {
+        // SAFETY: from `alloc_zeroed` with this layout.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
+/// # Safety
+/// The lock is one of a [`UwPercpu`].
+#[inline(always)]
+unsafe fn block(lock: NonNull<CpuLock>) -> *mut c_void {
+    // SAFETY: the block is behind its lock, in the same memory.
+    unsafe { lock.byte_add(BLOCK).as_ptr().cast() }
+}
+
+#[cold]
+#[inline(never)]
+fn recursion<T>() -> *mut T {
+    nothing(fail(libc::EDEADLK, "the caller holds the lock of this CPU's block already"))
+}
+
+#[cold]
+#[inline(never)]
+fn busy<T>() -> *mut T {
+    nothing(fail(libc::EBUSY, "the lock of this CPU's block is held by somebody else"))
+}
+
+/// Makes blocks of zero bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_percpu_create(size: usize) -> *mut UwPercpu {
+    made(|| {
+        if size == 0 {
+            return Err(fail(libc::EINVAL, "a block has at least 1 byte"));
+        }
+        UwPercpu::new(size)
+    })
+}
+
+/// Gives the blocks back.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_destroy(percpu: *mut UwPercpu) -> c_int {
+    if percpu.is_null() {
+        return misuse(libc::EINVAL, "the handle is NULL");
+    }
+    // SAFETY: from `uw_percpu_create`, and given back once (uwork.h).
+    drop(unsafe { Box::from_raw(percpu) });
+    0
+}
+
+/// How many CPUs have a block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_cpus(percpu: *const UwPercpu) -> c_int {
+    // SAFETY: by uwork.h.
+    unsafe { there(percpu) }.map_or_else(|code| code, |percpu| percpu.locks.cpus() as c_int)
+}
+
+/// Locks the block of the CPU that the caller is on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_lock_local(percpu: *mut UwPercpu) -> *mut c_void {
+    // SAFETY: by uwork.h.
+    match unsafe { there(percpu) }.map(|percpu| percpu.locks.lock_here()) {
+        // SAFETY: a lock of these.
+        Ok(Ok(lock)) => unsafe { block(lock) },
+        Ok(Err(Recursion)) => recursion(),
+        Err(code) => nothing(code),
+    }
+}
+
+/// The same, if it is free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_trylock_local(percpu: *mut UwPercpu) -> *mut c_void {
+    // SAFETY: by uwork.h.
+    match unsafe { there(percpu) }.map(|percpu| percpu.locks.try_here()) {
+        // SAFETY: a lock of these.
+        Ok(Some(lock)) => unsafe { block(lock) },
+        Ok(None) => busy(),
+        Err(code) => nothing(code),
+    }
+}
+
+/// Locks the block of a CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_lock(percpu: *mut UwPercpu, cpu: c_int) -> *mut c_void {
+    let locked = || {
+        // SAFETY: by uwork.h.
+        let (percpu, cpu) = (unsafe { there(percpu) }?, cpu_of(cpu)?);
+        let taken = guarded(|| percpu.locks.lock_of(cpu))?;
+        taken.map_err(|error| failed(&error)).map(|()| percpu.block_of(cpu))
+    };
+    locked().unwrap_or_else(nothing)
+}
+
+/// The same, if it is free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_trylock(percpu: *mut UwPercpu, cpu: c_int) -> *mut c_void {
+    let locked = || {
+        // SAFETY: by uwork.h.
+        let (percpu, cpu) = (unsafe { there(percpu) }?, cpu_of(cpu)?);
+        let taken = guarded(|| percpu.locks.try_lock_of(cpu))?.map_err(|error| failed(&error))?;
+        Ok(if taken { percpu.block_of(cpu) } else { busy() })
+    };
+    locked().unwrap_or_else(nothing)
+}
+
+/// Unlocks a block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_unlock(percpu: *mut UwPercpu, block: *mut c_void) -> c_int {
+    // SAFETY: by uwork.h.
+    let percpu = match unsafe { there(percpu) } {
+        Ok(percpu) => percpu,
+        Err(code) => return code,
+    };
+    match percpu.lock_of(block) {
+        // SAFETY: a lock of these (uwork.h).
+        Some(lock) if unsafe { percpu.locks.release_own(lock) } => 0,
+        Some(_) => misuse(libc::EPERM, "the caller does not hold the lock of this block"),
+        None => misuse(libc::EINVAL, "this is no block of these"),
+    }
+}
+
+/// The CPU of a block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_cpu_of(percpu: *const UwPercpu, block: *const c_void) -> c_int {
+    // SAFETY: by uwork.h.
+    match unsafe { there(percpu) }.map(|percpu| (percpu, percpu.lock_of(block.cast_mut()))) {
+        Ok((percpu, Some(lock))) => percpu.locks.cpu_of(lock) as c_int,
+        Ok((_, None)) => misuse(libc::EINVAL, "this is no block of these"),
+        Err(code) => code,
+    }
+}
+
+/// A function of the user's, and what it gets.
+struct Call {
+    func: unsafe extern "C-unwind" fn(c_int, *mut c_void, *mut c_void),
+    arg: *mut c_void,
+}
+
+// SAFETY: uwork.h says that the function runs on other threads, with that argument.
+unsafe impl Sync for Call {}
+
+impl Call {
+    /// Calls it, and gives up the lock.
+    ///
+    /// # Safety
+    /// The caller has the lock of `cpu`.
+    unsafe fn call(&self, percpu: &UwPercpu, cpu: u32) {
+        /// Also where the function unwinds: others wait for the lock.
+        struct Release<'a>(&'a Locks, u32);
+        impl Drop for Release<'_> {
+            fn drop(&mut self) {
+                // SAFETY: by the contract of `call`.
+                unsafe { self.0.release(self.1) };
+            }
+        }
+        let _release = Release(&percpu.locks, cpu);
+        // SAFETY: by uwork.h.
+        unsafe { (self.func)(cpu as c_int, percpu.block_of(cpu), self.arg) };
+    }
+}
+
+/// Calls a function with the block of a CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_with(
+    percpu: *mut UwPercpu,
+    cpu: c_int,
+    func: UwPercpuFn,
+    arg: *mut c_void,
+) -> c_int {
+    let visited = || {
+        // SAFETY: by uwork.h.
+        let percpu = unsafe { there(percpu) }?;
+        let (cpu, call) = (cpu_of(cpu)?, &Call { func: given(func)?, arg });
+        // SAFETY: called with the lock.
+        let visit = || percpu.locks.visit(cpu, || unsafe { call.call(percpu, cpu) });
+        guarded(visit)?.map_err(|error| failed(&error))
+    };
+    visited().map_or_else(|code| code, |()| 0)
+}
+
+/// Calls a function with each CPU's block.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_for_each(
+    percpu: *mut UwPercpu,
+    func: UwPercpuFn,
+    arg: *mut c_void,
+) -> c_int {
+    guard(|| {
+        // SAFETY: by uwork.h.
+        let (percpu, func) =
+            match unsafe { there(percpu) }.and_then(|percpu| Ok((percpu, given(func)?))) {
+                Ok(both) => both,
+                Err(code) => return code,
+            };
+        let call = &Call { func, arg };
+        // SAFETY: called with the lock.
+        crate::error::done(
+            percpu.locks.visit_all(|_| true, |cpu| unsafe { call.call(percpu, cpu) }),
+        )
+    })
+}

@@ -1,0 +1,86 @@
+//! A function for one CPU's data.
+
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use uwork::percpu::{Mode, is_cpu_remote, mode};
+
+use crate::error::{fail, guard, misuse};
+use crate::item::{Kind, UwWork, UwWorkFn, func, item};
+use crate::queue::{UwQueue, with_queue};
+use crate::work::{init, uw_queue_work_on, uw_work_flush};
+
+/// `struct uw_percpu_work`.
+#[repr(C)]
+pub struct UwPercpuWork {
+    work: UwWork,
+    cpu: c_int,
+}
+
+const _: () = assert!(size_of::<UwPercpuWork>() == 48 && align_of::<UwPercpuWork>() == 8);
+
+/// An idle item for the data of a CPU.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_work_init(work: *mut UwPercpuWork, func: UwWorkFn, cpu: c_int) {
+    // SAFETY: null, or memory for one (uwork.h).
+    unsafe {
+        init(work.cast(), func, Kind::Plain, 0);
+        if !work.is_null() {
+            (&raw mut (*work).cpu).write(cpu);
+        }
+    }
+}
+
+/// Has the item's function called for the data of its CPU: there, or here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_queue_on(
+    handle: *mut UwQueue,
+    cpu: c_int,
+    work: *mut UwPercpuWork,
+) -> c_int {
+    // SAFETY: null or an item (uwork.h).
+    if let Err(code) = unsafe { item(work.cast(), Kind::Plain) } {
+        return code;
+    }
+    // SAFETY: found not to be null.
+    let own = unsafe { (*work).cpu };
+    if cpu != own {
+        return fail(libc::EINVAL, format!("the item is for CPU {own}, not for CPU {cpu}"));
+    }
+    guard(|| {
+        if mode() == Mode::Local {
+            // SAFETY: by uwork.h.
+            return unsafe { uw_queue_work_on(handle, cpu, work.cast()) };
+        }
+        // The same errors in all modes, as far as they can be found here.
+        with_queue(handle, |_| {
+            let Ok(true) = u32::try_from(cpu).map(|cpu| cpu < uwork::foreign::Locks::count())
+            else {
+                return fail(libc::EINVAL, format!("there is no CPU {cpu}"));
+            };
+            let Some(known) = NonNull::new(work.cast()) else {
+                return misuse(libc::EINVAL, "the item is NULL");
+            };
+            // SAFETY: a made item, whose function is for it (uwork.h).
+            match unsafe { func(known).read() } {
+                // SAFETY: as above.
+                Some(function) => unsafe { function(known.as_ptr()) },
+                None => return misuse(libc::EINVAL, "an item's function is NULL"),
+            }
+            1
+        })
+    })
+}
+
+/// Waits until the item's function has returned for every queueing before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uw_percpu_flush(work: *mut UwPercpuWork) -> c_int {
+    // SAFETY: by uwork.h. Without a pending item it waits for nothing.
+    unsafe { uw_work_flush(work.cast()) }
+}
+
+/// Whether a function for a CPU's data that is called here is called from another CPU.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_percpu_is_remote(cpu: c_int) -> bool {
+    u32::try_from(cpu).is_ok_and(is_cpu_remote)
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/*
+ * Per-CPU batches in the shape of the kernel's folio batches: each CPU collects pages under its own lock; whoever needs
+ * all of them drains every CPU's batch, by a work item there or right here. Nothing may be lost or counted twice.
+ */
+#include <linux/mutex.h>
+#include <linux/percpu.h>
+#include <linux/pwlocks.h>
+#include <linux/string.h>
+
+#include "../contract/contract.h"
+
+#define BATCH 15
+
+struct batches {
+	pw_lock_t lock;
+	unsigned int nr;
+	unsigned long pages[BATCH];
+	/* Whose data this is, to see that nobody takes another's for it. */
+	int cpu;
+};
+
+static DEFINE_PER_CPU(struct batches, batches) = { .cpu = -1 };
+static DEFINE_PER_CPU(struct pw_struct, drain_work);
+static struct workqueue_struct *drain_wq;
+
+static atomic64_t added = ATOMIC64_INIT(0);
+static atomic64_t drained = ATOMIC64_INIT(0);
+
+/* Under the lock. */
+static void drain_batch(struct batches *batch)
+{
+	pw_lockdep_assert_held(&batches.lock);
+	while (batch->nr > 0) {
+		/* Others read it without the lock. */
+		WRITE_ONCE(batch->nr, batch->nr - 1);
+		atomic64_add((long)batch->pages[batch->nr], &drained);
+	}
+}
+
+static void add_page(unsigned long page)
+{
+	struct batches *batch;
+
+	atomic64_add((long)page, &added);
+	pw_lock_local(&batches.lock);
+	batch = this_cpu_ptr(&batches);
+	CHECK(batch->cpu == smp_processor_id());
+	batch->pages[batch->nr] = page;
+	WRITE_ONCE(batch->nr, batch->nr + 1);
+	if (batch->nr == BATCH)
+		drain_batch(batch);
+	pw_unlock_local(&batches.lock);
+}
+
+static void drain_cpu(int cpu)
+{
+	unsigned long flags;
+
+	pw_lock_irqsave(&batches.lock, flags, cpu);
+	drain_batch(per_cpu_ptr(&batches, cpu));
+	pw_unlock_irqrestore(&batches.lock, flags, cpu);
+}
+
+static void drain_function(struct work_struct *work)
+{
+	int cpu = pw_get_cpu(work);
+
+	/* With pwlocks=0 it is brought there. */
+	CHECK(uw_percpu_mode() != 0 || (cpu == smp_processor_id() && !pw_is_cpu_remote(cpu)));
+	drain_cpu(cpu);
+}
+
+/* The shape of lru_add_drain_all(). */
+static void drain_all(void)
+{
+	static DEFINE_MUTEX(lock);
+	struct cpumask has_work;
+	int cpu;
+
+	mutex_lock(&lock);
+	cpumask_clear(&has_work);
+	for_each_online_cpu(cpu) {
+		struct pw_struct *pw = per_cpu_ptr(&drain_work, cpu);
+
+		if (READ_ONCE(per_cpu_ptr(&batches, cpu)->nr) == 0)
+			continue;
+		INIT_PW(pw, drain_function, cpu);
+		CHECK(pw_queue_on(cpu, drain_wq, pw));
+		cpumask_set_cpu((unsigned int)cpu, &has_work);
+	}
+	for_each_cpu(cpu, &has_work)
+		pw_flush(per_cpu_ptr(&drain_work, cpu));
+	mutex_unlock(&lock);
+}
+
+static const struct cpumask *one_of_the_cpus(unsigned int number)
+{
+	int cpu;
+
+	number %= num_online_cpus();
+	for_each_online_cpu(cpu) {
+		if (number-- == 0)
+			break;
+	}
+	return cpumask_of(cpu);
+}
+
+static int adder(void *data)
+{
+	unsigned int state = (unsigned int)(uintptr_t)data, i;
+
+	for (i = 0; i < (unsigned int)rounds * 100; i++) {
+		add_page(contract_random(&state));
+		/* Wherever it is allowed: a thread that moves still has the batch of the CPU where it began. */
+		if (i % 64 == 0)
+			set_cpus_allowed_ptr(current, one_of_the_cpus(i / 64));
+		if (i % 64 == 32)
+			set_cpus_allowed_ptr(current, cpu_possible_mask);
+	}
+	return contract_end();
+}
+
+static void every_page_is_drained_once(void)
+{
+	struct contract_threads threads;
+	int i;
+
+	contract_start(&threads, adder, &rounds);
+	for (i = 0; i < rounds; i++)
+		drain_all();
+	contract_stop(&threads);
+	drain_all();
+	CHECK(atomic64_read(&added) == atomic64_read(&drained));
+	CHECK(atomic64_read(&added) > 0);
+}
+
+static void one_page_is_reached_on_every_cpu(void)
+{
+	int cpu, other;
+
+	for_each_online_cpu(cpu) {
+		s64 before = atomic64_read(&drained);
+
+		set_cpus_allowed_ptr(current, cpumask_of(cpu));
+		add_page(7);
+		for_each_online_cpu(other)
+			CHECK(pw_is_cpu_remote(other) == (uw_percpu_mode() != 0 && other != cpu));
+		CHECK(per_cpu_ptr(&batches, cpu)->nr == 1);
+		set_cpus_allowed_ptr(current, cpu_possible_mask);
+		drain_all();
+		CHECK(per_cpu_ptr(&batches, cpu)->nr == 0);
+		CHECK(atomic64_read(&drained) == before + 7);
+	}
+}
+
+/* Between a lock and its unlock, other locks of "this" CPU are those of the same CPU. */
+static DEFINE_PER_CPU(struct { pw_trylock_t lock; int count; }, inner);
+
+static void locks_nest_on_one_cpu(void)
+{
+	unsigned long flags;
+	int cpu, other;
+
+	pw_lock_local_irqsave(&batches.lock, flags);
+	cpu = smp_processor_id();
+	/* Moved away. */
+	for_each_online_cpu(other) {
+		set_cpus_allowed_ptr(current, cpumask_of(other));
+		CHECK(smp_processor_id() == cpu);
+		CHECK(this_cpu_ptr(&batches) == per_cpu_ptr(&batches, cpu));
+		CHECK(pw_trylock_local(&inner.lock));
+		/* It is held, also by us. */
+		CHECK(!pw_trylock(&inner.lock, cpu));
+		this_cpu_ptr(&inner)->count++;
+		pw_unlock_local(&inner.lock);
+	}
+	CHECK(per_cpu_ptr(&inner, cpu)->count == (int)num_online_cpus());
+	pw_unlock_local_irqrestore(&batches.lock, flags);
+	set_cpus_allowed_ptr(current, cpu_possible_mask);
+	for_each_online_cpu(other) {
+		CHECK(pw_trylock_irqsave(&inner.lock, flags, other));
+		pw_unlock_irqrestore(&inner.lock, flags, other);
+		pw_lock(&inner.lock, other);
+		pw_unlock(&inner.lock, other);
+	}
+}
+
+static void locks_in_allocated_data(void)
+{
+	struct batches __percpu *own = alloc_percpu(struct batches);
+	int cpu, i;
+
+	BUG_ON(!own);
+	for_each_possible_cpu(cpu) {
+		pw_lock_init(&per_cpu_ptr(own, cpu)->lock);
+		pw_trylock_init(&per_cpu_ptr(own, cpu)->lock);
+	}
+	for (i = 0; i < 1000; i++) {
+		pw_lock_local(&own->lock);
+		this_cpu_ptr(own)->nr++;
+		pw_unlock_local(&own->lock);
+	}
+	for_each_possible_cpu(cpu)
+		i -= (int)per_cpu_ptr(own, cpu)->nr;
+	CHECK(i == 0);
+	free_percpu(own);
+}
+
+/* A thread of its own: where the process's first thread may run, the whole process may. */
+static int pinned(void *data)
+{
+	(void)data;
+	one_page_is_reached_on_every_cpu();
+	locks_nest_on_one_cpu();
+	return contract_end();
+}
+
+static void pwlocks(void)
+{
+	struct task_struct *task;
+	int cpu;
+
+	drain_wq = alloc_workqueue("pwlocks-drain", WQ_PERCPU, 0);
+	BUG_ON(!drain_wq);
+	for_each_possible_cpu(cpu) {
+		CHECK(per_cpu_ptr(&batches, cpu)->cpu == -1);
+		per_cpu_ptr(&batches, cpu)->cpu = cpu;
+		pw_lock_init(&per_cpu_ptr(&batches, cpu)->lock);
+	}
+	task = kthread_run(pinned, NULL, "contract/pinned");
+	BUG_ON(IS_ERR(task));
+	CHECK(wait_for_completion_timeout(&contract_ended, FOR_EVER) != 0);
+	kthread_stop(task);
+	every_page_is_drained_once();
+	locks_in_allocated_data();
+	destroy_workqueue(drain_wq);
+}
+
+CONTRACT(pwlocks);

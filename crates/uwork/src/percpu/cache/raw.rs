@@ -1,0 +1,207 @@
+//! Free objects of one layout: a magazine for each CPU over a shared depot. Types, and whether objects are out, are
+//! its user's.
+//!
+//! A magazine is an array of pointers, taken from and put to under its CPU's lock. It is filled from and emptied to
+//! the depot by halves, so that one that is just full or empty does not go there again with the next object.
+//! Nobody waits for a CPU's lock here: where its holder is preempted, the depot serves instead. A thread that
+//! has a magazine's lock may take the depot's, never the other way round.
+
+use std::alloc::Layout;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::CacheStats;
+use super::depot::Depot;
+use crate::error::Error;
+use crate::percpu::Mode;
+use crate::percpu::mode::mode;
+use crate::percpu::parts::Parts;
+
+/// Objects of a magazine, at most: two kilobytes of pointers.
+const MAGAZINE: usize = 256;
+/// Memory in the objects of a magazine, as far as there are some of them.
+const MAGAZINE_BYTES: usize = 64 << 10;
+const MAGAZINE_MIN: usize = 8;
+/// Objects that go to the depot or come from it at once, at most.
+const BULK: usize = MAGAZINE / 2 + 1;
+
+/// The first `used` are free objects, the rest is whatever was there.
+struct Magazine([MaybeUninit<NonNull<u8>>; MAGAZINE]);
+
+// SAFETY: free objects are nobody's.
+unsafe impl Send for Magazine {}
+
+impl Magazine {
+    fn new() -> Magazine {
+        Magazine([MaybeUninit::uninit(); MAGAZINE])
+    }
+}
+
+/// How many objects a magazine has, for objects of a size: what every user of a [`RawCache`] gives to it.
+pub const fn capacity(size: usize) -> usize {
+    let fit = MAGAZINE_BYTES / if size == 0 { 1 } else { size };
+    if fit < MAGAZINE_MIN {
+        MAGAZINE_MIN
+    } else if fit < MAGAZINE {
+        fit
+    } else {
+        MAGAZINE
+    }
+}
+
+/// See the module. `capacity` is that of the objects' size wherever it is asked for: a constant for who knows the
+/// size when it is compiled.
+pub struct RawCache {
+    magazines: Parts<Magazine>,
+    depot: Mutex<Depot>,
+}
+
+impl RawCache {
+    /// Without memory, in the process's mode.
+    pub fn new(object: Layout) -> RawCache {
+        RawCache::in_mode(mode(), object)
+    }
+
+    pub(super) fn in_mode(mode: Mode, object: Layout) -> RawCache {
+        let magazines = Parts::in_mode(mode, |_| Magazine::new());
+        RawCache { magazines, depot: Mutex::new(Depot::new(object)) }
+    }
+
+    fn depot(&self) -> MutexGuard<'_, Depot> {
+        // Nothing of a user's runs under it.
+        self.depot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory for an object, uninitialized. Nothing where the system has none.
+    #[inline(always)]
+    pub fn alloc(&self, capacity: usize) -> Option<NonNull<u8>> {
+        if let Some(mut held) = self.magazines.try_here() {
+            let used = held.used() as usize;
+            if used > 0 {
+                // SAFETY: `used` is at most the magazine's length, and what is below it is initialized.
+                let object = unsafe { held.0.get_unchecked(used - 1).assume_init() };
+                held.set_used(used as u32 - 1);
+                return Some(object);
+            }
+        }
+        self.refill(capacity)
+    }
+
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// `object` is from this cache, was not given back since, and nobody uses it. `capacity` is that of the size.
+    #[inline(always)]
+    pub unsafe fn free(&self, object: NonNull<u8>, capacity: usize) {
+        if let Some(mut held) = self.magazines.try_here() {
+            let used = held.used() as usize;
+            if used < capacity {
+                // SAFETY: below the magazine's length.
+                unsafe { held.0.get_unchecked_mut(used) }.write(object);
+                held.set_used(used as u32 + 1);
+                return;
+            }
+        }
+        self.spill(object, capacity);
+    }
+
+    /// One object from the depot, and some for the magazine of this CPU.
+    #[cold]
+    fn refill(&self, capacity: usize) -> Option<NonNull<u8>> {
+        let mut objects = [NonNull::dangling(); BULK];
+        let taken = self.depot().take(&mut objects[..=capacity / 2]);
+        // The last of them is the caller's, as it would be from the magazine.
+        let (&object, mut rest) = objects[..taken].split_last()?;
+        if let Some(mut held) = self.magazines.try_here() {
+            let used = held.used() as usize;
+            let (fits, others) = rest.split_at(rest.len().min(capacity - used));
+            for (place, &object) in held.0[used..].iter_mut().zip(fits) {
+                place.write(object);
+            }
+            held.set_used((used + fits.len()) as u32);
+            rest = others;
+        }
+        if !rest.is_empty() {
+            self.depot().put(rest);
+        }
+        Some(object)
+    }
+
+    /// Takes an object that the magazine of this CPU has no room for.
+    #[cold]
+    fn spill(&self, object: NonNull<u8>, capacity: usize) {
+        let mut objects = [object; BULK];
+        let mut spilled = 0;
+        if let Some(mut held) = self.magazines.try_here() {
+            let used = held.used() as usize;
+            // Half of it, or less if somebody else was here.
+            let rest = used.min(capacity - capacity / 2);
+            spilled = used - rest;
+            for (to, from) in objects.iter_mut().zip(&held.0[rest..used]) {
+                // SAFETY: below `used`.
+                *to = unsafe { from.assume_init() };
+            }
+            held.set_used(rest as u32);
+        }
+        objects[spilled] = object;
+        self.depot().put(&objects[..=spilled]);
+    }
+
+    /// Moves what is in the magazines of all CPUs to the depot. How many objects.
+    ///
+    /// # Errors
+    /// None that a user of the cache can cause.
+    pub fn flush_all(&self) -> Result<usize, Error> {
+        let moved = Mutex::new(0);
+        let wanted = |cpu| self.magazines.used(cpu) > 0;
+        self.magazines.visit_all(wanted, |_, mut held| {
+            let used = held.used() as usize;
+            let objects = held.0;
+            held.set_used(0);
+            drop(held);
+            // SAFETY: what is below `used` is initialized.
+            self.depot().put(unsafe { objects[..used].assume_init_ref() });
+            *moved.lock().expect("nobody panics under it") += used;
+        })?;
+        Ok(moved.into_inner().expect("nobody panics under it"))
+    }
+
+    /// Flushes, and gives memory back to the system of which no object is allocated. How many bytes.
+    ///
+    /// # Errors
+    /// As [`RawCache::flush_all`].
+    pub fn shrink(&self) -> Result<usize, Error> {
+        self.flush_all()?;
+        Ok(self.depot().shrink())
+    }
+
+    /// How much it has.
+    pub fn stats(&self) -> CacheStats {
+        let in_magazines =
+            (0..self.magazines.len()).map(|cpu| self.magazines.used(cpu) as usize).sum();
+        let depot = self.depot();
+        let objects = depot.objects();
+        let out = objects.saturating_sub(in_magazines + depot.free());
+        CacheStats { objects, out, in_magazines, bytes: depot.bytes() }
+    }
+
+    /// Empties the magazines; how many objects are allocated.
+    pub fn gather(&mut self) -> usize {
+        let depot = self.depot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (used, magazine) in self.magazines.values_mut() {
+            let used = std::mem::take(used) as usize;
+            // SAFETY: below `used`.
+            depot.put(unsafe { magazine.0[..used].assume_init_ref() });
+        }
+        depot.objects() - depot.free()
+    }
+}
+
+impl Drop for RawCache {
+    /// Gives memory back but for what allocated objects are in.
+    fn drop(&mut self) {
+        self.gather();
+        self.depot.get_mut().unwrap_or_else(PoisonError::into_inner).shrink();
+    }
+}
