@@ -5,9 +5,17 @@
 
 #include <stddef.h>
 
-/* Under -std=c11 the compiler has it by this name only. */
-#if defined(__STRICT_ANSI__) && !defined(__cplusplus) && !defined(typeof)
+/* The program's types and macros are these headers'. */
+#define UWORK_KERNEL_ENVIRONMENT 1
+
+/* Under -std=c11 the compiler has them by these names only. */
+#if defined(__STRICT_ANSI__) && !defined(__cplusplus)
+#ifndef typeof
 #define typeof __typeof__
+#endif
+#ifndef asm
+#define asm __asm__
+#endif
 #endif
 
 #ifndef likely

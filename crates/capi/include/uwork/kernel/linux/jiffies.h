@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Time in ticks. */
-#ifndef UWORK_KERNEL_LINUX_JIFFIES_H
+/* uw_kernel_time.h asks whether the program has a file of this name, and does not want this one. */
+#if !defined(UWORK_KERNEL_LINUX_JIFFIES_H) && !defined(UW_KERNEL_ASKS)
 #define UWORK_KERNEL_LINUX_JIFFIES_H
 
 #include "../uw_kernel.h"

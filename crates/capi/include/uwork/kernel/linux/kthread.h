@@ -148,4 +148,6 @@ static inline bool kthread_cancel_delayed_work_sync(struct kthread_delayed_work 
 }
 #endif
 
+#include "../uw_kernel_environment.h"
+
 #endif

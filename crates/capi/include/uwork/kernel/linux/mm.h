@@ -3,7 +3,7 @@
 #ifndef UWORK_KERNEL_LINUX_MM_H
 #define UWORK_KERNEL_LINUX_MM_H
 
-#include <linux/slab.h>
+#include "../uw_kernel_slab.h"
 #include <linux/vmalloc.h>
 
 #ifndef PAGE_SIZE

@@ -12,6 +12,7 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/moduleparam.h>
+#include "../uw_kernel_environment.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,6 +7,7 @@
 #include <linux/compiler.h>
 #include <linux/export.h>
 #include <linux/init.h>
+#include <linux/stat.h>
 #include <linux/types.h>
 
 #ifdef __cplusplus

@@ -53,7 +53,9 @@ struct task_struct {
 
 /* The calling thread's task. It stays for as long as the thread, and its memory longer. */
 struct task_struct *uw_kernel_current(void);
+#ifndef __cplusplus
 #define current uw_kernel_current()
+#endif
 
 /* 1 if the task was asleep in one of these states. */
 int uw_kernel_wake_task(struct task_struct *task, unsigned int states);
@@ -75,11 +77,11 @@ static inline int wake_up_state(struct task_struct *task, unsigned int state)
 	return uw_kernel_wake_task(task, state);
 }
 
-#define set_current_state(state) __atomic_store_n(&current->__state, (state), __ATOMIC_SEQ_CST)
-#define __set_current_state(state) __atomic_store_n(&current->__state, (state), __ATOMIC_RELAXED)
-#define get_current_state() __atomic_load_n(&current->__state, __ATOMIC_RELAXED)
+#define set_current_state(state) __atomic_store_n(&uw_kernel_current()->__state, (state), __ATOMIC_SEQ_CST)
+#define __set_current_state(state) __atomic_store_n(&uw_kernel_current()->__state, (state), __ATOMIC_RELAXED)
+#define get_current_state() __atomic_load_n(&uw_kernel_current()->__state, __ATOMIC_RELAXED)
 #define task_is_running(task) (READ_ONCE((task)->__state) == TASK_RUNNING)
-#define get_current() current
+#define get_current() uw_kernel_current()
 
 static inline void schedule(void)
 {
@@ -178,6 +180,15 @@ static inline void sched_set_normal(struct task_struct *task, int nice)
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifdef __cplusplus
+/* An object, since the standard library has members of this name, which a macro would break. */
+struct uw_kernel_current_task {
+	operator struct task_struct *() const { return uw_kernel_current(); }
+	struct task_struct *operator->() const { return uw_kernel_current(); }
+};
+static const uw_kernel_current_task current __attribute__((unused)) = uw_kernel_current_task();
 #endif
 
 #endif

@@ -11,7 +11,7 @@
 
 #include <linux/compiler.h>
 #include <linux/errno.h>
-#include <linux/slab.h>
+#include "../uw_kernel_slab.h"
 #include <linux/types.h>
 
 #ifdef __cplusplus

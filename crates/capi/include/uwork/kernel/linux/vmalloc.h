@@ -3,7 +3,7 @@
 #ifndef UWORK_KERNEL_LINUX_VMALLOC_H
 #define UWORK_KERNEL_LINUX_VMALLOC_H
 
-#include <linux/slab.h>
+#include "../uw_kernel_slab.h"
 
 #define vmalloc(size) kmalloc((size), GFP_KERNEL)
 #define vzalloc(size) kzalloc((size), GFP_KERNEL)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Wait queues. Beside what the system has under this name. */
+/*
+ * Wait queues. What the system has under this name, for wait(), is in <sys/wait.h> too, and the two do not agree
+ * about their order: it is left out.
+ */
 #ifndef UWORK_KERNEL_LINUX_WAIT_H
 #define UWORK_KERNEL_LINUX_WAIT_H
-
-/* #include_next is no ISO C, which the compiler would say. */
-#pragma GCC system_header
-#include_next <linux/wait.h>
 
 #include <linux/list.h>
 #include <linux/sched.h>
@@ -66,14 +65,14 @@ static inline void init_waitqueue_entry(struct wait_queue_entry *entry, struct t
 
 static inline void init_wait_entry(struct wait_queue_entry *entry, unsigned int flags)
 {
-	init_waitqueue_entry(entry, current);
+	init_waitqueue_entry(entry, uw_kernel_current());
 	entry->flags = flags;
 	entry->func = autoremove_wake_function;
 }
 
 #define init_wait(entry) init_wait_entry((entry), 0)
 #define DEFINE_WAIT_FUNC(name, function) \
-	struct wait_queue_entry name = { 0, current, (function), LIST_HEAD_INIT((name).entry) }
+	struct wait_queue_entry name = { 0, uw_kernel_current(), (function), LIST_HEAD_INIT((name).entry) }
 #define DEFINE_WAIT(name) DEFINE_WAIT_FUNC(name, autoremove_wake_function)
 #define DECLARE_WAITQUEUE(name, task) \
 	struct wait_queue_entry name = { 0, (task), default_wake_function, LIST_HEAD_INIT((name).entry) }
