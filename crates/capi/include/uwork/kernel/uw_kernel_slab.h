@@ -72,6 +72,14 @@ static inline void kfree(const void *ptr)
 #define kvzalloc(size, flags) kzalloc((size), (flags))
 #define kvmalloc_array(n, size, flags) kmalloc_array((n), (size), (flags))
 #define kvcalloc(n, size, flags) kcalloc((n), (size), (flags))
+#define kmalloc_array_node(n, size, flags, node) kmalloc_array((n), (size), (flags))
+#define kvmalloc_node(size, flags, node) kvmalloc((size), (flags))
+#define kvzalloc_node(size, flags, node) kvzalloc((size), (flags))
+#define kvmalloc_array_node(n, size, flags, node) kvmalloc_array((n), (size), (flags))
+#define kvcalloc_node(n, size, flags, node) kvcalloc((n), (size), (flags))
+#define kvrealloc(ptr, size, flags) krealloc((ptr), (size), (flags))
+#define kmem_cache_alloc_node(cache, flags, node) kmem_cache_alloc((cache), (flags))
+#define kmem_cache_shrink(cache) ((void)(cache), 0)
 #define kvfree(ptr) kfree(ptr)
 #define kfree_sensitive(ptr) kfree(ptr)
 #define kvfree_sensitive(ptr, size) kfree(ptr)
@@ -98,6 +106,11 @@ static inline void kfree(const void *ptr)
 #define kvzalloc_objs(...) kzalloc_objs(__VA_ARGS__)
 
 #define SLAB_HWCACHE_ALIGN 0x2000u
+#define SLAB_RECLAIM_ACCOUNT 0x20000u
+#define SLAB_MEM_SPREAD 0u
+#define KMALLOC_MAX_SIZE ((size_t)1 << 22)
+#define ARCH_KMALLOC_MINALIGN 16
+#define ZERO_OR_NULL_PTR(ptr) ((ptr) == NULL)
 #define SLAB_PANIC 0x40000u
 #define SLAB_ACCOUNT 0x4000000u
 #define kmem_cache_create(name, size, align, flags, ctor) uw_kernel_cache_create((name), (size), (align), (ctor))

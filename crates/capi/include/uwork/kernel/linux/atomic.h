@@ -824,4 +824,6 @@ static inline long atomic_long_dec_if_positive(atomic_long_t *v)
 #define try_cmpxchg(ptr, oldp, new_value) \
 	__atomic_compare_exchange_n((ptr), (oldp), (new_value), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
 
+#include "../uw_kernel_atomic_orders.h"
+
 #endif

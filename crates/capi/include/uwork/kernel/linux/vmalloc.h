@@ -9,6 +9,9 @@
 #define vzalloc(size) kzalloc((size), GFP_KERNEL)
 #define vmalloc_array(n, size) kmalloc_array((n), (size), GFP_KERNEL)
 #define vcalloc(n, size) kcalloc((n), (size), GFP_KERNEL)
+#define vmalloc_node(size, node) vmalloc(size)
+#define vzalloc_node(size, node) vzalloc(size)
+#define __vmalloc(size, flags) kmalloc((size), (flags))
 #define vfree(ptr) kfree(ptr)
 
 #endif
