@@ -75,6 +75,7 @@ int kthread_worker_fn(void *arg)
 	struct kthread_worker *worker = arg;
 
 	worker->task = current;
+	uw_kernel_worker_queue(worker);
 	for (;;) {
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (kthread_should_stop())

@@ -7,6 +7,7 @@
 #ifdef UWORK_KERNEL_ENVIRONMENT
 #define UWORK_KERNEL_UW_KERNEL_ENVIRONMENT_H
 
+#include <linux/align.h>
 #include <linux/array_size.h>
 #include <linux/atomic.h>
 #include <linux/bitmap.h>
@@ -24,6 +25,9 @@
 #include <linux/errno.h>
 #include <linux/export.h>
 #include <linux/gfp.h>
+#include <linux/hardirq.h>
+#include <linux/hash.h>
+#include <linux/hrtimer.h>
 #include <linux/init.h>
 #include <linux/irqflags.h>
 #include <linux/jiffies.h>
@@ -31,6 +35,7 @@
 #include <linux/kref.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
+#include <linux/list_sort.h>
 #include <linux/llist.h>
 #include <linux/lockdep.h>
 #include <linux/log2.h>
@@ -47,16 +52,23 @@
 #include <linux/preempt.h>
 #include <linux/printk.h>
 #include <linux/random.h>
+#include <linux/ratelimit.h>
+#include <linux/rculist.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/rwsem.h>
 #include <linux/sched.h>
 #include <linux/semaphore.h>
+#include <linux/seqlock.h>
 #include <linux/smp.h>
 #include <linux/sort.h>
 #include <linux/spinlock.h>
+#include <linux/srcu.h>
+#include <linux/stat.h>
 #include <linux/stddef.h>
 #include <linux/string.h>
+#include <linux/stringify.h>
+#include <linux/swait.h>
 #include <linux/timer.h>
 #include <linux/timex.h>
 #include <linux/topology.h>

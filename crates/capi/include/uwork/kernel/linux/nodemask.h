@@ -10,6 +10,16 @@
 	for ((node) = 0; (node) < MAX_NUMNODES; (node)++) \
 		if (!node_online(node)) { \
 		} else
+static inline int num_online_nodes(void)
+{
+	int node, count = 0;
+
+	for (node = 0; node < MAX_NUMNODES; node++)
+		count += node_online(node);
+	return count;
+}
+
+#define num_possible_nodes() num_online_nodes()
 #define for_each_node(node) for_each_online_node(node)
 
 #endif
