@@ -49,6 +49,12 @@ contracts() {
     done
     link environment kernel/environment.c -std=gnu11 "$@"
     run "$how" "$out/environment" numbers=1,0x2,-3 "text=some words" flag large=0x10000000000
+    for test in sets waiting; do
+        link "$test" "kernel/$test.c" -std=gnu11 "$@"
+        run "$how" "$out/$test"
+    done
+    link values kernel/values.c -std=gnu11 "$@"
+    run "$how" "$out/values" level=5 count=0x10 called=-7 names=a,b quiet
     say "$how" "$(ls contract/*.c | wc -l) contracts, the API and the environment with $cc: ok ($((SECONDS - started)) s)"
 }
 
@@ -58,7 +64,7 @@ headers() {
     for compiler in "${compilers[@]}"; do
         local plus=${compiler/gcc/g++}
         plus=${plus/clang/clang++}
-        for header in uwork.h $(cd $include/uwork/kernel && find linux -name '*.h'); do
+        for header in uwork.h $(cd $include/uwork/kernel && find linux asm -name '*.h'); do
             printf '#include <%s>\nextern int nothing;\n' "$header" >"$out/alone.c"
             cp "$out/alone.c" "$out/alone.cpp"
             "$compiler" -std=c11 "${strict[@]}" -I$include -I$include/uwork/kernel -fsyntax-only "$out/alone.c"

@@ -58,7 +58,7 @@ static inline void bitmap_clear(unsigned long *map, unsigned int start, unsigned
 /* Those of the last word that count. */
 static inline unsigned long uw_bitmap_last(unsigned int bits)
 {
-	return ~0UL >> (-bits % (8 * sizeof(long)));
+	return bits % (8 * sizeof(long)) ? ~(~0UL << bits % (8 * sizeof(long))) : ~0UL;
 }
 
 #define UW_BITMAP_OP(name, type, answer, op) \
