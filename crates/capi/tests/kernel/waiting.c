@@ -211,15 +211,15 @@ static int reader(void *data)
 
 static void domains(void)
 {
-	atomic_t reads = ATOMIC_INIT(0);
+	atomic_t reads[2] = { ATOMIC_INIT(0), ATOMIC_INIT(0) };
 	struct task_struct *task[2];
 	int objects[2] = { 1, 1 }, round, i;
 	unsigned long flags;
 
 	rcu_assign_pointer(shared, &objects[0]);
 	for (i = 0; i < 2; i++)
-		task[i] = kthread_run(reader, &reads, "reader/%d", i);
-	for (round = 0; round < 200 || atomic_read(&reads) < 100; round++) {
+		task[i] = kthread_run(reader, &reads[i], "reader/%d", i);
+	for (round = 0; round < 200 || atomic_read(&reads[0]) < 50 || atomic_read(&reads[1]) < 50; round++) {
 		int *old = shared;
 
 		WRITE_ONCE(objects[old == &objects[0]], 1);

@@ -481,7 +481,7 @@ int workqueue_offline_cpu(unsigned int cpu) UW_KERNEL_NAME(workqueue_offline_cpu
 #endif
 
 /* In code that has these headers' types, what the kernel's has with it. */
-#ifdef UWORK_KERNEL_ENVIRONMENT
+#if defined(UWORK_KERNEL_ENVIRONMENT) && !defined(UW_KERNEL_IS_COPY)
 #include "../uw_kernel_environment.h"
 #endif
 
