@@ -69,6 +69,9 @@ headers() {
             cp "$out/alone.c" "$out/alone.cpp"
             "$compiler" -std=c11 "${strict[@]}" -I$include -I$include/uwork/kernel -fsyntax-only "$out/alone.c"
             "$plus" -std=c++17 "${strict[@]}" -I$include -I$include/uwork/kernel -fsyntax-only "$out/alone.cpp"
+            # Of the manual page's lists.
+            local name=${header##*/}
+            [ "$header" = uwork.h ] || grep -q "\b${name%.h}\b" ../man/uwork-kernel.7 || { say headers "$header is in no manual page"; exit 1; }
             count=$((count + 1))
         done
         echo '#include <uwork.hpp>' >"$out/alone.cpp"
