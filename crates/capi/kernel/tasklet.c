@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Tasklets: items on the BH queues. */
+/* Tasklets and irq_work: items on the BH queues. */
 #include <linux/interrupt.h>
+#include <linux/irq_work.h>
 
 void uw_kernel_tasklet_run(struct uw_work *item)
 {
@@ -10,4 +11,11 @@ void uw_kernel_tasklet_run(struct uw_work *item)
 		tasklet->callback(tasklet);
 	else
 		tasklet->func(tasklet->data);
+}
+
+void uw_kernel_irq_work_run(struct uw_work *item)
+{
+	struct irq_work *work = UW_CONTAINER_OF(item, struct irq_work, uw_item);
+
+	work->func(work);
 }

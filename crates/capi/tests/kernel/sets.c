@@ -37,6 +37,13 @@ static void cpumasks(void)
 	for_each_cpu_wrap(cpu, a, 1)
 		seen = seen * 10 + cpu + 1;
 	CHECK(seen == 21 && cpu >= nr_cpu_ids);
+	seen = 0;
+	for_each_cpu_or(cpu, a, b)
+		seen++;
+	for_each_cpu_not(cpu, a)
+		seen += 10;
+	CHECK(seen == 2 + 10 * (nr_cpu_ids - 2) && cpumask_or_equal(a, b, a) && !cpumask_or_equal(b, b, a));
+	seen = 21;
 	cpu = 1;
 	for_each_cpu_from(cpu, a)
 		seen++;
@@ -52,6 +59,18 @@ static void cpumasks(void)
 static void add_one(void *info)
 {
 	atomic_add(1 << smp_processor_id(), (atomic_t *)info);
+}
+
+static bool is_first(int cpu, void *info)
+{
+	(void)info;
+	return cpu == (int)cpumask_first(cpu_online_mask);
+}
+
+static int sleep_and_answer(void *arg)
+{
+	might_sleep();
+	return raw_smp_processor_id() + *(int *)arg;
 }
 
 static void topology(void)
@@ -75,6 +94,11 @@ static void topology(void)
 	atomic_set(&where, 0);
 	on_each_cpu_mask(cpumask_of(first), add_one, &where, 1);
 	CHECK(atomic_read(&where) == 1 << first);
+	on_each_cpu_cond(is_first, add_one, &where, 1);
+	CHECK(atomic_read(&where) == 2 << first);
+	expected = 100;
+	CHECK(smp_call_on_cpu((unsigned int)first, sleep_and_answer, &expected, false) == 100 + first);
+	CHECK(first_online_node < MAX_NUMNODES && node_online(first_online_node));
 }
 
 static void bitmaps(void)

@@ -13,7 +13,11 @@
 #include <linux/sysfs.h>
 #include <linux/uaccess.h>
 #include <linux/version.h>
+#include <linux/unaligned.h>
+#include <linux/nospec.h>
+#include <linux/sched/mm.h>
 #include <linux/workqueue.h>
+#include <asm/byteorder.h>
 #include "check.h"
 
 #define CONFIG_THERE 1
@@ -120,6 +124,11 @@ static void texts(void)
 	print_hex_dump(KERN_INFO, "dump ", DUMP_PREFIX_OFFSET, 16, 1, bytes, sizeof(bytes) - 1, true);
 	CHECK(copy_from_user(buf, "user", 5) == 0 && strcmp(buf, "user") == 0 && put_user(7u, &words[0]) == 0 && words[0] == 7);
 	CHECK(strncpy_from_user(buf, "abc", 8) == 3 && buf[3] == '\0' && strncpy_from_user(buf, "abcdef", 3) == 3);
+	put_unaligned_be32(0x01020304, buf + 1);
+	CHECK(buf[1] == 1 && buf[4] == 4 && get_unaligned_le32(buf + 1) == 0x04030201 && get_unaligned((u16 *)(void *)(buf + 1)) != 0);
+	put_unaligned_le16(0x0102, buf + 3);
+	CHECK(get_unaligned_be16(buf + 3) == 0x0201 && be16_to_cpu(cpu_to_be16(7)) == 7 && cpu_to_le64(1ULL) != cpu_to_be64(1ULL));
+	CHECK(array_index_nospec(3u, 4u) == 3 && array_index_nospec(4u, 4u) == 0);
 	CHECK(sprint_symbol(buf, (unsigned long)printf) > 0);
 }
 
@@ -137,6 +146,7 @@ static void times(void)
 	ktime_get_raw_ts64(&now);
 	CHECK(timespec64_to_ns(&now) <= ktime_get_raw() && ktime_get_coarse() <= ktime_get());
 	CHECK(time_after64(5ULL, 4ULL) && time_before64(~0ULL, 1ULL) && !time_after_eq64(4ULL, 5ULL));
+	CHECK(jiffies_to_clock_t(HZ) == USER_HZ && clock_t_to_jiffies(USER_HZ) == HZ && mul_u64_u32_shr(1ULL << 40, 6, 33) == 768);
 	CHECK(time_in_range_open(4UL, 4UL, 5UL) && !time_in_range_open(5UL, 4UL, 5UL));
 	CHECK(TICK_NSEC * HZ == NSEC_PER_SEC && jiffies_delta_to_msecs(-3) == 0 && nsecs_to_jiffies64(NSEC_PER_SEC) == HZ);
 	for (i = 0; i < 5; i++)
@@ -184,6 +194,10 @@ static void atomics(void)
 	CHECK(!refcount_dec_if_one(&refs) && refcount_dec_not_one(&refs) && !refcount_dec_not_one(&refs));
 	mutex_init(&lock);
 	CHECK(refcount_dec_and_mutex_lock(&refs, &lock) && mutex_is_locked(&lock) && !refcount_add_not_zero(1, &refs));
+	mutex_unlock(&lock);
+	atomic_set(&a, 2);
+	CHECK(!atomic_dec_and_mutex_lock(&a, &lock) && atomic_dec_and_mutex_lock(&a, &lock) && mutex_is_locked(&lock));
+	mutex_unlock(&lock);
 	/* Bound to a CPU, what is added there stays there. */
 	CHECK(set_cpus_allowed_ptr(current, cpumask_of(raw_smp_processor_id())) == 0);
 	CHECK(this_cpu_add_return(counter, 5) == 5 && this_cpu_sub_return(counter, 2) == 3 && this_cpu_dec_return(counter) == 2);

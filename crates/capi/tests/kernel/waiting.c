@@ -4,6 +4,8 @@
 #include <linux/delay.h>
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
+#include <linux/irq_work.h>
+#include <linux/nmi.h>
 #include <linux/kthread.h>
 #include <linux/rwlock.h>
 #include <linux/seqlock.h>
@@ -147,6 +149,32 @@ static void hrtimers(void)
 	destroy_hrtimer_on_stack(&ticker.timer);
 }
 
+struct irq_and_count {
+	struct irq_work work;
+	atomic_t runs;
+};
+
+static void on_irq_work(struct irq_work *work)
+{
+	atomic_inc(&container_of(work, struct irq_and_count, work)->runs);
+	wake_up_all(&queue);
+}
+
+static void irq_works(void)
+{
+	struct irq_and_count of = { .runs = ATOMIC_INIT(0) };
+
+	init_irq_work(&of.work, on_irq_work);
+	CHECK(wait_event_hrtimeout(queue, atomic_read(&of.runs) == 1, 50 * NSEC_PER_USEC) == -ETIME);
+	CHECK(irq_work_queue(&of.work));
+	CHECK(wait_event_hrtimeout(queue, atomic_read(&of.runs) == 1, 60 * NSEC_PER_SEC) == 0);
+	irq_work_sync(&of.work);
+	CHECK(!irq_work_is_busy(&of.work) && irq_work_queue_on(&of.work, raw_smp_processor_id()));
+	irq_work_sync(&of.work);
+	CHECK(atomic_read(&of.runs) == 2 && !irq_work_is_pending(&of.work));
+	touch_softlockup_watchdog();
+}
+
 struct task_and_count {
 	struct tasklet_struct tasklet;
 	atomic_t runs;
@@ -283,6 +311,7 @@ static int __init waiting_init(void)
 	locked();
 	hrtimers();
 	tasklets();
+	irq_works();
 	domains();
 	workers();
 	return ended();

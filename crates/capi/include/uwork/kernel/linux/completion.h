@@ -166,6 +166,7 @@ static inline long wait_for_completion_killable_timeout(struct completion *x, un
 
 #define DECLARE_COMPLETION_ONSTACK_MAP(work, map) DECLARE_COMPLETION_ONSTACK(work)
 #define COMPLETION_INITIALIZER_ONSTACK_MAP(work, map) COMPLETION_INITIALIZER_ONSTACK(work)
+#define init_completion_map(x, map) init_completion(x)
 #define complete_on_current_cpu(x) complete(x)
 
 #endif

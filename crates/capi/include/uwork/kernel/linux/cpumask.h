@@ -243,6 +243,15 @@ static inline unsigned int cpumask_weight_andnot(const struct cpumask *a, const 
 	return cpumask_weight(a) - cpumask_weight_and(a, b);
 }
 
+/* Whether the two together are the third. */
+static inline bool cpumask_or_equal(const struct cpumask *a, const struct cpumask *b, const struct cpumask *c)
+{
+	struct cpumask both;
+
+	cpumask_or(&both, a, b);
+	return cpumask_equal(&both, c);
+}
+
 static inline void cpumask_complement(struct cpumask *to, const struct cpumask *from)
 {
 	bitmap_complement(to->bits, from->bits, NR_CPUS);
@@ -314,6 +323,14 @@ static inline unsigned int cpumask_local_spread(unsigned int i, int node)
 		} else
 #define for_each_cpu_and(cpu, a, b) UW_FOR_EACH_CPU_IF(cpu, a, cpumask_test_cpu((int)(cpu), (b)))
 #define for_each_cpu_andnot(cpu, a, b) UW_FOR_EACH_CPU_IF(cpu, a, !cpumask_test_cpu((int)(cpu), (b)))
+#define for_each_cpu_or(cpu, a, b) \
+	for ((cpu) = 0; (unsigned int)(cpu) < nr_cpu_ids; (cpu)++) \
+		if (!cpumask_test_cpu((int)(cpu), (a)) && !cpumask_test_cpu((int)(cpu), (b))) { \
+		} else
+#define for_each_cpu_not(cpu, mask) \
+	for ((cpu) = 0; (unsigned int)(cpu) < nr_cpu_ids; (cpu)++) \
+		if (cpumask_test_cpu((int)(cpu), (mask))) { \
+		} else
 #define for_each_cpu_from(cpu, mask) \
 	for ((cpu) = (__typeof__(cpu))cpumask_next((int)(cpu) - 1, (mask)); (unsigned int)(cpu) < nr_cpu_ids; \
 	     (cpu) = (__typeof__(cpu))cpumask_next((int)(cpu), (mask)))

@@ -9,6 +9,7 @@
 #include "../uw_kernel.h"
 #include <linux/ktime.h>
 #include <linux/sched.h>
+#include <linux/wait.h>
 
 enum hrtimer_restart {
 	HRTIMER_NORESTART,
@@ -191,5 +192,17 @@ static inline int schedule_hrtimeout(ktime_t *expires, enum hrtimer_mode mode)
 }
 
 #define schedule_hrtimeout_range(expires, slack, mode) ((void)(slack), schedule_hrtimeout((expires), (mode)))
+
+/* 0 if the condition holds, -ETIME if it does not after so long. */
+#define wait_event_hrtimeout(wq_head, condition, timeout) \
+	__extension__({ \
+		ktime_t uw_end = ktime_add_safe(ktime_get(), (timeout)); \
+		(condition) ? 0 : (int)___wait_event(wq_head, condition, TASK_UNINTERRUPTIBLE, 0, 0, \
+			if (schedule_hrtimeout(&uw_end, HRTIMER_MODE_ABS) == 0) { \
+				__ret = (condition) ? 0 : -ETIME; \
+				break; \
+			}); \
+	})
+#define wait_event_interruptible_hrtimeout(wq_head, condition, timeout) wait_event_hrtimeout(wq_head, condition, timeout)
 
 #endif

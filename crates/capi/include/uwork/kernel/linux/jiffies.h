@@ -126,4 +126,19 @@ static inline unsigned int jiffies_delta_to_msecs(long delta)
 	return jiffies_to_msecs(delta > 0 ? (unsigned long)delta : 0);
 }
 
+/* What the system's interfaces count in: a hundredth of a second. */
+#ifndef USER_HZ
+#define USER_HZ 100
+#endif
+
+static inline unsigned long jiffies_to_clock_t(unsigned long ticks)
+{
+	return ticks / (HZ / USER_HZ);
+}
+
+static inline unsigned long clock_t_to_jiffies(unsigned long clock_ticks)
+{
+	return clock_ticks * (HZ / USER_HZ);
+}
+
 #endif

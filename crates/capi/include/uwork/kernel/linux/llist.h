@@ -22,6 +22,17 @@ static inline void init_llist_head(struct llist_head *list)
 	list->first = NULL;
 }
 
+/* Such that llist_on_list() is false. */
+static inline void init_llist_node(struct llist_node *node)
+{
+	WRITE_ONCE(node->next, node);
+}
+
+static inline bool llist_on_list(const struct llist_node *node)
+{
+	return READ_ONCE(node->next) != node;
+}
+
 static inline bool llist_empty(const struct llist_head *list)
 {
 	return !READ_ONCE(list->first);

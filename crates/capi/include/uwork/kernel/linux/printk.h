@@ -105,6 +105,11 @@ void print_hex_dump(const char *level, const char *prefix, int prefix_type, int 
 
 #define print_hex_dump_bytes(prefix, prefix_type, buf, len) \
 	print_hex_dump(KERN_DEBUG, (prefix), (prefix_type), 16, 1, (buf), (len), true)
+#ifdef DEBUG
+#define print_hex_dump_debug(...) print_hex_dump(KERN_DEBUG, __VA_ARGS__)
+#else
+#define print_hex_dump_debug(...) ((void)0)
+#endif
 #define pr_notice_ratelimited(...) pr_notice(__VA_ARGS__)
 #define pr_debug_ratelimited(...) pr_debug(__VA_ARGS__)
 #define trace_printk(...) printk(__VA_ARGS__)

@@ -35,4 +35,40 @@ void uw_kernel_call_on(const struct cpumask *mask, smp_call_func_t function, voi
 #define smp_call_function_many(mask, function, info, wait) \
 	((void)(wait), uw_kernel_call_on((mask), (function), (info), false))
 
+#define on_each_cpu_cond(condition, function, info, wait) \
+	((void)(wait), uw_kernel_call_if((condition), (function), (info)))
+
+static inline void uw_kernel_call_if(bool (*condition)(int cpu, void *info), smp_call_func_t function, void *info)
+{
+	unsigned int cpu;
+
+	for_each_online_cpu(cpu) {
+		if (condition((int)cpu, info))
+			smp_call_function_single((int)cpu, function, info, 1);
+	}
+}
+
+struct uw_kernel_cpu_call {
+	int (*function)(void *arg);
+	void *arg;
+	int result;
+};
+
+static inline void uw_kernel_run_cpu_call(void *info)
+{
+	struct uw_kernel_cpu_call *call = (struct uw_kernel_cpu_call *)info;
+
+	call->result = call->function(call->arg);
+}
+
+/* What the function returns; it may sleep. */
+static inline int smp_call_on_cpu(unsigned int cpu, int (*function)(void *arg), void *arg, bool phys)
+{
+	struct uw_kernel_cpu_call call = { function, arg, 0 };
+	int error = smp_call_function_single((int)cpu, uw_kernel_run_cpu_call, &call, 1);
+
+	(void)phys;
+	return error ? error : call.result;
+}
+
 #endif

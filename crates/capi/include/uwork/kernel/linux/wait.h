@@ -187,6 +187,7 @@ static inline void uw_kernel_wake_queue(struct wait_queue_head *wq_head, unsigne
 	spin_unlock(&wq_head->lock);
 }
 
+#define __wake_up(wq_head, mode, nr, key) uw_kernel_wake_queue((wq_head), (mode), (nr))
 #define wake_up(wq_head) uw_kernel_wake_queue((wq_head), TASK_NORMAL, 1)
 #define wake_up_nr(wq_head, nr) uw_kernel_wake_queue((wq_head), TASK_NORMAL, (nr))
 #define wake_up_all(wq_head) uw_kernel_wake_queue((wq_head), TASK_NORMAL, 0)
