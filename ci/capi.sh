@@ -16,7 +16,7 @@ build() {
 
 build dev ""
 ci/abi.sh
-crates/capi/tests/run.sh "$target/libuwork-dev" headers plain debug bad-input
+crates/capi/tests/run.sh "$target/libuwork-dev" headers own modules plain debug bad-input
 
 stage=$target/capi-stage
 rm -rf "$stage"

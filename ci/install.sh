@@ -27,7 +27,7 @@ built=$target/libuwork-$profile
 install -d "$root"/{include/uwork/kernel,share/man/man3,share/man/man7} "$lib"/{pkgconfig,cmake/uwork}
 install -m 644 $capi/include/uwork.h $capi/include/uwork.hpp "$root/include"
 install -m 644 $capi/include/uwork/kernel/*.h "$root/include/uwork/kernel"
-for folder in $(cd $capi/include/uwork/kernel && find linux -type d); do
+for folder in $(cd $capi/include/uwork/kernel && find linux asm -type d); do
     install -d "$root/include/uwork/kernel/$folder"
     install -m 644 "$capi/include/uwork/kernel/$folder"/*.h "$root/include/uwork/kernel/$folder"
 done

@@ -10,12 +10,18 @@
 
 #define ATTRIBUTE_MAX 4096
 
-struct file {
+/* What filp_open() gives is the first member. */
+struct opened {
+	struct file file;
 	/* -1: an attribute. */
 	int fd;
-	bool can_read, can_write;
 	char path[256];
 };
+
+static struct opened *opened(struct file *file)
+{
+	return UW_CONTAINER_OF(file, struct opened, file);
+}
 
 /* Where the kernel has parts of the tree. What is tried later is also true of what was tried before. */
 static const struct {
@@ -50,50 +56,88 @@ static int attribute(const char *path, char *here, size_t size)
 
 struct file *filp_open(const char *path, int flags, umode_t mode)
 {
-	struct file *file = malloc(sizeof(*file));
+	struct opened *new = calloc(1, sizeof(*new));
 	int access = flags & O_ACCMODE;
 	int error;
 
-	if (!file)
+	if (!new)
 		return ERR_PTR(-ENOMEM);
-	file->can_read = access != O_WRONLY;
-	file->can_write = access != O_RDONLY;
-	file->fd = -1;
-	switch (attribute(path, file->path, sizeof(file->path))) {
+	new->file.f_flags = (unsigned int)flags;
+	new->file.f_mode = (access != O_WRONLY ? FMODE_READ : 0) | (access != O_RDONLY ? FMODE_WRITE : 0);
+	new->fd = -1;
+	switch (attribute(path, new->path, sizeof(new->path))) {
 	case 1:
-		return file;
+		return &new->file;
 	case 0:
 		error = ENOENT;
 		break;
 	default:
-		file->fd = open(path, flags | O_CLOEXEC, mode);
-		if (file->fd >= 0)
-			return file;
+		new->fd = open(path, flags | O_CLOEXEC, mode);
+		if (new->fd >= 0)
+			return &new->file;
 		error = errno;
 	}
-	free(file);
+	free(new);
 	return ERR_PTR(-error);
 }
 
 int filp_close(struct file *file, fl_owner_t id)
 {
-	int error = file->fd >= 0 && close(file->fd) != 0 ? -errno : 0;
+	struct opened *of = opened(file);
+	int error = of->fd >= 0 && close(of->fd) != 0 ? -errno : 0;
 
 	(void)id;
-	free(file);
+	free(of);
 	return error;
+}
+
+loff_t vfs_llseek(struct file *file, loff_t offset, int whence)
+{
+	struct opened *of = opened(file);
+
+	if (of->fd >= 0) {
+		/* Where kernel_read() goes on is in the file only. */
+		if (whence == SEEK_CUR) {
+			offset += file->f_pos;
+			whence = SEEK_SET;
+		}
+		offset = lseek(of->fd, offset, whence);
+		if (offset < 0)
+			return -errno;
+	} else {
+		if (whence == SEEK_CUR)
+			offset += file->f_pos;
+		else if (whence != SEEK_SET)
+			return -EINVAL;
+		if (offset < 0)
+			return -EINVAL;
+	}
+	file->f_pos = offset;
+	return offset;
+}
+
+int vfs_fsync(struct file *file, int datasync)
+{
+	struct opened *of = opened(file);
+	int result;
+
+	if (of->fd < 0)
+		return -EINVAL;
+	result = datasync ? fdatasync(of->fd) : fsync(of->fd);
+	return result != 0 ? -errno : 0;
 }
 
 ssize_t kernel_write(struct file *file, const void *buf, size_t count, loff_t *pos)
 {
+	struct opened *of = opened(file);
 	char value[ATTRIBUTE_MAX];
 	ssize_t written;
 	int error;
 
-	if (!file->can_write)
+	if (!(file->f_mode & FMODE_WRITE))
 		return -EBADF;
-	if (file->fd >= 0) {
-		written = pos ? pwrite(file->fd, buf, count, *pos) : write(file->fd, buf, count);
+	if (of->fd >= 0) {
+		written = pos ? pwrite(of->fd, buf, count, *pos) : write(of->fd, buf, count);
 		if (written >= 0 && pos)
 			*pos += written;
 		return written < 0 ? -errno : written;
@@ -102,7 +146,7 @@ ssize_t kernel_write(struct file *file, const void *buf, size_t count, loff_t *p
 		return -EINVAL;
 	memcpy(value, buf, count);
 	value[count] = '\0';
-	error = uw_sysfs_set(file->path, value);
+	error = uw_sysfs_set(of->path, value);
 	if (error)
 		return error;
 	if (pos)
@@ -112,20 +156,21 @@ ssize_t kernel_write(struct file *file, const void *buf, size_t count, loff_t *p
 
 ssize_t kernel_read(struct file *file, void *buf, size_t count, loff_t *pos)
 {
+	struct opened *of = opened(file);
 	char value[ATTRIBUTE_MAX];
 	size_t begin = pos ? (size_t)*pos : 0;
 	ssize_t got;
 	int length;
 
-	if (!file->can_read)
+	if (!(file->f_mode & FMODE_READ))
 		return -EBADF;
-	if (file->fd >= 0) {
-		got = pos ? pread(file->fd, buf, count, *pos) : read(file->fd, buf, count);
+	if (of->fd >= 0) {
+		got = pos ? pread(of->fd, buf, count, *pos) : read(of->fd, buf, count);
 		if (got >= 0 && pos)
 			*pos += got;
 		return got < 0 ? -errno : got;
 	}
-	length = uw_sysfs_get(file->path, value, sizeof(value) - 1);
+	length = uw_sysfs_get(of->path, value, sizeof(value) - 1);
 	if (length < 0)
 		return length;
 	length = length < (int)sizeof(value) - 2 ? length : (int)sizeof(value) - 2;

@@ -86,7 +86,7 @@ struct kthread_worker *kthread_create_worker_on_node(unsigned int flags, int nod
 	return worker;
 }
 
-struct kthread_worker *kthread_create_worker_on_cpu(int cpu, unsigned int flags, const char *fmt, ...)
+struct kthread_worker *(kthread_create_worker_on_cpu)(int cpu, unsigned int flags, const char *fmt, ...)
 {
 	struct kthread_worker *worker;
 	va_list args;
@@ -110,7 +110,7 @@ void uw_kernel_init_worker(struct kthread_worker *worker)
 int kthread_worker_fn(void *arg)
 {
 	struct kthread_worker *worker = arg;
-	struct task *deputy = thread_of(worker->uw_queue, current->comm);
+	struct task *deputy = thread_of(uw_kernel_worker_queue(worker), current->comm);
 
 	worker->task = current;
 	uw_task_set_deputy(uw_task_of(current), deputy);

@@ -129,26 +129,6 @@ static int set(const struct kernel_param *param, char *text)
 	return 0;
 }
 
-int param_set_int(const char *val, const struct kernel_param *kp)
-{
-	return kstrtoint(val, 0, kp->arg);
-}
-
-int param_set_uint(const char *val, const struct kernel_param *kp)
-{
-	return kstrtouint(val, 0, kp->arg);
-}
-
-int param_set_bool(const char *val, const struct kernel_param *kp)
-{
-	return kstrtobool(val ? val : "1", kp->arg);
-}
-
-int param_get_int(char *buffer, const struct kernel_param *kp)
-{
-	return sprintf(buffer, "%d\n", *(int *)kp->arg);
-}
-
 /* -------------------------------------------------------------------------------------- arguments */
 
 static void list(const struct parameters *all, FILE *to)

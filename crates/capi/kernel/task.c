@@ -212,6 +212,9 @@ long uw_kernel_schedule(long timeout)
 
 /* ------------------------------------------------------------------------- what a thread is given */
 
+/* The system's function is meant, not the kernel's. */
+#undef sched_setscheduler
+
 /* With the lock, so that the number is still that of the thread. */
 static int set_cpus(const struct task *task, const struct cpumask *mask)
 {
@@ -250,6 +253,32 @@ void uw_kernel_set_nice(struct task_struct *public, long nice)
 	pthread_mutex_unlock(&lock);
 }
 
+/* With the lock. */
+static int set_scheduler(const struct task *task, int policy, const struct sched_param *param)
+{
+	if (!task || !task->has_thread)
+		return 0;
+	return sched_setscheduler(task->public.pid, policy, param) == 0 ? 0 : -errno;
+}
+
+int uw_kernel_set_scheduler(struct task_struct *public, int policy, const struct sched_param *param)
+{
+	struct task *task = uw_task_of(public);
+	int error;
+
+	pthread_mutex_lock(&lock);
+	error = set_scheduler(task, policy, param);
+	if (!error)
+		error = set_scheduler(task->deputy, policy, param);
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+int uw_kernel_get_nice(const struct task_struct *public)
+{
+	return public->pid != 0 ? getpriority(PRIO_PROCESS, (id_t)public->pid) : 0;
+}
+
 void uw_task_set_deputy(struct task *task, struct task *deputy)
 {
 	struct cpumask mask;
@@ -275,8 +304,12 @@ void uw_task_remember(struct task *task)
 
 void uw_task_restore(struct task *task)
 {
+	struct sched_param normal = { 0 };
+
 	pthread_mutex_lock(&lock);
 	(void)set_cpus(task, &task->own_cpus);
+	/* Whoever was allowed to leave the normal policy may come back to it. */
+	(void)set_scheduler(task, SCHED_OTHER, &normal);
 	set_nice(task, task->own_nice);
 	pthread_mutex_unlock(&lock);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The C tests against a built library. Arguments: the folder of the library, and what to run: plain, debug, address,
-# thread, bad-input, headers.
+# thread, bad-input, headers, own, modules.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -58,6 +58,7 @@ contracts() {
         local arguments=()
         [ "$test" != kernel/environment.c ] ||
             arguments=(numbers=1,0x2,-3 "text=some words" flag large=0x10000000000)
+        [ "$test" != kernel/values.c ] || arguments=(level=5 count=0x10 called=-7 names=a,b quiet)
         [ "$test" != kernel/pwlocks.c ] || continue
         link environment "$test" -std=gnu11 "$@"
         run "$how" "$out/environment" "${arguments[@]}"
@@ -79,23 +80,19 @@ headers() {
     for compiler in "${compilers[@]}"; do
         local plus
         plus=$(plus_of "$compiler")
-        for header in uwork.h $(cd $include/uwork/kernel && find linux -name '*.h'); do
+        for header in uwork.h $(cd $include/uwork/kernel && find linux asm -name '*.h'); do
             printf '#include <%s>\nextern int nothing;\n' "$header" >"$out/alone.c"
             cp "$out/alone.c" "$out/alone.cpp"
             "$compiler" -std=c11 "${strict[@]}" -I$include -I$include/uwork/kernel -fsyntax-only "$out/alone.c"
             "$plus" -std=c++17 "${strict[@]}" -I$include -I$include/uwork/kernel -fsyntax-only "$out/alone.cpp"
+            # Of the manual page's lists.
+            local name=${header##*/}
+            [ "$header" = uwork.h ] || grep -q "\b${name%.h}\b" ../man/uwork-kernel.7 || { say headers "$header is in no manual page"; exit 1; }
             count=$((count + 1))
         done
         echo '#include <uwork.hpp>' >"$out/alone.cpp"
         "$plus" -std=c++17 "${strict[@]}" -I$include -fsyntax-only "$out/alone.cpp"
     done
-    # Two headers are enough for a program that has nothing else.
-    mkdir -p "$out/two/linux"
-    cp $include/uwork/kernel/*.h "$out/two"
-    cp $include/uwork/kernel/linux/{workqueue,timer}.h "$out/two/linux"
-    sed -i 's|"../../uwork.h"|<uwork.h>|' "$out"/two/*.h
-    printf '#include <linux/workqueue.h>\nstruct work_struct w;\n' >"$out/alone.c"
-    gcc -std=c11 "${strict[@]}" -I$include -I"$out/two" -fsyntax-only "$out/alone.c"
     # Formats are checked, and the kernel's are none that is wrong.
     local call
     for call in 'pr_info("%s\n", 3)' 'pr_warn("%d\n")' 'printk("%d\n", "x")' 'alloc_workqueue("%s", 0, 0, 3)' \
@@ -111,6 +108,45 @@ headers() {
         done
     done
     say headers "$count, alone, as C11 and C++17, with ${compilers[*]}: ok"
+}
+
+# Programs that have kernel headers of their own take workqueue.h and timer.h: from our folder behind theirs, by the
+# path, and as copies.
+own() {
+    local how program count=0
+    mkdir -p "$out/copy/linux"
+    cp $include/uwork/kernel/linux/{workqueue,timer}.h "$out/copy/linux"
+    for cc in "${compilers[@]}"; do
+        for program in folder compat late; do
+            for how in "-I$include/uwork/kernel" -DBY_PATH "-I$out/copy"; do
+                "$cc" -std=gnu11 -O1 "${strict[@]}" -Wno-unused-function -Iown/folder/$([ $program = folder ] || echo none) \
+                    -I$include "$how" -o "$out/own" own/$program.c "${libs[@]}"
+                run "own $program $how" "$out/own"
+                count=$((count + 1))
+            done
+        done
+    done
+    say own "$count programs with kernel headers of their own: ok"
+}
+
+# Modules in the kernel's idiom, by which headers they take: they compile as they are, and run.
+modules() {
+    local module standard plus count=0
+    for cc in "${compilers[@]}"; do
+        for module in kernel/modules/*.c; do
+            for standard in gnu11 c11; do
+                "$cc" -std=$standard -O1 -Wall -Wextra -Werror -I$include -I$include/uwork/kernel -o "$out/module" "$module" \
+                    "${libs[@]}"
+            done
+            run modules "$out/module"
+            count=$((count + 1))
+        done
+        plus=${cc/gcc/g++}
+        plus=${plus/clang/clang++}
+        "$plus" -std=c++17 -O1 "${strict[@]}" -I$include -I$include/uwork/kernel -o "$out/module" kernel/language.cpp "${libs[@]}"
+        run modules "$out/module"
+    done
+    say modules "$count: ok"
 }
 
 # Each case is an error, and in the debug mode an end with the words that it lists.
@@ -169,6 +205,8 @@ for what in "$@"; do
             TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 ${TSAN_OPTIONS:-}" contracts thread 50 -fsanitize=thread
             ;;
         bad-input) bad_input ;;
+        own) own ;;
+        modules) modules ;;
         *)
             echo "no such part: $what"
             exit 2

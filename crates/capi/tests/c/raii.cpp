@@ -20,7 +20,9 @@ static void items()
 	{
 		uwork::work work([&] { runs++; });
 
-		CHECK(work.enqueue(queue) && work.flush() && runs == 1 && !work.is_pending());
+		CHECK(work.enqueue(queue));
+		work.flush();
+		CHECK(runs == 1 && !work.is_pending());
 		uwork::delayed_work later([&] { runs += 10; });
 		CHECK(later.enqueue(queue, 1h) && !later.enqueue(queue, 1h) && later.is_pending());
 		CHECK(later.flush() && runs == 11);

@@ -3,6 +3,8 @@
 #ifndef UWORK_KERNEL_LINUX_ATOMIC_H
 #define UWORK_KERNEL_LINUX_ATOMIC_H
 
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
 #include <linux/types.h>
 
 /* What is said to have the order of a full barrier has it; _relaxed, _acquire and _release have theirs. */
@@ -823,5 +825,32 @@ static inline long atomic_long_dec_if_positive(atomic_long_t *v)
 	})
 #define try_cmpxchg(ptr, oldp, new_value) \
 	__atomic_compare_exchange_n((ptr), (oldp), (new_value), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
+
+#include "../uw_kernel_atomic_orders.h"
+
+/* 1, and the lock is held, if the counter has become 0. */
+static inline int atomic_dec_and_mutex_lock(atomic_t *v, struct mutex *lock)
+{
+	if (atomic_add_unless(v, -1, 1))
+		return 0;
+	mutex_lock(lock);
+	if (atomic_dec_and_test(v))
+		return 1;
+	mutex_unlock(lock);
+	return 0;
+}
+
+static inline int atomic_dec_and_lock(atomic_t *v, spinlock_t *lock)
+{
+	if (atomic_add_unless(v, -1, 1))
+		return 0;
+	spin_lock(lock);
+	if (atomic_dec_and_test(v))
+		return 1;
+	spin_unlock(lock);
+	return 0;
+}
+
+#define atomic_dec_and_lock_irqsave(v, lock, flags) ((flags) = 0, atomic_dec_and_lock((v), (lock)))
 
 #endif

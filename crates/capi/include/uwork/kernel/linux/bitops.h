@@ -153,4 +153,104 @@ static inline unsigned long find_first_zero_bit(const unsigned long *addr, unsig
 	for ((bit) = (__typeof__(bit))find_first_bit((addr), (size)); (bit) < (__typeof__(bit))(size); \
 	     (bit) = (__typeof__(bit))find_next_bit((addr), (size), (unsigned long)(bit) + 1))
 
+static inline void __change_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	*uw_bit_word(nr, addr) ^= BIT_MASK(nr);
+}
+
+static inline bool __test_and_set_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	bool was = (*uw_bit_word(nr, addr) & BIT_MASK(nr)) != 0;
+
+	__set_bit(nr, addr);
+	return was;
+}
+
+static inline bool __test_and_clear_bit(unsigned long nr, volatile unsigned long *addr)
+{
+	bool was = (*uw_bit_word(nr, addr) & BIT_MASK(nr)) != 0;
+
+	__clear_bit(nr, addr);
+	return was;
+}
+
+static inline unsigned int hweight8(u8 x)
+{
+	return hweight32(x);
+}
+
+static inline unsigned int hweight16(u16 x)
+{
+	return hweight32(x);
+}
+
+static inline unsigned long __ffs64(u64 x)
+{
+	return (unsigned long)__builtin_ctzll(x);
+}
+
+/* The last bit that is set; `size` if none is. */
+static inline unsigned long find_last_bit(const unsigned long *addr, unsigned long size)
+{
+	unsigned long bit = size;
+
+	while (bit > 0) {
+		if (addr[BIT_WORD(bit - 1)] & BIT_MASK(bit - 1))
+			return bit - 1;
+		bit--;
+	}
+	return size;
+}
+
+/* The bit before which `n` bits are set; `size` if there are not so many. */
+static inline unsigned long find_nth_bit(const unsigned long *addr, unsigned long size, unsigned long n)
+{
+	unsigned long bit = find_first_bit(addr, size);
+
+	while (n-- > 0 && bit < size)
+		bit = find_next_bit(addr, size, bit + 1);
+	return bit;
+}
+
+#define for_each_set_bit_from(bit, addr, size) \
+	for ((bit) = (__typeof__(bit))find_next_bit((addr), (size), (unsigned long)(bit)); (bit) < (__typeof__(bit))(size); \
+	     (bit) = (__typeof__(bit))find_next_bit((addr), (size), (unsigned long)(bit) + 1))
+#define for_each_clear_bit(bit, addr, size) \
+	for ((bit) = (__typeof__(bit))find_first_zero_bit((addr), (size)); (bit) < (__typeof__(bit))(size); \
+	     (bit) = (__typeof__(bit))find_next_zero_bit((addr), (size), (unsigned long)(bit) + 1))
+
+static inline u32 rol32(u32 word, unsigned int shift)
+{
+	return word << (shift & 31) | word >> (-shift & 31);
+}
+
+static inline u32 ror32(u32 word, unsigned int shift)
+{
+	return word >> (shift & 31) | word << (-shift & 31);
+}
+
+static inline u64 rol64(u64 word, unsigned int shift)
+{
+	return word << (shift & 63) | word >> (-shift & 63);
+}
+
+static inline u64 ror64(u64 word, unsigned int shift)
+{
+	return word >> (shift & 63) | word << (-shift & 63);
+}
+
+static inline s32 sign_extend32(u32 value, int index)
+{
+	unsigned int shift = 31 - (unsigned int)index;
+
+	return (s32)(value << shift) >> shift;
+}
+
+static inline s64 sign_extend64(u64 value, int index)
+{
+	unsigned int shift = 63 - (unsigned int)index;
+
+	return (s64)(value << shift) >> shift;
+}
+
 #endif

@@ -40,4 +40,11 @@ bool uw_kernel_warn(const char *file, int line, const char *fmt, ...) UW_KERNEL_
 #define BUILD_BUG_ON_ZERO(e) ((int)(sizeof(char[1 - 2 * !!(e)]) - 1))
 #endif
 
+#define BUILD_BUG() BUILD_BUG_ON_MSG(1, "BUILD_BUG")
+#define compiletime_assert(condition, msg) BUILD_BUG_ON_MSG(!(condition), msg)
+#define VM_BUG_ON(condition) BUG_ON(condition)
+#define VM_WARN_ON(condition) WARN_ON(condition)
+#define VM_WARN_ON_ONCE(condition) WARN_ON_ONCE(condition)
+#define WARN_TAINT(condition, taint, ...) WARN(condition, __VA_ARGS__)
+
 #endif

@@ -5,9 +5,19 @@
 
 #include <stddef.h>
 
-/* Under -std=c11 the compiler has it by this name only. */
-#if defined(__STRICT_ANSI__) && !defined(__cplusplus) && !defined(typeof)
+#include <linux/stringify.h>
+
+/* The program's types and macros are these headers'. */
+#define UWORK_KERNEL_ENVIRONMENT 1
+
+/* Under -std=c11 the compiler has them by these names only. */
+#if defined(__STRICT_ANSI__) && !defined(__cplusplus)
+#ifndef typeof
 #define typeof __typeof__
+#endif
+#ifndef asm
+#define asm __asm__
+#endif
 #endif
 
 #ifndef likely
@@ -105,5 +115,73 @@
 #define static_assert _Static_assert
 #endif
 #endif
+
+/* What has no meaning here, or is an attribute. */
+#define notrace
+#define asmlinkage
+#define __visible
+#define __private
+#define __nocast
+#define __bitwise
+#define __no_kcsan
+#define __acquire(x) ((void)0)
+#define __release(x) ((void)0)
+#define __counted_by(member)
+#define __nonstring
+#define __deprecated
+#define noinline_for_stack noinline
+#define __noreturn __attribute__((__noreturn__))
+#ifndef __always_unused
+#define __always_unused __attribute__((__unused__))
+#endif
+#ifndef __pure
+#define __pure __attribute__((__pure__))
+#endif
+#ifndef __malloc
+#define __malloc __attribute__((__malloc__))
+#endif
+#ifndef __section
+#define __section(name) __attribute__((__section__(name)))
+#endif
+#ifndef __PASTE
+#define __PASTE(a, b) UW_PASTE(a, b)
+#endif
+#define unreachable() __builtin_unreachable()
+#define OPTIMIZER_HIDE_VAR(var) __asm__("" : "=r"(var) : "0"(var))
+#define _RET_IP_ ((unsigned long)__builtin_return_address(0))
+#define typeof_member(type, member) __typeof__(((type *)0)->member)
+#define __cacheline_aligned_in_smp __attribute__((__aligned__(64)))
+
+/* A warning if the types differ; 1. */
+#define typecheck(type, x) \
+	__extension__({ \
+		type uw_of_type; \
+		__typeof__(x) uw_of_x; \
+		(void)(&uw_of_type == &uw_of_x); \
+		1; \
+	})
+
+/* The last value that was read, which fulfils the condition on VAL. */
+#define UW_LOAD_UNTIL(ptr, condition, order) \
+	__extension__({ \
+		__typeof__(*(ptr)) VAL; \
+		while (VAL = __atomic_load_n((ptr), (order)), !(condition)) \
+			cpu_relax(); \
+		VAL; \
+	})
+#define smp_cond_load_relaxed(ptr, condition) UW_LOAD_UNTIL(ptr, condition, __ATOMIC_RELAXED)
+#define smp_cond_load_acquire(ptr, condition) UW_LOAD_UNTIL(ptr, condition, __ATOMIC_ACQUIRE)
+#define smp_acquire__after_ctrl_dep() smp_rmb()
+
+/* 1 if the option is defined as 1, on the command line for one; 0 if it is not. */
+#define UW_ARGUMENT_1 0,
+#define UW_SECOND(first, second, ...) second
+#define UW_IS_1(placeholder) UW_SECOND(placeholder 1, 0, 0)
+#define UW_IS_DEFINED_2(value) UW_IS_1(UW_ARGUMENT_##value)
+#define UW_IS_DEFINED(option) UW_IS_DEFINED_2(option)
+#define IS_BUILTIN(option) UW_IS_DEFINED(option)
+#define IS_MODULE(option) UW_IS_DEFINED(option##_MODULE)
+#define IS_ENABLED(option) (IS_BUILTIN(option) || IS_MODULE(option))
+#define IS_REACHABLE(option) IS_ENABLED(option)
 
 #endif

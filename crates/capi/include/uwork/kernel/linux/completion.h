@@ -164,4 +164,9 @@ static inline long wait_for_completion_killable_timeout(struct completion *x, un
 #define wait_for_completion_io(x) wait_for_completion(x)
 #define wait_for_completion_io_timeout(x, timeout) wait_for_completion_timeout(x, timeout)
 
+#define DECLARE_COMPLETION_ONSTACK_MAP(work, map) DECLARE_COMPLETION_ONSTACK(work)
+#define COMPLETION_INITIALIZER_ONSTACK_MAP(work, map) COMPLETION_INITIALIZER_ONSTACK(work)
+#define init_completion_map(x, map) init_completion(x)
+#define complete_on_current_cpu(x) complete(x)
+
 #endif

@@ -190,6 +190,101 @@ static inline unsigned int cpumask_nth(unsigned int n, const struct cpumask *mas
 	return cpu;
 }
 
+static inline unsigned int cpumask_next_zero(int cpu, const struct cpumask *mask)
+{
+	unsigned long next = find_next_zero_bit(mask->bits, NR_CPUS, (unsigned long)(cpu + 1));
+
+	return next < nr_cpu_ids ? (unsigned int)next : nr_cpu_ids;
+}
+
+static inline unsigned int cpumask_next_and(int cpu, const struct cpumask *a, const struct cpumask *b)
+{
+	unsigned int next = cpumask_next(cpu, a);
+
+	while (next < nr_cpu_ids && !cpumask_test_cpu((int)next, b))
+		next = cpumask_next((int)next, a);
+	return next;
+}
+
+static inline unsigned int cpumask_next_andnot(int cpu, const struct cpumask *a, const struct cpumask *b)
+{
+	unsigned int next = cpumask_next(cpu, a);
+
+	while (next < nr_cpu_ids && cpumask_test_cpu((int)next, b))
+		next = cpumask_next((int)next, a);
+	return next;
+}
+
+/* One that is not `cpu`. */
+static inline unsigned int cpumask_any_but(const struct cpumask *mask, unsigned int cpu)
+{
+	unsigned int any = cpumask_first(mask);
+
+	return any == cpu ? cpumask_next((int)any, mask) : any;
+}
+
+static inline unsigned int cpumask_any_and_but(const struct cpumask *a, const struct cpumask *b, unsigned int cpu)
+{
+	unsigned int any = cpumask_next_and(-1, a, b);
+
+	return any == cpu ? cpumask_next_and((int)any, a, b) : any;
+}
+
+static inline unsigned int cpumask_weight_and(const struct cpumask *a, const struct cpumask *b)
+{
+	struct cpumask both;
+
+	cpumask_and(&both, a, b);
+	return cpumask_weight(&both);
+}
+
+static inline unsigned int cpumask_weight_andnot(const struct cpumask *a, const struct cpumask *b)
+{
+	return cpumask_weight(a) - cpumask_weight_and(a, b);
+}
+
+/* Whether the two together are the third. */
+static inline bool cpumask_or_equal(const struct cpumask *a, const struct cpumask *b, const struct cpumask *c)
+{
+	struct cpumask both;
+
+	cpumask_or(&both, a, b);
+	return cpumask_equal(&both, c);
+}
+
+static inline void cpumask_complement(struct cpumask *to, const struct cpumask *from)
+{
+	bitmap_complement(to->bits, from->bits, NR_CPUS);
+}
+
+static inline bool cpumask_full(const struct cpumask *mask)
+{
+	return cpumask_next_zero(-1, mask) >= nr_cpu_ids;
+}
+
+static inline bool cpumask_available(cpumask_var_t mask)
+{
+	return mask != NULL;
+}
+
+static inline bool alloc_cpumask_var_node(cpumask_var_t *mask, gfp_t flags, int node)
+{
+	(void)node;
+	return alloc_cpumask_var(mask, flags);
+}
+
+#define zalloc_cpumask_var_node(mask, flags, node) alloc_cpumask_var_node((mask), (flags), (node))
+#define CPUMASK_VAR_NULL NULL
+#define CPU_BITS_NONE { 0 }
+#define CPU_MASK_NONE { CPU_BITS_NONE }
+#define cpumask_first_zero(mask) cpumask_next_zero(-1, (mask))
+#define cpumask_first_andnot(a, b) cpumask_next_andnot(-1, (a), (b))
+#define cpumask_any_distribute(mask) cpumask_first(mask)
+#define cpumask_any_and_distribute(a, b) cpumask_first_and((a), (b))
+/* For the formats %*pb and %*pbl. */
+#define cpumask_pr_args(mask) (int)nr_cpu_ids, (const void *)cpumask_bits(mask)
+#define cpumap_print_to_pagebuf(list, buf, mask) \
+	scnprintf((buf), 4096, (list) ? "%*pbl\n" : "%*pb\n", cpumask_pr_args(mask))
 #define cpumask_any(mask) cpumask_first(mask)
 #define cpumask_any_and(a, b) cpumask_first_and(a, b)
 
@@ -208,6 +303,7 @@ static inline unsigned int cpumask_local_spread(unsigned int i, int node)
 }
 
 #define cpulist_parse(text, mask) uw_kernel_parse_list((text), (mask))
+#define cpumask_parselist(text, mask) uw_kernel_parse_list((text), (mask))
 #define num_online_cpus() cpumask_weight(cpu_online_mask)
 #define num_active_cpus() num_online_cpus()
 #define num_possible_cpus() cpumask_weight(cpu_possible_mask)
@@ -220,12 +316,32 @@ static inline unsigned int cpumask_local_spread(unsigned int i, int node)
 #define for_each_cpu(cpu, mask) \
 	for ((cpu) = (__typeof__(cpu))cpumask_first(mask); (unsigned int)(cpu) < nr_cpu_ids; \
 	     (cpu) = (__typeof__(cpu))cpumask_next((int)(cpu), (mask)))
-#define for_each_cpu_and(cpu, a, b) \
-	for_each_cpu(cpu, a) \
-		if (!cpumask_test_cpu((int)(cpu), (b))) { \
+/* Only those of `mask` for which the condition holds. */
+#define UW_FOR_EACH_CPU_IF(cpu, mask, condition) \
+	for_each_cpu(cpu, mask) \
+		if (!(condition)) { \
 		} else
+#define for_each_cpu_and(cpu, a, b) UW_FOR_EACH_CPU_IF(cpu, a, cpumask_test_cpu((int)(cpu), (b)))
+#define for_each_cpu_andnot(cpu, a, b) UW_FOR_EACH_CPU_IF(cpu, a, !cpumask_test_cpu((int)(cpu), (b)))
+#define for_each_cpu_or(cpu, a, b) \
+	for ((cpu) = 0; (unsigned int)(cpu) < nr_cpu_ids; (cpu)++) \
+		if (!cpumask_test_cpu((int)(cpu), (a)) && !cpumask_test_cpu((int)(cpu), (b))) { \
+		} else
+#define for_each_cpu_not(cpu, mask) \
+	for ((cpu) = 0; (unsigned int)(cpu) < nr_cpu_ids; (cpu)++) \
+		if (cpumask_test_cpu((int)(cpu), (mask))) { \
+		} else
+#define for_each_cpu_from(cpu, mask) \
+	for ((cpu) = (__typeof__(cpu))cpumask_next((int)(cpu) - 1, (mask)); (unsigned int)(cpu) < nr_cpu_ids; \
+	     (cpu) = (__typeof__(cpu))cpumask_next((int)(cpu), (mask)))
+/* Each one once, from `start` on and then from the first. */
+#define for_each_cpu_wrap(cpu, mask, start) \
+	for (unsigned int uw_left = ((cpu) = (__typeof__(cpu))cpumask_next_wrap((int)(start) - 1, (mask)), cpumask_weight(mask)); \
+	     uw_left > 0; \
+	     (cpu) = (__typeof__(cpu))(--uw_left > 0 ? cpumask_next_wrap((int)(cpu), (mask)) : nr_cpu_ids))
 #define for_each_online_cpu(cpu) for_each_cpu(cpu, cpu_online_mask)
 #define for_each_possible_cpu(cpu) for_each_cpu(cpu, cpu_possible_mask)
 #define for_each_present_cpu(cpu) for_each_cpu(cpu, cpu_possible_mask)
+#define for_each_active_cpu(cpu) for_each_cpu(cpu, cpu_online_mask)
 
 #endif

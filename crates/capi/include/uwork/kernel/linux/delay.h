@@ -37,6 +37,9 @@ static inline void usleep_range(unsigned long least, unsigned long most)
 	uw_kernel_sleep_ns((uint64_t)least * 1000);
 }
 
+#define usleep_idle_range(least, most) usleep_range((least), (most))
+#define usleep_range_state(least, most, state) ((void)(state), usleep_range((least), (most)))
+
 static inline void fsleep(unsigned long us)
 {
 	uw_kernel_sleep_ns((uint64_t)us * 1000);

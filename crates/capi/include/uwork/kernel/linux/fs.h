@@ -21,7 +21,14 @@
 extern "C" {
 #endif
 
-struct file;
+struct file {
+	loff_t f_pos;
+	unsigned int f_flags;
+	fmode_t f_mode;
+	void *private_data;
+};
+#define FMODE_READ ((fmode_t)1)
+#define FMODE_WRITE ((fmode_t)2)
 typedef void *fl_owner_t;
 
 /*
@@ -33,10 +40,19 @@ int filp_close(struct file *file, fl_owner_t id) UW_KERNEL_NAME(filp_close);
 ssize_t kernel_write(struct file *file, const void *buf, size_t count, loff_t *pos) UW_KERNEL_NAME(kernel_write);
 ssize_t kernel_read(struct file *file, void *buf, size_t count, loff_t *pos) UW_KERNEL_NAME(kernel_read);
 
+/* User memory is the program's memory. */
+#define vfs_write(file, buf, count, pos) kernel_write((file), (buf), (count), (pos))
+#define vfs_read(file, buf, count, pos) kernel_read((file), (buf), (count), (pos))
+/* The new position; -ESPIPE where there is none. Attributes have one. */
+loff_t vfs_llseek(struct file *file, loff_t offset, int whence) UW_KERNEL_NAME(vfs_llseek);
+int vfs_fsync(struct file *file, int datasync) UW_KERNEL_NAME(vfs_fsync);
 #define fput(file) ((void)filp_close((file), NULL))
 
 #ifdef __cplusplus
 }
 #endif
+
+#include <linux/stat.h>
+#include "../uw_kernel_environment.h"
 
 #endif

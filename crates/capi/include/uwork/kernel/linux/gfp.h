@@ -20,5 +20,19 @@
 #define GFP_NOIO 0xc00u
 #define GFP_NOFS 0xc40u
 #define GFP_USER GFP_KERNEL
+#define GFP_HIGHUSER (GFP_USER | __GFP_HIGHMEM)
+#define GFP_DMA 0x1u
+#define GFP_DMA32 0x4u
+#define __GFP_THISNODE 0x200000u
+#define __GFP_NOMEMALLOC 0x80000u
+#define __GFP_HIGH 0x20u
+#define __GFP_DIRECT_RECLAIM 0x400u
+#define __GFP_KSWAPD_RECLAIM 0x800u
+#define __GFP_RECLAIM (__GFP_DIRECT_RECLAIM | __GFP_KSWAPD_RECLAIM)
+
+static inline bool gfpflags_allow_blocking(gfp_t flags)
+{
+	return (flags & __GFP_DIRECT_RECLAIM) != 0;
+}
 
 #endif

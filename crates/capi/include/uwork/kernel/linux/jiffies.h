@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Time in ticks. */
-#ifndef UWORK_KERNEL_LINUX_JIFFIES_H
+/* uw_kernel_time.h asks whether the program has a file of this name, and does not want this one. */
+#if !defined(UWORK_KERNEL_LINUX_JIFFIES_H) && !defined(UW_KERNEL_ASKS)
 #define UWORK_KERNEL_LINUX_JIFFIES_H
 
 #include "../uw_kernel.h"
@@ -109,6 +110,42 @@ static inline unsigned long round_jiffies_up_relative(unsigned long delta)
 	unsigned long now = jiffies;
 
 	return round_jiffies_up(now + delta) - now;
+}
+
+#define TICK_NSEC UW_KERNEL_NS_PER_JIFFY
+#define INITIAL_JIFFIES 0UL
+#define time_in_range_open(a, b, c) (time_after_eq(a, b) && time_before(a, c))
+#define time_after64(a, b) ((s64)((u64)(b) - (u64)(a)) < 0)
+#define time_before64(a, b) time_after64(b, a)
+#define time_after_eq64(a, b) ((s64)((u64)(a) - (u64)(b)) >= 0)
+#define time_before_eq64(a, b) time_after_eq64(b, a)
+#define time_in_range64(a, b, c) (time_after_eq64(a, b) && time_before_eq64(a, c))
+#define time_is_before_jiffies64(a) time_after64(get_jiffies_64(), a)
+#define time_is_after_jiffies64(a) time_before64(get_jiffies_64(), a)
+
+static inline u64 nsecs_to_jiffies64(u64 ns)
+{
+	return ns / UW_KERNEL_NS_PER_JIFFY;
+}
+
+static inline unsigned int jiffies_delta_to_msecs(long delta)
+{
+	return jiffies_to_msecs(delta > 0 ? (unsigned long)delta : 0);
+}
+
+/* What the system's interfaces count in: a hundredth of a second. */
+#ifndef USER_HZ
+#define USER_HZ 100
+#endif
+
+static inline unsigned long jiffies_to_clock_t(unsigned long ticks)
+{
+	return ticks / (HZ / USER_HZ);
+}
+
+static inline unsigned long clock_t_to_jiffies(unsigned long clock_ticks)
+{
+	return clock_ticks * (HZ / USER_HZ);
 }
 
 #endif

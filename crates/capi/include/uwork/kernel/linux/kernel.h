@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "../uw_kernel.h"
+#include <linux/align.h>
 #include <linux/array_size.h>
 #include <linux/bitops.h>
 #include <linux/bug.h>
@@ -29,13 +30,6 @@
 #include <linux/stddef.h>
 #include <linux/types.h>
 
-#ifndef ALIGN
-#define ALIGN(x, a) (((x) + ((__typeof__(x))(a) - 1)) & ~((__typeof__(x))(a) - 1))
-#define ALIGN_DOWN(x, a) ((x) & ~((__typeof__(x))(a) - 1))
-#define IS_ALIGNED(x, a) (((x) & ((__typeof__(x))(a) - 1)) == 0)
-#define PTR_ALIGN(p, a) ((__typeof__(p))ALIGN((unsigned long)(p), (a)))
-#endif
-
 #ifndef __cplusplus
 #define abs(x) __extension__({ __typeof__(x) uw_abs = (x); uw_abs < 0 ? -uw_abs : uw_abs; })
 #endif
@@ -44,6 +38,19 @@
 #define U16_MAX ((u16)~0U)
 #define U32_MAX ((u32)~0U)
 #define U64_MAX ((u64)~0ULL)
+#define S8_MAX ((s8)(U8_MAX >> 1))
+#define S8_MIN ((s8)(-S8_MAX - 1))
+#define S16_MAX ((s16)(U16_MAX >> 1))
+#define S16_MIN ((s16)(-S16_MAX - 1))
+#define S32_MIN ((s32)(-S32_MAX - 1))
+#define S64_MIN ((s64)(-S64_MAX - 1))
+#define upper_16_bits(n) ((u16)((n) >> 16))
+#define lower_16_bits(n) ((u16)((n) & 0xffff))
+#define PTR_IF(condition, ptr) ((condition) ? (ptr) : NULL)
+#define might_sleep_if(condition) ((void)(condition))
+#define cant_sleep() ((void)0)
+#define u64_to_user_ptr(x) ((void __user *)(uintptr_t)(x))
+#define ptr_to_u64(x) ((u64)(uintptr_t)(x))
 #define S32_MAX ((s32)(U32_MAX >> 1))
 #define S64_MAX ((s64)(U64_MAX >> 1))
 
@@ -87,5 +94,95 @@ int kstrtobool(const char *text, bool *value) UW_KERNEL_NAME(kstrtobool);
 #define sprintf(...) uw_kernel_sprintf(__VA_ARGS__)
 #define vsnprintf(...) uw_kernel_vsnprintf(__VA_ARGS__)
 #endif
+
+/* Numbers of a given width: 0, -EINVAL or -ERANGE. */
+#define UW_KSTRTOU(bits) \
+	static inline int kstrtou##bits(const char *text, unsigned int base, u##bits *value) \
+	{ \
+		unsigned long long number; \
+		int error = kstrtoull(text, base, &number); \
+		if (error) \
+			return error; \
+		if ((u##bits)number != number) \
+			return -ERANGE; \
+		*value = (u##bits)number; \
+		return 0; \
+	}
+#define UW_KSTRTOS(bits) \
+	static inline int kstrtos##bits(const char *text, unsigned int base, s##bits *value) \
+	{ \
+		long long number; \
+		int error = kstrtoll(text, base, &number); \
+		if (error) \
+			return error; \
+		if ((s##bits)number != number) \
+			return -ERANGE; \
+		*value = (s##bits)number; \
+		return 0; \
+	}
+UW_KSTRTOU(8)
+UW_KSTRTOU(16)
+UW_KSTRTOU(32)
+UW_KSTRTOU(64)
+UW_KSTRTOS(8)
+UW_KSTRTOS(16)
+UW_KSTRTOS(32)
+UW_KSTRTOS(64)
+
+/* A number at the beginning of a text; 0 and the text itself if there is none. */
+static inline unsigned long long simple_strtoull(const char *text, char **end, unsigned int base)
+{
+	bool is_number = (*text >= '0' && *text <= '9') || (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
+
+	if (!is_number) {
+		if (end)
+			*end = (char *)(uintptr_t)text;
+		return 0;
+	}
+	return strtoull(text, end, (int)base);
+}
+
+static inline unsigned long simple_strtoul(const char *text, char **end, unsigned int base)
+{
+	return (unsigned long)simple_strtoull(text, end, base);
+}
+
+static inline long long simple_strtoll(const char *text, char **end, unsigned int base)
+{
+	if (*text == '-')
+		return (long long)(0 - simple_strtoull(text + 1, end, base));
+	return (long long)simple_strtoull(text, end, base);
+}
+
+static inline long simple_strtol(const char *text, char **end, unsigned int base)
+{
+	return (long)simple_strtoll(text, end, base);
+}
+
+/* The value of a digit; -1 if it is none. */
+static inline int hex_to_bin(unsigned char digit)
+{
+	if (digit >= '0' && digit <= '9')
+		return digit - '0';
+	digit |= 0x20;
+	return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+/* A number with K, M, G, T, P or E behind it. */
+static inline unsigned long long memparse(const char *text, char **end)
+{
+	static const char units[] = "KMGTPE";
+	char *after;
+	unsigned long long value = simple_strtoull(text, &after, 0);
+	const char *unit = *after ? strchr(units, *after & ~0x20) : NULL;
+
+	if (unit) {
+		value <<= 10 * (unit - units + 1);
+		after++;
+	}
+	if (end)
+		*end = after;
+	return value;
+}
 
 #endif

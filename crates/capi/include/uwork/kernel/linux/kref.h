@@ -37,4 +37,23 @@ static inline int kref_put(struct kref *kref, void (*release)(struct kref *kref)
 	return 1;
 }
 
+#define KREF_INIT(n) { REFCOUNT_INIT(n) }
+
+/* The function is called with the lock held, and unlocks it. */
+static inline int kref_put_mutex(struct kref *kref, void (*release)(struct kref *kref), struct mutex *mutex)
+{
+	if (!refcount_dec_and_mutex_lock(&kref->refcount, mutex))
+		return 0;
+	release(kref);
+	return 1;
+}
+
+static inline int kref_put_lock(struct kref *kref, void (*release)(struct kref *kref), spinlock_t *lock)
+{
+	if (!refcount_dec_and_lock(&kref->refcount, lock))
+		return 0;
+	release(kref);
+	return 1;
+}
+
 #endif

@@ -43,6 +43,15 @@ void *kthread_data(struct task_struct *task) UW_KERNEL_NAME(kthread_data);
 void kthread_exit(long result) UW_KERNEL_NAME(kthread_exit) __attribute__((noreturn));
 struct completion;
 void kthread_complete_and_exit(struct completion *done, long result) UW_KERNEL_NAME(kthread_complete_and_exit) __attribute__((noreturn));
+void *kthread_func(struct task_struct *task) UW_KERNEL_NAME(kthread_func);
+/* As kthread_should_stop(): a program's threads are not frozen. */
+#define kthread_freezable_should_stop(was_frozen) \
+	__extension__({ \
+		bool *uw_was = (was_frozen); \
+		if (uw_was) \
+			*uw_was = false; \
+		kthread_should_stop(); \
+	})
 #define kthread_should_stop_or_park() (kthread_should_stop() || kthread_should_park())
 
 /* ---------------------------------------------------------------------------------------- workers */
@@ -73,15 +82,25 @@ struct kthread_worker {
 
 #define KTW_FREEZABLE 1u
 
+#define KTHREAD_WORKER_INIT(worker) { NULL, NULL, 0 }
+#define DEFINE_KTHREAD_WORKER(worker) struct kthread_worker worker = KTHREAD_WORKER_INIT(worker)
+#define DEFINE_KTHREAD_WORKER_ONSTACK(worker) DEFINE_KTHREAD_WORKER(worker)
+
+/* The worker's queue, which one that was defined so gets when it is first asked for. */
+struct uw_queue *uw_kernel_worker_queue(struct kthread_worker *worker);
+
 /* For a worker of the caller's memory, whose thread is kthread_run(kthread_worker_fn, worker, ...). */
 void uw_kernel_init_worker(struct kthread_worker *worker);
 #define kthread_init_worker(worker) uw_kernel_init_worker(worker)
 int kthread_worker_fn(void *worker) UW_KERNEL_NAME(kthread_worker_fn);
 
 struct kthread_worker *kthread_create_worker_on_node(unsigned int flags, int node, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_worker_on_node) UW_KERNEL_FORMAT(3, 4);
-struct kthread_worker *kthread_create_worker_on_cpu(int cpu, unsigned int flags, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_worker_on_cpu) UW_KERNEL_FORMAT(3, 4);
+struct kthread_worker *kthread_create_worker_on_cpu(int cpu, unsigned int flags, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_worker_on_cpu);
+/* The CPU is there for a name that has one %u more than arguments, so compilers cannot check it. */
+#define kthread_create_worker_on_cpu(cpu, flags, ...) (kthread_create_worker_on_cpu)((cpu), (flags), __VA_ARGS__, (cpu))
 #define kthread_create_worker(flags, ...) kthread_create_worker_on_node((flags), -1, __VA_ARGS__)
 #define kthread_run_worker(flags, ...) kthread_create_worker_on_node((flags), -1, __VA_ARGS__)
+#define kthread_run_worker_on_node(flags, node, ...) kthread_create_worker_on_node((flags), (node), __VA_ARGS__)
 #define kthread_run_worker_on_cpu(cpu, flags, ...) kthread_create_worker_on_cpu((cpu), (flags), __VA_ARGS__)
 void kthread_destroy_worker(struct kthread_worker *worker) UW_KERNEL_NAME(kthread_destroy_worker);
 
@@ -104,20 +123,20 @@ static inline void uw_kernel_init_kthread_delayed_work(struct kthread_delayed_wo
 
 static inline bool kthread_queue_work(struct kthread_worker *worker, struct kthread_work *work)
 {
-	return uw_kernel_queued(uw_queue_work(worker->uw_queue, (struct uw_work *)work));
+	return uw_kernel_queued(uw_queue_work(uw_kernel_worker_queue(worker), (struct uw_work *)work));
 }
 
 static inline bool kthread_queue_delayed_work(struct kthread_worker *worker, struct kthread_delayed_work *dwork,
 					      unsigned long delay)
 {
-	return uw_kernel_queued(uw_queue_delayed_work(worker->uw_queue, (struct uw_delayed_work *)dwork,
+	return uw_kernel_queued(uw_queue_delayed_work(uw_kernel_worker_queue(worker), (struct uw_delayed_work *)dwork,
 						      uw_kernel_ticks_to_ns(delay)));
 }
 
 static inline bool kthread_mod_delayed_work(struct kthread_worker *worker, struct kthread_delayed_work *dwork,
 					    unsigned long delay)
 {
-	int answer = uw_mod_delayed_work(worker->uw_queue, (struct uw_delayed_work *)dwork,
+	int answer = uw_mod_delayed_work(uw_kernel_worker_queue(worker), (struct uw_delayed_work *)dwork,
 					 uw_kernel_ticks_to_ns(delay));
 
 	uw_kernel_queued(answer);
@@ -131,7 +150,9 @@ static inline void kthread_flush_work(struct kthread_work *work)
 
 static inline void kthread_flush_worker(struct kthread_worker *worker)
 {
-	uw_kernel_queued(uw_queue_flush(worker->uw_queue));
+	/* One that was defined may not have been used yet. */
+	if (worker->uw_queue)
+		uw_kernel_queued(uw_queue_flush(worker->uw_queue));
 }
 
 static inline bool kthread_cancel_work_sync(struct kthread_work *work)
@@ -147,5 +168,7 @@ static inline bool kthread_cancel_delayed_work_sync(struct kthread_delayed_work 
 #ifdef __cplusplus
 }
 #endif
+
+#include "../uw_kernel_environment.h"
 
 #endif

@@ -178,6 +178,11 @@ static inline struct timespec64 ns_to_timespec64(s64 ns)
 
 	ts.tv_sec = ns / NSEC_PER_SEC;
 	ts.tv_nsec = (long)(ns % NSEC_PER_SEC);
+	/* The nanoseconds are never negative. */
+	if (ts.tv_nsec < 0) {
+		ts.tv_sec--;
+		ts.tv_nsec += NSEC_PER_SEC;
+	}
 	return ts;
 }
 
@@ -195,5 +200,109 @@ static inline s64 timespec64_to_ns(const struct timespec64 *ts)
 {
 	return ts->tv_sec * NSEC_PER_SEC + ts->tv_nsec;
 }
+
+#define PSEC_PER_SEC 1000000000000LL
+#define FSEC_PER_SEC 1000000000000000LL
+#define KTIME_MIN (-KTIME_MAX - 1)
+#define KTIME_SEC_MAX (KTIME_MAX / NSEC_PER_SEC)
+
+static inline s64 ktime_divns(ktime_t kt, s64 divisor)
+{
+	return kt / divisor;
+}
+
+static inline ktime_t ktime_sub_us(ktime_t kt, u64 us)
+{
+	return kt - (s64)us * NSEC_PER_USEC;
+}
+
+static inline ktime_t ktime_sub_ms(ktime_t kt, u64 ms)
+{
+	return kt - (s64)ms * NSEC_PER_MSEC;
+}
+
+/* The greatest time there is instead of one that is beyond it. */
+static inline ktime_t ktime_add_safe(ktime_t a, ktime_t b)
+{
+	ktime_t sum;
+
+	return __builtin_add_overflow(a, b, &sum) || sum < 0 ? KTIME_MAX : sum;
+}
+
+#define ktime_to_timespec64(kt) ns_to_timespec64(kt)
+
+static inline ktime_t timespec64_to_ktime(struct timespec64 ts)
+{
+	return timespec64_to_ns(&ts);
+}
+
+static inline void ktime_get_raw_ts64(struct timespec64 *ts)
+{
+	*ts = ns_to_timespec64(ktime_get_raw());
+}
+
+static inline void ktime_get_boottime_ts64(struct timespec64 *ts)
+{
+	*ts = ns_to_timespec64(ktime_get_boottime());
+}
+
+static inline time64_t ktime_get_boottime_seconds(void)
+{
+	return ktime_get_boottime() / NSEC_PER_SEC;
+}
+
+static inline ktime_t ktime_get_clocktai(void)
+{
+	return (ktime_t)uw_kernel_clock_ns(11);
+}
+
+/* The clock of the last tick: cheaper, and as far back. */
+static inline ktime_t ktime_get_coarse(void)
+{
+	return (ktime_t)uw_kernel_clock_ns(6);
+}
+
+static inline u64 ktime_get_coarse_ns(void)
+{
+	return uw_kernel_clock_ns(6);
+}
+
+static inline void ktime_get_coarse_ts64(struct timespec64 *ts)
+{
+	*ts = ns_to_timespec64(ktime_get_coarse());
+}
+
+static inline void ktime_get_coarse_real_ts64(struct timespec64 *ts)
+{
+	*ts = ns_to_timespec64((s64)uw_kernel_clock_ns(5));
+}
+
+static inline u64 ktime_get_real_fast_ns(void)
+{
+	return ktime_get_real_ns();
+}
+
+static inline struct timespec64 timespec64_add(struct timespec64 a, struct timespec64 b)
+{
+	return ns_to_timespec64(timespec64_to_ns(&a) + timespec64_to_ns(&b));
+}
+
+static inline struct timespec64 timespec64_sub(struct timespec64 a, struct timespec64 b)
+{
+	return ns_to_timespec64(timespec64_to_ns(&a) - timespec64_to_ns(&b));
+}
+
+static inline int timespec64_compare(const struct timespec64 *a, const struct timespec64 *b)
+{
+	return ktime_compare(timespec64_to_ns(a), timespec64_to_ns(b));
+}
+
+static inline u64 cpu_clock(int cpu)
+{
+	(void)cpu;
+	return local_clock();
+}
+
+#define sched_clock_cpu(cpu) cpu_clock(cpu)
 
 #endif

@@ -243,4 +243,126 @@ static inline void hlist_del(struct hlist_node *node)
 	for ((pos) = hlist_entry_safe((head)->first, __typeof__(*(pos)), member); \
 	     (pos) && ((n) = (pos)->member.next, 1); (pos) = hlist_entry_safe((n), __typeof__(*(pos)), member))
 
+#define list_last_entry_or_null(head, type, member) \
+	(list_empty(head) ? (type *)NULL : list_last_entry(head, type, member))
+#define list_next_entry_circular(pos, head, member) \
+	(list_is_last(&(pos)->member, head) ? list_first_entry(head, __typeof__(*(pos)), member) : list_next_entry(pos, member))
+#define list_prev_entry_circular(pos, head, member) \
+	(list_is_first(&(pos)->member, head) ? list_last_entry(head, __typeof__(*(pos)), member) : list_prev_entry(pos, member))
+/* Where list_for_each_entry_continue() goes on; the head if it is NULL. */
+#define list_prepare_entry(pos, head, member) ((pos) ? (pos) : list_entry(head, __typeof__(*(pos)), member))
+#define list_safe_reset_next(pos, n, member) ((n) = list_next_entry(pos, member))
+#define list_for_each_reverse(pos, head) list_for_each_prev(pos, head)
+#define list_for_each_continue(pos, head) for ((pos) = (pos)->next; (pos) != (head); (pos) = (pos)->next)
+#define list_for_each_prev_safe(pos, n, head) \
+	for ((pos) = (head)->prev, (n) = (pos)->prev; (pos) != (head); (pos) = (n), (n) = (pos)->prev)
+#define list_for_each_entry_continue_reverse(pos, head, member) \
+	for ((pos) = list_prev_entry(pos, member); !list_entry_is_head(pos, head, member); \
+	     (pos) = list_prev_entry(pos, member))
+#define list_for_each_entry_from_reverse(pos, head, member) \
+	for (; !list_entry_is_head(pos, head, member); (pos) = list_prev_entry(pos, member))
+#define list_for_each_entry_safe_from(pos, n, head, member) \
+	for ((n) = list_next_entry(pos, member); !list_entry_is_head(pos, head, member); \
+	     (pos) = (n), (n) = list_next_entry(n, member))
+#define list_for_each_entry_safe_continue(pos, n, head, member) \
+	for ((pos) = list_next_entry(pos, member), (n) = list_next_entry(pos, member); \
+	     !list_entry_is_head(pos, head, member); (pos) = (n), (n) = list_next_entry(n, member))
+
+static inline void __list_del_entry(struct list_head *entry)
+{
+	uw_list_link(entry->prev, entry->next);
+}
+
+/* Seen as deleted by list_empty_careful(), after what was done before. */
+static inline void list_del_init_careful(struct list_head *entry)
+{
+	uw_list_link(entry->prev, entry->next);
+	WRITE_ONCE(entry->prev, entry);
+	smp_store_release(&entry->next, entry);
+}
+
+static inline void list_swap(struct list_head *a, struct list_head *b)
+{
+	struct list_head *before_b = b->prev;
+
+	list_del_init(b);
+	list_replace(a, b);
+	if (before_b == a)
+		before_b = b;
+	list_add(a, before_b);
+}
+
+/* The entries from `first` to `last` to the end of another list. */
+static inline void list_bulk_move_tail(struct list_head *head, struct list_head *first, struct list_head *last)
+{
+	uw_list_link(first->prev, last->next);
+	uw_list_link(head->prev, first);
+	uw_list_link(last, head);
+}
+
+/* `entry` becomes the first. */
+static inline void list_rotate_to_front(struct list_head *entry, struct list_head *head)
+{
+	list_move_tail(head, entry);
+}
+
+/* What is up to `entry` and with it goes to `list`, which is written anew. */
+static inline void list_cut_position(struct list_head *list, struct list_head *head, struct list_head *entry)
+{
+	INIT_LIST_HEAD(list);
+	if (!list_empty(head) && entry != head)
+		list_bulk_move_tail(list, head->next, entry);
+}
+
+/* What is before `entry`. */
+static inline void list_cut_before(struct list_head *list, struct list_head *head, struct list_head *entry)
+{
+	INIT_LIST_HEAD(list);
+	if (head->next != entry)
+		list_bulk_move_tail(list, head->next, entry->prev);
+}
+
+static inline bool hlist_unhashed_lockless(const struct hlist_node *node)
+{
+	return !READ_ONCE(node->pprev);
+}
+
+static inline void hlist_add_before(struct hlist_node *node, struct hlist_node *next)
+{
+	node->pprev = next->pprev;
+	node->next = next;
+	next->pprev = &node->next;
+	*node->pprev = node;
+}
+
+static inline void hlist_add_behind(struct hlist_node *node, struct hlist_node *previous)
+{
+	node->next = previous->next;
+	previous->next = node;
+	node->pprev = &previous->next;
+	if (node->next)
+		node->next->pprev = &node->next;
+}
+
+static inline bool hlist_is_singular_node(const struct hlist_node *node, const struct hlist_head *head)
+{
+	return !node->next && node->pprev == &head->first;
+}
+
+static inline void hlist_move_list(struct hlist_head *from, struct hlist_head *to)
+{
+	to->first = from->first;
+	if (to->first)
+		to->first->pprev = &to->first;
+	from->first = NULL;
+}
+
+#define hlist_for_each_safe(pos, n, head) \
+	for ((pos) = (head)->first; (pos) && ((n) = (pos)->next, 1); (pos) = (n))
+#define hlist_for_each_entry_continue(pos, member) \
+	for ((pos) = hlist_entry_safe((pos)->member.next, __typeof__(*(pos)), member); (pos); \
+	     (pos) = hlist_entry_safe((pos)->member.next, __typeof__(*(pos)), member))
+#define hlist_for_each_entry_from(pos, member) \
+	for (; (pos); (pos) = hlist_entry_safe((pos)->member.next, __typeof__(*(pos)), member))
+
 #endif

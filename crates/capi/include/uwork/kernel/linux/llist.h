@@ -22,6 +22,17 @@ static inline void init_llist_head(struct llist_head *list)
 	list->first = NULL;
 }
 
+/* Such that llist_on_list() is false. */
+static inline void init_llist_node(struct llist_node *node)
+{
+	WRITE_ONCE(node->next, node);
+}
+
+static inline bool llist_on_list(const struct llist_node *node)
+{
+	return READ_ONCE(node->next) != node;
+}
+
 static inline bool llist_empty(const struct llist_head *list)
 {
 	return !READ_ONCE(list->first);
@@ -72,5 +83,31 @@ static inline struct llist_node *llist_reverse_order(struct llist_node *head)
 #define llist_for_each_entry_safe(pos, n, node, member) \
 	for ((pos) = uw_llist_entry_safe((node), __typeof__(*(pos)), member); \
 	     (pos) && ((n) = uw_llist_entry_safe((pos)->member.next, __typeof__(*(n)), member), 1); (pos) = (n))
+
+static inline struct llist_node *llist_next(struct llist_node *node)
+{
+	return node->next;
+}
+
+/* A chain that is linked already. True if the list was empty. */
+static inline bool llist_add_batch(struct llist_node *first, struct llist_node *last, struct llist_head *list)
+{
+	struct llist_node *next = READ_ONCE(list->first);
+
+	do {
+		last->next = next;
+	} while (!try_cmpxchg(&list->first, &next, first));
+	return !next;
+}
+
+/* For one consumer at a time. */
+static inline struct llist_node *llist_del_first(struct llist_head *list)
+{
+	struct llist_node *first = smp_load_acquire(&list->first);
+
+	while (first && !try_cmpxchg(&list->first, &first, READ_ONCE(first->next)))
+		;
+	return first;
+}
 
 #endif

@@ -24,4 +24,14 @@ struct lockdep_map {
 #define lockdep_init_map(map, name, key, subclass) ((void)(map))
 #define might_lock(lock) ((void)(lock))
 
+#define lockdep_assert(condition) ((void)(condition))
+#define lockdep_assert_once(condition) ((void)(condition))
+#define lockdep_assert_held_read(lock) ((void)(lock))
+#define lockdep_assert_held_write(lock) ((void)(lock))
+#define lockdep_assert_held_once(lock) ((void)(lock))
+#define lockdep_assert_none_held_once() ((void)0)
+#define lockdep_set_class_and_name(lock, key, name) ((void)(lock))
+#define lockdep_set_subclass(lock, subclass) ((void)(lock))
+#define might_lock_nested(lock, subclass) ((void)(lock))
+
 #endif

@@ -61,4 +61,12 @@ static inline u64 mul_u64_u32_div(u64 a, u32 b, u32 c)
 	return mul_u64_u64_div_u64(a, b, c);
 }
 
+#define DIV_U64_ROUND_UP(n, d) DIV_ROUND_UP((u64)(n), (u32)(d))
+#define DIV64_U64_ROUND_CLOSEST(n, d) DIV_ROUND_CLOSEST((u64)(n), (u64)(d))
+
+static inline u64 mul_u64_u32_shr(u64 a, u32 b, unsigned int shift)
+{
+	return (u64)((uw_u128)a * b >> shift);
+}
+
 #endif

@@ -3,15 +3,74 @@
 #ifndef UWORK_KERNEL_LINUX_MM_H
 #define UWORK_KERNEL_LINUX_MM_H
 
-#include <linux/slab.h>
+#include <string.h>
+
+#include "../uw_kernel_slab.h"
+#include <linux/align.h>
 #include <linux/vmalloc.h>
 
 #ifndef PAGE_SIZE
 #define PAGE_SHIFT 12
 #define PAGE_SIZE 4096UL
 #endif
-#define __get_free_page(gfp) ((unsigned long)aligned_alloc(PAGE_SIZE, PAGE_SIZE))
-#define get_zeroed_page(gfp) ((unsigned long)memset(aligned_alloc(PAGE_SIZE, PAGE_SIZE), 0, PAGE_SIZE))
-#define free_page(addr) free((void *)(addr))
+#define PAGE_MASK (~(PAGE_SIZE - 1))
+#define PAGE_ALIGN(addr) ALIGN(addr, PAGE_SIZE)
+#define PAGE_ALIGNED(addr) IS_ALIGNED((unsigned long)(addr), PAGE_SIZE)
+#define PAGE_ALIGN_DOWN(addr) ALIGN_DOWN(addr, PAGE_SIZE)
+#define offset_in_page(ptr) ((unsigned long)(ptr) & ~PAGE_MASK)
+
+/* The least order of pages, 2^order of them, that has so many bytes. */
+static inline int get_order(unsigned long size)
+{
+	int order = 0;
+
+	while (PAGE_SIZE << order < size)
+		order++;
+	return order;
+}
+
+/* A page is known by its memory. */
+struct page;
+
+static inline void *page_address(const struct page *page)
+{
+	return (void *)(uintptr_t)page;
+}
+
+static inline struct page *virt_to_page(const void *addr)
+{
+	return (struct page *)((uintptr_t)addr & PAGE_MASK);
+}
+
+/* 0 without memory. */
+static inline unsigned long __get_free_pages(gfp_t flags, unsigned int order)
+{
+	void *pages = aligned_alloc(PAGE_SIZE, PAGE_SIZE << order);
+
+	if (pages && (flags & __GFP_ZERO))
+		memset(pages, 0, PAGE_SIZE << order);
+	return (unsigned long)pages;
+}
+
+static inline void free_pages(unsigned long addr, unsigned int order)
+{
+	(void)order;
+	uw_kernel_free((void *)addr);
+}
+
+static inline struct page *alloc_pages(gfp_t flags, unsigned int order)
+{
+	return (struct page *)__get_free_pages(flags, order);
+}
+
+#define __get_free_page(flags) __get_free_pages((flags), 0)
+#define get_zeroed_page(flags) __get_free_pages((flags) | __GFP_ZERO, 0)
+#define free_page(addr) free_pages((addr), 0)
+#define alloc_page(flags) alloc_pages((flags), 0)
+#define alloc_pages_node(node, flags, order) alloc_pages((flags), (order))
+#define __free_pages(page, order) free_pages((unsigned long)page_address(page), (order))
+#define __free_page(page) __free_pages((page), 0)
+#define alloc_pages_exact(size, flags) ((void *)__get_free_pages((flags), (unsigned int)get_order(size)))
+#define free_pages_exact(ptr, size) free_pages((unsigned long)(ptr), (unsigned int)get_order(size))
 
 #endif

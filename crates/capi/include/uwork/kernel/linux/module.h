@@ -15,6 +15,7 @@
 #include <linux/init.h>
 #include <linux/kernel.h>
 #include <linux/moduleparam.h>
+#include "../uw_kernel_environment.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,6 +47,11 @@ int uw_kernel_main(int argc, char **argv, int (*init)(void), void (*exit_functio
 #define late_initcall(function) module_init(function)
 #define subsys_initcall(function) module_init(function)
 #define device_initcall(function) module_init(function)
+#define core_initcall(function) module_init(function)
+#define postcore_initcall(function) module_init(function)
+#define arch_initcall(function) module_init(function)
+#define fs_initcall(function) module_init(function)
+#define rootfs_initcall(function) module_init(function)
 
 #define MODULE_INFO(tag, info) extern int uw_unused_declaration
 #define MODULE_LICENSE(text) extern int uw_unused_declaration

@@ -57,6 +57,9 @@ static inline bool mutex_is_locked(struct mutex *lock)
 }
 
 #define mutex_lock_nested(lock, subclass) mutex_lock(lock)
+#define mutex_lock_nest_lock(lock, other) mutex_lock(lock)
+#define mutex_lock_interruptible_nested(lock, subclass) mutex_lock_interruptible(lock)
+#define mutex_lock_killable_nested(lock, subclass) mutex_lock_killable(lock)
 #define mutex_lock_io(lock) mutex_lock(lock)
 
 #ifndef __cplusplus

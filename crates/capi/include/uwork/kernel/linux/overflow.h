@@ -28,4 +28,12 @@ static inline size_t size_add(size_t a, size_t b)
 	size_add(sizeof(*(p)), size_mul((size_t)(count), sizeof(*(p)->member)))
 #define flex_array_size(p, member, count) size_mul((size_t)(count), sizeof(*(p)->member))
 
+static inline size_t size_sub(size_t a, size_t b)
+{
+	return a < b || a == SIZE_MAX ? SIZE_MAX : a - b;
+}
+
+#define array3_size(a, b, c) size_mul(size_mul((a), (b)), (c))
+#define struct_size_t(type, member, count) struct_size((type *)NULL, member, count)
+
 #endif

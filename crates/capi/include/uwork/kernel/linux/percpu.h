@@ -86,4 +86,35 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 #define __alloc_percpu_gfp(size, align, gfp) __alloc_percpu((size), (align))
 #define free_percpu(ptr) uw_kernel_free_percpu(ptr)
 
+#define this_cpu_add_return(var, val) \
+	__atomic_add_fetch(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED)
+#define this_cpu_sub_return(var, val) \
+	__atomic_sub_fetch(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED)
+#define this_cpu_dec_return(var) this_cpu_sub_return(var, 1)
+#define this_cpu_and(var, val) \
+	((void)__atomic_fetch_and(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED))
+#define this_cpu_or(var, val) \
+	((void)__atomic_fetch_or(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED))
+/* What it was. */
+#define this_cpu_cmpxchg(var, old, new_value) \
+	__extension__({ \
+		__typeof__(var) uw_old = (old); \
+		__atomic_compare_exchange_n(this_cpu_ptr(&(var)), &uw_old, (new_value), false, __ATOMIC_SEQ_CST, \
+					    __ATOMIC_RELAXED); \
+		uw_old; \
+	})
+#define this_cpu_try_cmpxchg(var, oldp, new_value) \
+	__atomic_compare_exchange_n(this_cpu_ptr(&(var)), (oldp), (new_value), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)
+#define __this_cpu_sub(var, val) this_cpu_sub(var, val)
+#define __this_cpu_xchg(var, val) this_cpu_xchg(var, val)
+#define __this_cpu_add_return(var, val) this_cpu_add_return(var, val)
+#define __this_cpu_inc_return(var) this_cpu_inc_return(var)
+#define __this_cpu_dec_return(var) this_cpu_dec_return(var)
+#define raw_cpu_read(var) this_cpu_read(var)
+#define raw_cpu_write(var, val) this_cpu_write(var, val)
+#define raw_cpu_sub(var, val) this_cpu_sub(var, val)
+#define raw_cpu_dec(var) this_cpu_dec(var)
+#define EXPORT_PER_CPU_SYMBOL(name) extern int uw_unused_declaration
+#define EXPORT_PER_CPU_SYMBOL_GPL(name) extern int uw_unused_declaration
+
 #endif

@@ -5,6 +5,7 @@
 
 #include <linux/random.h>
 
+#define prandom_bytes(buf, count) get_random_bytes((buf), (count))
 #define prandom_u32() get_random_u32()
 #define prandom_u32_max(limit) get_random_u32_below(limit)
 

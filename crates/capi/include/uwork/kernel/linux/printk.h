@@ -111,4 +111,32 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define printk_deferred(...) printk(__VA_ARGS__)
 #define dump_stack() ((void)0)
 
+enum {
+	DUMP_PREFIX_NONE,
+	DUMP_PREFIX_ADDRESS,
+	DUMP_PREFIX_OFFSET
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* One line of 16 or 32 bytes, in groups of 1, 2, 4 or 8; how long it is, or would be with room enough. */
+int hex_dump_to_buffer(const void *buf, size_t len, int rowsize, int groupsize, char *line, size_t size, bool ascii) UW_KERNEL_NAME(hex_dump_to_buffer);
+void print_hex_dump(const char *level, const char *prefix, int prefix_type, int rowsize, int groupsize, const void *buf,
+		    size_t len, bool ascii) UW_KERNEL_NAME(print_hex_dump);
+#ifdef __cplusplus
+}
+#endif
+
+#define print_hex_dump_bytes(prefix, prefix_type, buf, len) \
+	print_hex_dump(KERN_DEBUG, (prefix), (prefix_type), 16, 1, (buf), (len), true)
+#ifdef DEBUG
+#define print_hex_dump_debug(...) print_hex_dump(KERN_DEBUG, __VA_ARGS__)
+#else
+#define print_hex_dump_debug(...) ((void)0)
+#endif
+#define pr_notice_ratelimited(...) pr_notice(__VA_ARGS__)
+#define pr_debug_ratelimited(...) pr_debug(__VA_ARGS__)
+#define trace_printk(...) printk(__VA_ARGS__)
+
 #endif

@@ -41,5 +41,8 @@ static inline u32 get_random_u32_below(u32 limit)
 
 #define get_random_u32_inclusive(least, most) ((least) + get_random_u32_below((most) - (least) + 1))
 #define get_random_int() get_random_u32()
+#define get_random_u16() ((u16)get_random_u32())
+#define get_random_u8() ((u8)get_random_u32())
+#define get_random_long() ((unsigned long)get_random_u64())
 
 #endif

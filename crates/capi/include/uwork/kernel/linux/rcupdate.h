@@ -4,6 +4,7 @@
 #define UWORK_KERNEL_LINUX_RCUPDATE_H
 
 #include "../uw_kernel.h"
+#include "../uw_kernel_slab.h"
 #include <linux/compiler.h>
 #include <linux/types.h>
 
@@ -43,6 +44,27 @@ static inline void rcu_read_unlock(void)
 #define rcu_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
 #define rcu_dereference_protected(p, condition) (p)
 #define rcu_dereference_check(p, condition) rcu_dereference(p)
+#define rcu_dereference_raw(p) rcu_dereference(p)
+#define rcu_dereference_bh(p) rcu_dereference(p)
+#define rcu_dereference_sched(p) rcu_dereference(p)
+#define rcu_dereference_bh_check(p, condition) rcu_dereference(p)
+#define rcu_read_lock_bh() rcu_read_lock()
+#define rcu_read_unlock_bh() rcu_read_unlock()
+#define rcu_read_lock_sched() rcu_read_lock()
+#define rcu_read_unlock_sched() rcu_read_unlock()
+#define rcu_pointer_handoff(p) (p)
+#define unrcu_pointer(p) (p)
+#define RCU_INITIALIZER(v) (v)
+#define RCU_LOCKDEP_WARN(condition, text) ((void)0)
+#define init_rcu_head(head) ((void)(head))
+#define destroy_rcu_head(head) ((void)(head))
+#define init_rcu_head_on_stack(head) ((void)(head))
+#define destroy_rcu_head_on_stack(head) ((void)(head))
+#define synchronize_net() synchronize_rcu()
+#define cond_resched_rcu() (rcu_read_unlock(), rcu_read_lock())
+#define kvfree_rcu(ptr, field) kfree_rcu(ptr, field)
+#define kfree_rcu_mightsleep(ptr) (synchronize_rcu(), uw_kernel_free(ptr))
+#define kvfree_rcu_mightsleep(ptr) kfree_rcu_mightsleep(ptr)
 #define rcu_access_pointer(p) __atomic_load_n(&(p), __ATOMIC_RELAXED)
 #define rcu_assign_pointer(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
 #define RCU_INIT_POINTER(p, v) ((p) = (v))

@@ -28,6 +28,18 @@ static inline int down_read_trylock(struct rw_semaphore *sem)
 	return uw_kernel_read_trylock(&sem->uw_lock);
 }
 
+/* There are no signals to end the wait. */
+static inline int down_read_interruptible(struct rw_semaphore *sem)
+{
+	down_read(sem);
+	return 0;
+}
+
+#define down_read_killable(sem) down_read_interruptible(sem)
+#define down_read_nested(sem, subclass) down_read(sem)
+#define down_write_nested(sem, subclass) down_write(sem)
+#define down_write_killable(sem) (down_write(sem), 0)
+
 static inline void up_read(struct rw_semaphore *sem)
 {
 	uw_kernel_read_unlock(&sem->uw_lock);

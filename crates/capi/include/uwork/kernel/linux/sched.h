@@ -7,6 +7,7 @@
 #pragma GCC system_header
 #include_next <linux/sched.h>
 
+#include <sched.h>
 #include <string.h>
 
 #include "../uw_kernel.h"
@@ -53,7 +54,9 @@ struct task_struct {
 
 /* The calling thread's task. It stays for as long as the thread, and its memory longer. */
 struct task_struct *uw_kernel_current(void);
+#ifndef __cplusplus
 #define current uw_kernel_current()
+#endif
 
 /* 1 if the task was asleep in one of these states. */
 int uw_kernel_wake_task(struct task_struct *task, unsigned int states);
@@ -63,6 +66,9 @@ long uw_kernel_schedule(long timeout);
 void uw_kernel_put_task(struct task_struct *task);
 void uw_kernel_get_task(struct task_struct *task);
 int uw_kernel_set_cpus(struct task_struct *task, const struct cpumask *mask);
+/* 0, or an errno with its sign turned: -EPERM as a rule, for what is real time. */
+int uw_kernel_set_scheduler(struct task_struct *task, int policy, const struct sched_param *param);
+int uw_kernel_get_nice(const struct task_struct *task);
 void uw_kernel_set_nice(struct task_struct *task, long nice);
 
 static inline int wake_up_process(struct task_struct *task)
@@ -75,11 +81,11 @@ static inline int wake_up_state(struct task_struct *task, unsigned int state)
 	return uw_kernel_wake_task(task, state);
 }
 
-#define set_current_state(state) __atomic_store_n(&current->__state, (state), __ATOMIC_SEQ_CST)
-#define __set_current_state(state) __atomic_store_n(&current->__state, (state), __ATOMIC_RELAXED)
-#define get_current_state() __atomic_load_n(&current->__state, __ATOMIC_RELAXED)
+#define set_current_state(state) __atomic_store_n(&uw_kernel_current()->__state, (state), __ATOMIC_SEQ_CST)
+#define __set_current_state(state) __atomic_store_n(&uw_kernel_current()->__state, (state), __ATOMIC_RELAXED)
+#define get_current_state() __atomic_load_n(&uw_kernel_current()->__state, __ATOMIC_RELAXED)
 #define task_is_running(task) (READ_ONCE((task)->__state) == TASK_RUNNING)
-#define get_current() current
+#define get_current() uw_kernel_current()
 
 static inline void schedule(void)
 {
@@ -174,10 +180,37 @@ static inline void sched_set_normal(struct task_struct *task, int nice)
 	uw_kernel_set_nice(task, nice);
 }
 
+/* The system has another function of this name, for which <sched.h> was read before. */
+#define sched_setscheduler(task, policy, param) uw_kernel_set_scheduler((task), (policy), (param))
+#define sched_setscheduler_nocheck(task, policy, param) uw_kernel_set_scheduler((task), (policy), (param))
+#define task_nice(task) uw_kernel_get_nice(task)
+#define MAX_RT_PRIO 100
+#define NICE_WIDTH (MAX_NICE - MIN_NICE + 1)
+#define MAX_PRIO (MAX_RT_PRIO + NICE_WIDTH)
+#define DEFAULT_PRIO (MAX_RT_PRIO + NICE_WIDTH / 2)
+#define NICE_TO_PRIO(nice) ((nice) + DEFAULT_PRIO)
+#define PRIO_TO_NICE(prio) ((prio) - DEFAULT_PRIO)
+#define io_schedule_timeout(timeout) schedule_timeout(timeout)
+
+static inline pid_t task_tgid_nr(const struct task_struct *task)
+{
+	return task->tgid;
+}
+
+#define task_pid_vnr(task) task_pid_nr(task)
 #define get_task_comm(buf, task) memcpy((buf), (task)->comm, TASK_COMM_LEN)
 
 #ifdef __cplusplus
 }
+#endif
+
+#ifdef __cplusplus
+/* An object, since the standard library has members of this name, which a macro would break. */
+struct uw_kernel_current_task {
+	operator struct task_struct *() const { return uw_kernel_current(); }
+	struct task_struct *operator->() const { return uw_kernel_current(); }
+};
+static const uw_kernel_current_task current __attribute__((unused)) = uw_kernel_current_task();
 #endif
 
 #endif

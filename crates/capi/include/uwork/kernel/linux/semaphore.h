@@ -53,4 +53,12 @@ static inline void up(struct semaphore *sem)
 	wake_up(&sem->waiters);
 }
 
+#define down_killable(sem) down_interruptible(sem)
+
+/* 0, or -ETIME. */
+static inline int down_timeout(struct semaphore *sem, long timeout)
+{
+	return wait_event_timeout(sem->waiters, !down_trylock(sem), timeout) > 0 ? 0 : -ETIME;
+}
+
 #endif

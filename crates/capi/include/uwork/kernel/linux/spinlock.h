@@ -66,6 +66,16 @@ static inline bool spin_is_locked(const spinlock_t *lock)
 #define raw_spin_lock_irqsave(lock, flags) spin_lock_irqsave(lock, flags)
 #define raw_spin_unlock_irqrestore(lock, flags) spin_unlock_irqrestore(lock, flags)
 
+#define __SPIN_LOCK_INITIALIZER(name) __SPIN_LOCK_UNLOCKED(name)
+#define raw_spin_lock_bh(lock) spin_lock(lock)
+#define raw_spin_unlock_bh(lock) spin_unlock(lock)
+#define raw_spin_lock_nested(lock, subclass) spin_lock(lock)
+#define raw_spin_is_locked(lock) spin_is_locked(lock)
+#define raw_spin_trylock_irqsave(lock, flags) spin_trylock_irqsave(lock, flags)
+#define spin_lock_irqsave_nested(lock, flags, subclass) spin_lock_irqsave(lock, flags)
+#define spin_lock_nest_lock(lock, other) spin_lock(lock)
+#define smp_mb__after_spinlock() smp_mb()
+
 typedef struct {
 	struct uw_kernel_rwlock uw_lock;
 } rwlock_t;
@@ -96,6 +106,16 @@ static inline void write_lock(rwlock_t *lock)
 static inline void write_unlock(rwlock_t *lock)
 {
 	uw_kernel_write_unlock(&lock->uw_lock);
+}
+
+static inline int read_trylock(rwlock_t *lock)
+{
+	return uw_kernel_read_trylock(&lock->uw_lock);
+}
+
+static inline int write_trylock(rwlock_t *lock)
+{
+	return uw_kernel_write_trylock(&lock->uw_lock);
 }
 
 #define read_lock_irq(lock) read_lock(lock)

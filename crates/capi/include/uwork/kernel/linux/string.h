@@ -11,7 +11,7 @@
 
 #include <linux/compiler.h>
 #include <linux/errno.h>
-#include <linux/slab.h>
+#include "../uw_kernel_slab.h"
 #include <linux/types.h>
 
 #ifdef __cplusplus
@@ -64,6 +64,130 @@ static inline void memzero_explicit(void *to, size_t size)
 {
 	memset(to, 0, size);
 	barrier();
+}
+
+static inline const char *str_yes_no(bool value)
+{
+	return value ? "yes" : "no";
+}
+
+static inline const char *str_on_off(bool value)
+{
+	return value ? "on" : "off";
+}
+
+static inline const char *str_true_false(bool value)
+{
+	return value ? "true" : "false";
+}
+
+static inline const char *str_enabled_disabled(bool value)
+{
+	return value ? "enabled" : "disabled";
+}
+
+static inline const char *str_enable_disable(bool value)
+{
+	return value ? "enable" : "disable";
+}
+
+static inline const char *str_up_down(bool value)
+{
+	return value ? "up" : "down";
+}
+
+static inline const char *str_plural(size_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
+static inline bool strstarts(const char *text, const char *prefix)
+{
+	return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* The prefix's length; 0 if the text does not begin with it. */
+static inline size_t str_has_prefix(const char *text, const char *prefix)
+{
+	return strstarts(text, prefix) ? strlen(prefix) : 0;
+}
+
+static inline char *skip_spaces(const char *text)
+{
+	return (char *)(uintptr_t)text + strspn(text, " \t\n\v\f\r");
+}
+
+/* The text itself. */
+static inline char *strreplace(char *text, char old, char with)
+{
+	char *at;
+
+	for (at = text; *at; at++) {
+		if (*at == old)
+			*at = with;
+	}
+	return text;
+}
+
+/* The first byte that is not `value`; NULL if all are. */
+static inline void *memchr_inv(const void *from, int value, size_t size)
+{
+	const unsigned char *at = (const unsigned char *)from;
+
+	for (; size > 0; size--, at++) {
+		if (*at != (unsigned char)value)
+			return (void *)(uintptr_t)at;
+	}
+	return NULL;
+}
+
+static inline void *memset32(u32 *to, u32 value, size_t count)
+{
+	size_t index;
+
+	for (index = 0; index < count; index++)
+		to[index] = value;
+	return to;
+}
+
+static inline void *memset64(u64 *to, u64 value, size_t count)
+{
+	size_t index;
+
+	for (index = 0; index < count; index++)
+		to[index] = value;
+	return to;
+}
+
+static inline char *kmemdup_nul(const char *from, size_t length, gfp_t gfp)
+{
+	char *to = (char *)kmalloc(length + 1, gfp);
+
+	if (to) {
+		memcpy(to, from, length);
+		to[length] = '\0';
+	}
+	return to;
+}
+
+static inline void *kmemdup_array(const void *from, size_t count, size_t size, gfp_t gfp)
+{
+	size_t bytes;
+
+	return check_mul_overflow(count, size, &bytes) ? NULL : kmemdup(from, bytes, gfp);
+}
+
+#define sysfs_match_string(texts, text) uw_kernel_match_sysfs((texts), sizeof(texts) / sizeof((texts)[0]), (text))
+
+static inline int uw_kernel_match_sysfs(const char *const *texts, size_t count, const char *text)
+{
+	size_t index;
+
+	for (index = 0; index < count && texts[index]; index++) {
+		if (sysfs_streq(texts[index], text))
+			return (int)index;
+	}
+	return -EINVAL;
 }
 
 #endif

@@ -5,7 +5,17 @@
 
 #include <time.h>
 
+/* Also for a copy of this file in a program's own folder. */
+#if defined(__has_include)
+#if !__has_include("../uw_kernel_time.h")
+#define UW_KERNEL_IS_COPY
+#endif
+#endif
+#ifdef UW_KERNEL_IS_COPY
+#include <uwork/kernel/uw_kernel_time.h>
+#else
 #include "../uw_kernel_time.h"
+#endif
 
 #ifdef __cplusplus
 extern "C" {

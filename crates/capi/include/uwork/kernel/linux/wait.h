@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Wait queues. Beside what the system has under this name. */
+/*
+ * Wait queues. What the system has under this name, for wait(), is in <sys/wait.h> too, and the two do not agree
+ * about their order: it is left out.
+ */
 #ifndef UWORK_KERNEL_LINUX_WAIT_H
 #define UWORK_KERNEL_LINUX_WAIT_H
 
-/* #include_next is no ISO C, which the compiler would say. */
-#pragma GCC system_header
-#include_next <linux/wait.h>
-
+#include "../uw_kernel.h"
+#include <linux/bitops.h>
+#include <linux/errno.h>
 #include <linux/list.h>
 #include <linux/sched.h>
 #include <linux/spinlock.h>
@@ -15,10 +17,18 @@ typedef struct wait_queue_entry wait_queue_entry_t;
 typedef int (*wait_queue_func_t)(struct wait_queue_entry *entry, unsigned mode, int flags, void *key);
 
 #define WQ_FLAG_EXCLUSIVE 0x01
+#define WQ_FLAG_WOKEN 0x02
+
+/* The name is a word of C++. */
+#ifdef __cplusplus
+#define UW_WAIT_PRIVATE private_data
+#else
+#define UW_WAIT_PRIVATE private
+#endif
 
 struct wait_queue_entry {
 	unsigned int flags;
-	void *private_data;
+	void *UW_WAIT_PRIVATE;
 	wait_queue_func_t func;
 	struct list_head entry;
 };
@@ -44,7 +54,7 @@ static inline int default_wake_function(struct wait_queue_entry *entry, unsigned
 {
 	(void)flags;
 	(void)key;
-	return uw_kernel_wake_task((struct task_struct *)entry->private_data, mode);
+	return uw_kernel_wake_task((struct task_struct *)entry->UW_WAIT_PRIVATE, mode);
 }
 
 static inline int autoremove_wake_function(struct wait_queue_entry *entry, unsigned mode, int flags, void *key)
@@ -59,24 +69,30 @@ static inline int autoremove_wake_function(struct wait_queue_entry *entry, unsig
 static inline void init_waitqueue_entry(struct wait_queue_entry *entry, struct task_struct *task)
 {
 	entry->flags = 0;
-	entry->private_data = task;
+	entry->UW_WAIT_PRIVATE = task;
 	entry->func = default_wake_function;
 	INIT_LIST_HEAD(&entry->entry);
 }
 
 static inline void init_wait_entry(struct wait_queue_entry *entry, unsigned int flags)
 {
-	init_waitqueue_entry(entry, current);
+	init_waitqueue_entry(entry, uw_kernel_current());
 	entry->flags = flags;
 	entry->func = autoremove_wake_function;
 }
 
 #define init_wait(entry) init_wait_entry((entry), 0)
 #define DEFINE_WAIT_FUNC(name, function) \
-	struct wait_queue_entry name = { 0, current, (function), LIST_HEAD_INIT((name).entry) }
+	struct wait_queue_entry name = { 0, uw_kernel_current(), (function), LIST_HEAD_INIT((name).entry) }
 #define DEFINE_WAIT(name) DEFINE_WAIT_FUNC(name, autoremove_wake_function)
 #define DECLARE_WAITQUEUE(name, task) \
 	struct wait_queue_entry name = { 0, (task), default_wake_function, LIST_HEAD_INIT((name).entry) }
+
+static inline void init_waitqueue_func_entry(struct wait_queue_entry *entry, wait_queue_func_t function)
+{
+	init_waitqueue_entry(entry, NULL);
+	entry->func = function;
+}
 
 static inline bool waitqueue_active(struct wait_queue_head *wq_head)
 {
@@ -94,6 +110,26 @@ static inline void add_wait_queue(struct wait_queue_head *wq_head, struct wait_q
 	spin_lock(&wq_head->lock);
 	list_add(&entry->entry, &wq_head->head);
 	spin_unlock(&wq_head->lock);
+}
+
+static inline void add_wait_queue_exclusive(struct wait_queue_head *wq_head, struct wait_queue_entry *entry)
+{
+	entry->flags |= WQ_FLAG_EXCLUSIVE;
+	spin_lock(&wq_head->lock);
+	list_add_tail(&entry->entry, &wq_head->head);
+	spin_unlock(&wq_head->lock);
+}
+
+/* With the queue's lock held. */
+static inline void __add_wait_queue(struct wait_queue_head *wq_head, struct wait_queue_entry *entry)
+{
+	list_add(&entry->entry, &wq_head->head);
+}
+
+static inline void __remove_wait_queue(struct wait_queue_head *wq_head, struct wait_queue_entry *entry)
+{
+	(void)wq_head;
+	list_del_init(&entry->entry);
 }
 
 static inline void remove_wait_queue(struct wait_queue_head *wq_head, struct wait_queue_entry *entry)
@@ -131,27 +167,32 @@ static inline void finish_wait(struct wait_queue_head *wq_head, struct wait_queu
 	spin_unlock(&wq_head->lock);
 }
 
-/* Those that wait together are all woken, of the others `exclusive`; 0: all. */
-static inline void uw_kernel_wake_queue(struct wait_queue_head *wq_head, unsigned int mode, int exclusive)
+/* Those that wait together are all woken, of the others `exclusive`; 0: all. With the queue's lock held. */
+static inline void uw_kernel_wake_locked(struct wait_queue_head *wq_head, unsigned int mode, int exclusive)
 {
 	struct wait_queue_entry *entry, *next;
 
-	spin_lock(&wq_head->lock);
 	list_for_each_entry_safe(entry, next, &wq_head->head, entry) {
-		unsigned int flags = entry->flags;
+		unsigned int flags = READ_ONCE(entry->flags);
 
 		if (entry->func(entry, mode, 0, NULL) && (flags & WQ_FLAG_EXCLUSIVE) && --exclusive == 0)
 			break;
 	}
+}
+
+static inline void uw_kernel_wake_queue(struct wait_queue_head *wq_head, unsigned int mode, int exclusive)
+{
+	spin_lock(&wq_head->lock);
+	uw_kernel_wake_locked(wq_head, mode, exclusive);
 	spin_unlock(&wq_head->lock);
 }
 
+#define __wake_up(wq_head, mode, nr, key) uw_kernel_wake_queue((wq_head), (mode), (nr))
 #define wake_up(wq_head) uw_kernel_wake_queue((wq_head), TASK_NORMAL, 1)
 #define wake_up_nr(wq_head, nr) uw_kernel_wake_queue((wq_head), TASK_NORMAL, (nr))
 #define wake_up_all(wq_head) uw_kernel_wake_queue((wq_head), TASK_NORMAL, 0)
 #define wake_up_interruptible(wq_head) uw_kernel_wake_queue((wq_head), TASK_INTERRUPTIBLE, 1)
 #define wake_up_interruptible_all(wq_head) uw_kernel_wake_queue((wq_head), TASK_INTERRUPTIBLE, 0)
-#define wake_up_locked(wq_head) wake_up(wq_head)
 
 /* Waits until the condition holds, or for so many ticks; what is left of them, 1 at least if it holds. */
 #define uw_kernel_wait_event(wq_head, condition, timeout, exclusive) \
@@ -187,5 +228,136 @@ static inline void uw_kernel_wake_queue(struct wait_queue_head *wq_head, unsigne
 #define wait_event_exclusive(wq_head, condition) \
 	((void)((condition) ? 1 : uw_kernel_wait_event(wq_head, condition, MAX_SCHEDULE_TIMEOUT, WQ_FLAG_EXCLUSIVE)))
 #define wait_event_interruptible_exclusive(wq_head, condition) (wait_event_exclusive(wq_head, condition), 0)
+
+#define wake_up_locked(wq_head) uw_kernel_wake_locked((wq_head), TASK_NORMAL, 1)
+#define wake_up_all_locked(wq_head) uw_kernel_wake_locked((wq_head), TASK_NORMAL, 0)
+#define wake_up_sync(wq_head) wake_up(wq_head)
+#define wake_up_interruptible_nr(wq_head, nr) uw_kernel_wake_queue((wq_head), TASK_INTERRUPTIBLE, (nr))
+#define wake_up_interruptible_sync(wq_head) wake_up_interruptible(wq_head)
+#define wake_up_poll(wq_head, events) ((void)(events), wake_up(wq_head))
+#define wake_up_interruptible_poll(wq_head, events) ((void)(events), wake_up_interruptible(wq_head))
+
+static inline bool wq_has_single_sleeper(struct wait_queue_head *wq_head)
+{
+	return list_is_singular(&wq_head->head);
+}
+
+/* 0, and the caller may sleep: there are no signals. */
+static inline long prepare_to_wait_event(struct wait_queue_head *wq_head, struct wait_queue_entry *entry,
+					 unsigned int state)
+{
+	prepare_to_wait(wq_head, entry, state);
+	return 0;
+}
+
+/*
+ * The loop of them all, for waits that are written out: `cmd` sleeps, by schedule() for one, and __ret is the value.
+ */
+#define ___wait_event(wq_head, condition, state, exclusive, ret, cmd) \
+	__extension__({ \
+		struct wait_queue_entry __wq_entry; \
+		long __ret = (ret); \
+		init_wait_entry(&__wq_entry, (exclusive) ? WQ_FLAG_EXCLUSIVE : 0); \
+		for (;;) { \
+			prepare_to_wait(&(wq_head), &__wq_entry, (state)); \
+			if (condition) \
+				break; \
+			cmd; \
+		} \
+		finish_wait(&(wq_head), &__wq_entry); \
+		__ret; \
+	})
+/* For such a wait with a time: whether it is over; the value is 1 at least if the condition holds. */
+#define ___wait_cond_timeout(condition) \
+	__extension__({ \
+		bool uw_holds = (condition); \
+		if (uw_holds && !__ret) \
+			__ret = 1; \
+		uw_holds || !__ret; \
+	})
+#define ___wait_is_interruptible(state) (((state) & (TASK_INTERRUPTIBLE | TASK_WAKEKILL)) != 0)
+
+#define UW_WAIT_UNLOCKED(wq_head, condition, before, after) \
+	((void)((condition) ? 0 : ___wait_event(wq_head, condition, TASK_UNINTERRUPTIBLE, 0, 0, before; schedule(); after)))
+#define wait_event_cmd(wq_head, condition, before, after) UW_WAIT_UNLOCKED(wq_head, condition, before, after)
+/* The lock is held when the condition is asked for, and at the end; not while it sleeps. */
+#define wait_event_lock_irq(wq_head, condition, lock) \
+	UW_WAIT_UNLOCKED(wq_head, condition, spin_unlock_irq(&(lock)), spin_lock_irq(&(lock)))
+#define wait_event_lock_irq_cmd(wq_head, condition, lock, cmd) \
+	UW_WAIT_UNLOCKED(wq_head, condition, spin_unlock_irq(&(lock)); cmd, spin_lock_irq(&(lock)))
+#define wait_event_interruptible_lock_irq(wq_head, condition, lock) (wait_event_lock_irq(wq_head, condition, lock), 0)
+#define wait_event_interruptible_lock_irq_timeout(wq_head, condition, lock, timeout) \
+	((condition) ? ((long)(timeout) > 0 ? (long)(timeout) : 1) : \
+		       ___wait_event(wq_head, ___wait_cond_timeout(condition), TASK_INTERRUPTIBLE, 0, (long)(timeout), \
+				     spin_unlock_irq(&(lock)); __ret = schedule_timeout(__ret); spin_lock_irq(&(lock))))
+#define wait_event_lock_irq_timeout(wq_head, condition, lock, timeout) \
+	wait_event_interruptible_lock_irq_timeout(wq_head, condition, lock, timeout)
+#define wait_event_killable_exclusive(wq_head, condition) (wait_event_exclusive(wq_head, condition), 0)
+#define wait_event_idle_exclusive(wq_head, condition) wait_event_exclusive(wq_head, condition)
+#define wait_event_freezable_timeout(wq_head, condition, timeout) wait_event_timeout(wq_head, condition, timeout)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+bool kthread_should_stop(void) UW_KERNEL_NAME(kthread_should_stop);
+bool kthread_should_park(void) UW_KERNEL_NAME(kthread_should_park);
+/* One of a few wait queues, by the address: others wait there too. */
+struct wait_queue_head *uw_kernel_var_queue(const volatile void *address);
+#ifdef __cplusplus
+}
+#endif
+
+/*
+ * Remembers the wake-up, so that none is lost between two waits. Both sides write their word first and then read the
+ * other's: the sleeper its state and then the flag, the waker the flag and then the state.
+ */
+static inline int woken_wake_function(struct wait_queue_entry *entry, unsigned mode, int flags, void *key)
+{
+	__atomic_fetch_or(&entry->flags, WQ_FLAG_WOKEN, __ATOMIC_SEQ_CST);
+	return default_wake_function(entry, mode, flags, key);
+}
+
+/* What is left of the time. The entry's function is woken_wake_function(), and it is on a queue. */
+static inline long wait_woken(struct wait_queue_entry *entry, unsigned int mode, long timeout)
+{
+	set_current_state(mode);
+	if (!(__atomic_load_n(&entry->flags, __ATOMIC_SEQ_CST) & WQ_FLAG_WOKEN) && !kthread_should_stop() &&
+	    !kthread_should_park())
+		timeout = schedule_timeout(timeout);
+	__set_current_state(TASK_RUNNING);
+	__atomic_fetch_and(&entry->flags, ~(unsigned int)WQ_FLAG_WOKEN, __ATOMIC_SEQ_CST);
+	return timeout;
+}
+
+/* By the address of a variable, or of a bit's word. Who wakes has written it, with a full barrier. */
+#define wait_var_event(var, condition) wait_event(*uw_kernel_var_queue(var), condition)
+#define wait_var_event_timeout(var, condition, timeout) wait_event_timeout(*uw_kernel_var_queue(var), condition, timeout)
+#define wait_var_event_killable(var, condition) (wait_var_event(var, condition), 0)
+#define wait_var_event_interruptible(var, condition) (wait_var_event(var, condition), 0)
+
+static inline void wake_up_var(const volatile void *var)
+{
+	wake_up_all(uw_kernel_var_queue(var));
+}
+
+/* Until the bit is clear; 0. */
+#define wait_on_bit(word, bit, mode) (wait_event(*uw_kernel_var_queue(word), !test_bit_acquire((bit), (word))), 0)
+#define wait_on_bit_timeout(word, bit, mode, timeout) \
+	(wait_event_timeout(*uw_kernel_var_queue(word), !test_bit_acquire((bit), (word)), (timeout)) ? 0 : -EAGAIN)
+#define wait_on_bit_lock(word, bit, mode) \
+	(wait_event(*uw_kernel_var_queue(word), !test_and_set_bit_lock((bit), (word))), 0)
+
+static inline void wake_up_bit(const volatile void *word, int bit)
+{
+	(void)bit;
+	wake_up_all(uw_kernel_var_queue(word));
+}
+
+static inline void clear_and_wake_up_bit(int bit, volatile unsigned long *word)
+{
+	clear_bit_unlock((unsigned long)bit, word);
+	smp_mb__after_atomic();
+	wake_up_bit(word, bit);
+}
 
 #endif

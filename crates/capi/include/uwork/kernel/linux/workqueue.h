@@ -1,32 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Workqueues. Stands on its own: with uwork.h, timer.h and the uw_kernel headers. */
+/*
+ * Workqueues. Stands on its own, with uwork.h, timer.h and uw_kernel_time.h: it needs nothing of what the kernel's
+ * workqueue.h has with it, and brings nothing of it to a program that has list_head, atomic_t and the like of its own.
+ */
 #ifndef UWORK_KERNEL_LINUX_WORKQUEUE_H
 #define UWORK_KERNEL_LINUX_WORKQUEUE_H
-
-/*
- * Uses what the program's own kernel headers have, if it has some: they are included from here by the names that
- * the kernel's workqueue.h includes. Nothing of them is needed.
- */
-#if defined(__has_include)
-#if __has_include(<linux/container_of.h>)
-#include <linux/container_of.h>
-#endif
-#if __has_include(<linux/list.h>)
-#include <linux/list.h>
-#endif
-#if __has_include(<linux/atomic.h>)
-#include <linux/atomic.h>
-#endif
-#if __has_include(<linux/bitops.h>)
-#include <linux/bitops.h>
-#endif
-#if __has_include(<linux/cpumask.h>)
-#include <linux/cpumask.h>
-#endif
-#if __has_include(<linux/rcupdate.h>)
-#include <linux/rcupdate.h>
-#endif
-#endif
 
 #include "timer.h"
 
@@ -519,6 +497,11 @@ int workqueue_offline_cpu(unsigned int cpu) UW_KERNEL_NAME(workqueue_offline_cpu
 
 #ifdef __cplusplus
 }
+#endif
+
+/* In code that has these headers' types, what the kernel's has with it. */
+#if defined(UWORK_KERNEL_ENVIRONMENT) && !defined(UW_KERNEL_IS_COPY)
+#include "../uw_kernel_environment.h"
 #endif
 
 #endif

@@ -5,4 +5,18 @@
 
 #include <linux/sched.h>
 
+/* Nothing here writes pages to get memory, so there is nothing to keep it from. */
+#define UW_MEMALLOC_SCOPE(kind) \
+	static inline unsigned int memalloc_##kind##_save(void) \
+	{ \
+		return 0; \
+	} \
+	static inline void memalloc_##kind##_restore(unsigned int flags) \
+	{ \
+		(void)flags; \
+	}
+UW_MEMALLOC_SCOPE(nofs)
+UW_MEMALLOC_SCOPE(noio)
+UW_MEMALLOC_SCOPE(noreclaim)
+
 #endif

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* See compiler.h. */
+#ifndef UWORK_KERNEL_LINUX_INSTRUCTION_POINTER_H
+#define UWORK_KERNEL_LINUX_INSTRUCTION_POINTER_H
+
+#include <linux/compiler.h>
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Tasklets: items on the BH queues. There are no interrupts to be asked for. */
+#ifndef UWORK_KERNEL_LINUX_INTERRUPT_H
+#define UWORK_KERNEL_LINUX_INTERRUPT_H
+
+#include <linux/atomic.h>
+#include <linux/hardirq.h>
+#include <linux/irqflags.h>
+#include <linux/workqueue.h>
+
+struct tasklet_struct {
+	struct uw_work uw_item;
+	void (*callback)(struct tasklet_struct *tasklet);
+	/* Of the old kind. */
+	void (*func)(unsigned long data);
+	unsigned long data;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+void uw_kernel_tasklet_run(struct uw_work *item);
+#ifdef __cplusplus
+}
+#endif
+
+#define DECLARE_TASKLET(name, function) \
+	struct tasklet_struct name = { UW_WORK_INIT(uw_kernel_tasklet_run), (function), NULL, 0 }
+#define DECLARE_TASKLET_OLD(name, function) \
+	struct tasklet_struct name = { UW_WORK_INIT(uw_kernel_tasklet_run), NULL, (function), 0 }
+#define from_tasklet(var, callback_tasklet, tasklet_fieldname) \
+	UW_CONTAINER_OF(callback_tasklet, __typeof__(*(var)), tasklet_fieldname)
+
+static inline void tasklet_setup(struct tasklet_struct *tasklet, void (*callback)(struct tasklet_struct *))
+{
+	uw_work_init(&tasklet->uw_item, uw_kernel_tasklet_run);
+	tasklet->callback = callback;
+	tasklet->func = NULL;
+	tasklet->data = 0;
+}
+
+static inline void tasklet_init(struct tasklet_struct *tasklet, void (*func)(unsigned long), unsigned long data)
+{
+	tasklet_setup(tasklet, NULL);
+	tasklet->func = func;
+	tasklet->data = data;
+}
+
+static inline void tasklet_schedule(struct tasklet_struct *tasklet)
+{
+	uw_kernel_queued(uw_queue_work(uw_system_queue(UW_SYSTEM_BH), &tasklet->uw_item));
+}
+
+static inline void tasklet_hi_schedule(struct tasklet_struct *tasklet)
+{
+	uw_kernel_queued(uw_queue_work(uw_system_queue(UW_SYSTEM_BH_HIGHPRI), &tasklet->uw_item));
+}
+
+/* Waits until it has run, if it is scheduled. */
+static inline void tasklet_kill(struct tasklet_struct *tasklet)
+{
+	while (uw_work_flush(&tasklet->uw_item) > 0)
+		;
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The watchdog of queues is the one there is. */
+#ifndef UWORK_KERNEL_LINUX_NMI_H
+#define UWORK_KERNEL_LINUX_NMI_H
+
+#include <linux/smp.h>
+#include <linux/workqueue.h>
+
+static inline void touch_softlockup_watchdog(void)
+{
+	wq_watchdog_touch(raw_smp_processor_id());
+}
+
+#define touch_nmi_watchdog() touch_softlockup_watchdog()
+#define touch_all_softlockup_watchdogs() wq_watchdog_touch(-1)
+
+#endif

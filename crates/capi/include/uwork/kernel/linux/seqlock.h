@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Counters by which a reader sees that a writer was there, and reads again. What is read meanwhile may be torn:
+ * READ_ONCE() and WRITE_ONCE() are for it.
+ */
+#ifndef UWORK_KERNEL_LINUX_SEQLOCK_H
+#define UWORK_KERNEL_LINUX_SEQLOCK_H
+
+#include <linux/compiler.h>
+#include <linux/spinlock.h>
+
+typedef struct seqcount {
+	unsigned int sequence;
+} seqcount_t;
+
+#define SEQCNT_ZERO(name) { 0 }
+
+static inline void seqcount_init(seqcount_t *s)
+{
+	s->sequence = 0;
+}
+
+/* Odd: somebody writes. */
+static inline unsigned int raw_read_seqcount(const seqcount_t *s)
+{
+	return smp_load_acquire(&s->sequence);
+}
+
+static inline unsigned int read_seqcount_begin(const seqcount_t *s)
+{
+	unsigned int sequence;
+
+	while ((sequence = raw_read_seqcount(s)) & 1)
+		cpu_relax();
+	return sequence;
+}
+
+#define raw_read_seqcount_begin(s) read_seqcount_begin(s)
+
+/* Whether it has to be read again. The fence keeps the reads before the one of the counter. */
+static inline int read_seqcount_retry(const seqcount_t *s, unsigned int start)
+{
+	smp_rmb();
+	return READ_ONCE(s->sequence) != start;
+}
+
+/* One writer at a time: the caller sees to that. */
+static inline void write_seqcount_begin(seqcount_t *s)
+{
+	WRITE_ONCE(s->sequence, s->sequence + 1);
+	/* The counter is odd before anything is written. */
+	smp_wmb();
+}
+
+static inline void write_seqcount_end(seqcount_t *s)
+{
+	smp_store_release(&s->sequence, s->sequence + 1);
+}
+
+#define raw_write_seqcount_begin(s) write_seqcount_begin(s)
+#define raw_write_seqcount_end(s) write_seqcount_end(s)
+
+typedef struct {
+	seqcount_t seqcount;
+	spinlock_t lock;
+} seqlock_t;
+
+#define __SEQLOCK_UNLOCKED(name) { SEQCNT_ZERO((name).seqcount), __SPIN_LOCK_UNLOCKED((name).lock) }
+#define DEFINE_SEQLOCK(name) seqlock_t name = __SEQLOCK_UNLOCKED(name)
+
+static inline void seqlock_init(seqlock_t *sl)
+{
+	seqcount_init(&sl->seqcount);
+	spin_lock_init(&sl->lock);
+}
+
+static inline unsigned int read_seqbegin(const seqlock_t *sl)
+{
+	return read_seqcount_begin(&sl->seqcount);
+}
+
+static inline unsigned int read_seqretry(const seqlock_t *sl, unsigned int start)
+{
+	return (unsigned int)read_seqcount_retry(&sl->seqcount, start);
+}
+
+static inline void write_seqlock(seqlock_t *sl)
+{
+	spin_lock(&sl->lock);
+	write_seqcount_begin(&sl->seqcount);
+}
+
+static inline void write_sequnlock(seqlock_t *sl)
+{
+	write_seqcount_end(&sl->seqcount);
+	spin_unlock(&sl->lock);
+}
+
+#define write_seqlock_irq(sl) write_seqlock(sl)
+#define write_sequnlock_irq(sl) write_sequnlock(sl)
+#define write_seqlock_bh(sl) write_seqlock(sl)
+#define write_sequnlock_bh(sl) write_sequnlock(sl)
+#define write_seqlock_irqsave(sl, flags) ((flags) = 0, write_seqlock(sl))
+#define write_sequnlock_irqrestore(sl, flags) ((void)(flags), write_sequnlock(sl))
+#define read_seqlock_excl(sl) spin_lock(&(sl)->lock)
+#define read_sequnlock_excl(sl) spin_unlock(&(sl)->lock)
+
+#endif

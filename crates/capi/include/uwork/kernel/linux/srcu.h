@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Read sides of a domain of their own, which may sleep. */
+#ifndef UWORK_KERNEL_LINUX_SRCU_H
+#define UWORK_KERNEL_LINUX_SRCU_H
+
+#include "../uw_kernel.h"
+#include <linux/compiler.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+
+/*
+ * Readers count themselves in one of two words. A grace period waits until each of the two was seen empty once: first
+ * the one that is not in use, which has at most readers that began long ago, then, with new readers sent to the
+ * other, the one that was. A reader that counts itself later has begun after the grace period did. The upper bit says
+ * that somebody waits for the word to be empty; whoever leaves touches nothing after the word.
+ */
+struct srcu_struct {
+	struct mutex uw_lock;
+	uint32_t uw_index;
+	uint32_t uw_readers[2];
+};
+
+#define UW_SRCU_WAITED 0x80000000u
+#define UW_SRCU_INIT { { UW_KERNEL_LOCK_INIT }, 0, { 0, 0 } }
+#define DEFINE_SRCU(name) struct srcu_struct name = UW_SRCU_INIT
+#define DEFINE_STATIC_SRCU(name) static struct srcu_struct name = UW_SRCU_INIT
+
+static inline int init_srcu_struct(struct srcu_struct *ssp)
+{
+	mutex_init(&ssp->uw_lock);
+	ssp->uw_index = 0;
+	ssp->uw_readers[0] = 0;
+	ssp->uw_readers[1] = 0;
+	return 0;
+}
+
+/* Not with readers. */
+static inline void cleanup_srcu_struct(struct srcu_struct *ssp)
+{
+	mutex_destroy(&ssp->uw_lock);
+}
+
+/* The number is for the unlock. */
+static inline int srcu_read_lock(struct srcu_struct *ssp)
+{
+	uint32_t index = __atomic_load_n(&ssp->uw_index, __ATOMIC_RELAXED);
+
+	/* Full order: what is read afterwards is not from before the count. */
+	__atomic_fetch_add(&ssp->uw_readers[index], 1, __ATOMIC_SEQ_CST);
+	smp_mb();
+	return (int)index;
+}
+
+static inline void srcu_read_unlock(struct srcu_struct *ssp, int index)
+{
+	uint32_t *word = &ssp->uw_readers[index];
+
+	if (__atomic_sub_fetch(word, 1, __ATOMIC_SEQ_CST) == UW_SRCU_WAITED)
+		uw_kernel_wake(word, 0x7fffffff);
+}
+
+static inline void uw_srcu_wait(uint32_t *word)
+{
+	uint32_t readers = __atomic_or_fetch(word, UW_SRCU_WAITED, __ATOMIC_SEQ_CST);
+
+	while (readers != UW_SRCU_WAITED) {
+		uw_kernel_wait(word, readers, UW_KERNEL_FOREVER);
+		readers = __atomic_load_n(word, __ATOMIC_SEQ_CST);
+	}
+	__atomic_fetch_and(word, ~UW_SRCU_WAITED, __ATOMIC_SEQ_CST);
+}
+
+/* Waits for the readers of this domain that there are. Not from one of them. */
+static inline void synchronize_srcu(struct srcu_struct *ssp)
+{
+	uint32_t index;
+
+	smp_mb();
+	mutex_lock(&ssp->uw_lock);
+	index = ssp->uw_index;
+	uw_srcu_wait(&ssp->uw_readers[!index]);
+	__atomic_store_n(&ssp->uw_index, !index, __ATOMIC_SEQ_CST);
+	uw_srcu_wait(&ssp->uw_readers[index]);
+	mutex_unlock(&ssp->uw_lock);
+	smp_mb();
+}
+
+#define synchronize_srcu_expedited(ssp) synchronize_srcu(ssp)
+#define srcu_dereference(p, ssp) ((void)(ssp), rcu_dereference(p))
+#define srcu_dereference_check(p, ssp, condition) srcu_dereference(p, ssp)
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* User memory is the program's own memory: what is not there ends it. */
+#ifndef UWORK_KERNEL_LINUX_UACCESS_H
+#define UWORK_KERNEL_LINUX_UACCESS_H
+
+#include <string.h>
+
+#include <linux/compiler.h>
+#include <linux/errno.h>
+#include <linux/types.h>
+
+#define access_ok(addr, size) ((void)(addr), (void)(size), true)
+
+/* How many bytes were not copied. */
+static inline unsigned long copy_from_user(void *to, const void __user *from, unsigned long size)
+{
+	memcpy(to, from, size);
+	return 0;
+}
+
+static inline unsigned long copy_to_user(void __user *to, const void *from, unsigned long size)
+{
+	memcpy(to, from, size);
+	return 0;
+}
+
+static inline unsigned long clear_user(void __user *to, unsigned long size)
+{
+	memset(to, 0, size);
+	return 0;
+}
+
+/* The length without the zero; `count` if there was no room for that. */
+static inline long strncpy_from_user(char *to, const char __user *from, long count)
+{
+	const char *end = (const char *)memchr(from, '\0', (size_t)count);
+	size_t length = end ? (size_t)(end - from) : (size_t)count;
+
+	memcpy(to, from, end ? length + 1 : length);
+	return (long)length;
+}
+
+#define get_user(x, ptr) ((x) = *(ptr), 0)
+#define put_user(x, ptr) (*(ptr) = (x), 0)
+
+#endif

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* The kernel's names beside the standard library's, whose headers come later. */
+#include <linux/wait.h>
+#include <linux/module.h>
+#include <linux/fs.h>
+#include <linux/hrtimer.h>
+#include <linux/kthread.h>
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+#include <sys/wait.h>
+#include <vector>
+
+int main()
+{
+	std::vector<int> values{ 3, 1, 2 };
+
+	std::sort(values.rbegin(), values.rend());
+	return values[0] == 3 && current->pid == task_pid_nr(current) && get_current() == current && P_ALL == 0 ? 0 : 1;
+}
