@@ -3,8 +3,8 @@
 //!
 //! A real-time thread that has a CPU for itself fills its batch, and then does nothing but read the clock: whatever
 //! runs there instead leaves a gap. Another CPU calls `drain_all` every 10 ms. In the case `once` the batch is
-//! filled once, so that later drains find nothing; in `steady` the thread adds an item whenever its batch is empty, so
-//! that every drain has to reach it.
+//! filled once, so that later drains find nothing; in `steady` the thread adds an item whenever its batch is empty,
+//! so that every drain has to reach it.
 //!
 //! The mode is chosen once for a process, so each sample is taken by a child of its own.
 
