@@ -8,8 +8,9 @@
 //! | any | 1 | 0 | 0 | the *holder* works; it takes what is left here before it lets go |
 //! | any | 1 | 0 | 1 | the same, and whatever it may find it cannot do now is worth another try |
 //! | any | 1 | 1 | 0 | nobody works: the holder could not go on, and waits for a `resume` |
+//! | any | 1 | 1 | 1 | *offered*: nobody works; whoever pushes or resumes next is the holder, or who offered, again |
 //!
-//! Nodes without HELD cannot be, nor AGAIN or STALLED without it, nor both of these.
+//! Nodes without HELD cannot be, nor AGAIN or STALLED without it.
 //!
 //! **Nothing is left lying.** A push sets HELD in the same exchange, so either it makes the caller the holder, or
 //! there is one, which lets go only by an exchange that finds no node; or it has stalled, and then whoever
@@ -22,8 +23,13 @@
 //! stall: AGAIN is set: tries again
 //! ```
 //!
+//! **An offer is not left lying** either: whoever offers takes it back, unless it finds that somebody has taken it.
+//! What it takes back may be a later offer, of somebody else's, who then finds it taken. So each offer has somebody
+//! who has yet to look. An offer forgets AGAIN: whoever takes it tries anyway, after the resume.
+//!
 //! **Progress.** A push is lock-free and waits for nobody, whatever the holder does. Nodes come out in the order of
-//! their pushes. The holder may find more for as long as others push; it can end that by stalling.
+//! their pushes. The holder may find more for as long as others push; it can end that by an offer, which one of those
+//! takes, or by stalling.
 
 use crate::sync::{AtomicPtr, Cell, Link, Ordering};
 
@@ -31,6 +37,7 @@ const HELD: usize = 1;
 const STALLED: usize = 2;
 const AGAIN: usize = 4;
 const BITS: usize = HELD | STALLED | AGAIN;
+const OFFERED: usize = HELD | STALLED | AGAIN;
 
 /// What is left: the first field of what users leave.
 #[repr(C, align(8))]
@@ -167,9 +174,10 @@ impl Combine {
         let before = self.exchange(|now| {
             // SAFETY: the caller's alone until the exchange succeeds.
             unsafe { (*left).next.set(Link(node(now))) };
-            Some(with_bits(left, bits(now) | HELD))
+            let bits = if bits(now) == OFFERED { HELD } else { bits(now) | HELD };
+            Some(with_bits(left, bits))
         });
-        before.is_some_and(|before| bits(before) & HELD == 0)
+        before.is_some_and(|before| bits(before) & HELD == 0 || bits(before) == OFFERED)
     }
 
     /// Moves what was left to the end of the chain.
@@ -210,6 +218,21 @@ impl Combine {
         before.is_some_and(|before| bits(before) & AGAIN == 0)
     }
 
+    /// Offers to let go, although something may be left, to whoever pushes or resumes next. To be followed by
+    /// [`Combine::retake`].
+    ///
+    /// # Safety
+    /// The caller is the holder.
+    pub unsafe fn offer(&self) {
+        self.exchange(|now| Some(with_bits(node(now), OFFERED)));
+    }
+
+    /// Looks what became of an offer. True: nobody has taken it, and the caller is the holder again.
+    #[must_use]
+    pub fn retake(&self) -> bool {
+        self.exchange(|now| (bits(now) == OFFERED).then(|| with_bits(node(now), HELD))).is_some()
+    }
+
     /// Says that another try is worth it. True: the caller is the holder now, and is to try.
     #[must_use]
     pub fn resume(&self) -> bool {
@@ -223,6 +246,6 @@ impl Combine {
 
     /// Whether it waits for a resume. Out of date as soon as it is known.
     pub fn is_stalled(&self) -> bool {
-        bits(self.0.load(Ordering::Relaxed)) & STALLED != 0
+        bits(self.0.load(Ordering::Relaxed)) == HELD | STALLED
     }
 }

@@ -30,8 +30,10 @@
 //! - **Order.** Parcels are handled in the order of their submissions.
 //! - **Progress.** A submission that does not make the caller the holder is lock-free: one exchange, and it waits for
 //!   nobody, though the holder be preempted. Every parcel is handled by the holder of that time, or stays for the
-//!   next. A holder may find more for as long as others submit; it can end that by `Break`, and somebody
-//!   [`resume`](Combiner::resume)s, for example a work item.
+//!   next.
+//! - **Nobody works for all for long.** After 16 batches the holder offers its place to whoever submits next, and goes
+//!   on only if nobody does. It can end its work earlier by `Break`; then somebody [`resume`](Combiner::resume)s, for
+//!   example a work item.
 //! - **Nothing is allocated.** A parcel is a box that goes around; a [`Pool`](crate::recycle::Pool) keeps the empty
 //!   ones.
 
@@ -133,11 +135,16 @@ impl<T> fmt::Debug for Batch<'_, T> {
     }
 }
 
+/// So many batches the holder handles before it offers its place to those who submit.
+const ROUNDS_MAX: u32 = 16;
+/// For so many looks. About a microsecond.
+const OFFER_SPINS: u32 = 32;
+
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combined {
-    /// Somebody else is at it, or it is stalled: the parcel was left there. For [`Combiner::resume`]: there was
-    /// nothing to go on with, or the holder will try again.
+    /// Somebody else is at it, or it is stalled: what is there was left to them. For [`Combiner::resume`] also: there
+    /// was nothing to go on with.
     Left,
     /// The caller has handled everything that was there.
     Done,
@@ -231,9 +238,21 @@ impl<T, S> Combiner<T, S> {
             }
         }
         let unwinds = Unwinds(&self.list);
-        // SAFETY: the holder's alone.
-        let held = unsafe { &mut *self.held.get() };
+        let mut round = 0;
         let outcome = loop {
+            if round == ROUNDS_MAX {
+                // SAFETY: the caller is the holder, and is not if the offer was taken.
+                unsafe { self.list.offer() };
+                // Time for one of those who submit now.
+                (0..OFFER_SPINS).for_each(|_| std::hint::spin_loop());
+                if !self.list.retake() {
+                    break Combined::Left;
+                }
+                round = 0;
+            }
+            round += 1;
+            // SAFETY: the holder's alone, until it offers or lets go.
+            let held = unsafe { &mut *self.held.get() };
             // SAFETY: the caller is the holder, and these are this list's nodes.
             unsafe { self.list.take(&mut held.chain) };
             let flow = if held.chain.first().is_null() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The most boxes that a pool may keep.
 const CAPACITY_MAX: usize = 1024;
@@ -27,6 +27,9 @@ const CAPACITY_MAX: usize = 1024;
 /// ```
 pub struct Pool<T> {
     places: Box<[AtomicPtr<T>]>,
+    /// Where the last box was put or taken: whoever puts looks from there upwards, whoever takes downwards. A hint, by
+    /// which most find what they look for at the first or second place.
+    near: AtomicUsize,
 }
 
 // SAFETY: a box in a place is nobody's until it was taken, by one.
@@ -38,17 +41,21 @@ impl<T> Pool<T> {
     /// An empty pool that keeps `capacity` boxes at most, 1,024 if more are asked for.
     pub fn new(capacity: usize) -> Pool<T> {
         let place = |_| AtomicPtr::new(ptr::null_mut());
-        Pool { places: (0..capacity.min(CAPACITY_MAX)).map(place).collect() }
+        let places = (0..capacity.min(CAPACITY_MAX)).map(place).collect();
+        Pool { places, near: AtomicUsize::new(0) }
     }
 
     /// Takes a box, as it was put.
     pub fn take(&self) -> Option<Box<T>> {
-        let found = self.places.iter().find_map(|place| {
+        let (from, count) = (self.near.load(Ordering::Relaxed), self.places.len());
+        let found = (0..count).find_map(|step| {
+            let at = (from + count - step) % count;
+            let place = &self.places[at];
             // A look first: an exchange takes the line away from others.
             let there = !place.load(Ordering::Relaxed).is_null();
             // Acquire: what whoever put it wrote.
             let taken = there.then(|| place.swap(ptr::null_mut(), Ordering::Acquire));
-            taken.filter(|taken| !taken.is_null())
+            taken.filter(|taken| !taken.is_null()).inspect(|_| self.was_at(at))
         });
         // SAFETY: the pointer of a box that `put` gave up, and that nobody else can get.
         found.map(|found| unsafe { Box::from_raw(found) })
@@ -65,15 +72,28 @@ impl<T> Pool<T> {
     /// All places are taken; the box comes back.
     pub fn put(&self, value: Box<T>) -> Result<(), Box<T>> {
         let value = Box::into_raw(value);
-        let kept = self.places.iter().any(|place| {
+        let (from, count) = (self.near.load(Ordering::Relaxed), self.places.len());
+        let kept = (0..count).map(|step| (from + step) % count).find(|&at| {
+            let place = &self.places[at];
             place.load(Ordering::Relaxed).is_null()
                 && place
                     // Release: what the caller wrote.
                     .compare_exchange(ptr::null_mut(), value, Ordering::Release, Ordering::Relaxed)
                     .is_ok()
         });
+        if let Some(at) = kept {
+            self.was_at(at);
+        }
         // SAFETY: no place has it, so it is still ours.
-        if kept { Ok(()) } else { Err(unsafe { Box::from_raw(value) }) }
+        if kept.is_some() { Ok(()) } else { Err(unsafe { Box::from_raw(value) }) }
+    }
+}
+
+impl<T> Pool<T> {
+    fn was_at(&self, at: usize) {
+        if self.near.load(Ordering::Relaxed) != at {
+            self.near.store(at, Ordering::Relaxed);
+        }
     }
 }
 

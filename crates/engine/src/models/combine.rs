@@ -50,10 +50,47 @@ impl World {
     }
 
     fn push(&self, number: u32) {
+        if self.leave(number) {
+            self.hold();
+        }
+    }
+
+    fn leave(&self, number: u32) -> bool {
         let node = Box::into_raw(Box::new(Node { node: CombineNode::default(), number }));
         // SAFETY: a box of ours, whose first field is the node.
-        if unsafe { self.combine.push(node.cast()) } {
-            self.hold();
+        unsafe { self.combine.push(node.cast()) }
+    }
+
+    /// Offers its place after each batch.
+    fn hold_and_offer(&self) {
+        loop {
+            self.batch();
+            // SAFETY: this thread is the holder, and its chain is empty.
+            if unsafe { self.combine.release() } {
+                return;
+            }
+            // SAFETY: this thread is the holder.
+            unsafe { self.combine.offer() };
+            if !self.combine.retake() {
+                return;
+            }
+        }
+    }
+
+    fn batch(&self) {
+        // SAFETY: the holder's alone. That is what is being checked.
+        unsafe { self.holders.set(self.holders.get() + 1) };
+        let mut chain = self.chain.lock().unwrap();
+        // SAFETY: this thread is the holder.
+        unsafe { self.combine.take(&mut chain) };
+        self.empty(&mut chain);
+    }
+
+    fn empty(&self, chain: &mut CombineChain) {
+        while !chain.first().is_null() {
+            // SAFETY: a node of `push`, taken once.
+            let node = unsafe { Box::from_raw(chain.pop().cast::<Node>()) };
+            self.done.lock().unwrap().push(node.number);
         }
     }
 
@@ -72,10 +109,8 @@ impl World {
             unsafe { self.combine.take(&mut chain) };
             // Relaxed: what orders it is the word.
             let room = self.room.load(Ordering::Relaxed) == 1;
-            while room && !chain.first().is_null() {
-                // SAFETY: a node of `push`, taken once.
-                let node = unsafe { Box::from_raw(chain.pop().cast::<Node>()) };
-                self.done.lock().unwrap().push(node.number);
+            if room {
+                self.empty(&mut chain);
             }
             drop(chain);
             if !room {
@@ -105,6 +140,32 @@ fn what_is_left_is_done_by_whoever_holds() {
         let mut sorted = done.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, [0, 1, 2]);
+        let at = |number| done.iter().position(|&done| done == number);
+        assert!(at(0) < at(1), "nodes of one pusher come out in its order");
+    });
+}
+
+#[test]
+fn a_holder_that_offers_its_place() {
+    explore("combine: a holder that offers its place", Preemptions::AtMost(4), || {
+        let world = World::new(1);
+        let pushers = [vec![0, 1], vec![2], vec![3]].map(|numbers| {
+            let world = world.clone();
+            thread::spawn(move || {
+                for number in numbers {
+                    if world.leave(number) {
+                        world.hold_and_offer();
+                    }
+                }
+            })
+        });
+        for pusher in pushers {
+            pusher.join().unwrap();
+        }
+        let done = world.done.lock().unwrap().clone();
+        let mut sorted = done.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3]);
         let at = |number| done.iter().position(|&done| done == number);
         assert!(at(0) < at(1), "nodes of one pusher come out in its order");
     });

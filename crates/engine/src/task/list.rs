@@ -37,6 +37,12 @@ impl Kick<'_> {
         std::mem::forget(self);
         list.state.0.sent();
     }
+
+    /// It could not be told. Whoever adds next with `Signal` tells it; otherwise it looks at its next safe point.
+    pub fn failed(self) {
+        self.list.state.0.unsent();
+        self.sent();
+    }
 }
 
 impl Drop for Kick<'_> {
@@ -204,12 +210,6 @@ impl TaskList {
     #[inline]
     pub fn is_notified(&self) -> bool {
         self.state.0.is_notified()
-    }
-
-    /// Whether a notification is outstanding: somebody who found the target waiting has ended its wait, or is about
-    /// to.
-    pub fn is_told(&self) -> bool {
-        self.state.0.is_told()
     }
 
     /// Runs what has been added so far, first in, first out. How many items that were. What is added meanwhile

@@ -115,6 +115,20 @@ impl State {
         self.senders.fetch_sub(1, Ordering::Release);
     }
 
+    /// A notification could not be sent: none is outstanding, though the target is still to look. If the target has
+    /// looked meanwhile, and was told anew, it may be told once more than needed. For a sender.
+    pub(super) fn unsent(&self) {
+        let mut now = self.word.load(Ordering::Relaxed);
+        while !is_exited(now) && bits(now) & SIGNAL != 0 {
+            let next = with_bits(item(now), bits(now) & !SIGNAL | RESUME);
+            // Relaxed would do for the bits; the exchange stands in the order of those that the proof is about.
+            match self.word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
+        }
+    }
+
     /// Whether a notification is being sent. Acquire: see [`State::sent`].
     pub(super) fn has_senders(&self) -> bool {
         self.senders.load(Ordering::Acquire) != 0
@@ -124,11 +138,6 @@ impl State {
     #[inline]
     pub(super) fn is_notified(&self) -> bool {
         bits(self.word.load(Ordering::Relaxed)) & (SIGNAL | RESUME) != 0
-    }
-
-    /// Whether a notification is outstanding. For the target.
-    pub(super) fn is_told(&self) -> bool {
-        bits(self.word.load(Ordering::Relaxed)) & SIGNAL != 0
     }
 
     /// Says that the target waits. False if it had better run its list. For the target, which does not wait yet.

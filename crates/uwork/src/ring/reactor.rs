@@ -85,7 +85,8 @@ impl Reactor {
             .setup_submit_all()
             .setup_clamp()
             .setup_cqsize(completions)
-            .build(options.entries)?;
+            .build(options.entries)
+            .map_err(|error| refused(&error))?;
         let buffers = options.buffers.map(|(count, size)| Buffers::new(count, size));
         let mut reactor = Reactor {
             ring: ManuallyDrop::new(ring),
@@ -291,6 +292,11 @@ impl Reactor {
             ));
         }
     }
+}
+
+/// No ring can be had: by the kernel's word, of the kind that it has.
+fn refused(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("io_uring is refused: {error}"))
 }
 
 /// A token that is allowed.

@@ -10,6 +10,7 @@ mod descriptor;
 mod ring_message;
 mod signal;
 mod target;
+mod turn;
 
 #[cfg(feature = "ring")]
 pub(crate) use ring_message::NOTICE;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::call;
 use crate::linux::relax;
@@ -149,11 +150,13 @@ fn install(number: i32, restarts: bool) {
     SIGNAL.store(number, Ordering::Release);
 }
 
-/// How often a full queue of signals is waited for: about half a second.
-const ROUNDS_MAX: u32 = 10_000;
+/// For how long a full queue of signals is waited for.
+const FULL_MAX: Duration = Duration::from_millis(500);
 
-/// Sends the signal to a thread of this process, which has accepted it. Does nothing if the thread is gone.
-pub(super) fn send(thread: libc::pid_t) {
+/// Sends the signal to a thread of this process, which has accepted it. False if there was no room in the queue of
+/// signals for long. Does nothing if the thread is gone.
+#[must_use]
+pub(super) fn send(thread: libc::pid_t) -> bool {
     let number = SIGNAL.load(Ordering::Acquire);
     // SAFETY: no arguments; cannot fail.
     let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
@@ -167,18 +170,23 @@ pub(super) fn send(thread: libc::pid_t) {
         value: mark(),
         rest: [0; 12],
     };
-    for round in 0..ROUNDS_MAX {
+    let mut full_since = None;
+    for round in 0.. {
         // SAFETY: the structure is live and of the layout that the kernel reads. The signal has our handler.
         let outcome = unsafe {
             libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, number, &raw const info)
         };
         let is_full = || io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN);
         if outcome == 0 || !is_full() {
-            return;
+            return true;
         }
         // The user has as many signals queued as the system allows. It takes one to be handled.
+        if full_since.get_or_insert_with(Instant::now).elapsed() > FULL_MAX {
+            break;
+        }
         relax(round);
     }
+    false
 }
 
 /// Async-signal-safe: it reads statics, and writes the interrupted thread's registers.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use uwork_engine::task::{Added, Kick, Notify, TaskList, TaskWork};
 
 use super::descriptor::Descriptor;
+use super::turn::Turn;
 use super::{call, ring_message, signal};
 use crate::linux::{futex, relax};
 
@@ -33,6 +34,8 @@ pub enum Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Wait {
+    /// For its turn on the CPU: it looks again before it waits in another way, and needs not be told.
+    Yield,
     /// A futex wait on the state itself.
     Futex,
     /// Something that its eventfd ends.
@@ -46,9 +49,10 @@ pub(crate) enum Wait {
 impl Wait {
     fn from_u8(value: u8) -> Wait {
         match value {
-            0 => Wait::Futex,
-            1 => Wait::Descriptor,
-            2 => Wait::Ring,
+            0 => Wait::Yield,
+            1 => Wait::Futex,
+            2 => Wait::Descriptor,
+            3 => Wait::Ring,
             _ => Wait::Call,
         }
     }
@@ -75,8 +79,7 @@ pub(crate) struct Target {
     #[cfg(feature = "ring")]
     has_ring: AtomicBool,
     descriptor: Descriptor,
-    /// A write to it is still to be taken back. Its own thread's alone.
-    owes_clear: AtomicBool,
+    turn: Turn,
 }
 
 thread_local! {
@@ -144,7 +147,7 @@ fn register(delivery: Delivery) -> Arc<Target> {
         #[cfg(feature = "ring")]
         has_ring: AtomicBool::new(false),
         descriptor: Descriptor::new(),
-        owes_clear: AtomicBool::new(false),
+        turn: Turn::new(),
     });
     ADDRESS.set(Arc::as_ptr(&target));
     target
@@ -216,15 +219,20 @@ impl Target {
     fn tell(&self, kick: Kick<'_>) {
         if kick.waits() {
             match Wait::from_u8(self.wait.load(Ordering::Relaxed)) {
+                Wait::Yield => {}
                 Wait::Futex => futex::wake(self.list.futex().cast()),
                 Wait::Descriptor => self.descriptor.write(),
                 Wait::Ring => self.send_to_ring(),
-                Wait::Call => self.signal(),
+                Wait::Call => return self.tell_by_signal(kick),
             }
         } else if self.delivery() != Delivery::Light && !self.is_current() {
-            self.signal();
+            return self.tell_by_signal(kick);
         }
         kick.sent();
+    }
+
+    fn tell_by_signal(&self, kick: Kick<'_>) {
+        if signal::send(self.thread) { kick.sent() } else { kick.failed() }
     }
 
     fn send_to_ring(&self) {
@@ -232,10 +240,6 @@ impl Target {
         if ring == NO_RING || !ring_message::send(ring) {
             self.descriptor.write();
         }
-    }
-
-    fn signal(&self) {
-        signal::send(self.thread);
     }
 
     pub(crate) fn delivery(&self) -> Delivery {
@@ -301,6 +305,26 @@ impl Target {
     /// On the target's own thread. A notification of this kind that comes before `wait` sleeps ends it.
     #[inline]
     pub(crate) unsafe fn wait<R>(&self, how: Wait, wait: impl FnOnce() -> R) -> Option<R> {
+        let delivery = self.delivery();
+        let how = match (how, delivery) {
+            // This wait looks at the state again in the kernel. Others would lose a signal that comes early.
+            (Wait::Futex, Delivery::Signal) => Wait::Call,
+            _ => how,
+        };
+        if delivery != Delivery::Signal && self.turn.is_due() {
+            // SAFETY: by this function's contract; after it comes another look.
+            unsafe { self.wait_in(Wait::Yield, || self.turn.take()) };
+        }
+        // SAFETY: by this function's contract.
+        let result = unsafe { self.wait_in(how, wait) };
+        self.turn.waited(self.list.is_notified());
+        result
+    }
+
+    /// # Safety
+    /// As [`Target::wait`].
+    #[inline]
+    unsafe fn wait_in<R>(&self, how: Wait, wait: impl FnOnce() -> R) -> Option<R> {
         /// Also where `wait` unwinds.
         struct Waits<'a>(&'a Target);
         impl Drop for Waits<'_> {
@@ -309,11 +333,6 @@ impl Target {
                 let _ = unsafe { self.0.list.leave() };
             }
         }
-        let how = match (how, self.delivery()) {
-            // This wait looks at the state again in the kernel. Others would lose a signal that comes early.
-            (Wait::Futex, Delivery::Signal) => Wait::Call,
-            _ => how,
-        };
         self.wait.store(how as u8, Ordering::Relaxed);
         // SAFETY: by this function's contract.
         if !unsafe { self.list.declare() } {
@@ -370,11 +389,7 @@ impl Target {
 
     /// After a wait for the eventfd: takes back what was written to it, if anything was. For its own thread.
     pub(crate) fn clear_descriptor(&self) {
-        // Where the target was told, somebody writes, or has written; where that came too late to be taken back,
-        // the next wait ends for nothing, and takes it back then.
-        if self.list.is_told() || self.owes_clear.load(Ordering::Relaxed) {
-            self.owes_clear.store(!self.descriptor.clear(), Ordering::Relaxed);
-        }
+        self.descriptor.clear();
     }
 
     /// Waits in its ring by a system call, `io_uring_enter`, unless it is to run its list: then `EINTR`.
@@ -386,6 +401,10 @@ impl Target {
         if self.delivery() == Delivery::Signal {
             // SAFETY: by this function's contract.
             return unsafe { self.call(libc::SYS_io_uring_enter, arguments) };
+        }
+        if arguments[1] > 0 {
+            // What is queued is not to wait for others' turns.
+            self.turn.waited(false);
         }
         // SAFETY: by this function's contract. A message, or a write to the eventfd, is a completion, which stays
         // in the ring.

@@ -13,6 +13,8 @@
 //! | `read` | a read of a pipe into which nothing is written |
 //! | `combiner` | (not a wait) eight threads send on one socket, through a `Combiner` or under a mutex |
 //!
+//! Runner `bare` is a futex by hand: what a wake costs on this machine.
+//!
 //! Variant `light` ends the wait as such, `signal` always sends a signal. In `read` both do, as nothing else ends it.
 
 mod combiner;
@@ -38,7 +40,7 @@ const VARIANTS: [(&str, Delivery); 2] = [("light", Delivery::Light), ("signal", 
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Run other ways to post as well: a futex by hand, an eventfd, tokio
+    /// Run other ways to post as well: an eventfd, tokio
     #[arg(long)]
     rivals: bool,
     /// Fewer posts and samples, for a look
@@ -101,8 +103,11 @@ fn posters(case: &'static str, sizes: Sizes, rivals: bool) -> Vec<Contestant<Mea
     });
     let mut all = Vec::from(own);
     let rival = |runner| Names { case, runner, variant: String::new() };
-    if rivals && case == "futex" {
+    if case == "futex" || case == "ring" {
+        // Always: what a wake costs on this machine is what the times are to be held against.
         all.push(poster(rival("bare"), Some(Standing::Shape), sizes, Bare::new));
+    }
+    if rivals && case == "futex" {
         all.push(poster(rival("tokio"), Some(Standing::Pool), sizes, Tokio::new));
     }
     if rivals && case == "epoll" {
