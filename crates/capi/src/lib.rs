@@ -26,6 +26,7 @@ mod queue;
 mod rcu;
 mod sysfs;
 mod system;
+mod task;
 mod work;
 
 pub use attrs::*;
@@ -40,4 +41,5 @@ pub use queue::*;
 pub use rcu::*;
 pub use sysfs::*;
 pub use system::*;
+pub use task::*;
 pub use work::*;

@@ -9,13 +9,15 @@ use std::process::Command;
 use cbindgen::{Config, EnumConfig, ExportConfig, ItemType, Language, Style};
 
 /// Names of types that are other names in C.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 8] = [
     ("UwQueue", "uw_queue"),
     ("UwWork", "uw_work"),
     ("UwDelayedWork", "uw_delayed_work"),
     ("UwRcuWork", "uw_rcu_work"),
     ("UwQueueAttrs", "uw_queue_attrs"),
     ("UwJob", "uw_job"),
+    ("UwTask", "uw_task"),
+    ("UwTaskWork", "uw_task_work"),
 ];
 
 /// Types of functions, which the header writes out where they are used.
@@ -25,6 +27,9 @@ typedef long (*UwCpuFn)(void *arg);
 typedef void (*UwEachCpuFn)(int cpu, void *arg);
 typedef void (*UwBlockingFn)(void *arg);
 typedef void *(*UwJobFn)(void *arg);
+typedef uw_task_work_fn UwTaskWorkFn;
+typedef bool (*UwTaskMatchFn)(struct uw_task_work *work, void *arg);
+typedef int (*UwTaskWaitFn)(void *arg);
 typedef void (*UwReporter)(const char *text);
 ";
 

@@ -45,9 +45,11 @@ contracts() {
     done
     link api c/api.c -std=gnu11 "$@"
     run "$how" "$out/api"
+    link task c/task.c -std=gnu11 "$@"
+    run "$how" "$out/task"
     link environment kernel/environment.c -std=gnu11 "$@"
     run "$how" "$out/environment" numbers=1,0x2,-3 "text=some words" flag large=0x10000000000
-    say "$how" "$(ls contract/*.c | wc -l) contracts, the API and the environment with $cc: ok ($((SECONDS - started)) s)"
+    say "$how" "$(ls contract/*.c | wc -l) contracts, the API, task work and the environment with $cc: ok ($((SECONDS - started)) s)"
 }
 
 # Each header alone, with each compiler and language.

@@ -28,7 +28,8 @@ fn every_runner_of_every_case_has_its_records() {
         .iter()
         .flat_map(|case| ["light", "signal"].map(|variant| format!("{case} uwork {variant}")))
         .collect();
-    posters.extend(["futex bare ", "futex tokio ", "epoll eventfd "].map(str::to_owned));
+    posters
+        .extend(["futex bare ", "ring bare ", "futex tokio ", "epoll eventfd "].map(str::to_owned));
     assert_eq!(of("same_cpu_p50_us"), posters);
     let mut all = posters;
     all.extend(["combiner", "mutex"].map(|variant| format!("combiner uwork {variant}")));

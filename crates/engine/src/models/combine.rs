@@ -147,7 +147,7 @@ fn what_is_left_is_done_by_whoever_holds() {
 
 #[test]
 fn a_holder_that_offers_its_place() {
-    explore("combine: a holder that offers its place", Preemptions::AtMost(4), || {
+    explore("combine: a holder that offers its place", Preemptions::AtMost(2), || {
         let world = World::new(1);
         let pushers = [vec![0, 1], vec![2], vec![3]].map(|numbers| {
             let world = world.clone();

@@ -24,12 +24,14 @@ mod ways;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use uwork::ring::Reactor;
 use uwork::task::Delivery;
 use uwork_rivals::Standing;
 use uwork_rivals::posts::{Bare, Eventfd, Tokio, Way};
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
 use super::options::{count, names};
+use super::warning::Warning;
 use super::{UserError, measure_and_report, uwork_pool};
 use figures::{Measured, Sizes};
 use ways::{TaskWay, Wait};
@@ -63,7 +65,14 @@ pub(super) struct Args {
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let cases = names("--case", &args.case, &CASES)?;
-    let cases = if cases.is_empty() { CASES.to_vec() } else { cases };
+    let mut cases = if cases.is_empty() { CASES.to_vec() } else { cases };
+    let mut warnings = Vec::new();
+    if cases.contains(&"ring")
+        && let Err(error) = Reactor::builder().build()
+    {
+        cases.retain(|&case| case != "ring");
+        warnings.push(Warning::NoRing(error.to_string()));
+    }
     let given = |flag, text: &Option<String>, range, default| match text {
         Some(text) => count(flag, text, range),
         None => Ok(default),
@@ -84,7 +93,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         };
         Group { title, contestants, samples, ratio_to: RatioTo::Variant(yardstick) }
     });
-    measure_and_report("taskwork", groups.collect(), args.json.as_deref(), Vec::new())?;
+    measure_and_report("taskwork", groups.collect(), args.json.as_deref(), warnings)?;
     Ok(ExitCode::SUCCESS)
 }
 
