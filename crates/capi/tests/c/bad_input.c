@@ -52,6 +52,24 @@ static void uninitialised(void)
 	CHECK(uw_queue_work(queue, &item.work) == -EINVAL);
 }
 
+static void null_task(void)
+{
+	static struct uw_task_work item;
+
+	CHECK(uw_task_work_add(NULL, &item, UW_NOTIFY_NONE) == -EINVAL);
+	CHECK(uw_task_get(NULL) == NULL && errno == EINVAL);
+}
+
+static void uninitialised_task_work(void)
+{
+	static struct uw_task_work item;
+	struct uw_task *task = uw_task_current();
+
+	CHECK(uw_task_work_add(task, &item, UW_NOTIFY_NONE) == -EINVAL);
+	CHECK(uw_task_work_cancel(task, &item) == -EINVAL && uw_task_work_is_pending(&item) == -EINVAL);
+	uw_task_put(task);
+}
+
 static void bad_cpu(void)
 {
 	static struct uw_delayed_work item = UW_DELAYED_WORK_INIT(tick);
@@ -158,6 +176,8 @@ static const struct {
 	{ "null_queue", null_queue, false, "the queue is NULL" },
 	{ "null_item", null_item, false, "the item is NULL" },
 	{ "uninitialised", uninitialised, false, "was never initialised" },
+	{ "null_task", null_task, false, "the task is NULL" },
+	{ "uninitialised_task_work", uninitialised_task_work, false, "uw_task_work_init makes it" },
 	{ "bad_cpu", bad_cpu, false, "is no CPU" },
 	{ "destroyed", destroyed, false, "was destroyed" },
 	{ "system_queue", system_queue, false, "system queue" },

@@ -114,6 +114,16 @@ impl World {
         }
     }
 
+    /// Adds, and cannot notify.
+    fn add_in_vain(&self, item: &Item) {
+        // SAFETY: the models keep their items to the end.
+        match unsafe { self.list.add(NonNull::from(&item.work), Notify::Signal) } {
+            Added::Yes(Some(kick)) => kick.failed(),
+            Added::Yes(None) => {}
+            Added::Pending | Added::Exited => panic!("a new item, of a target that lives"),
+        }
+    }
+
     /// The target: sleeps whenever it may, until so many items have run.
     fn wait_for(&self, items: usize) {
         while self.ran.lock().unwrap().len() < items {
@@ -167,6 +177,25 @@ fn a_target_that_sleeps_whenever_it_may() {
         let at = |number| ran.iter().position(|&ran| ran == number).unwrap();
         assert!(at(0) < at(1), "items of one adder run in its order");
         world.assert_one_kick_per_detach();
+    });
+}
+
+#[test]
+fn a_notification_that_fails_is_made_up_for_by_the_next() {
+    let name = "task: a notification that fails is made up for by the next";
+    explore(name, Preemptions::AtMost(3), || {
+        let world = World::new();
+        let items = [0, 1, 2].map(|number| world.item(number));
+        let (other, item) = (world.clone(), items[2].clone());
+        let adder = thread::spawn(move || assert!(other.add(&item, Notify::Signal)));
+        let (other, first, second) = (world.clone(), items[0].clone(), items[1].clone());
+        let unlucky = thread::spawn(move || {
+            other.add_in_vain(&first);
+            assert!(other.add(&second, Notify::Signal));
+        });
+        world.wait_for(3);
+        adder.join().unwrap();
+        unlucky.join().unwrap();
     });
 }
 
