@@ -2,7 +2,7 @@
 //!
 //! Each sample has three parts: 16 threads among which tokens go round, for the rate; and one token between two
 //! threads, on one CPU and on two, for the time from a post until it is run by a thread that is asleep (or, in
-//! `computing`, looks each few microseconds, and yields its CPU in between).
+//! `computing`, looks each microsecond, and yields its CPU in between).
 //!
 //! | case | the threads wait in |
 //! |---|---|

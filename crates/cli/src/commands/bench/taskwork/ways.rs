@@ -124,10 +124,10 @@ impl TaskWay {
     }
 }
 
-/// Some microseconds of work. Then others have a turn: there are more threads than CPUs, and a post to one that
+/// A microsecond of work. Then others have a turn: there are more threads than CPUs, and a post to one that
 /// waits for a CPU would measure the scheduler.
 fn compute() {
-    for _ in 0..100 {
+    for _ in 0..25 {
         std::hint::spin_loop();
     }
     std::thread::yield_now();
