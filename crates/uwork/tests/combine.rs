@@ -2,12 +2,14 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 
-use support::{random::Random, watchdog};
+use support::random::Random;
+use support::{until, watchdog, within};
 use uwork::combine::{Batch, Combined, Combiner, Parcel};
 use uwork::recycle::Pool;
 
@@ -159,6 +161,45 @@ fn others_leave_their_parcels_while_somebody_is_at_it() {
         left.wait();
     });
     assert_eq!(combiner.into_inner(), [1, 2, 3]);
+}
+
+// Catches: a holder that works for others as long as they have something.
+#[test]
+fn a_holder_is_relieved_by_one_who_submits() {
+    let _watchdog = watchdog();
+    let combiner = Arc::new(Combiner::new(()));
+    let (submitted, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (list, count, over) = (combiner.clone(), submitted.clone(), is_over.clone());
+    let other = std::thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            list.submit(Parcel::new(()), |(), batch| {
+                while batch.pop().is_some() {}
+                ControlFlow::Continue(())
+            });
+            count.fetch_add(1, Ordering::Release);
+        }
+    });
+    within("the holder is relieved", move || {
+        let rounds = Cell::new(0);
+        let handle = |_: &mut (), batch: &mut Batch<'_, ()>| {
+            rounds.set(rounds.get() + 1);
+            let before = submitted.load(Ordering::Acquire);
+            while batch.pop().is_some() {}
+            // The second one after the look was left after this batch was taken: there is always more.
+            until("there is more", || submitted.load(Ordering::Acquire) >= before + 2);
+            ControlFlow::Continue(())
+        };
+        loop {
+            let outcome = combiner.submit(Parcel::new(()), handle);
+            assert_eq!(outcome, Combined::Left, "there is always more");
+            // Where the other was at it, this thread was not the holder.
+            if rounds.get() > 0 {
+                return;
+            }
+        }
+    });
+    is_over.store(true, Ordering::Relaxed);
+    other.join().unwrap();
 }
 
 #[test]

@@ -118,6 +118,26 @@ fn a_queue_of_signals_that_is_full_for_a_moment_is_waited_for() {
     });
 }
 
+// Catches: a panic, and a thread that is of no use afterwards.
+#[test]
+fn without_descriptors_it_is_said_and_other_waits_work() {
+    alone("without_descriptors_it_is_said_and_other_waits_work", || {
+        let _watchdog = watchdog();
+        limit(libc::RLIMIT_NOFILE, 3);
+        let error = task::notifier().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
+        #[cfg(feature = "ring")]
+        {
+            let error = uwork::ring::Reactor::builder().build().unwrap_err();
+            assert!(error.to_string().contains("Too many open files"), "{error}");
+        }
+        let handle = target(Delivery::Light, || Box::new(|| _ = task::park()));
+        assert_eq!(add(&handle).recv_timeout(WAIT_MAX), Ok(()));
+        limit(libc::RLIMIT_NOFILE, 64);
+        assert!(task::notifier().is_ok());
+    });
+}
+
 #[cfg(feature = "ring")]
 mod ring {
     use std::io::{Error, ErrorKind};

@@ -296,7 +296,7 @@ impl Reactor {
 
 /// No ring can be had: by the kernel's word, of the kind that it has.
 fn refused(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("io_uring is refused: {error}"))
+    io::Error::new(error.kind(), format!("io_uring_setup: {error}"))
 }
 
 /// A token that is allowed.
