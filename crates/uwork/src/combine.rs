@@ -31,9 +31,9 @@
 //! - **Progress.** A submission that does not make the caller the holder is lock-free: one exchange, and it waits for
 //!   nobody, though the holder be preempted. Every parcel is handled by the holder of that time, or stays for the
 //!   next.
-//! - **Nobody works for all for long.** After 16 batches the holder offers its place to whoever submits next, and goes
-//!   on only if nobody does. It can end its work earlier by `Break`; then somebody [`resume`](Combiner::resume)s, for
-//!   example a work item.
+//! - **Nobody works for all for long.** After 16 batches, and again after each 16, the holder offers its place to
+//!   whoever submits next, and goes on only if nobody does. It can end its work earlier by `Break`; then somebody
+//!   [`resume`](Combiner::resume)s, for example a work item.
 //! - **Nothing is allocated.** A parcel is a box that goes around; a [`Pool`](crate::recycle::Pool) keeps the empty
 //!   ones.
 
@@ -139,6 +139,8 @@ impl<T> fmt::Debug for Batch<'_, T> {
 const ROUNDS_MAX: u32 = 16;
 /// For so many looks. About a microsecond.
 const OFFER_SPINS: u32 = 32;
+/// One offer in so many is for a turn on the CPU, which may take long.
+const OFFERS_MAX: u32 = 8;
 
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,13 +240,19 @@ impl<T, S> Combiner<T, S> {
             }
         }
         let unwinds = Unwinds(&self.list);
-        let mut round = 0;
+        let (mut round, mut offers) = (0, 0);
         let outcome = loop {
             if round == ROUNDS_MAX {
                 // SAFETY: the caller is the holder, and is not if the offer was taken.
                 unsafe { self.list.offer() };
-                // Time for one of those who submit now.
-                (0..OFFER_SPINS).for_each(|_| std::hint::spin_loop());
+                offers += 1;
+                if offers % OFFERS_MAX == 0 {
+                    // Those who submit may be waiting for this CPU.
+                    std::thread::yield_now();
+                } else {
+                    // Time for one of those who submit now.
+                    (0..OFFER_SPINS).for_each(|_| std::hint::spin_loop());
+                }
                 if !self.list.retake() {
                     break Combined::Left;
                 }

@@ -177,6 +177,7 @@ fn a_holder_is_relieved_by_one_who_submits() {
                 ControlFlow::Continue(())
             });
             count.fetch_add(1, Ordering::Release);
+            std::thread::yield_now();
         }
     });
     within("the holder is relieved", move || {
