@@ -237,6 +237,32 @@ fn a_resume_that_comes_during_a_wait_is_run_after_it() {
     assert_eq!(task::safe_point(), 1);
 }
 
+// Catches: an eventfd that stays readable, so that no later wait ever sleeps.
+#[test]
+fn a_run_inside_of_a_wait_leaves_the_descriptor_as_it_was() {
+    let _watchdog = watchdog();
+    let notifier = task::notifier().unwrap();
+    let poll = |timeout_ms| {
+        let fd = notifier.as_fd().as_raw_fd();
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which is live.
+        unsafe { libc::poll(&raw mut poll, 1, timeout_ms) }
+    };
+    let waits = Gate::new();
+    let (handle, may_add) = (TaskHandle::current(), waits.clone());
+    let adder = std::thread::spawn(move || {
+        may_add.wait();
+        handle.add_fn(Notify::Signal, || ()).is_ok()
+    });
+    let inside = notifier.wait(|| {
+        waits.open();
+        (poll(-1), task::run_once())
+    });
+    assert_eq!(inside, Some((1, 1)));
+    assert!(adder.join().unwrap());
+    assert_eq!(notifier.wait(|| poll(0)), Some(0));
+}
+
 #[test]
 fn a_second_signal_notifies_nobody_until_the_list_was_run() {
     let _watchdog = watchdog();
