@@ -139,8 +139,9 @@ impl<T> fmt::Debug for Batch<'_, T> {
 const ROUNDS_MAX: u32 = 16;
 /// For so many looks. About a microsecond.
 const OFFER_SPINS: u32 = 32;
-/// One offer in so many is for a turn on the CPU, which may take long.
-const OFFERS_MAX: u32 = 8;
+/// One offer in so many is for a turn on the CPU. Seldom: it may take long, and nobody works meanwhile if those who
+/// submit wait for what is in the list.
+const OFFERS_MAX: u32 = 32;
 
 /// What came of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
