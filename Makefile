@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install build fmt lint tidy doc loom stress bench native deps deny deny-install mutants \
+.PHONY: help run test install build fmt lint tidy doc loom stress fuzz bench native deps deny deny-install mutants \
 	mutants-install clean
 
 help: ## print this
@@ -42,6 +42,9 @@ loom: ## check the engine's protocols over all interleavings
 
 stress: ## mix every operation on real threads, optimized, several rounds
 	ci/stress.sh
+
+fuzz: ## look for input that breaks a parser, for FUZZ_SECONDS (60)
+	ci/fuzz.sh
 
 bench: build ## the whole workqueue benchmark with rivals; takes minutes
 	$${CARGO_TARGET_DIR:-target}/release/uwork bench workqueue --rivals

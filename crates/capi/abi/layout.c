@@ -22,11 +22,13 @@ int main(void)
 	SIZE(struct uw_work);
 	SIZE(struct uw_delayed_work);
 	SIZE(struct uw_rcu_work);
+	SIZE(struct uw_task_work);
 	SIZE(struct uw_queue_attrs);
 	SIZE(struct uw_percpu_work);
 	SIZE(struct uw_percpu_cache_stats);
 	OFFSET(struct uw_work, func);
 	OFFSET(struct uw_percpu_work, cpu);
+	OFFSET(struct uw_task_work, func);
 	OFFSET(struct uw_queue_attrs, flags);
 	OFFSET(struct uw_queue_attrs, nice);
 	OFFSET(struct uw_queue_attrs, scope);
@@ -57,6 +59,8 @@ int main(void)
 	NUMBER(UW_SCOPE_SYSTEM);
 	NUMBER(UW_SYSTEM_BH_HIGHPRI);
 	NUMBER(UW_ORDERED);
+	NUMBER(UW_NOTIFY_SIGNAL);
+	NUMBER(UW_DELIVERY_SIGNAL);
 	NUMBER(UW_KERNEL_RULES);
 	NUMBER(uw_kernel_token_system_bh_wq);
 	NUMBER(WQ_AFFN_SYSTEM);

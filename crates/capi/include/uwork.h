@@ -27,6 +27,8 @@
  *   EALREADY          the queues are frozen already; the mode was chosen already
  *   EBUSY             the lock is held by somebody else; objects of the cache are allocated
  *   ECANCELED         the job was cancelled
+ *   ESRCH             the thread has ended its task work
+ *   EBUSY             the signal cannot be had
  *   ENOENT, EISDIR, ENOTDIR, EACCES   of an attribute: no such path, a folder, no folder, read only
  *   ERANGE            the mask has too little room
  *   EIO               the machine's description cannot be read
@@ -498,6 +500,99 @@ struct uw_percpu_counter *uw_percpu_counter_create(void);
 void uw_percpu_counter_add(struct uw_percpu_counter *counter, int64_t number);
 int64_t uw_percpu_counter_sum(const struct uw_percpu_counter *counter);
 int uw_percpu_counter_destroy(struct uw_percpu_counter *counter);
+
+/* -------------------------------------------------------------------------------------- task work */
+
+/*
+ * Run this on that thread. A thread registers by asking for itself; whoever has it adds items, which the thread runs
+ * itself, first in, first out, where it looks, and never in a signal handler.
+ */
+struct uw_task;
+struct uw_task_work;
+typedef void (*uw_task_work_fn)(struct uw_task_work *work);
+
+/* As a work item: it stays where it is from when it is added until its function was called, or it was taken back. */
+struct uw_task_work {
+	uint64_t uw_private[3];
+	uw_task_work_fn func;
+};
+
+/* How soon. The numbers of the kernel's TWA_*. */
+enum uw_notify {
+	UW_NOTIFY_NONE,   /* when the thread runs its items, or others */
+	UW_NOTIFY_RESUME, /* at its next safe point; nobody is woken */
+	UW_NOTIFY_SIGNAL  /* at once: its wait ends; once, until it has run its items */
+};
+
+/*
+ * The calling thread, and one more reference to a thread. Each is given back by uw_task_put(), NULL is fine there. A
+ * reference does not keep the thread alive.
+ */
+struct uw_task *uw_task_current(void);
+struct uw_task *uw_task_get(const struct uw_task *task);
+void uw_task_put(struct uw_task *task);
+
+/* Makes an idle item, whatever was there. Not while it is in a list. */
+void uw_task_work_init(struct uw_task_work *work, uw_task_work_fn func);
+
+/* 1 if this call added the item, 0 if it is in a list already. ESRCH: the thread has ended. Allocates nothing. */
+int uw_task_work_add(const struct uw_task *task, struct uw_task_work *work, unsigned notify);
+
+/* Takes an item back that the thread has not yet taken off its list to run it. 1 if it was there, 0 if not. */
+int uw_task_work_cancel(const struct uw_task *task, struct uw_task_work *work);
+
+/*
+ * The same, of the oldest item for which `match` says so; NULL with ENOENT if it says so of none. `match` is called
+ * under a lock: it must not call for the same thread, nor longjmp out.
+ */
+struct uw_task_work *uw_task_work_cancel_match(const struct uw_task *task,
+					       bool (*match)(struct uw_task_work *work, void *arg), void *arg);
+int uw_task_work_is_pending(const struct uw_task_work *work);
+
+/*
+ * For the calling thread; how many items were run. Until nothing is left; what is there; the same, if the thread was
+ * told of it (UW_NOTIFY_RESUME, UW_NOTIFY_SIGNAL), which costs a nanosecond or two where it was not.
+ */
+int uw_task_run(void);
+int uw_task_run_once(void);
+int uw_task_safe_point(void);
+bool uw_task_is_notified(void);
+
+/* Sleeps until there is something to run, for so long at most (less than 0: without a bound), and runs it. */
+int uw_task_park(int64_t timeout_ns);
+
+/*
+ * Waits of your own. uw_task_fd(): a descriptor for poll, epoll and so on, the same at each call, that becomes
+ * readable when the thread has something to run. uw_task_wait() calls `wait`, which waits for it, and answers what
+ * that answers; EINTR if there is something to run already, and then `wait` was not called. Runs no item.
+ */
+int uw_task_fd(void);
+int uw_task_wait(int (*wait)(void *arg), void *arg);
+
+/*
+ * System calls that end when the thread is told, also where that comes just before the call. uw_task_read() runs the
+ * items and reads on. uw_task_syscall() answers EINTR, and then the call has done nothing: six arguments, and an
+ * answer as the kernel gives it.
+ */
+ptrdiff_t uw_task_read(int fd, void *buffer, size_t size);
+long uw_task_syscall(long number, const long *arguments);
+
+/* How the calling thread is told. EBUSY: each real-time signal has a handler. */
+enum uw_delivery {
+	UW_DELIVERY_AUTO,  /* declared waits as such, everything else by a signal */
+	UW_DELIVERY_LIGHT, /* never by a signal, outside of the two calls above: all waits are declared */
+	UW_DELIVERY_SIGNAL /* always by a signal */
+};
+int uw_task_set_delivery(unsigned delivery);
+
+/*
+ * The signal, SIGRTMIN to SIGRTMAX, before the first thread registers; otherwise the highest without a handler.
+ * `restarts`: with SA_RESTART. EBUSY: it was chosen before.
+ */
+int uw_task_set_signal(int number, bool restarts);
+
+/* Runs what was added, ends the thread's task work, as its end would; what is added later comes back. */
+int uw_task_exit(void);
 
 /* ------------------------------------------------------------------------------------- looking in */
 

@@ -28,6 +28,7 @@ mod rcu;
 mod setup;
 mod sysfs;
 mod system;
+mod task;
 mod work;
 
 pub use attrs::*;
@@ -44,4 +45,5 @@ pub use rcu::*;
 pub use setup::*;
 pub use sysfs::*;
 pub use system::*;
+pub use task::*;
 pub use work::*;

@@ -9,7 +9,7 @@ use std::process::Command;
 use cbindgen::{Config, EnumConfig, ExportConfig, ItemType, Language, Style};
 
 /// Names of types that are other names in C.
-const NAMES: [(&str, &str); 12] = [
+const NAMES: [(&str, &str); 14] = [
     ("UwQueue", "uw_queue"),
     ("UwWork", "uw_work"),
     ("UwDelayedWork", "uw_delayed_work"),
@@ -22,6 +22,8 @@ const NAMES: [(&str, &str); 12] = [
     ("UwPercpuCacheStats", "uw_percpu_cache_stats"),
     ("UwPercpuBatch", "uw_percpu_batch"),
     ("UwPercpuCounter", "uw_percpu_counter"),
+    ("UwTask", "uw_task"),
+    ("UwTaskWork", "uw_task_work"),
 ];
 
 /// Types of functions, which the header writes out where they are used.
@@ -31,6 +33,9 @@ typedef long (*UwCpuFn)(void *arg);
 typedef void (*UwEachCpuFn)(int cpu, void *arg);
 typedef void (*UwBlockingFn)(void *arg);
 typedef void *(*UwJobFn)(void *arg);
+typedef uw_task_work_fn UwTaskWorkFn;
+typedef bool (*UwTaskMatchFn)(struct uw_task_work *work, void *arg);
+typedef int (*UwTaskWaitFn)(void *arg);
 typedef void (*UwReporter)(const char *text);
 typedef void (*UwPercpuFn)(int cpu, void *block, void *arg);
 typedef void (*UwPercpuSink)(void *const *items, size_t count, void *arg);

@@ -48,7 +48,7 @@ contracts() {
         link contract "$test" -std=c11 "$@"
         run "$how" "$out/contract" rounds="$rounds"
     done
-    for test in api choices read_side; do
+    for test in api choices read_side task; do
         link "$test" "c/$test.c" -std=gnu11 "$@"
         run "$how" "$out/$test"
     done
@@ -71,7 +71,7 @@ contracts() {
             run "$how" env ASAN_OPTIONS=allocator_may_return_null=1 UWORK_PWLOCKS="$mode" "$out/percpu"
         run "$how" env UWORK_PWLOCKS="$mode" "$out/pwlocks" rounds="$rounds"
     done
-    say "$how" "$(ls contract/*.c | wc -l) contracts, the API, the environment and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
+    say "$how" "$(ls contract/*.c | wc -l) contracts, the API, task work, the environment and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
 }
 
 # Each header alone, with each compiler and language.

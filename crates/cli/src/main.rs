@@ -1,4 +1,4 @@
-//! The `uwork` command: topology, bench and sum.
+//! The `uwork` command: topology, sum, serve and bench.
 
 mod commands;
 
@@ -20,6 +20,8 @@ enum Command {
     Topology(commands::topology::Args),
     /// Checksum files with work items; prints and checks what sha256sum prints.
     Sum(commands::sum::Args),
+    /// Serve keys and values over RESP, the protocol of Redis.
+    Serve(commands::serve::Args),
     /// Run a benchmark and print its table.
     Bench(commands::bench::Args),
 }
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Topology(args) => commands::topology::run(args),
         Command::Sum(args) => commands::sum::run(args),
+        Command::Serve(args) => commands::serve::run(args),
         Command::Bench(args) => commands::bench::run(args),
     };
     match outcome {

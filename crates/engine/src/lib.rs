@@ -6,6 +6,7 @@
 mod batch;
 mod block;
 mod cancel;
+pub mod combine;
 mod conserve;
 mod cpus;
 mod delayed;
@@ -37,6 +38,7 @@ mod slab;
 mod slot;
 mod submit;
 pub mod sync;
+pub mod task;
 mod thread;
 mod timer;
 mod waits;

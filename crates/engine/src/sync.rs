@@ -31,6 +31,14 @@ mod imp {
         }
     }
 
+    /// Where the low 32 bits of a pointer are, for a system call that compares them.
+    #[inline(always)]
+    pub(crate) fn low_half<T>(pointer: &AtomicPtr<T>) -> *const u32 {
+        let halves: *const u32 = std::ptr::from_ref(pointer).cast();
+        let low = if cfg!(target_endian = "little") { 0 } else { size_of::<*mut T>() / 4 - 1 };
+        halves.wrapping_add(low)
+    }
+
     /// Keeps the compiler from moving memory accesses across; costs nothing at run time.
     #[inline(always)]
     pub fn compiler_fence() {
@@ -44,7 +52,7 @@ mod imp;
 
 pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
-pub(crate) use imp::{SLAB_FIRST_CHUNK, WORK_SIZE_MAX};
+pub(crate) use imp::{SLAB_FIRST_CHUNK, WORK_SIZE_MAX, low_half};
 
 /// A mutual exclusion lock without poisoning: no user code ever runs under one.
 pub struct Lock<T>(imp::Mutex<T>);

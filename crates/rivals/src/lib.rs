@@ -22,6 +22,7 @@ mod native;
 #[cfg(not(feature = "native"))]
 #[path = "native/disabled.rs"]
 mod native;
+pub mod posts;
 mod progress;
 mod rayon;
 mod threadpool;

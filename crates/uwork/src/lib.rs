@@ -22,6 +22,9 @@
 //! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: what runs
 //! - [`blocking`]: tells the pool that an item is about to wait; [`Setup`] chooses how waits are noticed
 //!   that nobody declares
+//! - [`task`]: work for a certain thread, which is woken for it
+//! - `ring` (feature of that name): threads that wait for completions of io_uring and for task work at once
+//! - [`combine`], [`recycle`]: one thread sends for all; boxes that go around
 //! - [`freeze`](mod@freeze): lets queues pause together
 //! - [`dump()`], [`sysfs`]: what goes on inside, and the knobs; [`shutdown`]: the end, in order
 //! - [`watchdog`]: when nothing moves
@@ -31,6 +34,7 @@
 //! goes through it row by row.
 
 mod builder;
+pub mod combine;
 mod delayed;
 mod ending;
 mod error;
@@ -50,6 +54,9 @@ mod pointer;
 mod query;
 mod queue;
 pub mod rcu;
+pub mod recycle;
+#[cfg(feature = "ring")]
+pub mod ring;
 mod scoped;
 mod setup;
 #[cfg_attr(feature = "symbols", path = "symbols/resolved.rs")]
@@ -57,6 +64,7 @@ mod setup;
 mod symbols;
 pub mod sysfs;
 pub mod system;
+pub mod task;
 pub mod topology;
 pub mod watchdog;
 

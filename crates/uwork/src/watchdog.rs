@@ -18,8 +18,8 @@
 //!       0 0x7f40c2b1a7d9 __futex_abstimed_wait_common
 //!       1 0x55d0a4c3f2b4 app::Disk::write (src/disk.rs:88)
 //!       2 0x55d0a4c3e011 <app::Append as uwork::item::WorkItem>::run (src/log.rs:41)
-//!   deadlock: item app::Append 0x7ffd10 (slot 3) of queue "log" waits for item app::Sync 0x7ffe40, which waits behind
-//!   app::Commit 0x7ffe80 (slot 4) in ordered queue "disk"
+//!   deadlock: item app::Append 0x7ffd10 (slot 3) of queue "log" waits for item app::Sync 0x7ffe40, which waits
+//!   behind app::Commit 0x7ffe80 (slot 4) in ordered queue "disk"
 //! ```
 //!
 //! **What is known of a deadlock.** uwork's own waits say what they wait for: flushes, `cancel_sync`, `disable_sync`,
@@ -29,16 +29,17 @@
 //! **What it costs.** Nothing while nothing waits, and no wake-up; a look each quarter of the threshold while
 //! something does. An item that begins a wait looks whether it waits for itself by way of others.
 //!
-//! **When it comes.** After the threshold, and at most half of the threshold and a second later; then what it takes to
-//! ask for the calls, up to a tenth of a second for each thread that does not answer. It is told by a thread of its
-//! own, one at a time: a reporter that does not return holds up further stalls, and nothing else. Of those 64 are kept.
-//! Nobody waits for it at a shutdown.
+//! **When it comes.** After the threshold, and at most half of the threshold and a second later; then what it takes
+//! to ask for the calls, up to a tenth of a second for each thread that does not answer. It is told by a thread of
+//! its own, one at a time: a reporter that does not return holds up further stalls, and nothing else. Of those 64
+//! are kept. Nobody waits for it at a shutdown.
 //!
 //! **Calls** are taken by the thread itself, in the handler of a real-time signal, only of threads that are in the
 //! way, of eight at most at a time, up to where the engine begins, and only for a stall that is reported. The
 //! handler has `SA_RESTART`, so most system
 //! calls go on; but
-//! those that never do after a handler has run return early with `EINTR`, in the item that is stuck: `poll`, `select`,
+//! those that never do after a handler has run return early with `EINTR`, in the item that is stuck: `poll`,
+//! `select`,
 //! `epoll_wait`, `nanosleep`, `semop`, `sigtimedwait`, and sockets with a timeout (signal(7)). Rust's library
 //! repeats them where it uses them; C code may not. Without the feature `symbols` no calls are taken, and no
 //! signal is sent.

@@ -6,7 +6,6 @@ mod support;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Error;
-use std::mem::offset_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use perf_event_open_sys::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE, perf_event_attr};
@@ -14,6 +13,7 @@ use perf_event_open_sys::perf_event_open;
 
 use support::blocks::every_kind;
 use support::child::{alone_each, alone_with, become_nobody, limit, words_of};
+use support::filter::refuse;
 use support::tiers::{
     BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, in_best_tier, perf_files, reported,
     say_so_and_are_replaced, scene,
@@ -74,27 +74,6 @@ impl Event {
         let at = unsafe { libc::mmap(null, bytes, protection, libc::MAP_SHARED, file, 0) };
         if at == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
     }
-}
-
-/// Has the system refuse a call to all threads of this process from here on, with this error.
-fn refuse(call: libc::c_long, errno: i32) {
-    let number = offset_of!(libc::seccomp_data, nr) as u32;
-    let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    let is_call = statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32);
-    let mut filter = [
-        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number),
-        libc::sock_filter { jf: 1, ..is_call },
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32),
-        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
-    ];
-    let program =
-        libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_mut_ptr() };
-    let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
-    // SAFETY: numbers only.
-    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: the program is live and as long as said.
-    let outcome = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) };
-    assert_eq!(outcome, 0, "{}", Error::last_os_error());
 }
 
 /// Asserts that one tier was reported, for a reason with these words in it.

@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
             "backtrace",
             "framehop",
             "crossbeam-epoch",
+            "io-uring",
             "libc",
             "perf-event-open-sys",
             "rustix",
@@ -47,6 +48,11 @@ const LAYERS: &[Layer] = &[
         may_use_under_loom: &[],
     },
     Layer {
+        package: "uwork-serve",
+        may_use: Uses::Only(&["uwork", "hashbrown", "libc", "rustix", "sha2"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
         package: "uwork-cli",
         may_use: Uses::AllBut(&["uwork-engine", "xtask"]),
         may_use_under_loom: &[],
@@ -54,6 +60,11 @@ const LAYERS: &[Layer] = &[
     Layer {
         package: "uwork-rivals",
         may_use: Uses::AllBut(&["uwork-policy", "uwork-engine", "uwork-cli", "xtask"]),
+        may_use_under_loom: &[],
+    },
+    Layer {
+        package: "uwork-fuzz",
+        may_use: Uses::Only(&["uwork-serve", "libfuzzer-sys"]),
         may_use_under_loom: &[],
     },
     Layer {

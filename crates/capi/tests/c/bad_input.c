@@ -72,6 +72,24 @@ static void no_function(void)
 	CHECK(uw_queue_work(queue, &item.work) == -EINVAL && uw_queue_flush(queue) == 0 && uw_panics() == 0);
 }
 
+static void null_task(void)
+{
+	static struct uw_task_work item;
+
+	CHECK(uw_task_work_add(NULL, &item, UW_NOTIFY_NONE) == -EINVAL);
+	CHECK(uw_task_get(NULL) == NULL && errno == EINVAL);
+}
+
+static void uninitialised_task_work(void)
+{
+	static struct uw_task_work item;
+	struct uw_task *task = uw_task_current();
+
+	CHECK(uw_task_work_add(task, &item, UW_NOTIFY_NONE) == -EINVAL);
+	CHECK(uw_task_work_cancel(task, &item) == -EINVAL && uw_task_work_is_pending(&item) == -EINVAL);
+	uw_task_put(task);
+}
+
 static void bad_cpu(void)
 {
 	static struct uw_delayed_work item = UW_DELAYED_WORK_INIT(tick);
@@ -210,6 +228,8 @@ static const struct {
 	{ "uninitialised", uninitialised, false, "was never initialised" },
 	{ "plausible", plausible, true, "was never initialised" },
 	{ "no_function", no_function, false, "function is NULL" },
+	{ "null_task", null_task, false, "the task is NULL" },
+	{ "uninitialised_task_work", uninitialised_task_work, false, "uw_task_work_init makes it" },
 	{ "bad_cpu", bad_cpu, false, "is no CPU" },
 	{ "destroyed", destroyed, false, "was destroyed" },
 	{ "system_queue", system_queue, false, "system queue" },

@@ -1,6 +1,7 @@
 //! One module per subcommand; each has `Args` and `run`.
 
 pub(crate) mod bench;
+pub(crate) mod serve;
 pub(crate) mod sum;
 pub(crate) mod topology;
 

@@ -22,6 +22,7 @@ mod world;
 
 mod absence;
 mod cancel;
+mod combine;
 mod exit;
 mod flush;
 mod kick;
@@ -30,6 +31,7 @@ mod pending;
 mod percpu;
 mod pwq;
 mod slot;
+mod task;
 mod transfer;
 mod whole;
 

@@ -6,9 +6,9 @@
 //! ends after it. There is one at most: what is found meanwhile is told by the same one, up to a bound. Should no
 //! thread be had, the watch tells by itself.
 //!
-//! **The end.** The thread has a reference to the engine: nothing that it uses goes away, whenever the user's reporter
-//! returns. Nobody waits for it, neither who retires the engine nor who drops it: a reporter that never returns
-//! holds up further stalls, and nothing else.
+//! **The end.** The thread has a reference to the engine: nothing that it uses goes away, whenever the user's
+//! reporter returns. Nobody waits for it, neither who retires the engine nor who drops it: a reporter that never
+//! returns holds up further stalls, and nothing else.
 //!
 //! **Forks.** What is shared is under the lock that a fork takes. In the child there is no such thread, and
 //! nothing to tell: the stalls are the parent's. If the reporter forks, its thread finds nothing more to tell in the

@@ -17,6 +17,7 @@ pub(crate) mod rseq;
     path = "stack/absent.rs"
 )]
 pub(crate) mod stack;
+pub(crate) mod task;
 mod thread;
 
 use std::any::Any;

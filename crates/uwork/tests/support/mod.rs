@@ -6,6 +6,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod child;
+pub(crate) mod filter;
 pub(crate) mod gate;
 pub(crate) mod items;
 pub(crate) mod machine;

@@ -18,7 +18,9 @@ mod queues;
 mod record;
 mod report;
 mod scope;
+mod serve;
 mod summary;
+mod taskwork;
 mod timers;
 mod uwork_pool;
 mod warning;
@@ -30,6 +32,7 @@ use std::time::Instant;
 
 use super::UserError;
 use contestant::Group;
+use interleave::GroupOutcome;
 use summary::Sampled;
 use warning::Warning;
 
@@ -63,6 +66,11 @@ enum Bench {
     Percpu(percpu::Args),
     /// What a thread that must not be disturbed notices when another CPU drains all batches, in each mode.
     Isolation(isolation::Args),
+    /// Requests per second of `uwork serve` and of Debian's redis-server, as redis-benchmark counts them.
+    Serve(serve::Args),
+    /// Threads that post work to each other, by what they wait in: how many posts a second, and how long from a
+    /// post to its run.
+    Taskwork(taskwork::Args),
 }
 
 /// Runs the command.
@@ -77,6 +85,8 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Blocking(args) => blocking::run(args),
         Bench::Percpu(args) => percpu::run(args),
         Bench::Isolation(args) => isolation::run(args),
+        Bench::Serve(args) => serve::run(args),
+        Bench::Taskwork(args) => taskwork::run(args),
     }
 }
 
@@ -85,7 +95,18 @@ fn measure_and_report<S: Sampled>(
     bench: &'static str,
     groups: Vec<Group<S>>,
     json: Option<&Path>,
+    warnings: Vec<Warning>,
+) -> Result<(), UserError> {
+    measure_and_show(bench, groups, json, warnings, |_| String::new())
+}
+
+/// As [`measure_and_report`], with something to show below the table of each group.
+fn measure_and_show<S: Sampled>(
+    bench: &'static str,
+    groups: Vec<Group<S>>,
+    json: Option<&Path>,
     mut warnings: Vec<Warning>,
+    below: impl Fn(&GroupOutcome<S>) -> String,
 ) -> Result<(), UserError> {
     if groups.iter().all(|group| group.contestants.is_empty()) {
         return Err(UserError("nothing to run: add --rivals, or choose with --runner".to_owned()));
@@ -96,7 +117,7 @@ fn measure_and_report<S: Sampled>(
     let start = Instant::now();
     let results = interleave::run(groups)?;
     for group in &results {
-        print!("{}", report::table(group));
+        print!("{}{}", report::table(group), below(group));
     }
     warnings.extend(warning::about(&results, samples, before, start.elapsed()));
     for warning in warnings {

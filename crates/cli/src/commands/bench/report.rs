@@ -6,7 +6,7 @@ use uwork_rivals::Standing;
 
 use super::contestant::RatioTo;
 use super::interleave::{GroupOutcome, Outcome};
-use super::summary::{self, Figure, Metric, RATE, Sampled};
+use super::summary::{self, Figure, Metric, Sampled};
 
 const BAR_CELLS: usize = 24;
 /// One cell filled by 0 to 7 eighths.
@@ -20,7 +20,7 @@ pub(super) fn table<S: Sampled>(group: &GroupOutcome<S>) -> String {
     ranked.sort_by(|a, b| b.1.median.total_cmp(&a.1.median));
     let fastest = ranked.first().map_or(1.0, |(_, rate)| rate.median);
 
-    let mut rows = vec![columns.header()];
+    let mut rows = vec![columns.header::<S>()];
     rows.extend(ranked.iter().map(|(outcome, rate)| columns.row(outcome, *rate)));
     let mut text = format!("\n{}\n", group.title);
     let bars = std::iter::once(String::new())
@@ -75,7 +75,8 @@ impl Columns {
         let outcomes = &group.outcomes;
         let mut metrics: Vec<Metric> = Vec::new();
         for (metric, _) in outcomes.iter().flat_map(summary::all) {
-            if metric.name != RATE.name && metrics.iter().all(|known| known.name != metric.name) {
+            if metric.name != S::RATE.name && metrics.iter().all(|known| known.name != metric.name)
+            {
                 metrics.push(metric);
             }
         }
@@ -86,10 +87,10 @@ impl Columns {
         }
     }
 
-    fn header(&self) -> Vec<String> {
+    fn header<S: Sampled>(&self) -> Vec<String> {
         let mut header = vec!["runner", "variant"];
         header.extend(self.case.then_some("case"));
-        header.extend([RATE.title, "[min .. max]"]);
+        header.extend([S::RATE.title, "[min .. max]"]);
         header.extend(self.ratio_to.map(|_| "ratio"));
         header.extend(self.metrics.iter().map(|metric| metric.title));
         header.into_iter().map(str::to_owned).collect()

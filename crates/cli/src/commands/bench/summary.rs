@@ -48,8 +48,11 @@ pub(super) const RATE: Metric =
 pub(super) const CPU: Metric =
     Metric { name: "cpu_s_per_mitem", unit: "s/Mitem", title: "CPU-s/Mitem", decimals: 3 };
 
-/// What one measurement gives: the same metrics each time, of which [`RATE`] is one.
+/// What one measurement gives: the same metrics each time, of which the rate is one.
 pub(super) trait Sampled {
+    /// What tables are sorted by.
+    const RATE: Metric = RATE;
+
     fn metrics(&self) -> Vec<(Metric, f64)>;
 
     /// What the runner said meanwhile, line by line.
@@ -100,10 +103,10 @@ pub(super) fn all<S: Sampled>(outcome: &Outcome<S>) -> Vec<(Metric, Figure)> {
     order.into_iter().zip(figures).collect()
 }
 
-/// Items per second.
+/// Items per second, or whatever there is per second.
 pub(super) fn rate<S: Sampled>(outcome: &Outcome<S>) -> Figure {
     let mut all = all(outcome).into_iter();
-    all.find(|(metric, _)| metric.name == RATE.name).expect("every sample has a rate").1
+    all.find(|(metric, _)| metric.name == S::RATE.name).expect("every sample has a rate").1
 }
 
 /// The fastest of a standing, by median.

@@ -29,6 +29,8 @@ pub(super) enum Warning {
     LargeSpread { runners: usize, widest: String, spread: f64 },
     /// Faults cannot be made to wait, for this reason.
     NoFaults(String),
+    /// No ring can be had, for this reason.
+    NoRing(String),
     /// A runner said this, more than once or not.
     Said { who: String, line: String },
 }
@@ -60,6 +62,7 @@ impl fmt::Display for Warning {
             Self::NoFaults(reason) => {
                 write!(f, "userfaultfd: {reason}: the case `fault` is left out, in `mixed` as well")
             }
+            Self::NoRing(reason) => write!(f, "{reason}: the case `ring` is left out"),
             Self::Said { who, line } => write!(f, "{who} said: {line}"),
         }
     }

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Looks for input that breaks a parser, guided by the code that it reaches. FUZZ_SECONDS is how long.
+set -euo pipefail
+cd "$(dirname "$0")/../fuzz"
+
+seconds=${FUZZ_SECONDS:-60}
+target=${CARGO_TARGET_DIR:-../target}/fuzz
+# The coverage that the fuzzer goes by: stable flags, as no sanitizer is asked for.
+export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+-Cdebug-assertions=on -Coverflow-checks=on -Ccodegen-units=1"
+command -v c++ >/dev/null || { echo "a C++ compiler is missing: apt-get install -y g++"; exit 1; }
+cargo build --release --locked --target-dir "$target" --target "$(rustc --print host-tuple)"
+
+corpus=$(mktemp -d)
+trap 'rm -rf "$corpus"' EXIT
+printf '\x05*2\r\n$3\r\nGET\r\n$1\r\na\r\n' >"$corpus/array"
+printf '\x01SET a "b \\x00" '"'c'"'\r\n' >"$corpus/inline"
+printf '\x07*-1\r\n*1\r\n$0\r\n\r\n\r\nPING\r\n' >"$corpus/nothing"
+"$target/$(rustc --print host-tuple)/release/resp" -max_total_time="$seconds" -max_len=2048 \
+    -print_final_stats=1 "$corpus"

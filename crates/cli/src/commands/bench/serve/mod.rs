@@ -1,0 +1,155 @@
+//! `uwork bench serve`: `uwork serve` beside Debian's redis-server, both without persistence, as
+//! redis-benchmark drives them.
+//!
+//! Cases `get`, `set`, `get-p16`, `set-p16` (16 requests at a time): 16 clients, values of 64 bytes,
+//! random keys. `handover`: GET from as many threads as clients, of which nearly every request is for a
+//! key of another thread's, told by `light` and by `signal`. `digest`: 12 clients that have the digest of a
+//! large value made on a queue, whose affinity scope is `cache` or `default`.
+//!
+//! `process` starts and ends servers, `client` runs redis-benchmark, `sample` is what comes of it.
+
+mod client;
+mod process;
+mod sample;
+
+use std::cell::OnceCell;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use uwork_rivals::Standing;
+
+use self::client::{Drive, Request};
+use self::process::{ServerProcess, Which};
+use self::sample::Served;
+use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
+use super::options::{count, names};
+use super::{UserError, measure_and_show};
+
+const CASES: [&str; 6] = ["get", "set", "get-p16", "set-p16", "handover", "digest"];
+const CLIENTS: usize = 16;
+const PIPELINE: usize = 16;
+/// As many as in the report that led to the fallback of scopes.
+const DIGEST_CLIENTS: usize = 12;
+const DIGEST_BYTES: usize = 64 * 1024;
+
+/// The command line.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Fewer requests and samples, for a look
+    #[arg(long)]
+    quick: bool,
+    /// Only these cases: get, set, get-p16, set-p16, handover, digest
+    #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
+    case: Vec<String>,
+    /// Requests of each run [default: 200000, of p16 1000000; --quick: a tenth]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    requests: Option<String>,
+    /// Runs of each server, of which the median counts [default: 5; --quick: 3]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    samples: Option<String>,
+    /// Also write the figures to FILE, as a JSON array of flat records
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// The checked form.
+struct Options {
+    quick: bool,
+    requests: Option<usize>,
+    samples: usize,
+}
+
+/// Runs it.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    let cases = names("--case", &args.case, &CASES)?;
+    let cases = if cases.is_empty() { CASES.to_vec() } else { cases };
+    let given = |flag, text: &Option<String>, range| {
+        text.as_ref().map(|text| count(flag, text, range)).transpose()
+    };
+    let options = Options {
+        quick: args.quick,
+        requests: given("--requests", &args.requests, 1_000..=100_000_000)?,
+        samples: given("--samples", &args.samples, 1..=1_000)?.unwrap_or(if args.quick {
+            3
+        } else {
+            5
+        }),
+    };
+    client::check()?;
+    if cases.iter().any(|case| !["handover", "digest"].contains(case)) {
+        process::check()?;
+    }
+    let groups = cases.into_iter().map(|case| group(case, &options)).collect();
+    let json = args.json.as_deref();
+    measure_and_show("serve", groups, json, Vec::new(), sample::latencies)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn group(case: &'static str, options: &Options) -> Group<Served> {
+    let drive = drive(case, options);
+    let title = drive.title(case, options.samples);
+    let uwork = |variant: &str, flags: &[&str]| {
+        let which = Which::Uwork(flags.iter().map(|flag| (*flag).to_owned()).collect());
+        contestant(case, variant, which, drive.clone())
+    };
+    let (contestants, ratio_to) = match case {
+        "handover" => {
+            // As many threads as in the report that led to the light path.
+            let of = |how: &str| uwork(how, &["--threads", "16", "--notify", how]);
+            (vec![of("signal"), of("light")], RatioTo::Variant("signal"))
+        }
+        "digest" => {
+            let of = |scope: &str| uwork(scope, &["--scope", scope]);
+            (vec![of("cache"), of("default")], RatioTo::Variant("cache"))
+        }
+        _ => {
+            let mut contestants = vec![
+                contestant(case, "", Which::Redis, drive.clone()),
+                uwork("threads1", &["--threads", "1"]),
+            ];
+            // What it does without flags.
+            if cpus() > 1 {
+                contestants.push(uwork(&format!("threads{}", cpus()), &[]));
+            }
+            (contestants, RatioTo::FastestRival)
+        }
+    };
+    Group { title, contestants, samples: options.samples, ratio_to }
+}
+
+fn drive(case: &str, options: &Options) -> Drive {
+    let pipelined = case.ends_with("-p16");
+    let full = if pipelined { 1_000_000 } else { 200_000 };
+    let request = match case {
+        "set" | "set-p16" => Request::Set,
+        "digest" => Request::Digest { bytes: DIGEST_BYTES },
+        _ => Request::Get,
+    };
+    Drive {
+        request,
+        clients: if case == "digest" { DIGEST_CLIENTS } else { CLIENTS },
+        pipeline: if pipelined { PIPELINE } else { 1 },
+        requests: options.requests.unwrap_or(if options.quick { full / 10 } else { full }),
+    }
+}
+
+/// A server that is started when it is first measured, and ends with the last of its samples.
+fn contestant(case: &'static str, variant: &str, which: Which, drive: Drive) -> Contestant<Served> {
+    let runner = which.runner();
+    let standing = matches!(which, Which::Redis).then_some(Standing::Pool);
+    let server: Rc<OnceCell<ServerProcess>> = Rc::default();
+    let measure = move || {
+        let server = match server.get() {
+            Some(server) => server,
+            None => {
+                let started = ServerProcess::start(&which)?;
+                drive.prepare(&started)?;
+                server.get_or_init(|| started)
+            }
+        };
+        drive.measure(server)
+    };
+    let names = Names { case, runner, variant: variant.to_owned() };
+    Contestant { names, standing, measure: Box::new(measure) }
+}

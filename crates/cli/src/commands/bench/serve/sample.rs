@@ -1,0 +1,136 @@
+//! What a run of redis-benchmark tells, and the table of latencies below the figures.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::commands::bench::interleave::{GroupOutcome, Outcome};
+use crate::commands::bench::summary::{self, CPU, Metric, Sampled};
+
+const REQUESTS: Metric =
+    Metric { name: "requests_per_s", unit: "requests/s", title: "requests/s", decimals: 0 };
+const SERVER_CPU: Metric = Metric { title: "server CPU-s/M", ..CPU };
+const P50: Metric = Metric { name: "latency_p50_us", unit: "us", title: "p50 us", decimals: 0 };
+const P99: Metric = Metric { name: "latency_p99_us", unit: "us", title: "p99 us", decimals: 0 };
+
+/// One run.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Served {
+    requests: usize,
+    requests_per_s: f64,
+    cpu: Duration,
+    wall: Duration,
+    p50_us: f64,
+    p99_us: f64,
+    /// Per cent of the requests that took no longer than so many milliseconds.
+    cumulative: Vec<(f64, f64)>,
+}
+
+impl Sampled for Served {
+    const RATE: Metric = REQUESTS;
+
+    fn metrics(&self) -> Vec<(Metric, f64)> {
+        let cpu = self.cpu.as_secs_f64() * 1e6 / self.requests as f64;
+        vec![
+            (REQUESTS, self.requests_per_s),
+            (SERVER_CPU, cpu),
+            (P50, self.p50_us),
+            (P99, self.p99_us),
+        ]
+    }
+}
+
+impl Served {
+    /// Reads what redis-benchmark has printed.
+    pub(super) fn read(text: &str, requests: usize, cpu: Duration, wall: Duration) -> Option<Self> {
+        // Progress is printed with carriage returns in front of the first line of the result.
+        let lines = || text.split(['\n', '\r']).map(str::trim);
+        let rate = lines().find_map(|line| line.strip_prefix("throughput summary: "))?;
+        let requests_per_s = rate.split_whitespace().next()?.parse().ok()?;
+        // avg, min, p50, p95, p99, max, under their names.
+        let summary = lines().skip_while(|line| !line.starts_with("latency summary")).nth(2)?;
+        let latencies: Vec<f64> =
+            summary.split_whitespace().map_while(|number| number.parse().ok()).collect();
+        let [_, _, p50, _, p99, _] = latencies[..] else { return None };
+        let table = lines().skip_while(|line| !line.starts_with("Cumulative distribution"));
+        let cumulative = table.skip(1).map_while(|line| {
+            let (percent, rest) = line.split_once("% <= ")?;
+            let (ms, _) = rest.split_once(" milliseconds")?;
+            Some((percent.parse().ok()?, ms.parse().ok()?))
+        });
+        Some(Self {
+            requests,
+            requests_per_s,
+            cpu,
+            wall,
+            p50_us: p50 * 1e3,
+            p99_us: p99 * 1e3,
+            cumulative: cumulative.collect(),
+        })
+    }
+
+    fn cpus_used(&self) -> f64 {
+        self.cpu.as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
+    }
+}
+
+/// The tables of latencies: of each server, that of the sample with the median rate.
+pub(super) fn latencies(group: &GroupOutcome<Served>) -> String {
+    group.outcomes.iter().map(table).collect()
+}
+
+fn table(outcome: &Outcome<Served>) -> String {
+    let median = summary::rate(outcome).median;
+    let distance = |sample: &Served| (sample.requests_per_s - median).abs();
+    let nearest = outcome.samples.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    let Some(sample) = nearest else { return String::new() };
+    let mut text = format!("\n{}:\n", outcome.names.spoken());
+    for (percent, ms) in &sample.cumulative {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{percent:.2}% <= {ms:.1} milliseconds");
+    }
+    let _ = writeln!(text, "{:.2} requests per second", sample.requests_per_s);
+    let _ = writeln!(text, "~{:.0}% CPU", sample.cpus_used() * 100.0);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::bench::contestant::{Names, RatioTo};
+
+    const PRINTED: &str = "GET: rps=0.0 (overall: nan)\r====== GET ======\n  \
+        2000 requests completed in 0.04 seconds\n\n\
+        Latency by percentile distribution:\n0.000% <= 0.071 milliseconds (cumulative count 1)\n\n\
+        Cumulative distribution of latencies:\n\
+        2.500% <= 0.103 milliseconds (cumulative count 50)\n\
+        100.000% <= 0.207 milliseconds (cumulative count 2000)\n\n\
+        Summary:\n  throughput summary: 47619.05 requests per second\n  \
+        latency summary (msec):\n          avg       min       p50       p95       p99       max\n        \
+        0.226     0.064     0.183     0.271     2.559     4.831\n";
+
+    fn served() -> Served {
+        let (cpu, wall) = (Duration::from_millis(30), Duration::from_millis(40));
+        Served::read(PRINTED, 2000, cpu, wall).unwrap()
+    }
+
+    #[test]
+    fn what_redis_benchmark_prints_is_read() {
+        let values: Vec<f64> = served().metrics().into_iter().map(|(_, value)| value).collect();
+        assert_eq!(values, [47619.05, 15.0, 183.0, 2559.0]);
+        assert_eq!(served().cumulative, [(2.5, 0.103), (100.0, 0.207)]);
+        assert_eq!(Served::read("Could not connect", 1, Duration::ZERO, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn the_table_has_the_form_of_the_report() {
+        let names = Names { case: "get", runner: "uwork", variant: "light".to_owned() };
+        let outcomes = vec![Outcome { names, standing: None, samples: vec![served()] }];
+        let ratio_to = RatioTo::FastestRival;
+        let group = GroupOutcome { title: String::new(), outcomes, ratio_to };
+        assert_eq!(
+            latencies(&group),
+            "\nuwork light (get):\n2.50% <= 0.1 milliseconds\n100.00% <= 0.2 milliseconds\n\
+             47619.05 requests per second\n~75% CPU\n"
+        );
+    }
+}

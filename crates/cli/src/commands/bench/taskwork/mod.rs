@@ -1,0 +1,135 @@
+//! `uwork bench taskwork`: threads that post work to each other, while they compute or wait in one way or another.
+//!
+//! Each sample has three parts: 16 threads among which tokens go round, for the rate; and one token between two
+//! threads, on one CPU and on two, for the time from a post until it is run by a thread that is asleep (or, in
+//! `computing`, looks each microsecond, and yields its CPU in between).
+//!
+//! | case | the threads wait in |
+//! |---|---|
+//! | `computing` | nothing: they compute, and look in between |
+//! | `futex` | `task::park` |
+//! | `epoll` | `epoll_wait` |
+//! | `ring` | a reactor's wait |
+//! | `read` | a read of a pipe into which nothing is written |
+//! | `combiner` | (not a wait) eight threads send on one socket, through a `Combiner` or under a mutex |
+//!
+//! Runner `bare` is a futex by hand: what a wake costs on this machine.
+//!
+//! Variant `light` ends the wait as such, `signal` always sends a signal. In `read` both do, as nothing else ends it.
+
+mod combiner;
+mod figures;
+mod ways;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use uwork::ring::Reactor;
+use uwork::task::Delivery;
+use uwork_rivals::Standing;
+use uwork_rivals::posts::{Bare, Eventfd, Tokio, Way};
+
+use super::contestant::{Contestant, Group, Names, RatioTo};
+use super::options::{count, names};
+use super::warning::Warning;
+use super::{UserError, measure_and_report, uwork_pool};
+use figures::{Measured, Sizes};
+use ways::{TaskWay, Wait};
+
+const CASES: [&str; 6] = ["computing", "futex", "epoll", "ring", "read", "combiner"];
+const VARIANTS: [(&str, Delivery); 2] = [("light", Delivery::Light), ("signal", Delivery::Signal)];
+
+/// The command line.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Run other ways to post as well: an eventfd, tokio
+    #[arg(long)]
+    rivals: bool,
+    /// Fewer posts and samples, for a look
+    #[arg(long)]
+    quick: bool,
+    /// Only these cases: computing, futex, epoll, ring, read (what the threads wait in), combiner
+    #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
+    case: Vec<String>,
+    /// Threads that post to each other
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    threads: Option<String>,
+    /// Runs of each runner, of which the median counts [default: 5; --quick: 1]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    samples: Option<String>,
+    /// Also write the figures to FILE, as a JSON array of flat records
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Runs it.
+pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
+    let cases = names("--case", &args.case, &CASES)?;
+    let mut cases = if cases.is_empty() { CASES.to_vec() } else { cases };
+    let mut warnings = Vec::new();
+    if cases.contains(&"ring")
+        && let Err(error) = Reactor::builder().build()
+    {
+        cases.retain(|&case| case != "ring");
+        warnings.push(Warning::NoRing(error.to_string()));
+    }
+    let given = |flag, text: &Option<String>, range, default| match text {
+        Some(text) => count(flag, text, range),
+        None => Ok(default),
+    };
+    // Two would pass each token to and fro.
+    let threads = given("--threads", &args.threads, 3..=1024, 16)?;
+    let samples = given("--samples", &args.samples, 1..=1000, if args.quick { 1 } else { 5 })?;
+    let sizes = Sizes::of(args.quick, threads);
+    let groups = cases.into_iter().map(|case| {
+        let contestants = match case {
+            "combiner" => combiner::contestants(args.quick),
+            case => posters(case, sizes, args.rivals),
+        };
+        let yardstick = if case == "combiner" { "mutex" } else { "signal" };
+        let title = match case {
+            "combiner" => "taskwork combiner: 8 threads send on one socket".to_owned(),
+            case => format!("taskwork {case}: {threads} threads post to each other"),
+        };
+        Group { title, contestants, samples, ratio_to: RatioTo::Variant(yardstick) }
+    });
+    measure_and_report("taskwork", groups.collect(), args.json.as_deref(), warnings)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Those who post, in a case.
+fn posters(case: &'static str, sizes: Sizes, rivals: bool) -> Vec<Contestant<Measured>> {
+    let wait = match case {
+        "computing" => Wait::Computing,
+        "futex" => Wait::Futex,
+        "epoll" => Wait::Epoll,
+        "ring" => Wait::Ring,
+        _ => Wait::Read,
+    };
+    let own = VARIANTS.map(|(variant, delivery)| {
+        let names = Names { case, runner: uwork_pool::RUNNER, variant: variant.to_owned() };
+        poster(names, None, sizes, move |threads| TaskWay::new(threads, wait, delivery))
+    });
+    let mut all = Vec::from(own);
+    let rival = |runner| Names { case, runner, variant: String::new() };
+    if case == "futex" || case == "ring" {
+        // Always: what a wake costs on this machine is what the times are to be held against.
+        all.push(poster(rival("bare"), Some(Standing::Shape), sizes, Bare::new));
+    }
+    if rivals && case == "futex" {
+        all.push(poster(rival("tokio"), Some(Standing::Pool), sizes, Tokio::new));
+    }
+    if rivals && case == "epoll" {
+        all.push(poster(rival("eventfd"), Some(Standing::Pool), sizes, Eventfd::new));
+    }
+    all
+}
+
+fn poster<W: Way>(
+    names: Names,
+    standing: Option<Standing>,
+    sizes: Sizes,
+    make: impl Fn(usize) -> W + 'static,
+) -> Contestant<Measured> {
+    Contestant { names, standing, measure: Box::new(move || Ok(sizes.measure(&make))) }
+}

@@ -1,0 +1,199 @@
+//! The command line of `uwork serve`, checked.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use uwork_serve::{Config, Notify, Receiver};
+
+use super::super::UserError;
+
+/// What `uwork serve --help` says below the options.
+const DETAILS: &str = "\
+Commands: PING, ECHO, GET, SET (EX, PX, NX, XX), DEL, EXISTS, INCR, EXPIRE, TTL, MGET, MSET, DBSIZE,
+FLUSHALL, INFO, CONFIG GET, COMMAND, CLIENT, HELLO, QUIT, and DIGEST key, the SHA-256 of a value, which
+is computed on a work queue. RESP2, and RESP3 after HELLO 3. Keys are in memory only.
+
+BYTES are a number, or a number with k, m or g (1024, 1024 x 1024, ...).
+
+SIGTERM and Ctrl-C stop the server: it accepts no more, answers what it has received, and exits with 0.";
+
+/// Numbers are read as text, so that a bad one gets a line that says what is allowed.
+#[derive(clap::Args)]
+#[command(after_long_help = DETAILS)]
+pub(crate) struct Args {
+    /// The address to listen on: IPv4 or IPv6
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    bind: String,
+    /// The port; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value = "6379", allow_hyphen_values = true)]
+    port: String,
+    /// Threads, each with a part of the keys [default: one for each CPU]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    threads: Option<String>,
+    /// How threads are told of what was handed to them: light ends the wait that they are in, signal
+    /// sends a signal
+    #[arg(long, value_name = "HOW", default_value = "light")]
+    notify: String,
+    /// Who receives: shared, each thread for its own connections; dedicated, one thread for all
+    #[arg(long, value_name = "WHO", default_value = "shared")]
+    receiver: String,
+    /// The affinity scope of the queue for DIGEST
+    #[arg(long, value_name = "SCOPE", default_value = "default")]
+    scope: String,
+    /// Connections at once
+    #[arg(long, value_name = "N", default_value = "10000", allow_hyphen_values = true)]
+    max_clients: String,
+    /// The largest request
+    #[arg(long, value_name = "BYTES", default_value = "64m", allow_hyphen_values = true)]
+    max_request: String,
+    /// Memory for keys, values, requests and replies
+    #[arg(long, value_name = "BYTES", default_value = "1g", allow_hyphen_values = true)]
+    max_memory: String,
+    /// Closes connections that have asked for nothing for so long; 0 leaves them open
+    #[arg(long, value_name = "SECONDS", default_value = "0", allow_hyphen_values = true)]
+    idle_timeout: String,
+    /// How long answering what is in flight may take at the end
+    #[arg(long, value_name = "SECONDS", default_value = "5", allow_hyphen_values = true)]
+    drain_timeout: String,
+    /// The system's send buffer of each connection [default: the system's]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    send_buffer: Option<String>,
+    /// The system's receive buffer of each connection [default: the system's]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    receive_buffer: Option<String>,
+}
+
+const SECONDS: RangeInclusive<usize> = 0..=1_000_000;
+/// A gibibyte, and not more than the system's own type holds.
+const SOCKET_BUFFER: RangeInclusive<usize> = 4096..=1 << 30;
+
+impl Args {
+    /// The settings that they stand for.
+    pub(super) fn config(&self) -> Result<Config, UserError> {
+        let ip: IpAddr = self.bind.parse().map_err(|_| {
+            UserError(format!("--bind '{}': an IPv4 or IPv6 address is allowed", self.bind))
+        })?;
+        let port = number("--port", &self.port, 0..=usize::from(u16::MAX))?;
+        // Below 65536.
+        let address = SocketAddr::new(ip, port as u16);
+        let optional = |flag, text: &Option<String>| {
+            text.as_ref().map(|text| bytes(flag, text, SOCKET_BUFFER)).transpose()
+        };
+        let default = Config::default();
+        let threads = self.threads.as_ref();
+        let threads = threads.map(|text| number("--threads", text, 1..=Config::THREADS_MAX));
+        let idle = number("--idle-timeout", &self.idle_timeout, SECONDS)?;
+        let drain = number("--drain-timeout", &self.drain_timeout, SECONDS)?;
+        let scope = self.scope.parse();
+        Ok(Config {
+            address,
+            threads: threads.transpose()?.unwrap_or(default.threads),
+            notify: one_of(
+                "--notify",
+                &self.notify,
+                &[("light", Notify::Light), ("signal", Notify::Signal)],
+            )?,
+            receiver: one_of(
+                "--receiver",
+                &self.receiver,
+                &[("shared", Receiver::Shared), ("dedicated", Receiver::Dedicated)],
+            )?,
+            scope: scope.map_err(|error| UserError(format!("--scope: {error}")))?,
+            clients_max: number("--max-clients", &self.max_clients, 1..=1_000_000)?,
+            request_max: bytes("--max-request", &self.max_request, 1024..=1 << 30)?,
+            memory_max: bytes("--max-memory", &self.max_memory, 1 << 20..=1 << 46)?,
+            idle_max: (idle > 0).then(|| Duration::from_secs(idle as u64)),
+            drain_max: Duration::from_secs(drain as u64),
+            send_buffer: optional("--send-buffer", &self.send_buffer)?,
+            receive_buffer: optional("--receive-buffer", &self.receive_buffer)?,
+            ..default
+        })
+    }
+}
+
+fn one_of<T: Copy>(flag: &str, text: &str, allowed: &[(&str, T)]) -> Result<T, UserError> {
+    let found = allowed.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = allowed.iter().map(|(name, _)| *name).collect();
+        UserError(format!("{flag} '{text}': {} are allowed", names.join(" and ")))
+    })
+}
+
+fn number(flag: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usize, UserError> {
+    text.parse().ok().filter(|value| allowed.contains(value)).ok_or_else(|| {
+        let (from, to) = (allowed.start(), allowed.end());
+        UserError(format!("{flag} '{text}': a number from {from} to {to} is allowed"))
+    })
+}
+
+fn bytes(flag: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usize, UserError> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let value = digits.parse::<usize>().ok().and_then(|value| value.checked_mul(1 << shift));
+    value.filter(|value| allowed.contains(value)).ok_or_else(|| {
+        let (from, to) = (allowed.start(), allowed.end());
+        UserError(format!(
+            "{flag} '{text}': {from} to {to} bytes are allowed, also as in 64k, 16m, 1g"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn config(flags: &[&str]) -> Result<Config, String> {
+        let line = Line::try_parse_from([&["serve"], flags].concat()).unwrap();
+        line.args.config().map_err(|UserError(text)| text)
+    }
+
+    #[test]
+    fn without_flags_it_listens_on_loopback() {
+        let config = config(&[]).unwrap();
+        assert_eq!(config.address.to_string(), "127.0.0.1:6379");
+        assert_eq!((config.request_max, config.memory_max), (64 << 20, 1 << 30));
+        assert_eq!(config.idle_max, None);
+    }
+
+    #[test]
+    fn a_bad_value_is_answered_with_what_is_allowed() {
+        for (flags, error) in [
+            (["--port", "65536"], "--port '65536': a number from 0 to 65535 is allowed"),
+            (["--port", "-1"], "--port '-1': a number from 0 to 65535 is allowed"),
+            (["--bind", "here"], "--bind 'here': an IPv4 or IPv6 address is allowed"),
+            (["--threads", "0"], "--threads '0': a number from 1 to 256 is allowed"),
+            (["--notify", "loud"], "--notify 'loud': light and signal are allowed"),
+            (["--receiver", "me"], "--receiver 'me': shared and dedicated are allowed"),
+            (
+                ["--max-request", "2g"],
+                "--max-request '2g': 1024 to 1073741824 bytes are allowed, also as in 64k, 16m, 1g",
+            ),
+            (
+                ["--max-memory", "99999999999999999999g"],
+                "--max-memory '99999999999999999999g': 1048576 to 70368744177664 bytes are allowed, \
+                 also as in 64k, 16m, 1g",
+            ),
+        ] {
+            assert_eq!(config(&flags).unwrap_err(), error);
+        }
+        assert!(config(&["--scope", "moon"]).unwrap_err().starts_with("--scope: "));
+    }
+
+    #[test]
+    fn bytes_may_have_a_unit() {
+        let config = config(&["--max-request", "16k", "--send-buffer", "1M"]).unwrap();
+        assert_eq!((config.request_max, config.send_buffer), (16 << 10, Some(1 << 20)));
+    }
+}

@@ -1,0 +1,150 @@
+//! `uwork serve` and `uwork bench serve` as programs: what they print, how they end, what they refuse.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn uwork(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
+    command.args(args);
+    command
+}
+
+/// A server that listens; killed if the test forgets it.
+struct Serving {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+    address: String,
+    /// What it said first.
+    said: Vec<String>,
+}
+
+impl Serving {
+    fn start(args: &[&str]) -> Self {
+        let all = [&["serve", "--port", "0"], args].concat();
+        let mut child = uwork(&all).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut serving = Self { child, lines, address: String::new(), said: Vec::new() };
+        while serving.address.is_empty() {
+            let mut line = String::new();
+            let len = serving.lines.read_line(&mut line).unwrap();
+            assert_ne!(len, 0, "it has not started: {:?}", serving.said);
+            match line.trim_end().strip_prefix("listening on ") {
+                Some(address) => serving.address = address.to_owned(),
+                None => serving.said.push(line.trim_end().to_owned()),
+            }
+        }
+        serving
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_says_where_it_listens_and_ends_in_order_when_told() {
+    for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
+        let mut server = Serving::start(&["--threads", "2"]);
+        assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
+        assert!(server.said.iter().any(|line| line.starts_with("2 thread(s), no persistence")));
+        let mut client = TcpStream::connect(&server.address).unwrap();
+        client.write_all(b"SET a 1\r\n").unwrap();
+        let mut reply = [0; 5];
+        client.read_exact(&mut reply).unwrap();
+        client.write_all("DIGEST a\r\n".repeat(100).as_bytes()).unwrap();
+        server.signal(signal);
+        let mut replies = Vec::new();
+        client.read_to_end(&mut replies).unwrap();
+        // What it had received by then is answered, and whole.
+        const REPLY: usize = "$64\r\n\r\n".len() + 64;
+        assert_eq!(replies.len() % REPLY, 0);
+        assert!(server.child.wait().unwrap().success());
+        let mut rest = String::new();
+        server.lines.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, format!("{name}: answering what is in flight\nstopped\n"));
+    }
+}
+
+#[test]
+fn whoever_listens_for_all_is_told_what_that_means() {
+    let server = Serving::start(&["--bind", "0.0.0.0", "--receiver", "dedicated"]);
+    assert!(server.said.iter().any(|line| line.contains("there are no passwords")));
+}
+
+/// One line on standard error that has all the words, nothing on standard output, exit code 2.
+#[track_caller]
+fn refused(output: &Output, words: &[&str]) {
+    let line = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert!(output.stdout.is_empty(), "{line}");
+    assert_eq!(line.lines().count(), 1, "{line}");
+    words.iter().for_each(|word| assert!(line.contains(word), "{line}"));
+}
+
+#[test]
+fn bad_settings_are_refused_with_what_is_allowed() {
+    let serve = |args: &[&str]| uwork(&[&["serve"], args].concat()).output().unwrap();
+    refused(&serve(&["--port", "70000"]), &["--port '70000'", "0 to 65535"]);
+    refused(&serve(&["--threads", "many"]), &["--threads 'many'", "1 to 256"]);
+    refused(&serve(&["--notify", "loud"]), &["light and signal are allowed"]);
+    refused(&serve(&["--scope", "moon"]), &["--scope"]);
+    let server = Serving::start(&[]);
+    let port = server.address.rsplit(':').next().unwrap();
+    refused(&serve(&["--port", port]), &["cannot listen on 127.0.0.1:", "in use"]);
+}
+
+#[test]
+fn without_redis_the_benchmark_says_how_to_get_it() {
+    let output = uwork(&["bench", "serve"]).env("PATH", "").output().unwrap();
+    refused(&output, &["redis-benchmark", "apt-get install -y redis-tools"]);
+    let output = uwork(&["bench", "serve", "--case", "put"]).output().unwrap();
+    refused(&output, &["--case 'put'", "get, set, get-p16, set-p16, handover, digest"]);
+}
+
+#[test]
+fn the_benchmark_writes_its_figures_under_their_names() {
+    let there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !there("redis-benchmark") || !there("redis-server") {
+        eprintln!("left out: apt-get install -y redis-server redis-tools");
+        return;
+    }
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let small = ["--requests", "1000", "--samples", "1", "--json", path];
+    let cases = ["bench", "serve", "--case", "get,set-p16,handover,digest"];
+    let output = uwork(&[&cases[..], &small].concat()).output().unwrap();
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for line in ["redis-server (get):", "uwork light (handover):", "uwork default (digest):"] {
+        assert!(table.contains(line), "{table}");
+    }
+    let records: Vec<serde_json::Value> =
+        serde_json::from_reader(std::fs::File::open(path).unwrap()).unwrap();
+    for metric in ["requests_per_s", "cpu_s_per_mitem", "latency_p50_us", "latency_p99_us"] {
+        for (case, runner, variant) in [
+            ("get", "redis-server", ""),
+            ("get", "uwork", "threads1"),
+            ("set-p16", "uwork", "threads1"),
+            ("handover", "uwork", "signal"),
+            ("digest", "uwork", "cache"),
+        ] {
+            let is_it = |record: &&serde_json::Value| {
+                record["case"] == case
+                    && record["runner"] == runner
+                    && record["variant"] == variant
+                    && record["metric"] == metric
+            };
+            assert_eq!(records.iter().filter(is_it).count(), 1, "{case} {runner} {metric}");
+        }
+    }
+}

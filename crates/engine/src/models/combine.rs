@@ -1,0 +1,194 @@
+//! Flat combining: pushers, a holder, a resume.
+//!
+//! **Proves.** Every node comes out once, in the order of its pusher. There is one holder at a time, and each sees
+//! what the one before it wrote. A resume is not lost between the holder's failure and its stall. An offer is taken,
+//! or taken back, once.
+//!
+//! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of preemptions: 70,407 and
+//! 162 executions. Three pushers, of whom each offers its place after each batch, up to two preemptions: 28,819.
+//!
+//! **Seen to fail** when `release` does not look for nodes, when the exchanges only acquire or only release, and when
+//! `resume` gives up where it finds a holder.
+
+use std::sync::Mutex;
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::host::Event;
+use super::{Preemptions, explore};
+use crate::combine::{Combine, CombineChain, CombineNode};
+use crate::sync::{AtomicU32, Cell, Ordering};
+
+#[repr(C)]
+struct Node {
+    node: CombineNode,
+    number: u32,
+}
+
+struct World {
+    combine: Combine,
+    /// The holder's alone.
+    holders: Cell<u32>,
+    chain: Mutex<CombineChain>,
+    done: Mutex<Vec<u32>>,
+    /// 1: there is room, and the holder can go on.
+    room: AtomicU32,
+    /// The holder has asked to be told of room.
+    asked: Event,
+}
+
+impl World {
+    fn new(room: u32) -> Arc<World> {
+        Arc::new(World {
+            combine: Combine::new(),
+            holders: Cell::new(0),
+            chain: Mutex::default(),
+            done: Mutex::default(),
+            room: AtomicU32::new(room),
+            asked: Event::default(),
+        })
+    }
+
+    fn push(&self, number: u32) {
+        if self.leave(number) {
+            self.hold();
+        }
+    }
+
+    fn leave(&self, number: u32) -> bool {
+        let node = Box::into_raw(Box::new(Node { node: CombineNode::default(), number }));
+        // SAFETY: a box of ours, whose first field is the node.
+        unsafe { self.combine.push(node.cast()) }
+    }
+
+    /// Offers its place after each batch.
+    fn hold_and_offer(&self) {
+        loop {
+            self.batch();
+            // SAFETY: this thread is the holder, and its chain is empty.
+            if unsafe { self.combine.release() } {
+                return;
+            }
+            // SAFETY: this thread is the holder.
+            unsafe { self.combine.offer() };
+            if !self.combine.retake() {
+                return;
+            }
+        }
+    }
+
+    fn batch(&self) {
+        // SAFETY: the holder's alone. That is what is being checked.
+        unsafe { self.holders.set(self.holders.get() + 1) };
+        let mut chain = self.chain.lock().unwrap();
+        // SAFETY: this thread is the holder.
+        unsafe { self.combine.take(&mut chain) };
+        self.empty(&mut chain);
+    }
+
+    fn empty(&self, chain: &mut CombineChain) {
+        while !chain.first().is_null() {
+            // SAFETY: a node of `push`, taken once.
+            let node = unsafe { Box::from_raw(chain.pop().cast::<Node>()) };
+            self.done.lock().unwrap().push(node.number);
+        }
+    }
+
+    fn resume(&self) {
+        if self.combine.resume() {
+            self.hold();
+        }
+    }
+
+    fn hold(&self) {
+        loop {
+            // SAFETY: the holder's alone. That is what is being checked.
+            unsafe { self.holders.set(self.holders.get() + 1) };
+            let mut chain = self.chain.lock().unwrap();
+            // SAFETY: this thread is the holder.
+            unsafe { self.combine.take(&mut chain) };
+            // Relaxed: what orders it is the word.
+            let room = self.room.load(Ordering::Relaxed) == 1;
+            if room {
+                self.empty(&mut chain);
+            }
+            drop(chain);
+            if !room {
+                self.asked.wake();
+            }
+            // SAFETY: this thread is the holder.
+            let gone = unsafe { if room { self.combine.release() } else { self.combine.stall() } };
+            if gone {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_left_is_done_by_whoever_holds() {
+    explore("combine: what is left is done by whoever holds", Preemptions::Any, || {
+        let world = World::new(1);
+        let pushers = [vec![0, 1], vec![2]].map(|numbers| {
+            let world = world.clone();
+            thread::spawn(move || numbers.into_iter().for_each(|number| world.push(number)))
+        });
+        for pusher in pushers {
+            pusher.join().unwrap();
+        }
+        let done = world.done.lock().unwrap().clone();
+        let mut sorted = done.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2]);
+        let at = |number| done.iter().position(|&done| done == number);
+        assert!(at(0) < at(1), "nodes of one pusher come out in its order");
+    });
+}
+
+#[test]
+fn a_holder_that_offers_its_place() {
+    explore("combine: a holder that offers its place", Preemptions::AtMost(2), || {
+        let world = World::new(1);
+        let pushers = [vec![0, 1], vec![2], vec![3]].map(|numbers| {
+            let world = world.clone();
+            thread::spawn(move || {
+                for number in numbers {
+                    if world.leave(number) {
+                        world.hold_and_offer();
+                    }
+                }
+            })
+        });
+        for pusher in pushers {
+            pusher.join().unwrap();
+        }
+        let done = world.done.lock().unwrap().clone();
+        let mut sorted = done.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3]);
+        let at = |number| done.iter().position(|&done| done == number);
+        assert!(at(0) < at(1), "nodes of one pusher come out in its order");
+    });
+}
+
+#[test]
+fn a_resume_that_meets_a_stall() {
+    explore("combine: a resume that meets a stall", Preemptions::Any, || {
+        let world = World::new(0);
+        let pusher = {
+            let world = world.clone();
+            thread::spawn(move || world.push(0))
+        };
+        let other = world.clone();
+        let resumer = thread::spawn(move || {
+            other.asked.wait();
+            other.room.store(1, Ordering::Relaxed);
+            other.resume();
+        });
+        pusher.join().unwrap();
+        resumer.join().unwrap();
+        assert_eq!(*world.done.lock().unwrap(), [0]);
+        assert!(!world.combine.is_stalled());
+    });
+}

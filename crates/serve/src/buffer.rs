@@ -1,0 +1,174 @@
+//! Bytes whose memory is taken from the server's budget.
+
+use std::sync::Arc;
+
+use crate::keyspace::{Budget, OutOfMemory};
+
+/// Beyond this a buffer is freed when it is done with, not kept for the next use.
+const KEPT_MAX: usize = 64 * 1024;
+/// What a buffer starts with.
+const FIRST: usize = 4 * 1024;
+
+/// Bytes to receive, to send or to hand over.
+///
+/// Whatever may be large asks for room first; small things are written at once, and charged when the
+/// buffer is settled.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub(crate) bytes: Vec<u8>,
+    charged: usize,
+    budget: Arc<Budget>,
+}
+
+impl Buffer {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
+        Self { bytes: Vec::new(), charged: 0, budget: Arc::clone(budget) }
+    }
+
+    /// Makes room for so many bytes more.
+    #[inline]
+    pub(crate) fn make_room(&mut self, more: usize) -> Result<(), OutOfMemory> {
+        if self.bytes.capacity() - self.bytes.len() >= more { Ok(()) } else { self.grow(more) }
+    }
+
+    #[cold]
+    fn grow(&mut self, more: usize) -> Result<(), OutOfMemory> {
+        self.settle();
+        let least = self.bytes.len() + more;
+        let wanted = least.max(self.bytes.capacity() * 2).max(FIRST);
+        // Doubling saves copies; where there is no memory for that, just enough will do.
+        for capacity in [wanted, least] {
+            let added = capacity - self.charged;
+            if self.budget.take(added) {
+                self.bytes.reserve_exact(capacity - self.bytes.len());
+                self.charged += added;
+                self.settle();
+                return Ok(());
+            }
+        }
+        Err(OutOfMemory)
+    }
+
+    /// Appends bytes of any number.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), OutOfMemory> {
+        self.make_room(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Charges what was written without asking.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if self.bytes.capacity() != self.charged {
+            self.budget.give(self.charged);
+            self.charged = self.bytes.capacity();
+            self.budget.force(self.charged);
+        }
+    }
+
+    /// Empties the buffer, and says whether it is worth keeping.
+    pub(crate) fn clear(&mut self) -> bool {
+        self.bytes.clear();
+        self.settle();
+        self.charged != 0 && self.charged <= KEPT_MAX
+    }
+
+    /// Gives the memory back where it is more than what is kept.
+    pub(crate) fn clear_or_free(&mut self) {
+        if !self.clear() {
+            self.bytes = Vec::new();
+            self.settle();
+        }
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.budget.give(self.charged);
+    }
+}
+
+/// Buffers that are not in use, so that the next use allocates nothing.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    buffers: Vec<Buffer>,
+    budget: Arc<Budget>,
+}
+
+/// So many are kept at most.
+const SPARE_MAX: usize = 256;
+
+impl Spare {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
+        Self { buffers: Vec::with_capacity(SPARE_MAX), budget: Arc::clone(budget) }
+    }
+
+    pub(crate) fn take(&mut self) -> Buffer {
+        self.buffers.pop().unwrap_or_else(|| Buffer::new(&self.budget))
+    }
+
+    pub(crate) fn give(&mut self, mut buffer: Buffer) {
+        if buffer.clear() && self.buffers.len() < SPARE_MAX {
+            self.buffers.push(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_charged_and_given_back() {
+        let budget = Arc::new(Budget::new(10_000));
+        let mut buffer = Buffer::new(&budget);
+        buffer.append(&[1; 3_000]).unwrap();
+        assert_eq!(budget.used(), FIRST);
+        buffer.append(&[1; 3_000]).unwrap();
+        assert_eq!(budget.used(), 2 * FIRST);
+        assert_eq!(buffer.append(&[1; 5_000]), Err(OutOfMemory));
+        assert_eq!(buffer.len(), 6_000);
+        // Not twice as much, but enough.
+        buffer.append(&[1; 3_500]).unwrap();
+        assert_eq!(budget.used(), 9_500);
+        drop(buffer);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_was_written_without_asking_is_charged_in_the_end() {
+        let budget = Arc::new(Budget::new(10));
+        let mut buffer = Buffer::new(&budget);
+        buffer.bytes.extend_from_slice(&[0; 100]);
+        buffer.settle();
+        assert!(budget.used() >= 100);
+        buffer.clear_or_free();
+        drop(buffer);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn small_buffers_are_kept_and_large_ones_freed() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let mut spare = Spare::new(&budget);
+        for (size, kept) in [(100, FIRST), (KEPT_MAX + 1, 0)] {
+            let mut buffer = Buffer::new(&budget);
+            buffer.append(&vec![0; size]).unwrap();
+            spare.give(buffer);
+            assert_eq!(budget.used(), kept);
+            drop(spare.take());
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! What is done to one key, by the thread that owns it. A command is one operation or several.
+
+use crate::buffer::Buffer;
+use crate::keyspace::{AddError, Condition, Expiry, Keyspace, OutOfMemory};
+use crate::resp::reply::{self, Version};
+use crate::resp::{Args, number};
+
+/// One operation on one key. Its arguments are those of the command behind the name, from the key on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Get,
+    Set,
+    Incr,
+    Expire,
+    Ttl,
+    /// A key and a value of `MSET`.
+    Put,
+    /// A key of `DEL`.
+    Remove,
+    /// A key of `EXISTS`.
+    Contains,
+    /// Not about a key: all of the thread's.
+    Clear,
+    /// The value itself, without any form: what `DIGEST` goes on with.
+    Fetch,
+}
+
+/// What came of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Its reply is written.
+    Replied,
+    /// It adds so much to the command's reply.
+    Counted(bool),
+    /// There was no memory for it, and nothing is written.
+    OutOfMemory,
+}
+
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+pub(crate) const NOT_A_NUMBER: &str = "ERR value is not an integer or out of range";
+pub(crate) const OVERFLOW: &str = "ERR increment or decrement would overflow";
+pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Where and when an operation happens.
+pub(crate) struct Place<'a> {
+    pub(crate) keys: &'a mut Keyspace,
+    pub(crate) now: u64,
+    pub(crate) version: Version,
+}
+
+impl Place<'_> {
+    /// Does the operation, and writes its reply if it has one.
+    #[inline]
+    pub(crate) fn perform(
+        &mut self,
+        operation: Operation,
+        hash: u64,
+        args: Args<'_>,
+        reply: &mut Buffer,
+    ) -> Outcome {
+        if operation == Operation::Clear {
+            drop_elsewhere(self.keys.clear());
+            return Outcome::Counted(true);
+        }
+        let (key, now, version) = (args.at(0), self.now, self.version);
+        let out = &mut reply.bytes;
+        match operation {
+            Operation::Get => match self.keys.get(hash, key, now) {
+                Some(value) => bulk(reply, value),
+                None => reply::null(out, version),
+            },
+            Operation::Set => self.set(hash, args, out),
+            Operation::Incr => match self.keys.add((hash, key), 1, now) {
+                Ok(sum) => reply::integer(out, sum),
+                Err(AddError::NotANumber) => reply::error(out, NOT_A_NUMBER),
+                Err(AddError::Overflow) => reply::error(out, OVERFLOW),
+                Err(AddError::OutOfMemory) => reply::error(out, OUT_OF_MEMORY),
+            },
+            Operation::Expire => self.expire((hash, key), args.at(1), out),
+            Operation::Ttl => reply::integer(out, self.ttl(hash, key)),
+            Operation::Put => {
+                let expiry = Expiry::Never;
+                let set = self.keys.set((hash, key), args.at(1), expiry, Condition::Always, now);
+                return match set {
+                    Ok(_) => Outcome::Counted(true),
+                    Err(OutOfMemory) => Outcome::OutOfMemory,
+                };
+            }
+            Operation::Remove => return Outcome::Counted(self.keys.remove(hash, key, now)),
+            Operation::Contains => {
+                return Outcome::Counted(self.keys.get(hash, key, now).is_some());
+            }
+            Operation::Fetch => match self.keys.get(hash, key, now) {
+                Some(value) if reply.append(value).is_err() => return Outcome::OutOfMemory,
+                Some(_) => {}
+                None => return Outcome::Counted(false),
+            },
+            Operation::Clear => {}
+        }
+        Outcome::Replied
+    }
+
+    fn set(&mut self, hash: u64, args: Args<'_>, out: &mut Vec<u8>) {
+        let SetOptions { expiry, condition } = match SetOptions::parse(args.from(2), self.now) {
+            Ok(options) => options,
+            Err(wrong) => return reply::error(out, wrong),
+        };
+        match self.keys.set((hash, args.at(0)), args.at(1), expiry, condition, self.now) {
+            Ok(true) => reply::simple(out, "OK"),
+            Ok(false) => reply::null(out, self.version),
+            Err(OutOfMemory) => reply::error(out, OUT_OF_MEMORY),
+        }
+    }
+
+    fn expire(&mut self, (hash, key): (u64, &[u8]), seconds: &[u8], out: &mut Vec<u8>) {
+        let Some(seconds) = number::parse(seconds) else {
+            return reply::error(out, NOT_A_NUMBER);
+        };
+        let changed = if seconds <= 0 {
+            if seconds.checked_mul(1000).is_none() {
+                return reply::error(out, invalid_expire("expire"));
+            }
+            self.keys.remove(hash, key, self.now)
+        } else {
+            let Some(time) = deadline(seconds, 1000, self.now) else {
+                return reply::error(out, invalid_expire("expire"));
+            };
+            self.keys.set_expiry((hash, key), Expiry::At(time), self.now)
+        };
+        reply::integer(out, i64::from(changed));
+    }
+
+    /// Seconds, rounded; -1 where it never goes away, -2 where there is no such key.
+    fn ttl(&mut self, hash: u64, key: &[u8]) -> i64 {
+        match self.keys.expiry(hash, key, self.now) {
+            None => -2,
+            Some(Expiry::Never) => -1,
+            // A deadline is at most 2^63 away (`deadline`).
+            Some(Expiry::At(time)) => ((time - self.now + 500) / 1000) as i64,
+        }
+    }
+}
+
+/// A value, if there is memory to send it.
+fn bulk(reply: &mut Buffer, value: &[u8]) {
+    /// More than the length and the ends of lines take.
+    const AROUND: usize = 32;
+    match reply.make_room(value.len() + AROUND) {
+        Ok(()) => reply::bulk(&mut reply.bytes, value),
+        Err(OutOfMemory) => reply::error(&mut reply.bytes, OUT_OF_MEMORY),
+    }
+}
+
+/// A large keyspace takes its time to be freed, which no client should have to wait for.
+fn drop_elsewhere(keys: Keyspace) {
+    const FEW: usize = 1_000;
+    if keys.len() > FEW {
+        // Detached: nobody waits for it.
+        drop(uwork::system::dfl().spawn(move || drop(keys)));
+    }
+}
+
+fn invalid_expire(command: &str) -> String {
+    format!("ERR invalid expire time in '{command}' command")
+}
+
+/// The time so many units from now, where it fits into an `i64` as Redis wants it.
+fn deadline(count: i64, unit_ms: i64, now: u64) -> Option<u64> {
+    let after = count.checked_mul(unit_ms).filter(|&after| after > 0)?;
+    let time = after.checked_add(i64::try_from(now).ok()?)?;
+    u64::try_from(time).ok()
+}
+
+#[derive(Debug)]
+struct SetOptions {
+    expiry: Expiry,
+    condition: Condition,
+}
+
+impl SetOptions {
+    fn parse(args: Args<'_>, now: u64) -> Result<Self, String> {
+        let mut options = Self { expiry: Expiry::Never, condition: Condition::Always };
+        let mut rest = args.iter();
+        while let Some(option) = rest.next() {
+            let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+            let unit_ms = if is("ex") { 1000 } else { 1 };
+            match options {
+                Self { condition: Condition::Always, .. } if is("nx") => {
+                    options.condition = Condition::Absent;
+                }
+                Self { condition: Condition::Always, .. } if is("xx") => {
+                    options.condition = Condition::Present;
+                }
+                Self { expiry: Expiry::Never, .. } if is("ex") || is("px") => {
+                    let count = rest.next().ok_or_else(|| SYNTAX.to_owned())?;
+                    let count = number::parse(count).ok_or_else(|| NOT_A_NUMBER.to_owned())?;
+                    let time = deadline(count, unit_ms, now);
+                    options.expiry = Expiry::At(time.ok_or_else(|| invalid_expire("set"))?);
+                }
+                _ => return Err(SYNTAX.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+}

@@ -1,0 +1,13 @@
+//! A server that speaks RESP, the protocol of Redis, and lives on uwork's task work and queues.
+//!
+//! - [`Server`]: threads that own connections and keys, and hand over to each other what is not theirs
+//! - [`resp`]: the protocol
+//! - [`keyspace`]: keys and values, plain data that one thread owns
+
+mod buffer;
+mod command;
+pub mod keyspace;
+pub mod resp;
+mod server;
+
+pub use server::{Config, Io, Notify, Receiver, Server, StartError};

@@ -1,0 +1,136 @@
+//! Inline requests: words, some of them quoted, as typed into a terminal.
+
+use super::Span;
+
+/// A quotation that has no end, or goes on after its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unbalanced;
+
+/// Splits the line into words, which go to `text` one after the other, and where they are to `spans`.
+///
+/// Double quotes know `\n`, `\r`, `\t`, `\b`, `\a`, `\xHH` and `\` before any other byte; single quotes
+/// know `\'`.
+pub(super) fn split(
+    line: &[u8],
+    text: &mut Vec<u8>,
+    spans: &mut Vec<Span>,
+) -> Result<(), Unbalanced> {
+    let mut rest = line;
+    loop {
+        rest = rest.trim_ascii_start();
+        // Redis takes a NUL for the end of the line.
+        if rest.first().is_none_or(|&byte| byte == 0) {
+            return Ok(());
+        }
+        let start = text.len();
+        rest = word(rest, text)?;
+        spans.push(Span::new(start, text.len() - start));
+    }
+}
+
+/// Copies the word at the start of `rest`, and gives what is behind it.
+fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
+    loop {
+        match rest {
+            [] | [b' ' | b'\n' | b'\r' | b'\t' | 0, ..] => return Ok(rest),
+            [b'"', inside @ ..] => return ended(double_quoted(inside, text)?),
+            [b'\'', inside @ ..] => return ended(single_quoted(inside, text)?),
+            [byte, behind @ ..] => {
+                text.push(*byte);
+                rest = behind;
+            }
+        }
+    }
+}
+
+/// A closing quote ends the word.
+fn ended(rest: &[u8]) -> Result<&[u8], Unbalanced> {
+    match rest {
+        [] | [b' ' | b'\n' | b'\r' | b'\t' | 0x0b | 0x0c, ..] => Ok(rest),
+        _ => Err(Unbalanced),
+    }
+}
+
+fn double_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
+    loop {
+        let (byte, behind) = match rest {
+            [] | [0, ..] => return Err(Unbalanced),
+            [b'"', behind @ ..] => return Ok(behind),
+            [b'\\', b'x', high, low, behind @ ..]
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                (hex(*high) << 4 | hex(*low), behind)
+            }
+            [b'\\', escaped, behind @ ..] if *escaped != 0 => (unescaped(*escaped), behind),
+            [byte, behind @ ..] => (*byte, behind),
+        };
+        text.push(byte);
+        rest = behind;
+    }
+}
+
+fn single_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
+    loop {
+        let (byte, behind) = match rest {
+            [] | [0, ..] => return Err(Unbalanced),
+            [b'\'', behind @ ..] => return Ok(behind),
+            [b'\\', b'\'', behind @ ..] => (b'\'', behind),
+            [byte, behind @ ..] => (*byte, behind),
+        };
+        text.push(byte);
+        rest = behind;
+    }
+}
+
+fn unescaped(byte: u8) -> u8 {
+    match byte {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'a' => 0x07,
+        other => other,
+    }
+}
+
+fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        _ => digit - b'A' + 10,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[u8]) -> Result<Vec<Vec<u8>>, Unbalanced> {
+        let (mut text, mut spans) = (Vec::new(), Vec::new());
+        split(line, &mut text, &mut spans)?;
+        Ok(spans.iter().map(|span| span.of(&text).to_vec()).collect())
+    }
+
+    #[test]
+    fn words_are_split_at_white_space() {
+        assert_eq!(words(b"  set a\t1 ").unwrap(), [b"set".to_vec(), b"a".to_vec(), b"1".to_vec()]);
+        assert_eq!(words(b" \t ").unwrap(), [] as [Vec<u8>; 0]);
+        assert_eq!(words(b"a\0b").unwrap(), [b"a".to_vec()]);
+    }
+
+    #[test]
+    fn quotes_hold_words_together() {
+        assert_eq!(words(br#""a b" 'c d'"#).unwrap(), [b"a b".to_vec(), b"c d".to_vec()]);
+        assert_eq!(words(br#""" ''"#).unwrap(), [b"".to_vec(), b"".to_vec()]);
+        assert_eq!(words(br#""\x00\xfF\n\"\q\xg1""#).unwrap(), [b"\0\xff\n\"qxg1".to_vec()]);
+        assert_eq!(words(br"'it\'s \n'").unwrap(), [br"it's \n".to_vec()]);
+        assert_eq!(words(br#"a"b c""#).unwrap(), [b"ab c".to_vec()]);
+    }
+
+    #[test]
+    fn a_quotation_ends_and_ends_the_word() {
+        for line in [&br#""a"#[..], b"'a", br#""a"b"#, b"'a'b", br#""a\""#, b"'a\\'", b"\"\0\""] {
+            assert_eq!(words(line), Err(Unbalanced), "{}", line.escape_ascii());
+        }
+    }
+}

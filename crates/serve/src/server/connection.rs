@@ -1,0 +1,361 @@
+//! A connection: what it has sent, what it is owed, and where it stands.
+
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use super::dispatch::{Dispatch, Flow, Thread};
+use super::handover::Item;
+use super::round::Round;
+use super::session::Session;
+use super::sink::Sink;
+use crate::buffer::Buffer;
+use crate::command::operation::OUT_OF_MEMORY;
+use crate::resp::{Limits, Parsed, Parser, ProtocolError, reply};
+
+/// With so much to send, no more requests are looked at.
+const OUTPUT_HIGH: usize = 256 * 1024;
+/// The parts of a round: at first, and as long as what they bring is far less than `OUTPUT_HIGH`.
+const PARTS_FIRST: usize = 16;
+const PARTS_MAX: usize = 1024;
+/// With so much received that is not looked at, no more is received.
+const INPUT_HIGH: usize = 64 * 1024;
+
+/// A connection, which its thread owns.
+pub(crate) struct Connection {
+    socket: Arc<OwnedFd>,
+    /// Where others send, with a dedicated receiver.
+    sink: Option<Arc<Sink>>,
+    parser: Parser,
+    session: Session,
+    /// Received, and not consumed.
+    input: Buffer,
+    /// To be sent next.
+    output: Buffer,
+    /// Being sent: it must not be touched while `is_sending`.
+    sending: Buffer,
+    sent: usize,
+    pub(crate) is_sending: bool,
+    /// Between calls, there is one only while items of it are out.
+    round: Option<Box<Round>>,
+    /// So many parts, as experience has it, bring no more than `OUTPUT_HIGH`.
+    parts_max: usize,
+    /// The round is at the sink, and whatever is sent is sent there.
+    is_lent: bool,
+    /// What is wrong with the input, to be said after all replies.
+    last_words: Option<ProtocolError>,
+    pub(crate) last_active: u64,
+    /// The other side sends no more.
+    has_ended: bool,
+    /// No more requests are looked at.
+    is_closing: bool,
+    is_broken: bool,
+    pub(crate) is_paused: bool,
+    /// Whether the thread's list of those with something to send has it.
+    pub(crate) is_listed: bool,
+    /// Whether the driver was told to forget it, and whether it has.
+    pub(crate) is_removed: bool,
+    pub(crate) is_gone: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd, limits: Limits, session: Session, thread: &Thread) -> Self {
+        let buffer = || Buffer::new(&thread.shared.budget);
+        let socket = Arc::new(socket);
+        let sink = thread.shared.lends_rounds().then(|| Sink::new(Arc::clone(&socket)));
+        Self {
+            socket,
+            sink,
+            is_lent: false,
+            parser: Parser::new(limits),
+            session,
+            input: buffer(),
+            output: buffer(),
+            sending: buffer(),
+            sent: 0,
+            is_sending: false,
+            round: None,
+            parts_max: PARTS_FIRST,
+            last_words: None,
+            last_active: thread.now,
+            has_ended: false,
+            is_closing: false,
+            is_broken: false,
+            is_paused: false,
+            is_listed: false,
+            is_removed: false,
+            is_gone: false,
+        }
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Bytes have arrived.
+    #[inline]
+    pub(crate) fn receive(&mut self, token: usize, thread: &mut Thread, bytes: &[u8]) {
+        self.last_active = thread.now;
+        if self.is_closing || self.is_broken {
+            return;
+        }
+        if self.input.is_empty() && self.takes_requests() {
+            let consumed = self.process(token, thread, bytes);
+            self.store(thread, &bytes[consumed..]);
+        } else {
+            self.store(thread, bytes);
+            self.go_on(token, thread);
+        }
+    }
+
+    /// Looks at what was received before.
+    pub(crate) fn go_on(&mut self, token: usize, thread: &mut Thread) {
+        if self.input.is_empty() || !self.takes_requests() {
+            return;
+        }
+        let empty = Buffer::new(&thread.shared.budget);
+        let mut input = mem::replace(&mut self.input, empty);
+        let consumed = self.process(token, thread, &input.bytes);
+        if consumed == input.len() || self.is_closing {
+            thread.spare.give(input);
+            return;
+        }
+        input.bytes.drain(..consumed);
+        self.input = input;
+    }
+
+    /// The other side sends no more; what it has sent is still answered.
+    pub(crate) fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// Nothing can be sent or received any more.
+    pub(crate) fn fail(&mut self) {
+        self.is_broken = true;
+    }
+
+    /// Makes sure to be told of the round that is lent, if there is something to do once it is back. At the end of
+    /// each turn in which something has happened to the connection.
+    pub(crate) fn wait_for_round(&mut self, thread: &mut Thread) {
+        let is_over = self.has_ended || self.is_closing || self.is_broken;
+        if let (true, Some(sink)) = (self.is_lent, &self.sink)
+            && (is_over || !self.input.is_empty())
+        {
+            sink.wait_for();
+            thread.looks_again = true;
+        }
+    }
+
+    /// An item is back.
+    pub(crate) fn take_back(&mut self, token: usize, thread: &mut Thread, mut item: Item) {
+        let body = item.as_mut().body();
+        let from = body.target;
+        if let Some(mut round) = body.round.take() {
+            round.items[from] = Some(item);
+            self.is_lent = false;
+            self.finish_lent(thread, round);
+            return self.go_on(token, thread);
+        }
+        let Some(round) = &mut self.round else { return };
+        round.items[from] = Some(item);
+        round.out -= 1;
+        if round.out == 0 {
+            self.finish(thread);
+            self.go_on(token, thread);
+        }
+    }
+
+    /// Whether more has been received than should be while it cannot be looked at.
+    pub(crate) fn is_full(&self) -> bool {
+        self.input.len() > INPUT_HIGH && !self.takes_requests()
+    }
+
+    /// Whether there is something to send that is not on its way.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.is_broken && !self.is_sending && (!self.output.is_empty() || !self.sending.is_empty())
+    }
+
+    /// The bytes to send now. They stay where they are until `sent`.
+    pub(crate) fn unsent(&mut self) -> &[u8] {
+        if self.sending.is_empty() {
+            mem::swap(&mut self.output, &mut self.sending);
+            self.sent = 0;
+        }
+        &self.sending.bytes[self.sent..]
+    }
+
+    /// So many bytes of those are gone.
+    pub(crate) fn sent(&mut self, thread: &mut Thread, bytes: usize) {
+        self.sent += bytes;
+        if self.sent == self.sending.len() {
+            let empty = Buffer::new(&thread.shared.budget);
+            thread.spare.give(mem::replace(&mut self.sending, empty));
+        }
+    }
+
+    /// Whether all is said and done, so that it can be closed.
+    pub(crate) fn is_over(&self) -> bool {
+        let is_owed = self.is_awaited() || !self.output.is_empty() || !self.sending.is_empty();
+        self.is_broken || (!is_owed && (self.is_closing || self.has_ended))
+    }
+
+    /// Whether items of it are under way, which will ask for it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.round.is_some() || self.is_lent
+    }
+
+    /// Whether it is waiting for nothing but a request.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.is_awaited() && !self.is_removed
+    }
+
+    /// Gives its memory back for the next use.
+    pub(crate) fn dismantle(self, thread: &mut Thread) {
+        if let Some(round) = self.round {
+            thread.keep(round);
+        }
+        [self.input, self.output, self.sending]
+            .into_iter()
+            .for_each(|buffer| thread.spare.give(buffer));
+    }
+
+    fn takes_requests(&self) -> bool {
+        // A round that is being made has nothing out.
+        self.round.as_ref().is_none_or(|round| round.out == 0)
+            && !self.is_lent
+            && !self.is_closing
+            && !self.is_broken
+            && self.output.len() + self.sending.len() < OUTPUT_HIGH
+    }
+
+    /// Keeps the start of a request that is not complete.
+    fn store(&mut self, thread: &mut Thread, bytes: &[u8]) {
+        if bytes.is_empty() || self.is_closing {
+            return;
+        }
+        if self.input.is_empty() {
+            self.input = thread.spare.take();
+        }
+        // A long argument gets all its room at once, within what may be asked for.
+        let ahead = self.parser.expected().saturating_sub(self.input.len());
+        let kept = self.input.make_room(ahead.max(bytes.len()));
+        if kept.and_then(|()| self.input.append(bytes)).is_err() {
+            self.refuse(OUT_OF_MEMORY);
+        }
+    }
+
+    #[inline]
+    fn provide_output(&mut self, thread: &mut Thread) {
+        if self.output.bytes.capacity() == 0 {
+            self.output = thread.spare.take();
+        }
+    }
+
+    /// Ends the connection with an error.
+    fn refuse(&mut self, text: impl std::fmt::Display) {
+        reply::error(&mut self.output.bytes, text);
+        self.output.settle();
+        self.is_closing = true;
+        self.input.clear_or_free();
+    }
+
+    /// Carries requests out, until one is not complete or there has to be a wait. How many bytes that were.
+    fn process(&mut self, token: usize, thread: &mut Thread, input: &[u8]) -> usize {
+        let mut at = 0;
+        while self.takes_requests() {
+            self.provide_output(thread);
+            let parts_max = self.parts_max;
+            let Self { parser, output, round, session, .. } = self;
+            let flow = match parser.parse(&input[at..]) {
+                Ok(Parsed::Incomplete) => break,
+                Ok(Parsed::Nothing(len)) => {
+                    at += len;
+                    continue;
+                }
+                Ok(Parsed::Request(len)) => {
+                    let args = parser.args(&input[at..]);
+                    let mut dispatch =
+                        Dispatch { thread, output, round, session, connection: token, parts_max };
+                    let flow = dispatch.request(args);
+                    at += if flow == Flow::Again { 0 } else { len };
+                    flow
+                }
+                Err(error) => {
+                    self.last_words = Some(error);
+                    Flow::Close
+                }
+            };
+            match flow {
+                Flow::Next => {}
+                Flow::EndRound | Flow::Again => self.end_round(token, thread),
+                Flow::Close => self.is_closing = true,
+            }
+        }
+        self.end_round(token, thread);
+        self.parser.shrink();
+        at
+    }
+
+    /// Sends the items of the round away, if there is one.
+    fn end_round(&mut self, token: usize, thread: &mut Thread) {
+        let parts_max = self.parts_max;
+        // The replies must not overtake what is to be sent before them.
+        let has_nothing_to_send = self.output.is_empty() && self.sending.is_empty();
+        let sink = self.sink.as_ref().filter(|_| has_nothing_to_send);
+        let Self { output, round, session, .. } = self;
+        let mut dispatch =
+            Dispatch { thread, output, round, session, connection: token, parts_max };
+        if sink.is_some_and(|sink| dispatch.lend(sink)) {
+            self.is_lent = true;
+            return;
+        }
+        dispatch.post();
+        if self.round.as_ref().is_none_or(|round| round.out == 0) {
+            self.finish(thread);
+        }
+    }
+
+    /// Writes what the round, if there is one, has brought.
+    fn finish(&mut self, thread: &mut Thread) {
+        if let Some(mut round) = self.round.take() {
+            self.provide_output(thread);
+            let (before, parts) = (self.output.len(), round.parts.len());
+            if !self.is_broken && round.assemble(&mut self.output).is_err() {
+                // Some of the replies are missing, and what comes then would be taken for them.
+                self.output.bytes.truncate(before);
+                self.refuse(OUT_OF_MEMORY);
+            }
+            thread.keep(round);
+            self.learn(parts, self.output.len().saturating_sub(before));
+        }
+        self.say_last_words();
+        self.output.settle();
+    }
+
+    /// Keeps what the sink could not send.
+    fn finish_lent(&mut self, thread: &mut Thread, round: Box<Round>) {
+        self.provide_output(thread);
+        let is_kept = !round.has_failed && self.output.append(round.unsent()).is_ok();
+        if !self.is_broken && !is_kept {
+            self.refuse(OUT_OF_MEMORY);
+        }
+        self.learn(round.parts_had, round.len());
+        thread.keep(round);
+        self.say_last_words();
+        self.output.settle();
+    }
+
+    /// How many parts bring how much.
+    fn learn(&mut self, parts: usize, bytes: usize) {
+        self.parts_max = match bytes {
+            bytes if bytes > OUTPUT_HIGH => (parts * OUTPUT_HIGH / bytes).max(1),
+            _ => (self.parts_max * 2).min(PARTS_MAX),
+        };
+    }
+
+    fn say_last_words(&mut self) {
+        if let Some(error) = self.last_words.take() {
+            self.refuse(format_args!("ERR {error}"));
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! From a request to what is done about it: here, on other threads, or on a worker.
+
+use std::sync::Arc;
+
+use super::handover::{Handover, Item};
+use super::round::{Gather, GatherKind, Part, Round};
+use super::session::{self, Session};
+use super::shared::Shared;
+use super::sink::Sink;
+use crate::buffer::{Buffer, Spare};
+use crate::command::check::check;
+use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place};
+use crate::command::table::Command;
+use crate::keyspace::{Keyspace, OutOfMemory};
+use crate::resp::{Args, reply};
+
+/// A round leaves once it has so many bytes of arguments for one thread, or of replies.
+const ROUND_BYTES_MAX: usize = 256 * 1024;
+/// Items and rounds that are kept for the next use.
+const SPARE_MAX: usize = 256;
+
+/// What one thread has, apart from its connections.
+pub(crate) struct Thread {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) index: usize,
+    pub(crate) keys: Keyspace,
+    /// The time of this turn.
+    pub(crate) now: u64,
+    pub(crate) spare: Spare,
+    pub(crate) requests: u64,
+    pub(crate) handovers: u64,
+    items: Vec<Item>,
+    #[expect(clippy::vec_box, reason = "connections have them in boxes, as most have none")]
+    rounds: Vec<Box<Round>>,
+    /// Empty between calls; kept for its memory.
+    leaving: Vec<(usize, Item)>,
+    /// There may be something in the inbox of which nobody told.
+    pub(crate) looks_again: bool,
+}
+
+impl Thread {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
+        Self {
+            index,
+            keys: Keyspace::new(Arc::clone(&shared.budget)),
+            now: shared.now(),
+            spare: Spare::new(&shared.budget),
+            requests: 0,
+            handovers: 0,
+            items: Vec::with_capacity(SPARE_MAX),
+            rounds: Vec::with_capacity(SPARE_MAX),
+            leaving: Vec::new(),
+            looks_again: false,
+            shared,
+        }
+    }
+
+    /// Tells what this thread has done. Before anything that depends on it leaves.
+    pub(crate) fn publish(&self) {
+        use std::sync::atomic::Ordering::{Relaxed, Release};
+
+        let figures = &self.shared.figures[self.index];
+        figures.keys.store(self.keys.len(), Release);
+        figures.expiring.store(self.keys.expiring(), Relaxed);
+        figures.requests.store(self.requests, Relaxed);
+        figures.handovers.store(self.handovers, Relaxed);
+    }
+
+    fn take_item(&mut self) -> Item {
+        let spare = self.items.pop();
+        spare.unwrap_or_else(|| Handover::new(&self.shared, &self.shared.budget))
+    }
+
+    fn take_round(&mut self) -> Box<Round> {
+        let Self { rounds, shared, .. } = self;
+        let new = || Box::new(Round::new(shared.posts.len(), &shared.budget));
+        rounds.pop().unwrap_or_else(new)
+    }
+
+    /// Takes a round back that is over, with its items.
+    pub(crate) fn keep(&mut self, mut round: Box<Round>) {
+        for slot in &mut round.items {
+            if let Some(mut item) = slot.take() {
+                item.as_mut().body().clear();
+                if self.items.len() < SPARE_MAX {
+                    self.items.push(item);
+                }
+            }
+        }
+        round.clear();
+        if self.rounds.len() < SPARE_MAX {
+            self.rounds.push(round);
+        }
+    }
+
+    /// Does what an item asks for, and sends it on: home, or to a worker first.
+    pub(crate) fn carry_out(&mut self, mut item: Item) {
+        self.handovers += 1;
+        let digest = item.as_mut().body().perform(&mut self.keys, self.now);
+        self.publish();
+        if digest {
+            self.shared.digest(item);
+        } else {
+            self.shared.return_item(item);
+        }
+    }
+}
+
+/// What comes after a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// The next one.
+    Next,
+    /// The end of the round, then the next one.
+    EndRound,
+    /// The end of the round, then this one again.
+    Again,
+    /// The end of the connection.
+    Close,
+}
+
+/// One connection's requests on their way.
+pub(crate) struct Dispatch<'a> {
+    pub(crate) thread: &'a mut Thread,
+    pub(crate) output: &'a mut Buffer,
+    pub(crate) round: &'a mut Option<Box<Round>>,
+    pub(crate) session: &'a mut Session,
+    pub(crate) connection: usize,
+    /// A round of so many parts leaves.
+    pub(crate) parts_max: usize,
+}
+
+impl Dispatch<'_> {
+    /// Does what the request asks for, as far as it can be done here.
+    #[inline]
+    pub(crate) fn request(&mut self, args: Args<'_>) -> Flow {
+        self.thread.requests += 1;
+        let command = match check(args) {
+            Ok(command) => command,
+            Err(refusal) => return self.here(|out| reply::error(out, refusal)),
+        };
+        let operands = args.from(1);
+        match command {
+            Command::Get => self.operation(Operation::Get, operands),
+            Command::Set => self.operation(Operation::Set, operands),
+            Command::Incr => self.operation(Operation::Incr, operands),
+            Command::Expire => self.operation(Operation::Expire, operands),
+            Command::Ttl => self.operation(Operation::Ttl, operands),
+            Command::Mget => {
+                self.here(|out| reply::array(out, operands.len()));
+                for key in 0..operands.len() {
+                    self.operation(Operation::Get, operands.slice(key, 1));
+                }
+            }
+            Command::Mset => self.gather(GatherKind::Ok, Operation::Put, operands, 2),
+            Command::Del => self.gather(GatherKind::Sum, Operation::Remove, operands, 1),
+            Command::Exists => self.gather(GatherKind::Sum, Operation::Contains, operands, 1),
+            Command::Digest => return self.digest(operands),
+            // About more than its own keys: what was asked before comes before it.
+            _ if self.round.is_some() => {
+                self.thread.requests -= 1;
+                return Flow::Again;
+            }
+            Command::Flushall => return self.flush_all(operands),
+            _ => {
+                self.thread.publish();
+                let Self { thread, session, output, .. } = self;
+                return session::reply(command, args, &thread.shared, session, &mut output.bytes);
+            }
+        }
+        self.flow()
+    }
+
+    fn flow(&self) -> Flow {
+        match &self.round {
+            Some(round) if round.parts.len() >= self.parts_max => Flow::EndRound,
+            Some(round) if round.bytes.max(round.here.len()) > ROUND_BYTES_MAX => Flow::EndRound,
+            _ => Flow::Next,
+        }
+    }
+
+    /// Writes a reply in its place.
+    fn here(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Flow {
+        match self.round {
+            None => write(&mut self.output.bytes),
+            Some(round) => {
+                write(&mut round.here.bytes);
+                round.note_here();
+            }
+        }
+        Flow::Next
+    }
+
+    /// An operation with a reply of its own.
+    #[inline]
+    fn operation(&mut self, operation: Operation, args: Args<'_>) {
+        let hash = self.thread.shared.hash(args.at(0));
+        let owner = self.thread.shared.owner(hash);
+        if owner == self.thread.index {
+            self.perform(operation, hash, args);
+        } else if self.send(owner, operation, hash, args).is_err() {
+            self.here(|out| reply::error(out, OUT_OF_MEMORY));
+        }
+    }
+
+    /// On a key that this thread owns.
+    #[inline]
+    fn perform(&mut self, operation: Operation, hash: u64, args: Args<'_>) -> Outcome {
+        let Thread { keys, now, .. } = &mut *self.thread;
+        let mut place = Place { keys, now: *now, version: self.session.version };
+        match self.round {
+            None => place.perform(operation, hash, args, self.output),
+            Some(round) => {
+                let outcome = place.perform(operation, hash, args, &mut round.here);
+                round.note_here();
+                outcome
+            }
+        }
+    }
+
+    /// On a key that another thread owns.
+    fn send(
+        &mut self,
+        owner: usize,
+        operation: Operation,
+        hash: u64,
+        args: Args<'_>,
+    ) -> Result<(), OutOfMemory> {
+        let body = self.item(owner).as_mut().body();
+        body.add(operation, hash, args)?;
+        let bytes = body.len();
+        let round = self.open_round();
+        round.parts.push(Part::There(owner));
+        round.bytes = round.bytes.max(bytes);
+        Ok(())
+    }
+
+    fn open_round(&mut self) -> &mut Round {
+        if self.round.is_none() {
+            *self.round = Some(self.thread.take_round());
+        }
+        self.round.as_mut().expect("it is open")
+    }
+
+    fn item(&mut self, thread: usize) -> &mut Item {
+        if self.open_round().items[thread].is_none() {
+            let mut item = self.thread.take_item();
+            let body = item.as_mut().body();
+            (body.home, body.connection) = (self.thread.index, self.connection);
+            (body.target, body.version) = (thread, self.session.version);
+            self.open_round().items[thread] = Some(item);
+        }
+        self.open_round().items[thread].as_mut().expect("it is there")
+    }
+
+    /// An operation on each key, and one reply for all.
+    fn gather(&mut self, kind: GatherKind, operation: Operation, args: Args<'_>, step: usize) {
+        let mut gather = Gather::new(kind);
+        // Where the reply belongs, once a key of another thread's was met.
+        let (mut place, mut there) = (None, 0);
+        for first in (0..args.len()).step_by(step) {
+            let args = args.slice(first, step);
+            let hash = self.thread.shared.hash(args.at(0));
+            let owner = self.thread.shared.owner(hash);
+            if owner == self.thread.index {
+                let Thread { keys, now, .. } = &mut *self.thread;
+                let mut at = Place { keys, now: *now, version: self.session.version };
+                gather.add(at.perform(operation, hash, args, self.output));
+                continue;
+            }
+            if place.is_none() {
+                let parts = &mut self.open_round().parts;
+                place = Some(parts.len());
+                parts.push(Part::Gathered(gather, 0));
+            }
+            match self.send(owner, operation, hash, args) {
+                Ok(()) => there += 1,
+                Err(OutOfMemory) => gather.add(Outcome::OutOfMemory),
+            }
+        }
+        match place {
+            None => {
+                self.here(|out| gather.reply(out));
+            }
+            Some(place) => self.open_round().parts[place] = Part::Gathered(gather, there),
+        }
+    }
+
+    fn flush_all(&mut self, options: Args<'_>) -> Flow {
+        let is_known = |option: &[u8]| {
+            option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
+        };
+        if !options.iter().all(is_known) {
+            return self.here(|out| reply::error(out, crate::command::operation::SYNTAX));
+        }
+        let mut gather = Gather::new(GatherKind::Ok);
+        let nothing = options.slice(0, 0);
+        let threads = self.thread.shared.posts.len();
+        let others: u32 = threads as u32 - 1;
+        if others > 0 {
+            self.open_round().parts.push(Part::Gathered(gather, others));
+        }
+        for thread in 0..threads {
+            if thread == self.thread.index {
+                gather.add(self.perform(Operation::Clear, 0, nothing));
+            } else {
+                // Without arguments: there is nothing to make room for.
+                let _ = self.send(thread, Operation::Clear, 0, nothing);
+            }
+        }
+        if others == 0 {
+            self.here(|out| gather.reply(out));
+        }
+        Flow::EndRound
+    }
+
+    /// The last request of its round: its item is on its way for long, and may take no more.
+    fn digest(&mut self, args: Args<'_>) -> Flow {
+        let hash = self.thread.shared.hash(args.at(0));
+        let owner = self.thread.shared.owner(hash);
+        if self.send(owner, Operation::Fetch, hash, args).is_err() {
+            self.here(|out| reply::error(out, OUT_OF_MEMORY));
+        }
+        Flow::EndRound
+    }
+
+    /// Sends the items of the round away; they and the round meet again at the sink. `false` if there are none.
+    pub(crate) fn lend(&mut self, sink: &Arc<Sink>) -> bool {
+        let Some(mut round) = self.round.take() else { return false };
+        for (thread, slot) in round.items.iter_mut().enumerate() {
+            self.thread.leaving.extend(slot.take().map(|item| (thread, item)));
+        }
+        round.out = self.thread.leaving.len();
+        if round.out == 0 {
+            *self.round = Some(round);
+            return false;
+        }
+        let Thread { shared, leaving, .. } = &mut *self.thread;
+        sink.lend(shared, round);
+        for (thread, mut item) in leaving.drain(..) {
+            item.as_mut().body().sink = Some(Arc::clone(sink));
+            shared.hand_over(thread, item);
+        }
+        true
+    }
+
+    /// Sends the items of the round away. Those for this very thread are carried out at once.
+    pub(crate) fn post(&mut self) {
+        let Some(round) = self.round else { return };
+        for thread in 0..round.items.len() {
+            let Some(mut item) = round.items[thread].take() else { continue };
+            if thread != self.thread.index {
+                round.out += 1;
+                self.thread.shared.hand_over(thread, item);
+            } else if item.as_mut().body().perform(&mut self.thread.keys, self.thread.now) {
+                round.out += 1;
+                self.thread.shared.digest(item);
+            } else {
+                round.items[thread] = Some(item);
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! io_uring: one system call for all that a turn receives and sends.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::time::Duration;
+
+use uwork::ring::{Buffer, Completion, Reactor, TOKEN_MAX};
+
+use super::{Driver, Event, Sent, Token};
+
+/// Operations that are handed to the system at once.
+const ENTRIES: u32 = 1024;
+/// Buffers that the system receives into, and their size in bytes: 4 MiB for each thread.
+const BUFFERS: u16 = 256;
+const BUFFER_BYTES: u32 = 16 * 1024;
+/// Of the listener; connections have two tokens each.
+const ACCEPT: u64 = TOKEN_MAX;
+
+/// Why an operation has ended that was told to, or for a while only.
+const NO_BUFFERS: i32 = libc::ENOBUFS;
+const CANCELLED: i32 = libc::ECANCELED;
+const AGAIN: [i32; 2] = [libc::EAGAIN, libc::EINTR];
+
+fn receiving(token: Token) -> u64 {
+    token as u64 * 2
+}
+
+fn sending(token: Token) -> u64 {
+    token as u64 * 2 + 1
+}
+
+/// What goes on for a connection.
+#[derive(Clone, Copy)]
+struct Ongoing {
+    /// Open until [`Event::Gone`] is told.
+    socket: RawFd,
+    is_receiving: bool,
+    is_sending: bool,
+    /// Whether a receive that ends is to be followed by another.
+    wants: bool,
+    is_removed: bool,
+}
+
+/// See the module.
+pub(crate) struct Ring {
+    reactor: Reactor,
+    connections: Vec<Option<Ongoing>>,
+    listener: Option<RawFd>,
+    told: VecDeque<Event>,
+    received: Option<Buffer>,
+}
+
+impl Ring {
+    /// A driver of the calling thread's.
+    pub(crate) fn new() -> io::Result<Self> {
+        let reactor = Reactor::builder().entries(ENTRIES).buffers(BUFFERS, BUFFER_BYTES).build()?;
+        let (connections, told) = (Vec::new(), VecDeque::new());
+        Ok(Self { reactor, connections, listener: None, told, received: None })
+    }
+
+    fn ongoing(&mut self, token: Token) -> Option<&mut Ongoing> {
+        self.connections.get_mut(token).and_then(Option::as_mut)
+    }
+
+    /// Receives, if that is wanted and does not go on already.
+    fn receive(&mut self, token: Token) {
+        let Some(ongoing) = self.ongoing(token) else { return };
+        if ongoing.is_receiving || !ongoing.wants || ongoing.is_removed {
+            return;
+        }
+        ongoing.is_receiving = true;
+        // SAFETY: the connection's socket is open until `Gone` was told, and then there is no entry.
+        let socket = unsafe { BorrowedFd::borrow_raw(ongoing.socket) };
+        if self.reactor.recv_multi(&socket, receiving(token)).is_err() {
+            self.ended(token, |ongoing| ongoing.is_receiving = false);
+            self.told.push_back(Event::Broken(token));
+        }
+    }
+
+    /// Notes that an operation has ended; the last one of a connection that is removed is told.
+    fn ended(&mut self, token: Token, change: impl FnOnce(&mut Ongoing)) {
+        let Some(ongoing) = self.ongoing(token) else { return };
+        change(ongoing);
+        if ongoing.is_removed && !ongoing.is_receiving && !ongoing.is_sending {
+            self.connections[token] = None;
+            self.told.push_back(Event::Gone(token));
+        }
+    }
+
+    fn accepted(&mut self, completion: Completion) -> Option<Event> {
+        let more = completion.more();
+        match completion.into_fd() {
+            Ok(socket) => {
+                if let (false, Some(listener)) = (more, self.listener) {
+                    // SAFETY: the listener is open as long as it is noted here.
+                    let listener = unsafe { BorrowedFd::borrow_raw(listener) };
+                    if let Err(error) = self.reactor.accept_multi(&listener, ACCEPT) {
+                        self.told.push_back(Event::NotAccepted(error));
+                    }
+                }
+                Some(Event::Accepted(socket))
+            }
+            Err(error) if error.raw_os_error() == Some(CANCELLED) => None,
+            Err(error) => Some(Event::NotAccepted(error)),
+        }
+    }
+
+    fn was_received(&mut self, token: Token, completion: Completion) -> Option<Event> {
+        let (result, more) = (completion.result(), completion.more());
+        let buffer = completion.into_buffer();
+        let event = match result {
+            Ok(0) => Some(Event::Ended(token)),
+            Ok(_) => {
+                self.received = buffer;
+                Some(Event::Received(token))
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(NO_BUFFERS | CANCELLED) => None,
+                Some(error) if AGAIN.contains(&error) => None,
+                _ => Some(Event::Broken(token)),
+            },
+        };
+        let is_over = matches!(event, Some(Event::Ended(_) | Event::Broken(_)));
+        if !more {
+            self.ended(token, |ongoing| {
+                ongoing.is_receiving = false;
+                ongoing.wants &= !is_over;
+            });
+            self.receive(token);
+        }
+        event
+    }
+
+    fn was_sent(&mut self, token: Token, completion: Completion) -> Option<Event> {
+        let sent = match completion.result() {
+            Ok(sent) => sent as usize,
+            Err(error) => {
+                if !error.raw_os_error().is_some_and(|error| AGAIN.contains(&error)) {
+                    self.told.push_back(Event::Broken(token));
+                }
+                0
+            }
+        };
+        // Before the last event of the connection, should this be the end of it.
+        self.told.push_back(Event::Sent(token, sent));
+        self.ended(token, |ongoing| ongoing.is_sending = false);
+        None
+    }
+}
+
+impl Driver for Ring {
+    const NAME: &'static str = "io_uring";
+
+    fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        self.listener = Some(listener.as_raw_fd());
+        self.reactor.accept_multi(&listener, ACCEPT)
+    }
+
+    fn refuse(&mut self, _: BorrowedFd<'_>) {
+        self.listener = None;
+        // Where there is no room for that, the next connection is refused by its being closed.
+        let _ = self.reactor.cancel(ACCEPT);
+        let _ = self.reactor.submit();
+    }
+
+    fn add(&mut self, token: Token, socket: BorrowedFd<'_>) -> io::Result<()> {
+        if token >= self.connections.len() {
+            self.connections.resize(token + 1, None);
+        }
+        self.connections[token] = Some(Ongoing {
+            socket: socket.as_raw_fd(),
+            is_receiving: false,
+            is_sending: false,
+            wants: true,
+            is_removed: false,
+        });
+        self.receive(token);
+        Ok(())
+    }
+
+    fn pause(&mut self, token: Token, _: BorrowedFd<'_>) {
+        let Some(ongoing) = self.ongoing(token) else { return };
+        ongoing.wants = false;
+        if ongoing.is_receiving {
+            // Where there is no room for that, a bit more is received than should be.
+            let _ = self.reactor.cancel(receiving(token));
+        }
+    }
+
+    fn resume(&mut self, token: Token, _: BorrowedFd<'_>) {
+        if let Some(ongoing) = self.ongoing(token) {
+            ongoing.wants = true;
+        }
+        self.receive(token);
+    }
+
+    unsafe fn send(
+        &mut self,
+        token: Token,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+    ) -> io::Result<Sent> {
+        // SAFETY: by this function's contract: the end of the operation is told by `Sent`.
+        unsafe { self.reactor.send(&socket, bytes, sending(token))? };
+        if let Some(ongoing) = self.ongoing(token) {
+            ongoing.is_sending = true;
+        }
+        Ok(Sent::Later)
+    }
+
+    fn remove(&mut self, token: Token, _: BorrowedFd<'_>) {
+        let Some(ongoing) = self.ongoing(token) else { return };
+        ongoing.is_removed = true;
+        let Ongoing { is_receiving, is_sending, .. } = *ongoing;
+        for (is_going_on, operation) in
+            [(is_receiving, receiving(token)), (is_sending, sending(token))]
+        {
+            if is_going_on {
+                // Where there is no room for that, the operation ends with the other side.
+                let _ = self.reactor.cancel(operation);
+            }
+        }
+        self.ended(token, |_| ());
+    }
+
+    fn wait(&mut self, most: Option<Duration>) -> io::Result<()> {
+        if self.told.is_empty() { self.reactor.wait(most).map(drop) } else { self.reactor.submit() }
+    }
+
+    fn next(&mut self) -> Option<Event> {
+        self.received = None;
+        loop {
+            if let Some(event) = self.told.pop_front() {
+                return Some(event);
+            }
+            let completion = self.reactor.next()?;
+            let token = (completion.token() / 2) as Token;
+            let event = match completion.token() {
+                ACCEPT => self.accepted(completion),
+                operation if operation == sending(token) => self.was_sent(token, completion),
+                _ => self.was_received(token, completion),
+            };
+            if event.is_some() {
+                return event;
+            }
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.received.as_deref().unwrap_or_default()
+    }
+}

@@ -1,0 +1,195 @@
+//! What a connection asks of keys that another thread owns: an item that goes there and comes back.
+//!
+//! One item carries all operations of a round for one thread, there as text and places in it, back
+//! as replies. It is the same memory again and again: a thread keeps those that are not in use.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use uwork::task::TaskWork;
+use uwork::{Work, WorkItem};
+
+use super::round::Round;
+use super::shared::Shared;
+use super::sink::{Leaving, Sink};
+use crate::buffer::Buffer;
+use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place};
+use crate::keyspace::{Budget, Keyspace, OutOfMemory};
+use crate::resp::reply::{self, Version};
+use crate::resp::{Args, Span};
+
+/// Operations that go to a thread, and their outcomes that come back.
+pub(crate) struct Handover {
+    /// From thread to thread.
+    task: TaskWork<Handover>,
+    /// To a worker.
+    work: Work<Handover>,
+    body: Body,
+}
+uwork::has_task_work!(impl HasTaskWork for Handover { task });
+uwork::has_work!(impl HasWork for Handover { work });
+
+/// A handover on its way.
+pub(crate) type Item = Pin<Box<Handover>>;
+
+/// What a handover carries.
+pub(crate) struct Body {
+    shared: Arc<Shared>,
+    /// The thread of the connection.
+    pub(crate) home: usize,
+    /// The thread of the keys.
+    pub(crate) target: usize,
+    pub(crate) connection: usize,
+    pub(crate) version: Version,
+    /// Where it goes when it is done, instead of home.
+    pub(crate) sink: Option<Arc<Sink>>,
+    pub(crate) parcel: Option<Leaving>,
+    /// The round that it brings home, complete.
+    pub(crate) round: Option<Box<Round>>,
+    /// Whether the operations are done.
+    pub(crate) is_done: bool,
+    text: Buffer,
+    spans: Vec<Span>,
+    operations: Vec<Requested>,
+    pub(crate) replies: Buffer,
+    pub(crate) answers: Vec<Answer>,
+    /// A value of which the digest is wanted; its operation is the last one.
+    value: Buffer,
+}
+
+struct Requested {
+    operation: Operation,
+    hash: u64,
+    spans_end: usize,
+}
+
+/// What came of an operation, and where its reply ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    pub(crate) end: usize,
+}
+
+/// Arguments of handovers that are kept for the next use.
+const KEPT_MAX: usize = 4096;
+
+impl Handover {
+    pub(crate) fn new(shared: &Arc<Shared>, budget: &Arc<Budget>) -> Item {
+        let body = Body {
+            shared: Arc::clone(shared),
+            home: 0,
+            target: 0,
+            connection: 0,
+            version: Version::default(),
+            sink: None,
+            parcel: None,
+            round: None,
+            is_done: false,
+            text: Buffer::new(budget),
+            spans: Vec::new(),
+            operations: Vec::new(),
+            replies: Buffer::new(budget),
+            answers: Vec::new(),
+            value: Buffer::new(budget),
+        };
+        Box::pin(Self { task: TaskWork::new(), work: Work::new(), body })
+    }
+
+    pub(crate) fn body(self: Pin<&mut Self>) -> &mut Body {
+        // SAFETY: only `task` and `work` have to stay where they are; they are not touched, and nothing is moved out.
+        unsafe { &mut self.get_unchecked_mut().body }
+    }
+}
+
+impl Body {
+    /// Adds an operation.
+    pub(crate) fn add(
+        &mut self,
+        operation: Operation,
+        hash: u64,
+        args: Args<'_>,
+    ) -> Result<(), OutOfMemory> {
+        self.text.make_room(args.iter().map(<[u8]>::len).sum())?;
+        for arg in args.iter() {
+            self.spans.push(Span::new(self.text.len(), arg.len()));
+            self.text.bytes.extend_from_slice(arg);
+        }
+        let spans_end = self.spans.len();
+        self.operations.push(Requested { operation, hash, spans_end });
+        Ok(())
+    }
+
+    /// Bytes of arguments that it carries.
+    pub(crate) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// Does the operations; says whether there is a digest left to make, which takes its time.
+    #[must_use]
+    pub(crate) fn perform(&mut self, keys: &mut Keyspace, now: u64) -> bool {
+        let mut place = Place { keys, now, version: self.version };
+        let (mut first, mut digest) = (0, false);
+        for &Requested { operation, hash, spans_end } in &self.operations {
+            let args = Args::new(&self.text.bytes, &self.spans[first..spans_end]);
+            first = spans_end;
+            let is_fetch = operation == Operation::Fetch;
+            let into = if is_fetch { &mut self.value } else { &mut self.replies };
+            let mut outcome = place.perform(operation, hash, args, into);
+            if is_fetch {
+                digest = outcome == Outcome::Replied;
+                match outcome {
+                    Outcome::Replied => continue,
+                    Outcome::OutOfMemory => reply::error(&mut self.replies.bytes, OUT_OF_MEMORY),
+                    Outcome::Counted(_) => reply::null(&mut self.replies.bytes, self.version),
+                }
+                outcome = Outcome::Replied;
+            }
+            self.answers.push(Answer { outcome, end: self.replies.len() });
+        }
+        self.replies.settle();
+        self.is_done = !digest;
+        digest
+    }
+
+    fn digest(&mut self) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let digest = Sha256::digest(&self.value.bytes);
+        let mut text = [0_u8; 64];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(digest) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        reply::bulk(&mut self.replies.bytes, &text);
+        self.replies.settle();
+        self.answers.push(Answer { outcome: Outcome::Replied, end: self.replies.len() });
+        self.value.clear_or_free();
+        self.is_done = true;
+    }
+
+    /// Makes it empty, for the next use.
+    pub(crate) fn clear(&mut self) {
+        for buffer in [&mut self.text, &mut self.replies, &mut self.value] {
+            buffer.clear_or_free();
+        }
+        self.spans.clear();
+        self.spans.shrink_to(KEPT_MAX);
+        self.operations.clear();
+        self.operations.shrink_to(KEPT_MAX);
+        self.answers.clear();
+        self.answers.shrink_to(KEPT_MAX);
+        self.is_done = false;
+    }
+}
+
+/// Makes the digest, on a worker, and sends it home.
+impl WorkItem for Handover {
+    type Pointer = Item;
+
+    fn run(mut this: Item) {
+        let body = this.as_mut().body();
+        body.digest();
+        let shared = Arc::clone(&body.shared);
+        shared.return_item(this);
+    }
+}

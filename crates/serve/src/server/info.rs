@@ -1,0 +1,80 @@
+//! `INFO`: figures of the server, in the sections that Redis has for them.
+
+use std::sync::atomic::Ordering;
+
+use super::session::{line, now};
+use super::shared::Shared;
+use crate::resp::Args;
+use crate::resp::reply::{self, Version};
+
+type Figures = fn(&Shared, &mut String);
+
+const SECTIONS: [(&str, Figures); 5] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Stats", stats),
+    ("Keyspace", keyspace),
+];
+
+/// Replies with the sections wanted, or with all of them.
+pub(super) fn reply(args: Args<'_>, shared: &Shared, version: Version, out: &mut Vec<u8>) {
+    let wants = |section: &str| {
+        let names = [section, "all", "default", "everything"];
+        let is_one =
+            |arg: &[u8]| names.iter().any(|name| arg.eq_ignore_ascii_case(name.as_bytes()));
+        args.is_empty() || args.iter().any(is_one)
+    };
+    let mut text = String::new();
+    for (section, figures) in SECTIONS {
+        if wants(section) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            text.push_str(&format!("# {section}\r\n"));
+            figures(shared, &mut text);
+        }
+    }
+    reply::verbatim(out, version, &text);
+}
+
+fn server(shared: &Shared, text: &mut String) {
+    line(text, "uwork_version", env!("CARGO_PKG_VERSION"));
+    line(text, "process_id", std::process::id());
+    line(text, "tcp_port", shared.port);
+    line(text, "uptime_in_seconds", shared.now() / 1000);
+    line(text, "io_threads", shared.config.threads);
+    line(text, "multiplexing_api", shared.driver);
+    let scope = shared.heavy.affinity_scope().map_or(String::new(), |scope| scope.to_string());
+    line(text, "digest_scope", scope);
+}
+
+fn clients(shared: &Shared, text: &mut String) {
+    line(text, "connected_clients", shared.clients.load(Ordering::Relaxed));
+    line(text, "maxclients", shared.config.clients_max);
+}
+
+fn memory(shared: &Shared, text: &mut String) {
+    line(text, "used_memory", shared.budget.used());
+    line(text, "maxmemory", shared.budget.limit());
+    line(text, "maxmemory_policy", "noeviction");
+}
+
+fn stats(shared: &Shared, text: &mut String) {
+    let sum = |figure: fn(&super::shared::Figures) -> u64| -> u64 {
+        shared.figures.iter().map(figure).sum()
+    };
+    line(text, "total_connections_received", now(&shared.connections_ever));
+    line(text, "total_commands_processed", sum(|figures| now(&figures.requests)));
+    line(text, "rejected_connections", now(&shared.refused));
+    line(text, "handovers", sum(|figures| now(&figures.handovers)));
+}
+
+fn keyspace(shared: &Shared, text: &mut String) {
+    let expiring: usize =
+        shared.figures.iter().map(|figures| figures.expiring.load(Ordering::Relaxed)).sum();
+    let keys = shared.keys();
+    if keys > 0 {
+        line(text, "db0", format_args!("keys={keys},expires={expiring},avg_ttl=0"));
+    }
+}

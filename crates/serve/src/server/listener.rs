@@ -1,0 +1,42 @@
+//! The socket that connections come in by.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::config::Config;
+
+/// Connections that the system keeps before they are accepted; it may have a lower limit of its own.
+const BACKLOG: i32 = 4096;
+
+/// A listening socket. What is set here holds for all connections that it accepts.
+pub(crate) fn listen(config: &Config) -> io::Result<OwnedFd> {
+    let family = match config.address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    // Replies are written whole: there is nothing to wait for.
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    if let Some(size) = config.send_buffer {
+        sockopt::set_socket_send_buffer_size(&socket, size)?;
+    }
+    if let Some(size) = config.receive_buffer {
+        sockopt::set_socket_recv_buffer_size(&socket, size)?;
+    }
+    rustix::net::bind(&socket, &config.address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// The address that was taken.
+pub(crate) fn address(socket: &OwnedFd) -> io::Result<SocketAddr> {
+    let address = rustix::net::getsockname(socket)?;
+    SocketAddr::try_from(address).map_err(io::Error::from)
+}

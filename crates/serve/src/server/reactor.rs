@@ -1,0 +1,327 @@
+//! A thread's turns: wait, look at what arrived, send what is ready.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::net::{SendFlags, Shutdown};
+use uwork::task;
+
+use super::config::{Config, Receiver};
+use super::connection::Connection;
+use super::dispatch::Thread;
+use super::driver::{Driver, Event, Sent, Token};
+use super::handover::Item;
+use super::post::{self, Inbox};
+use super::session::Session;
+use super::shared::Shared;
+use super::slab::Slab;
+use crate::resp::Limits;
+
+/// Keys that are removed in a turn because their time is over; the rest waits for the next one.
+const EXPIRED_MAX: usize = 256;
+/// How often connections are looked at that may have been idle for too long.
+const IDLE_LOOK_MS: u64 = 500;
+/// When there are no descriptors left, it is tried again after this.
+const ACCEPT_AGAIN_MS: u64 = 50;
+
+/// One thread of a server.
+pub(crate) struct Reactor<D> {
+    driver: D,
+    thread: Thread,
+    connections: Slab<Connection>,
+    /// Those that may have something to send, or be over.
+    listed: Vec<Token>,
+    inbox: Inbox,
+    /// With the thread that accepts.
+    listener: Option<OwnedFd>,
+    accept_at: Option<u64>,
+    idle_at: Option<u64>,
+    /// While the server stops.
+    deadline: Option<u64>,
+    is_drained: bool,
+}
+
+impl<D: Driver> Reactor<D> {
+    pub(crate) fn new(
+        driver: D,
+        shared: Arc<Shared>,
+        index: usize,
+        listener: Option<OwnedFd>,
+    ) -> Self {
+        let thread = Thread::new(shared, index);
+        let idle_at = thread.shared.config.idle_max.map(|_| thread.now + IDLE_LOOK_MS);
+        Self {
+            driver,
+            connections: Slab::default(),
+            listed: Vec::new(),
+            inbox: Inbox::default(),
+            accept_at: listener.as_ref().map(|_| thread.now),
+            listener,
+            idle_at,
+            deadline: None,
+            is_drained: false,
+            thread,
+        }
+    }
+
+    /// Turns until the server has stopped.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        loop {
+            let most = self.until_next();
+            self.thread.looks_again = false;
+            self.driver.wait(most)?;
+            // What was handed over is in the inbox afterwards.
+            task::run_once();
+            self.thread.now = self.thread.shared.now();
+            self.look_into_inbox();
+            while let Some(event) = self.driver.next() {
+                self.handle(event);
+            }
+            self.look_at_clock();
+            self.thread.publish();
+            self.flush();
+            if self.is_done() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How long nothing is due.
+    fn until_next(&self) -> Option<Duration> {
+        let next_expiry = self.thread.keys.next_expiry();
+        if self.thread.looks_again {
+            return Some(Duration::ZERO);
+        }
+        let times = [next_expiry, self.accept_at, self.idle_at, self.deadline];
+        let next = times.into_iter().flatten().min()?;
+        Some(Duration::from_millis(next.saturating_sub(self.thread.now)))
+    }
+
+    fn look_at_clock(&mut self) {
+        let now = self.thread.now;
+        self.thread.keys.expire(now, EXPIRED_MAX);
+        if self.accept_at.is_some_and(|time| time <= now) {
+            self.accept_at = None;
+            self.accept();
+        }
+        if self.idle_at.is_some_and(|time| time <= now) {
+            self.idle_at = Some(now + IDLE_LOOK_MS);
+            self.close_idle();
+        }
+    }
+
+    fn look_into_inbox(&mut self) {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        post::swap(&mut inbox);
+        for item in inbox.items.drain(..) {
+            self.look_at(item);
+        }
+        for socket in inbox.connections.drain(..) {
+            self.add(socket);
+        }
+        if std::mem::take(&mut inbox.stops) {
+            self.stop();
+        }
+        self.inbox = inbox;
+    }
+
+    fn look_at(&mut self, mut item: Item) {
+        let body = item.as_mut().body();
+        if !body.is_done {
+            return self.thread.carry_out(item);
+        }
+        let token = body.connection;
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        connection.take_back(token, &mut self.thread, item);
+        self.after(token);
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Accepted(socket) => self.accepted(socket),
+            Event::NotAccepted(_) => {
+                if let Some(listener) = &self.listener {
+                    self.driver.refuse(listener.as_fd());
+                    self.accept_at = Some(self.thread.now + ACCEPT_AGAIN_MS);
+                }
+            }
+            Event::Received(token) => {
+                let Some(connection) = self.connections.get_mut(token) else { return };
+                connection.receive(token, &mut self.thread, self.driver.bytes());
+                self.after(token);
+            }
+            Event::Ended(token) => self.with(token, |connection, _| connection.end()),
+            Event::Broken(token) => self.with(token, |connection, _| connection.fail()),
+            Event::Sent(token, bytes) => self.with(token, |connection, thread| {
+                connection.is_sending = false;
+                connection.sent(thread, bytes);
+                connection.go_on(token, thread);
+            }),
+            Event::Gone(token) => self.with(token, |connection, _| connection.is_gone = true),
+        }
+    }
+
+    fn with(&mut self, token: Token, change: impl FnOnce(&mut Connection, &mut Thread)) {
+        if let Some(connection) = self.connections.get_mut(token) {
+            change(connection, &mut self.thread);
+            self.after(token);
+        }
+    }
+
+    /// Whatever a connection has to have done, it is done at the end of the turn.
+    fn after(&mut self, token: Token) {
+        let Some(connection) = self.connections.get_mut(token) else { return };
+        if !connection.is_listed {
+            connection.is_listed = true;
+            self.listed.push(token);
+        }
+    }
+
+    /// Sends what is ready, and closes what is over.
+    fn flush(&mut self) {
+        let mut at = 0;
+        // Sending may bring requests up that had to wait, and so more to send.
+        while let Some(&token) = self.listed.get(at) {
+            at += 1;
+            self.settle(token);
+        }
+        self.listed.clear();
+    }
+
+    fn settle(&mut self, token: Token) {
+        let Self { driver, thread, connections, .. } = self;
+        let Some(connection) = connections.get_mut(token) else { return };
+        connection.is_listed = false;
+        while connection.has_output() && !connection.is_removed {
+            // SAFETY: the connection leaves these bytes alone until they are sent, and lives until it
+            // is gone.
+            let sent = unsafe {
+                let bytes: *const [u8] = connection.unsent();
+                driver.send(token, connection.socket(), &*bytes)
+            };
+            match sent {
+                Ok(Sent::Now(bytes)) => {
+                    connection.sent(thread, bytes);
+                    connection.go_on(token, thread);
+                }
+                Ok(Sent::Later) => connection.is_sending = true,
+                Err(_) => connection.fail(),
+            }
+        }
+        if connection.is_paused != connection.is_full() && !connection.is_removed {
+            connection.is_paused = !connection.is_paused;
+            if connection.is_paused {
+                driver.pause(token, connection.socket());
+            } else {
+                driver.resume(token, connection.socket());
+            }
+        }
+        connection.wait_for_round(thread);
+        if connection.is_over() && !connection.is_removed {
+            connection.is_removed = true;
+            driver.remove(token, connection.socket());
+        }
+        if connection.is_gone && !connection.is_awaited() {
+            let connection = self.connections.remove(token);
+            connection.dismantle(&mut self.thread);
+            self.thread.shared.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn accept(&mut self) {
+        let Some(listener) = &self.listener else { return };
+        if self.driver.accept(listener.as_fd()).is_err() {
+            self.accept_at = Some(self.thread.now + ACCEPT_AGAIN_MS);
+        }
+    }
+
+    fn accepted(&mut self, socket: OwnedFd) {
+        let shared = &self.thread.shared;
+        // Only this thread counts upwards.
+        if shared.clients.load(Ordering::Relaxed) >= shared.config.clients_max {
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            let text = b"-ERR max number of clients reached\r\n";
+            // A courtesy, as the socket is closed in any case.
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let _ = rustix::net::send(&socket, text, flags);
+            return;
+        }
+        shared.clients.fetch_add(1, Ordering::Relaxed);
+        let thread = shared.thread_of_connection();
+        if thread == self.thread.index {
+            self.add(socket);
+        } else {
+            shared.posts[thread].connection(socket);
+        }
+    }
+
+    fn add(&mut self, socket: OwnedFd) {
+        let config = &self.thread.shared.config;
+        let limits = Limits { bulk_max: config.request_max, request_max: config.request_max };
+        let address = rustix::net::getpeername(&socket).ok().flatten();
+        let address = address.and_then(|address| address.try_into().ok());
+        let id = self.thread.shared.next_id();
+        if self.deadline.is_some() {
+            // What it has sent already is answered.
+            let _ = rustix::net::shutdown(&socket, Shutdown::Read);
+        }
+        let connection = Connection::new(socket, limits, Session::new(id, address), &self.thread);
+        let token = self.connections.insert(connection);
+        let socket = self.connections.get_mut(token).expect("it is new").socket();
+        if self.driver.add(token, socket).is_err() {
+            self.with(token, |connection, _| connection.fail());
+        }
+    }
+
+    fn close_idle(&mut self) {
+        let Some(most) = self.thread.shared.config.idle_max else { return };
+        let now = self.thread.now;
+        let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        let is_late =
+            |connection: &Connection| connection.is_idle() && now - connection.last_active >= most;
+        for token in self.connections.tokens() {
+            if self.connections.get_mut(token).is_some_and(|connection| is_late(connection)) {
+                self.with(token, |connection, _| connection.fail());
+            }
+        }
+    }
+
+    /// Accepts and receives no more. What has arrived is still answered.
+    fn stop(&mut self) {
+        let most = self.thread.shared.config.drain_max;
+        let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        self.deadline = Some(self.thread.now.saturating_add(most));
+        self.accept_at = None;
+        if let Some(listener) = self.listener.take() {
+            self.driver.refuse(listener.as_fd());
+        }
+        for token in self.connections.tokens() {
+            self.with(token, |connection, _| {
+                // What the system has received can still be read, and then the end.
+                let _ = rustix::net::shutdown(connection.socket(), Shutdown::Read);
+            });
+        }
+    }
+
+    fn is_done(&mut self) -> bool {
+        let Some(deadline) = self.deadline else { return false };
+        let shared = &self.thread.shared;
+        if self.connections.is_empty() && !self.is_drained {
+            self.is_drained = true;
+            // The keys are there until nobody has a connection that might ask for them.
+            if shared.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
+                shared.posts.iter().for_each(|post| post.wake());
+            }
+        }
+        let all_are = shared.busy.load(Ordering::Acquire) == 0;
+        all_are || self.thread.now >= deadline
+    }
+}
+
+/// Threads that a server of these settings has.
+pub(crate) fn threads(config: &Config) -> usize {
+    config.threads + usize::from(config.receiver == Receiver::Dedicated)
+}

@@ -1,0 +1,196 @@
+//! Requests of one connection that are carried out together, and whose replies leave in order.
+//!
+//! A round begins with the first operation on a key that another thread owns. From then on replies
+//! are not sent at once but noted down as parts, in the order of the requests; once the last handover
+//! is back, the parts are put together.
+
+use std::sync::Arc;
+
+use super::handover::{Answer, Item};
+use super::sink::Leaving;
+use crate::buffer::Buffer;
+use crate::command::operation::{OUT_OF_MEMORY, Outcome};
+use crate::keyspace::{Budget, OutOfMemory};
+use crate::resp::reply;
+
+/// Parts of rounds that are kept for the next use.
+const PARTS_KEPT: usize = 2048;
+
+/// A piece of what the connection gets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// The replies written here, from the last such part up to this place.
+    Here(usize),
+    /// The next answer of that thread.
+    There(usize),
+    /// One reply for the next so many answers, which are all `There`, and for what was done here.
+    Gathered(Gather, u32),
+}
+
+/// One reply for operations on several keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gather {
+    pub(crate) kind: GatherKind,
+    /// Keys that counted.
+    pub(crate) count: i64,
+    /// Whether there was no memory for one.
+    pub(crate) failed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GatherKind {
+    /// How many keys counted.
+    Sum,
+    /// That all is well.
+    Ok,
+}
+
+impl Gather {
+    pub(crate) fn new(kind: GatherKind) -> Self {
+        Self { kind, count: 0, failed: false }
+    }
+
+    pub(crate) fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Counted(counts) => self.count += i64::from(counts),
+            Outcome::OutOfMemory => self.failed = true,
+            Outcome::Replied => {}
+        }
+    }
+
+    pub(crate) fn reply(self, out: &mut Vec<u8>) {
+        match self.kind {
+            _ if self.failed => reply::error(out, OUT_OF_MEMORY),
+            GatherKind::Sum => reply::integer(out, self.count),
+            GatherKind::Ok => reply::simple(out, "OK"),
+        }
+    }
+}
+
+/// What is out for a connection.
+pub(crate) struct Round {
+    pub(crate) parts: Vec<Part>,
+    /// Replies of what was done here.
+    pub(crate) here: Buffer,
+    /// By thread: before they leave, and when they are back.
+    pub(crate) items: Vec<Option<Item>>,
+    /// By thread: how much of an item has been used, when replies are put together.
+    used: Vec<(usize, usize)>,
+    /// Items that are not back.
+    pub(crate) out: usize,
+    /// Where it was put together elsewhere than at home: the replies, how many bytes of them are sent, and whether
+    /// there was no memory for them.
+    whole: Buffer,
+    sent: usize,
+    pub(crate) has_failed: bool,
+    /// How many parts there were.
+    pub(crate) parts_had: usize,
+    pub(crate) parcel: Option<Leaving>,
+    /// Of the largest item.
+    pub(crate) bytes: usize,
+}
+
+impl Round {
+    pub(crate) fn new(threads: usize, budget: &Arc<Budget>) -> Self {
+        Self {
+            parts: Vec::new(),
+            here: Buffer::new(budget),
+            items: std::iter::repeat_with(|| None).take(threads).collect(),
+            used: vec![(0, 0); threads],
+            out: 0,
+            whole: Buffer::new(budget),
+            sent: 0,
+            has_failed: false,
+            parts_had: 0,
+            parcel: None,
+            bytes: 0,
+        }
+    }
+
+    /// Puts the replies together and sends what can be sent.
+    pub(crate) fn send(&mut self, send: impl FnOnce(&[u8]) -> usize) {
+        let mut whole = std::mem::replace(&mut self.whole, Buffer::new(self.here.budget()));
+        self.parts_had = self.parts.len();
+        self.has_failed = self.assemble(&mut whole).is_err();
+        self.sent = if self.has_failed { 0 } else { send(&whole.bytes) };
+        self.whole = whole;
+        self.whole.settle();
+    }
+
+    /// What `send` has not sent.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.whole.bytes[self.sent..]
+    }
+
+    /// Bytes of all replies that `send` has put together.
+    pub(crate) fn len(&self) -> usize {
+        self.whole.len()
+    }
+
+    /// Makes it empty, for the next use.
+    pub(crate) fn clear(&mut self) {
+        self.parts.clear();
+        self.parts.shrink_to(PARTS_KEPT);
+        self.here.clear_or_free();
+        self.whole.clear_or_free();
+        self.sent = 0;
+        self.has_failed = false;
+    }
+
+    /// Notes that replies were written here.
+    pub(crate) fn note_here(&mut self) {
+        let end = self.here.len();
+        match self.parts.last_mut() {
+            Some(Part::Here(last)) => *last = end,
+            _ => self.parts.push(Part::Here(end)),
+        }
+    }
+
+    /// Puts the replies together, and empties the round.
+    ///
+    /// # Errors
+    /// There is no memory for them: some are missing, so that none may be sent.
+    pub(crate) fn assemble(&mut self, out: &mut Buffer) -> Result<(), OutOfMemory> {
+        self.used.fill((0, 0));
+        self.bytes = 0;
+        let Self { parts, here, items, used, .. } = self;
+        let mut here_start = 0;
+        let mut parts = parts.drain(..);
+        while let Some(part) = parts.next() {
+            match part {
+                Part::Here(end) => {
+                    out.append(&here.bytes[here_start..end])?;
+                    here_start = end;
+                }
+                Part::There(thread) => {
+                    let (_, text) = next_answer(items, used, thread);
+                    out.append(text)?;
+                }
+                Part::Gathered(mut gather, answers) => {
+                    for part in parts.by_ref().take(answers as usize) {
+                        if let Part::There(thread) = part {
+                            gather.add(next_answer(items, used, thread).0.outcome);
+                        }
+                    }
+                    gather.reply(&mut out.bytes);
+                }
+            }
+        }
+        here.clear_or_free();
+        Ok(())
+    }
+}
+
+fn next_answer<'a>(
+    items: &'a mut [Option<Item>],
+    used: &mut [(usize, usize)],
+    thread: usize,
+) -> (Answer, &'a [u8]) {
+    let item = items[thread].as_mut().expect("every item of the round is back");
+    let body = item.as_mut().body();
+    let (place, start) = &mut used[thread];
+    let answer = body.answers[*place];
+    let text = &body.replies.bytes[*start..answer.end];
+    (*place, *start) = (*place + 1, answer.end);
+    (answer, text)
+}

@@ -1,0 +1,148 @@
+//! Servers to test, and a client that sees every byte.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use uwork_serve::{Config, Io, Notify, Receiver, Server};
+
+/// No test waits so long for anything that comes; one that does not end is one that fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A free port, few threads.
+pub(crate) fn config(threads: usize) -> Config {
+    Config { address: "127.0.0.1:0".parse().unwrap(), threads, ..Config::default() }
+}
+
+/// The ways to set a server up that do not change what it says.
+pub(crate) fn configs() -> Vec<Config> {
+    vec![
+        config(1),
+        config(3),
+        Config { io: Io::Epoll, ..config(2) },
+        Config { notify: Notify::Signal, ..config(3) },
+        Config { receiver: Receiver::Dedicated, ..config(2) },
+    ]
+}
+
+pub(crate) fn start(config: Config) -> Server {
+    Server::start(config).unwrap()
+}
+
+/// Calls the test with a server of each kind, and its name for messages.
+pub(crate) fn with_each(test: impl Fn(&Server)) {
+    for config in configs() {
+        eprintln!("with {config:?}");
+        let server = start(config);
+        test(&server);
+        server.stop().unwrap();
+    }
+}
+
+/// A connection.
+pub(crate) struct Client(pub(crate) TcpStream);
+
+impl Client {
+    pub(crate) fn new(server: &Server) -> Self {
+        let stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self(stream)
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Reads exactly these bytes.
+    #[track_caller]
+    pub(crate) fn expect(&mut self, expected: impl AsRef<[u8]>) {
+        let expected = expected.as_ref();
+        let mut got = vec![0; expected.len()];
+        let mut len = 0;
+        while len < got.len() && expected.starts_with(&got[..len]) {
+            match self.0.read(&mut got[len..]) {
+                Ok(0) => break,
+                Ok(bytes) => len += bytes,
+                Err(error) => panic!("{error} after '{}'", got[..len].escape_ascii()),
+            }
+        }
+        let got = &got[..len];
+        let shown = |bytes: &[u8]| bytes[..bytes.len().min(300)].escape_ascii().to_string();
+        assert!(got == expected, "'{}' instead of '{}'", shown(got), shown(expected));
+    }
+
+    /// Sends, and reads exactly these bytes.
+    #[track_caller]
+    pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) {
+        self.send(request);
+        self.expect(reply);
+    }
+
+    /// A line, without its end.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\r\n") {
+            self.0.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        line.truncate(line.len() - 2);
+        String::from_utf8(line).unwrap()
+    }
+
+    /// A bulk string.
+    pub(crate) fn bulk(&mut self) -> Vec<u8> {
+        let header = self.line();
+        let len: usize = header.strip_prefix('$').expect("a bulk string").parse().unwrap();
+        let mut bytes = vec![0; len + 2];
+        self.0.read_exact(&mut bytes).unwrap();
+        assert!(bytes.ends_with(b"\r\n"));
+        bytes.truncate(len);
+        bytes
+    }
+
+    /// What comes until the other side closes, orderly or not.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match self.0.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            Err(error) if is_closed(&error) => {}
+            Err(error) => panic!("not closed: {error}"),
+        }
+        bytes
+    }
+
+    pub(crate) fn sends_no_more(&self) {
+        match self.0.shutdown(Shutdown::Write) {
+            // The other side was faster.
+            Err(error) if error.kind() == ErrorKind::NotConnected => {}
+            outcome => outcome.unwrap(),
+        }
+    }
+}
+
+pub(crate) fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
+/// A request in the form that clients write.
+pub(crate) fn request<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        bytes.extend(format!("${}\r\n", arg.as_ref().len()).bytes());
+        bytes.extend_from_slice(arg.as_ref());
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+/// A figure of `INFO`.
+pub(crate) fn info(client: &mut Client, name: &str) -> u64 {
+    client.send("INFO\r\n");
+    let text = String::from_utf8(client.bulk()).unwrap();
+    let prefix = format!("{name}:");
+    let line = text.lines().find_map(|line| line.strip_prefix(&prefix)).expect("the figure");
+    line.parse().unwrap()
+}

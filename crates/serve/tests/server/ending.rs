@@ -1,0 +1,65 @@
+//! The end of a server: what it has received is answered, and it does not take for ever.
+
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use uwork_serve::Config;
+
+use crate::client::{Client, config, configs, request, start};
+
+#[test]
+fn what_was_received_is_answered() {
+    for config in configs() {
+        let server = start(config);
+        let mut clients: Vec<Client> = (0..20).map(|_| Client::new(&server)).collect();
+        for client in &mut clients {
+            client.ask("SET a abc\r\n", "+OK\r\n");
+        }
+        let requests = "DIGEST a\r\nGET a\r\n".repeat(50);
+        clients.iter_mut().for_each(|client| client.send(&requests));
+        let address = server.address();
+        server.stop().unwrap();
+        for client in &mut clients {
+            let replies = client.rest();
+            assert_eq!(replies.len(), 50 * (71 + 9), "{}", replies.escape_ascii());
+        }
+        assert!(TcpStream::connect(address).is_err());
+    }
+}
+
+#[test]
+fn who_does_not_read_is_not_waited_for_longer_than_the_limit() {
+    let small = Some(4096);
+    let drain_max = Duration::from_millis(100);
+    let server = start(Config { send_buffer: small, drain_max, ..config(2) });
+    let mut client = Client::new(&server);
+    let value = vec![b'v'; 1 << 20];
+    client.ask(request(&[&b"SET"[..], b"a", &value]), "+OK\r\n");
+    client.send("GET a\r\n".repeat(50));
+    // It ends at all: the client neither reads nor goes.
+    server.stop().unwrap();
+}
+
+#[test]
+fn a_server_can_be_stopped_while_clients_come() {
+    for threads in [1, 3] {
+        let server = start(config(threads));
+        let address = server.address();
+        let comers = thread::spawn(move || while TcpStream::connect(address).is_ok() {});
+        let mut client = Client::new(&server);
+        for _ in 0..100 {
+            client.ask("PING\r\n", "+PONG\r\n");
+        }
+        server.stop().unwrap();
+        comers.join().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_is_dropped_stops() {
+    let server = start(config(2));
+    let address = server.address();
+    drop(server);
+    assert!(TcpStream::connect(address).is_err());
+}

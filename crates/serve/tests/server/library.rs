@@ -1,0 +1,75 @@
+//! Clients that others have written: a library, and redis-cli where it is installed.
+
+use std::process::Command;
+
+use redis::{Client, Commands, Connection, pipe};
+use uwork_serve::Server;
+
+use crate::client::with_each;
+
+fn connect(server: &Server, parameters: &str) -> Connection {
+    let url = format!("redis://{}/{parameters}", server.address());
+    Client::open(url).unwrap().get_connection().unwrap()
+}
+
+#[test]
+fn the_redis_crate_finds_what_it_expects() {
+    with_each(|server| {
+        for parameters in ["", "?protocol=resp3"] {
+            let mut client = connect(server, parameters);
+            let _: () = client.set("key", "value").unwrap();
+            assert_eq!(client.get::<_, String>("key").unwrap(), "value");
+            assert_eq!(client.get::<_, Option<String>>("nothing").unwrap(), None);
+            let _: () = client.mset(&[("a", 1), ("b", 2), ("c", 3)]).unwrap();
+            assert_eq!(client.mget::<_, Vec<i64>>(&["c", "b", "a"]).unwrap(), [3, 2, 1]);
+            let unknown = redis::cmd("INCRBY").arg("a").arg(1).query::<i64>(&mut client);
+            assert_eq!(unknown.unwrap_err().code(), Some("ERR"));
+            assert_eq!(redis::cmd("INCR").arg("a").query::<i64>(&mut client).unwrap(), 2);
+            let mut set_soon = redis::cmd("SET");
+            let _: () =
+                set_soon.arg("soon").arg("gone").arg("EX").arg(100).query(&mut client).unwrap();
+            assert_eq!(client.ttl::<_, i64>("soon").unwrap(), 100);
+            assert!(client.expire::<_, bool>("key", 50).unwrap());
+            assert_eq!(client.exists::<_, i64>(&["key", "a", "nothing"]).unwrap(), 2);
+            assert_eq!(client.del::<_, i64>(&["key", "a", "b", "c", "soon"]).unwrap(), 5);
+            let replies: (String, i64, Option<String>) = pipe()
+                .cmd("SET")
+                .arg("n")
+                .arg("41")
+                .cmd("INCR")
+                .arg("n")
+                .cmd("GET")
+                .arg("nothing")
+                .query(&mut client)
+                .unwrap();
+            assert_eq!(replies, ("OK".to_owned(), 42, None));
+            let _: () = redis::cmd("FLUSHALL").query(&mut client).unwrap();
+            assert_eq!(redis::cmd("DBSIZE").query::<i64>(&mut client).unwrap(), 0);
+        }
+    });
+}
+
+#[test]
+fn redis_cli_shows_what_it_expects() {
+    if Command::new("redis-cli").arg("--version").output().is_err() {
+        eprintln!("left out: redis-cli is not installed (Debian: apt-get install redis-tools)");
+        return;
+    }
+    with_each(|server| {
+        for version in ["-2", "-3"] {
+            let cli = |args: &[&str]| {
+                let port = server.address().port().to_string();
+                let cli =
+                    Command::new("redis-cli").args([version, "-p", &port]).args(args).output();
+                String::from_utf8(cli.unwrap().stdout).unwrap()
+            };
+            assert_eq!(cli(&["SET", "a", "b c"]), "OK\n");
+            assert_eq!(cli(&["--no-raw", "GET", "a"]), "\"b c\"\n");
+            assert_eq!(cli(&["--no-raw", "GET", "nothing"]), "(nil)\n");
+            assert_eq!(cli(&["--no-raw", "MGET", "a", "nothing"]), "1) \"b c\"\n2) (nil)\n");
+            assert_eq!(cli(&["--no-raw", "DEL", "a"]), "(integer) 1\n");
+            assert!(cli(&["INFO"]).contains("connected_clients:1"));
+            assert!(cli(&["HELLO"]).contains("uwork"));
+        }
+    });
+}

@@ -1,0 +1,110 @@
+//! Clients, memory, idle time, and sizes of socket buffers.
+
+use std::time::Duration;
+
+use uwork_serve::Config;
+
+use crate::client::{Client, config, info, request, start};
+
+#[test]
+fn one_client_too_many_is_told_so_and_there_is_room_when_one_goes() {
+    let server = start(Config { clients_max: 3, ..config(2) });
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::new(&server)).collect();
+    clients.iter_mut().for_each(|client| client.ask("PING\r\n", "+PONG\r\n"));
+    let mut refused = Client::new(&server);
+    assert_eq!(refused.rest(), b"-ERR max number of clients reached\r\n");
+    assert_eq!(info(&mut clients[0], "rejected_connections"), 1);
+    drop(clients.pop());
+    while info(&mut clients[0], "connected_clients") > 2 {}
+    Client::new(&server).ask("PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn memory_stays_within_its_limit() {
+    const LIMIT: usize = 8 << 20;
+    let server = start(Config { memory_max: LIMIT, ..config(3) });
+    let mut client = Client::new(&server);
+    let value = vec![b'v'; 100_000];
+    let (mut stored, mut last) = (0, "+OK".to_owned());
+    while last == "+OK" {
+        client.send(request(&[&b"SET"[..], format!("key{stored}").as_bytes(), &value]));
+        last = client.line();
+        stored += 1;
+    }
+    assert_eq!(last, "-OOM command not allowed when used memory > 'maxmemory'.");
+    assert!(stored > 50, "{stored}");
+    assert!(info(&mut client, "used_memory") <= LIMIT as u64);
+    // What is there can be read and removed, and then there is room again.
+    client.ask("DEL key0 key1 key2\r\n", ":3\r\n");
+    client.ask(request(&[&b"SET"[..], b"key0", &value]), "+OK\r\n");
+    client.ask("MSET small 1\r\n", "+OK\r\n");
+}
+
+#[test]
+fn a_reply_that_does_not_fit_into_memory_is_an_error_for_its_value_alone() {
+    let server = start(Config { memory_max: 4 << 20, ..config(2) });
+    let mut client = Client::new(&server);
+    let value = vec![b'v'; 1 << 20];
+    client.ask(request(&[&b"SET"[..], b"a", &value]), "+OK\r\n");
+    let keys = ["MGET", "a", "a", "a", "a", "a", "a", "a", "a"];
+    client.send(request(&keys));
+    // As many as fit, or none at all and the end of the connection.
+    let rest = "-OOM command not allowed when used memory > 'maxmemory'.";
+    match client.line().as_str() {
+        "*8" => {
+            client.sends_no_more();
+            let replies = String::from_utf8(client.rest()).unwrap();
+            assert!(replies.contains(rest));
+        }
+        other => assert_eq!(other, rest),
+    }
+    let mut client = Client::new(&server);
+    client.send("GET a\r\n");
+    assert_eq!(client.bulk().len(), 1 << 20);
+}
+
+#[test]
+fn requests_that_are_never_completed_take_no_more_than_the_limit() {
+    let server = start(Config { memory_max: 2 << 20, ..config(2) });
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::new(&server)).collect();
+    for client in &mut clients {
+        client.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1000000\r\n");
+        client.send(vec![b'v'; 100_000]);
+    }
+    let mut other = Client::new(&server);
+    for _ in 0..100 {
+        assert!(info(&mut other, "used_memory") <= 2 << 20);
+    }
+    // There was no room for all of them.
+    let mut refused = 0;
+    for client in &mut clients {
+        client.sends_no_more();
+        refused += usize::from(!client.rest().is_empty());
+    }
+    assert!(refused >= 1, "{refused}");
+}
+
+#[test]
+fn idle_connections_are_closed_and_busy_ones_are_not() {
+    let idle_max = Some(Duration::from_secs(1));
+    let server = start(Config { idle_max, ..config(2) });
+    let (mut idle, mut busy) = (Client::new(&server), Client::new(&server));
+    idle.ask("PING\r\n", "+PONG\r\n");
+    let watcher = std::thread::spawn(move || idle.rest());
+    while !watcher.is_finished() {
+        busy.ask("PING\r\n", "+PONG\r\n");
+    }
+    assert_eq!(watcher.join().unwrap(), b"");
+    busy.ask("PING\r\n", "+PONG\r\n");
+}
+
+#[test]
+fn settings_outside_of_their_range_are_refused_with_it() {
+    let refused = |config| uwork_serve::Server::start(config).unwrap_err().to_string();
+    assert_eq!(refused(config(0)), "threads 0: 1 to 256 are allowed");
+    let too_large = Config { request_max: 2 << 30, ..config(1) };
+    assert_eq!(refused(too_large), "bytes of a request 2147483648: 1024 to 1073741824 are allowed");
+    let server = start(config(1));
+    let taken = refused(Config { address: server.address(), ..config(1) });
+    assert!(taken.starts_with("cannot listen on 127.0.0.1:"), "{taken}");
+}

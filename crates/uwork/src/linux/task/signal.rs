@@ -1,0 +1,218 @@
+//! The signal for a target that waits in a system call of its own: which one, how it is sent, what its handler
+//! does. Why so: see the README.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::call;
+use crate::linux::relax;
+
+/// A `siginfo_t` for `rt_tgsigqueueinfo`: the layout that rt_sigqueueinfo(2) and <linux/signal.h> give.
+#[repr(C)]
+struct Info {
+    signo: i32,
+    errno: i32,
+    code: i32,
+    /// The union behind it is aligned to a pointer.
+    gap: i32,
+    pid: i32,
+    uid: u32,
+    value: usize,
+    rest: [u64; 12],
+}
+
+const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
+const _: () = assert!(std::mem::offset_of!(Info, pid) == 16);
+
+/// The number could not be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SignalError {
+    /// It is none of the real-time signals that a program may use.
+    NotRealTime {
+        /// What was asked for.
+        number: i32,
+        /// The lowest that is allowed.
+        first: i32,
+        /// The highest.
+        last: i32,
+    },
+    /// The signal has been chosen already: by an earlier call, or by the first thread that needed it.
+    Chosen {
+        /// Which one it is.
+        number: i32,
+    },
+    /// Each real-time signal has a handler of the program's.
+    NoneFree,
+}
+
+impl fmt::Display for SignalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SignalError::NotRealTime { number, first, last } => {
+                write!(f, "signal {number} is not a real-time signal ({first} to {last} are allowed)")
+            }
+            SignalError::Chosen { number } => {
+                write!(f, "signal {number} is in use already: choose before the first thread registers")
+            }
+            SignalError::NoneFree => f.write_str(
+                "every real-time signal has a handler; choose one by set_signal, and its handler goes on to be called",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SignalError {}
+
+/// The signal, once its handler was installed; 0 before.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// What handled it before; null if nothing did. Never freed: a handler may be looking.
+static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+/// Who chooses.
+static CHOOSING: Mutex<()> = Mutex::new(());
+
+/// What our signals carry: its address is nobody else's.
+static MARK: u8 = 0;
+
+fn mark() -> usize {
+    std::ptr::from_ref(&MARK).addr()
+}
+
+/// Chooses a certain number. `restarts`: system calls other than those through the stub go on after it, where they
+/// can.
+pub(crate) fn set_signal(number: i32, restarts: bool) -> Result<(), SignalError> {
+    let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
+    if !(first..=last).contains(&number) {
+        return Err(SignalError::NotRealTime { number, first, last });
+    }
+    let _choosing = CHOOSING.lock().unwrap_or_else(PoisonError::into_inner);
+    match SIGNAL.load(Ordering::Acquire) {
+        0 => {}
+        number => return Err(SignalError::Chosen { number }),
+    }
+    install(number, restarts);
+    Ok(())
+}
+
+/// Makes the calling thread take the signal. Chooses it where nobody has.
+pub(super) fn accept() -> Result<(), SignalError> {
+    let mut number = SIGNAL.load(Ordering::Acquire);
+    if number == 0 {
+        let _choosing = CHOOSING.lock().unwrap_or_else(PoisonError::into_inner);
+        number = SIGNAL.load(Ordering::Acquire);
+        if number == 0 {
+            let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
+            let is_free = |&number: &i32| action_of(number).sa_sigaction == libc::SIG_DFL;
+            number = (first..=last).rev().find(is_free).ok_or(SignalError::NoneFree)?;
+            install(number, false);
+        }
+    }
+    // SAFETY: the set is live, and filled before it is used.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, number);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
+    Ok(())
+}
+
+fn action_of(number: i32) -> libc::sigaction {
+    // SAFETY: zeros are a valid value; only asks. It cannot fail for a number in the range.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(number, std::ptr::null(), &raw mut action);
+        action
+    }
+}
+
+/// Under `CHOOSING`, once.
+fn install(number: i32, restarts: bool) {
+    let before = action_of(number);
+    if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN {
+        // Before ours is in place, so that no signal of the program's is lost.
+        BEFORE.store(Box::into_raw(Box::new(before)), Ordering::Release);
+    }
+    // SAFETY: zeros are a valid value; the structures are live; the handler is async-signal-safe and stays for ever.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handle as *const () as libc::sighandler_t;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        if restarts {
+            action.sa_flags |= libc::SA_RESTART;
+        }
+        libc::sigfillset(&raw mut action.sa_mask);
+        libc::sigaction(number, &raw const action, std::ptr::null_mut());
+    }
+    SIGNAL.store(number, Ordering::Release);
+}
+
+/// For how long a full queue of signals is waited for.
+const FULL_MAX: Duration = Duration::from_millis(500);
+
+/// Sends the signal to a thread of this process, which has accepted it. False if there was no room in the queue of
+/// signals for long. Does nothing if the thread is gone.
+#[must_use]
+pub(super) fn send(thread: libc::pid_t) -> bool {
+    let number = SIGNAL.load(Ordering::Acquire);
+    // SAFETY: no arguments; cannot fail.
+    let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
+    let info = Info {
+        signo: number,
+        errno: 0,
+        code: libc::SI_QUEUE,
+        gap: 0,
+        pid,
+        uid,
+        value: mark(),
+        rest: [0; 12],
+    };
+    let mut full_since = None;
+    for round in 0.. {
+        // SAFETY: the structure is live and of the layout that the kernel reads. The signal has our handler.
+        let outcome = unsafe {
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, number, &raw const info)
+        };
+        let is_full = || io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN);
+        if outcome == 0 || !is_full() {
+            return true;
+        }
+        // The user has as many signals queued as the system allows. It takes one to be handled.
+        if full_since.get_or_insert_with(Instant::now).elapsed() > FULL_MAX {
+            break;
+        }
+        relax(round);
+    }
+    false
+}
+
+/// Async-signal-safe: it reads statics, and writes the interrupted thread's registers.
+extern "C" fn handle(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives the structure (`SA_SIGINFO`).
+    let (code, value) = unsafe {
+        let info = &*info.cast::<Info>();
+        (info.code, info.value)
+    };
+    if code == libc::SI_QUEUE && value == mark() {
+        // SAFETY: the kernel gives the structure, which is this handler's while it runs.
+        call::end_if_not_begun(unsafe { &mut *context.cast::<libc::ucontext_t>() });
+        return;
+    }
+    let before = BEFORE.load(Ordering::Acquire);
+    // SAFETY: null, or an action that is never freed.
+    let Some(before) = (unsafe { before.as_ref() }) else { return };
+    // SAFETY: the program has installed this handler for this signal, of the type that its flags say.
+    unsafe {
+        if before.sa_flags & libc::SA_SIGINFO != 0 {
+            let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
+                std::mem::transmute(before.sa_sigaction);
+            handler(number, info, context);
+        } else {
+            let handler: extern "C" fn(libc::c_int) = std::mem::transmute(before.sa_sigaction);
+            handler(number);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What has become of an operation.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use io_uring::cqueue;
+
+use super::buffers::Buffer;
+
+/// An operation's outcome, or one of several of a multishot operation.
+#[must_use = "it may hold a buffer or a new descriptor"]
+pub struct Completion {
+    token: u64,
+    result: i32,
+    flags: u32,
+    buffer: Option<Buffer>,
+    /// The result is a descriptor that nobody owns yet.
+    is_fd: bool,
+}
+
+impl Completion {
+    pub(super) fn new(
+        entry: &cqueue::Entry,
+        token: u64,
+        buffer: Option<Buffer>,
+        is_fd: bool,
+    ) -> Completion {
+        Completion {
+            token,
+            result: entry.result(),
+            flags: entry.flags(),
+            buffer,
+            is_fd: is_fd && entry.result() >= 0,
+        }
+    }
+
+    /// What was given when the operation was queued.
+    pub fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// What the operation has returned: a number of bytes, for example.
+    ///
+    /// # Errors
+    /// Why it has failed, as the system call of its name would say. `ENOBUFS`: a receive has found no buffer; it has
+    /// ended, and is to be queued again once buffers were given back.
+    pub fn result(&self) -> io::Result<u32> {
+        u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
+    }
+
+    /// Whether the same operation will complete again. If not, a multishot operation has ended.
+    pub fn more(&self) -> bool {
+        cqueue::more(self.flags)
+    }
+
+    /// Whether the socket had more to receive at once.
+    pub fn socket_has_more(&self) -> bool {
+        cqueue::sock_nonempty(self.flags)
+    }
+
+    /// What was received, for [`Reactor::recv_multi`](super::Reactor::recv_multi). None at the end of the stream,
+    /// or on an error.
+    pub fn into_buffer(mut self) -> Option<Buffer> {
+        self.buffer.take()
+    }
+
+    /// As [`Completion::into_buffer`], without giving the rest up.
+    pub fn buffer(&self) -> Option<&[u8]> {
+        self.buffer.as_deref()
+    }
+
+    /// The descriptor that was accepted, for [`Reactor::accept_multi`](super::Reactor::accept_multi).
+    ///
+    /// # Errors
+    /// Why none was; `InvalidInput` if the operation was another one.
+    pub fn into_fd(mut self) -> io::Result<OwnedFd> {
+        self.result()?;
+        self.take_fd().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "the operation was not an accept")
+        })
+    }
+
+    fn take_fd(&mut self) -> Option<OwnedFd> {
+        // SAFETY: an accept has made it, and nobody else has it.
+        std::mem::take(&mut self.is_fd).then(|| unsafe { OwnedFd::from_raw_fd(self.result) })
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        // Nobody has asked for it: close it.
+        drop(self.take_fd());
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completion")
+            .field("token", &self.token)
+            .field("result", &self.result)
+            .field("more", &self.more())
+            .finish_non_exhaustive()
+    }
+}

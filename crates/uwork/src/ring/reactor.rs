@@ -1,0 +1,345 @@
+//! A thread's ring, and its wait.
+
+use std::fmt;
+use std::io;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use io_uring::types::{CancelBuilder, Fd, Timespec};
+use io_uring::{IoUring, opcode, squeue};
+
+use super::buffers::Buffers;
+use super::builder::Builder;
+use super::completion::Completion;
+use crate::linux::task::{Delivery, NOTICE, Target, current};
+use crate::task;
+
+/// The highest token that an operation may have. What is above says what kind of operation it was.
+pub const TOKEN_MAX: u64 = (1 << 62) - 1;
+const KIND: u64 = !TOKEN_MAX;
+const ACCEPT: u64 = 1 << 62;
+const RECEIVE: u64 = 2 << 62;
+/// Operations of the reactor itself, and messages of others ([`NOTICE`]).
+const OWN: u64 = 3 << 62;
+/// The poll of the eventfd.
+const POLL: u64 = OWN | 1;
+/// A cancellation.
+const CANCEL: u64 = OWN | 2;
+
+const _: () = assert!(NOTICE & KIND == OWN && NOTICE != POLL && NOTICE != CANCEL);
+
+/// The group of the receive buffers: a ring of ours has no other.
+const GROUP: u16 = 0;
+/// Completions that fit, for each operation that can be queued.
+const COMPLETIONS_PER_ENTRY: u32 = 4;
+/// How long the end of a reactor waits for its operations to end.
+const CANCEL_MAX: Duration = Duration::from_secs(5);
+
+/// `struct io_uring_getevents_arg` of <linux/io_uring.h>.
+#[repr(C)]
+struct GetEvents {
+    sigmask: u64,
+    sigmask_size: u32,
+    min_wait_us: u32,
+    timeout: u64,
+}
+
+const ENTER_GETEVENTS: usize = 1;
+const ENTER_EXT_ARG: usize = 1 << 3;
+
+/// One thread's ring. It is that thread's alone, and a thread has one at most.
+///
+/// Dropping it cancels what is under way, and waits for that. It is not to be used in a forked child.
+pub struct Reactor {
+    /// Dropped first, unless operations could not be cancelled.
+    ring: ManuallyDrop<IoUring>,
+    buffers: Option<Rc<Buffers>>,
+    target: Arc<Target>,
+    /// The poll of the eventfd has ended and is to be queued again.
+    poll_ended: bool,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl Reactor {
+    /// Options, and then the reactor.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(super) fn new(options: &Builder) -> io::Result<Reactor> {
+        let target = current(Delivery::Auto).expect("the thread's destructors have run");
+        if target.has_ring() {
+            let what = "the thread has a reactor already: one is allowed";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let completions = options.entries.next_power_of_two() * COMPLETIONS_PER_ENTRY;
+        let ring = IoUring::builder()
+            .dontfork()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .setup_submit_all()
+            .setup_clamp()
+            .setup_cqsize(completions)
+            .build(options.entries)
+            .map_err(|error| refused(&error))?;
+        let buffers = options.buffers.map(|(count, size)| Buffers::new(count, size));
+        let mut reactor = Reactor {
+            ring: ManuallyDrop::new(ring),
+            buffers,
+            target,
+            poll_ended: true,
+            not_send: PhantomData,
+        };
+        if let Some(buffers) = &reactor.buffers {
+            let (address, count) = (buffers.address(), buffers.count());
+            // SAFETY: the buffers stay until the ring is gone.
+            unsafe {
+                let submitter = reactor.ring.submitter();
+                submitter.register_buf_ring_with_flags(address, count, GROUP, 0)?;
+            }
+        }
+        // For kernels, and moments, in which nobody can send a message.
+        reactor.poll_descriptor()?;
+        reactor.submit()?;
+        reactor.target.set_ring(reactor.ring.as_raw_fd());
+        Ok(reactor)
+    }
+
+    fn poll_descriptor(&mut self) -> io::Result<()> {
+        let fd = self.target.descriptor()?.as_raw_fd();
+        let poll = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true).build();
+        // SAFETY: no memory is involved; the descriptor stays as long as the target.
+        unsafe { self.queue(poll.user_data(POLL))? };
+        self.poll_ended = false;
+        Ok(())
+    }
+
+    /// Queues any operation. It is submitted by the next wait, or when the queue is full.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a token above [`TOKEN_MAX`]; otherwise what submitting says, where the queue was full.
+    ///
+    /// # Safety
+    /// Whatever memory the operation uses stays, and is touched by nobody else, until it has completed.
+    pub unsafe fn push(&mut self, operation: squeue::Entry) -> io::Result<()> {
+        check(operation.get_user_data())?;
+        // SAFETY: by this function's contract.
+        unsafe { self.queue(operation) }
+    }
+
+    /// # Safety
+    /// As [`Reactor::push`].
+    unsafe fn queue(&mut self, operation: squeue::Entry) -> io::Result<()> {
+        // SAFETY: by this function's contract.
+        if unsafe { self.ring.submission().push(&operation) }.is_err() {
+            self.submit()?;
+            // SAFETY: as above.
+            let pushed = unsafe { self.ring.submission().push(&operation) };
+            pushed.map_err(|_| io::Error::from_raw_os_error(libc::EBUSY))?;
+        }
+        Ok(())
+    }
+
+    /// Accepts connections, one completion for each ([`Completion::into_fd`]), until it fails or is cancelled
+    /// ([`Completion::more`]).
+    ///
+    /// The descriptor stays open until the operation was submitted, as with all operations here: otherwise another
+    /// file may be meant that has its number by then.
+    ///
+    /// # Errors
+    /// As [`Reactor::push`].
+    pub fn accept_multi(&mut self, listener: &impl AsFd, token: u64) -> io::Result<()> {
+        let fd = Fd(listener.as_fd().as_raw_fd());
+        let flags = libc::SOCK_CLOEXEC;
+        let accept = opcode::AcceptMulti::new(fd).flags(flags).build();
+        // SAFETY: no memory is involved.
+        unsafe { self.queue(accept.user_data(ACCEPT | check(token)?)) }
+    }
+
+    /// Receives into the reactor's buffers, one completion for each ([`Completion::into_buffer`]), until the stream
+    /// ends, an error, a lack of buffers, or a cancellation ([`Completion::more`]).
+    ///
+    /// # Errors
+    /// As [`Reactor::push`]. Without [`Builder::buffers`] the operation completes with `ENOBUFS`.
+    pub fn recv_multi(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
+        let fd = Fd(socket.as_fd().as_raw_fd());
+        let receive = opcode::RecvMulti::new(fd, GROUP).build();
+        // SAFETY: the memory is that of the registered buffers.
+        unsafe { self.queue(receive.user_data(RECEIVE | check(token)?)) }
+    }
+
+    /// Sends. All of it, unless the socket fails (`MSG_WAITALL`), without a signal for a closed one (`MSG_NOSIGNAL`).
+    ///
+    /// # Errors
+    /// As [`Reactor::push`].
+    ///
+    /// # Safety
+    /// The bytes stay, unchanged, until the operation has completed.
+    pub unsafe fn send(
+        &mut self,
+        socket: &impl AsFd,
+        bytes: *const [u8],
+        token: u64,
+    ) -> io::Result<()> {
+        let fd = Fd(socket.as_fd().as_raw_fd());
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let send = opcode::Send::new(fd, bytes.cast(), len)
+            .flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
+            .build();
+        // SAFETY: by this function's contract.
+        unsafe { self.queue(send.user_data(check(token)?)) }
+    }
+
+    /// Cancels the operations with this token. They complete with `ECANCELED`, or with what came first.
+    ///
+    /// # Errors
+    /// As [`Reactor::push`].
+    pub fn cancel(&mut self, token: u64) -> io::Result<()> {
+        check(token)?;
+        for kind in [0, ACCEPT, RECEIVE] {
+            let matching = CancelBuilder::user_data(kind | token).all();
+            let cancel = opcode::AsyncCancel2::new(matching).build();
+            // SAFETY: no memory is involved.
+            unsafe { self.queue(cancel.user_data(CANCEL))? };
+        }
+        Ok(())
+    }
+
+    /// Submits what is queued, and brings in what has completed. Does not wait.
+    ///
+    /// # Errors
+    /// As `io_uring_enter(2)`. `EBUSY` is none: completions are to be taken first, and what is queued stays queued.
+    pub fn submit(&mut self) -> io::Result<()> {
+        let ring = &mut *self.ring;
+        let (queued, due) = {
+            let queue = ring.submission();
+            (queue.len(), queue.taskrun() || queue.cq_overflow())
+        };
+        if queued == 0 && !due {
+            return Ok(());
+        }
+        let arguments = [ring.as_raw_fd() as usize, queued, 0, ENTER_GETEVENTS, 0, 0];
+        // SAFETY: what is queued is as its queueing promised.
+        outcome(unsafe { Target::enter(arguments) })
+    }
+
+    /// Submits what is queued, and waits until an operation has completed, task work was added for this thread by
+    /// [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and
+    /// after. How many items that were. Completions are then taken by [`Reactor::next`].
+    ///
+    /// Returns without waiting if there are completions to be taken, or items were run. May return for nothing.
+    ///
+    /// # Errors
+    /// As `io_uring_enter(2)`; no error if it was interrupted or the time is over.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
+        if self.poll_ended {
+            self.poll_descriptor()?;
+        }
+        let ran = task::safe_point();
+        if ran > 0 || !self.ring.completion().is_empty() {
+            self.submit()?;
+            return Ok(ran);
+        }
+        let timeout = timeout.map(Timespec::from);
+        let events = GetEvents {
+            sigmask: 0,
+            sigmask_size: 0,
+            min_wait_us: 0,
+            timeout: timeout
+                .as_ref()
+                .map_or(0, |time| std::ptr::from_ref(time).expose_provenance() as u64),
+        };
+        let queued = self.ring.submission().len();
+        let arguments = [
+            self.ring.as_raw_fd() as usize,
+            queued,
+            1,
+            ENTER_GETEVENTS | ENTER_EXT_ARG,
+            (&raw const events).expose_provenance(),
+            size_of::<GetEvents>(),
+        ];
+        // SAFETY: this thread's target, which knows the ring; the structures are live.
+        outcome(unsafe { self.target.enter_ring(arguments) })?;
+        Ok(task::safe_point())
+    }
+
+    /// The next completion, if there is one. Does not ask the system: [`Reactor::wait`] and [`Reactor::submit`] do.
+    #[allow(clippy::should_implement_trait, reason = "others come after it has given none")]
+    pub fn next(&mut self) -> Option<Completion> {
+        loop {
+            let entry = self.ring.completion().next()?;
+            if entry.user_data() & KIND == OWN {
+                self.poll_ended |=
+                    entry.user_data() == POLL && !io_uring::cqueue::more(entry.flags());
+                continue;
+            }
+            let id = io_uring::cqueue::buffer_select(entry.flags());
+            let buffer = id.zip(self.buffers.as_ref()).map(|(id, buffers)| {
+                // SAFETY: the kernel says so, once.
+                unsafe { buffers.take(id, u32::try_from(entry.result()).unwrap_or(0)) }
+            });
+            let kind = entry.user_data() & KIND;
+            return Some(Completion::new(
+                &entry,
+                entry.user_data() & TOKEN_MAX,
+                buffer,
+                kind == ACCEPT,
+            ));
+        }
+    }
+}
+
+/// No ring can be had: by the kernel's word, of the kind that it has.
+fn refused(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("io_uring_setup: {error}"))
+}
+
+/// A token that is allowed.
+fn check(token: u64) -> io::Result<u64> {
+    if token > TOKEN_MAX {
+        let what = format!("token {token}: at most {TOKEN_MAX} is allowed");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(token)
+}
+
+/// What of `io_uring_enter`'s errors is one.
+fn outcome(result: Result<usize, i32>) -> io::Result<()> {
+    match result {
+        Ok(_) | Err(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(()),
+        Err(error) => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        self.target.unset_ring();
+        // The kernel must not write to buffers that are gone.
+        let cancelled = self
+            .ring
+            .submitter()
+            .register_sync_cancel(Some(CANCEL_MAX.into()), CancelBuilder::any());
+        let none_left = |error: &io::Error| error.raw_os_error() == Some(libc::ENOENT);
+        if cancelled.as_ref().is_ok() || cancelled.as_ref().is_err_and(none_left) {
+            // Descriptors that were accepted, and that nobody has taken.
+            let _ = self.submit();
+            while self.next().is_some() {}
+            // SAFETY: here, and nowhere else.
+            unsafe { ManuallyDrop::drop(&mut self.ring) };
+        } else {
+            // Something does not end. Better a leak than a write to memory that is somebody else's.
+            std::mem::forget(self.buffers.take());
+        }
+    }
+}
+
+impl fmt::Debug for Reactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reactor").field("ring", &self.ring.as_raw_fd()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,224 @@
+//! Handles to threads, through which any thread adds items for them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use uwork_engine::task::Notify;
+
+use super::closure::Closure;
+use super::item::{HasTaskWork, TaskItem, TaskWork, container, field, kind};
+use crate::linux::task::{Delivery, Outcome, Target, current};
+use crate::pointer::WorkPointer;
+
+/// Why there is no handle.
+pub(super) const ENDED: &str = "the thread ends: its task work is over";
+
+/// A registered thread, for which task work can be added from anywhere. Cloning costs one locked instruction.
+///
+/// A handle does not keep its thread alive. After the thread has ended everything that is added comes back.
+#[derive(Clone)]
+pub struct TaskHandle(Arc<Target>);
+
+/// What came of adding. An item that was not added comes back.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an item that was not added is in here"]
+pub enum Added<P> {
+    /// It will run.
+    Added,
+    /// It was pending already, on this thread or another: the coming run sees everything that the caller wrote
+    /// before.
+    Pending(P),
+    /// The thread has ended, or called [`exit`](super::exit).
+    Exited(P),
+}
+
+impl<P> Added<P> {
+    /// Whether this call added the item.
+    pub fn is_added(&self) -> bool {
+        matches!(self, Added::Added)
+    }
+
+    /// The item, if this call did not add it.
+    pub fn into_refused(self) -> Option<P> {
+        match self {
+            Added::Added => None,
+            Added::Pending(item) | Added::Exited(item) => Some(item),
+        }
+    }
+}
+
+/// The thread has ended, or called [`exit`](super::exit). What was to run there is in here.
+pub struct ExitedError<F>(pub F);
+
+impl<F> fmt::Debug for ExitedError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExitedError").finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for ExitedError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the thread has ended its task work")
+    }
+}
+
+impl<F> std::error::Error for ExitedError<F> {}
+
+impl TaskHandle {
+    /// The calling thread's handle. Registers the thread at the first call, told by [`Delivery::Auto`], or, where no
+    /// signal can be had, by [`Delivery::Light`]; [`set_delivery`](super::set_delivery) before the first call avoids
+    /// that a signal's handler is installed.
+    ///
+    /// # Panics
+    /// If the thread ends and its destructors for thread-local data, uwork's among them, have run.
+    ///
+    /// ```
+    /// use uwork::task::{Notify, TaskHandle, run};
+    /// let handle = TaskHandle::current();
+    /// handle.add_fn(Notify::None, || println!("later")).unwrap();
+    /// assert_eq!(run(), 1);
+    /// ```
+    pub fn current() -> TaskHandle {
+        TaskHandle(current(Delivery::Auto).expect(ENDED))
+    }
+
+    /// Whether this is the calling thread's.
+    pub fn is_current(&self) -> bool {
+        self.0.is_current()
+    }
+
+    /// Adds an item for the thread. Lock-free, allocates nothing; a system call only if the thread has to be told and
+    /// was not told since it last ran its items.
+    ///
+    /// What the caller wrote before is seen by the item's run, also if the item was pending already.
+    ///
+    /// For the calling thread itself a [`Notify::Signal`] is due at its next safe point.
+    ///
+    /// ```
+    /// use uwork::task::{self, Added, Notify, TaskHandle, TaskItem, TaskWork};
+    /// struct Job { work: TaskWork<Job> }
+    /// uwork::has_task_work!(impl HasTaskWork for Job { work });
+    /// impl TaskItem for Job {
+    ///     type Pointer = std::pin::Pin<Box<Job>>;
+    ///     fn run(_this: Self::Pointer) {}
+    /// }
+    /// let handle = std::thread::spawn(TaskHandle::current).join().unwrap();
+    /// // That thread is gone.
+    /// let job = Box::pin(Job { work: TaskWork::new() });
+    /// assert!(matches!(handle.add(job, Notify::Signal), Added::Exited(_)));
+    /// ```
+    pub fn add<P, const ID: u64>(&self, item: P, notify: Notify) -> Added<P>
+    where
+        P: WorkPointer,
+        P::Target: TaskItem<ID, Pointer = P>,
+    {
+        let raw = item.into_raw();
+        // SAFETY: the pointer keeps the item live and in place, until its run or whoever takes it back has it, and
+        // may go to the thread (`WorkPointer`).
+        unsafe {
+            match self.0.add(field::<P::Target, ID>(raw), notify) {
+                Outcome::Added => Added::Added,
+                Outcome::Pending => Added::Pending(P::from_raw(raw)),
+                Outcome::Exited => Added::Exited(P::from_raw(raw)),
+            }
+        }
+    }
+
+    /// Adds a closure, in a box. Otherwise as [`add`](TaskHandle::add).
+    ///
+    /// # Errors
+    /// The thread has ended, or called [`exit`](super::exit); the closure comes back.
+    pub fn add_fn<F>(&self, notify: Notify, function: F) -> Result<(), ExitedError<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let work = Closure::leak(function);
+        // SAFETY: the box is kept by the list until its run.
+        match unsafe { self.0.add(work, notify) } {
+            Outcome::Added => Ok(()),
+            // A new item is not pending.
+            Outcome::Pending | Outcome::Exited => {
+                // SAFETY: not taken, so still ours.
+                let function = unsafe { Closure::take_back(work) };
+                Err(ExitedError(function))
+            }
+        }
+    }
+
+    /// Takes an item back that was added for this thread and that the thread has not yet taken off its list to run.
+    /// Looks through the list, under its lock.
+    ///
+    /// A thread takes everything off at once: an item that is behind one that runs cannot be taken back. As with the
+    /// kernel's `task_work_cancel`.
+    ///
+    /// ```
+    /// use uwork::task::{self, Notify, TaskHandle, TaskItem, TaskWork};
+    /// use std::sync::Arc;
+    /// struct Job { work: TaskWork<Job> }
+    /// uwork::has_task_work!(impl HasTaskWork for Job { work });
+    /// impl TaskItem for Job {
+    ///     type Pointer = Arc<Job>;
+    ///     fn run(_this: Arc<Job>) { panic!("it was taken back"); }
+    /// }
+    /// let (handle, job) = (TaskHandle::current(), Arc::new(Job { work: TaskWork::new() }));
+    /// assert!(handle.add(job.clone(), Notify::Signal).is_added());
+    /// assert!(handle.cancel(&job.work).is_some());
+    /// assert_eq!(task::run(), 0);
+    /// ```
+    pub fn cancel<T, const ID: u64>(&self, work: &TaskWork<T, ID>) -> Option<T::Pointer>
+    where
+        T: TaskItem<ID>,
+    {
+        let work = work.raw();
+        // SAFETY: live, as we have a reference; and once taken off the list the pointer is ours.
+        unsafe { self.0.cancel(work).then(|| T::Pointer::from_raw(container::<T, ID>(work))) }
+    }
+
+    /// Takes the oldest item of type `P::Target` (and `ID`) back for which `matches` says so; as
+    /// [`cancel`](TaskHandle::cancel).
+    ///
+    /// `matches` is called under the list's lock. It must not add to this thread's list, nor take back from it: the
+    /// latter would wait for itself.
+    ///
+    /// ```
+    /// use uwork::task::{self, Notify, TaskHandle, TaskItem, TaskWork};
+    /// use std::sync::Arc;
+    /// struct Job { work: TaskWork<Job>, number: u32 }
+    /// uwork::has_task_work!(impl HasTaskWork for Job { work });
+    /// impl TaskItem for Job {
+    ///     type Pointer = Arc<Job>;
+    ///     fn run(this: Arc<Job>) { assert_ne!(this.number, 2); }
+    /// }
+    /// let handle = TaskHandle::current();
+    /// for number in 0..4 {
+    ///     assert!(handle.add(Arc::new(Job { work: TaskWork::new(), number }), Notify::None).is_added());
+    /// }
+    /// let job = handle.cancel_match::<Arc<Job>, 0>(|job| job.number == 2).unwrap();
+    /// assert_eq!((job.number, task::run()), (2, 3));
+    /// ```
+    pub fn cancel_match<P, const ID: u64>(
+        &self,
+        mut matches: impl FnMut(&P::Target) -> bool,
+    ) -> Option<P>
+    where
+        P: WorkPointer,
+        P::Target: TaskItem<ID, Pointer = P> + HasTaskWork<ID>,
+    {
+        let found = self.0.cancel_match(|work| {
+            // SAFETY: items in a list are live. Its kind says that it is a part of a `P::Target`, which the list's
+            // pointer keeps; the run that could change it has not begun.
+            unsafe {
+                (work.as_ref().calls().of)() == kind::<P::Target, ID>()
+                    && matches(container::<P::Target, ID>(work).as_ref())
+            }
+        });
+        // SAFETY: off the list, so the pointer is ours.
+        found.map(|work| unsafe { P::from_raw(container::<P::Target, ID>(work)) })
+    }
+}
+
+impl fmt::Debug for TaskHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskHandle").field("delivery", &self.0.delivery()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,167 @@
+//! Task work: run this on *that* thread, even while it sleeps.
+//!
+//! Any thread registers by asking for its [`TaskHandle`]; any thread that has the handle adds items, which the
+//! registered thread runs itself, first in, first out, when it looks. [`Notify`] says how soon that is. Adding is
+//! lock-free and allocates nothing; however many items are added, the thread is woken once until it has run them.
+//!
+//! ```
+//! use uwork::task::{self, Notify, TaskHandle};
+//!
+//! let (to_main, handle) = (std::sync::mpsc::channel(), TaskHandle::current());
+//! let sender = to_main.0.clone();
+//! let thread = std::thread::spawn(move || {
+//!     let main = std::thread::current().id();
+//!     handle.add_fn(Notify::Signal, move || {
+//!         assert_ne!(std::thread::current().id(), main);
+//!         sender.send("on the registered thread").unwrap();
+//!     })
+//! });
+//! // Sleeps until there is something to run, and runs it.
+//! while task::park() == 0 {}
+//! assert_eq!(to_main.1.try_recv(), Ok("on the registered thread"));
+//! assert!(thread.join().unwrap().is_ok());
+//! ```
+//!
+//! # Where items run
+//!
+//! Items run where the thread looks, and nowhere else: never in a signal handler.
+//!
+//! | the thread | `None` | `Resume` | `Signal` |
+//! |---|---|---|---|
+//! | calls [`run`] or [`run_once`] | run | run | run |
+//! | calls [`safe_point`], or begins or ends one of the waits below | stay, unless others are due | run | run |
+//! | sleeps in one of the waits below | stay | stay | the wait ends, run |
+//! | computes | stay | stay | stay until the next of the above |
+//! | is in a system call that uwork does not know | stay | stay | it returns `EINTR` ([`Delivery::Auto`]) |
+//!
+//! The waits are [`park`], [`Notifier::wait`] (epoll, poll and whatever else ends when a descriptor is readable),
+//! [`epoll_wait`], [`read`], [`syscall`], and that of a `ring::Reactor`. Waits for work on queues
+//! ([`Work::flush`](crate::Work::flush), [`JoinHandle::join`](crate::JoinHandle::join)) do not run items, nor end
+//! early, as the kernel's do not.
+//!
+//! # Panics of items
+//!
+//! end the item, not the thread; they are counted ([`panics`](crate::panics)) and reported.
+//!
+//! # The end of a thread
+//!
+//! What has been added runs when the thread ends, or calls [`exit`]; what is added later, also by those items, comes
+//! back ([`Added::Exited`]). A forked child begins without: handles of the parent's threads give everything back.
+
+mod closure;
+mod handle;
+mod item;
+mod wait;
+
+pub use crate::linux::task::{Delivery, SignalError};
+pub use handle::{Added, ExitedError, TaskHandle};
+pub use item::{HasTaskWork, TaskItem, TaskWork};
+pub use uwork_engine::task::Notify;
+pub use wait::{Notifier, epoll_wait, notifier, park, park_timeout, read, syscall};
+
+use crate::linux::task::{current, current_or_none, set_signal as choose_signal, thread_ends};
+
+/// Runs what was added for the calling thread, in the order in which it was added, until nothing is left. How many
+/// items that were.
+///
+/// An item that adds itself again keeps this from returning, as in the kernel: loops want [`run_once`].
+///
+/// ```
+/// use uwork::task::{Notify, TaskHandle, run};
+/// let handle = TaskHandle::current();
+/// handle.add_fn(Notify::None, || ()).unwrap();
+/// assert_eq!(run(), 1);
+/// ```
+pub fn run() -> usize {
+    // SAFETY: the calling thread's own.
+    current_or_none().map_or(0, |target| unsafe { target.run() })
+}
+
+/// As [`run`], but only what was there when it was called: what items add meanwhile stays for the next time.
+pub fn run_once() -> usize {
+    // SAFETY: as in `run`.
+    current_or_none().map_or(0, |target| unsafe { target.run_once() })
+}
+
+/// Whether the calling thread was told to run its items and has not done so yet. A nanosecond or two.
+#[inline]
+pub fn is_notified() -> bool {
+    current_or_none().is_some_and(|target| target.is_notified())
+}
+
+/// A point at which the calling thread can run items. Does nothing unless it was told to
+/// ([`Notify::Resume`], [`Notify::Signal`]): then as [`run_once`]. Cheap enough for inner loops: a nanosecond or two.
+///
+/// ```
+/// use uwork::task::{Notify, TaskHandle, safe_point};
+/// let handle = TaskHandle::current();
+/// handle.add_fn(Notify::None, || ()).unwrap();
+/// assert_eq!(safe_point(), 0);
+/// handle.add_fn(Notify::Resume, || ()).unwrap();
+/// assert_eq!(safe_point(), 2);
+/// ```
+#[inline]
+pub fn safe_point() -> usize {
+    match current_or_none() {
+        // SAFETY: as in `run`.
+        Some(target) if target.is_notified() => unsafe { target.run_once() },
+        _ => 0,
+    }
+}
+
+/// Ends the calling thread's task work now, as the end of the thread would: what was added runs, what is added later
+/// comes back. For good. Does nothing the second time.
+///
+/// When it returns no other thread is about to wake or signal this one.
+///
+/// ```
+/// use uwork::task::{Notify, TaskHandle, exit};
+/// std::thread::spawn(|| {
+///     let handle = TaskHandle::current();
+///     exit();
+///     assert!(handle.add_fn(Notify::Signal, || ()).is_err());
+/// })
+/// .join()
+/// .unwrap();
+/// ```
+pub fn exit() {
+    thread_ends();
+}
+
+/// Chooses how the calling thread is told of items added with [`Notify::Signal`], and registers it if it is not.
+///
+/// Threads whose waits are all declared want [`Delivery::Light`]: no signal ever, and no handler installed.
+///
+/// # Errors
+/// [`Delivery::Auto`] and [`Delivery::Signal`] need a real-time signal, and each has a handler of the program's.
+///
+/// # Panics
+/// If the thread's destructors have run.
+///
+/// ```
+/// use uwork::task::{Delivery, set_delivery};
+/// set_delivery(Delivery::Light)?;
+/// # Ok::<(), uwork::task::SignalError>(())
+/// ```
+pub fn set_delivery(delivery: Delivery) -> Result<(), SignalError> {
+    current(Delivery::Light).expect(handle::ENDED).set_delivery(delivery)
+}
+
+/// Chooses the signal of this process's task work: a number from `SIGRTMIN` to `SIGRTMAX`. To be called before the
+/// first thread registers: otherwise the highest is taken that has no handler. A handler that the program has for
+/// it goes on to be called for all signals but uwork's.
+///
+/// `restarts`: system calls that uwork does not know go on after the signal, where they can (`SA_RESTART`). The
+/// program sees fewer `EINTR`; items wait until such a call returns by itself. Calls in [`read`], [`epoll_wait`] and
+/// [`syscall`] end in either case.
+///
+/// # Errors
+/// The number is not allowed, or a signal was chosen before.
+///
+/// ```
+/// let error = uwork::task::set_signal(9, false).unwrap_err();
+/// assert!(error.to_string().starts_with("signal 9 is not a real-time signal"));
+/// ```
+pub fn set_signal(number: i32, restarts: bool) -> Result<(), SignalError> {
+    choose_signal(number, restarts)
+}

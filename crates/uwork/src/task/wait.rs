@@ -1,0 +1,216 @@
+//! Waits that task work ends.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use super::handle::ENDED;
+use crate::linux::task::{Delivery, Target, Wait, current, current_or_none};
+
+/// The calling thread's target, registered if need be.
+///
+/// The reference is good until the thread's destructors run: it does not leave this module.
+fn own<'a>() -> &'a Target {
+    if current_or_none().is_none() {
+        current(Delivery::Auto).expect(ENDED);
+    }
+    current_or_none().expect(ENDED)
+}
+
+/// Runs what is due, if anything is.
+fn due(target: &Target) -> usize {
+    // SAFETY: the calling thread's own.
+    if target.is_notified() { unsafe { target.run_once() } } else { 0 }
+}
+
+/// Sleeps until the calling thread has something to run that was added with
+/// [`Notify::Signal`](super::Notify::Signal), and runs what there is. How many items that were: 0 is possible,
+/// where an item was taken back.
+///
+/// # Panics
+/// If the thread's destructors have run.
+pub fn park() -> usize {
+    park_until(None)
+}
+
+/// As [`park`], for `timeout` at most: 0 after it.
+///
+/// # Panics
+/// As [`park`].
+pub fn park_timeout(timeout: Duration) -> usize {
+    // A time that the clock does not reach is none.
+    park_until(Instant::now().checked_add(timeout))
+}
+
+fn park_until(deadline: Option<Instant>) -> usize {
+    let target = own();
+    let ran = due(target);
+    if ran > 0 {
+        return ran;
+    }
+    // SAFETY: the calling thread's own.
+    unsafe { target.park(deadline) };
+    due(target)
+}
+
+/// A descriptor that becomes readable when the calling thread has something to run, for its own waits: put it in an
+/// epoll set, a poll, a ring, and wait inside of [`Notifier::wait`].
+///
+/// ```
+/// use std::os::fd::{AsFd, AsRawFd};
+/// use uwork::task::{self, Notify, TaskHandle};
+///
+/// let notifier = task::notifier()?;
+/// let handle = TaskHandle::current();
+/// let adder = std::thread::spawn(move || handle.add_fn(Notify::Signal, || ()).is_ok());
+/// let mut ran = 0;
+/// while ran == 0 {
+///     notifier.wait(|| {
+///         let fd = notifier.as_fd().as_raw_fd();
+///         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+///         unsafe { libc::poll(&mut poll, 1, -1) }
+///     });
+///     ran = task::run_once();
+/// }
+/// assert_eq!(ran, 1);
+/// assert!(adder.join().unwrap());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Notifier {
+    /// It is the calling thread's.
+    not_send: PhantomData<*mut ()>,
+}
+
+/// The calling thread's [`Notifier`]; each call gives the same descriptor.
+///
+/// # Errors
+/// No eventfd can be made.
+///
+/// # Panics
+/// If the thread's destructors have run.
+pub fn notifier() -> io::Result<Notifier> {
+    own().descriptor()?;
+    Ok(Notifier { not_send: PhantomData })
+}
+
+impl AsFd for Notifier {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // It was made once, by `notifier`.
+        own().descriptor().expect("the descriptor exists")
+    }
+}
+
+impl Notifier {
+    /// Calls `wait`, which waits for the descriptor to become readable, or for something else. `None` if there is
+    /// something to run already: then `wait` is not called.
+    ///
+    /// While `wait` runs, items are told by way of the descriptor and no other, whatever the thread's
+    /// [`Delivery`]. Afterwards the descriptor is not readable, except that a late notification may leave it so for
+    /// one further round. No item is run by this.
+    pub fn wait<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
+        let target = own();
+        // SAFETY: the calling thread's own; a write to the eventfd stays until it is read.
+        let result = unsafe { target.wait(Wait::Descriptor, wait) };
+        if result.is_some() {
+            target.clear_descriptor();
+        }
+        result
+    }
+
+    /// As [`Notifier::wait`], for a descriptor that is in an epoll set by its edges (`EPOLLET`): nothing has to be
+    /// read from it then, which saves a system call for each notification. Nothing else than that set may wait for
+    /// it.
+    pub fn wait_for_edge<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
+        // SAFETY: as in `wait`; an edge stays in the epoll set until it was reported.
+        unsafe { own().wait(Wait::Descriptor, wait) }
+    }
+}
+
+/// `read(2)`; while it waits, task work is run as it comes.
+///
+/// # Errors
+/// As the system call. `Interrupted` if a signal of the program's, or a late one of uwork's, ended it;
+/// `Unsupported` on processors without a stub (all but x86-64 and AArch64).
+///
+/// # Panics
+/// If the thread's destructors have run.
+///
+/// ```
+/// use std::io::Write;
+/// use uwork::task::{self, Notify, TaskHandle};
+/// let (reader, mut writer) = std::io::pipe()?;
+/// let handle = TaskHandle::current();
+/// let adder = std::thread::spawn(move || {
+///     // Runs on the thread that is asleep in the read, and lets it go on.
+///     handle.add_fn(Notify::Signal, move || writer.write_all(b"x").unwrap()).is_ok()
+/// });
+/// let mut buffer = [0; 8];
+/// assert_eq!(task::read(&reader, &mut buffer)?, 1);
+/// assert!(adder.join().unwrap());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let fd = fd.as_fd().as_raw_fd() as usize;
+    let arguments = [fd, buffer.as_mut_ptr().addr(), buffer.len(), 0, 0, 0];
+    let _ = buffer.as_mut_ptr().expose_provenance();
+    // SAFETY: the buffer is live, writable and as long as said.
+    repeated(|| unsafe { syscall(libc::SYS_read, arguments) })
+}
+
+/// `epoll_wait(2)`; while it waits, task work is run as it comes. Without an eventfd in the set: a signal ends it.
+/// The timeout is in milliseconds, -1 for none, and begins anew after items were run.
+///
+/// A [`Notifier`] is cheaper for whoever has it in the set.
+///
+/// # Errors
+/// As [`read`].
+///
+/// # Panics
+/// If the thread's destructors have run.
+pub fn epoll_wait(
+    epoll: impl AsFd,
+    events: &mut [libc::epoll_event],
+    timeout_ms: i32,
+) -> io::Result<usize> {
+    let epoll = epoll.as_fd().as_raw_fd() as usize;
+    let max = i32::try_from(events.len()).unwrap_or(i32::MAX) as usize;
+    let address = events.as_mut_ptr().expose_provenance();
+    // epoll_pwait without a mask: AArch64 has no other.
+    let arguments = [epoll, address, max, timeout_ms as usize, 0, 8];
+    // SAFETY: the events are live, writable and as many as said.
+    repeated(|| unsafe { syscall(libc::SYS_epoll_pwait, arguments) })
+}
+
+/// Repeats a call that task work has ended, after the work.
+fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        let result = call();
+        let ran = super::safe_point();
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && ran > 0 => {}
+            result => return result,
+        }
+    }
+}
+
+/// A system call that ends when the calling thread is told to run items, also where it is told between the last look
+/// and the call itself. Runs no item.
+///
+/// # Errors
+/// As the system call. `Interrupted` if there is something to run ([`safe_point`](super::safe_point)), or if a signal
+/// of the program's, or a late one of uwork's, ended the call: then the call has done nothing. `Unsupported` on
+/// processors without a stub; `Other` if each real-time signal has a handler of the program's.
+///
+/// # Panics
+/// If the thread's destructors have run.
+///
+/// # Safety
+/// As the system call's.
+pub unsafe fn syscall(number: libc::c_long, arguments: [usize; 6]) -> io::Result<usize> {
+    let target = own();
+    target.accept_signal().map_err(io::Error::other)?;
+    // SAFETY: the calling thread's own; the rest by this function's contract.
+    unsafe { target.call(number, arguments) }.map_err(io::Error::from_raw_os_error)
+}

@@ -1,0 +1,46 @@
+//! A forked child's threads are new: what was added in the parent runs there.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use support::watchdog;
+use uwork::task::{self, Notify, TaskHandle};
+
+#[test]
+fn a_child_begins_without_the_parents_items_and_handles() {
+    let _watchdog = watchdog();
+    let (own, ran) = (TaskHandle::current(), Arc::new(AtomicU32::new(0)));
+    // A thread that lives on in the parent.
+    let (send, receive) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        send.send(TaskHandle::current()).unwrap();
+        let _ = ends.recv();
+    });
+    let other = receive.recv().unwrap();
+    let runs = ran.clone();
+    own.add_fn(Notify::Signal, move || _ = runs.fetch_add(1, Ordering::Relaxed)).unwrap();
+    // SAFETY: the child calls nothing that another thread could have locked but the allocator, which the C library
+    // takes care of.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refuses = |handle: &TaskHandle| handle.add_fn(Notify::Signal, || ()).is_err();
+        let mut right = task::run() == 0 && refuses(&own) && refuses(&other);
+        let new = TaskHandle::current();
+        right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
+        right &= ran.load(Ordering::Relaxed) == 0;
+        // SAFETY: ends the child without the test harness's ends.
+        unsafe { libc::_exit(i32::from(!right)) };
+    }
+    let mut status = -1;
+    // SAFETY: the status is live.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child found something else");
+    assert_eq!(task::run(), 1);
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    assert!(other.add_fn(Notify::None, || ()).is_ok());
+    drop(end);
+    thread.join().unwrap();
+}
