@@ -61,6 +61,8 @@ pub struct Reactor {
     target: Arc<Target>,
     /// The poll of the eventfd has ended and is to be queued again.
     poll_ended: bool,
+    /// Operations in the queue that complete while they are submitted: a wait is not for these. Never too many.
+    immediate: usize,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -92,6 +94,7 @@ impl Reactor {
             buffers,
             target,
             poll_ended: true,
+            immediate: 0,
             not_send: PhantomData,
         };
         if let Some(buffers) = &reactor.buffers {
@@ -194,6 +197,31 @@ impl Reactor {
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
 
+    /// Sends what the socket takes at once: the completion tells how much that was (`EAGAIN`: nothing), and comes while
+    /// the operation is submitted. A wait is not over with it, so that one system call sends and waits.
+    ///
+    /// # Errors
+    /// As [`Reactor::push`].
+    ///
+    /// # Safety
+    /// As [`Reactor::send`].
+    pub unsafe fn try_send(
+        &mut self,
+        socket: &impl AsFd,
+        bytes: *const [u8],
+        token: u64,
+    ) -> io::Result<()> {
+        let fd = Fd(socket.as_fd().as_raw_fd());
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let send = opcode::Send::new(fd, bytes.cast(), len)
+            .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+            .build();
+        // SAFETY: by this function's contract.
+        unsafe { self.queue(send.user_data(check(token)?))? };
+        self.immediate += 1;
+        Ok(())
+    }
+
     /// Cancels the operations with this token. They complete with `ECANCELED`, or with what came first.
     ///
     /// # Errors
@@ -223,12 +251,13 @@ impl Reactor {
             return Ok(());
         }
         let arguments = [ring.as_raw_fd() as usize, queued, 0, ENTER_GETEVENTS, 0, 0];
+        self.immediate = 0;
         // SAFETY: what is queued is as its queueing promised.
         outcome(unsafe { Target::enter(arguments) })
     }
 
-    /// Submits what is queued, and waits until an operation has completed, task work was added for this thread by
-    /// [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and
+    /// Submits what is queued, and waits until an operation has completed (other than [`Reactor::try_send`]), task work
+    /// was added for this thread by [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and
     /// after. How many items that were. Completions are then taken by [`Reactor::next`].
     ///
     /// Returns without waiting if there are completions to be taken, or items were run. May return for nothing.
@@ -257,7 +286,9 @@ impl Reactor {
         let arguments = [
             self.ring.as_raw_fd() as usize,
             queued,
-            1,
+            // Those come first, and would end the wait. None of them stays out: what the kernel does not submit, it
+            // does not wait for either, and the next wait may then end early.
+            1 + std::mem::take(&mut self.immediate),
             ENTER_GETEVENTS | ENTER_EXT_ARG,
             (&raw const events).expose_provenance(),
             size_of::<GetEvents>(),

@@ -37,6 +37,10 @@ struct Ongoing {
     socket: RawFd,
     is_receiving: bool,
     is_sending: bool,
+    /// Bytes that are being sent.
+    asked: usize,
+    /// The socket has not taken all of them: the next send waits for room.
+    is_full: bool,
     /// Whether a receive that ends is to be followed by another.
     wants: bool,
     is_removed: bool,
@@ -142,6 +146,9 @@ impl Ring {
                 0
             }
         };
+        if let Some(ongoing) = self.ongoing(token) {
+            ongoing.is_full = sent < ongoing.asked;
+        }
         // Before the last event of the connection, should this be the end of it.
         self.told.push_back(Event::Sent(token, sent));
         self.ended(token, |ongoing| ongoing.is_sending = false);
@@ -172,6 +179,8 @@ impl Driver for Ring {
             socket: socket.as_raw_fd(),
             is_receiving: false,
             is_sending: false,
+            asked: 0,
+            is_full: false,
             wants: true,
             is_removed: false,
         });
@@ -201,10 +210,18 @@ impl Driver for Ring {
         socket: BorrowedFd<'_>,
         bytes: &[u8],
     ) -> io::Result<Sent> {
+        let is_full = self.ongoing(token).is_some_and(|ongoing| ongoing.is_full);
+        // What the socket takes at once is sent by the system call of the next wait, without ending it.
         // SAFETY: by this function's contract: the end of the operation is told by `Sent`.
-        unsafe { self.reactor.send(&socket, bytes, sending(token))? };
+        unsafe {
+            if is_full {
+                self.reactor.send(&socket, bytes, sending(token))?;
+            } else {
+                self.reactor.try_send(&socket, bytes, sending(token))?;
+            }
+        }
         if let Some(ongoing) = self.ongoing(token) {
-            ongoing.is_sending = true;
+            (ongoing.is_sending, ongoing.asked) = (true, bytes.len());
         }
         Ok(Sent::Later)
     }
