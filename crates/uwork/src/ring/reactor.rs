@@ -257,8 +257,8 @@ impl Reactor {
     }
 
     /// Submits what is queued, and waits until an operation has completed (other than [`Reactor::try_send`]), task work
-    /// was added for this thread by [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and
-    /// after. How many items that were. Completions are then taken by [`Reactor::next`].
+    /// was added for this thread by [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work
+    /// that is due, before and after. How many items that were. Completions are then taken by [`Reactor::next`].
     ///
     /// Returns without waiting if there are completions to be taken, or items were run. May return for nothing.
     ///

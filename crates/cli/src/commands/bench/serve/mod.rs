@@ -44,7 +44,8 @@ pub(super) struct Args {
     /// Only these cases: get, set, get-p16, set-p16, handover, handover-p16, digest
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Requests of each run [default: 300000, of handover-p16 1500000, of get-p16 and set-p16 3000000, of digest 100000; --quick: a third]
+    /// Requests of each run [default: 300000, of handover-p16 1500000, of get-p16 and set-p16 3000000, of
+    /// digest 100000; --quick: a third]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     requests: Option<String>,
     /// Threads of redis-benchmark [default: one for each CPU]
