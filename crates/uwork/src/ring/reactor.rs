@@ -250,8 +250,13 @@ impl Reactor {
         if queued == 0 && !due {
             return Ok(());
         }
-        let arguments = [ring.as_raw_fd() as usize, queued, 0, ENTER_GETEVENTS, 0, 0];
         self.immediate = 0;
+        self.enter(queued)
+    }
+
+    /// Submits so many operations of the queue, and brings in what has completed.
+    fn enter(&self, queued: usize) -> io::Result<()> {
+        let arguments = [self.ring.as_raw_fd() as usize, queued, 0, ENTER_GETEVENTS, 0, 0];
         // SAFETY: what is queued is as its queueing promised.
         outcome(unsafe { Target::enter(arguments) })
     }
@@ -344,6 +349,8 @@ fn outcome(result: Result<usize, i32>) -> io::Result<()> {
 impl Drop for Reactor {
     fn drop(&mut self) {
         self.target.unset_ring();
+        // What is queued is cancelled with the rest, and what stays queued is never begun: its memory may go.
+        let _ = self.submit();
         // The kernel must not write to buffers that are gone.
         let cancelled = self
             .ring
@@ -352,7 +359,7 @@ impl Drop for Reactor {
         let none_left = |error: &io::Error| error.raw_os_error() == Some(libc::ENOENT);
         if cancelled.as_ref().is_ok() || cancelled.as_ref().is_err_and(none_left) {
             // Descriptors that were accepted, and that nobody has taken.
-            let _ = self.submit();
+            let _ = self.enter(0);
             while self.next().is_some() {}
             // SAFETY: here, and nowhere else.
             unsafe { ManuallyDrop::drop(&mut self.ring) };
