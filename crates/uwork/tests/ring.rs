@@ -170,36 +170,6 @@ fn try_send_sends_what_there_is_room_for_and_send_waits_for_room() {
 }
 
 #[test]
-fn what_is_queued_when_a_reactor_ends_does_not_read_its_memory_later() {
-    let _watchdog = watchdog();
-    for _ in 0..20 {
-        let (_listener, mut client, server) = connected();
-        let mut reactor = Reactor::builder().build().unwrap();
-        let full = vec![7; 1 << 20];
-        let mut is_full = false;
-        while !is_full {
-            // SAFETY: the bytes stay until the completion below.
-            unsafe { reactor.try_send(&server, &raw const full[..], 1).unwrap() };
-            reactor.submit().unwrap();
-            is_full = reactor.next().expect("it is over").result().is_err();
-        }
-        let mut bytes = vec![8; 1 << 16];
-        // SAFETY: the bytes stay until the reactor has ended.
-        unsafe { reactor.send(&server, &raw const bytes[..], 2).unwrap() };
-        drop(reactor);
-        bytes.fill(9);
-        let reader = std::thread::spawn(move || {
-            let mut received = Vec::new();
-            client.read_to_end(&mut received).unwrap();
-            assert!(!received.contains(&9), "bytes that were not to be sent");
-        });
-        drop(server);
-        within("the stream ends", move || reader.join().unwrap());
-        assert!(bytes.iter().all(|&byte| byte == 9));
-    }
-}
-
-#[test]
 fn buffers_that_are_kept_are_not_filled_again() {
     let _watchdog = watchdog();
     let (_listener, mut client, server) = connected();
