@@ -61,8 +61,6 @@ pub struct Reactor {
     target: Arc<Target>,
     /// The poll of the eventfd has ended and is to be queued again.
     poll_ended: bool,
-    /// Operations in the queue that complete while they are submitted: a wait is not for these. Never too many.
-    immediate: usize,
     not_send: PhantomData<*mut ()>,
 }
 
@@ -94,7 +92,6 @@ impl Reactor {
             buffers,
             target,
             poll_ended: true,
-            immediate: 0,
             not_send: PhantomData,
         };
         if let Some(buffers) = &reactor.buffers {
@@ -197,14 +194,15 @@ impl Reactor {
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
 
-    /// Sends what the socket takes at once: the completion tells how much that was (`EAGAIN`: nothing), and comes while
-    /// the operation is submitted. A wait is not over with it, so that one system call sends and waits.
+    /// Sends what the socket takes at once. It is over once it was submitted ([`Reactor::all_submitted`]), and the
+    /// memory may be used again; a completion tells of it only where not all was sent: how much was, or `EAGAIN` for
+    /// nothing. So one system call sends and waits.
     ///
     /// # Errors
     /// As [`Reactor::push`].
     ///
     /// # Safety
-    /// As [`Reactor::send`].
+    /// The bytes stay, unchanged, until the operation was submitted.
     pub unsafe fn try_send(
         &mut self,
         socket: &impl AsFd,
@@ -213,13 +211,18 @@ impl Reactor {
     ) -> io::Result<()> {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        // `MSG_DONTWAIT`: never left for later. `MSG_WAITALL`: less than all is a failure, which is told.
         let send = opcode::Send::new(fd, bytes.cast(), len)
-            .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-            .build();
+            .flags(libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
+            .build()
+            .flags(squeue::Flags::SKIP_SUCCESS);
         // SAFETY: by this function's contract.
-        unsafe { self.queue(send.user_data(check(token)?))? };
-        self.immediate += 1;
-        Ok(())
+        unsafe { self.queue(send.user_data(check(token)?)) }
+    }
+
+    /// Whether every operation that was queued was submitted.
+    pub fn all_submitted(&mut self) -> bool {
+        self.ring.submission().is_empty()
     }
 
     /// Cancels the operations with this token. They complete with `ECANCELED`, or with what came first.
@@ -250,7 +253,6 @@ impl Reactor {
         if queued == 0 && !due {
             return Ok(());
         }
-        self.immediate = 0;
         self.enter(queued)
     }
 
@@ -261,9 +263,9 @@ impl Reactor {
         outcome(unsafe { Target::enter(arguments) })
     }
 
-    /// Submits what is queued, and waits until an operation has completed (other than [`Reactor::try_send`]), task work
-    /// was added for this thread by [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work
-    /// that is due, before and after. How many items that were. Completions are then taken by [`Reactor::next`].
+    /// Submits what is queued, and waits until an operation has completed, task work was added for this thread by
+    /// [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and
+    /// after. How many items that were. Completions are then taken by [`Reactor::next`].
     ///
     /// Returns without waiting if there are completions to be taken, or items were run. May return for nothing.
     ///
@@ -291,16 +293,19 @@ impl Reactor {
         let arguments = [
             self.ring.as_raw_fd() as usize,
             queued,
-            // Those come first, and would end the wait. None of them stays out: what the kernel does not submit, it
-            // does not wait for either, and the next wait may then end early.
-            1 + std::mem::take(&mut self.immediate),
+            1,
             ENTER_GETEVENTS | ENTER_EXT_ARG,
             (&raw const events).expose_provenance(),
             size_of::<GetEvents>(),
         ];
         // SAFETY: this thread's target, which knows the ring; the structures are live.
         outcome(unsafe { self.target.enter_ring(arguments) })?;
-        Ok(task::safe_point())
+        let ran = task::safe_point();
+        if ran > 0 && !self.all_submitted() {
+            // The system call was not made, as items came before it.
+            self.submit()?;
+        }
+        Ok(ran)
     }
 
     /// The next completion, if there is one. Does not ask the system: [`Reactor::wait`] and [`Reactor::submit`] do.
