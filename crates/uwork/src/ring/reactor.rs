@@ -196,7 +196,7 @@ impl Reactor {
 
     /// Sends what the socket takes at once. It is over once it was submitted ([`Reactor::all_submitted`]), and the
     /// memory may be used again; a completion tells of it only where not all was sent: how much was, or `EAGAIN` for
-    /// nothing. So one system call sends and waits.
+    /// nothing. So one system call sends and waits. For up to 1 GiB: of more, the kernel may leave some out and not say so.
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -220,9 +220,11 @@ impl Reactor {
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
 
-    /// Whether every operation that was queued was submitted.
+    /// Whether every operation that was queued was submitted, and no completion is left with the kernel for want of
+    /// room: [`Reactor::next`] has, or will, tell of each [`Reactor::try_send`] that was short.
     pub fn all_submitted(&mut self) -> bool {
-        self.ring.submission().is_empty()
+        let queue = self.ring.submission();
+        queue.is_empty() && !queue.cq_overflow()
     }
 
     /// Cancels the operations with this token. They complete with `ECANCELED`, or with what came first.

@@ -14,6 +14,8 @@ const ENTRIES: u32 = 1024;
 /// Buffers that the system receives into, and their size in bytes: 4 MiB for each thread.
 const BUFFERS: u16 = 256;
 const BUFFER_BYTES: u32 = 16 * 1024;
+/// What is larger does not fit into a socket at once.
+const SILENT_MAX: usize = 1 << 20;
 /// Of the listener; connections have two tokens each.
 const ACCEPT: u64 = TOKEN_MAX;
 
@@ -245,7 +247,7 @@ impl Driver for Ring {
         is_awaited: bool,
     ) -> io::Result<Sent> {
         let is_full = self.ongoing(token).is_some_and(|ongoing| ongoing.is_full);
-        let is_silent = !is_full && !is_awaited;
+        let is_silent = !is_full && !is_awaited && bytes.len() <= SILENT_MAX;
         // SAFETY: by this function's contract: the end of the operation is told by `Sent`.
         unsafe {
             if is_silent {
