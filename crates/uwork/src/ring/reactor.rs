@@ -196,7 +196,8 @@ impl Reactor {
 
     /// Sends what the socket takes at once. It is over once it was submitted ([`Reactor::all_submitted`]), and the
     /// memory may be used again; a completion tells of it only where not all was sent: how much was, or `EAGAIN` for
-    /// nothing. So one system call sends and waits. For up to 1 GiB: of more, the kernel may leave some out and not say so.
+    /// nothing. So one system call sends and waits. For up to 1 GiB: of more, the kernel may leave some out and not say
+    /// so.
     ///
     /// # Errors
     /// As [`Reactor::push`].
