@@ -111,7 +111,6 @@ impl Args {
             drain_max: Duration::from_secs(drain as u64),
             send_buffer: optional("--send-buffer", &self.send_buffer)?,
             receive_buffer: optional("--receive-buffer", &self.receive_buffer)?,
-            ..default
         })
     }
 }
