@@ -27,11 +27,21 @@ install_packages() {
     have pkg-config || packages+=(pkg-config)
     have cmake || packages+=(cmake)
     have mandoc || packages+=(mandoc)
+    # A client and a rival of `uwork serve`.
+    have redis-cli && have redis-benchmark || packages+=(redis-tools)
+    have redis-server || packages+=(redis-server)
     [ "${#packages[@]}" -gt 0 ] || return 0
     if is_root_with_apt; then
         echo "installing: ${packages[*]}"
         export DEBIAN_FRONTEND=noninteractive
         apt-get update -q
+        # Installed, not started: unless the machine has a policy of its own, this one holds back services meanwhile.
+        local policy=/usr/sbin/policy-rc.d
+        if [ ! -e "$policy" ]; then
+            printf '#!/bin/sh\nexit 101\n' >"$policy"
+            chmod +x "$policy"
+            trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        fi
         apt-get install -y --no-install-recommends "${packages[@]}"
     else
         say_missing "${packages[*]}" "sudo apt-get install ${packages[*]}   (or your system's packages of these)"

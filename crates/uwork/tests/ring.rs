@@ -106,6 +106,75 @@ fn a_connection_is_accepted_and_echoed() {
 }
 
 #[test]
+fn one_wait_sends_and_waits_for_the_answer() {
+    let _watchdog = watchdog();
+    let (_listener, mut client, server) = connected();
+    let answerer = std::thread::spawn(move || {
+        let mut request = [0; 4];
+        while client.read_exact(&mut request).is_ok() {
+            client.write_all(&request).unwrap();
+        }
+    });
+    let mut reactor = Reactor::builder().buffers(4, 16).build().unwrap();
+    reactor.recv_multi(&server, 1).unwrap();
+    // The reactor's own message to itself ends the first one.
+    let mut waits_for_nothing = 0;
+    for round in 0..1_000_u32 {
+        let bytes = round.to_le_bytes();
+        // SAFETY: the bytes stay until all is submitted.
+        unsafe { reactor.try_send(&server, &raw const bytes[..], 2).unwrap() };
+        reactor.wait(None).unwrap();
+        assert!(reactor.all_submitted());
+        let answer = reactor.next().unwrap_or_else(|| {
+            waits_for_nothing += 1;
+            completion(&mut reactor)
+        });
+        assert_eq!((answer.token(), answer.buffer().unwrap()), (1, &bytes[..]));
+    }
+    assert!(waits_for_nothing < 100, "{waits_for_nothing} of 1,000 waits were over with the send");
+    server.shutdown(Shutdown::Both).unwrap();
+    within("the answerer ends", move || answerer.join().unwrap());
+}
+
+#[test]
+fn try_send_sends_what_there_is_room_for_and_send_waits_for_room() {
+    let _watchdog = watchdog();
+    let (_listener, mut client, server) = connected();
+    let mut reactor = Reactor::builder().build().unwrap();
+    let bytes = vec![7; 1 << 20];
+    let (mut sent, mut parts) = (0, 0);
+    let error = loop {
+        // SAFETY: the bytes stay until all is submitted.
+        unsafe { reactor.try_send(&server, &raw const bytes[..], 1).unwrap() };
+        reactor.submit().unwrap();
+        assert!(reactor.all_submitted());
+        match reactor.next().map(|completion| completion.result()) {
+            None => sent += bytes.len(),
+            Some(Ok(part)) => {
+                assert!((part as usize) < bytes.len());
+                (sent, parts) = (sent + part as usize, parts + 1);
+            }
+            Some(Err(error)) => break error,
+        }
+    };
+    assert!(parts > 0, "the last bit of room was used");
+    assert_eq!(error.raw_os_error(), Some(libc::EAGAIN));
+    // SAFETY: the bytes stay until the completion below.
+    unsafe { reactor.send(&server, &raw const bytes[..], 2).unwrap() };
+    reactor.submit().unwrap();
+    assert!(reactor.next().is_none(), "there is no room");
+    let all = sent + bytes.len();
+    let reader = std::thread::spawn(move || {
+        let mut buffer = vec![0; all];
+        client.read_exact(&mut buffer).unwrap();
+        assert!(buffer.iter().all(|&byte| byte == 7));
+    });
+    let completion = completion(&mut reactor);
+    assert_eq!((completion.token(), completion.result().unwrap() as usize), (2, bytes.len()));
+    within("all has arrived", move || reader.join().unwrap());
+}
+
+#[test]
 fn buffers_that_are_kept_are_not_filled_again() {
     let _watchdog = watchdog();
     let (_listener, mut client, server) = connected();

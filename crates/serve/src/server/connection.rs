@@ -184,6 +184,11 @@ impl Connection {
         &self.sending.bytes[self.sent..]
     }
 
+    /// Whether there is something to do as soon as they are sent.
+    pub(crate) fn awaits_sent(&self) -> bool {
+        self.has_ended || self.is_closing || !self.input.is_empty()
+    }
+
     /// So many bytes of those are gone.
     pub(crate) fn sent(&mut self, thread: &mut Thread, bytes: usize) {
         self.sent += bytes;

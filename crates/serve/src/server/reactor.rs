@@ -200,7 +200,7 @@ impl<D: Driver> Reactor<D> {
             // is gone.
             let sent = unsafe {
                 let bytes: *const [u8] = connection.unsent();
-                driver.send(token, connection.socket(), &*bytes)
+                driver.send(token, connection.socket(), &*bytes, connection.awaits_sent())
             };
             match sent {
                 Ok(Sent::Now(bytes)) => {

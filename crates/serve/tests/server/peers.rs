@@ -2,7 +2,8 @@
 
 use std::net::TcpStream;
 
-use uwork_serve::Config;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use uwork_serve::{Config, Io};
 
 use crate::client::{Client, config, info, request, start, with_each};
 
@@ -79,4 +80,41 @@ fn ten_thousand_connections_come_and_go() {
     drop(kept);
     while info(&mut other, "connected_clients") > 1 {}
     assert_eq!(info(&mut other, "total_connections_received"), 10_001);
+}
+
+/// Ten thousand, or as many as the system allows: each takes a descriptor on both sides.
+fn many() -> usize {
+    const WANTED: u64 = 21_000;
+    let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(WANTED);
+    let raise =
+        |most| setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) });
+    // More than is allowed is for the superuser.
+    let most = if raise(WANTED.max(allowed)).is_ok() { WANTED.max(allowed) } else { allowed };
+    raise(most).unwrap();
+    (most.saturating_sub(1_000) as usize / 2).min(10_000)
+}
+
+#[test]
+fn ten_thousand_connections_at_once_are_served_and_dropped() {
+    let many = many();
+    for io in [Io::Auto, Io::Epoll] {
+        let clients_max = many + 1;
+        let server = start(Config { clients_max, io, ..config(2) });
+        assert_eq!(server.notes(), [] as [&str; 0]);
+        let mut other = Client::new(&server);
+        let before = info(&mut other, "used_memory");
+        let mut clients: Vec<Client> = (0..many).map(|_| Client::new(&server)).collect();
+        while info(&mut other, "connected_clients") <= many as u64 {}
+        for (number, client) in clients.iter_mut().enumerate().step_by(7) {
+            client.ask(format!("ECHO {number:06}\r\n"), format!("$6\r\n{number:06}\r\n"));
+        }
+        // Requests that are never completed, and replies that are never read.
+        clients.iter_mut().skip(1).step_by(7).for_each(|client| client.send("*2\r\n$3\r\nGET"));
+        clients.iter_mut().skip(2).step_by(7).for_each(|client| client.send("PING\r\n"));
+        drop(clients);
+        while info(&mut other, "connected_clients") > 1 {}
+        let after = info(&mut other, "used_memory");
+        assert!(after < before + (16 << 20), "{after} bytes after {before}");
+        server.stop().unwrap();
+    }
 }

@@ -195,6 +195,40 @@ impl Reactor {
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
 
+    /// Sends what the socket takes at once. It is over once it was submitted ([`Reactor::all_submitted`]), and the
+    /// memory may be used again; a completion tells of it only where not all was sent: how much was, or `EAGAIN` for
+    /// nothing. So one system call sends and waits. For up to 1 GiB: of more, the kernel may leave some out and not say
+    /// so.
+    ///
+    /// # Errors
+    /// As [`Reactor::push`].
+    ///
+    /// # Safety
+    /// The bytes stay, unchanged, until the operation was submitted.
+    pub unsafe fn try_send(
+        &mut self,
+        socket: &impl AsFd,
+        bytes: *const [u8],
+        token: u64,
+    ) -> io::Result<()> {
+        let fd = Fd(socket.as_fd().as_raw_fd());
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        // `MSG_DONTWAIT`: never left for later. `MSG_WAITALL`: less than all is a failure, which is told.
+        let send = opcode::Send::new(fd, bytes.cast(), len)
+            .flags(libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
+            .build()
+            .flags(squeue::Flags::SKIP_SUCCESS);
+        // SAFETY: by this function's contract.
+        unsafe { self.queue(send.user_data(check(token)?)) }
+    }
+
+    /// Whether every operation that was queued was submitted, and no completion is left with the kernel for want of
+    /// room: [`Reactor::next`] has, or will, tell of each [`Reactor::try_send`] that was short.
+    pub fn all_submitted(&mut self) -> bool {
+        let queue = self.ring.submission();
+        queue.is_empty() && !queue.cq_overflow()
+    }
+
     /// Cancels the operations with this token. They complete with `ECANCELED`, or with what came first.
     ///
     /// # Errors
@@ -223,7 +257,12 @@ impl Reactor {
         if queued == 0 && !due {
             return Ok(());
         }
-        let arguments = [ring.as_raw_fd() as usize, queued, 0, ENTER_GETEVENTS, 0, 0];
+        self.enter(queued)
+    }
+
+    /// Submits so many operations of the queue, and brings in what has completed.
+    fn enter(&self, queued: usize) -> io::Result<()> {
+        let arguments = [self.ring.as_raw_fd() as usize, queued, 0, ENTER_GETEVENTS, 0, 0];
         // SAFETY: what is queued is as its queueing promised.
         outcome(unsafe { Target::enter(arguments) })
     }
@@ -265,7 +304,12 @@ impl Reactor {
         ];
         // SAFETY: this thread's target, which knows the ring; the structures are live.
         outcome(unsafe { self.target.enter_ring(arguments) })?;
-        Ok(task::safe_point())
+        let ran = task::safe_point();
+        if ran > 0 && !self.all_submitted() {
+            // The system call was not made, as items came before it.
+            self.submit()?;
+        }
+        Ok(ran)
     }
 
     /// The next completion, if there is one. Does not ask the system: [`Reactor::wait`] and [`Reactor::submit`] do.
@@ -319,6 +363,8 @@ fn outcome(result: Result<usize, i32>) -> io::Result<()> {
 impl Drop for Reactor {
     fn drop(&mut self) {
         self.target.unset_ring();
+        // What is queued is cancelled with the rest, and what stays queued is never begun: its memory may go.
+        let _ = self.submit();
         // The kernel must not write to buffers that are gone.
         let cancelled = self
             .ring
@@ -327,7 +373,7 @@ impl Drop for Reactor {
         let none_left = |error: &io::Error| error.raw_os_error() == Some(libc::ENOENT);
         if cancelled.as_ref().is_ok() || cancelled.as_ref().is_err_and(none_left) {
             // Descriptors that were accepted, and that nobody has taken.
-            let _ = self.submit();
+            let _ = self.enter(0);
             while self.next().is_some() {}
             // SAFETY: here, and nowhere else.
             unsafe { ManuallyDrop::drop(&mut self.ring) };

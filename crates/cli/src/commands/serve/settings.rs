@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use uwork_serve::{Config, Notify, Receiver};
+use uwork_serve::{Config, Io, Notify, Receiver};
 
 use super::super::UserError;
 
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// The port; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value = "6379", allow_hyphen_values = true)]
     port: String,
-    /// Threads, each with a part of the keys [default: one for each CPU]
+    /// Threads, each with a part of the keys [default: one for every second CPU]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<String>,
     /// How threads are told of what was handed to them: light ends the wait that they are in, signal
@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Who receives: shared, each thread for its own connections; dedicated, one thread for all
     #[arg(long, value_name = "WHO", default_value = "shared")]
     receiver: String,
+    /// How threads wait for sockets: auto, with io_uring, or epoll where the system refuses that; epoll
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    io: String,
     /// The affinity scope of the queue for DIGEST
     #[arg(long, value_name = "SCOPE", default_value = "default")]
     scope: String,
@@ -99,6 +102,7 @@ impl Args {
                 &self.receiver,
                 &[("shared", Receiver::Shared), ("dedicated", Receiver::Dedicated)],
             )?,
+            io: one_of("--io", &self.io, &[("auto", Io::Auto), ("epoll", Io::Epoll)])?,
             scope: scope.map_err(|error| UserError(format!("--scope: {error}")))?,
             clients_max: number("--max-clients", &self.max_clients, 1..=1_000_000)?,
             request_max: bytes("--max-request", &self.max_request, 1024..=1 << 30)?,
@@ -107,7 +111,6 @@ impl Args {
             drain_max: Duration::from_secs(drain as u64),
             send_buffer: optional("--send-buffer", &self.send_buffer)?,
             receive_buffer: optional("--receive-buffer", &self.receive_buffer)?,
-            ..default
         })
     }
 }
@@ -164,7 +167,7 @@ mod tests {
         let config = config(&[]).unwrap();
         assert_eq!(config.address.to_string(), "127.0.0.1:6379");
         assert_eq!((config.request_max, config.memory_max), (64 << 20, 1 << 30));
-        assert_eq!(config.idle_max, None);
+        assert_eq!((config.idle_max, config.io), (None, Io::Auto));
     }
 
     #[test]
@@ -175,6 +178,7 @@ mod tests {
             (["--bind", "here"], "--bind 'here': an IPv4 or IPv6 address is allowed"),
             (["--threads", "0"], "--threads '0': a number from 1 to 256 is allowed"),
             (["--notify", "loud"], "--notify 'loud': light and signal are allowed"),
+            (["--io", "poll"], "--io 'poll': auto and epoll are allowed"),
             (["--receiver", "me"], "--receiver 'me': shared and dedicated are allowed"),
             (
                 ["--max-request", "2g"],

@@ -187,6 +187,7 @@ impl Driver for Epoll {
         token: Token,
         socket: BorrowedFd<'_>,
         bytes: &[u8],
+        _: bool,
     ) -> io::Result<Sent> {
         match rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(sent) => Ok(Sent::Now(sent)),

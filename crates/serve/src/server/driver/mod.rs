@@ -58,7 +58,8 @@ pub(crate) trait Driver {
     /// Receives again.
     fn resume(&mut self, token: Token, socket: BorrowedFd<'_>);
 
-    /// Sends the bytes.
+    /// Sends the bytes. Unless that `is_awaited`, [`Event::Sent`] may come with the next event of another kind only,
+    /// as long as all is sent.
     ///
     /// # Safety
     /// After [`Sent::Later`] the bytes stay where and what they are until [`Event::Sent`] or
@@ -68,6 +69,7 @@ pub(crate) trait Driver {
         token: Token,
         socket: BorrowedFd<'_>,
         bytes: &[u8],
+        is_awaited: bool,
     ) -> io::Result<Sent>;
 
     /// Ends everything that goes on for the connection. [`Event::Gone`] is the last event of it.

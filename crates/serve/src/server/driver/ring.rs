@@ -14,6 +14,8 @@ const ENTRIES: u32 = 1024;
 /// Buffers that the system receives into, and their size in bytes: 4 MiB for each thread.
 const BUFFERS: u16 = 256;
 const BUFFER_BYTES: u32 = 16 * 1024;
+/// What is larger does not fit into a socket at once.
+const SILENT_MAX: usize = 1 << 20;
 /// Of the listener; connections have two tokens each.
 const ACCEPT: u64 = TOKEN_MAX;
 
@@ -37,6 +39,12 @@ struct Ongoing {
     socket: RawFd,
     is_receiving: bool,
     is_sending: bool,
+    /// Bytes that are being sent.
+    asked: usize,
+    /// Nobody tells when they are sent, unless some are not.
+    is_silent: bool,
+    /// The socket has not taken all of them: the next send waits for room.
+    is_full: bool,
     /// Whether a receive that ends is to be followed by another.
     wants: bool,
     is_removed: bool,
@@ -48,6 +56,10 @@ pub(crate) struct Ring {
     connections: Vec<Option<Ongoing>>,
     listener: Option<RawFd>,
     told: VecDeque<Event>,
+    /// Connections with sends that are silent, in the order of their submission.
+    silent: Vec<Token>,
+    /// Some of them were not submitted when they should have been.
+    is_behind: bool,
     received: Option<Buffer>,
 }
 
@@ -55,8 +67,15 @@ impl Ring {
     /// A driver of the calling thread's.
     pub(crate) fn new() -> io::Result<Self> {
         let reactor = Reactor::builder().entries(ENTRIES).buffers(BUFFERS, BUFFER_BYTES).build()?;
-        let (connections, told) = (Vec::new(), VecDeque::new());
-        Ok(Self { reactor, connections, listener: None, told, received: None })
+        Ok(Self {
+            reactor,
+            connections: Vec::new(),
+            listener: None,
+            told: VecDeque::new(),
+            silent: Vec::new(),
+            is_behind: false,
+            received: None,
+        })
     }
 
     fn ongoing(&mut self, token: Token) -> Option<&mut Ongoing> {
@@ -142,10 +161,32 @@ impl Ring {
                 0
             }
         };
+        self.sent(token, sent);
+        None
+    }
+
+    fn sent(&mut self, token: Token, sent: usize) {
         // Before the last event of the connection, should this be the end of it.
         self.told.push_back(Event::Sent(token, sent));
-        self.ended(token, |ongoing| ongoing.is_sending = false);
-        None
+        self.ended(token, |ongoing| {
+            ongoing.is_full = sent < ongoing.asked;
+            (ongoing.is_sending, ongoing.is_silent) = (false, false);
+        });
+    }
+
+    /// Tells of the silent sends that are over. Once what has completed was looked at: these have sent everything.
+    fn end_silent(&mut self) {
+        self.is_behind = !self.silent.is_empty() && !self.reactor.all_submitted();
+        if self.is_behind {
+            return;
+        }
+        let mut silent = std::mem::take(&mut self.silent);
+        for token in silent.drain(..) {
+            if let Some(&mut Ongoing { is_silent: true, asked, .. }) = self.ongoing(token) {
+                self.sent(token, asked);
+            }
+        }
+        self.silent = silent;
     }
 }
 
@@ -172,6 +213,9 @@ impl Driver for Ring {
             socket: socket.as_raw_fd(),
             is_receiving: false,
             is_sending: false,
+            asked: 0,
+            is_silent: false,
+            is_full: false,
             wants: true,
             is_removed: false,
         });
@@ -200,11 +244,21 @@ impl Driver for Ring {
         token: Token,
         socket: BorrowedFd<'_>,
         bytes: &[u8],
+        is_awaited: bool,
     ) -> io::Result<Sent> {
+        let is_full = self.ongoing(token).is_some_and(|ongoing| ongoing.is_full);
+        let is_silent = !is_full && !is_awaited && bytes.len() <= SILENT_MAX;
         // SAFETY: by this function's contract: the end of the operation is told by `Sent`.
-        unsafe { self.reactor.send(&socket, bytes, sending(token))? };
+        unsafe {
+            if is_silent {
+                self.reactor.try_send(&socket, bytes, sending(token))?;
+                self.silent.push(token);
+            } else {
+                self.reactor.send(&socket, bytes, sending(token))?;
+            }
+        }
         if let Some(ongoing) = self.ongoing(token) {
-            ongoing.is_sending = true;
+            (ongoing.is_sending, ongoing.asked, ongoing.is_silent) = (true, bytes.len(), is_silent);
         }
         Ok(Sent::Later)
     }
@@ -225,7 +279,11 @@ impl Driver for Ring {
     }
 
     fn wait(&mut self, most: Option<Duration>) -> io::Result<()> {
-        if self.told.is_empty() { self.reactor.wait(most).map(drop) } else { self.reactor.submit() }
+        if self.told.is_empty() && !self.is_behind {
+            self.reactor.wait(most).map(drop)
+        } else {
+            self.reactor.submit()
+        }
     }
 
     fn next(&mut self) -> Option<Event> {
@@ -234,7 +292,10 @@ impl Driver for Ring {
             if let Some(event) = self.told.pop_front() {
                 return Some(event);
             }
-            let completion = self.reactor.next()?;
+            let Some(completion) = self.reactor.next() else {
+                self.end_silent();
+                return self.told.pop_front();
+            };
             let token = (completion.token() / 2) as Token;
             let event = match completion.token() {
                 ACCEPT => self.accepted(completion),

@@ -32,6 +32,8 @@ pub(super) struct Drive {
     pub(super) clients: usize,
     pub(super) pipeline: usize,
     pub(super) requests: usize,
+    /// Of redis-benchmark.
+    pub(super) threads: usize,
 }
 
 /// Whether redis-benchmark is there.
@@ -52,7 +54,7 @@ pub(super) fn installed(program: &str, package: &str) -> Result<(), UserError> {
 impl Drive {
     /// What the table is about.
     pub(super) fn title(&self, case: &str, samples: usize) -> String {
-        let Self { request, clients, pipeline, requests } = self;
+        let Self { request, clients, pipeline, requests, threads } = self;
         let what = match request {
             Request::Digest { bytes } => format!("values of {bytes} bytes"),
             _ => format!("values of {VALUE_BYTES} bytes, {KEYS} keys"),
@@ -60,7 +62,8 @@ impl Drive {
         let pipeline =
             if *pipeline > 1 { format!(", {pipeline} at a time") } else { String::new() };
         format!(
-            "serve: {case}  ({clients} clients{pipeline}, {what}, {requests} requests, {samples} sample(s))"
+            "serve: {case}  ({clients} clients on {threads} thread(s){pipeline}, {what}, {requests} requests, \
+             {samples} sample(s))"
         )
     }
 
@@ -70,8 +73,8 @@ impl Drive {
             Request::Digest { bytes } => set_large(server, bytes),
             Request::Get | Request::Set => {
                 // Random keys: ten times as many requests leave hardly one out.
-                let fill =
-                    Drive { request: Request::Set, clients: 4, pipeline: 100, requests: KEYS * 10 };
+                let (clients, pipeline, requests) = (4, 100, KEYS * 10);
+                let fill = Drive { request: Request::Set, clients, pipeline, requests, threads: 1 };
                 fill.measure(server).map(drop)
             }
         }
@@ -91,13 +94,16 @@ impl Drive {
     }
 
     fn run(&self, server: &ServerProcess) -> Result<String, UserError> {
-        let Self { request, clients, pipeline, requests } = self;
+        let Self { request, clients, pipeline, requests, threads } = self;
         let address = server.address();
         let mut command = Command::new("redis-benchmark");
         command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
         command.args(["-c", &clients.to_string(), "-n", &requests.to_string()]);
         command.args(["-P", &pipeline.to_string(), "-r", &KEYS.to_string()]);
         command.args(["-d", &VALUE_BYTES.to_string()]);
+        if *threads > 1 {
+            command.args(["--threads", &threads.to_string()]);
+        }
         match request {
             Request::Get => command.args(["-t", "get"]),
             Request::Set => command.args(["-t", "set"]),

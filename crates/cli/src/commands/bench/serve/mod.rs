@@ -2,9 +2,11 @@
 //! redis-benchmark drives them.
 //!
 //! Cases `get`, `set`, `get-p16`, `set-p16` (16 requests at a time): 16 clients, values of 64 bytes,
-//! random keys. `handover`: GET from as many threads as clients, of which nearly every request is for a
-//! key of another thread's, told by `light` and by `signal`. `digest`: 12 clients that have the digest of a
+//! random keys. `handover`, `handover-p16`: GET from as many threads as clients, of which nearly every request is for
+//! a key of another thread's, told by `light` and by `signal`. `digest`: 12 clients that have the digest of a
 //! large value made on a queue, whose affinity scope is `cache` or `default`.
+//!
+//! redis-benchmark has a thread for each CPU: one alone is slower than the servers, and would be what is measured.
 //!
 //! `process` starts and ends servers, `client` runs redis-benchmark, `sample` is what comes of it.
 
@@ -26,7 +28,7 @@ use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
 use super::options::{count, names};
 use super::{UserError, measure_and_show};
 
-const CASES: [&str; 6] = ["get", "set", "get-p16", "set-p16", "handover", "digest"];
+const CASES: [&str; 7] = ["get", "set", "get-p16", "set-p16", "handover", "handover-p16", "digest"];
 const CLIENTS: usize = 16;
 const PIPELINE: usize = 16;
 /// As many as in the report that led to the fallback of scopes.
@@ -39,12 +41,16 @@ pub(super) struct Args {
     /// Fewer requests and samples, for a look
     #[arg(long)]
     quick: bool,
-    /// Only these cases: get, set, get-p16, set-p16, handover, digest
+    /// Only these cases: get, set, get-p16, set-p16, handover, handover-p16, digest
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Requests of each run [default: 200000, of p16 1000000; --quick: a tenth]
+    /// Requests of each run [default: 300000, of handover-p16 1500000, of get-p16 and set-p16 3000000, of
+    /// digest 100000; --quick: a third]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     requests: Option<String>,
+    /// Threads of redis-benchmark [default: one for each CPU]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    client_threads: Option<String>,
     /// Runs of each server, of which the median counts [default: 5; --quick: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
@@ -57,6 +63,7 @@ pub(super) struct Args {
 struct Options {
     quick: bool,
     requests: Option<usize>,
+    client_threads: usize,
     samples: usize,
 }
 
@@ -70,6 +77,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let options = Options {
         quick: args.quick,
         requests: given("--requests", &args.requests, 1_000..=100_000_000)?,
+        client_threads: given("--client-threads", &args.client_threads, 1..=CLIENTS)?
+            .unwrap_or(cpus().min(CLIENTS)),
         samples: given("--samples", &args.samples, 1..=1_000)?.unwrap_or(if args.quick {
             3
         } else {
@@ -77,13 +86,18 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         }),
     };
     client::check()?;
-    if cases.iter().any(|case| !["handover", "digest"].contains(case)) {
+    if cases.iter().any(|case| has_rival(case)) {
         process::check()?;
     }
     let groups = cases.into_iter().map(|case| group(case, &options)).collect();
     let json = args.json.as_deref();
     measure_and_show("serve", groups, json, Vec::new(), sample::latencies)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether it is measured beside redis-server.
+fn has_rival(case: &str) -> bool {
+    case.starts_with("get") || case.starts_with("set")
 }
 
 fn group(case: &'static str, options: &Options) -> Group<Served> {
@@ -94,7 +108,7 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
         contestant(case, variant, which, drive.clone())
     };
     let (contestants, ratio_to) = match case {
-        "handover" => {
+        "handover" | "handover-p16" => {
             // As many threads as in the report that led to the light path.
             let of = |how: &str| uwork(how, &["--threads", "16", "--notify", how]);
             (vec![of("signal"), of("light")], RatioTo::Variant("signal"))
@@ -106,11 +120,12 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
         _ => {
             let mut contestants = vec![
                 contestant(case, "", Which::Redis, drive.clone()),
-                uwork("threads1", &["--threads", "1"]),
+                // What it does without flags.
+                uwork("", &[]),
             ];
-            // What it does without flags.
             if cpus() > 1 {
-                contestants.push(uwork(&format!("threads{}", cpus()), &[]));
+                let threads = cpus().to_string();
+                contestants.push(uwork(&format!("threads{threads}"), &["--threads", &threads]));
             }
             (contestants, RatioTo::FastestRival)
         }
@@ -120,17 +135,22 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
 
 fn drive(case: &str, options: &Options) -> Drive {
     let pipelined = case.ends_with("-p16");
-    let full = if pipelined { 1_000_000 } else { 200_000 };
-    let request = match case {
-        "set" | "set-p16" => Request::Set,
-        "digest" => Request::Digest { bytes: DIGEST_BYTES },
-        _ => Request::Get,
+    // So that a run takes some seconds: with several threads, redis-benchmark looks four times a second whether it is
+    // over.
+    let (request, full) = match case {
+        "set" => (Request::Set, 300_000),
+        "set-p16" => (Request::Set, 3_000_000),
+        "digest" => (Request::Digest { bytes: DIGEST_BYTES }, 100_000),
+        "handover-p16" => (Request::Get, 1_500_000),
+        "get-p16" => (Request::Get, 3_000_000),
+        _ => (Request::Get, 300_000),
     };
     Drive {
         request,
         clients: if case == "digest" { DIGEST_CLIENTS } else { CLIENTS },
         pipeline: if pipelined { PIPELINE } else { 1 },
-        requests: options.requests.unwrap_or(if options.quick { full / 10 } else { full }),
+        requests: options.requests.unwrap_or(if options.quick { full / 3 } else { full }),
+        threads: options.client_threads,
     }
 }
 
