@@ -18,17 +18,16 @@
  *   ESHUTDOWN         the queue drains and the caller is not one of its items; the process was shut down
  *   ESHUTDOWN *       the queue was destroyed
  *   EEXIST            a queue of that name is there; there was a setup already
- *   EBUSY             the library has started
  *   EAGAIN            no thread could be created
  *   ENOMEM            too many queues or pools
  *   EDEADLK           the caller would wait for itself
  *   EOVERFLOW         the item is disabled 2047 times
  *   ETIMEDOUT         not done within the time
- *   EALREADY          the queues are frozen already; the mode was chosen already
- *   EBUSY             the lock is held by somebody else; objects of the cache are allocated
+ *   EALREADY          the queues are frozen already
+ *   EBUSY             the library has started; the lock is held by somebody else; objects of the cache are
+ *                     allocated; the signal cannot be had
  *   ECANCELED         the job was cancelled
  *   ESRCH             the thread has ended its task work
- *   EBUSY             the signal cannot be had
  *   ENOENT, EISDIR, ENOTDIR, EACCES   of an attribute: no such path, a folder, no folder, read only
  *   ERANGE            the mask has too little room
  *   EIO               the machine's description cannot be read
@@ -392,12 +391,10 @@ int uw_cpu_node(int cpu);
  *   1  a locked instruction; other CPUs' locks are taken right here, and they notice nothing
  *   2  no locked instruction; other CPUs' locks are taken right here, after an interrupt of that CPU
  *
- * UWORK_PWLOCKS=0, 1 or 2 chooses it, then uw_percpu_choose_mode(); else it is 1 if CPUs are isolated, or 0. Where
- * the system cannot do 0 and 2, it is 1. The first use of what is below settles it, and so does the first queue:
- * uw_percpu_choose_mode() is EALREADY from then on.
+ * UWORK_PWLOCKS=0, 1 or 2 chooses it, then uw_setup(); else it is 1 if CPUs are isolated, or 0. Where the system
+ * cannot do 0 and 2, it is 1. The first use of what is below settles it, and so does the first queue.
  */
 int uw_percpu_mode(void);
-int uw_percpu_choose_mode(int mode);
 /* Why it is this mode. The length, as of snprintf(). */
 int uw_percpu_reason(char *buffer, size_t size);
 

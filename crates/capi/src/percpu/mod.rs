@@ -12,8 +12,7 @@ mod work;
 
 use std::ffi::{c_char, c_int};
 
-use uwork::Setup;
-use uwork::percpu::{Mode, mode, reason};
+use uwork::percpu::{mode, reason};
 
 pub use batch::*;
 pub use cache::*;
@@ -23,25 +22,13 @@ pub use kernel::*;
 pub use work::*;
 
 use crate::attrs::write_text;
-use crate::error::{fail, guard, guarded};
+use crate::error::{guard, guarded};
 use crate::queue::set_errno;
 
 /// The mode of this process's per-CPU locks.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_percpu_mode() -> c_int {
     guard(|| mode().number() as c_int)
-}
-
-/// Asks for a mode, before anything has been used.
-#[unsafe(no_mangle)]
-pub extern "C" fn uw_percpu_choose_mode(number: c_int) -> c_int {
-    let Some(mode) = Mode::ALL.into_iter().find(|mode| mode.number() as c_int == number) else {
-        return fail(libc::EINVAL, format!("{number} is no mode; they are 0 to 2"));
-    };
-    match Setup::new().percpu_mode(mode).install() {
-        Ok(()) => 0,
-        Err(error) => fail(libc::EALREADY, error.to_string()),
-    }
 }
 
 /// Why it is this mode.

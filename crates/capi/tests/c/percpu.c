@@ -51,15 +51,16 @@ static void choosing(void)
 {
 	char reason[200];
 	const char *asked = getenv("UWORK_PWLOCKS");
+	struct uw_setup setup = UW_SETUP_INIT;
 
-	CHECK(uw_percpu_choose_mode(3) == -EINVAL);
 	/* What the environment says comes before what the program does. */
-	CHECK(uw_percpu_choose_mode(1) == 0);
+	setup.percpu_mode = UW_PERCPU_REMOTE;
+	CHECK(uw_setup(&setup) == 0);
 	mode = uw_percpu_mode();
 	CHECK(mode >= 0 && mode <= 2);
 	CHECK(uw_percpu_reason(reason, sizeof(reason)) > 0 && reason[0]);
 	CHECK(asked ? strstr(reason, "UWORK_PWLOCKS") != NULL : mode == 1);
-	CHECK(uw_percpu_choose_mode(1) == -EALREADY);
+	CHECK(uw_setup(&setup) == -EEXIST);
 	printf("mode %d: %s\n", mode, reason);
 }
 
