@@ -20,6 +20,7 @@ if [ "${1:-}" = --write ]; then
     exit 0
 fi
 status=0
+readelf --dynamic --wide "$library/libuwork.so" | grep -q NODELETE || { echo "libuwork.so can be unloaded"; status=1; }
 for list in symbols layout; do
     diff -u "$capi/abi/$list.txt" "$now/$list.txt" || status=1
 done

@@ -34,11 +34,12 @@ cargo rustc "${cargo_flags[@]}" ${UWORK_CARGO_FLAGS:-}
 archive=${CARGO_TARGET_DIR:-target}/$folder/libuwork_capi.a
 cp "$archive" "$out/libuwork.a"
 
-# All of the archive that the version script names, and what that needs; the rest is left out.
+# All of the archive that the version script names, and what that needs; the rest is left out. Once loaded it stays: its
+# threads run in it, and the kernel has been told of places in it (rseq).
 "$cc" -shared -o "$out/libuwork.so.$version" "${link_flags[@]}" \
     -Wl,-soname,"libuwork.so.$major" -Wl,--version-script=crates/capi/uwork.map \
     -Wl,--whole-archive "$out/libuwork.a" -Wl,--no-whole-archive \
-    -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,--as-needed \
+    -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,-z,nodelete -Wl,--as-needed \
     -lpthread -ldl -lm -lgcc_s -lc
 ln -sf "libuwork.so.$version" "$out/libuwork.so.$major"
 ln -sf "libuwork.so.$major" "$out/libuwork.so"
