@@ -158,6 +158,44 @@ static int parse_seconds(const char *text, double *seconds)
 	return end == text || *end || !(*seconds >= 0 && *seconds < 1e9) ? -EINVAL : 0;
 }
 
+/* What a value was expected to be. */
+static const char *kind_of(const struct kernel_param *param)
+{
+	switch (param->type) {
+	case UW_PARAM_byte: return "a number from 0 to 255";
+	case UW_PARAM_short: return "a number from -32768 to 32767";
+	case UW_PARAM_ushort: return "a number from 0 to 65535";
+	case UW_PARAM_int: return "a number of 32 bits";
+	case UW_PARAM_uint:
+	case UW_PARAM_hexint: return "a number of 32 bits without a sign";
+	case UW_PARAM_long: return "a number of a long's size";
+	case UW_PARAM_ulong: return "a number of a long's size without a sign";
+	case UW_PARAM_ullong: return "a number of 64 bits without a sign";
+	case UW_PARAM_bool:
+	case UW_PARAM_invbool:
+	case UW_PARAM_bint: return "y or n, 1 or 0, on or off";
+	default: return "another value";
+	}
+}
+
+static void say_wrong(const struct kernel_param *param, int error, char *text, size_t size)
+{
+	if (!param && error != -EINVAL)
+		snprintf(text, size, "no such parameter");
+	else if (!param)
+		snprintf(text, size, "seconds below 1e9, or inf, are expected");
+	else if (error == -ENOENT)
+		snprintf(text, size, "a value is expected: %s", kind_of(param));
+	else if (error == -ENOSPC && param->type == UW_PARAM_string)
+		snprintf(text, size, "at most %u bytes are expected", param->max - 1);
+	else if (error == -ENOSPC)
+		snprintf(text, size, "at most %u values are expected", param->max > 1 ? param->max : 1);
+	else if (error == -EINVAL || error == -ERANGE)
+		snprintf(text, size, "%s is expected", kind_of(param));
+	else
+		snprintf(text, size, "%s", strerror(-error));
+}
+
 static int parse(const struct parameters *all, const char *program, char *argument, double *seconds)
 {
 	char *equals = strchr(argument, '=');
@@ -166,16 +204,20 @@ static int parse(const struct parameters *all, const char *program, char *argume
 	bool is_flag = param && (param->type == UW_PARAM_bool || param->type == UW_PARAM_invbool);
 	static char yes[] = "1";
 	int error = -ENOENT;
+	char *given, wrong[100];
 
+	/* Lists are cut at their commas. */
+	given = strdup(argument);
 	if (length == strlen("uw.seconds") && equals && strncmp(argument, "uw.seconds", length) == 0)
 		error = parse_seconds(equals + 1, seconds);
 	else if (param && (equals || is_flag))
 		error = set(param, equals ? equals + 1 : yes);
-	if (!error)
-		return 0;
-	fprintf(stderr, "%s: %s: %s; there are\n", program, argument,
-		error == -ENOENT ? "no such parameter" : strerror(-error));
-	list(all, stderr);
+	if (error) {
+		say_wrong(param, error, wrong, sizeof(wrong));
+		fprintf(stderr, "%s: %s: %s; there are\n", program, given ? given : argument, wrong);
+		list(all, stderr);
+	}
+	free(given);
 	return error;
 }
 

@@ -76,7 +76,8 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define pr_warning(...) pr_warn(__VA_ARGS__)
 #define pr_notice(...) UW_PRINTK(KERN_NOTICE, __VA_ARGS__)
 #define pr_info(...) UW_PRINTK(KERN_INFO, __VA_ARGS__)
-#define pr_cont(...) UW_PRINTK(KERN_CONT, __VA_ARGS__)
+/* Goes on with a line, so without what pr_fmt() puts in front of one. */
+#define pr_cont(...) printk(KERN_CONT __VA_ARGS__)
 #ifdef DEBUG
 #define pr_debug(...) UW_PRINTK(KERN_DEBUG, __VA_ARGS__)
 #else
