@@ -84,8 +84,8 @@ impl Error {
             QueueError::NoThread(_) => ErrorKind::NoThread,
             QueueError::TooManyPools => ErrorKind::TooManyPools,
             QueueError::TooManyQueues => ErrorKind::TooManyQueues,
-            QueueError::BadCpu { .. } => ErrorKind::BadCpu,
-            QueueError::WouldDeadlock => ErrorKind::WouldDeadlock,
+            QueueError::BadCpu { .. } | QueueError::NoPart { .. } => ErrorKind::BadCpu,
+            QueueError::WouldDeadlock | QueueError::HeldAlready => ErrorKind::WouldDeadlock,
             QueueError::BadFlags(_) => ErrorKind::BadFlags,
             QueueError::Refused => ErrorKind::Refused,
             _ => ErrorKind::Other,
@@ -102,7 +102,7 @@ impl Error {
     /// # Ok::<(), uwork::Error>(())
     /// ```
     pub fn would_deadlock(&self) -> bool {
-        self.0 == QueueError::WouldDeadlock
+        self.kind() == ErrorKind::WouldDeadlock
     }
 }
 

@@ -100,8 +100,17 @@ pub enum QueueError {
         /// The CPUs that are allowed.
         allowed: CpuSet,
     },
+    /// There is no such CPU's part of per-CPU data.
+    NoPart {
+        /// The CPU that was asked for.
+        cpu: u32,
+        /// The CPUs that have a part.
+        there: CpuSet,
+    },
     /// The wait would be for the caller itself.
     WouldDeadlock,
+    /// The caller holds the per-CPU lock that it wants.
+    HeldAlready,
     /// These flags do not go together.
     BadFlags(FlagsError),
     /// The queue drains or was destroyed, or the engine was shut down.
@@ -141,6 +150,12 @@ impl fmt::Display for QueueError {
             QueueError::TooManyQueues => f.write_str("too many queues exist"),
             QueueError::BadCpu { cpu, allowed } => {
                 write!(f, "CPU {cpu} cannot be used by this process; allowed are {allowed}")
+            }
+            QueueError::NoPart { cpu, there } => {
+                write!(f, "CPU {cpu} has no part of this; those that have are {there}")
+            }
+            QueueError::HeldAlready => {
+                f.write_str("the caller holds this per-CPU lock already and would wait for itself")
             }
             QueueError::BadFlags(error) => error.fmt(f),
             QueueError::Refused => {

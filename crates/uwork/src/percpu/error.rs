@@ -50,7 +50,7 @@ impl<G> From<Recursion> for LockError<G> {
 
 /// The caller holds the lock that it wants.
 pub(super) fn recursion() -> Error {
-    QueueError::WouldDeadlock.into()
+    QueueError::HeldAlready.into()
 }
 
 impl<G> fmt::Debug for LockError<G> {

@@ -63,8 +63,8 @@ impl Locks {
         if cpu < self.cpus() {
             return Ok(());
         }
-        let allowed = engine().config().topology.possible().clone();
-        Err(QueueError::BadCpu { cpu, allowed }.into())
+        let there = engine().config().topology.possible().clone();
+        Err(QueueError::NoPart { cpu, there }.into())
     }
 
     /// The CPU whose lock this is.

@@ -75,8 +75,8 @@ impl PerCpuWork {
     pub fn queue_on(&self, cpu: u32, queue: &Queue) -> Result<bool, Error> {
         let possible = engine().config().topology.possible();
         if cpu != self.0.cpu || !possible.contains(cpu) {
-            let allowed = CpuSet::single(self.0.cpu).and(possible);
-            return Err(QueueError::BadCpu { cpu, allowed }.into());
+            let there = CpuSet::single(self.0.cpu).and(possible);
+            return Err(QueueError::NoPart { cpu, there }.into());
         }
         if mode() != Mode::Local {
             let outcome = catch_unwind(AssertUnwindSafe(|| (self.0.function)(cpu)));
