@@ -38,6 +38,8 @@ static void *run(void *arg)
 	if (!has_wish(task, TASK_STOP)) {
 		kthread_parkme();
 		result = task->function(task->data);
+	} else if (task->function == kthread_worker_fn) {
+		uw_worker_never_ran(task->data);
 	}
 	end(task, result);
 	return NULL;

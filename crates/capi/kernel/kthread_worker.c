@@ -132,6 +132,13 @@ int kthread_worker_fn(void *arg)
 	return 0;
 }
 
+void uw_worker_never_ran(struct kthread_worker *worker)
+{
+	if (worker->uw_queue)
+		uw_kernel_queued(uw_queue_destroy(worker->uw_queue));
+	worker->uw_queue = NULL;
+}
+
 void kthread_destroy_worker(struct kthread_worker *worker)
 {
 	if (worker->task)

@@ -48,6 +48,11 @@ struct task {
 void uw_task_remember(struct task *task);
 void uw_task_restore(struct task *task);
 
+struct kthread_worker;
+
+/* kthread_worker_fn() of this worker will not be called: its queue ends. */
+void uw_worker_never_ran(struct kthread_worker *worker);
+
 struct task *uw_task_of(struct task_struct *task);
 /* With one reference; NULL without memory. */
 struct task *uw_task_new(void);

@@ -9,7 +9,8 @@ use std::process::Command;
 use cbindgen::{Config, EnumConfig, ExportConfig, ItemType, Language, Style};
 
 /// Names of types that are other names in C.
-const NAMES: [(&str, &str); 14] = [
+const NAMES: [(&str, &str); 15] = [
+    ("UwSetup", "uw_setup"),
     ("UwQueue", "uw_queue"),
     ("UwWork", "uw_work"),
     ("UwDelayedWork", "uw_delayed_work"),

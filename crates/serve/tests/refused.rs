@@ -98,8 +98,8 @@ fn where_io_uring_is_refused_it_is_epoll_and_said() {
     }
     refuse_io_uring();
     let server = Server::start(config(10)).unwrap();
-    let expected = "the system refuses io_uring (Operation not permitted (os error 1)): \
-                    waiting with epoll";
+    let expected = "the system refuses io_uring (io_uring_setup: Operation not permitted (os error \
+                    1)): waiting with epoll";
     assert_eq!(server.notes(), [expected]);
     drop(ping(server.address()));
     server.stop().unwrap();
