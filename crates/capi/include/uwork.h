@@ -480,7 +480,11 @@ int uw_percpu_cache_destroy(struct uw_percpu_cache *cache);
 /*
  * Pointers that are collected for each CPU, and handed on to `sink` up to `capacity` (1 to 2^20) at a time: by who adds
  * the last one, by _drain_all(), which reaches every CPU and says how many items it has handed on, and by _destroy().
- * Without locks, at any time, by several threads at once.
+ * At any time, by several threads at once; one of them at most is in _drain_all().
+ *
+ * When _drain_all() returns, the sink has returned for every item whose _add() had returned before the call, whichever
+ * thread called it. EDEADLK: the caller is in the sink of this batch. A sink may add, but must not wait for a thread
+ * that drains; the sinks of two batches must not drain each other's.
  */
 struct uw_percpu_batch;
 
