@@ -59,7 +59,7 @@ static void choosing(void)
 	mode = uw_percpu_mode();
 	CHECK(mode >= 0 && mode <= 2);
 	CHECK(uw_percpu_reason(reason, sizeof(reason)) > 0 && reason[0]);
-	CHECK(asked ? strstr(reason, "UWORK_PWLOCKS") != NULL : mode == 1);
+	CHECK(asked && *asked ? strstr(reason, "UWORK_PWLOCKS") != NULL : mode == 1);
 	CHECK(uw_setup(&setup) == -EEXIST);
 	printf("mode %d: %s\n", mode, reason);
 }
