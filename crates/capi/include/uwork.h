@@ -411,7 +411,7 @@ int uw_percpu_cpus(const struct uw_percpu *percpu);
 /*
  * Locks a block: that of the CPU that the caller is on, which it may leave then; or that of `cpu`. NULL: EDEADLK, the
  * caller holds it already; EBUSY, from trylock; EINVAL, no such CPU. To be held for a few instructions, and unlocked by
- * the thread that has locked it.
+ * the thread that has locked it, before it ends: nobody else can.
  */
 void *uw_percpu_lock_local(struct uw_percpu *percpu);
 void *uw_percpu_trylock_local(struct uw_percpu *percpu);
@@ -445,9 +445,10 @@ static inline struct uw_percpu_work *uw_to_percpu_work(struct uw_work *work)
 /*
  * Has the function called, which locks the block of the item's CPU: in mode 0 by `queue` on that CPU, once for all
  * calls before it starts (0: it was pending already); in modes 1 and 2 right here, before this returns 1, and by
- * several threads at once if they call this at once. EINVAL: the item is for another CPU.
+ * several threads at once if they call this at once. EINVAL: the item is for another CPU. EPERM: it is disabled.
  *
- * uw_percpu_flush() waits until it has returned for every call before. uw_percpu_is_remote(): whether a function
+ * uw_percpu_flush() waits until it has returned for every call before; in modes 1 and 2 it does not wait for a function
+ * that another thread's call is still in: only calls that have returned have had it return. uw_percpu_is_remote(): whether a function
  * for that CPU's data runs on another one, if it is called here; never in mode 0. A hint.
  */
 int uw_percpu_queue_on(struct uw_queue *queue, int cpu, struct uw_percpu_work *work);
@@ -480,7 +481,11 @@ int uw_percpu_cache_destroy(struct uw_percpu_cache *cache);
 /*
  * Pointers that are collected for each CPU, and handed on to `sink` up to `capacity` (1 to 2^20) at a time: by who adds
  * the last one, by _drain_all(), which reaches every CPU and says how many items it has handed on, and by _destroy().
- * Without locks, at any time, by several threads at once.
+ * At any time, by several threads at once; one of them at most is in _drain_all().
+ *
+ * When _drain_all() returns, the sink has returned for every item whose _add() had returned before the call, whichever
+ * thread called it. EDEADLK: the caller is in the sink of this batch. A sink may add, but must not wait for a thread
+ * that drains; the sinks of two batches must not drain each other's.
  */
 struct uw_percpu_batch;
 

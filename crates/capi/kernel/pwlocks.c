@@ -30,17 +30,16 @@ static struct uw_locks locks_of(void *first)
 	return locks;
 }
 
-/* The kernel would hang. */
-static void check(int error)
+/* The kernel would hang, or go on with a lock that it has spoilt. */
+static void check(int error, const char *function)
 {
 	if (unlikely(error < 0))
-		uw_kernel_bug(error == -EDEADLK ? "the caller holds this per-CPU lock already" : uw_error_text(),
-			      "linux/pwlocks.h", 0);
+		uw_kernel_bug(error == -EDEADLK ? "the caller holds this per-CPU lock already" : uw_error_text(), function, 0);
 }
 
 void uw_kernel_pw_lock(void *first, int cpu)
 {
-	check(uw_locks_lock(locks_of(first), (unsigned int)cpu));
+	check(uw_locks_lock(locks_of(first), (unsigned int)cpu), "pw_lock");
 }
 
 bool uw_kernel_pw_trylock(void *first, int cpu)
@@ -50,7 +49,7 @@ bool uw_kernel_pw_trylock(void *first, int cpu)
 
 void uw_kernel_pw_unlock(void *first, int cpu)
 {
-	check(uw_locks_unlock(locks_of(first), (unsigned int)cpu));
+	check(uw_locks_unlock(locks_of(first), (unsigned int)cpu), "pw_unlock");
 }
 
 void uw_kernel_pw_lock_local(void *first)
@@ -60,10 +59,10 @@ void uw_kernel_pw_lock_local(void *first)
 
 	if (uw_kernel_is_cpu_held()) {
 		cpu = uw_kernel_this_cpu();
-		check(uw_locks_lock(locks, (unsigned int)cpu));
+		check(uw_locks_lock(locks, (unsigned int)cpu), "pw_lock_local");
 	} else {
 		cpu = uw_locks_lock_here(locks);
-		check(cpu);
+		check(cpu, "pw_lock_local");
 	}
 	uw_kernel_hold_cpu(cpu);
 }
@@ -88,8 +87,9 @@ bool uw_kernel_pw_trylock_local(void *first)
 
 void uw_kernel_pw_unlock_local(void *first)
 {
-	check(uw_kernel_is_cpu_held() ? 0 : -EPERM);
-	check(uw_locks_unlock(locks_of(first), (unsigned int)uw_kernel_this_cpu()));
+	if (unlikely(!uw_kernel_is_cpu_held()))
+		uw_kernel_bug("the caller holds no lock that it took by a _local function", "pw_unlock_local", 0);
+	check(uw_locks_unlock(locks_of(first), (unsigned int)uw_kernel_this_cpu()), "pw_unlock_local");
 	uw_kernel_let_cpu_go();
 }
 

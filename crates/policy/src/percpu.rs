@@ -102,7 +102,9 @@ pub struct Choice {
 /// assert_eq!(choice.reason, "CPUs 2-3 are isolated");
 /// ```
 pub fn choose(wishes: &Wishes<'_>) -> Choice {
-    let asked = wishes.variable.map(|(name, text)| (name, text.parse::<Mode>()));
+    // Set to nothing is how a variable is unset where it cannot be removed.
+    let variable = wishes.variable.filter(|(_, text)| !text.is_empty());
+    let asked = variable.map(|(name, text)| (name, text.parse::<Mode>()));
     let (mode, reason) = match (&asked, wishes.program) {
         (Some((name, Ok(mode))), _) => (*mode, format!("{name}={}", mode.number())),
         (_, Some(mode)) => (mode, "the program asked for it".to_owned()),

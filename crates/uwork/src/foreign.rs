@@ -28,6 +28,11 @@ pub fn work<T, const ID: u64>(func: ForeignFn) -> Work<T, ID> {
     Work { raw: RawWork::foreign(func), marker: PhantomData, pinned: PhantomPinned }
 }
 
+/// Whether an item is disabled, so that queueing it would be refused.
+pub fn is_disabled<T, const ID: u64>(work: &Work<T, ID>) -> bool {
+    work.raw.disable_depth() > 0
+}
+
 /// The same, with a timer.
 pub fn delayed_work<T, const ID: u64>(
     func: ForeignFn,

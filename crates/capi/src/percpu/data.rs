@@ -16,6 +16,8 @@ pub struct UwPercpu {
     locks: Locks,
     memory: NonNull<u8>,
     layout: Layout,
+    /// From one CPU's lock to the next one's.
+    stride: usize,
 }
 
 // SAFETY: the memory is reached by holders of its locks.
@@ -40,22 +42,25 @@ impl UwPercpu {
         let layout = Layout::from_size_align(whole, STRIDE_UNIT).map_err(|_| too_large())?;
         // SAFETY: not of size 0: there is a CPU, and room for its lock.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(too_large)?;
-        let place = Place { first: memory.cast(), stride: whole / len as usize, len };
+        let stride = whole / len as usize;
+        let place = Place { first: memory.cast(), stride, len };
         // SAFETY: zero bytes are locks that are free. They stay until `drop`.
-        Ok(UwPercpu { locks: unsafe { Locks::new(place) }, memory, layout })
+        Ok(UwPercpu { locks: unsafe { Locks::new(place) }, memory, layout, stride })
     }
 
     fn block_of(&self, cpu: u32) -> *mut c_void {
-        let stride = self.layout.size() / self.locks.cpus() as usize;
         // SAFETY: there is such a CPU: its lock was taken.
-        unsafe { block(self.memory.byte_add(stride * cpu as usize).cast()) }
+        unsafe { block(self.memory.byte_add(self.stride * cpu as usize).cast()) }
     }
 
     /// The lock of a block; nothing for what is none.
     #[inline(always)]
     fn lock_of(&self, block: *mut c_void) -> Option<NonNull<CpuLock>> {
         let offset = block.addr().wrapping_sub(self.memory.addr().get() + BLOCK);
-        let is_one = offset < self.layout.size() && offset.is_multiple_of(STRIDE_UNIT);
+        // With blocks of one unit, the usual case, no division.
+        let is_one = offset < self.layout.size()
+            && offset.is_multiple_of(STRIDE_UNIT)
+            && (self.stride == STRIDE_UNIT || offset.is_multiple_of(self.stride));
         // SAFETY: the lock is before its block, in the same memory.
         is_one.then(|| unsafe { NonNull::new_unchecked(block.byte_sub(BLOCK).cast()) })
     }

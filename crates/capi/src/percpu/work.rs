@@ -3,10 +3,11 @@
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
+use uwork::foreign::is_disabled;
 use uwork::percpu::{Mode, is_cpu_remote, mode};
 
 use crate::error::{fail, guard, misuse};
-use crate::item::{Kind, UwWork, UwWorkFn, func, item};
+use crate::item::{Kind, UwWork, UwWorkFn, func, item, with_item};
 use crate::queue::{UwQueue, with_queue};
 use crate::work::{init, uw_queue_work_on, uw_work_flush};
 
@@ -61,6 +62,14 @@ pub unsafe extern "C" fn uw_percpu_queue_on(
             let Some(known) = NonNull::new(work.cast()) else {
                 return misuse(libc::EINVAL, "the item is NULL");
             };
+            let disabled = with_item!(work.cast(), |item, pointer| is_disabled(item).into());
+            if disabled != 0 {
+                return if disabled < 0 {
+                    disabled
+                } else {
+                    fail(libc::EPERM, "the item is disabled")
+                };
+            }
             // SAFETY: a made item, whose function is for it (uwork.h).
             match unsafe { func(known).read() } {
                 // SAFETY: as above.

@@ -59,7 +59,7 @@ static void choosing(void)
 	mode = uw_percpu_mode();
 	CHECK(mode >= 0 && mode <= 2);
 	CHECK(uw_percpu_reason(reason, sizeof(reason)) > 0 && reason[0]);
-	CHECK(asked ? strstr(reason, "UWORK_PWLOCKS") != NULL : mode == 1);
+	CHECK(asked && *asked ? strstr(reason, "UWORK_PWLOCKS") != NULL : mode == 1);
 	CHECK(uw_setup(&setup) == -EEXIST);
 	printf("mode %d: %s\n", mode, reason);
 }
@@ -135,6 +135,9 @@ static void recursion(void)
 	stay_on(cpu);
 	block = uw_percpu_lock_local(percpu);
 	CHECK(block && *block == 0 && uw_percpu_cpu_of(percpu, block) == cpu);
+	/* Aligned as a block is, and inside of one. */
+	CHECK(uw_percpu_cpu_of(percpu, (char *)block + 128) == -EINVAL);
+	CHECK(uw_percpu_unlock(percpu, (char *)block + 128) == -EINVAL);
 	CHECK((uintptr_t)block % 16 == 0);
 	CHECK(uw_percpu_lock_local(percpu) == NULL && errno == EDEADLK);
 	CHECK(uw_percpu_trylock_local(percpu) == NULL && errno == EBUSY);
@@ -203,6 +206,13 @@ static void work(void)
 		CHECK(uw_percpu_queue_on(queue, cpu + 1, &item.work) == -EINVAL);
 		CHECK(uw_percpu_queue_on(queue, cpu, &item.work) == 1);
 		CHECK(mode == 0 || atomic_load(&item.runs) == runs + 1);
+		CHECK(uw_percpu_flush(&item.work) >= 0);
+		CHECK(atomic_load(&item.runs) == ++runs);
+		CHECK(uw_work_disable(&item.work.work) == 0);
+		CHECK(uw_percpu_queue_on(queue, cpu, &item.work) == -EPERM);
+		CHECK(atomic_load(&item.runs) == runs);
+		CHECK(uw_work_enable(&item.work.work) >= 0);
+		CHECK(uw_percpu_queue_on(queue, cpu, &item.work) == 1);
 		CHECK(uw_percpu_flush(&item.work) >= 0);
 		CHECK(atomic_load(&item.runs) == ++runs);
 	}

@@ -2,10 +2,13 @@
 //! `lru_add_drain_all`.
 
 use std::fmt;
-use std::sync::Mutex;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Mutex, PoisonError};
 use std::vec::Drain;
 
+use super::error::recursion;
 use super::parts::Parts;
+use super::underway::{Begun, Underway};
 use crate::error::Error;
 
 /// Batches with a sink: an item goes to the batch of the CPU that the caller is on, a full batch to the sink.
@@ -26,6 +29,10 @@ pub struct Batch<T> {
     parts: Parts<Vec<T>>,
     capacity: usize,
     sink: Sink<T>,
+    /// Calls of the sink for batches that were full.
+    underway: Underway,
+    /// Held by who drains, until the sink has returned.
+    draining: Mutex<()>,
 }
 
 type Sink<T> = Box<dyn Fn(Drain<'_, T>) + Send + Sync>;
@@ -35,7 +42,8 @@ const CAPACITY_MAX: usize = 1 << 20;
 
 impl<T: Send> Batch<T> {
     /// Batches of up to `capacity` items each. `sink` is called without locks by whoever adds the last item to a
-    /// batch, or drains; at any time from several threads. What it leaves of the items is dropped.
+    /// batch, or drains; at any time from several threads. What it leaves of the items is dropped. It may add to the
+    /// batch, but not drain it.
     ///
     /// # Panics
     /// `capacity` is 0 or more than a million (2^20).
@@ -57,7 +65,7 @@ impl<T: Send> Batch<T> {
             (1..=CAPACITY_MAX).contains(&capacity),
             "a batch of {capacity} items: 1 to {CAPACITY_MAX} are allowed"
         );
-        Batch { parts, capacity, sink }
+        Batch { parts, capacity, sink, underway: Underway::default(), draining: Mutex::new(()) }
     }
 
     /// Adds an item to the batch of the CPU that the caller is on. Some ten instructions, and the sink's work where
@@ -80,11 +88,12 @@ impl<T: Send> Batch<T> {
             drop(held);
             return self.add_to_new(item);
         }
+        let begun = self.underway.begin();
         let mut batch = std::mem::take(&mut *held);
         held.set_used(0);
         drop(held);
         batch.push(item);
-        self.sink(batch);
+        self.sink(batch, Some(begun));
     }
 
     /// Adds the item to a batch that needs a buffer first.
@@ -93,7 +102,7 @@ impl<T: Send> Batch<T> {
         let mut batch = Vec::with_capacity(self.capacity);
         batch.push(item);
         if self.capacity == 1 {
-            return self.sink(batch);
+            return self.sink(batch, None);
         }
         match self.parts.try_here() {
             Some(mut held) if held.capacity() == 0 => {
@@ -103,19 +112,25 @@ impl<T: Send> Batch<T> {
             // We were moved, or somebody else was here.
             held => {
                 drop(held);
-                self.sink(batch);
+                self.sink(batch, None);
             }
         }
     }
 
     #[cold]
     fn sink_one(&self, item: T) {
-        (self.sink)(vec![item].drain(..));
+        self.call_sink(&mut vec![item]);
     }
 
-    /// Hands a batch on, and its buffer back to a CPU that has none.
-    fn sink(&self, mut batch: Vec<T>) {
-        (self.sink)(batch.drain(..));
+    fn call_sink(&self, batch: &mut Vec<T>) {
+        self.underway.inside(|| (self.sink)(batch.drain(..)));
+    }
+
+    /// Hands a batch on, and its buffer back to a CPU that has none. What has begun ends when the sink has returned;
+    /// it is for who has taken items that others added.
+    fn sink(&self, mut batch: Vec<T>, begun: Option<Begun<'_>>) {
+        self.call_sink(&mut batch);
+        drop(begun);
         batch.clear();
         if let Some(mut held) = self.parts.try_here()
             && held.capacity() == 0
@@ -124,17 +139,27 @@ impl<T: Send> Batch<T> {
         }
     }
 
-    /// Hands on what is in the batches of all CPUs; the sink is called by the caller. How many items. Everything
-    /// that was added before the call has gone to the sink when it returns, or is in the sink already.
+    /// Hands on what is in the batches of all CPUs; the sink is called by the caller. How many items. When it
+    /// returns, the sink has returned for every item whose [`Batch::add`] had returned before the call: for those
+    /// that another thread is handing on, this waits. Items whose `add` is under way may or may not be among them.
+    ///
+    /// One thread drains at a time, others wait for it. So a sink must not wait for a thread that drains the same
+    /// batch; nor may the sinks of two batches drain each other's.
     ///
     /// Reaches other CPUs as the mode says: see [`Mode`](super::Mode). CPUs whose batch is empty are left alone.
     ///
     /// # Errors
-    /// None that a user of the batch can cause; the type is that of its like.
+    /// The caller is in the sink of this batch, whose return it would wait for
+    /// ([`ErrorKind::WouldDeadlock`](crate::ErrorKind::WouldDeadlock)). Nothing was handed on.
     ///
     /// # Panics
-    /// If the sink does; the items of batches that it was not called for are dropped.
+    /// If the sink does, after it was called for all batches; with the first panic.
     pub fn drain_all(&self) -> Result<usize, Error> {
+        if self.underway.is_inside() {
+            return Err(recursion());
+        }
+        // Nothing is in it.
+        let draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
         let batches = Mutex::new(Vec::new());
         let visited = self.parts.visit_all(
             |cpu| self.parts.used(cpu) > 0,
@@ -146,11 +171,15 @@ impl<T: Send> Batch<T> {
             },
         );
         let mut items = 0;
+        let mut panic = None;
         for batch in batches.into_inner().expect("nobody panics under it") {
             items += batch.len();
-            self.sink(batch);
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.sink(batch, None)));
+            panic = panic.or(outcome.err());
         }
-        visited.map(|()| items)
+        self.underway.wait();
+        drop(draining);
+        panic.map_or_else(|| visited.map(|()| items), |payload| resume_unwind(payload))
     }
 
     /// How many items are in the batch of a CPU, by now; 0 for CPUs that the machine does not have.
@@ -160,12 +189,17 @@ impl<T: Send> Batch<T> {
 }
 
 impl<T> Drop for Batch<T> {
-    /// Hands on what is left, whatever CPU it is on. If the sink panics, the rest is dropped.
+    /// Hands on what is left, whatever CPU it is on. A panic of the sink goes on when it was called for all of it.
     fn drop(&mut self) {
+        let mut panic = None;
         for (_, batch) in self.parts.values_mut() {
             if !batch.is_empty() {
-                (self.sink)(batch.drain(..));
+                let outcome = catch_unwind(AssertUnwindSafe(|| (self.sink)(batch.drain(..))));
+                panic = panic.or(outcome.err());
             }
+        }
+        if let Some(payload) = panic {
+            resume_unwind(payload);
         }
     }
 }

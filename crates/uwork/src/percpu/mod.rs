@@ -37,6 +37,7 @@ mod parts;
 mod remote;
 #[cfg(test)]
 mod tests;
+mod underway;
 mod work;
 
 pub use batch::Batch;

@@ -92,7 +92,8 @@ impl Locks {
     /// The caller holds one of the locks. The others' parts were visited.
     ///
     /// # Panics
-    /// If `f` does, after all were visited.
+    /// If `f` does: in mode 0 after all were visited, if they were visited by workers; else at once, without the
+    /// CPUs behind it.
     pub fn visit_all(
         &self,
         wanted: impl Fn(u32) -> bool,

@@ -96,7 +96,7 @@ impl PerCpuWork {
     }
 
     /// Waits until the function has returned for every call of [`PerCpuWork::queue_on`] before. In modes 1 and 2
-    /// it has.
+    /// it has, for every call that has returned: for one that another thread is in, this does not wait.
     pub fn flush(&self) {
         if mode() == Mode::Local {
             self.0.work.flush();

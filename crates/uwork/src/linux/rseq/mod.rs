@@ -86,7 +86,9 @@ impl Rseq {
         }
         // Any CPU will do: whether this thread is registered.
         if !self.has_sections(u32::MAX) {
-            return Err("rseq(2) is missing or refused, and glibc has not registered it".to_owned());
+            return Err("rseq(2) is missing or refused, and no registration of glibc's was found: it has none, or the \
+                        program is linked statically"
+                .to_owned());
         }
         Ok(())
     }

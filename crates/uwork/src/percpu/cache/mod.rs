@@ -103,7 +103,8 @@ impl<T> Cache<T> {
         unsafe { self.raw.free(object.cast(), Self::CAPACITY) };
     }
 
-    /// Moves what is in the magazines of all CPUs to the depot. How many objects.
+    /// Moves what is in the magazines of all CPUs to the depot. How many objects. What another thread is moving
+    /// between a magazine and the depot at that moment, half a magazine at most, is in neither.
     ///
     /// Reaches other CPUs as the mode says: see [`Mode`](super::Mode). CPUs whose magazine is empty are left alone.
     ///

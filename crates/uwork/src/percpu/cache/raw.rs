@@ -157,11 +157,11 @@ impl RawCache {
         let wanted = |cpu| self.magazines.used(cpu) > 0;
         self.magazines.visit_all(wanted, |_, mut held| {
             let used = held.used() as usize;
-            let objects = held.0;
+            // SAFETY: what is below `used` is initialized.
+            self.depot().put(unsafe { held.0[..used].assume_init_ref() });
+            // After that: who finds an empty magazine, finds its objects in the depot.
             held.set_used(0);
             drop(held);
-            // SAFETY: what is below `used` is initialized.
-            self.depot().put(unsafe { objects[..used].assume_init_ref() });
             *moved.lock().expect("nobody panics under it") += used;
         })?;
         Ok(moved.into_inner().expect("nobody panics under it"))

@@ -1,5 +1,6 @@
 //! Every mode in one process: the mode of a value is its own here, whatever the process's is.
 
+mod drain;
 mod storm;
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
