@@ -5,10 +5,13 @@ use std::fmt;
 use std::sync::Mutex;
 use std::vec::Drain;
 
-use super::parts::Parts;
+use super::parts::{Held, Lost, Parts};
 use crate::error::Error;
 
 /// Batches with a sink: an item goes to the batch of the CPU that the caller is on, a full batch to the sink.
+///
+/// A child after `fork` has the batches as they were, but for those whose lock another thread held: these are
+/// empty there, and their items are not dropped.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +31,18 @@ pub struct Batch<T> {
     sink: Sink<T>,
 }
 
+/// A child's way with a batch that another thread held: its items are the parent's.
+struct Forget;
+
+impl<T> Lost<Vec<T>> for Forget {
+    fn lost(held: &mut Held<'_, Vec<T>>) {
+        // SAFETY: we have the lock. What is overwritten may be half written, or another's by now, so it is not
+        // dropped.
+        unsafe { held.value().write(Vec::new()) };
+        held.set_used(0);
+    }
+}
+
 type Sink<T> = Box<dyn Fn(Drain<'_, T>) + Send + Sync>;
 
 /// Items of a batch, at most.
@@ -40,7 +55,7 @@ impl<T: Send> Batch<T> {
     /// # Panics
     /// `capacity` is 0 or more than a million (2^20).
     pub fn new(capacity: usize, sink: impl Fn(Drain<'_, T>) + Send + Sync + 'static) -> Batch<T> {
-        Batch::over(Parts::new(|_| Vec::new()), capacity, Box::new(sink))
+        Batch::over(Parts::new::<Forget>(|_| Vec::new()), capacity, Box::new(sink))
     }
 
     #[cfg(test)]
@@ -49,7 +64,7 @@ impl<T: Send> Batch<T> {
         capacity: usize,
         sink: impl Fn(Drain<'_, T>) + Send + Sync + 'static,
     ) -> Batch<T> {
-        Batch::over(Parts::in_mode(mode, |_| Vec::new()), capacity, Box::new(sink))
+        Batch::over(Parts::in_mode::<Forget>(mode, |_| Vec::new()), capacity, Box::new(sink))
     }
 
     fn over(parts: Parts<Vec<T>>, capacity: usize, sink: Sink<T>) -> Batch<T> {
