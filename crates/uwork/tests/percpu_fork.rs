@@ -43,6 +43,15 @@ struct Did {
     locked: u64,
 }
 
+/// Ends the storm, also where a child has failed.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 impl Everything {
     fn new() -> Everything {
         let sink =
@@ -173,10 +182,11 @@ fn a_child_of_a_storm_uses_all_of_it() {
                     all.reach_all();
                 }
             });
+            let stop = Stop(&all.stop);
             for _ in 0..FORKS {
                 in_child(|| all.use_in_child());
             }
-            all.stop.store(true, Ordering::Relaxed);
+            drop(stop);
             threads.into_iter().map(|thread| thread.join().expect("it returns")).collect()
         });
         // The parent has noticed nothing.
