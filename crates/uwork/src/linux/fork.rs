@@ -14,7 +14,7 @@ use super::{Linux, engine};
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The locks of the engine, of the names and of per-CPU data, between `prepare` and what follows it on the same thread.
+    /// The locks of the engine, the names and per-CPU data, from `prepare` to what follows it on the same thread.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
