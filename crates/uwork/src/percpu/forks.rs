@@ -50,7 +50,8 @@ impl Registration {
     /// Locks that a child gives up by `lost` where another thread than the forking one held them.
     ///
     /// # Safety
-    /// The locks stay where they are while this is there. `lost` may be called as [`Lost`] says.
+    /// The locks stay where they are while this is there. `lost` may be called by a child's only
+    /// thread with any of them that is held, and gives it up.
     pub unsafe fn locks(place: Place, lost: Lost) -> Registration {
         Registration::new(place.first.addr().get(), Entry::Locks { place, lost })
     }
@@ -69,10 +70,10 @@ impl Drop for Registration {
     }
 }
 
-/// A [`Lost`] for data that nothing is known of: gives the lock up.
+/// For data that nothing is known of: gives the lock up.
 ///
 /// # Safety
-/// As [`Lost`] says.
+/// Called by a child's only thread, with a lock that is held.
 pub unsafe fn give_up(lock: NonNull<CpuLock>) {
     // SAFETY: its holder is not there, and has left it to us.
     unsafe { lock.as_ref().release() };
