@@ -13,6 +13,7 @@ use crate::delayed::DelayedWork;
 use crate::item::Work;
 use crate::linux::Linux;
 pub use crate::percpu::cache::raw::{RawCache, capacity};
+pub use crate::percpu::forks::{Registration, give_up};
 pub use crate::percpu::locks::Locks;
 use crate::rcu::RcuWork;
 

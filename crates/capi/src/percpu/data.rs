@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use uwork::foreign::{CpuLock, Locks, Place, Recursion};
+use uwork::foreign::{CpuLock, Locks, Place, Recursion, Registration, give_up};
 
 use super::{made, nothing, there};
 use crate::attrs::cpu_of;
@@ -13,6 +13,8 @@ use crate::error::{fail, failed, guard, guarded, misuse};
 
 /// Blocks, each behind its lock.
 pub struct UwPercpu {
+    /// For forks. Nothing while it is dropped.
+    registration: Option<Registration>,
     locks: Locks,
     memory: NonNull<u8>,
     layout: Layout,
@@ -45,7 +47,10 @@ impl UwPercpu {
         let stride = whole / len as usize;
         let place = Place { first: memory.cast(), stride, len };
         // SAFETY: zero bytes are locks that are free. They stay until `drop`.
-        Ok(UwPercpu { locks: unsafe { Locks::new(place) }, memory, layout, stride })
+        let locks = unsafe { Locks::new(place) };
+        // SAFETY: as above; to give up a lock is all that can be done for data of which nothing is known.
+        let registration = Some(unsafe { Registration::locks(place, give_up) });
+        Ok(UwPercpu { registration, locks, memory, layout, stride })
     }
 
     fn block_of(&self, cpu: u32) -> *mut c_void {
@@ -68,6 +73,7 @@ impl UwPercpu {
 
 impl Drop for UwPercpu {
     fn drop(&mut self) {
+        self.registration = None;
         // SAFETY: from `alloc_zeroed` with this layout.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }

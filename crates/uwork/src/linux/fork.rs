@@ -14,13 +14,14 @@ use super::{Linux, engine};
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The locks of the engine and of the names, between `prepare` and what follows it on the same thread.
+    /// The locks of the engine, the names and per-CPU data, from `prepare` to what follows it on the same thread.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 struct Held {
     forking: Forking<'static, Linux>,
     _names: crate::symbols::Held,
+    percpu: crate::percpu::forks::Held,
 }
 
 /// Lets the C library call us. Once, by whoever makes the engine.
@@ -36,14 +37,20 @@ pub(crate) fn forks() -> u32 {
 }
 
 extern "C" fn prepare() {
+    crate::percpu::forks::settle();
     // Names are looked for with none of the engine's locks held.
     let names = crate::symbols::hold();
-    let held = Held { forking: engine().before_fork(), _names: names };
+    let forking = engine().before_fork();
+    // Last: who has one of these asks for nothing else.
+    let percpu = crate::percpu::forks::hold();
+    let held = Held { forking, _names: names, percpu };
     HELD.with(|slot| *slot.borrow_mut() = Some(held));
 }
 
 extern "C" fn parent() {
     if let Some(held) = HELD.with(RefCell::take) {
+        // First, as the engine may free what it has in a cache.
+        drop(held.percpu);
         held.forking.parent();
     }
 }
@@ -53,6 +60,7 @@ extern "C" fn child() {
     super::asleep::close_after_fork();
     super::stack::forget();
     if let Some(held) = HELD.with(RefCell::take) {
+        held.percpu.child();
         held.forking.child();
     }
 }

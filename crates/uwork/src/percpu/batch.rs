@@ -1,17 +1,27 @@
 //! Items collected for each CPU and handed on in bulk: the shape of the kernel's folio batches and of
 //! `lru_add_drain_all`.
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::vec::Drain;
 
+use uwork_engine::percpu::Sections;
+
 use super::error::recursion;
-use super::parts::Parts;
+use super::forks::Registration;
+use super::mode::chosen;
+use super::parts::{Held, Lost, Parts};
 use super::underway::{Begun, Underway};
 use crate::error::Error;
 
 /// Batches with a sink: an item goes to the batch of the CPU that the caller is on, a full batch to the sink.
+///
+/// A child after `fork` has the batches as they were, but for those whose lock another thread held: these are
+/// empty there, and their items are not dropped.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,10 +39,63 @@ pub struct Batch<T> {
     parts: Parts<Vec<T>>,
     capacity: usize,
     sink: Sink<T>,
+    sinks: Box<Sinks>,
+    /// Dropped before the sinks' state, which it tells forks of; in this order by [`Batch::drop`].
+    registration: Option<Registration>,
+}
+
+/// Whose sink is where. Replaced by a child of a fork, which has none of the other threads.
+#[derive(Default)]
+struct Sinks(UnsafeCell<State>);
+
+#[derive(Default)]
+struct State {
     /// Calls of the sink for batches that were full.
     underway: Underway,
     /// Held by who drains, until the sink has returned.
     draining: Mutex<()>,
+    /// The token of the thread that holds it; 0: nobody.
+    drainer: AtomicU64,
+}
+
+// SAFETY: reached by shared references only, but for a child of a fork that has one thread.
+unsafe impl Sync for Sinks {}
+
+impl Sinks {
+    fn get(&self) -> &State {
+        // SAFETY: it is written by a child's only thread only, before it returns from fork.
+        unsafe { &*self.0.get() }
+    }
+
+    /// # Safety
+    /// `it` is one of these, and the caller the only thread of a child.
+    unsafe fn child(it: NonNull<()>) {
+        // SAFETY: by this function's contract.
+        let state = unsafe { it.cast::<Sinks>().as_ref() }.0.get();
+        // SAFETY: as above.
+        let (underway, drainer) = unsafe { ((*state).underway.child(), &(*state).drainer) };
+        let is_ours = drainer.load(Ordering::Relaxed) == chosen().rseq.token().value();
+        // SAFETY: as above. What another thread may have held is overwritten, not dropped.
+        unsafe {
+            (&raw mut (*state).underway).write(underway);
+            if !is_ours {
+                (&raw mut (*state).draining).write(Mutex::new(()));
+                (&raw mut (*state).drainer).write(AtomicU64::new(0));
+            }
+        }
+    }
+}
+
+/// A child's way with a batch that another thread held: its items are the parent's.
+struct Forget;
+
+impl<T> Lost<Vec<T>> for Forget {
+    fn lost(held: &mut Held<'_, Vec<T>>) {
+        // SAFETY: we have the lock. What is overwritten may be half written, or another's by now, so it is not
+        // dropped.
+        unsafe { held.value().write(Vec::new()) };
+        held.set_used(0);
+    }
 }
 
 type Sink<T> = Box<dyn Fn(Drain<'_, T>) + Send + Sync>;
@@ -48,7 +111,7 @@ impl<T: Send> Batch<T> {
     /// # Panics
     /// `capacity` is 0 or more than a million (2^20).
     pub fn new(capacity: usize, sink: impl Fn(Drain<'_, T>) + Send + Sync + 'static) -> Batch<T> {
-        Batch::over(Parts::new(|_| Vec::new()), capacity, Box::new(sink))
+        Batch::over(Parts::new::<Forget>(|_| Vec::new()), capacity, Box::new(sink))
     }
 
     #[cfg(test)]
@@ -57,7 +120,7 @@ impl<T: Send> Batch<T> {
         capacity: usize,
         sink: impl Fn(Drain<'_, T>) + Send + Sync + 'static,
     ) -> Batch<T> {
-        Batch::over(Parts::in_mode(mode, |_| Vec::new()), capacity, Box::new(sink))
+        Batch::over(Parts::in_mode::<Forget>(mode, |_| Vec::new()), capacity, Box::new(sink))
     }
 
     fn over(parts: Parts<Vec<T>>, capacity: usize, sink: Sink<T>) -> Batch<T> {
@@ -65,7 +128,10 @@ impl<T: Send> Batch<T> {
             (1..=CAPACITY_MAX).contains(&capacity),
             "a batch of {capacity} items: 1 to {CAPACITY_MAX} are allowed"
         );
-        Batch { parts, capacity, sink, underway: Underway::default(), draining: Mutex::new(()) }
+        let sinks = Box::<Sinks>::default();
+        // SAFETY: on the heap, where it stays until the registration is dropped.
+        let registration = unsafe { Registration::other(NonNull::from(&*sinks), Sinks::child) };
+        Batch { parts, capacity, sink, sinks, registration: Some(registration) }
     }
 
     /// Adds an item to the batch of the CPU that the caller is on. Some ten instructions, and the sink's work where
@@ -88,7 +154,7 @@ impl<T: Send> Batch<T> {
             drop(held);
             return self.add_to_new(item);
         }
-        let begun = self.underway.begin();
+        let begun = self.sinks.get().underway.begin();
         let mut batch = std::mem::take(&mut *held);
         held.set_used(0);
         drop(held);
@@ -123,7 +189,7 @@ impl<T: Send> Batch<T> {
     }
 
     fn call_sink(&self, batch: &mut Vec<T>) {
-        self.underway.inside(|| (self.sink)(batch.drain(..)));
+        self.sinks.get().underway.inside(|| (self.sink)(batch.drain(..)));
     }
 
     /// Hands a batch on, and its buffer back to a CPU that has none. What has begun ends when the sink has returned;
@@ -155,11 +221,14 @@ impl<T: Send> Batch<T> {
     /// # Panics
     /// If the sink does, after it was called for all batches; with the first panic.
     pub fn drain_all(&self) -> Result<usize, Error> {
-        if self.underway.is_inside() {
+        let State { underway, draining, drainer } = self.sinks.get();
+        if underway.is_inside() {
             return Err(recursion());
         }
         // Nothing is in it.
-        let draining = self.draining.lock().unwrap_or_else(PoisonError::into_inner);
+        let draining = draining.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: a fork asks for that of its own thread.
+        drainer.store(chosen().rseq.token().value(), Ordering::Relaxed);
         let batches = Mutex::new(Vec::new());
         let visited = self.parts.visit_all(
             |cpu| self.parts.used(cpu) > 0,
@@ -177,7 +246,8 @@ impl<T: Send> Batch<T> {
             let outcome = catch_unwind(AssertUnwindSafe(|| self.sink(batch, None)));
             panic = panic.or(outcome.err());
         }
-        self.underway.wait();
+        underway.wait();
+        drainer.store(0, Ordering::Relaxed);
         drop(draining);
         panic.map_or_else(|| visited.map(|()| items), |payload| resume_unwind(payload))
     }
@@ -191,6 +261,7 @@ impl<T: Send> Batch<T> {
 impl<T> Drop for Batch<T> {
     /// Hands on what is left, whatever CPU it is on. A panic of the sink goes on when it was called for all of it.
     fn drop(&mut self) {
+        self.registration = None;
         let mut panic = None;
         for (_, batch) in self.parts.values_mut() {
             if !batch.is_empty() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use uwork_policy::percpu::Mode;
 
-use super::parts::Parts;
+use super::parts::{Held, Lost, Parts};
 
 /// A counter that is added to on each CPU without the CPUs getting in each other's way, and summed exactly.
 ///
@@ -25,15 +25,25 @@ pub struct Counter {
     rest: AtomicI64,
 }
 
+/// A child's way with a part that another thread held: a number is written at once or not.
+struct Keep;
+
+impl Lost<AtomicI64> for Keep {
+    fn lost(_: &mut Held<'_, AtomicI64>) {}
+}
+
 impl Counter {
     /// Zero.
     pub fn new() -> Counter {
-        Counter { parts: Parts::new(|_| AtomicI64::new(0)), rest: AtomicI64::new(0) }
+        Counter { parts: Parts::new::<Keep>(|_| AtomicI64::new(0)), rest: AtomicI64::new(0) }
     }
 
     #[cfg(test)]
     pub(super) fn in_mode(mode: Mode) -> Counter {
-        Counter { parts: Parts::in_mode(mode, |_| AtomicI64::new(0)), rest: AtomicI64::new(0) }
+        Counter {
+            parts: Parts::in_mode::<Keep>(mode, |_| AtomicI64::new(0)),
+            rest: AtomicI64::new(0),
+        }
     }
 
     /// Adds a number. Never waits.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
 
 use super::error::LockError;
-use super::parts::{Held, Parts};
+use super::parts::{Held, Lost, Parts};
 use crate::error::Error;
 
 /// A value for each CPU, each under a lock of its own.
@@ -14,6 +14,10 @@ use crate::error::Error;
 ///
 /// A guard is for a few instructions. Whoever holds one is not kept from being preempted, and threads of that CPU
 /// wait for it then.
+///
+/// In a child after `fork`, parts whose lock another thread held are free and poisoned. Such a value may be
+/// half written, which is worse than after a panic: whoever forks with other threads about must know what may then be
+/// done with a `T` but to overwrite it.
 ///
 /// ```
 /// use uwork::percpu::PerCpu;
@@ -29,15 +33,24 @@ pub struct PerCpu<T> {
     parts: Parts<T>,
 }
 
+/// A child's way with parts that another thread held.
+struct Poison;
+
+impl<T> Lost<T> for Poison {
+    fn lost(held: &mut Held<'_, T>) {
+        held.set_poisoned(true);
+    }
+}
+
 impl<T: Send> PerCpu<T> {
     /// Values that `value` makes, from CPU 0 on. This chooses the process's mode, if nothing has before.
     pub fn new(value: impl FnMut(u32) -> T) -> PerCpu<T> {
-        PerCpu { parts: Parts::new(value) }
+        PerCpu { parts: Parts::new::<Poison>(value) }
     }
 
     #[cfg(test)]
     pub(super) fn in_mode(mode: super::Mode, value: impl FnMut(u32) -> T) -> PerCpu<T> {
-        PerCpu { parts: Parts::in_mode(mode, value) }
+        PerCpu { parts: Parts::in_mode::<Poison>(mode, value) }
     }
 
     /// The CPUs that have a part.

@@ -31,6 +31,7 @@ pub(crate) mod cache;
 mod counter;
 mod data;
 mod error;
+pub(crate) mod forks;
 pub(crate) mod locks;
 mod mode;
 mod parts;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use uwork_engine::percpu::{CpuLock, Place, Recursion};
 use uwork_policy::percpu::Mode;
 
+use super::forks::Registration;
 use super::locks::Locks;
 use super::mode::chosen;
 use crate::error::Error;
@@ -27,8 +28,25 @@ pub(super) struct Part<V> {
     value: UnsafeCell<V>,
 }
 
+/// What a child of a fork does with a value whose lock another thread held.
+pub(super) trait Lost<V> {
+    /// The value may be half written: it is not to be read.
+    fn lost(held: &mut Held<'_, V>);
+}
+
+/// # Safety
+/// As [`forks::Lost`](super::forks::Lost) says, for a row of `Part<V>`.
+unsafe fn lost<V, L: Lost<V>>(lock: NonNull<CpuLock>) {
+    // SAFETY: a lock of the row is the first field of a part.
+    let part = unsafe { lock.cast::<Part<V>>().as_ref() };
+    // Gives the lock up, which its holder has left to us.
+    L::lost(&mut Held { part, not_send: PhantomData });
+}
+
 /// The parts of all CPUs that the machine can have.
 pub(super) struct Parts<V> {
+    /// Dropped before the parts.
+    registration: Registration,
     locks: Locks,
     parts: Box<[Part<V>]>,
 }
@@ -40,11 +58,11 @@ unsafe impl<V: Send> Sync for Parts<V> {}
 
 impl<V> Parts<V> {
     /// In the process's mode.
-    pub(super) fn new(value: impl FnMut(u32) -> V) -> Parts<V> {
-        Parts::in_mode(chosen().choice.mode, value)
+    pub(super) fn new<L: Lost<V>>(value: impl FnMut(u32) -> V) -> Parts<V> {
+        Parts::in_mode::<L>(chosen().choice.mode, value)
     }
 
-    pub(super) fn in_mode(mode: Mode, mut value: impl FnMut(u32) -> V) -> Parts<V> {
+    pub(super) fn in_mode<L: Lost<V>>(mode: Mode, mut value: impl FnMut(u32) -> V) -> Parts<V> {
         let cpus = Locks::count();
         let part = |cpu| Part {
             lock: CpuLock::default(),
@@ -57,7 +75,9 @@ impl<V> Parts<V> {
         let place = Place { first, stride: size_of::<Part<V>>(), len: cpus };
         // SAFETY: the parts are on the heap, where they stay as long as their locks are used.
         let locks = unsafe { Locks::in_mode(mode, place) };
-        Parts { locks, parts }
+        // SAFETY: as above, and until `drop`; `lost` is for this row.
+        let registration = unsafe { Registration::locks(place, lost::<V, L>) };
+        Parts { registration, locks, parts }
     }
 
     pub(super) fn mode(&self) -> Mode {
@@ -86,6 +106,7 @@ impl<V> Parts<V> {
     }
 
     pub(super) fn into_values(self) -> Vec<V> {
+        drop(self.registration);
         self.parts.into_iter().map(|part| part.value.into_inner()).collect()
     }
 

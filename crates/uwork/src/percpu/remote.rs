@@ -18,11 +18,16 @@ use crate::every_cpu::Call;
 use crate::own_queue::own_queue;
 use crate::queue::Queue;
 
+/// The queue, made if it is not there.
+pub(super) fn make_queue() -> &'static Queue {
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
+    own_queue(&QUEUE, "uwork/percpu", Builder::per_cpu)
+}
+
 /// The queue for functions that go to another CPU. Nothing if the caller is one of those: it would hold a place
 /// that it waits for.
 fn queue() -> Option<&'static Queue> {
-    static QUEUE: OnceLock<Queue> = OnceLock::new();
-    let queue = own_queue(&QUEUE, "uwork/percpu", Builder::per_cpu);
+    let queue = make_queue();
     (!queue.0.runs_here()).then_some(queue)
 }
 

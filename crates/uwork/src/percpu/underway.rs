@@ -11,7 +11,7 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Which of the counts is the current one.
@@ -30,6 +30,8 @@ pub(super) struct Underway {
     /// For the condition, which is in `word`.
     waiter: Mutex<()>,
     ended: Condvar,
+    /// How many forks this has been through: who has begun before one is counted no more.
+    forks: AtomicU32,
 }
 
 fn shift(word: u64) -> u32 {
@@ -56,7 +58,8 @@ impl Underway {
         }
         // Pairs with that of `wait`: who sees the mark, sees the count.
         fence(Ordering::Release);
-        Begun { underway: self, shift: shift(word) }
+        let forks = self.forks.load(Ordering::Relaxed);
+        Begun { underway: self, shift: shift(word), forks }
     }
 
     /// Waits for all that have begun. Only one thread at a time may.
@@ -78,6 +81,14 @@ impl Underway {
 
     fn waiter(&self) -> MutexGuard<'_, ()> {
         self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is left of it in a child of a fork: the sinks of other threads are the parent's, and the forking
+    /// thread's own, which it may be in, is counted no more. It is in no wait, as no code of a user's runs there.
+    pub(super) fn child(&self) -> Underway {
+        // Relaxed: there is one thread.
+        let forks = self.forks.load(Ordering::Relaxed).wrapping_add(1);
+        Underway { forks: AtomicU32::new(forks), ..Underway::default() }
     }
 
     /// Calls `f`, of which [`Underway::is_inside`] tells meanwhile.
@@ -124,11 +135,15 @@ thread_local! {
 pub(super) struct Begun<'a> {
     underway: &'a Underway,
     shift: u32,
+    forks: u32,
 }
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        let Begun { underway, shift } = *self;
+        let Begun { underway, shift, forks } = *self;
+        if forks != underway.forks.load(Ordering::Relaxed) {
+            return;
+        }
         let before = underway.word.fetch_sub(1 << shift, Ordering::AcqRel);
         // The waiter looks at the count under the lock, after it has said that it waits: either it sees that we
         // have gone, or we see that it waits.

@@ -7,6 +7,7 @@
 pub(crate) mod blocks;
 pub(crate) mod child;
 pub(crate) mod filter;
+pub(crate) mod forked;
 pub(crate) mod gate;
 pub(crate) mod items;
 pub(crate) mod machine;

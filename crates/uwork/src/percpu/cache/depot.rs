@@ -16,7 +16,7 @@ struct Chunk {
 }
 
 /// See the module.
-pub(super) struct Depot {
+pub(in crate::percpu) struct Depot {
     object: Layout,
     /// Objects that were in use before.
     free: Vec<NonNull<u8>>,

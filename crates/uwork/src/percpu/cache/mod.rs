@@ -1,6 +1,6 @@
 //! A cache of objects of one type. What it is made of is in `raw`.
 
-mod depot;
+pub(super) mod depot;
 pub(crate) mod raw;
 
 use std::alloc::{Layout, handle_alloc_error};
@@ -22,6 +22,9 @@ use raw::{RawCache, capacity};
 /// An allocation and a release are some ten instructions each, in modes 0 and 2 none of them locked. What is
 /// allocated on one CPU can be freed on any. Memory goes back to the system only by [`Cache::shrink`] and when the
 /// cache is dropped.
+///
+/// A child after `fork` has the cache as it was. Objects that another thread was about to allocate or free stay
+/// allocated there, and those in magazines whose lock another thread held.
 ///
 /// ```
 /// use uwork::percpu::Cache;

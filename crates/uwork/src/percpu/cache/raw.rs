@@ -15,8 +15,9 @@ use super::CacheStats;
 use super::depot::Depot;
 use crate::error::Error;
 use crate::percpu::Mode;
+use crate::percpu::forks::Registration;
 use crate::percpu::mode::mode;
-use crate::percpu::parts::Parts;
+use crate::percpu::parts::{Held, Lost, Parts};
 
 /// Objects of a magazine, at most: two kilobytes of pointers.
 const MAGAZINE: usize = 256;
@@ -38,6 +39,15 @@ impl Magazine {
     }
 }
 
+/// A child's way with a magazine that another thread held: its objects stay allocated.
+struct Forget;
+
+impl Lost<Magazine> for Forget {
+    fn lost(held: &mut Held<'_, Magazine>) {
+        held.set_used(0);
+    }
+}
+
 /// How many objects a magazine has, for objects of a size: what every user of a [`RawCache`] gives to it.
 pub const fn capacity(size: usize) -> usize {
     let fit = MAGAZINE_BYTES / if size == 0 { 1 } else { size };
@@ -54,7 +64,10 @@ pub const fn capacity(size: usize) -> usize {
 /// size when it is compiled.
 pub struct RawCache {
     magazines: Parts<Magazine>,
-    depot: Mutex<Depot>,
+    /// Dropped before the depot.
+    _registration: Registration,
+    /// Where forks find it.
+    depot: Box<Mutex<Depot>>,
 }
 
 impl RawCache {
@@ -64,8 +77,11 @@ impl RawCache {
     }
 
     pub(super) fn in_mode(mode: Mode, object: Layout) -> RawCache {
-        let magazines = Parts::in_mode(mode, |_| Magazine::new());
-        RawCache { magazines, depot: Mutex::new(Depot::new(object)) }
+        let magazines = Parts::in_mode::<Forget>(mode, |_| Magazine::new());
+        let depot = Box::new(Mutex::new(Depot::new(object)));
+        // SAFETY: on the heap, until `drop`.
+        let registration = unsafe { Registration::depot(&depot) };
+        RawCache { magazines, _registration: registration, depot }
     }
 
     fn depot(&self) -> MutexGuard<'_, Depot> {
@@ -188,7 +204,8 @@ impl RawCache {
 
     /// Empties the magazines; how many objects are allocated.
     pub fn gather(&mut self) -> usize {
-        let depot = self.depot.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // Locked, as a fork of another thread may look.
+        let mut depot = self.depot.lock().unwrap_or_else(PoisonError::into_inner);
         for (used, magazine) in self.magazines.values_mut() {
             let used = std::mem::take(used) as usize;
             // SAFETY: below `used`.
@@ -202,6 +219,6 @@ impl Drop for RawCache {
     /// Gives memory back but for what allocated objects are in.
     fn drop(&mut self) {
         self.gather();
-        self.depot.get_mut().unwrap_or_else(PoisonError::into_inner).shrink();
+        self.depot().shrink();
     }
 }

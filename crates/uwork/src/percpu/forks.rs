@@ -1,0 +1,148 @@
+//! fork(2): which locks and depots there are, and what becomes of them in a child. `docs/percpu.md` argues it.
+
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use uwork_engine::percpu::{CpuLock, Place, Sections};
+use uwork_policy::percpu::Mode;
+
+use super::cache::depot::Depot;
+use super::mode::chosen;
+use super::remote;
+
+/// What a child does with a part whose holder it does not have: puts right what the lock guards, and gives the
+/// lock up.
+///
+/// To be called by the child's only thread, with a lock of the row that it was registered for, which is held.
+pub(crate) type Lost = unsafe fn(NonNull<CpuLock>);
+
+enum Entry {
+    Locks { place: Place, lost: Lost },
+    Depot(NonNull<Mutex<Depot>>),
+    Other { address: NonNull<()>, child: unsafe fn(NonNull<()>) },
+}
+
+// SAFETY: the locks are atomic; what is behind them is for the child only, which has one thread. A depot is
+// reached by its mutex.
+unsafe impl Send for Entry {}
+
+/// By the address of what is registered.
+type Registry = BTreeMap<usize, Entry>;
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
+
+fn registry() -> MutexGuard<'static, Registry> {
+    // Nothing of a user's runs under it.
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Something that forks know of, until this is dropped.
+#[derive(Debug)]
+pub struct Registration(usize);
+
+impl Registration {
+    fn new(address: usize, entry: Entry) -> Registration {
+        let before = registry().insert(address, entry);
+        debug_assert!(before.is_none(), "nothing is registered twice");
+        Registration(address)
+    }
+
+    /// Locks that a child gives up by `lost` where another thread than the forking one held them.
+    ///
+    /// # Safety
+    /// The locks stay where they are while this is there. `lost` may be called by a child's only
+    /// thread with any of them that is held, and gives it up.
+    pub unsafe fn locks(place: Place, lost: Lost) -> Registration {
+        Registration::new(place.first.addr().get(), Entry::Locks { place, lost })
+    }
+
+    /// Something that `child` puts right in a child.
+    ///
+    /// # Safety
+    /// It stays where it is while this is there. `child` may be called with it by a child's only thread, which
+    /// may be in the middle of using it.
+    pub(super) unsafe fn other<T>(it: NonNull<T>, child: unsafe fn(NonNull<()>)) -> Registration {
+        Registration::new(it.addr().get(), Entry::Other { address: it.cast(), child })
+    }
+
+    /// # Safety
+    /// The depot stays where it is while this is there.
+    pub(super) unsafe fn depot(depot: &Mutex<Depot>) -> Registration {
+        let depot = NonNull::from(depot);
+        Registration::new(depot.addr().get(), Entry::Depot(depot))
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        registry().remove(&self.0);
+    }
+}
+
+/// For data that nothing is known of: gives the lock up.
+///
+/// # Safety
+/// Called by a child's only thread, with a lock that is held.
+pub unsafe fn give_up(lock: NonNull<CpuLock>) {
+    // SAFETY: its holder is not there, and has left it to us.
+    unsafe { lock.as_ref().release() };
+}
+
+/// Waits for what another thread may be making at its first use. With no lock held, before [`hold`].
+pub(crate) fn settle() {
+    let is_used = !registry().is_empty();
+    if is_used && chosen().choice.mode == Mode::Local {
+        remote::make_queue();
+    }
+}
+
+/// The registry and all depots, held by the forking thread: nothing in them is half done.
+pub(crate) struct Held {
+    // Given up first.
+    _depots: Vec<MutexGuard<'static, Depot>>,
+    registry: MutexGuard<'static, Registry>,
+}
+
+/// Takes them.
+pub(crate) fn hold() -> Held {
+    let registry = registry();
+    let depots = registry.values().filter_map(|entry| match entry {
+        // SAFETY: registered, so it is there; it stays while we have the registry.
+        Entry::Depot(depot) => Some(unsafe { depot.as_ref() }),
+        Entry::Locks { .. } | Entry::Other { .. } => None,
+    });
+    let depots = depots.map(|depot| depot.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+    Held { _depots: depots, registry }
+}
+
+impl Held {
+    /// In the child: the locks of threads that it does not have are given up.
+    pub(crate) fn child(self) {
+        if self.registry.is_empty() {
+            return;
+        }
+        let own = chosen().rseq.token();
+        for entry in self.registry.values() {
+            let (place, lost) = match *entry {
+                Entry::Locks { place, lost } => (place, lost),
+                Entry::Depot(_) => continue,
+                Entry::Other { address, child } => {
+                    // SAFETY: registered, so it is there, and we are the child's only thread.
+                    unsafe { child(address) };
+                    continue;
+                }
+            };
+            for cpu in 0..place.len as usize {
+                // SAFETY: registered, so it is there.
+                let lock = unsafe { place.first.byte_add(place.stride * cpu) };
+                // SAFETY: as above.
+                let held = unsafe { lock.as_ref() };
+                if held.is_held() && !held.is_held_by(own) {
+                    // SAFETY: we are the child's only thread, and the lock is one of those.
+                    unsafe { lost(lock) };
+                }
+            }
+        }
+    }
+}
