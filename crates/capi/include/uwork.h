@@ -560,13 +560,17 @@ int uw_task_run_once(void);
 int uw_task_safe_point(void);
 bool uw_task_is_notified(void);
 
-/* Sleeps until there is something to run, for so long at most (less than 0: without a bound), and runs it. */
+/*
+ * Sleeps until there is something to run, for so long at most (less than 0: without a bound), and runs it: how many
+ * items that were, perhaps 0. After uw_task_exit() nothing comes any more: without a bound it sleeps for ever.
+ */
 int uw_task_park(int64_t timeout_ns);
 
 /*
- * Waits of your own. uw_task_fd(): a descriptor for poll, epoll and so on, the same at each call, that becomes
- * readable when the thread has something to run. uw_task_wait() calls `wait`, which waits for it, and answers what
- * that answers; EINTR if there is something to run already, and then `wait` was not called. Runs no item.
+ * Waits of your own. uw_task_fd(): a descriptor for poll, epoll and so on, the same at each call. It becomes readable
+ * while the thread is in uw_task_wait(), when it is told to run something; at other times it says nothing.
+ * uw_task_wait() calls `wait`, which waits for it, and answers what that answers; EINTR if there is something to run
+ * already, and then `wait` was not called. Runs no item.
  */
 int uw_task_fd(void);
 int uw_task_wait(int (*wait)(void *arg), void *arg);

@@ -3,7 +3,7 @@
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use support::watchdog;
 use uwork::task::{self, Notify, TaskHandle};
@@ -43,4 +43,38 @@ fn a_child_begins_without_the_parents_items_and_handles() {
     assert!(other.add_fn(Notify::None, || ()).is_ok());
     drop(end);
     thread.join().unwrap();
+}
+
+#[test]
+fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
+    let _watchdog = watchdog();
+    let (own, ran) = (TaskHandle::current(), Arc::new(AtomicU32::new(0)));
+    let child = Arc::new(AtomicI32::new(-1));
+    let forks = child.clone();
+    let to = own.clone();
+    let fork = move || {
+        // Not in the batch that is being run: the list itself has it.
+        let _ = to.add_fn(Notify::Signal, || ());
+        // SAFETY: as above.
+        forks.store(unsafe { libc::fork() }, Ordering::Relaxed);
+    };
+    own.add_fn(Notify::Signal, fork).unwrap();
+    for _ in 0..3 {
+        let runs = ran.clone();
+        own.add_fn(Notify::Signal, move || _ = runs.fetch_add(1, Ordering::Relaxed)).unwrap();
+    }
+    let count = task::run();
+    let child = child.load(Ordering::Relaxed);
+    if child == 0 {
+        let mut right = count == 1 && ran.load(Ordering::Relaxed) == 0 && !task::is_notified();
+        let new = TaskHandle::current();
+        right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
+        // SAFETY: ends the child without the test harness's ends.
+        unsafe { libc::_exit(i32::from(!right)) };
+    }
+    let mut status = -1;
+    // SAFETY: the status is live.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child found something else");
+    assert_eq!((count, ran.load(Ordering::Relaxed)), (5, 3));
 }

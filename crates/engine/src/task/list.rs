@@ -131,6 +131,8 @@ pub struct TaskList {
     backlog: Lock<Chain>,
     /// What is being run. The target's alone.
     batch: Cell<Link<TaskWork>>,
+    /// This is a forked child's copy of a list, whose items are the parent's. The target's alone.
+    forgotten: Cell<bool>,
 }
 
 impl Default for TaskList {
@@ -149,6 +151,7 @@ impl TaskList {
             state: Line(State::new()),
             backlog: Lock::new(Chain::EMPTY),
             batch: Cell::new(NOTHING),
+            forgotten: Cell::new(false),
         }
     }
 
@@ -247,6 +250,10 @@ impl TaskList {
     /// # Safety
     /// On the target's thread, with an empty batch.
     unsafe fn detach(&self, take: fn(&State) -> *mut TaskWork) {
+        // SAFETY: the target's alone.
+        if unsafe { self.forgotten.get() } {
+            return;
+        }
         // Under the lock, so that no cancel holds older items in its hands.
         let mut backlog = self.backlog.lock();
         let mut chain = std::mem::replace(&mut *backlog, Chain::EMPTY);
@@ -322,8 +329,25 @@ impl TaskList {
             self.run_batch();
             self.detach(State::close);
             self.run_batch();
+            if !self.forgotten.get() {
+                self.until_sent(relax);
+            }
         }
-        self.until_sent(relax);
+    }
+
+    /// In a forked child: leaves the items where they are, those of a batch that is being run too, for they run in
+    /// the parent. Nothing is added to the list, run from it, or told by it any more. Takes no lock and waits for
+    /// nobody: whoever is in the lock, or counted as a sender, is not in this process.
+    ///
+    /// # Safety
+    /// On the copy of the target's thread, which is the only one that there is.
+    pub unsafe fn forget(&self) {
+        let _ = self.state.0.close();
+        // SAFETY: the target's alone.
+        unsafe {
+            self.forgotten.set(true);
+            self.batch.set(NOTHING);
+        }
     }
 
     /// After it, no kick is under way that could have seen what the caller had published before it unpublished it.

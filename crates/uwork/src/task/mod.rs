@@ -7,19 +7,19 @@
 //! ```
 //! use uwork::task::{self, Notify, TaskHandle};
 //!
-//! let (to_main, handle) = (std::sync::mpsc::channel(), TaskHandle::current());
-//! let sender = to_main.0.clone();
-//! let thread = std::thread::spawn(move || {
-//!     let main = std::thread::current().id();
+//! let handle = TaskHandle::current();
+//! let registered = std::thread::current().id();
+//! let (sender, receiver) = std::sync::mpsc::channel();
+//! let adder = std::thread::spawn(move || {
 //!     handle.add_fn(Notify::Signal, move || {
-//!         assert_ne!(std::thread::current().id(), main);
+//!         assert_eq!(std::thread::current().id(), registered);
 //!         sender.send("on the registered thread").unwrap();
 //!     })
 //! });
 //! // Sleeps until there is something to run, and runs it.
 //! while task::park() == 0 {}
-//! assert_eq!(to_main.1.try_recv(), Ok("on the registered thread"));
-//! assert!(thread.join().unwrap().is_ok());
+//! assert_eq!(receiver.try_recv(), Ok("on the registered thread"));
+//! assert!(adder.join().unwrap().is_ok());
 //! ```
 //!
 //! # Where items run
@@ -112,7 +112,8 @@ pub fn safe_point() -> usize {
 /// Ends the calling thread's task work now, as the end of the thread would: what was added runs, what is added later
 /// comes back. For good. Does nothing the second time.
 ///
-/// When it returns no other thread is about to wake or signal this one.
+/// When it returns no other thread is about to wake or signal this one. It stays so: handles of this thread give
+/// everything back from here on, and [`park`] sleeps for ever.
 ///
 /// ```
 /// use uwork::task::{Notify, TaskHandle, exit};

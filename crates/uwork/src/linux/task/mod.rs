@@ -18,3 +18,12 @@ pub use signal::SignalError;
 pub(crate) use signal::set_signal;
 pub use target::Delivery;
 pub(crate) use target::{Outcome, Target, Wait, current, current_or_none, thread_ends};
+
+/// Where the signal has found a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In its own course: all has been done.
+    Own,
+    /// In another handler, which has interrupted the stub and may return to a call that is still to be made.
+    Handler,
+}

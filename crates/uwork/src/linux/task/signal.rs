@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::call;
+use super::{Place, call};
 use crate::linux::relax;
 
 /// A `siginfo_t` for `rt_tgsigqueueinfo`: the layout that rt_sigqueueinfo(2) and <linux/signal.h> give.
@@ -189,7 +189,22 @@ pub(super) fn send(thread: libc::pid_t) -> bool {
     false
 }
 
-/// Async-signal-safe: it reads statics, and writes the interrupted thread's registers.
+/// The thread is in another handler, which has interrupted the stub: the signal comes again when that one returns.
+/// Async-signal-safe. If there is no room in the queue of signals for long, it does not come.
+fn put_off(number: libc::c_int, context: &mut libc::ucontext_t) {
+    // SAFETY: the thread's own; the set is that of the interrupted handler, and it is one word of it that changes.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        // First the handler's mask: what it had before it comes back when it returns.
+        libc::sigaddset(&raw mut context.uc_sigmask, number);
+        let _ = send(libc::gettid());
+        *errno = before;
+    }
+}
+
+/// Async-signal-safe: it reads statics and what is the thread's own, writes the interrupted context, and at most sends
+/// a signal.
 extern "C" fn handle(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives the structure (`SA_SIGINFO`).
     let (code, value) = unsafe {
@@ -198,7 +213,11 @@ extern "C" fn handle(number: libc::c_int, info: *mut libc::siginfo_t, context: *
     };
     if code == libc::SI_QUEUE && value == mark() {
         // SAFETY: the kernel gives the structure, which is this handler's while it runs.
-        call::end_if_not_begun(unsafe { &mut *context.cast::<libc::ucontext_t>() });
+        let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+        match call::end_if_not_begun(context) {
+            Place::Own => {}
+            Place::Handler => put_off(number, context),
+        }
         return;
     }
     let before = BEFORE.load(Ordering::Acquire);

@@ -156,6 +156,11 @@ fn register(delivery: Delivery) -> Arc<Target> {
 /// In a forked child: the thread is a new one, to which nothing was added.
 extern "C" fn child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    if let Some(target) = current_or_none() {
+        // An item may have forked, so the thread may be in the midst of its list.
+        // SAFETY: this is the copy of the target's thread, and the only thread.
+        unsafe { target.list.forget() };
+    }
     ADDRESS.set(std::ptr::null());
     // What the parent's thread was to run is left where it is: it runs there.
     let _ = OWNED.try_with(|owned| std::mem::forget(owned.0.take()));

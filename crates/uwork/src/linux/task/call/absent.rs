@@ -1,5 +1,7 @@
 //! No stub for this processor: calls that a notification could end are refused.
 
+use super::Place;
+
 /// `ENOSYS`.
 ///
 /// # Safety
@@ -14,4 +16,6 @@ pub(super) unsafe fn checked(
 }
 
 /// No thread is in a stub.
-pub(super) fn end_if_not_begun(_: &mut libc::ucontext_t) {}
+pub(super) fn end_if_not_begun(_: &mut libc::ucontext_t) -> Place {
+    Place::Own
+}

@@ -2,17 +2,26 @@
 
 use std::arch::global_asm;
 
-// Takes the call's number and arguments, the word, and the bits in it that mean "do not". From the first
-// instruction to `uwork_task_call_begun` nothing has happened that returning from here would not undo: no stack is
-// used, and only registers that the caller does not keep are written.
+// Takes the call's number and arguments, the word, the bits in it that mean "do not", and where to say that the
+// thread is in here. From `uwork_task_call_first` to `uwork_task_call_begun` nothing happens that going on at
+// `uwork_task_call_ended` would not undo: the stack stays as it is, and of the registers that the caller keeps only
+// one is in use, which both ways out give back. The system call keeps it too.
 global_asm!(
     ".pushsection .text.uwork_task_call,\"ax\",@progbits",
-    ".globl uwork_task_call, uwork_task_call_begun, uwork_task_call_ended",
-    ".hidden uwork_task_call, uwork_task_call_begun, uwork_task_call_ended",
+    ".globl uwork_task_call, uwork_task_call_first, uwork_task_call_begun",
+    ".globl uwork_task_call_ended, uwork_task_call_end",
+    ".hidden uwork_task_call, uwork_task_call_first, uwork_task_call_begun",
+    ".hidden uwork_task_call_ended, uwork_task_call_end",
     ".type uwork_task_call, @function",
     ".p2align 4",
     "uwork_task_call:",
     ".cfi_startproc",
+    "push rbx",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset rbx, 0",
+    "mov rbx, rcx",
+    "mov dword ptr [rbx], 1",
+    "uwork_task_call_first:",
     "test dword ptr [rsi], edx",
     "jne uwork_task_call_ended",
     "mov rax, [rdi]",
@@ -24,10 +33,17 @@ global_asm!(
     "mov rdi, [rdi + 8]",
     "syscall",
     "uwork_task_call_begun:",
+    "mov dword ptr [rbx], 0",
+    "pop rbx",
+    ".cfi_remember_state",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_restore rbx",
     "ret",
     "uwork_task_call_ended:",
+    ".cfi_restore_state",
     "mov rax, {interrupted}",
-    "ret",
+    "jmp uwork_task_call_begun",
+    "uwork_task_call_end:",
     ".cfi_endproc",
     ".size uwork_task_call, . - uwork_task_call",
     ".popsection",

@@ -1,0 +1,99 @@
+//! A handler of the program's interrupts the stub between its look and the system call, and uwork's signal comes
+//! while that handler runs: the call ends all the same. The place is found by single steps, on x86-64.
+#![cfg(target_arch = "x86_64")]
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+
+use support::{WAIT_MAX, watchdog};
+use uwork::task::{self, Notify, TaskHandle};
+
+static REACHED: AtomicBool = AtomicBool::new(false);
+static SENT: AtomicBool = AtomicBool::new(false);
+/// Handlers that are to be on top of the one for the steps.
+static LEVELS: AtomicU32 = AtomicU32::new(0);
+/// By its fifth argument, which the system ignores, the call is known.
+const MARK: i64 = 0x5eed;
+const TRAP_FLAG: i64 = 0x100;
+const SYSCALL: u16 = 0x050f;
+
+/// Takes as long as it takes until uwork's signal has been delivered, to the handler that runs on top.
+extern "C" fn wait_for_signal(_: libc::c_int) {
+    if LEVELS.load(SeqCst) > 0 {
+        LEVELS.fetch_sub(1, SeqCst);
+        // SAFETY: no pointers; the signal has this handler, which may interrupt itself.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        return;
+    }
+    REACHED.store(true, SeqCst);
+    while !SENT.load(SeqCst) {
+        std::hint::spin_loop();
+    }
+    // SAFETY: no arguments. What is pending is delivered on the way back from the system.
+    unsafe { libc::syscall(libc::SYS_getppid) };
+}
+
+extern "C" fn step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel gives the structure.
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let registers = &mut context.uc_mcontext.gregs;
+    // SAFETY: the next instruction, two bytes at least but for a return, behind which there is code or padding.
+    let code = unsafe { (registers[libc::REG_RIP as usize] as *const u16).read_unaligned() };
+    let is_call = code == SYSCALL
+        && registers[libc::REG_RAX as usize] == libc::SYS_ppoll
+        && registers[libc::REG_R8 as usize] == MARK;
+    if is_call {
+        registers[libc::REG_EFL as usize] &= !TRAP_FLAG;
+        wait_for_signal(0);
+    }
+}
+
+fn handles(signal: libc::c_int, handler: usize, flags: libc::c_int) {
+    // SAFETY: zeros are a valid value; the handlers are async-signal-safe, and of the type that the flags say.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        assert_eq!(libc::sigaction(signal, &raw const action, std::ptr::null_mut()), 0);
+    }
+}
+
+#[test]
+fn a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interrupted() {
+    let _watchdog = watchdog();
+    handles(libc::SIGTRAP, step as *const () as usize, libc::SA_SIGINFO | libc::SA_RESTART);
+    handles(
+        libc::SIGUSR1,
+        wait_for_signal as *const () as usize,
+        libc::SA_NODEFER | libc::SA_RESTART,
+    );
+    let handle = TaskHandle::current();
+    // After each round the signal must be off the mask again: the next one needs it.
+    for levels in [0, 0, 1, 3, 0] {
+        REACHED.store(false, SeqCst);
+        SENT.store(false, SeqCst);
+        LEVELS.store(levels, SeqCst);
+        let to = handle.clone();
+        let adder = std::thread::spawn(move || {
+            while !REACHED.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            let added = to.add_fn(Notify::Signal, || ()).is_ok();
+            SENT.store(true, SeqCst);
+            added
+        });
+        let time = libc::timespec { tv_sec: WAIT_MAX.as_secs() as libc::time_t, tv_nsec: 0 };
+        let arguments = [0, 0, (&raw const time).expose_provenance(), 0, MARK as usize, 0];
+        // SAFETY: sets the trap flag and leaves the stack as it was; each step has a handler.
+        unsafe {
+            std::arch::asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const TRAP_FLAG);
+        }
+        // SAFETY: the time is live; there are no descriptors.
+        let result = unsafe { task::syscall(libc::SYS_ppoll, arguments) };
+        let interrupted = result.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINTR));
+        assert!(interrupted, "{levels} handlers on top: the call went on to its end, {result:?}");
+        assert!(adder.join().unwrap());
+        assert_eq!(task::safe_point(), 1);
+    }
+}
