@@ -21,6 +21,14 @@ const PARTS_MAX: usize = 1024;
 /// With so much received that is not looked at, no more is received.
 const INPUT_HIGH: usize = 64 * 1024;
 
+/// Why a connection ends.
+enum LastWords {
+    /// The input is no request.
+    Protocol(ProtocolError),
+    /// There was no room for what arrived.
+    OutOfMemory,
+}
+
 /// A connection, which its thread owns.
 pub(crate) struct Connection {
     socket: Arc<OwnedFd>,
@@ -42,8 +50,8 @@ pub(crate) struct Connection {
     parts_max: usize,
     /// The round is at the sink, and whatever is sent is sent there.
     is_lent: bool,
-    /// What is wrong with the input, to be said after all replies.
-    last_words: Option<ProtocolError>,
+    /// Why no more requests are looked at, to be said after all replies.
+    last_words: Option<LastWords>,
     pub(crate) last_active: u64,
     /// The other side sends no more.
     has_ended: bool,
@@ -245,7 +253,13 @@ impl Connection {
         let ahead = self.parser.expected().saturating_sub(self.input.len());
         let kept = self.input.make_room(ahead.max(bytes.len()));
         if kept.and_then(|()| self.input.append(bytes)).is_err() {
-            self.refuse(OUT_OF_MEMORY);
+            self.last_words = Some(LastWords::OutOfMemory);
+            self.is_closing = true;
+            self.input.clear_or_free();
+            // The replies that are owed come first, and with them these.
+            if !self.is_awaited() {
+                self.say_last_words();
+            }
         }
     }
 
@@ -258,6 +272,7 @@ impl Connection {
 
     /// Ends the connection with an error.
     fn refuse(&mut self, text: impl std::fmt::Display) {
+        self.last_words = None;
         reply::error(&mut self.output.bytes, text);
         self.output.settle();
         self.is_closing = true;
@@ -286,7 +301,7 @@ impl Connection {
                     flow
                 }
                 Err(error) => {
-                    self.last_words = Some(error);
+                    self.last_words = Some(LastWords::Protocol(error));
                     Flow::Close
                 }
             };
@@ -359,8 +374,10 @@ impl Connection {
     }
 
     fn say_last_words(&mut self) {
-        if let Some(error) = self.last_words.take() {
-            self.refuse(format_args!("ERR {error}"));
+        match self.last_words.take() {
+            Some(LastWords::Protocol(error)) => self.refuse(format_args!("ERR {error}")),
+            Some(LastWords::OutOfMemory) => self.refuse(OUT_OF_MEMORY),
+            None => {}
         }
     }
 }
