@@ -1,8 +1,10 @@
 //! A connection: what it has sent, what it is owed, and where it stands.
 
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+
+use rustix::net::Shutdown;
 
 use super::dispatch::{Dispatch, Flow, Thread};
 use super::handover::Item;
@@ -53,8 +55,12 @@ pub(crate) struct Connection {
     /// Why no more requests are looked at, to be said after all replies.
     last_words: Option<LastWords>,
     pub(crate) last_active: u64,
-    /// The other side sends no more.
+    /// Nothing that arrives is looked at any more: the other side has ended, or the server stops.
     has_ended: bool,
+    /// While the server stops: so many bytes had arrived by then and are still to be received.
+    left: Option<usize>,
+    /// All was sent, and the end of it.
+    pub(crate) has_parted: bool,
     /// No more requests are looked at.
     is_closing: bool,
     is_broken: bool,
@@ -87,6 +93,8 @@ impl Connection {
             last_words: None,
             last_active: thread.now,
             has_ended: false,
+            left: None,
+            has_parted: false,
             is_closing: false,
             is_broken: false,
             is_paused: false,
@@ -104,8 +112,14 @@ impl Connection {
     #[inline]
     pub(crate) fn receive(&mut self, token: usize, thread: &mut Thread, bytes: &[u8]) {
         self.last_active = thread.now;
-        if self.is_closing || self.is_broken {
+        if self.is_closing || self.is_broken || self.has_ended {
             return;
+        }
+        let most = self.left.map_or(bytes.len(), |left| left.min(bytes.len()));
+        let bytes = &bytes[..most];
+        if let Some(left) = &mut self.left {
+            *left -= most;
+            self.has_ended = *left == 0;
         }
         if self.input.is_empty() && self.takes_requests() {
             let consumed = self.process(token, thread, bytes);
@@ -135,6 +149,27 @@ impl Connection {
     /// The other side sends no more; what it has sent is still answered.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
+    }
+
+    /// The server stops: what the system has received for it by now is the last that is looked at.
+    pub(crate) fn stop(&mut self) {
+        let left = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
+        self.left = Some(usize::try_from(left).unwrap_or(usize::MAX));
+        self.has_ended |= left == 0;
+    }
+
+    /// Tells the other side that all was sent. Whether it has got everything: only then can the socket be closed
+    /// without a loss, as more may have arrived that was not looked at.
+    pub(crate) fn part(&mut self) -> bool {
+        if !self.has_parted {
+            self.has_parted = true;
+            // Where that fails there is nobody to wait for.
+            self.is_broken |= rustix::net::shutdown(&self.socket, Shutdown::Write).is_err();
+        }
+        let mut unsent: libc::c_int = 0;
+        // SAFETY: the socket is open, and the request writes one int.
+        let told = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unsent) };
+        self.is_broken || told != 0 || unsent == 0
     }
 
     /// Nothing can be sent or received any more.
