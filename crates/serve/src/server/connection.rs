@@ -37,6 +37,8 @@ pub(crate) struct Connection {
     /// Where others send, with a dedicated receiver.
     sink: Option<Arc<Sink>>,
     parser: Parser,
+    /// Bytes of the parser's that are taken from the budget.
+    parser_bytes: usize,
     session: Session,
     /// Received, and not consumed.
     input: Buffer,
@@ -82,6 +84,7 @@ impl Connection {
             sink,
             is_lent: false,
             parser: Parser::new(limits),
+            parser_bytes: 0,
             session,
             input: buffer(),
             output: buffer(),
@@ -259,6 +262,7 @@ impl Connection {
 
     /// Gives its memory back for the next use.
     pub(crate) fn dismantle(self, thread: &mut Thread) {
+        thread.shared.budget.give(self.parser_bytes);
         if let Some(round) = self.round {
             thread.keep(round);
         }
@@ -288,13 +292,7 @@ impl Connection {
         let ahead = self.parser.expected().saturating_sub(self.input.len());
         let kept = self.input.make_room(ahead.max(bytes.len()));
         if kept.and_then(|()| self.input.append(bytes)).is_err() {
-            self.last_words = Some(LastWords::OutOfMemory);
-            self.is_closing = true;
-            self.input.clear_or_free();
-            // The replies that are owed come first, and with them these.
-            if !self.is_awaited() {
-                self.say_last_words();
-            }
+            self.end_for_want_of_memory();
         }
     }
 
@@ -348,7 +346,35 @@ impl Connection {
         }
         self.end_round(token, thread);
         self.parser.shrink();
+        if self.parser.allocated() != self.parser_bytes && !self.charge_parser(thread) {
+            self.end_for_want_of_memory();
+        }
         at
+    }
+
+    /// Takes what the places of arguments need, which may be more than the arguments. `false` if it is not left.
+    #[cold]
+    fn charge_parser(&mut self, thread: &Thread) -> bool {
+        let (budget, bytes) = (&thread.shared.budget, self.parser.allocated());
+        let is_less = bytes < self.parser_bytes;
+        if is_less {
+            budget.give(self.parser_bytes - bytes);
+        } else if !budget.take(bytes - self.parser_bytes) {
+            return false;
+        }
+        self.parser_bytes = bytes;
+        true
+    }
+
+    /// No more requests, and an error once the replies that are owed are out.
+    fn end_for_want_of_memory(&mut self) {
+        self.last_words = Some(LastWords::OutOfMemory);
+        self.is_closing = true;
+        self.parser.free();
+        self.input.clear_or_free();
+        if !self.is_awaited() {
+            self.say_last_words();
+        }
     }
 
     /// Sends the items of the round away, if there is one.

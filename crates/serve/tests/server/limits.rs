@@ -151,3 +151,27 @@ fn an_error_for_want_of_memory_comes_after_the_replies_that_are_owed() {
         }
     }
 }
+
+#[test]
+fn arguments_without_bytes_are_counted_too() {
+    let server = start(Config { memory_max: 2 << 20, ..config(2) });
+    let mut client = Client::new(&server);
+    let arguments = "$0\r\n\r\n".repeat(140_000);
+    // A megabyte at most of text, and its places; the last one never comes.
+    let _ = client.0.write_all(format!("*150000\r\n{arguments}").as_bytes());
+    client.sends_no_more();
+    let replies = client.rest();
+    assert!(replies.starts_with(b"-OOM "), "{}", replies.escape_ascii());
+}
+
+#[test]
+fn an_option_that_is_unknown_is_quoted_no_further_than_a_name() {
+    let server = start(config(2));
+    let long = "x".repeat(100_000);
+    for (input, start) in [
+        (request(&["HELLO", "3", &long]), "-ERR Syntax error in HELLO option '"),
+        (request(&["CLIENT", "SETINFO", &long, "x"]), "-ERR Unrecognized option '"),
+    ] {
+        Client::new(&server).ask(input, format!("{start}{}'\r\n", "x".repeat(128)));
+    }
+}
