@@ -238,6 +238,10 @@ impl Connection {
     /// So many bytes of those are gone.
     pub(crate) fn sent(&mut self, thread: &mut Thread, bytes: usize) {
         self.sent += bytes;
+        if bytes > 0 {
+            // A client that reads is not idle.
+            self.last_active = thread.now;
+        }
         if self.sent == self.sending.len() {
             let empty = Buffer::new(&thread.shared.budget);
             thread.spare.give(mem::replace(&mut self.sending, empty));
