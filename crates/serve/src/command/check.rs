@@ -18,7 +18,7 @@ pub(crate) enum Refusal<'a> {
 }
 
 /// Bytes of an unknown request that are shown, as in Redis.
-const SHOWN_MAX: usize = 128;
+pub(crate) const SHOWN_MAX: usize = 128;
 
 impl Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,7 +54,8 @@ impl Display for Refusal<'_> {
     }
 }
 
-fn cut(text: &[u8], most: usize) -> &[u8] {
+/// The first so many bytes.
+pub(crate) fn cut(text: &[u8], most: usize) -> &[u8] {
     &text[..text.len().min(most)]
 }
 

@@ -180,25 +180,31 @@ struct SetOptions {
 impl SetOptions {
     fn parse(args: Args<'_>, now: u64) -> Result<Self, String> {
         let mut options = Self { expiry: Expiry::Never, condition: Condition::Always };
+        // As in Redis, an option may be repeated, and the last time counts.
+        let mut time: Option<(i64, &[u8])> = None;
         let mut rest = args.iter();
         while let Some(option) = rest.next() {
             let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
             let unit_ms = if is("ex") { 1000 } else { 1 };
-            match options {
-                Self { condition: Condition::Always, .. } if is("nx") => {
+            let has_other_unit = time.is_some_and(|(unit, _)| unit != unit_ms);
+            match options.condition {
+                Condition::Always | Condition::Absent if is("nx") => {
                     options.condition = Condition::Absent;
                 }
-                Self { condition: Condition::Always, .. } if is("xx") => {
+                Condition::Always | Condition::Present if is("xx") => {
                     options.condition = Condition::Present;
                 }
-                Self { expiry: Expiry::Never, .. } if is("ex") || is("px") => {
+                _ if (is("ex") || is("px")) && !has_other_unit => {
                     let count = rest.next().ok_or_else(|| SYNTAX.to_owned())?;
-                    let count = number::parse(count).ok_or_else(|| NOT_A_NUMBER.to_owned())?;
-                    let time = deadline(count, unit_ms, now);
-                    options.expiry = Expiry::At(time.ok_or_else(|| invalid_expire("set"))?);
+                    time = Some((unit_ms, count));
                 }
                 _ => return Err(SYNTAX.to_owned()),
             }
+        }
+        if let Some((unit_ms, count)) = time {
+            let count = number::parse(count).ok_or_else(|| NOT_A_NUMBER.to_owned())?;
+            let time = deadline(count, unit_ms, now);
+            options.expiry = Expiry::At(time.ok_or_else(|| invalid_expire("set"))?);
         }
         Ok(options)
     }

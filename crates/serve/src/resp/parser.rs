@@ -253,6 +253,11 @@ impl Parser {
         }
     }
 
+    /// Gives everything back; the request in hand is lost, and nothing can be read any more.
+    pub(crate) fn free(&mut self) {
+        (self.spans, self.words) = (Vec::new(), Vec::new());
+    }
+
     fn begin(&mut self) {
         self.spans.clear();
         self.words.clear();

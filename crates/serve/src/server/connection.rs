@@ -1,8 +1,10 @@
 //! A connection: what it has sent, what it is owed, and where it stands.
 
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+
+use rustix::net::Shutdown;
 
 use super::dispatch::{Dispatch, Flow, Thread};
 use super::handover::Item;
@@ -21,12 +23,22 @@ const PARTS_MAX: usize = 1024;
 /// With so much received that is not looked at, no more is received.
 const INPUT_HIGH: usize = 64 * 1024;
 
+/// Why a connection ends.
+enum LastWords {
+    /// The input is no request.
+    Protocol(ProtocolError),
+    /// There was no room for what arrived.
+    OutOfMemory,
+}
+
 /// A connection, which its thread owns.
 pub(crate) struct Connection {
     socket: Arc<OwnedFd>,
     /// Where others send, with a dedicated receiver.
     sink: Option<Arc<Sink>>,
     parser: Parser,
+    /// Bytes of the parser's that are taken from the budget.
+    parser_bytes: usize,
     session: Session,
     /// Received, and not consumed.
     input: Buffer,
@@ -42,11 +54,15 @@ pub(crate) struct Connection {
     parts_max: usize,
     /// The round is at the sink, and whatever is sent is sent there.
     is_lent: bool,
-    /// What is wrong with the input, to be said after all replies.
-    last_words: Option<ProtocolError>,
+    /// Why no more requests are looked at, to be said after all replies.
+    last_words: Option<LastWords>,
     pub(crate) last_active: u64,
-    /// The other side sends no more.
+    /// Nothing that arrives is looked at any more: the other side has ended, or the server stops.
     has_ended: bool,
+    /// While the server stops: so many bytes had arrived by then and are still to be received.
+    left: Option<usize>,
+    /// All was sent, and the end of it.
+    pub(crate) has_parted: bool,
     /// No more requests are looked at.
     is_closing: bool,
     is_broken: bool,
@@ -68,6 +84,7 @@ impl Connection {
             sink,
             is_lent: false,
             parser: Parser::new(limits),
+            parser_bytes: 0,
             session,
             input: buffer(),
             output: buffer(),
@@ -79,6 +96,8 @@ impl Connection {
             last_words: None,
             last_active: thread.now,
             has_ended: false,
+            left: None,
+            has_parted: false,
             is_closing: false,
             is_broken: false,
             is_paused: false,
@@ -96,8 +115,14 @@ impl Connection {
     #[inline]
     pub(crate) fn receive(&mut self, token: usize, thread: &mut Thread, bytes: &[u8]) {
         self.last_active = thread.now;
-        if self.is_closing || self.is_broken {
+        if self.is_closing || self.is_broken || self.has_ended {
             return;
+        }
+        let most = self.left.map_or(bytes.len(), |left| left.min(bytes.len()));
+        let bytes = &bytes[..most];
+        if let Some(left) = &mut self.left {
+            *left -= most;
+            self.has_ended = *left == 0;
         }
         if self.input.is_empty() && self.takes_requests() {
             let consumed = self.process(token, thread, bytes);
@@ -127,6 +152,27 @@ impl Connection {
     /// The other side sends no more; what it has sent is still answered.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
+    }
+
+    /// The server stops: what the system has received for it by now is the last that is looked at.
+    pub(crate) fn stop(&mut self) {
+        let left = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
+        self.left = Some(usize::try_from(left).unwrap_or(usize::MAX));
+        self.has_ended |= left == 0;
+    }
+
+    /// Tells the other side that all was sent. Whether it has got everything: only then can the socket be closed
+    /// without a loss, as more may have arrived that was not looked at.
+    pub(crate) fn part(&mut self) -> bool {
+        if !self.has_parted {
+            self.has_parted = true;
+            // Where that fails there is nobody to wait for.
+            self.is_broken |= rustix::net::shutdown(&self.socket, Shutdown::Write).is_err();
+        }
+        let mut unsent: libc::c_int = 0;
+        // SAFETY: the socket is open, and the request writes one int.
+        let told = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unsent) };
+        self.is_broken || told != 0 || unsent == 0
     }
 
     /// Nothing can be sent or received any more.
@@ -192,6 +238,10 @@ impl Connection {
     /// So many bytes of those are gone.
     pub(crate) fn sent(&mut self, thread: &mut Thread, bytes: usize) {
         self.sent += bytes;
+        if bytes > 0 {
+            // A client that reads is not idle.
+            self.last_active = thread.now;
+        }
         if self.sent == self.sending.len() {
             let empty = Buffer::new(&thread.shared.budget);
             thread.spare.give(mem::replace(&mut self.sending, empty));
@@ -216,6 +266,7 @@ impl Connection {
 
     /// Gives its memory back for the next use.
     pub(crate) fn dismantle(self, thread: &mut Thread) {
+        thread.shared.budget.give(self.parser_bytes);
         if let Some(round) = self.round {
             thread.keep(round);
         }
@@ -245,7 +296,7 @@ impl Connection {
         let ahead = self.parser.expected().saturating_sub(self.input.len());
         let kept = self.input.make_room(ahead.max(bytes.len()));
         if kept.and_then(|()| self.input.append(bytes)).is_err() {
-            self.refuse(OUT_OF_MEMORY);
+            self.end_for_want_of_memory();
         }
     }
 
@@ -258,6 +309,7 @@ impl Connection {
 
     /// Ends the connection with an error.
     fn refuse(&mut self, text: impl std::fmt::Display) {
+        self.last_words = None;
         reply::error(&mut self.output.bytes, text);
         self.output.settle();
         self.is_closing = true;
@@ -286,7 +338,7 @@ impl Connection {
                     flow
                 }
                 Err(error) => {
-                    self.last_words = Some(error);
+                    self.last_words = Some(LastWords::Protocol(error));
                     Flow::Close
                 }
             };
@@ -298,7 +350,35 @@ impl Connection {
         }
         self.end_round(token, thread);
         self.parser.shrink();
+        if self.parser.allocated() != self.parser_bytes && !self.charge_parser(thread) {
+            self.end_for_want_of_memory();
+        }
         at
+    }
+
+    /// Takes what the places of arguments need, which may be more than the arguments. `false` if it is not left.
+    #[cold]
+    fn charge_parser(&mut self, thread: &Thread) -> bool {
+        let (budget, bytes) = (&thread.shared.budget, self.parser.allocated());
+        let is_less = bytes < self.parser_bytes;
+        if is_less {
+            budget.give(self.parser_bytes - bytes);
+        } else if !budget.take(bytes - self.parser_bytes) {
+            return false;
+        }
+        self.parser_bytes = bytes;
+        true
+    }
+
+    /// No more requests, and an error once the replies that are owed are out.
+    fn end_for_want_of_memory(&mut self) {
+        self.last_words = Some(LastWords::OutOfMemory);
+        self.is_closing = true;
+        self.parser.free();
+        self.input.clear_or_free();
+        if !self.is_awaited() {
+            self.say_last_words();
+        }
     }
 
     /// Sends the items of the round away, if there is one.
@@ -359,8 +439,10 @@ impl Connection {
     }
 
     fn say_last_words(&mut self) {
-        if let Some(error) = self.last_words.take() {
-            self.refuse(format_args!("ERR {error}"));
+        match self.last_words.take() {
+            Some(LastWords::Protocol(error)) => self.refuse(format_args!("ERR {error}")),
+            Some(LastWords::OutOfMemory) => self.refuse(OUT_OF_MEMORY),
+            None => {}
         }
     }
 }

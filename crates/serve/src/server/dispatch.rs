@@ -8,7 +8,7 @@ use super::session::{self, Session};
 use super::shared::Shared;
 use super::sink::Sink;
 use crate::buffer::{Buffer, Spare};
-use crate::command::check::check;
+use crate::command::check::{Refusal, check};
 use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place};
 use crate::command::table::Command;
 use crate::keyspace::{Keyspace, OutOfMemory};
@@ -119,6 +119,13 @@ pub(crate) enum Flow {
     Close,
 }
 
+/// Whether a line is of a request in HTTP, which a browser may have been led to send: behind its head come bytes that
+/// somebody else has chosen, so that nothing more may be looked at.
+#[cold]
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
 /// One connection's requests on their way.
 pub(crate) struct Dispatch<'a> {
     pub(crate) thread: &'a mut Thread,
@@ -137,6 +144,10 @@ impl Dispatch<'_> {
         self.thread.requests += 1;
         let command = match check(args) {
             Ok(command) => command,
+            Err(Refusal::Unknown(args)) if is_http(args.at(0)) => {
+                self.thread.shared.tell_of_http(self.session.address);
+                return Flow::Close;
+            }
             Err(refusal) => return self.here(|out| reply::error(out, refusal)),
         };
         let operands = args.from(1);

@@ -268,5 +268,7 @@ fn serve<D: Driver>(
     let _ = ready.send(Ok(Ready { post: Post::current(), driver: D::NAME, refused }));
     // The server has not started after all.
     let Ok(shared) = outlet.recv() else { return Ok(()) };
-    Reactor::new(driver, shared, index, listener).run()
+    let outcome = Reactor::new(driver, shared, index, listener).run();
+    post::close();
+    outcome
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::mem;
 use std::os::fd::OwnedFd;
 
-use uwork::task::{Added, Notify, TaskHandle, TaskItem};
+use uwork::task::{self, Added, Notify, TaskHandle, TaskItem};
 
 use super::handover::{Handover, Item};
 
@@ -24,6 +24,13 @@ thread_local! {
 /// Changes places with the thread's inbox, which is empty afterwards if `with` was.
 pub(crate) fn swap(with: &mut Inbox) {
     INBOX.with_borrow_mut(|inbox| mem::swap(inbox, with));
+}
+
+/// Takes no more from anybody. What comes late needs the inbox, which the end of the thread may free before it
+/// ends the thread's task work.
+pub(crate) fn close() {
+    task::exit();
+    swap(&mut Inbox::default());
 }
 
 /// Where to reach a thread.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::SendFlags;
 use uwork::task;
 
 use super::config::{Config, Receiver};
@@ -26,6 +26,8 @@ const EXPIRED_MAX: usize = 256;
 const IDLE_LOOK_MS: u64 = 500;
 /// When there are no descriptors left, it is tried again after this.
 const ACCEPT_AGAIN_MS: u64 = 50;
+/// While the server stops: how often it is looked whether the other side has got what was sent.
+const PART_LOOK_MS: u64 = 2;
 
 /// One thread of a server.
 pub(crate) struct Reactor<D> {
@@ -41,6 +43,10 @@ pub(crate) struct Reactor<D> {
     idle_at: Option<u64>,
     /// While the server stops.
     deadline: Option<u64>,
+    /// It stops as of this turn.
+    has_just_stopped: bool,
+    /// Those that are over as soon as the other side has got what was sent.
+    parting: Vec<Token>,
     is_drained: bool,
 }
 
@@ -62,6 +68,8 @@ impl<D: Driver> Reactor<D> {
             listener,
             idle_at,
             deadline: None,
+            has_just_stopped: false,
+            parting: Vec::new(),
             is_drained: false,
             thread,
         }
@@ -80,6 +88,15 @@ impl<D: Driver> Reactor<D> {
             while let Some(event) = self.driver.next() {
                 self.handle(event);
             }
+            if std::mem::take(&mut self.has_just_stopped) {
+                // What had been received before was among the events.
+                for token in self.connections.tokens() {
+                    self.with(token, |connection, _| connection.stop());
+                }
+            }
+            for token in std::mem::take(&mut self.parting) {
+                self.after(token);
+            }
             self.look_at_clock();
             self.thread.publish();
             self.flush();
@@ -95,7 +112,8 @@ impl<D: Driver> Reactor<D> {
         if self.thread.looks_again {
             return Some(Duration::ZERO);
         }
-        let times = [next_expiry, self.accept_at, self.idle_at, self.deadline];
+        let part_at = (!self.parting.is_empty()).then_some(self.thread.now + PART_LOOK_MS);
+        let times = [part_at, next_expiry, self.accept_at, self.idle_at, self.deadline];
         let next = times.into_iter().flatten().min()?;
         Some(Duration::from_millis(next.saturating_sub(self.thread.now)))
     }
@@ -220,7 +238,12 @@ impl<D: Driver> Reactor<D> {
             }
         }
         connection.wait_for_round(thread);
+        let is_stopping = self.deadline.is_some();
         if connection.is_over() && !connection.is_removed {
+            if is_stopping && !connection.part() {
+                self.parting.push(token);
+                return;
+            }
             connection.is_removed = true;
             driver.remove(token, connection.socket());
         }
@@ -264,16 +287,18 @@ impl<D: Driver> Reactor<D> {
         let address = rustix::net::getpeername(&socket).ok().flatten();
         let address = address.and_then(|address| address.try_into().ok());
         let id = self.thread.shared.next_id();
+        let mut connection =
+            Connection::new(socket, limits, Session::new(id, address), &self.thread);
         if self.deadline.is_some() {
             // What it has sent already is answered.
-            let _ = rustix::net::shutdown(&socket, Shutdown::Read);
+            connection.stop();
         }
-        let connection = Connection::new(socket, limits, Session::new(id, address), &self.thread);
         let token = self.connections.insert(connection);
         let socket = self.connections.get_mut(token).expect("it is new").socket();
         if self.driver.add(token, socket).is_err() {
             self.with(token, |connection, _| connection.fail());
         }
+        self.after(token);
     }
 
     fn close_idle(&mut self) {
@@ -298,12 +323,7 @@ impl<D: Driver> Reactor<D> {
         if let Some(listener) = self.listener.take() {
             self.driver.refuse(listener.as_fd());
         }
-        for token in self.connections.tokens() {
-            self.with(token, |connection, _| {
-                // What the system has received can still be read, and then the end.
-                let _ = rustix::net::shutdown(connection.socket(), Shutdown::Read);
-            });
-        }
+        self.has_just_stopped = true;
     }
 
     fn is_done(&mut self) -> bool {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::config::{Config, Receiver};
 use super::dispatch::Flow;
 use super::shared::Shared;
-use crate::command::check::Refusal;
+use crate::command::check::{Refusal, SHOWN_MAX, cut};
 use crate::command::glob;
 use crate::command::table::{Command, Row, TABLE, find, row_of};
 use crate::resp::reply::{self, Version, shown};
@@ -97,7 +97,7 @@ fn hello(args: Args<'_>, session: &mut Session, out: &mut Vec<u8>) {
             }
             at += 2;
         } else {
-            let option = shown(option);
+            let option = shown(cut(option, SHOWN_MAX));
             return reply::error(out, format_args!("ERR Syntax error in HELLO option '{option}'"));
         }
     }
@@ -169,7 +169,7 @@ fn set_info(option: &[u8], value: &[u8], session: &mut Session, out: &mut Vec<u8
         option if is(option, "lib-name") => (name, "lib-name"),
         option if is(option, "lib-ver") => (version, "lib-ver"),
         option => {
-            let option = shown(option);
+            let option = shown(cut(option, SHOWN_MAX));
             return reply::error(out, format_args!("ERR Unrecognized option '{option}'"));
         }
     };

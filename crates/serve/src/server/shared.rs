@@ -1,8 +1,9 @@
 //! What all threads of a server share: settings, figures, and the way to each other.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Once};
 use std::time::Instant;
 
 use uwork::Queue;
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) refused: AtomicU64,
     /// Threads that have connections still.
     pub(crate) busy: AtomicUsize,
+    /// Whether people were told of HTTP.
+    http: Once,
     started: Instant,
     hasher: RandomState,
 }
@@ -65,6 +68,7 @@ impl Shared {
             driver,
             refused: AtomicU64::new(0),
             busy: AtomicUsize::new(threads),
+            http: Once::new(),
             started: Instant::now(),
             hasher: RandomState::new(),
             config,
@@ -139,6 +143,17 @@ impl Shared {
     pub(crate) fn digest(&self, item: Item) {
         // It is refused only when the process shuts its queues down, and then nobody waits for it.
         drop(self.heavy.enqueue::<_, 0>(item));
+    }
+
+    /// Tells people, once, that somebody speaks HTTP to the server.
+    pub(crate) fn tell_of_http(&self, from: Option<SocketAddr>) {
+        self.http.call_once(|| {
+            let from = from.map_or_else(String::new, |address| format!(" from {address}"));
+            eprintln!(
+                "uwork serve: POST or Host:{from} is HTTP, maybe an attack by way of a browser: closed; \
+                 more of these are not told"
+            );
+        });
     }
 
     /// Keys of all threads.

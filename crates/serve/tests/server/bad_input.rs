@@ -108,3 +108,17 @@ fn a_request_that_is_too_large_is_refused_when_its_length_is_known() {
     client.expect("-ERR Protocol error: too big request\r\n");
     assert_eq!(client.rest(), b"");
 }
+
+#[test]
+fn http_is_not_looked_at_behind_its_first_lines() {
+    with_each(|server| {
+        for head in ["POST / HTTP/1.1\r\n", "get / HTTP/1.1\r\nhost: a\r\n"] {
+            let mut client = Client::new(server);
+            client.send(format!("{head}\r\nSET stolen 1\r\n"));
+            let replies = String::from_utf8(client.rest()).unwrap();
+            assert!(!replies.contains("+OK"), "{replies}");
+        }
+        Client::new(server).ask("EXISTS stolen\r\n", ":0\r\n");
+        others_are_served(server);
+    });
+}

@@ -1,6 +1,8 @@
 //! The end of a server: what it has received is answered, and it does not take for ever.
 
+use std::io::Write;
 use std::net::TcpStream;
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -62,4 +64,30 @@ fn a_server_that_is_dropped_stops() {
     let address = server.address();
     drop(server);
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_client_that_keeps_sending_gets_whole_replies_and_does_not_delay_the_end() {
+    for config in configs() {
+        // Far longer than anything here is waited for.
+        let server = start(Config { drain_max: Duration::from_secs(3600), ..config });
+        let mut client = Client::new(&server);
+        client.ask("SET a 1\r\n", "+OK\r\n");
+        let mut sender = client.0.try_clone().unwrap();
+        let sender = thread::spawn(move || {
+            let requests = "GET a\r\n".repeat(100);
+            while sender.write_all(requests.as_bytes()).is_ok() {}
+        });
+        let (begun, has_begun) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            client.expect("$1\r\n1\r\n".repeat(1000));
+            begun.send(()).unwrap();
+            client.rest()
+        });
+        has_begun.recv().unwrap();
+        server.stop().unwrap();
+        let replies = reader.join().unwrap();
+        sender.join().unwrap();
+        assert_eq!(replies.len() % 7, 0, "{}", replies[replies.len() / 7 * 7..].escape_ascii());
+    }
 }

@@ -1,8 +1,9 @@
 //! Clients, memory, idle time, and sizes of socket buffers.
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
-use uwork_serve::Config;
+use uwork_serve::{Config, Receiver};
 
 use crate::client::{Client, config, info, request, start};
 
@@ -107,4 +108,70 @@ fn settings_outside_of_their_range_are_refused_with_it() {
     let server = start(config(1));
     let taken = refused(Config { address: server.address(), ..config(1) });
     assert!(taken.starts_with("cannot listen on 127.0.0.1:"), "{taken}");
+}
+
+#[test]
+fn an_error_for_want_of_memory_comes_after_the_replies_that_are_owed() {
+    const BIG: usize = 8 << 20;
+    for receiver in [Receiver::Shared, Receiver::Dedicated] {
+        let server = start(Config { memory_max: 48 << 20, receiver, ..config(2) });
+        let mut client = Client::new(&server);
+        client.ask(request(&[&b"SET"[..], b"big", &vec![b'x'; BIG]]), "+OK\r\n");
+        client.ask(request(&[&b"SET"[..], b"hole", &vec![b'x'; BIG + 30_000]]), "+OK\r\n");
+        // The rest of the memory, so that only the hole is left.
+        let mut number = 0;
+        for size in [100_000, 10_000, 1_000, 100] {
+            let value = vec![b'z'; size];
+            loop {
+                client.send(request(&[&b"SET"[..], format!("f{number}").as_bytes(), &value]));
+                number += 1;
+                match client.0.read(&mut [0; 100]) {
+                    Ok(5) => {}
+                    // An error, or the end of the connection.
+                    _ => break,
+                }
+            }
+            client = Client::new(&server);
+        }
+        client.ask("DEL hole\r\n", ":1\r\n");
+        let mut other = Client::new(&server);
+        for _ in 0..10 {
+            let mut client = Client::new(&server);
+            client.send("DIGEST big\r\n");
+            // By then the value is on its way to the worker, as a rule.
+            other.ask("PING\r\n", "+PONG\r\n");
+            let input = request(&[&b"SET"[..], b"k", &vec![b'y'; 200_000]]);
+            // It may be closed before it has taken everything.
+            let _ = client.0.write_all(&input);
+            client.sends_no_more();
+            let replies = client.rest();
+            let error = replies.iter().position(|&byte| byte == b'-').unwrap_or(replies.len());
+            // Whatever was refused, the digest is not behind it.
+            assert!(!replies[error..].contains(&b'$'), "{}", replies.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn arguments_without_bytes_are_counted_too() {
+    let server = start(Config { memory_max: 2 << 20, ..config(2) });
+    let mut client = Client::new(&server);
+    let arguments = "$0\r\n\r\n".repeat(140_000);
+    // A megabyte at most of text, and its places; the last one never comes.
+    let _ = client.0.write_all(format!("*150000\r\n{arguments}").as_bytes());
+    client.sends_no_more();
+    let replies = client.rest();
+    assert!(replies.starts_with(b"-OOM "), "{}", replies.escape_ascii());
+}
+
+#[test]
+fn an_option_that_is_unknown_is_quoted_no_further_than_a_name() {
+    let server = start(config(2));
+    let long = "x".repeat(100_000);
+    for (input, start) in [
+        (request(&["HELLO", "3", &long]), "-ERR Syntax error in HELLO option '"),
+        (request(&["CLIENT", "SETINFO", &long, "x"]), "-ERR Unrecognized option '"),
+    ] {
+        Client::new(&server).ask(input, format!("{start}{}'\r\n", "x".repeat(128)));
+    }
 }
