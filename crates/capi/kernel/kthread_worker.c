@@ -112,7 +112,8 @@ int kthread_worker_fn(void *arg)
 	struct kthread_worker *worker = arg;
 	struct task *deputy = thread_of(uw_kernel_worker_queue(worker), current->comm);
 
-	worker->task = current;
+	/* Others look whether it has come up. */
+	WRITE_ONCE(worker->task, current);
 	uw_task_set_deputy(uw_task_of(current), deputy);
 	for (;;) {
 		set_current_state(TASK_INTERRUPTIBLE);
@@ -128,7 +129,7 @@ int kthread_worker_fn(void *arg)
 	if (deputy)
 		uw_kernel_put_task(&deputy->public);
 	worker->uw_queue = NULL;
-	worker->task = NULL;
+	WRITE_ONCE(worker->task, NULL);
 	return 0;
 }
 

@@ -55,7 +55,7 @@ static void counters(void)
 		get_task_struct(task);
 		kthread_bind(task, cpu);
 		wake_up_process(task);
-		while (per_cpu_ptr(stats, cpu)->second < 1000)
+		while (READ_ONCE(per_cpu_ptr(stats, cpu)->second) < 1000)
 			schedule_timeout_uninterruptible(1);
 		kthread_stop_put(task);
 		CHECK(per_cpu_ptr(stats, cpu)->second == 1000);

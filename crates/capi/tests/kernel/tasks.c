@@ -89,8 +89,8 @@ static void workers(void)
 		kthread_queue_work(&own, &work);
 		kthread_flush_worker(&own);
 	} while (nice_of(ran_in) != base + 4);
-	kthread_bind(own.task, cpumask_first(cpu_online_mask));
-	CHECK(kthread_stop(own.task) == 0);
+	kthread_bind(READ_ONCE(own.task), cpumask_first(cpu_online_mask));
+	CHECK(kthread_stop(READ_ONCE(own.task)) == 0);
 }
 
 static atomic_t ended;

@@ -63,7 +63,7 @@ static int unlock_later(void *unused)
 {
 	(void)unused;
 	spin_lock_irq(&lock);
-	guarded = 1;
+	WRITE_ONCE(guarded, 1);
 	wake_up_all_locked(&queue);
 	spin_unlock_irq(&lock);
 	clear_and_wake_up_bit(3, &word);
@@ -85,16 +85,16 @@ static void locked(void)
 	task = kthread_create(unlock_later, NULL, "unlock");
 	spin_lock_irq(&lock);
 	wake_up_process(task);
-	wait_event_lock_irq(queue, guarded >= 1, lock);
-	CHECK(spin_is_locked(&lock) && guarded >= 1);
-	CHECK(wait_event_lock_irq_timeout(queue, guarded > 9, lock, 2) == 0 && spin_is_locked(&lock));
+	wait_event_lock_irq(queue, READ_ONCE(guarded) >= 1, lock);
+	CHECK(spin_is_locked(&lock) && READ_ONCE(guarded) >= 1);
+	CHECK(wait_event_lock_irq_timeout(queue, READ_ONCE(guarded) > 9, lock, 2) == 0 && spin_is_locked(&lock));
 	spin_unlock_irq(&lock);
 	CHECK(wait_on_bit(&word, 3, TASK_UNINTERRUPTIBLE) == 0 && word == 0);
 	swait_event_exclusive(simple, READ_ONCE(guarded) == 2);
 	kthread_stop(task);
-	left = ___wait_event(queue, ___wait_cond_timeout(guarded == 9), TASK_UNINTERRUPTIBLE, 0, 2, __ret = schedule_timeout(__ret));
+	left = ___wait_event(queue, ___wait_cond_timeout(READ_ONCE(guarded) == 9), TASK_UNINTERRUPTIBLE, 0, 2, __ret = schedule_timeout(__ret));
 	CHECK(left == 0);
-	left = ___wait_event(queue, ___wait_cond_timeout(guarded == 2), TASK_UNINTERRUPTIBLE, 0, 2, __ret = schedule_timeout(__ret));
+	left = ___wait_event(queue, ___wait_cond_timeout(READ_ONCE(guarded) == 2), TASK_UNINTERRUPTIBLE, 0, 2, __ret = schedule_timeout(__ret));
 	CHECK(left == 2);
 }
 
