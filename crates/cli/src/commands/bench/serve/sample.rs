@@ -83,7 +83,7 @@ fn table(outcome: &Outcome<Served>) -> String {
     let distance = |sample: &Served| (sample.requests_per_s - median).abs();
     let nearest = outcome.samples.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let Some(sample) = nearest else { return String::new() };
-    let mut text = format!("\n{}:\n", outcome.names.spoken());
+    let mut text = format!("\n{}: requests that took no longer than\n", outcome.names.spoken());
     for (percent, ms) in &sample.cumulative {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{percent:.2}% <= {ms:.1} milliseconds");
@@ -129,7 +129,7 @@ mod tests {
         let group = GroupOutcome { title: String::new(), outcomes, ratio_to };
         assert_eq!(
             latencies(&group),
-            "\nuwork light (get):\n2.50% <= 0.1 milliseconds\n100.00% <= 0.2 milliseconds\n\
+            "\nuwork light (get): requests that took no longer than\n2.50% <= 0.1 milliseconds\n100.00% <= 0.2 milliseconds\n\
              47619.05 requests per second\n~75% CPU\n"
         );
     }
