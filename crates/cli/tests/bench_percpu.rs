@@ -49,16 +49,22 @@ fn refused(bench: &str, args: &[&str], words: &[&str]) {
 
 #[test]
 fn every_runner_of_a_case_has_its_cycles() {
-    let figures = measured("percpu", &["--case", "pair,threads4,lock", "--samples", "1"]);
-    let modes = [("uwork", "mode0"), ("uwork", "mode1"), ("uwork", "mode2")];
-    let others = [("glibc", ""), ("mimalloc", ""), ("jemalloc", "")];
-    let shapes = [("bare", ""), ("thread-local", "")];
-    let c = [("uwork", "mode0+c")];
-    let all = [&modes[..], &others, &shapes, &c].concat();
+    let chosen = "pair,threads4,lock,count,count4,batch,batch4";
+    let figures = measured("percpu", &["--case", chosen, "--samples", "1"]);
+    let modes = ["mode0", "mode1", "mode2", "mode0+c"].map(|mode| ("uwork", mode));
+    let bare = [("bare", ""), ("bare", "locked")];
+    let allocators = ["glibc", "mimalloc", "jemalloc"].map(|name| (name, ""));
+    let thread_local = [("thread-local", "")];
+    let collectors = ["mutex", "segqueue", "channel"].map(|name| (name, ""));
+    let atomic = [("atomic", "")];
     let cases = [
-        ("pair", &all[..]),
-        ("threads4", &all[..6]),
-        ("lock", &[&modes[..], &shapes[..1], &c].concat()),
+        ("pair", [&modes[..], &bare, &thread_local, &allocators].concat()),
+        ("threads4", [&modes[..], &allocators].concat()),
+        ("lock", [&modes[..], &bare].concat()),
+        ("count", [&modes[..], &bare[..1], &thread_local, &atomic].concat()),
+        ("count4", [&modes[..], &thread_local, &atomic].concat()),
+        ("batch", [&modes[..], &bare[..1], &thread_local, &collectors].concat()),
+        ("batch4", [&modes[..], &thread_local, &collectors].concat()),
     ];
     let wanted: BTreeSet<_> = cases
         .iter()
@@ -79,12 +85,17 @@ fn isolation_tells_what_the_thread_noticed_and_whether_drains_returned() {
         refused("isolation", &["--seconds", "1"], &["two CPUs"]);
         return;
     }
-    let figures = measured("isolation", &["--case", "steady", "--mode", "mode1", "--seconds", "1"]);
-    let (who, metrics) = figures.first_key_value().expect("one runner");
-    assert_eq!(
-        (figures.len(), who.each_ref().map(String::as_str)),
-        (1, ["steady", "uwork", "mode1"])
-    );
+    for case in ["steady", "cache"] {
+        let args = ["--case", case, "--mode", "mode1", "--seconds", "1"];
+        let figures = measured("isolation", &args);
+        let (who, metrics) = figures.first_key_value().expect("one runner");
+        let wanted = [case, "uwork", "mode1"];
+        assert_eq!((figures.len(), who.each_ref().map(String::as_str)), (1, wanted));
+        has_all_that_isolation_tells(metrics);
+    }
+}
+
+fn has_all_that_isolation_tells(metrics: &BTreeMap<String, f64>) {
     // Not there where the system does not let this program record a CPU's switches.
     let optional = "switches_caused";
     let names: BTreeSet<&str> =
@@ -103,18 +114,42 @@ fn isolation_tells_what_the_thread_noticed_and_whether_drains_returned() {
         "drain_max_us",
         "drains",
         "drains_stuck",
+        "real_time",
     ];
     assert_eq!(names, BTreeSet::from(wanted));
     assert!(metrics["items_per_s"] > 0.0 && metrics["drains"] > 0.0);
 }
 
 #[test]
+fn who_may_have_no_real_time_thread_is_told_what_that_weakens() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return;
+    }
+    // SAFETY: no preconditions.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    if !is_root {
+        refused("isolation", &["--unprivileged"], &["not root"]);
+        return;
+    }
+    let args = ["--case", "once", "--mode", "mode0", "--seconds", "1", "--unprivileged"];
+    let output = command("isolation", &args).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for words in ["SCHED_FIFO is refused", "runs at nice", "mode 0 gets through"] {
+        assert!(said.contains(words), "{said}");
+    }
+    let table = String::from_utf8_lossy(&output.stdout);
+    let titles = ["gap max us", "gaps > 50 us", "voluntary", "involuntary", "p50", "stuck", "FIFO"];
+    assert!(titles.iter().all(|title| table.contains(title)), "{table}");
+}
+
+#[test]
 fn bad_input_is_refused_with_what_is_allowed() {
-    refused("percpu", &["--case", "pears"], &["'pears'", "lock, alloc, write, pair, threads4"]);
+    refused("percpu", &["--case", "pears"], &["'pears'", "lock, alloc, write, recycled", "batch4"]);
     refused("percpu", &["--runner", "tcmalloc"], &["'tcmalloc'", "mimalloc"]);
     refused("percpu", &["--samples", "0"], &["1 to 1000"]);
     refused("percpu", &["--order", "{"], &["uwork's own use"]);
     refused("isolation", &["--mode", "3"], &["'3'", "undisturbed, mode0, mode1, mode2"]);
     refused("isolation", &["--seconds", "0"], &["1 to 3600"]);
-    refused("isolation", &["--case", "twice"], &["'twice'", "once, steady"]);
+    refused("isolation", &["--case", "twice"], &["'twice'", "once, steady, cache"]);
 }

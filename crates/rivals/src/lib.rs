@@ -11,6 +11,8 @@ pub mod alloc;
 mod async_executor;
 mod bare;
 mod catalogue;
+pub mod collect;
+pub mod count;
 mod cpus;
 mod crossbeam;
 mod futex;

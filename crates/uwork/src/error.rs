@@ -5,7 +5,7 @@ use std::fmt;
 
 use uwork_engine::QueueError;
 
-/// A queue could not be made, changed or waited for.
+/// A queue could not be made, changed or waited for, or a per-CPU lock not be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub(crate) QueueError);
 
@@ -39,6 +39,11 @@ pub enum ErrorKind {
     BadFlags,
     /// The queue drains or was destroyed, or the process was shut down.
     Refused,
+    /// Somebody else holds the lock, and the call does not wait
+    /// ([`LockError::Busy`](crate::percpu::LockError::Busy)).
+    Busy,
+    /// A holder of the lock has panicked ([`LockError::Poisoned`](crate::percpu::LockError::Poisoned)).
+    Poisoned,
     /// Something that has no kind of its own yet.
     Other,
 }
@@ -67,6 +72,9 @@ impl ErrorKind {
             ErrorKind::TooManyPools | ErrorKind::TooManyQueues => libc::ENOMEM,
             ErrorKind::WouldDeadlock => libc::EDEADLK,
             ErrorKind::Refused => libc::ESHUTDOWN,
+            ErrorKind::Busy => libc::EBUSY,
+            // As pthread_mutex_lock of a robust mutex.
+            ErrorKind::Poisoned => libc::EOWNERDEAD,
         }
     }
 }
@@ -88,6 +96,8 @@ impl Error {
             QueueError::WouldDeadlock | QueueError::HeldAlready => ErrorKind::WouldDeadlock,
             QueueError::BadFlags(_) => ErrorKind::BadFlags,
             QueueError::Refused => ErrorKind::Refused,
+            QueueError::Busy => ErrorKind::Busy,
+            QueueError::Poisoned => ErrorKind::Poisoned,
             _ => ErrorKind::Other,
         }
     }

@@ -73,6 +73,44 @@ fn has_sections() -> bool {
 }
 
 #[test]
+fn as_an_error_a_refusal_says_the_same_and_gives_the_lock_up() {
+    fn add(data: &PerCpu<u64>, cpu: u32) -> Result<(), uwork::Error> {
+        *data.try_lock(cpu)? += 1;
+        Ok(())
+    }
+    let _watchdog = watchdog();
+    let data = PerCpu::new(|_| 0_u64);
+    add(&data, 0).expect("it is free");
+    let of_another_thread = || thread::scope(|scope| scope.spawn(|| add(&data, 0)).join().unwrap());
+    let guard = data.lock(0).expect("it is free");
+    assert_eq!(add(&data, 0).unwrap_err().kind(), ErrorKind::WouldDeadlock);
+    let busy = of_another_thread().unwrap_err();
+    assert_eq!((busy.kind(), busy.kind().errno()), (ErrorKind::Busy, libc::EBUSY));
+    drop(guard);
+    let panicked = thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            let _guard = data.lock(0).expect("it is free");
+            panic!("on purpose");
+        });
+        holder.join()
+    });
+    panicked.unwrap_err();
+    // Twice: the first one has not kept the lock.
+    for _ in 0..2 {
+        let poisoned = of_another_thread().unwrap_err();
+        let text = data.try_lock(0).map(drop).unwrap_err().to_string();
+        assert_eq!(poisoned.to_string(), text);
+        assert_eq!(
+            (poisoned.kind(), poisoned.kind().errno()),
+            (ErrorKind::Poisoned, libc::EOWNERDEAD)
+        );
+    }
+    assert_eq!(*data.lock(0).unwrap_err().into_guard().expect("poisoned"), 1);
+    data.clear_poison(0).expect("it is free");
+    add(&data, 0).expect("it is free");
+}
+
+#[test]
 fn everything_is_exact_in_the_mode_of_the_environment() {
     let _watchdog = watchdog();
     eprintln!("mode {}: {}", mode(), reason());

@@ -111,6 +111,10 @@ pub enum QueueError {
     WouldDeadlock,
     /// The caller holds the per-CPU lock that it wants.
     HeldAlready,
+    /// Somebody else holds the per-CPU lock, and the caller does not wait.
+    Busy,
+    /// A holder of the per-CPU lock has panicked.
+    Poisoned,
     /// These flags do not go together.
     BadFlags(FlagsError),
     /// The queue drains or was destroyed, or the engine was shut down.
@@ -156,6 +160,10 @@ impl fmt::Display for QueueError {
             }
             QueueError::HeldAlready => {
                 f.write_str("the caller holds this per-CPU lock already and would wait for itself")
+            }
+            QueueError::Busy => f.write_str("the lock of this CPU's part is held by somebody else"),
+            QueueError::Poisoned => {
+                f.write_str("a thread panicked while it held the lock of this CPU's part")
             }
             QueueError::BadFlags(error) => error.fmt(f),
             QueueError::Refused => {

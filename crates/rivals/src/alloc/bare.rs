@@ -1,7 +1,7 @@
 //! A free list for each CPU without any protection: right only while one thread uses it. It is the floor
 //! for everything that does protect.
 
-use super::{Allocator, BareLists, OBJECT};
+use super::{Allocator, BareLists, OBJECT, SpinLock};
 
 /// Objects of a list: as many as uwork's magazines have.
 const LIST: usize = 256;
@@ -13,6 +13,7 @@ const CHUNK: usize = 4 << 20;
 unsafe impl Send for List {}
 
 /// One list: the first `used` are free objects.
+#[repr(C)]
 pub(super) struct List {
     used: usize,
     objects: [*mut u8; LIST],
@@ -78,32 +79,45 @@ impl List {
     }
 }
 
-/// See the module.
-pub struct Bare(BareLists<List>);
+/// See the module. With `LOCKED`, each list has a lock that is taken and given up: what one locked instruction adds,
+/// and nothing else that a lock has to know.
+pub struct Bare<const LOCKED: bool>(BareLists<Part>);
 
-impl Bare {
+/// The lock beside what is used first.
+#[repr(C)]
+struct Part {
+    lock: SpinLock,
+    list: List,
+}
+
+impl<const LOCKED: bool> Bare<LOCKED> {
     /// Empty lists, for all CPUs that this process may use.
     pub fn new() -> Self {
-        Self(BareLists::new(|_| List::new()))
+        Self(BareLists::new(|_| Part { lock: SpinLock::default(), list: List::new() }))
+    }
+
+    #[inline(always)]
+    fn with<R>(&self, f: impl FnOnce(&mut List) -> R) -> R {
+        // SAFETY: see the module: one thread.
+        let Part { lock, list } = unsafe { self.0.here() };
+        if LOCKED { lock.with(|| f(list)) } else { f(list) }
     }
 }
 
-impl Default for Bare {
+impl<const LOCKED: bool> Default for Bare<LOCKED> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Allocator for Bare {
+impl<const LOCKED: bool> Allocator for Bare<LOCKED> {
     #[inline(always)]
     fn alloc(&self) -> *mut u8 {
-        // SAFETY: see the module: one thread.
-        unsafe { self.0.here() }.pop()
+        self.with(List::pop)
     }
 
     #[inline(always)]
     unsafe fn free(&self, object: *mut u8) {
-        // SAFETY: as above.
-        unsafe { self.0.here() }.push(object);
+        self.with(|list| list.push(object));
     }
 }

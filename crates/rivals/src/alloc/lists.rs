@@ -30,4 +30,9 @@ impl<T> BareLists<T> {
         // SAFETY: by this function's contract.
         unsafe { &mut *self.0[cpus::current()].0.get() }
     }
+
+    /// All of them, which whoever follows the pointers answers for.
+    pub fn all(&self) -> impl Iterator<Item = *mut T> {
+        self.0.iter().map(|value| value.0.get())
+    }
 }

@@ -4,10 +4,12 @@
 
 mod bare;
 mod lists;
+mod spin;
 mod thread_local;
 
 pub use bare::Bare;
 pub use lists::BareLists;
+pub use spin::SpinLock;
 pub use thread_local::ThreadLocal;
 
 /// Bytes of an object: seed 001's.

@@ -24,14 +24,17 @@ use crate::error::Error;
 /// empty there, and their items are not dropped.
 ///
 /// ```
-/// use std::sync::atomic::{AtomicUsize, Ordering};
-/// use uwork::percpu::Batch;
+/// use std::sync::Arc;
+/// use uwork::percpu::{Batch, Counter};
 ///
-/// static SUNK: AtomicUsize = AtomicUsize::new(0);
-/// let batch = Batch::new(16, |items| { SUNK.fetch_add(items.len(), Ordering::Relaxed); });
+/// let sunk = Arc::new(Counter::new());
+/// let batch = Batch::new(16, {
+///     let sunk = sunk.clone();
+///     move |items: std::vec::Drain<'_, i64>| sunk.add(items.sum())
+/// });
 /// (0..100).for_each(|item| batch.add(item));
 /// batch.drain_all()?;
-/// assert_eq!(SUNK.load(Ordering::Relaxed), 100);
+/// assert_eq!(sunk.sum(), 4950);
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub struct Batch<T> {

@@ -8,6 +8,27 @@ use uwork_engine::percpu::Recursion;
 use crate::error::Error;
 
 /// A lock was not taken, or was taken and its data is poisoned.
+///
+/// As an [`Error`], by `?` for example, it says the same; the guard of a poisoned part is dropped, which gives the
+/// lock up and leaves the poison. Whoever wants the data as it is asks for [`LockError::into_guard`] first.
+///
+/// ```
+/// use uwork::ErrorKind;
+/// use uwork::percpu::PerCpu;
+///
+/// fn add(numbers: &PerCpu<u64>) -> Result<u64, uwork::Error> {
+///     let mut number = numbers.lock_local()?;
+///     *number += 1;
+///     Ok(*number)
+/// }
+///
+/// let numbers = PerCpu::new(|_cpu| 0);
+/// assert_eq!(add(&numbers)?, 1);
+/// let held = numbers.lock(0)?;
+/// assert_eq!(uwork::Error::from(numbers.lock(0).unwrap_err()).kind(), ErrorKind::WouldDeadlock);
+/// # drop(held);
+/// # Ok::<(), uwork::Error>(())
+/// ```
 pub enum LockError<G> {
     /// A thread panicked while it held the guard of this CPU's part. The lock is taken; the guard is in
     /// here.
@@ -42,6 +63,16 @@ impl<G> From<Error> for LockError<G> {
     }
 }
 
+impl<G> From<LockError<G>> for Error {
+    fn from(error: LockError<G>) -> Error {
+        match error {
+            LockError::Poisoned(_) => QueueError::Poisoned.into(),
+            LockError::Busy => QueueError::Busy.into(),
+            LockError::Failed(error) => error,
+        }
+    }
+}
+
 impl<G> From<Recursion> for LockError<G> {
     fn from(_: Recursion) -> LockError<G> {
         LockError::Failed(recursion())
@@ -62,10 +93,8 @@ impl<G> fmt::Debug for LockError<G> {
 impl<G> fmt::Display for LockError<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LockError::Poisoned(_) => {
-                f.write_str("a thread panicked while it held the lock of this CPU's part")
-            }
-            LockError::Busy => f.write_str("the lock of this CPU's part is held by somebody else"),
+            LockError::Poisoned(_) => QueueError::Poisoned.fmt(f),
+            LockError::Busy => QueueError::Busy.fmt(f),
             LockError::Failed(error) if error.would_deadlock() => {
                 f.write_str("the caller holds the lock of this CPU's part already")
             }

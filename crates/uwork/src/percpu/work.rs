@@ -32,7 +32,7 @@ use crate::queue::Queue;
 /// let queue = Queue::builder("percpu-work").per_cpu().build()?;
 /// assert!(work.queue_on(cpu, &queue)?);
 /// work.flush();
-/// assert_eq!(*numbers.lock(cpu).unwrap(), 2);
+/// assert_eq!(*numbers.lock(cpu)?, 2);
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub struct PerCpuWork(Arc<Inner>);

@@ -4,10 +4,42 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
 
+use serde::de::DeserializeOwned;
+
+use super::contestant::Group;
+use super::measure_and_report;
 use super::summary::{Metric, RATE, Sampled};
 use crate::commands::UserError;
+
+/// What the command lines of such benchmarks share.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Also write the figures to FILE, as a JSON array of flat records
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Take one sample and print it; for uwork's own use
+    #[arg(long, hide = true, value_name = "JSON")]
+    order: Option<String>,
+}
+
+impl Args {
+    /// Lets `child` carry an order out if there is one; else measures the groups and reports.
+    pub(super) fn run<O: DeserializeOwned>(
+        &self,
+        bench: &'static str,
+        child: impl FnOnce(&O) -> Result<(), UserError>,
+        groups: impl FnOnce() -> Result<Vec<Group<Measured>>, UserError>,
+    ) -> Result<ExitCode, UserError> {
+        match &self.order {
+            Some(text) => child(&order(text)?)?,
+            None => measure_and_report(bench, groups()?, self.json.as_deref(), Vec::new())?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
 
 /// What a child prints: its metrics by name.
 #[derive(Default, serde::Serialize, serde::Deserialize)]

@@ -14,6 +14,7 @@ mod isolation;
 mod measured;
 mod options;
 mod percpu;
+mod privilege;
 mod queues;
 mod record;
 mod report;

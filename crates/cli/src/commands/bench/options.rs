@@ -44,15 +44,9 @@ pub(super) struct Options {
 
 impl OptionArgs {
     pub(super) fn check(self, default_producers: usize) -> Result<Options, UserError> {
-        let count = |flag, given: &Option<String>, range| match given {
-            Some(text) => count(flag, text, range).map(Some),
-            None => Ok(None),
-        };
-        let producers =
-            count("--producers", &self.producers, PRODUCERS)?.unwrap_or(default_producers);
-        let items = count("--items", &self.items, ITEMS)?;
-        let samples =
-            count("--samples", &self.samples, SAMPLES)?.unwrap_or(if self.quick { 3 } else { 5 });
+        let producers = count_or("--producers", &self.producers, PRODUCERS, default_producers)?;
+        let items = self.items.map(|text| count("--items", &text, ITEMS)).transpose()?;
+        let samples = samples_or(&self.samples, if self.quick { 3 } else { 5 })?;
         let options = Options { quick: self.quick, producers, items, samples, json: self.json };
         let in_all = producers.saturating_mul(options.items_of(usize::MAX));
         if in_all > MAX_ITEMS_IN_ALL {
@@ -87,6 +81,21 @@ pub(super) fn count(
             allowed.end()
         ))),
     }
+}
+
+/// The same, if it was given; else the default.
+pub(super) fn count_or(
+    flag: &str,
+    given: &Option<String>,
+    allowed: RangeInclusive<usize>,
+    default: usize,
+) -> Result<usize, UserError> {
+    given.as_ref().map_or(Ok(default), |text| count(flag, text, allowed))
+}
+
+/// What `--samples` says, or the default.
+pub(super) fn samples_or(given: &Option<String>, default: usize) -> Result<usize, UserError> {
+    count_or("--samples", given, SAMPLES, default)
 }
 
 /// Checks that each name is one of those allowed, and gives them without repeats, in the order of

@@ -11,10 +11,11 @@ use super::obstacles::{Kind, Obstacles, check_faults};
 use super::order::Order;
 use super::threads::Peak;
 use super::uwork_jobs::UworkJobs;
-use super::{burst, flood, latency, privilege, throughput};
+use super::{burst, flood, latency, throughput};
 use crate::commands::UserError;
 use crate::commands::bench::contestant::cpus;
 use crate::commands::bench::measured::Figures;
+use crate::commands::bench::privilege;
 use crate::commands::bench::uwork_pool;
 
 /// Measures and prints. Threads and obstacles are left as they are: the process ends.

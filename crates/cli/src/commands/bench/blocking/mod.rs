@@ -18,7 +18,6 @@ mod flood;
 mod latency;
 mod obstacles;
 mod order;
-mod privilege;
 mod tally;
 mod threads;
 mod throughput;
@@ -32,9 +31,9 @@ use uwork_rivals::jobs::{JobRival, job_rivals};
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
 use super::measured::{Measured, order};
-use super::options::{count, names, names_or_all};
+use super::options::{names, names_or_all, samples_or};
 use super::warning::Warning;
-use super::{UserError, measure_and_report, uwork_pool};
+use super::{UserError, measure_and_report, privilege, uwork_pool};
 use obstacles::{Kind, check_faults};
 use order::Order;
 
@@ -107,17 +106,8 @@ impl Selection {
             |runner| if args.runner.is_empty() { args.rivals } else { runners.contains(&runner) };
         let mut cases = names_or_all("--case", &args.case, &cases::ALL)?;
         let tiers = names_or_all("--tier", &args.tier, &uwork_jobs::TIERS)?;
-        let samples = match &args.samples {
-            Some(text) => count("--samples", text, 1..=1_000)?,
-            None if args.quick => 1,
-            None => 3,
-        };
-        if args.unprivileged && !privilege::is_root() {
-            return Err(UserError(
-                "--unprivileged: this process is not root; without the option it measures as it is"
-                    .to_owned(),
-            ));
-        }
+        let samples = samples_or(&args.samples, if args.quick { 1 } else { 3 })?;
+        privilege::check(args.unprivileged)?;
         let mut warnings = Vec::new();
         if cases.iter().any(|case| cases::kinds(case).contains(&Kind::Fault))
             && let Err(error) = check_faults()

@@ -1,24 +1,76 @@
 //! The child's side: one thread alone, one that drains, and their figures.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use uwork::percpu::{Batch, mode, reason};
+use uwork::percpu::{Batch, Cache, mode, reason};
 use uwork::topology::Machine;
 
-use super::loner::{self, Fill, Noticed};
+use super::loner::{self, Noticed};
 use super::switches::{Losses, Recorder};
 use super::{
     CAUSED, DRAIN_MAX, DRAIN_P50, DRAIN_P99, DRAINS, GAP_MAX, GAPS, INVOLUNTARY, Order, RATE,
-    STUCK, SWITCHES, UNDISTURBED, UserError, VOLUNTARY,
+    REAL_TIME, STUCK, SWITCHES, UNDISTURBED, UserError, VOLUNTARY,
 };
 use crate::commands::bench::measured::Figures;
+use crate::commands::bench::privilege;
 
 /// From one drain to the next.
 pub(super) const EVERY: Duration = Duration::from_millis(10);
+
+/// What the two threads share, and how the one that is alone uses it.
+enum Shared {
+    FilledOnce(Batch<u64>),
+    FilledSteadily(Batch<u64>),
+    InUse(Cache<[u64; 8]>),
+}
+
+impl Shared {
+    fn of(case: &str) -> Self {
+        let batch = || Batch::new(64, |_items| ());
+        match case {
+            "once" => Self::FilledOnce(batch()),
+            "steady" => Self::FilledSteadily(batch()),
+            _ => Self::InUse(Cache::new("bench")),
+        }
+    }
+
+    /// Puts something into the part of the CPU that the caller is on.
+    fn fill(&self) {
+        const ITEMS: u64 = 8;
+        match self {
+            Self::FilledOnce(batch) | Self::FilledSteadily(batch) => {
+                (0..ITEMS).for_each(|item| batch.add(item));
+            }
+            Self::InUse(cache) => drop(cache.alloc([0; 8])),
+        }
+    }
+
+    /// What the thread that is alone on `cpu` does between two readings.
+    #[inline(always)]
+    fn use_on(&self, cpu: u32) {
+        match self {
+            Self::FilledOnce(_) => {}
+            Self::FilledSteadily(batch) => {
+                if batch.len_on(cpu) == 0 {
+                    batch.add(0);
+                }
+            }
+            Self::InUse(cache) => drop(black_box(cache.alloc([0; 8]))),
+        }
+    }
+
+    fn drain(&self) -> Result<usize, uwork::Error> {
+        match self {
+            Self::FilledOnce(batch) | Self::FilledSteadily(batch) => batch.drain_all(),
+            Self::InUse(cache) => cache.flush_all(),
+        }
+    }
+}
 
 /// What the drains were like.
 struct Drains {
@@ -28,6 +80,10 @@ struct Drains {
 
 /// Measures and prints.
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
+    if order.unprivileged {
+        // Before anything starts a thread.
+        privilege::drop().map_err(|error| UserError(format!("--unprivileged: {error}")))?;
+    }
     let machine = Machine::read().map_err(|error| UserError(error.to_string()))?;
     let cpus = (machine.allowed.first(), machine.allowed.last());
     let (Some(drainer), Some(alone)) = cpus else { unreachable!("never empty") };
@@ -38,9 +94,8 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     if drains && order.mode != format!("mode{}", mode().number()) {
         eprintln!("mode {}: {}", mode(), reason());
     }
-    let fill = if order.case == "once" { Fill::Once } else { Fill::Steadily };
     // Also starts the engine, from a thread that is not pinned.
-    let batch = Batch::new(64, |_items| ());
+    let shared = Shared::of(&order.case);
     let over = AtomicBool::new(false);
     let recorder = Recorder::new(alone).map_err(|refusal| {
         eprintln!(
@@ -51,17 +106,21 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let (filled, is_filled) = channel();
     let (noticed, drains) = thread::scope(|scope| {
         let alone = scope.spawn(|| {
+            // Dropped where this fails, so that nobody waits for it.
+            let filled = filled;
             pinned(alone)?;
-            loner::become_real_time();
-            let tell = move || filled.send(()).expect("somebody waits for it");
-            Ok(loner::read_the_clock(alone, &batch, fill, tell, recorder, &over))
+            let is_real_time = loner::become_real_time();
+            shared.fill();
+            filled.send(()).expect("somebody waits for it");
+            let noticed = loner::read_the_clock(|| shared.use_on(alone), recorder, &over);
+            Ok(Noticed { is_real_time, ..noticed })
         });
-        let (batch, over) = (&batch, &over);
+        let (shared, over) = (&shared, &over);
         let drains = scope.spawn(move || {
             pinned(drainer)?;
             // An error is its silence: the other thread says why.
             let _ = is_filled.recv();
-            Ok(drain(batch, drains, over))
+            Ok(drain(shared, drains, over))
         });
         thread::sleep(Duration::from_secs(order.seconds as u64));
         over.store(true, Ordering::Relaxed);
@@ -80,7 +139,7 @@ fn pinned(cpu: u32) -> Result<(), UserError> {
 }
 
 /// With `drains`, or as often without.
-fn drain(batch: &Batch<u64>, drains: bool, over: &AtomicBool) -> Drains {
+fn drain(shared: &Shared, drains: bool, over: &AtomicBool) -> Drains {
     let took =
         Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("an hour in three digits");
     let mut so_far = Drains { took, stuck: 0 };
@@ -88,8 +147,8 @@ fn drain(batch: &Batch<u64>, drains: bool, over: &AtomicBool) -> Drains {
     while !over.load(Ordering::Relaxed) {
         let start = Instant::now();
         if drains {
-            if let Err(error) = batch.drain_all() {
-                eprintln!("drain_all: {error}");
+            if let Err(error) = shared.drain() {
+                eprintln!("draining failed: {error}");
             }
             let took = start.elapsed();
             so_far.took.saturating_record(took.as_nanos() as u64);
@@ -124,5 +183,6 @@ fn print(noticed: &Noticed, losses: Option<&Losses>, drains: &Drains) {
     figures.set(DRAIN_MAX, drains.took.max() as f64 / 1e3);
     figures.set(DRAINS, drains.took.len() as f64);
     figures.set(STUCK, drains.stuck as f64);
+    figures.set(REAL_TIME, f64::from(u8::from(noticed.is_real_time)));
     figures.print();
 }

@@ -4,8 +4,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use uwork::percpu::Batch;
-
 use super::switches::Recorder;
 
 /// Longer gaps between two readings of the clock count.
@@ -24,13 +22,7 @@ pub(super) struct Noticed {
     pub(super) voluntary: u64,
     pub(super) involuntary: u64,
     pub(super) wall: Duration,
-}
-
-/// Whether the batch is filled again when it is empty.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fill {
-    Once,
-    Steadily,
+    pub(super) is_real_time: bool,
 }
 
 /// Keeps the calling thread on `cpu`.
@@ -43,12 +35,13 @@ pub(super) fn pin(cpu: u32) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Puts the calling thread above all others, as far as it may. What that lacks is said.
-pub(super) fn become_real_time() {
+/// Puts the calling thread above all others, as far as it may. What that lacks is said. Whether it is a real-time
+/// thread now.
+pub(super) fn become_real_time() -> bool {
     let parameters = libc::sched_param { sched_priority: PRIORITY };
     // SAFETY: the structure is live; 0 is the calling thread.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } == 0 {
-        return;
+        return true;
     }
     let refusal = io::Error::last_os_error();
     // SAFETY: no pointers; on Linux, process 0 is the calling thread.
@@ -58,20 +51,15 @@ pub(super) fn become_real_time() {
         "SCHED_FIFO is refused ({refusal}): the thread runs at nice {nice}, so that other programs interrupt \
          it as well, and mode 0 gets through to it"
     );
+    false
 }
 
-/// Fills the batch of this CPU, says so, and reads the clock until `over`.
+/// Reads the clock until `over`, and calls `between` after each reading.
 pub(super) fn read_the_clock(
-    cpu: u32,
-    batch: &Batch<u64>,
-    fill: Fill,
-    filled: impl FnOnce(),
+    between: impl Fn(),
     recorder: Option<&Recorder>,
     over: &AtomicBool,
 ) -> Noticed {
-    const ITEMS: u64 = 8;
-    (0..ITEMS).for_each(|item| batch.add(item));
-    filled();
     // SAFETY: no arguments.
     let thread = unsafe { libc::gettid() } as u32;
     let mut noticed = Noticed { thread, ..Noticed::default() };
@@ -80,9 +68,7 @@ pub(super) fn read_the_clock(
     let start = Instant::now();
     let mut last = start;
     while !over.load(Ordering::Relaxed) {
-        if fill == Fill::Steadily && batch.len_on(cpu) == 0 {
-            batch.add(0);
-        }
+        between();
         let now = Instant::now();
         let gap = now - last;
         noticed.gap_max = noticed.gap_max.max(gap);

@@ -2,9 +2,13 @@
 //! mode: seed 001's test of an isolated CPU.
 //!
 //! A real-time thread that has a CPU for itself fills its batch, and then does nothing but read the clock: whatever
-//! runs there instead leaves a gap. Another CPU calls `drain_all` every 10 ms. In the case `once` the batch is
-//! filled once, so that later drains find nothing; in `steady` the thread adds an item whenever its batch is empty, so
-//! that every drain has to reach it. In `undisturbed` nobody drains: what the thread notices then comes from elsewhere.
+//! runs there instead leaves a gap. Another CPU calls `drain_all` every 10 ms.
+//!
+//! - `once`: the batch is filled once, so that later drains find nothing
+//! - `steady`: the thread adds an item whenever its batch is empty, so that every drain has to reach it
+//! - `cache`: the thread allocates and frees an object after each reading, and `Cache::flush_all` is what is called
+//!
+//! In `undisturbed` nobody drains: what the thread notices then comes from elsewhere.
 //!
 //! A switch is *caused* if the thread gave its CPU up, or others of this program ran before it came back. What other
 //! programs and the system itself do to it is counted, but is not the library's: they are named.
@@ -15,17 +19,18 @@ mod child;
 mod loner;
 mod switches;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
-use super::measured::{Measured, again, order};
-use super::options::{count, names_or_all};
+use super::measured::{self, Measured, again};
+use super::options::{count_or, names_or_all, samples_or};
 use super::summary::{Metric, RATE};
-use super::{UserError, measure_and_report, uwork_pool};
+use super::{UserError, privilege, uwork_pool};
 
+/// A time, or a number of something.
 const fn metric(name: &'static str, unit: &'static str, title: &'static str) -> Metric {
-    Metric { name, unit, title, decimals: 1 }
+    let is_time = matches!(unit.as_bytes(), b"us");
+    Metric { name, unit, title, decimals: if is_time { 1 } else { 0 } }
 }
 
 const GAP_MAX: Metric = metric("gap_max_us", "us", "gap max us");
@@ -41,8 +46,10 @@ const DRAIN_MAX: Metric = metric("drain_max_us", "us", "max us");
 const DRAINS: Metric = metric("drains", "calls", "drains");
 /// Calls that returned only because the thread had ended.
 const STUCK: Metric = metric("drains_stuck", "calls", "stuck");
+/// 1 if the thread ran under `SCHED_FIFO`, 0 if that was refused.
+const REAL_TIME: Metric = metric("real_time", "flag", "FIFO");
 /// In the order of the table.
-const METRICS: [Metric; 12] = [
+const METRICS: [Metric; 13] = [
     RATE,
     GAP_MAX,
     GAPS,
@@ -55,9 +62,10 @@ const METRICS: [Metric; 12] = [
     DRAIN_MAX,
     DRAINS,
     STUCK,
+    REAL_TIME,
 ];
 
-const CASES: [&str; 2] = ["once", "steady"];
+const CASES: [&str; 3] = ["once", "steady", "cache"];
 const UNDISTURBED: &str = "undisturbed";
 const MODES: [&str; 4] = [UNDISTURBED, "mode0", "mode1", "mode2"];
 
@@ -67,7 +75,7 @@ pub(super) struct Args {
     /// Two seconds instead of twenty, for a look
     #[arg(long)]
     quick: bool,
-    /// Only these cases: once (the batch is filled once), steady (again after each drain)
+    /// Only these cases: once (the batch is filled once), steady (again after each drain), cache (a cache in use)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Only these modes: undisturbed (nobody drains), mode0, mode1, mode2
@@ -79,12 +87,11 @@ pub(super) struct Args {
     /// Runs of each mode, of which the median counts [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
-    /// Also write the figures to FILE, as a JSON array of flat records
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Take one sample and print it; for uwork's own use
-    #[arg(long, hide = true, value_name = "JSON")]
-    order: Option<String>,
+    /// Measure as user 65534 (nobody), who may have no real-time thread; for root
+    #[arg(long)]
+    unprivileged: bool,
+    #[command(flatten)]
+    rest: measured::Args,
 }
 
 /// What a child is to measure.
@@ -93,6 +100,7 @@ struct Order {
     case: String,
     mode: String,
     seconds: usize,
+    unprivileged: bool,
 }
 
 impl Order {
@@ -108,30 +116,28 @@ impl Order {
 
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    if let Some(text) = &args.order {
-        return child::run(&order(text)?).map(|()| ExitCode::SUCCESS);
-    }
-    let cases = names_or_all("--case", &args.case, &CASES)?;
-    let modes = names_or_all("--mode", &args.mode, &MODES)?;
-    let given = |flag, text: &Option<String>, range, default| match text {
-        Some(text) => count(flag, text, range),
-        None => Ok(default),
-    };
-    let seconds = given("--seconds", &args.seconds, 1..=3_600, if args.quick { 2 } else { 20 })?;
-    let samples = given("--samples", &args.samples, 1..=1_000, 1)?;
-    let groups = cases.iter().map(|case| group(case, &modes, seconds, samples)).collect();
-    measure_and_report("isolation", groups, args.json.as_deref(), Vec::new())?;
-    Ok(ExitCode::SUCCESS)
+    args.rest.run("isolation", child::run, || {
+        let cases = names_or_all("--case", &args.case, &CASES)?;
+        let modes = names_or_all("--mode", &args.mode, &MODES)?;
+        let default = if args.quick { 2 } else { 20 };
+        let seconds = count_or("--seconds", &args.seconds, 1..=3_600, default)?;
+        let samples = samples_or(&args.samples, 1)?;
+        privilege::check(args.unprivileged)?;
+        let of = |case: &&'static str| group(case, &modes, samples, seconds, args.unprivileged);
+        Ok(cases.iter().map(of).collect())
+    })
 }
 
 fn group(
     case: &'static str,
     modes: &[&'static str],
-    seconds: usize,
     samples: usize,
+    seconds: usize,
+    unprivileged: bool,
 ) -> Group<Measured> {
     let contestants = modes.iter().map(|mode| {
-        let order = Order { case: case.to_owned(), mode: (*mode).to_owned(), seconds };
+        let order =
+            Order { case: case.to_owned(), mode: (*mode).to_owned(), seconds, unprivileged };
         Contestant {
             names: Names { case, runner: uwork_pool::RUNNER, variant: (*mode).to_owned() },
             standing: None,
@@ -140,8 +146,9 @@ fn group(
     });
     Group {
         title: format!(
-            "{case}: a thread alone on its CPU reads the clock (items), another CPU drains all batches every \
+            "{case}: a thread alone on its CPU reads the clock (items), another CPU {} every \
              {} ms for {seconds} s  (samples {samples})",
+            if case == "cache" { "flushes its cache" } else { "drains all batches" },
             child::EVERY.as_millis()
         ),
         contestants: contestants.collect(),

@@ -76,49 +76,76 @@ pub(super) fn kept(quick: bool) -> usize {
     if quick { 900_000 } else { 9_000_000 }
 }
 
-/// Pairs in one round, and rounds: the fastest counts, as one without an interruption.
-const PAIRS: u32 = 100_000;
+/// Operations in one round, and rounds: the fastest counts, as one without an interruption.
+const IN_A_ROUND: u64 = 100_000;
 const ROUNDS: usize = 50;
 
 /// Time, and how many operations it is for.
 pub(super) type Timed = (Duration, u64);
 
-/// Allocates, keeps everything until all is allocated, and frees it, which is not timed. With `write`, the first word
-/// of each object is written.
-pub(super) fn keep(allocator: &impl Allocator, count: usize, write: bool) -> Timed {
+/// What is done with objects that are kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// They are given out, no more.
+    No,
+    /// The first word of each is written.
+    Write,
+    /// The same, and all of them were allocated, written and freed once before: no memory comes from the system.
+    Again,
+}
+
+/// Allocates, keeps everything until all is allocated, and frees it, which is not timed.
+pub(super) fn keep(allocator: &impl Allocator, count: usize, touch: Touch) -> Timed {
     // Written once, so that its own pages are there.
     let mut objects = vec![std::ptr::dangling_mut::<u8>(); count];
     black_box(&mut objects);
+    if touch == Touch::Again {
+        fill(allocator, &mut objects, true);
+        free(allocator, &objects);
+    }
     let start = Instant::now();
+    fill(allocator, &mut objects, touch != Touch::No);
+    let taken = start.elapsed();
+    free(allocator, &objects);
+    (taken, count as u64)
+}
+
+#[inline(always)]
+fn fill(allocator: &impl Allocator, objects: &mut [*mut u8], write: bool) {
     if write {
-        for place in &mut objects {
+        for place in objects {
             *place = allocator.alloc();
             // SAFETY: allocated just now, large enough and aligned.
             unsafe { place.cast::<u64>().write(1) };
         }
     } else {
-        for place in &mut objects {
+        for place in objects {
             *place = allocator.alloc();
         }
     }
-    let taken = start.elapsed();
-    for object in objects {
-        // SAFETY: allocated above, freed once.
+}
+
+fn free(allocator: &impl Allocator, objects: &[*mut u8]) {
+    for &object in objects {
+        // SAFETY: allocated by our caller, freed once.
         unsafe { allocator.free(object) };
     }
-    (taken, count as u64)
 }
 
 /// Allocates and frees, over and over.
 pub(super) fn pairs(allocator: &impl Allocator) -> Timed {
+    // SAFETY: allocated just now, freed once.
+    fastest_round(|| unsafe { allocator.free(black_box(allocator.alloc())) }).0
+}
+
+/// Does something over and over. The fastest round, and how often it was done in all.
+#[inline(always)]
+pub(super) fn fastest_round(operation: impl Fn()) -> (Timed, u64) {
     let round = || {
         let start = Instant::now();
-        for _ in 0..PAIRS {
-            // SAFETY: allocated just now, freed once.
-            unsafe { allocator.free(black_box(allocator.alloc())) };
-        }
+        (0..IN_A_ROUND).for_each(|_| operation());
         start.elapsed()
     };
     let fastest = (0..ROUNDS).map(|_| round()).min().expect("some rounds");
-    (fastest, u64::from(PAIRS))
+    ((fastest, IN_A_ROUND), IN_A_ROUND * ROUNDS as u64)
 }

@@ -1,13 +1,18 @@
 //! The child's side: carries out an order and prints its figures.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use uwork::percpu;
 use uwork_rivals::alloc::{Allocator, Bare, Glibc, Jemalloc, Mimalloc, ThreadLocal};
+use uwork_rivals::collect::{self, Channel, Collect, MutexVec, Segments, Sink};
+use uwork_rivals::count::{self, Count};
 use uwork_rivals::load::cpu_time;
 
-use super::allocators::{PerCpuCache, ThroughC, Timed, keep, kept, pairs};
-use super::{BARE, C, CPU, CYCLES, NANOS, Order, RATE, THREAD_LOCAL, cycles, lists, threads};
+use super::allocators::{PerCpuCache, ThroughC, Timed, Touch, keep, kept, pairs};
+use super::{BARE, C, CPU, CYCLES, LOCKED, NANOS, Order, RATE, THREAD_LOCAL};
+use super::{batches, counters, cycles, lists, threads};
 use crate::commands::UserError;
 use crate::commands::bench::measured::Figures;
 use crate::commands::bench::uwork_pool;
@@ -21,7 +26,8 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
             eprintln!("mode {}: {}", percpu::mode(), percpu::reason());
         }
     }
-    if order.case != "threads4" {
+    let parallel = order.case.ends_with('4');
+    if !parallel {
         pin_to_one_cpu();
     }
     let before = cycles::per_nanosecond();
@@ -30,7 +36,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let cpu = cpu_time().saturating_sub(cpu);
     // The core may have changed its speed meanwhile.
     let per_nanosecond = f64::midpoint(before, cycles::per_nanosecond());
-    print(taken, operations, cpu, per_nanosecond, order.case == "threads4");
+    print(taken, operations, cpu, per_nanosecond, parallel);
     Ok(())
 }
 
@@ -50,31 +56,78 @@ fn print(taken: Duration, operations: u64, cpu: Duration, per_nanosecond: f64, p
 }
 
 fn measure(order: &Order) -> Result<Timed, UserError> {
-    if order.case == "lock" {
-        return Ok(match order.runner.as_str() {
-            BARE => lists::bare(),
-            _ if order.variant.ends_with(C) => lists::locked_through_c(),
-            _ => lists::locked(),
-        });
-    }
-    Ok(match order.runner.as_str() {
-        uwork_pool::RUNNER if order.variant.ends_with(C) => with(order, &ThroughC::new()),
-        uwork_pool::RUNNER => with(order, &PerCpuCache::new()),
-        BARE => with(order, &Bare::new()),
-        THREAD_LOCAL => with(order, &ThreadLocal),
-        "glibc" => with(order, &Glibc),
-        "mimalloc" => with(order, &Mimalloc),
-        "jemalloc" => with(order, &Jemalloc),
-        other => return Err(UserError(format!("runner '{other}' does not exist"))),
-    })
+    let is_c = order.variant.ends_with(C);
+    let measured = match (order.case.as_str(), order.runner.as_str()) {
+        ("lock", BARE) if order.variant == LOCKED => lists::bare_locked(),
+        ("lock", BARE) => lists::bare(),
+        ("lock", uwork_pool::RUNNER) if is_c => lists::locked_through_c(),
+        ("lock", uwork_pool::RUNNER) => lists::locked(),
+        ("count" | "count4", uwork_pool::RUNNER) if is_c => {
+            count(order, &counters::ThroughC::new())
+        }
+        ("count" | "count4", uwork_pool::RUNNER) => count(order, &counters::PerCpuCounter::new()),
+        ("count" | "count4", "atomic") => count(order, &AtomicI64::new(0)),
+        ("count" | "count4", THREAD_LOCAL) => count(order, &count::PerThread),
+        ("count", BARE) => count(order, &count::Bare::new()),
+        ("batch" | "batch4", _) => return batch(order, is_c),
+        (_, uwork_pool::RUNNER) if is_c => allocate(order, &ThroughC::new()),
+        (_, uwork_pool::RUNNER) => allocate(order, &PerCpuCache::new()),
+        (_, BARE) if order.variant == LOCKED => allocate(order, &Bare::<true>::new()),
+        (_, BARE) => allocate(order, &Bare::<false>::new()),
+        (_, THREAD_LOCAL) => allocate(order, &ThreadLocal),
+        (_, "glibc") => allocate(order, &Glibc),
+        (_, "mimalloc") => allocate(order, &Mimalloc),
+        (_, "jemalloc") => allocate(order, &Jemalloc),
+        _ => return Err(no_such(order)),
+    };
+    Ok(measured)
 }
 
-fn with(order: &Order, allocator: &impl Allocator) -> Timed {
+fn no_such(Order { case, runner, .. }: &Order) -> UserError {
+    UserError(format!("case '{case}' has no runner '{runner}'"))
+}
+
+fn allocate(order: &Order, allocator: &impl Allocator) -> Timed {
+    let touch = match order.case.as_str() {
+        "pair" => return pairs(allocator),
+        "threads4" => return threads::ring(allocator, if order.quick { 500 } else { 10_000 }),
+        "write" => Touch::Write,
+        "recycled" => Touch::Again,
+        _ => Touch::No,
+    };
+    keep(allocator, kept(order.quick), touch)
+}
+
+/// Additions, or items, of each of four threads.
+fn each(order: &Order) -> u64 {
+    if order.quick { 1_000_000 } else { 10_000_000 }
+}
+
+fn count(order: &Order, counter: &impl Count) -> Timed {
     match order.case.as_str() {
-        "pair" => pairs(allocator),
-        "threads4" => threads::ring(allocator, if order.quick { 500 } else { 10_000 }),
-        case => keep(allocator, kept(order.quick), case == "write"),
+        "count" => counters::alone(counter),
+        _ => counters::four(counter, each(order)),
     }
+}
+
+fn batch(order: &Order, is_c: bool) -> Result<Timed, UserError> {
+    fn with(order: &Order, sink: &Sink, collector: &impl Collect) -> Timed {
+        match order.case.as_str() {
+            "batch" => batches::alone(sink, collector),
+            _ => batches::four(sink, collector, each(order)),
+        }
+    }
+    let sink = &Arc::new(Sink::default());
+    Ok(match order.runner.as_str() {
+        uwork_pool::RUNNER if is_c => with(order, sink, &batches::ThroughC::new(sink)),
+        uwork_pool::RUNNER => with(order, sink, &batches::PerCpuBatch::new(sink)),
+        BARE => with(order, sink, &collect::Bare::new(sink)),
+        THREAD_LOCAL => with(order, sink, &collect::PerThread::new(sink)),
+        "mutex" => with(order, sink, &MutexVec::new(sink)),
+        "segqueue" => with(order, sink, &Segments::new(sink)),
+        "channel" => with(order, sink, &Channel::new(sink)),
+        _ => return Err(no_such(order)),
+    })
 }
 
 /// Keeps the calling thread on the CPU that it is on. Best effort: without it the figures are worse.

@@ -9,7 +9,7 @@ use uwork::percpu::PerCpu;
 use uwork_capi::{
     uw_percpu_cpus, uw_percpu_create, uw_percpu_lock, uw_percpu_lock_local, uw_percpu_unlock,
 };
-use uwork_rivals::alloc::BareLists;
+use uwork_rivals::alloc::{BareLists, SpinLock};
 
 use super::allocators::Timed;
 
@@ -57,6 +57,23 @@ pub(super) fn bare() -> Timed {
     let lists = BareLists::new(|_| List::new());
     // SAFETY: one thread, one reference at a time.
     measure(|| unsafe { lists.here() }.pop(), |object| unsafe { lists.here() }.push(object))
+}
+
+/// Under the least lock that there is, right for one thread.
+pub(super) fn bare_locked() -> Timed {
+    let lists = BareLists::new(|_| (SpinLock::default(), List::new()));
+    measure(
+        || {
+            // SAFETY: one thread, one reference at a time, here and below.
+            let (lock, list) = unsafe { lists.here() };
+            lock.with(|| list.pop())
+        },
+        |object| {
+            // SAFETY: as above.
+            let (lock, list) = unsafe { lists.here() };
+            lock.with(|| list.push(object));
+        },
+    )
 }
 
 /// Under `lock_local`.

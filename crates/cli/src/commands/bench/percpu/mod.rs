@@ -1,11 +1,20 @@
 //! `uwork bench percpu`: what per-CPU locks and caches cost on one's own CPU, mode by mode, beside a bare free list
 //! and other allocators.
 //!
-//! - `lock`: a free list in each CPU's part; one object is taken or put under `lock_local`. One thread.
-//! - `alloc`: 9,000,000 allocations of 64 bytes that are kept, as in seed 001's kernel module. One thread.
-//! - `write`: the same, and the first word of each object is written: fresh memory is paid for.
-//! - `pair`: an object is allocated and freed, over and over. One thread.
-//! - `threads4`: four threads that allocate, and free what the next one has allocated.
+//! | case | threads | |
+//! |---|---|---|
+//! | `lock` | 1 | a free list in each CPU's part; one object is taken or put under `lock_local` |
+//! | `alloc` | 1 | 9,000,000 allocations of 64 bytes that are kept, as in seed 001's kernel module |
+//! | `write` | 1 | the same, and the first word of each object is written: fresh memory is paid for |
+//! | `recycled` | 1 | the same, with memory that was written and freed before: none comes from the system |
+//! | `pair` | 1 | an object is allocated and freed, over and over |
+//! | `threads4` | 4 | each allocates, and frees what the next one has allocated |
+//! | `count`, `count4` | 1, 4 | a counter is added to, which must have the exact sum at the end |
+//! | `batch`, `batch4` | 1, 4 | items are collected and go to a sink by 64; all of them must have come there at the end |
+//!
+//! `bare` is the same without any protection, right for one thread; `bare locked` has a compare-and-swap and a store around
+//! each step: what the locked instruction costs here that no lock can do without which any CPU takes.
+//!
 //!
 //! `mode0+c` goes through the C interface, with a call for each step, as programs that are linked with the library do.
 //!
@@ -13,21 +22,22 @@
 //! threads stay on one CPU.
 
 mod allocators;
+mod batches;
 mod child;
+mod counters;
 mod cycles;
 mod lists;
 mod threads;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use uwork_rivals::Standing;
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
-use super::measured::{Measured, again, order};
-use super::options::{count, names_or_all};
+use super::measured::{self, Measured, again};
+use super::options::{names_or_all, samples_or};
 use super::summary::{CPU, Metric, RATE};
-use super::{UserError, measure_and_report, uwork_pool};
+use super::{UserError, uwork_pool};
 
 const CYCLES: Metric =
     Metric { name: "cycles_per_op", unit: "cycles", title: "cycles", decimals: 2 };
@@ -35,16 +45,29 @@ const NANOS: Metric = Metric { name: "ns_per_op", unit: "ns", title: "ns", decim
 /// In the order of the table.
 const METRICS: [Metric; 4] = [RATE, CYCLES, NANOS, CPU];
 
-const CASES: [&str; 5] = ["lock", "alloc", "write", "pair", "threads4"];
-const MODES: [&str; 3] = ["mode0", "mode1", "mode2"];
+const CASES: [&str; 10] = [
+    "lock", "alloc", "write", "recycled", "pair", "threads4", "count", "count4", "batch", "batch4",
+];
+/// uwork's, the last one through the C interface.
+const VARIANTS: [&str; 4] = ["mode0", "mode1", "mode2", "mode0+c"];
 /// Behind a mode: through the C interface.
 const C: &str = "+c";
-/// What that is measured by, in the cases of one thread.
-const THROUGH_C: [&str; 4] = ["mode0", "mode1", "mode2", "mode0+c"];
 const BARE: &str = "bare";
+/// Its variant with the least lock.
+const LOCKED: &str = "locked";
 const THREAD_LOCAL: &str = "thread-local";
-const RUNNERS: [&str; 6] =
-    [uwork_pool::RUNNER, BARE, THREAD_LOCAL, "glibc", "mimalloc", "jemalloc"];
+const RUNNERS: [&str; 10] = [
+    uwork_pool::RUNNER,
+    BARE,
+    THREAD_LOCAL,
+    "glibc",
+    "mimalloc",
+    "jemalloc",
+    "atomic",
+    "mutex",
+    "segqueue",
+    "channel",
+];
 
 /// The command line.
 #[derive(clap::Args)]
@@ -52,21 +75,18 @@ pub(super) struct Args {
     /// Smaller sizes and fewer samples, for a look
     #[arg(long)]
     quick: bool,
-    /// Only these cases: lock, alloc, write, pair, threads4
+    /// Only these cases: lock, alloc, write, recycled, pair, threads4, count, count4, batch, batch4
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Only these runners: uwork, bare, thread-local, glibc, mimalloc, jemalloc
+    /// Only these runners: uwork, bare, thread-local, glibc, mimalloc, jemalloc; of the counters atomic; of the batches
+    /// mutex, segqueue, channel
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
     /// Runs of each runner, of which the median counts [default: 5; --quick: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
-    /// Also write the figures to FILE, as a JSON array of flat records
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Take one sample and print it; for uwork's own use
-    #[arg(long, hide = true, value_name = "JSON")]
-    order: Option<String>,
+    #[command(flatten)]
+    rest: measured::Args,
 }
 
 /// What a child is to measure.
@@ -91,19 +111,43 @@ impl Order {
 
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    if let Some(text) = &args.order {
-        return child::run(&order(text)?).map(|()| ExitCode::SUCCESS);
+    args.rest.run("percpu", child::run, || {
+        let cases = names_or_all("--case", &args.case, &CASES)?;
+        let runners = names_or_all("--runner", &args.runner, &RUNNERS)?;
+        let samples = samples_or(&args.samples, if args.quick { 3 } else { 5 })?;
+        Ok(cases.iter().map(|case| group(case, &runners, samples, args.quick)).collect())
+    })
+}
+
+/// What a runner takes part in a case with.
+fn variants(case: &str, runner: &str) -> &'static [&'static str] {
+    const ONE: &[&str] = &[""];
+    let is_alone = !case.ends_with('4');
+    match (runner, case.trim_end_matches('4')) {
+        (uwork_pool::RUNNER, _) => &VARIANTS,
+        // Right for one thread only.
+        (BARE, "count" | "batch") if is_alone => ONE,
+        (BARE, _) if is_alone => &["", LOCKED],
+        (THREAD_LOCAL, "lock" | "threads") => &[],
+        (THREAD_LOCAL, _)
+        | (
+            "glibc" | "mimalloc" | "jemalloc",
+            "alloc" | "write" | "recycled" | "pair" | "threads",
+        )
+        | ("atomic", "count")
+        | ("mutex" | "segqueue" | "channel", "batch") => ONE,
+        _ => &[],
     }
-    let cases = names_or_all("--case", &args.case, &CASES)?;
-    let runners = names_or_all("--runner", &args.runner, &RUNNERS)?;
-    let samples = match &args.samples {
-        Some(text) => count("--samples", text, 1..=1_000)?,
-        None if args.quick => 3,
-        None => 5,
-    };
-    let groups = cases.iter().map(|case| group(case, &runners, samples, args.quick)).collect();
-    measure_and_report("percpu", groups, args.json.as_deref(), Vec::new())?;
-    Ok(ExitCode::SUCCESS)
+}
+
+fn standing(case: &str, runner: &str) -> Option<Standing> {
+    match (runner, case) {
+        (uwork_pool::RUNNER, _) => None,
+        // All of its words can be added up, where others' objects and items are out of reach.
+        (THREAD_LOCAL, "count" | "count4") => Some(Standing::Pool),
+        (BARE | THREAD_LOCAL, _) => Some(Standing::Shape),
+        _ => Some(Standing::Pool),
+    }
 }
 
 fn group(
@@ -112,25 +156,9 @@ fn group(
     samples: usize,
     quick: bool,
 ) -> Group<Measured> {
-    let takes_part = |runner: &&str| match case {
-        "lock" => [uwork_pool::RUNNER, BARE].contains(runner),
-        // Right for one thread only.
-        "threads4" => ![BARE, THREAD_LOCAL].contains(runner),
-        _ => true,
-    };
     let mut contestants = Vec::new();
-    for &runner in runners.iter().filter(|runner| takes_part(runner)) {
-        let variants: &[&str] = match (runner, case) {
-            (uwork_pool::RUNNER, "lock" | "pair") => &THROUGH_C,
-            (uwork_pool::RUNNER, _) => &MODES,
-            _ => &[""],
-        };
-        let standing = match runner {
-            uwork_pool::RUNNER => None,
-            BARE | THREAD_LOCAL => Some(Standing::Shape),
-            _ => Some(Standing::Pool),
-        };
-        contestants.extend(variants.iter().map(|variant| {
+    for &runner in runners {
+        contestants.extend(variants(case, runner).iter().map(|variant| {
             let order = Order {
                 case: case.to_owned(),
                 runner: runner.to_owned(),
@@ -139,7 +167,7 @@ fn group(
             };
             Contestant {
                 names: Names { case, runner, variant: (*variant).to_owned() },
-                standing,
+                standing: standing(case, runner),
                 measure: Box::new(move || order.carry_out()),
             }
         }));
@@ -154,11 +182,18 @@ fn group(
 fn title(case: &str, samples: usize, quick: bool) -> String {
     let kept = allocators::kept(quick);
     let what = match case {
-        "lock" => "an object off or on the free list of this CPU, under its lock".to_owned(),
-        "alloc" => format!("{kept} allocations of 64 bytes, kept"),
-        "write" => format!("{kept} allocations of 64 bytes, kept and written to"),
-        "pair" => "an allocation of 64 bytes and its release".to_owned(),
-        _ => "four threads, each of which frees what another has allocated".to_owned(),
+        "lock" => "an object off or on the free list of this CPU, under its lock",
+        "alloc" => &format!("{kept} allocations of 64 bytes, kept"),
+        "write" => &format!("{kept} allocations of 64 bytes, kept and written to"),
+        "recycled" => {
+            &format!("{kept} allocations of 64 bytes that were freed before, kept and written to")
+        }
+        "pair" => "an allocation of 64 bytes and its release",
+        "threads4" => "four threads, each of which frees what another has allocated",
+        "count" => "an addition to a counter",
+        "count4" => "four threads that add to one counter",
+        "batch" => "an item of 8 bytes, which goes to a sink with 63 others",
+        _ => "four threads that collect items for one sink",
     };
     format!("{case}: {what}  (CPUs {}, samples {samples})", cpus())
 }

@@ -1,9 +1,9 @@
-//! Four threads in a ring: each allocates, and frees what the one before has allocated.
+//! Four threads at once; for allocators in a ring: each allocates, and frees what the one before has allocated.
 
 use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use uwork_rivals::alloc::Allocator;
 
@@ -27,21 +27,35 @@ pub(super) fn ring(allocator: &impl Allocator, parcels: usize) -> Timed {
     let (mut senders, receivers): (Vec<_>, Vec<_>) =
         (0..THREADS).map(|_| sync_channel::<Parcel>(ON_THE_WAY)).unzip();
     senders.rotate_left(1);
-    let (ready, done) = (&Barrier::new(THREADS + 1), &Barrier::new(THREADS + 1));
-    let taken = thread::scope(|scope| {
-        for (to, from) in senders.into_iter().zip(receivers) {
-            scope.spawn(move || {
-                ready.wait();
-                one(allocator, parcels, &to, &from);
-                done.wait();
-            });
-        }
-        ready.wait();
-        let start = Instant::now();
-        done.wait();
-        start.elapsed()
+    let ends = senders.into_iter().zip(receivers);
+    let parts = ends.map(|(to, from)| move || one(allocator, parcels, &to, &from));
+    (timed(parts), (THREADS * parcels * PARCEL) as u64)
+}
+
+/// Every thread calls `part`, which is `each` operations.
+pub(super) fn together(part: impl Fn() + Sync, each: u64) -> Timed {
+    (timed((0..THREADS).map(|_| &part)), THREADS as u64 * each)
+}
+
+/// Each part on a thread of its own, from when the first begins, which is when all are there, to when the last is over.
+fn timed(parts: impl ExactSizeIterator<Item = impl FnOnce() + Send>) -> Duration {
+    let ready = &Barrier::new(parts.len());
+    let spans: Vec<(Instant, Instant)> = thread::scope(|scope| {
+        let threads: Vec<_> = parts
+            .map(|part| {
+                scope.spawn(move || {
+                    ready.wait();
+                    let start = Instant::now();
+                    part();
+                    (start, Instant::now())
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
     });
-    (taken, (THREADS * parcels * PARCEL) as u64)
+    let first = spans.iter().map(|(start, _)| start).min();
+    let last = spans.iter().map(|(_, end)| end).max();
+    first.zip(last).map_or(Duration::ZERO, |(first, last)| *last - *first)
 }
 
 fn one(

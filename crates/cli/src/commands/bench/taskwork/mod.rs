@@ -30,7 +30,7 @@ use uwork_rivals::Standing;
 use uwork_rivals::posts::{Bare, Eventfd, Tokio, Way};
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
-use super::options::{count, names};
+use super::options::{count_or, names, samples_or};
 use super::warning::Warning;
 use super::{UserError, measure_and_report, uwork_pool};
 use figures::{Measured, Sizes};
@@ -73,13 +73,9 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         cases.retain(|&case| case != "ring");
         warnings.push(Warning::NoRing(error.to_string()));
     }
-    let given = |flag, text: &Option<String>, range, default| match text {
-        Some(text) => count(flag, text, range),
-        None => Ok(default),
-    };
     // Two would pass each token to and fro.
-    let threads = given("--threads", &args.threads, 3..=1024, 16)?;
-    let samples = given("--samples", &args.samples, 1..=1000, if args.quick { 1 } else { 5 })?;
+    let threads = count_or("--threads", &args.threads, 3..=1024, 16)?;
+    let samples = samples_or(&args.samples, if args.quick { 1 } else { 5 })?;
     let sizes = Sizes::of(args.quick, threads);
     let groups = cases.into_iter().map(|case| {
         let contestants = match case {

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::UserError;
-use super::options::{count, names_or_all};
+use super::options::{count_or, names_or_all, samples_or};
 use super::record::{Record, Target};
 use super::summary::Figure;
 
@@ -49,13 +49,9 @@ type Line = ([&'static str; 4], Vec<f64>);
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let chosen = names_or_all("--case", &args.case, &CASES)?;
-    let given = |flag, text: &Option<String>, range, default| match text {
-        Some(text) => count(flag, text, range),
-        None => Ok(default),
-    };
     let default = if args.quick { 100_000 } else { 1_000_000 };
-    let timers = given("--timers", &args.timers, 1..=10_000_000, default)?;
-    let samples = given("--samples", &args.samples, 1..=1_000, if args.quick { 3 } else { 5 })?;
+    let timers = count_or("--timers", &args.timers, 1..=10_000_000, default)?;
+    let samples = samples_or(&args.samples, if args.quick { 3 } else { 5 })?;
     let json = args.json.as_deref().map(Target::check).transpose()?;
 
     let mut lines = Vec::new();

@@ -3,6 +3,8 @@
 use std::io;
 use std::ptr;
 
+use super::UserError;
+
 /// `nobody`.
 const NOBODY: libc::uid_t = 65534;
 
@@ -10,6 +12,17 @@ const NOBODY: libc::uid_t = 65534;
 pub(super) fn is_root() -> bool {
     // SAFETY: the call has no preconditions and cannot fail.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// What `--unprivileged` needs.
+pub(super) fn check(wanted: bool) -> Result<(), UserError> {
+    if wanted && !is_root() {
+        return Err(UserError(
+            "--unprivileged: this process is not root; without the option it measures as it is"
+                .to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Becomes `nobody`, without groups. For root only, while there is one thread.
