@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install build fmt lint tidy doc loom stress fuzz bench native deps deny deny-install mutants \
+.PHONY: help run test install build fmt lint tidy doc loom stress fuzz vm bench native deps deny deny-install mutants \
 	mutants-install clean
 
 help: ## print this
@@ -45,6 +45,9 @@ stress: ## mix every operation on real threads, optimized, several rounds
 
 fuzz: ## look for input that breaks a parser, for FUZZ_SECONDS (60)
 	ci/fuzz.sh
+
+vm: ## per-CPU data and task work in virtual machines (x86_64 and aarch64): isolated CPUs, CPUs that go offline
+	ci/vm.sh
 
 bench: build ## the whole workqueue benchmark with rivals; takes minutes
 	$${CARGO_TARGET_DIR:-target}/release/uwork bench workqueue --rivals

@@ -16,6 +16,7 @@ use std::{fs, thread};
 
 use support::items::Job;
 use support::machine::{current_cpu, mask, two_cpus};
+use support::offline::Offline;
 use support::{queue, watchdog};
 use uwork::topology::Machine;
 use uwork::{CpuSet, Queue, Report};
@@ -315,23 +316,6 @@ fn the_quota_changes() {
         flood.expect(&format!("changed to {all}"));
     }
     drop(flood);
-}
-
-/// A CPU that is taken offline, and back online whatever happens.
-struct Offline(PathBuf);
-
-impl Offline {
-    fn take(cpu: u32) -> std::io::Result<Offline> {
-        let path = PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/online"));
-        fs::write(&path, "0")?;
-        Ok(Offline(path))
-    }
-}
-
-impl Drop for Offline {
-    fn drop(&mut self) {
-        fs::write(&self.0, "1").expect("a CPU comes back online");
-    }
 }
 
 /// Takes a CPU away from the whole machine for a moment, so only if asked to.

@@ -181,6 +181,22 @@ fn the_program_chooses_before_the_first_use_and_the_environment_before_it() {
     }
 }
 
+/// The machines of `ci/vm.sh` have such CPUs.
+#[test]
+fn isolated_cpus_are_reached_without_disturbing_them_unless_asked_otherwise() {
+    let test = "isolated_cpus_are_reached_without_disturbing_them_unless_asked_otherwise";
+    let isolated = uwork::topology::Machine::read().unwrap().isolated;
+    if isolated.is_empty() {
+        return eprintln!("{test}: skipped: no CPU is isolated here");
+    }
+    let prepare = |command: &mut Command| _ = command.env_remove(VARIABLE);
+    alone_with(test, prepare, || {
+        assert_eq!(mode(), Mode::Remote, "{}", reason());
+        assert!(reason().contains(&isolated.to_string()), "{}", reason());
+        everything();
+    });
+}
+
 #[test]
 fn a_choice_after_the_first_use_is_refused() {
     alone("a_choice_after_the_first_use_is_refused", || {

@@ -10,6 +10,7 @@ use std::thread;
 use support::child::alone_each;
 use support::forked::in_child;
 use support::gate::Gate;
+use support::slow::times;
 use support::watchdog;
 use uwork::percpu::{Batch, Cache, Counter, LockError, PerCpu, mode};
 
@@ -18,7 +19,7 @@ const MODES: &[&str] = &["0", "1", "2"];
 
 /// Threads that use everything while another forks; one more of them reaches all CPUs.
 const STORMERS: usize = 3;
-const FORKS: usize = 40;
+const FORKS: u64 = times(40);
 /// Objects that a thread of the storm has at a time: more than a magazine, so that it goes to the depot as well.
 const OBJECTS: usize = 600;
 /// More than goes between a magazine and the depot at once, and no less than is in a magazine.

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use support::gate::{Gate, Log};
+use support::slow::times;
 use support::{until, watchdog, within};
 use uwork::task::{self, Added, Delivery, Notify, TaskHandle, TaskItem, TaskWork};
 
@@ -125,7 +126,7 @@ fn wait_in_epoll() -> impl FnMut() + Send {
 fn every_wait_ends_for_a_signal_whatever_the_delivery() {
     let _watchdog = watchdog();
     for (name, target) in targets() {
-        for round in 0..2_000 {
+        for round in 0..times(2_000) {
             let (send, receive) = channel();
             let sent = move || send.send(std::thread::current().id()).unwrap();
             assert!(target.handle.add_fn(Notify::Signal, sent).is_ok());

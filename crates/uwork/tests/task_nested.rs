@@ -1,7 +1,10 @@
 //! A handler of the program's interrupts the stub between its look and the system call, and uwork's signal comes
-//! while that handler runs: the call ends all the same. The place is found by single steps, on x86-64.
-#![cfg(target_arch = "x86_64")]
+//! while that handler runs: the call ends all the same.
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
+#[cfg_attr(target_arch = "x86_64", path = "task_nested/x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "task_nested/aarch64.rs")]
+mod stop;
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
@@ -13,10 +16,6 @@ static REACHED: AtomicBool = AtomicBool::new(false);
 static SENT: AtomicBool = AtomicBool::new(false);
 /// Handlers that are to be on top of the one for the steps.
 static LEVELS: AtomicU32 = AtomicU32::new(0);
-/// By its fifth argument, which the system ignores, the call is known.
-const MARK: i64 = 0x5eed;
-const TRAP_FLAG: i64 = 0x100;
-const SYSCALL: u16 = 0x050f;
 
 /// Takes as long as it takes until uwork's signal has been delivered, to the handler that runs on top.
 extern "C" fn wait_for_signal(_: libc::c_int) {
@@ -34,21 +33,6 @@ extern "C" fn wait_for_signal(_: libc::c_int) {
     unsafe { libc::syscall(libc::SYS_getppid) };
 }
 
-extern "C" fn step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gives the structure.
-    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    let registers = &mut context.uc_mcontext.gregs;
-    // SAFETY: the next instruction, two bytes at least but for a return, behind which there is code or padding.
-    let code = unsafe { (registers[libc::REG_RIP as usize] as *const u16).read_unaligned() };
-    let is_call = code == SYSCALL
-        && registers[libc::REG_RAX as usize] == libc::SYS_ppoll
-        && registers[libc::REG_R8 as usize] == MARK;
-    if is_call {
-        registers[libc::REG_EFL as usize] &= !TRAP_FLAG;
-        wait_for_signal(0);
-    }
-}
-
 fn handles(signal: libc::c_int, handler: usize, flags: libc::c_int) {
     // SAFETY: zeros are a valid value; the handlers are async-signal-safe, and of the type that the flags say.
     unsafe {
@@ -62,7 +46,7 @@ fn handles(signal: libc::c_int, handler: usize, flags: libc::c_int) {
 #[test]
 fn a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interrupted() {
     let _watchdog = watchdog();
-    handles(libc::SIGTRAP, step as *const () as usize, libc::SA_SIGINFO | libc::SA_RESTART);
+    stop::prepare();
     handles(
         libc::SIGUSR1,
         wait_for_signal as *const () as usize,
@@ -84,11 +68,8 @@ fn a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interr
             added
         });
         let time = libc::timespec { tv_sec: WAIT_MAX.as_secs() as libc::time_t, tv_nsec: 0 };
-        let arguments = [0, 0, (&raw const time).expose_provenance(), 0, MARK as usize, 0];
-        // SAFETY: sets the trap flag and leaves the stack as it was; each step has a handler.
-        unsafe {
-            std::arch::asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const TRAP_FLAG);
-        }
+        let arguments = [0, 0, (&raw const time).expose_provenance(), 0, stop::MARK, 0];
+        stop::stop_there();
         // SAFETY: the time is live; there are no descriptors.
         let result = unsafe { task::syscall(libc::SYS_ppoll, arguments) };
         let interrupted = result.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINTR));

@@ -10,11 +10,14 @@ use std::sync::{Arc, Barrier, RwLock};
 use std::time::Duration;
 
 use support::random::Random;
+use support::slow::times;
 use support::watchdog;
 use uwork::task::{self, Added, Delivery, Notify, TaskHandle, TaskItem, TaskWork};
 
 const THREADS: usize = 8;
-const STEPS: u64 = 20_000;
+/// How often a thread is replaced.
+const LIVES: usize = 10;
+const STEPS: u64 = times(2_000) * LIVES as u64;
 
 /// What became of items.
 #[derive(Default)]
@@ -123,8 +126,7 @@ fn every_item_that_was_added_runs_or_is_taken_back() {
             let (world, begin) = (world.clone(), begin.clone());
             std::thread::spawn(move || {
                 // A thread is replaced now and then, with whatever others are about to add for it.
-                let lives = 10;
-                for life in 0..lives {
+                for life in 0..LIVES {
                     let (world, begin) = (world.clone(), begin.clone());
                     let live = move || {
                         task::set_delivery(deliveries[at % 3]).unwrap();
@@ -133,7 +135,7 @@ fn every_item_that_was_added_runs_or_is_taken_back() {
                             begin.wait();
                         }
                         let mut random = Random::new((at * 100 + life) as u64);
-                        for step in 0..STEPS / lives as u64 {
+                        for step in 0..STEPS / LIVES as u64 {
                             world.post(&mut random, step);
                             if random.one_in(4) {
                                 wait(random.below(4));
@@ -160,7 +162,7 @@ fn every_item_that_was_added_runs_or_is_taken_back() {
 /// that is lost stops it for ever.
 #[test]
 fn tokens_go_round_through_threads_that_sleep_without_a_bound() {
-    const ROUNDS: u64 = 2_000;
+    const ROUNDS: u64 = times(2_000);
     const TOKENS: u64 = 4;
     let _watchdog = watchdog();
     let passed = Arc::new(AtomicU64::new(0));

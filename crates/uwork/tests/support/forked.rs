@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How long a child may take: it must not hang for ever if something is wrong.
-pub(crate) const CHILD_MAX_S: u32 = 20;
+pub(crate) const CHILD_MAX_S: u32 = 20 * super::slow::SLOW as u32;
 
 /// Runs `f` in a child, and panics here if it panics, crashes or hangs there.
 pub(crate) fn in_child(f: impl FnOnce()) {

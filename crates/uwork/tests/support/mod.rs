@@ -11,7 +11,9 @@ pub(crate) mod forked;
 pub(crate) mod gate;
 pub(crate) mod items;
 pub(crate) mod machine;
+pub(crate) mod offline;
 pub(crate) mod random;
+pub(crate) mod slow;
 pub(crate) mod tiers;
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,9 +24,9 @@ use std::time::{Duration, Instant};
 use uwork::{Builder, Queue};
 
 /// How long a whole test may take.
-const TEST_MAX: Duration = Duration::from_secs(60);
+const TEST_MAX: Duration = Duration::from_secs(60 * slow::SLOW);
 /// How long one wait may take.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20 * slow::SLOW);
 
 /// Aborts the process, with the name of the test, if the test is not over in time.
 pub(crate) struct Watchdog(Option<Sender<()>>);

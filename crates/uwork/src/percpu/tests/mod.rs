@@ -1,6 +1,9 @@
 //! Every mode in one process: the mode of a value is its own here, whatever the process's is.
 
 mod drain;
+#[allow(dead_code, reason = "others use all of it")]
+#[path = "../../../tests/support/slow.rs"]
+mod slow;
 mod storm;
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -7,11 +7,12 @@ use std::thread;
 
 use uwork_policy::cpuset::CpuSet;
 
+use super::slow::times;
 use super::{cpus, modes, pin};
 use crate::percpu::{Batch, Cache, Counter, Mode, PerCpu};
 
 const THREADS: u64 = 6;
-const ROUNDS: u64 = 20_000;
+const ROUNDS: u64 = times(20_000);
 /// A thread moves itself after so many rounds.
 const STAY: u64 = 37;
 

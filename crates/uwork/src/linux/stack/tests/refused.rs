@@ -40,8 +40,11 @@ fn without_the_copy_the_innermost_frame_is_known() {
     is_ready.recv().unwrap();
     until_it_sleeps(number);
     let frames = of_thread_within(number, PATIENT).expect("an answer");
-    let place = frames[0].address;
-    assert!(place != 0 && frames.iter().all(|frame| frame.address == place), "{frames:#?}");
+    let mut places: Vec<_> = frames.iter().map(|frame| frame.address).collect();
+    places.dedup();
+    // A register has the caller's, on processors that have such a register, while nothing else was called.
+    let most = if cfg!(target_arch = "aarch64") { 2 } else { 1 };
+    assert!(places[0] != 0 && places.len() <= most, "{frames:#?}");
     drop(tell);
     thread.join().unwrap();
 }

@@ -1,0 +1,56 @@
+//! CPUs that are taken offline. All processes of a machine feel that, so it is done only where `UWORK_TEST_OFFLINE` is
+//! set, as in the virtual machines of `ci/vm.sh`.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{fs, io};
+
+/// The variable that allows it.
+const VARIABLE: &str = "UWORK_TEST_OFFLINE";
+
+/// A CPU that is offline, and back online whatever happens.
+pub(crate) struct Offline(PathBuf);
+
+impl Offline {
+    pub(crate) fn take(cpu: u32) -> io::Result<Offline> {
+        let path = switch(cpu);
+        fs::write(&path, "0")?;
+        Ok(Offline(path))
+    }
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        fs::write(&self.0, "1").expect("a CPU comes back online");
+    }
+}
+
+/// Takes a CPU online that somebody else has taken offline.
+pub(crate) fn bring(cpu: u32) {
+    fs::write(switch(cpu), "1").expect("a CPU comes online");
+}
+
+fn switch(cpu: u32) -> PathBuf {
+    PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/online"))
+}
+
+/// Those of the process's CPUs that can be taken offline, all but one at most; or why `test` is skipped. One test
+/// at a time has them.
+///
+/// # Panics
+/// It is allowed, but cannot be done: then nobody should believe that it was.
+pub(crate) fn removable(test: &str) -> Option<(Vec<u32>, MutexGuard<'static, ()>)> {
+    static TURN: Mutex<()> = Mutex::new(());
+    if std::env::var_os(VARIABLE).is_none() {
+        eprintln!(
+            "{test}: skipped: {VARIABLE} is not set; it takes CPUs offline, for all processes"
+        );
+        return None;
+    }
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let cpus = super::machine::cpus().into_iter().skip(1);
+    let cpus: Vec<_> = cpus.filter(|&cpu| switch(cpu).exists()).collect();
+    let first = *cpus.first().expect("a CPU beside the first that the kernel can take offline");
+    drop(Offline::take(first).unwrap_or_else(|why| panic!("CPU {first} offline: {why}")));
+    Some((cpus, turn))
+}
