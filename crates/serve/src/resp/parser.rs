@@ -231,11 +231,13 @@ impl Parser {
         matches!(self.state, State::Length(_) | State::Body(..)) || self.searched != 0
     }
 
-    /// Bytes that the request in hand is known to have, of which some may not have arrived yet.
+    /// Bytes that the request in hand is known to have, of which some may not have arrived yet; none where the last
+    /// one was complete.
     pub fn expected(&self) -> usize {
         match self.state {
             State::Body(_, len) => self.at + len + 2,
-            _ => self.at,
+            State::Length(_) => self.at,
+            State::Start | State::Inline | State::Complete => 0,
         }
     }
 
