@@ -6,6 +6,8 @@ use super::{number, quotes};
 
 /// The longest inline request, and the longest line with a count in it.
 const LINE_MAX: usize = 64 * 1024;
+/// Room for so many arguments comes first.
+const SPANS_FIRST: usize = 16;
 /// What Redis takes as the count of a request's arguments.
 const ARGS_MAX: i64 = i32::MAX as i64;
 
@@ -311,6 +313,10 @@ impl Parser {
         // The two bytes behind it are not looked at, as in Redis.
         if input.len() < self.at + len + 2 {
             return Step::Wait;
+        }
+        if self.spans.len() == self.spans.capacity() {
+            // Not twice as much: whoever counts the memory learns of it afterwards.
+            self.spans.reserve_exact((self.spans.len() / 4).max(SPANS_FIRST));
         }
         self.spans.push(Span::new(self.at, len));
         self.at += len + 2;

@@ -283,6 +283,10 @@ impl Connection {
                 Flow::Next => {}
                 Flow::EndRound | Flow::Again => self.end_round(token, thread),
                 Flow::Close => self.is_closing = true,
+                Flow::OutOfMemory => {
+                    self.last_words = Some(LastWords::OutOfMemory);
+                    self.is_closing = true;
+                }
             }
         }
         self.end_round(token, thread);

@@ -1,9 +1,11 @@
 //! From a request to what is done about it: here, on other threads, or on a worker.
 
+mod many;
+
 use std::sync::Arc;
 
 use super::handover::{Handover, Item};
-use super::round::{Gather, GatherKind, Part, Round};
+use super::round::{GatherKind, Part, Round};
 use super::session::{self, Session};
 use super::shared::Shared;
 use super::sink::Sink;
@@ -117,6 +119,8 @@ pub(crate) enum Flow {
     Again,
     /// The end of the connection.
     Close,
+    /// As `Close`: there is no memory for the reply.
+    OutOfMemory,
 }
 
 /// Whether a line is of a request in HTTP, which a browser may have been led to send: behind its head come bytes that
@@ -157,10 +161,14 @@ impl Dispatch<'_> {
             Command::Incr => self.operation(Operation::Incr, operands),
             Command::Expire => self.operation(Operation::Expire, operands),
             Command::Ttl => self.operation(Operation::Ttl, operands),
+            // Of more than may be noted down at once: not in a round with others, so that their replies are safe.
+            Command::Mget if self.round.is_some() && operands.len() > self.parts_max => {
+                self.thread.requests -= 1;
+                return Flow::Again;
+            }
             Command::Mget => {
-                self.here(|out| reply::array(out, operands.len()));
-                for key in 0..operands.len() {
-                    self.operation(Operation::Get, operands.slice(key, 1));
+                if self.values(operands).is_err() {
+                    return Flow::OutOfMemory;
                 }
             }
             Command::Mset => self.gather(GatherKind::Ok, Operation::Put, operands, 2),
@@ -262,67 +270,6 @@ impl Dispatch<'_> {
             self.open_round().items[thread] = Some(item);
         }
         self.open_round().items[thread].as_mut().expect("it is there")
-    }
-
-    /// An operation on each key, and one reply for all.
-    fn gather(&mut self, kind: GatherKind, operation: Operation, args: Args<'_>, step: usize) {
-        let mut gather = Gather::new(kind);
-        // Where the reply belongs, once a key of another thread's was met.
-        let (mut place, mut there) = (None, 0);
-        for first in (0..args.len()).step_by(step) {
-            let args = args.slice(first, step);
-            let hash = self.thread.shared.hash(args.at(0));
-            let owner = self.thread.shared.owner(hash);
-            if owner == self.thread.index {
-                let Thread { keys, now, .. } = &mut *self.thread;
-                let mut at = Place { keys, now: *now, version: self.session.version };
-                gather.add(at.perform(operation, hash, args, self.output));
-                continue;
-            }
-            if place.is_none() {
-                let parts = &mut self.open_round().parts;
-                place = Some(parts.len());
-                parts.push(Part::Gathered(gather, 0));
-            }
-            match self.send(owner, operation, hash, args) {
-                Ok(()) => there += 1,
-                Err(OutOfMemory) => gather.add(Outcome::OutOfMemory),
-            }
-        }
-        match place {
-            None => {
-                self.here(|out| gather.reply(out));
-            }
-            Some(place) => self.open_round().parts[place] = Part::Gathered(gather, there),
-        }
-    }
-
-    fn flush_all(&mut self, options: Args<'_>) -> Flow {
-        let is_known = |option: &[u8]| {
-            option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
-        };
-        if !options.iter().all(is_known) {
-            return self.here(|out| reply::error(out, crate::command::operation::SYNTAX));
-        }
-        let mut gather = Gather::new(GatherKind::Ok);
-        let nothing = options.slice(0, 0);
-        let threads = self.thread.shared.posts.len();
-        let others: u32 = threads as u32 - 1;
-        if others > 0 {
-            self.open_round().parts.push(Part::Gathered(gather, others));
-        }
-        for thread in 0..threads {
-            if thread == self.thread.index {
-                gather.add(self.perform(Operation::Clear, 0, nothing));
-            } else {
-                // Without arguments: there is nothing to make room for.
-                let _ = self.send(thread, Operation::Clear, 0, nothing);
-            }
-        }
-        if others == 0 {
-            self.here(|out| gather.reply(out));
-        }
-        Flow::EndRound
     }
 
     /// The last request of its round: its item is on its way for long, and may take no more.

@@ -11,6 +11,7 @@ use super::sink::Leaving;
 use crate::buffer::Buffer;
 use crate::command::operation::{OUT_OF_MEMORY, Outcome};
 use crate::keyspace::{Budget, OutOfMemory};
+use crate::notes::Notes;
 use crate::resp::reply;
 
 /// Parts of rounds that are kept for the next use.
@@ -69,7 +70,7 @@ impl Gather {
 
 /// What is out for a connection.
 pub(crate) struct Round {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Notes<Part>,
     /// Replies of what was done here.
     pub(crate) here: Buffer,
     /// By thread: before they leave, and when they are back.
@@ -78,11 +79,11 @@ pub(crate) struct Round {
     used: Vec<(usize, usize)>,
     /// Items that are not back.
     pub(crate) out: usize,
-    /// Where it was put together elsewhere than at home: the replies, how many bytes of them are sent, and whether
-    /// there was no memory for them.
+    /// There was no memory for some of the replies, so that none may be sent.
+    pub(crate) has_failed: bool,
+    /// Where it was put together elsewhere than at home: the replies, and how many bytes of them are sent.
     whole: Buffer,
     sent: usize,
-    pub(crate) has_failed: bool,
     /// How many parts there were.
     pub(crate) parts_had: usize,
     pub(crate) parcel: Option<Leaving>,
@@ -93,14 +94,14 @@ pub(crate) struct Round {
 impl Round {
     pub(crate) fn new(threads: usize, budget: &Arc<Budget>) -> Self {
         Self {
-            parts: Vec::new(),
+            parts: Notes::new(budget),
             here: Buffer::new(budget),
             items: std::iter::repeat_with(|| None).take(threads).collect(),
             used: vec![(0, 0); threads],
             out: 0,
+            has_failed: false,
             whole: Buffer::new(budget),
             sent: 0,
-            has_failed: false,
             parts_had: 0,
             parcel: None,
             bytes: 0,
@@ -129,8 +130,7 @@ impl Round {
 
     /// Makes it empty, for the next use.
     pub(crate) fn clear(&mut self) {
-        self.parts.clear();
-        self.parts.shrink_to(PARTS_KEPT);
+        self.parts.clear(PARTS_KEPT);
         self.here.clear_or_free();
         self.whole.clear_or_free();
         self.sent = 0;
@@ -151,11 +151,14 @@ impl Round {
     /// # Errors
     /// There is no memory for them: some are missing, so that none may be sent.
     pub(crate) fn assemble(&mut self, out: &mut Buffer) -> Result<(), OutOfMemory> {
-        self.used.fill((0, 0));
         self.bytes = 0;
+        if self.has_failed {
+            return Err(OutOfMemory);
+        }
+        self.used.fill((0, 0));
         let Self { parts, here, items, used, .. } = self;
         let mut here_start = 0;
-        let mut parts = parts.drain(..);
+        let mut parts = parts.drain();
         while let Some(part) = parts.next() {
             match part {
                 Part::Here(end) => {
@@ -163,7 +166,10 @@ impl Round {
                     here_start = end;
                 }
                 Part::There(thread) => {
-                    let (_, text) = next_answer(items, used, thread);
+                    let (answer, text) = next_answer(items, used, thread);
+                    if answer.outcome == Outcome::OutOfMemory {
+                        return Err(OutOfMemory);
+                    }
                     out.append(text)?;
                 }
                 Part::Gathered(mut gather, answers) => {
