@@ -10,7 +10,7 @@ use ending::LastWords;
 
 use super::dispatch::{Dispatch, Flow, Thread};
 use super::handover::Item;
-use super::round::Round;
+use super::round::{Pace, Round};
 use super::session::Session;
 use super::sink::Sink;
 use crate::buffer::Buffer;
@@ -19,9 +19,6 @@ use crate::resp::{Limits, Parsed, Parser};
 
 /// With so much to send, no more requests are looked at.
 const OUTPUT_HIGH: usize = 256 * 1024;
-/// The parts of a round: at first, and as long as what they bring is far less than `OUTPUT_HIGH`.
-const PARTS_FIRST: usize = 16;
-const PARTS_MAX: usize = 1024;
 /// With so much received that is not looked at, no more is received.
 const INPUT_HIGH: usize = 64 * 1024;
 
@@ -44,8 +41,7 @@ pub(crate) struct Connection {
     pub(crate) is_sending: bool,
     /// Between calls, there is one only while items of it are out.
     round: Option<Box<Round>>,
-    /// So many parts, as experience has it, bring no more than `OUTPUT_HIGH`.
-    parts_max: usize,
+    pace: Pace,
     /// The round is at the sink, and whatever is sent is sent there.
     is_lent: bool,
     /// Why no more requests are looked at, to be said after all replies.
@@ -86,7 +82,7 @@ impl Connection {
             sent: 0,
             is_sending: false,
             round: None,
-            parts_max: PARTS_FIRST,
+            pace: Pace::FIRST,
             last_words: None,
             last_active: thread.now,
             has_ended: false,
@@ -158,7 +154,7 @@ impl Connection {
     /// An item is back.
     pub(crate) fn take_back(&mut self, token: usize, thread: &mut Thread, mut item: Item) {
         let body = item.as_mut().body();
-        let from = body.target;
+        let from = body.place;
         if let Some(mut round) = body.round.take() {
             round.items[from] = Some(item);
             self.is_lent = false;
@@ -258,7 +254,7 @@ impl Connection {
         let mut at = 0;
         while self.takes_requests() {
             self.provide_output(thread);
-            let parts_max = self.parts_max;
+            let pace = self.pace;
             let Self { parser, output, round, session, .. } = self;
             let flow = match parser.parse(&input[at..]) {
                 Ok(Parsed::Incomplete) => break,
@@ -269,7 +265,7 @@ impl Connection {
                 Ok(Parsed::Request(len)) => {
                     let args = parser.args(&input[at..]);
                     let mut dispatch =
-                        Dispatch { thread, output, round, session, connection: token, parts_max };
+                        Dispatch { thread, output, round, session, connection: token, pace };
                     let flow = dispatch.request(args);
                     at += if flow == Flow::Again { 0 } else { len };
                     flow
@@ -313,13 +309,12 @@ impl Connection {
 
     /// Sends the items of the round away, if there is one.
     fn end_round(&mut self, token: usize, thread: &mut Thread) {
-        let parts_max = self.parts_max;
+        let pace = self.pace;
         // The replies must not overtake what is to be sent before them.
         let has_nothing_to_send = self.output.is_empty() && self.sending.is_empty();
         let sink = self.sink.as_ref().filter(|_| has_nothing_to_send);
         let Self { output, round, session, .. } = self;
-        let mut dispatch =
-            Dispatch { thread, output, round, session, connection: token, parts_max };
+        let mut dispatch = Dispatch { thread, output, round, session, connection: token, pace };
         if sink.is_some_and(|sink| dispatch.lend(sink)) {
             self.is_lent = true;
             return;
@@ -340,31 +335,24 @@ impl Connection {
                 self.output.bytes.truncate(before);
                 self.refuse(OUT_OF_MEMORY);
             }
+            let replies = self.output.len().saturating_sub(before);
+            self.pace.learn((parts, replies), round.digested());
             thread.keep(round);
-            self.learn(parts, self.output.len().saturating_sub(before));
         }
         self.say_last_words();
         self.output.settle();
     }
 
     /// Keeps what the sink could not send.
-    fn finish_lent(&mut self, thread: &mut Thread, round: Box<Round>) {
+    fn finish_lent(&mut self, thread: &mut Thread, mut round: Box<Round>) {
         self.provide_output(thread);
         let is_kept = !round.has_failed && self.output.append(round.unsent()).is_ok();
         if !self.is_broken && !is_kept {
             self.refuse(OUT_OF_MEMORY);
         }
-        self.learn(round.parts_had, round.len());
+        self.pace.learn((round.parts_had, round.len()), round.digested());
         thread.keep(round);
         self.say_last_words();
         self.output.settle();
-    }
-
-    /// How many parts bring how much.
-    fn learn(&mut self, parts: usize, bytes: usize) {
-        self.parts_max = match bytes {
-            bytes if bytes > OUTPUT_HIGH => (parts * OUTPUT_HIGH / bytes).max(1),
-            _ => (self.parts_max * 2).min(PARTS_MAX),
-        };
     }
 }

@@ -5,7 +5,7 @@ mod many;
 use std::sync::Arc;
 
 use super::handover::{Handover, Item};
-use super::round::{GatherKind, Part, Round};
+use super::round::{GatherKind, Pace, Part, Round};
 use super::session::{self, Session};
 use super::shared::Shared;
 use super::sink::Sink;
@@ -137,8 +137,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) round: &'a mut Option<Box<Round>>,
     pub(crate) session: &'a mut Session,
     pub(crate) connection: usize,
-    /// A round of so many parts leaves.
-    pub(crate) parts_max: usize,
+    /// A round of so much leaves.
+    pub(crate) pace: Pace,
 }
 
 impl Dispatch<'_> {
@@ -162,7 +162,7 @@ impl Dispatch<'_> {
             Command::Expire => self.operation(Operation::Expire, operands),
             Command::Ttl => self.operation(Operation::Ttl, operands),
             // Of more than may be noted down at once: not in a round with others, so that their replies are safe.
-            Command::Mget if self.round.is_some() && operands.len() > self.parts_max => {
+            Command::Mget if self.round.is_some() && operands.len() > self.pace.parts => {
                 self.thread.requests -= 1;
                 return Flow::Again;
             }
@@ -192,7 +192,7 @@ impl Dispatch<'_> {
 
     fn flow(&self) -> Flow {
         match &self.round {
-            Some(round) if round.parts.len() >= self.parts_max => Flow::EndRound,
+            Some(round) if round.parts.len() >= self.pace.parts => Flow::EndRound,
             Some(round) if round.bytes.max(round.here.len()) > ROUND_BYTES_MAX => Flow::EndRound,
             _ => Flow::Next,
         }
@@ -245,11 +245,12 @@ impl Dispatch<'_> {
         hash: u64,
         args: Args<'_>,
     ) -> Result<(), OutOfMemory> {
-        let body = self.item(owner).as_mut().body();
+        let place = self.item(owner);
+        let round = self.open_round();
+        let body = round.item(place);
         body.add(operation, hash, args)?;
         let bytes = body.len();
-        let round = self.open_round();
-        round.parts.push(Part::There(owner));
+        round.parts.push(Part::There(place));
         round.bytes = round.bytes.max(bytes);
         Ok(())
     }
@@ -261,32 +262,43 @@ impl Dispatch<'_> {
         self.round.as_mut().expect("it is open")
     }
 
-    fn item(&mut self, thread: usize) -> &mut Item {
-        if self.open_round().items[thread].is_none() {
-            let mut item = self.thread.take_item();
-            let body = item.as_mut().body();
-            (body.home, body.connection) = (self.thread.index, self.connection);
-            (body.target, body.version) = (thread, self.session.version);
-            self.open_round().items[thread] = Some(item);
+    /// The place of the item for the thread.
+    fn item(&mut self, thread: usize) -> usize {
+        if let Some(place) = self.open_round().open(thread) {
+            return place;
         }
-        self.open_round().items[thread].as_mut().expect("it is there")
+        let mut item = self.thread.take_item();
+        let body = item.as_mut().body();
+        (body.home, body.connection) = (self.thread.index, self.connection);
+        body.version = self.session.version;
+        self.open_round().add(thread, item)
     }
 
-    /// The last request of its round: its item is on its way for long, and may take no more.
+    /// The last operation of its item, which is on its way for long, while others go on.
     fn digest(&mut self, args: Args<'_>) -> Flow {
         let hash = self.thread.shared.hash(args.at(0));
         let owner = self.thread.shared.owner(hash);
         if self.send(owner, Operation::Fetch, hash, args).is_err() {
-            self.here(|out| reply::error(out, OUT_OF_MEMORY));
+            return self.here(|out| reply::error(out, OUT_OF_MEMORY));
         }
-        Flow::EndRound
+        let (place, index) = (self.item(owner), self.thread.index);
+        let digests_max = self.pace.digests;
+        let Self { round: Some(round), thread, .. } = self else { return Flow::EndRound };
+        round.close(owner);
+        if owner == index {
+            // What comes next may change the value. `post` has the digest made, if there is one.
+            let _ = round.item(place).perform(&mut thread.keys, thread.now);
+        }
+        round.digests += 1;
+        if round.digests >= digests_max { Flow::EndRound } else { self.flow() }
     }
 
     /// Sends the items of the round away; they and the round meet again at the sink. `false` if there are none.
     pub(crate) fn lend(&mut self, sink: &Arc<Sink>) -> bool {
         let Some(mut round) = self.round.take() else { return false };
-        for (thread, slot) in round.items.iter_mut().enumerate() {
-            self.thread.leaving.extend(slot.take().map(|item| (thread, item)));
+        for mut item in round.items.iter_mut().filter_map(Option::take) {
+            let target = item.as_mut().body().target;
+            self.thread.leaving.push((target, item));
         }
         round.out = self.thread.leaving.len();
         if round.out == 0 {
@@ -302,19 +314,20 @@ impl Dispatch<'_> {
         true
     }
 
-    /// Sends the items of the round away. Those for this very thread are carried out at once.
+    /// Sends the items of the round away, and what this very thread has fetched to workers.
     pub(crate) fn post(&mut self) {
         let Some(round) = self.round else { return };
-        for thread in 0..round.items.len() {
-            let Some(mut item) = round.items[thread].take() else { continue };
-            if thread != self.thread.index {
-                round.out += 1;
-                self.thread.shared.hand_over(thread, item);
-            } else if item.as_mut().body().perform(&mut self.thread.keys, self.thread.now) {
-                round.out += 1;
-                self.thread.shared.digest(item);
-            } else {
-                round.items[thread] = Some(item);
+        for slot in &mut round.items {
+            let Some(mut item) = slot.take() else { continue };
+            let body = item.as_mut().body();
+            if body.is_done {
+                *slot = Some(item);
+                continue;
+            }
+            round.out += 1;
+            match body.target {
+                thread if thread == self.thread.index => self.thread.shared.digest(item),
+                thread => self.thread.shared.hand_over(thread, item),
             }
         }
     }

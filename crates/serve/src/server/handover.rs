@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sha2::{Digest, Sha256};
 use uwork::task::TaskWork;
@@ -41,6 +42,8 @@ pub(crate) struct Body {
     pub(crate) home: usize,
     /// The thread of the keys.
     pub(crate) target: usize,
+    /// In its round.
+    pub(crate) place: usize,
     pub(crate) connection: usize,
     pub(crate) version: Version,
     /// Where it goes when it is done, instead of home.
@@ -57,6 +60,8 @@ pub(crate) struct Body {
     pub(crate) answers: Notes<Answer>,
     /// A value of which the digest is wanted; its operation is the last one.
     value: Buffer,
+    /// Bytes of it.
+    pub(crate) digested: usize,
 }
 
 struct Requested {
@@ -81,6 +86,7 @@ impl Handover {
             shared: Arc::clone(shared),
             home: 0,
             target: 0,
+            place: 0,
             connection: 0,
             version: Version::default(),
             sink: None,
@@ -93,6 +99,7 @@ impl Handover {
             replies: Buffer::new(budget),
             answers: Notes::new(budget),
             value: Buffer::new(budget),
+            digested: 0,
         };
         Box::pin(Self { task: TaskWork::new(), work: Work::new(), body })
     }
@@ -151,6 +158,7 @@ impl Body {
             let mut outcome = place.perform(operation, hash, args, into);
             if is_fetch {
                 digest = outcome == Outcome::Replied;
+                self.digested = self.value.len();
                 match outcome {
                     Outcome::Replied => continue,
                     Outcome::OutOfMemory => reply::error(&mut self.replies.bytes, OUT_OF_MEMORY),
@@ -188,7 +196,7 @@ impl Body {
         self.spans.clear(KEPT_MAX);
         self.operations.clear(KEPT_MAX);
         self.answers.clear(KEPT_MAX);
-        self.is_done = false;
+        (self.is_done, self.digested) = (false, 0);
     }
 }
 
@@ -200,6 +208,7 @@ impl WorkItem for Handover {
         let body = this.as_mut().body();
         body.digest();
         let shared = Arc::clone(&body.shared);
+        shared.digests.fetch_sub(1, Ordering::Relaxed);
         shared.return_item(this);
     }
 }
