@@ -8,6 +8,8 @@ use crate::keyspace::{Budget, OutOfMemory};
 const KEPT_MAX: usize = 64 * 1024;
 /// What a buffer starts with.
 const FIRST: usize = 4 * 1024;
+/// More than a reply without a value takes: an error, a number, a digest.
+const LINE: usize = 128;
 
 /// Bytes to receive, to send or to hand over.
 ///
@@ -47,6 +49,24 @@ impl Buffer {
             }
         }
         Err(OutOfMemory)
+    }
+
+    /// Makes room for a reply without a value. The first of a buffer are had without asking, so that what makes room
+    /// can be asked for where none is left.
+    #[inline]
+    pub(crate) fn make_room_for_line(&mut self) -> Result<(), OutOfMemory> {
+        let has_room = self.bytes.capacity() - self.bytes.len() >= LINE;
+        if has_room { Ok(()) } else { self.grow_for_line() }
+    }
+
+    #[cold]
+    fn grow_for_line(&mut self) -> Result<(), OutOfMemory> {
+        if self.bytes.len() + LINE > FIRST {
+            return self.grow(LINE);
+        }
+        self.bytes.reserve_exact(FIRST - self.bytes.len());
+        self.settle();
+        Ok(())
     }
 
     /// Appends bytes of any number.
@@ -157,6 +177,16 @@ mod tests {
         buffer.clear_or_free();
         drop(buffer);
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn lines_ask_for_room_once_they_are_many() {
+        let budget = Arc::new(Budget::new(1));
+        let mut buffer = Buffer::new(&budget);
+        while buffer.make_room_for_line().is_ok() {
+            buffer.bytes.extend_from_slice(&[b'-'; LINE]);
+        }
+        assert_eq!((buffer.len(), budget.used()), (FIRST, FIRST));
     }
 
     #[test]

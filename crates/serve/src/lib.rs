@@ -7,6 +7,7 @@
 mod buffer;
 mod command;
 pub mod keyspace;
+mod notes;
 pub mod resp;
 mod server;
 

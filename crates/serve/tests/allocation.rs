@@ -67,6 +67,7 @@ const REQUESTS: &[u8] = b"*3\r\n$3\r\nSET\r\n$5\r\nkey:1\r\n$8\r\nabcdefgh\r\n\
     *4\r\n$4\r\nMGET\r\n$5\r\nkey:1\r\n$5\r\nkey:3\r\n$5\r\nkey:4\r\n\
     *5\r\n$4\r\nMSET\r\n$5\r\nkey:1\r\n$1\r\n1\r\n$5\r\nkey:5\r\n$1\r\n2\r\n\
     *3\r\n$6\r\nEXISTS\r\n$5\r\nkey:1\r\n$5\r\nkey:5\r\n*2\r\n$6\r\nDIGEST\r\n$5\r\nkey:1\r\n\
+    *2\r\n$6\r\nDIGEST\r\n$5\r\nkey:5\r\n*2\r\n$6\r\nDIGEST\r\n$1\r\nn\r\n\
     *2\r\n$3\r\nTTL\r\n$5\r\nkey:1\r\n*2\r\n$6\r\nEXISTS\r\n$5\r\nkey:9\r\n*1\r\n$4\r\nPING\r\n";
 
 /// Sends all the requests, and reads up to the last reply.

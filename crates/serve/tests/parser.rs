@@ -127,6 +127,19 @@ fn a_count_alone_takes_no_memory() {
     assert!(parser.allocated() < 1024);
 }
 
+#[test]
+fn room_is_asked_for_what_is_to_come_and_not_for_what_was_there() {
+    let mut parser = Parser::new(LIMITS);
+    let arg = vec![b'a'; 100_000];
+    let request = written(&[b"SET".to_vec(), b"key".to_vec(), arg]);
+    assert_eq!(parser.parse(&request[..100]), Ok(Parsed::Incomplete));
+    assert_eq!(parser.expected(), request.len());
+    assert_eq!(parser.parse(&request), Ok(Parsed::Request(request.len())));
+    assert_eq!(parser.expected(), 0);
+    assert_eq!(parser.parse(b"*2\r\n$3\r\nGET\r\n$"), Ok(Parsed::Incomplete));
+    assert_eq!(parser.expected(), 13);
+}
+
 fn requests() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
     let arg = prop::collection::vec(any::<u8>(), 0..40);
     prop::collection::vec(prop::collection::vec(arg, 1..6), 0..6)

@@ -25,6 +25,13 @@ pub(crate) enum Operation {
     Fetch,
 }
 
+impl Operation {
+    /// Whether it writes a reply, and not only counts for one.
+    pub(crate) fn has_reply(self) -> bool {
+        !matches!(self, Self::Put | Self::Remove | Self::Contains | Self::Clear)
+    }
+}
+
 /// What came of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {

@@ -6,6 +6,8 @@ use super::{number, quotes};
 
 /// The longest inline request, and the longest line with a count in it.
 const LINE_MAX: usize = 64 * 1024;
+/// Room for so many arguments comes first.
+const SPANS_FIRST: usize = 16;
 /// What Redis takes as the count of a request's arguments.
 const ARGS_MAX: i64 = i32::MAX as i64;
 
@@ -231,11 +233,13 @@ impl Parser {
         matches!(self.state, State::Length(_) | State::Body(..)) || self.searched != 0
     }
 
-    /// Bytes that the request in hand is known to have, of which some may not have arrived yet.
+    /// Bytes that the request in hand is known to have, of which some may not have arrived yet; none where the last
+    /// one was complete.
     pub fn expected(&self) -> usize {
         match self.state {
             State::Body(_, len) => self.at + len + 2,
-            _ => self.at,
+            State::Length(_) => self.at,
+            State::Start | State::Inline | State::Complete => 0,
         }
     }
 
@@ -309,6 +313,10 @@ impl Parser {
         // The two bytes behind it are not looked at, as in Redis.
         if input.len() < self.at + len + 2 {
             return Step::Wait;
+        }
+        if self.spans.len() == self.spans.capacity() {
+            // Not twice as much: whoever counts the memory learns of it afterwards.
+            self.spans.reserve_exact((self.spans.len() / 4).max(SPANS_FIRST));
         }
         self.spans.push(Span::new(self.at, len));
         self.at += len + 2;

@@ -1,35 +1,26 @@
 //! A connection: what it has sent, what it is owed, and where it stands.
 
+mod ending;
+
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::net::Shutdown;
+use ending::LastWords;
 
 use super::dispatch::{Dispatch, Flow, Thread};
 use super::handover::Item;
-use super::round::Round;
+use super::round::{Pace, Round};
 use super::session::Session;
 use super::sink::Sink;
 use crate::buffer::Buffer;
 use crate::command::operation::OUT_OF_MEMORY;
-use crate::resp::{Limits, Parsed, Parser, ProtocolError, reply};
+use crate::resp::{Limits, Parsed, Parser};
 
 /// With so much to send, no more requests are looked at.
 const OUTPUT_HIGH: usize = 256 * 1024;
-/// The parts of a round: at first, and as long as what they bring is far less than `OUTPUT_HIGH`.
-const PARTS_FIRST: usize = 16;
-const PARTS_MAX: usize = 1024;
 /// With so much received that is not looked at, no more is received.
 const INPUT_HIGH: usize = 64 * 1024;
-
-/// Why a connection ends.
-enum LastWords {
-    /// The input is no request.
-    Protocol(ProtocolError),
-    /// There was no room for what arrived.
-    OutOfMemory,
-}
 
 /// A connection, which its thread owns.
 pub(crate) struct Connection {
@@ -50,8 +41,7 @@ pub(crate) struct Connection {
     pub(crate) is_sending: bool,
     /// Between calls, there is one only while items of it are out.
     round: Option<Box<Round>>,
-    /// So many parts, as experience has it, bring no more than `OUTPUT_HIGH`.
-    parts_max: usize,
+    pace: Pace,
     /// The round is at the sink, and whatever is sent is sent there.
     is_lent: bool,
     /// Why no more requests are looked at, to be said after all replies.
@@ -92,7 +82,7 @@ impl Connection {
             sent: 0,
             is_sending: false,
             round: None,
-            parts_max: PARTS_FIRST,
+            pace: Pace::FIRST,
             last_words: None,
             last_active: thread.now,
             has_ended: false,
@@ -149,37 +139,6 @@ impl Connection {
         self.input = input;
     }
 
-    /// The other side sends no more; what it has sent is still answered.
-    pub(crate) fn end(&mut self) {
-        self.has_ended = true;
-    }
-
-    /// The server stops: what the system has received for it by now is the last that is looked at.
-    pub(crate) fn stop(&mut self) {
-        let left = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
-        self.left = Some(usize::try_from(left).unwrap_or(usize::MAX));
-        self.has_ended |= left == 0;
-    }
-
-    /// Tells the other side that all was sent. Whether it has got everything: only then can the socket be closed
-    /// without a loss, as more may have arrived that was not looked at.
-    pub(crate) fn part(&mut self) -> bool {
-        if !self.has_parted {
-            self.has_parted = true;
-            // Where that fails there is nobody to wait for.
-            self.is_broken |= rustix::net::shutdown(&self.socket, Shutdown::Write).is_err();
-        }
-        let mut unsent: libc::c_int = 0;
-        // SAFETY: the socket is open, and the request writes one int.
-        let told = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut unsent) };
-        self.is_broken || told != 0 || unsent == 0
-    }
-
-    /// Nothing can be sent or received any more.
-    pub(crate) fn fail(&mut self) {
-        self.is_broken = true;
-    }
-
     /// Makes sure to be told of the round that is lent, if there is something to do once it is back. At the end of
     /// each turn in which something has happened to the connection.
     pub(crate) fn wait_for_round(&mut self, thread: &mut Thread) {
@@ -195,7 +154,7 @@ impl Connection {
     /// An item is back.
     pub(crate) fn take_back(&mut self, token: usize, thread: &mut Thread, mut item: Item) {
         let body = item.as_mut().body();
-        let from = body.target;
+        let from = body.place;
         if let Some(mut round) = body.round.take() {
             round.items[from] = Some(item);
             self.is_lent = false;
@@ -248,12 +207,6 @@ impl Connection {
         }
     }
 
-    /// Whether all is said and done, so that it can be closed.
-    pub(crate) fn is_over(&self) -> bool {
-        let is_owed = self.is_awaited() || !self.output.is_empty() || !self.sending.is_empty();
-        self.is_broken || (!is_owed && (self.is_closing || self.has_ended))
-    }
-
     /// Whether items of it are under way, which will ask for it.
     pub(crate) fn is_awaited(&self) -> bool {
         self.round.is_some() || self.is_lent
@@ -262,17 +215,6 @@ impl Connection {
     /// Whether it is waiting for nothing but a request.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_awaited() && !self.is_removed
-    }
-
-    /// Gives its memory back for the next use.
-    pub(crate) fn dismantle(self, thread: &mut Thread) {
-        thread.shared.budget.give(self.parser_bytes);
-        if let Some(round) = self.round {
-            thread.keep(round);
-        }
-        [self.input, self.output, self.sending]
-            .into_iter()
-            .for_each(|buffer| thread.spare.give(buffer));
     }
 
     fn takes_requests(&self) -> bool {
@@ -307,21 +249,12 @@ impl Connection {
         }
     }
 
-    /// Ends the connection with an error.
-    fn refuse(&mut self, text: impl std::fmt::Display) {
-        self.last_words = None;
-        reply::error(&mut self.output.bytes, text);
-        self.output.settle();
-        self.is_closing = true;
-        self.input.clear_or_free();
-    }
-
     /// Carries requests out, until one is not complete or there has to be a wait. How many bytes that were.
     fn process(&mut self, token: usize, thread: &mut Thread, input: &[u8]) -> usize {
         let mut at = 0;
         while self.takes_requests() {
             self.provide_output(thread);
-            let parts_max = self.parts_max;
+            let pace = self.pace;
             let Self { parser, output, round, session, .. } = self;
             let flow = match parser.parse(&input[at..]) {
                 Ok(Parsed::Incomplete) => break,
@@ -332,7 +265,7 @@ impl Connection {
                 Ok(Parsed::Request(len)) => {
                     let args = parser.args(&input[at..]);
                     let mut dispatch =
-                        Dispatch { thread, output, round, session, connection: token, parts_max };
+                        Dispatch { thread, output, round, session, connection: token, pace };
                     let flow = dispatch.request(args);
                     at += if flow == Flow::Again { 0 } else { len };
                     flow
@@ -346,6 +279,10 @@ impl Connection {
                 Flow::Next => {}
                 Flow::EndRound | Flow::Again => self.end_round(token, thread),
                 Flow::Close => self.is_closing = true,
+                Flow::OutOfMemory => {
+                    self.last_words = Some(LastWords::OutOfMemory);
+                    self.is_closing = true;
+                }
             }
         }
         self.end_round(token, thread);
@@ -370,26 +307,14 @@ impl Connection {
         true
     }
 
-    /// No more requests, and an error once the replies that are owed are out.
-    fn end_for_want_of_memory(&mut self) {
-        self.last_words = Some(LastWords::OutOfMemory);
-        self.is_closing = true;
-        self.parser.free();
-        self.input.clear_or_free();
-        if !self.is_awaited() {
-            self.say_last_words();
-        }
-    }
-
     /// Sends the items of the round away, if there is one.
     fn end_round(&mut self, token: usize, thread: &mut Thread) {
-        let parts_max = self.parts_max;
+        let pace = self.pace;
         // The replies must not overtake what is to be sent before them.
         let has_nothing_to_send = self.output.is_empty() && self.sending.is_empty();
         let sink = self.sink.as_ref().filter(|_| has_nothing_to_send);
         let Self { output, round, session, .. } = self;
-        let mut dispatch =
-            Dispatch { thread, output, round, session, connection: token, parts_max };
+        let mut dispatch = Dispatch { thread, output, round, session, connection: token, pace };
         if sink.is_some_and(|sink| dispatch.lend(sink)) {
             self.is_lent = true;
             return;
@@ -410,39 +335,24 @@ impl Connection {
                 self.output.bytes.truncate(before);
                 self.refuse(OUT_OF_MEMORY);
             }
+            let replies = self.output.len().saturating_sub(before);
+            self.pace.learn((parts, replies), round.digested());
             thread.keep(round);
-            self.learn(parts, self.output.len().saturating_sub(before));
         }
         self.say_last_words();
         self.output.settle();
     }
 
     /// Keeps what the sink could not send.
-    fn finish_lent(&mut self, thread: &mut Thread, round: Box<Round>) {
+    fn finish_lent(&mut self, thread: &mut Thread, mut round: Box<Round>) {
         self.provide_output(thread);
         let is_kept = !round.has_failed && self.output.append(round.unsent()).is_ok();
         if !self.is_broken && !is_kept {
             self.refuse(OUT_OF_MEMORY);
         }
-        self.learn(round.parts_had, round.len());
+        self.pace.learn((round.parts_had, round.len()), round.digested());
         thread.keep(round);
         self.say_last_words();
         self.output.settle();
-    }
-
-    /// How many parts bring how much.
-    fn learn(&mut self, parts: usize, bytes: usize) {
-        self.parts_max = match bytes {
-            bytes if bytes > OUTPUT_HIGH => (parts * OUTPUT_HIGH / bytes).max(1),
-            _ => (self.parts_max * 2).min(PARTS_MAX),
-        };
-    }
-
-    fn say_last_words(&mut self) {
-        match self.last_words.take() {
-            Some(LastWords::Protocol(error)) => self.refuse(format_args!("ERR {error}")),
-            Some(LastWords::OutOfMemory) => self.refuse(OUT_OF_MEMORY),
-            None => {}
-        }
     }
 }

@@ -1,9 +1,11 @@
 //! From a request to what is done about it: here, on other threads, or on a worker.
 
+mod many;
+
 use std::sync::Arc;
 
 use super::handover::{Handover, Item};
-use super::round::{Gather, GatherKind, Part, Round};
+use super::round::{GatherKind, Pace, Part, Round};
 use super::session::{self, Session};
 use super::shared::Shared;
 use super::sink::Sink;
@@ -117,6 +119,8 @@ pub(crate) enum Flow {
     Again,
     /// The end of the connection.
     Close,
+    /// As `Close`: there is no memory for the reply.
+    OutOfMemory,
 }
 
 /// Whether a line is of a request in HTTP, which a browser may have been led to send: behind its head come bytes that
@@ -133,8 +137,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) round: &'a mut Option<Box<Round>>,
     pub(crate) session: &'a mut Session,
     pub(crate) connection: usize,
-    /// A round of so many parts leaves.
-    pub(crate) parts_max: usize,
+    /// A round of so much leaves.
+    pub(crate) pace: Pace,
 }
 
 impl Dispatch<'_> {
@@ -157,10 +161,14 @@ impl Dispatch<'_> {
             Command::Incr => self.operation(Operation::Incr, operands),
             Command::Expire => self.operation(Operation::Expire, operands),
             Command::Ttl => self.operation(Operation::Ttl, operands),
+            // Of more than may be noted down at once: not in a round with others, so that their replies are safe.
+            Command::Mget if self.round.is_some() && operands.len() > self.pace.parts => {
+                self.thread.requests -= 1;
+                return Flow::Again;
+            }
             Command::Mget => {
-                self.here(|out| reply::array(out, operands.len()));
-                for key in 0..operands.len() {
-                    self.operation(Operation::Get, operands.slice(key, 1));
+                if self.values(operands).is_err() {
+                    return Flow::OutOfMemory;
                 }
             }
             Command::Mset => self.gather(GatherKind::Ok, Operation::Put, operands, 2),
@@ -184,7 +192,7 @@ impl Dispatch<'_> {
 
     fn flow(&self) -> Flow {
         match &self.round {
-            Some(round) if round.parts.len() >= self.parts_max => Flow::EndRound,
+            Some(round) if round.parts.len() >= self.pace.parts => Flow::EndRound,
             Some(round) if round.bytes.max(round.here.len()) > ROUND_BYTES_MAX => Flow::EndRound,
             _ => Flow::Next,
         }
@@ -237,11 +245,12 @@ impl Dispatch<'_> {
         hash: u64,
         args: Args<'_>,
     ) -> Result<(), OutOfMemory> {
-        let body = self.item(owner).as_mut().body();
+        let place = self.item(owner);
+        let round = self.open_round();
+        let body = round.item(place);
         body.add(operation, hash, args)?;
         let bytes = body.len();
-        let round = self.open_round();
-        round.parts.push(Part::There(owner));
+        round.parts.push(Part::There(place));
         round.bytes = round.bytes.max(bytes);
         Ok(())
     }
@@ -253,93 +262,43 @@ impl Dispatch<'_> {
         self.round.as_mut().expect("it is open")
     }
 
-    fn item(&mut self, thread: usize) -> &mut Item {
-        if self.open_round().items[thread].is_none() {
-            let mut item = self.thread.take_item();
-            let body = item.as_mut().body();
-            (body.home, body.connection) = (self.thread.index, self.connection);
-            (body.target, body.version) = (thread, self.session.version);
-            self.open_round().items[thread] = Some(item);
+    /// The place of the item for the thread.
+    fn item(&mut self, thread: usize) -> usize {
+        if let Some(place) = self.open_round().open(thread) {
+            return place;
         }
-        self.open_round().items[thread].as_mut().expect("it is there")
+        let mut item = self.thread.take_item();
+        let body = item.as_mut().body();
+        (body.home, body.connection) = (self.thread.index, self.connection);
+        body.version = self.session.version;
+        self.open_round().add(thread, item)
     }
 
-    /// An operation on each key, and one reply for all.
-    fn gather(&mut self, kind: GatherKind, operation: Operation, args: Args<'_>, step: usize) {
-        let mut gather = Gather::new(kind);
-        // Where the reply belongs, once a key of another thread's was met.
-        let (mut place, mut there) = (None, 0);
-        for first in (0..args.len()).step_by(step) {
-            let args = args.slice(first, step);
-            let hash = self.thread.shared.hash(args.at(0));
-            let owner = self.thread.shared.owner(hash);
-            if owner == self.thread.index {
-                let Thread { keys, now, .. } = &mut *self.thread;
-                let mut at = Place { keys, now: *now, version: self.session.version };
-                gather.add(at.perform(operation, hash, args, self.output));
-                continue;
-            }
-            if place.is_none() {
-                let parts = &mut self.open_round().parts;
-                place = Some(parts.len());
-                parts.push(Part::Gathered(gather, 0));
-            }
-            match self.send(owner, operation, hash, args) {
-                Ok(()) => there += 1,
-                Err(OutOfMemory) => gather.add(Outcome::OutOfMemory),
-            }
-        }
-        match place {
-            None => {
-                self.here(|out| gather.reply(out));
-            }
-            Some(place) => self.open_round().parts[place] = Part::Gathered(gather, there),
-        }
-    }
-
-    fn flush_all(&mut self, options: Args<'_>) -> Flow {
-        let is_known = |option: &[u8]| {
-            option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
-        };
-        if !options.iter().all(is_known) {
-            return self.here(|out| reply::error(out, crate::command::operation::SYNTAX));
-        }
-        let mut gather = Gather::new(GatherKind::Ok);
-        let nothing = options.slice(0, 0);
-        let threads = self.thread.shared.posts.len();
-        let others: u32 = threads as u32 - 1;
-        if others > 0 {
-            self.open_round().parts.push(Part::Gathered(gather, others));
-        }
-        for thread in 0..threads {
-            if thread == self.thread.index {
-                gather.add(self.perform(Operation::Clear, 0, nothing));
-            } else {
-                // Without arguments: there is nothing to make room for.
-                let _ = self.send(thread, Operation::Clear, 0, nothing);
-            }
-        }
-        if others == 0 {
-            self.here(|out| gather.reply(out));
-        }
-        Flow::EndRound
-    }
-
-    /// The last request of its round: its item is on its way for long, and may take no more.
+    /// The last operation of its item, which is on its way for long, while others go on.
     fn digest(&mut self, args: Args<'_>) -> Flow {
         let hash = self.thread.shared.hash(args.at(0));
         let owner = self.thread.shared.owner(hash);
         if self.send(owner, Operation::Fetch, hash, args).is_err() {
-            self.here(|out| reply::error(out, OUT_OF_MEMORY));
+            return self.here(|out| reply::error(out, OUT_OF_MEMORY));
         }
-        Flow::EndRound
+        let (place, index) = (self.item(owner), self.thread.index);
+        let digests_max = self.pace.digests;
+        let Self { round: Some(round), thread, .. } = self else { return Flow::EndRound };
+        round.close(owner);
+        if owner == index {
+            // What comes next may change the value. `post` has the digest made, if there is one.
+            let _ = round.item(place).perform(&mut thread.keys, thread.now);
+        }
+        round.digests += 1;
+        if round.digests >= digests_max { Flow::EndRound } else { self.flow() }
     }
 
     /// Sends the items of the round away; they and the round meet again at the sink. `false` if there are none.
     pub(crate) fn lend(&mut self, sink: &Arc<Sink>) -> bool {
         let Some(mut round) = self.round.take() else { return false };
-        for (thread, slot) in round.items.iter_mut().enumerate() {
-            self.thread.leaving.extend(slot.take().map(|item| (thread, item)));
+        for mut item in round.items.iter_mut().filter_map(Option::take) {
+            let target = item.as_mut().body().target;
+            self.thread.leaving.push((target, item));
         }
         round.out = self.thread.leaving.len();
         if round.out == 0 {
@@ -355,19 +314,20 @@ impl Dispatch<'_> {
         true
     }
 
-    /// Sends the items of the round away. Those for this very thread are carried out at once.
+    /// Sends the items of the round away, and what this very thread has fetched to workers.
     pub(crate) fn post(&mut self) {
         let Some(round) = self.round else { return };
-        for thread in 0..round.items.len() {
-            let Some(mut item) = round.items[thread].take() else { continue };
-            if thread != self.thread.index {
-                round.out += 1;
-                self.thread.shared.hand_over(thread, item);
-            } else if item.as_mut().body().perform(&mut self.thread.keys, self.thread.now) {
-                round.out += 1;
-                self.thread.shared.digest(item);
-            } else {
-                round.items[thread] = Some(item);
+        for slot in &mut round.items {
+            let Some(mut item) = slot.take() else { continue };
+            let body = item.as_mut().body();
+            if body.is_done {
+                *slot = Some(item);
+                continue;
+            }
+            round.out += 1;
+            match body.target {
+                thread if thread == self.thread.index => self.thread.shared.digest(item),
+                thread => self.thread.shared.hand_over(thread, item),
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use sha2::{Digest, Sha256};
 use uwork::task::TaskWork;
@@ -16,6 +17,7 @@ use super::sink::{Leaving, Sink};
 use crate::buffer::Buffer;
 use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place};
 use crate::keyspace::{Budget, Keyspace, OutOfMemory};
+use crate::notes::Notes;
 use crate::resp::reply::{self, Version};
 use crate::resp::{Args, Span};
 
@@ -40,6 +42,8 @@ pub(crate) struct Body {
     pub(crate) home: usize,
     /// The thread of the keys.
     pub(crate) target: usize,
+    /// In its round.
+    pub(crate) place: usize,
     pub(crate) connection: usize,
     pub(crate) version: Version,
     /// Where it goes when it is done, instead of home.
@@ -50,12 +54,14 @@ pub(crate) struct Body {
     /// Whether the operations are done.
     pub(crate) is_done: bool,
     text: Buffer,
-    spans: Vec<Span>,
-    operations: Vec<Requested>,
+    spans: Notes<Span>,
+    operations: Notes<Requested>,
     pub(crate) replies: Buffer,
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Notes<Answer>,
     /// A value of which the digest is wanted; its operation is the last one.
     value: Buffer,
+    /// Bytes of it.
+    pub(crate) digested: usize,
 }
 
 struct Requested {
@@ -80,6 +86,7 @@ impl Handover {
             shared: Arc::clone(shared),
             home: 0,
             target: 0,
+            place: 0,
             connection: 0,
             version: Version::default(),
             sink: None,
@@ -87,11 +94,12 @@ impl Handover {
             round: None,
             is_done: false,
             text: Buffer::new(budget),
-            spans: Vec::new(),
-            operations: Vec::new(),
+            spans: Notes::new(budget),
+            operations: Notes::new(budget),
             replies: Buffer::new(budget),
-            answers: Vec::new(),
+            answers: Notes::new(budget),
             value: Buffer::new(budget),
+            digested: 0,
         };
         Box::pin(Self { task: TaskWork::new(), work: Work::new(), body })
     }
@@ -104,6 +112,9 @@ impl Handover {
 
 impl Body {
     /// Adds an operation.
+    ///
+    /// # Errors
+    /// There is no memory for it; nothing was added.
     pub(crate) fn add(
         &mut self,
         operation: Operation,
@@ -111,6 +122,10 @@ impl Body {
         args: Args<'_>,
     ) -> Result<(), OutOfMemory> {
         self.text.make_room(args.iter().map(<[u8]>::len).sum())?;
+        self.spans.make_room(args.len())?;
+        self.operations.make_room(1)?;
+        // For the outcomes, which the other thread will note.
+        self.answers.make_room(self.operations.len() + 1)?;
         for arg in args.iter() {
             self.spans.push(Span::new(self.text.len(), arg.len()));
             self.text.bytes.extend_from_slice(arg);
@@ -130,14 +145,20 @@ impl Body {
     pub(crate) fn perform(&mut self, keys: &mut Keyspace, now: u64) -> bool {
         let mut place = Place { keys, now, version: self.version };
         let (mut first, mut digest) = (0, false);
-        for &Requested { operation, hash, spans_end } in &self.operations {
+        for &Requested { operation, hash, spans_end } in self.operations.iter() {
             let args = Args::new(&self.text.bytes, &self.spans[first..spans_end]);
             first = spans_end;
+            if operation.has_reply() && self.replies.make_room_for_line().is_err() {
+                let (outcome, end) = (Outcome::OutOfMemory, self.replies.len());
+                self.answers.push(Answer { outcome, end });
+                continue;
+            }
             let is_fetch = operation == Operation::Fetch;
             let into = if is_fetch { &mut self.value } else { &mut self.replies };
             let mut outcome = place.perform(operation, hash, args, into);
             if is_fetch {
                 digest = outcome == Outcome::Replied;
+                self.digested = self.value.len();
                 match outcome {
                     Outcome::Replied => continue,
                     Outcome::OutOfMemory => reply::error(&mut self.replies.bytes, OUT_OF_MEMORY),
@@ -172,13 +193,10 @@ impl Body {
         for buffer in [&mut self.text, &mut self.replies, &mut self.value] {
             buffer.clear_or_free();
         }
-        self.spans.clear();
-        self.spans.shrink_to(KEPT_MAX);
-        self.operations.clear();
-        self.operations.shrink_to(KEPT_MAX);
-        self.answers.clear();
-        self.answers.shrink_to(KEPT_MAX);
-        self.is_done = false;
+        self.spans.clear(KEPT_MAX);
+        self.operations.clear(KEPT_MAX);
+        self.answers.clear(KEPT_MAX);
+        (self.is_done, self.digested) = (false, 0);
     }
 }
 
@@ -190,6 +208,7 @@ impl WorkItem for Handover {
         let body = this.as_mut().body();
         body.digest();
         let shared = Arc::clone(&body.shared);
+        shared.digests.fetch_sub(1, Ordering::Relaxed);
         shared.return_item(this);
     }
 }

@@ -67,6 +67,7 @@ fn stats(shared: &Shared, text: &mut String) {
     line(text, "total_connections_received", now(&shared.connections_ever));
     line(text, "total_commands_processed", sum(|figures| now(&figures.requests)));
     line(text, "rejected_connections", now(&shared.refused));
+    line(text, "digests_in_flight", shared.digests.load(Ordering::Relaxed));
     line(text, "handovers", sum(|figures| now(&figures.handovers)));
 }
 

@@ -117,7 +117,7 @@ impl Server {
         let address = listener::address(&listener).map_err(refused)?;
         // Names are unique, and so are ports.
         let name = format!("serve-digest-{}", address.port());
-        let heavy = uwork::Queue::builder(&name).affinity_scope(config.scope).build();
+        let heavy = uwork::Queue::builder(&name).affinity_scope(config.scope).freezable().build();
         let heavy = heavy.map_err(|error| StartError::new(format!("no queue: {error}")))?;
 
         let (waiting, threads) = spawn(&config, reactor::threads(&config), listener)?;

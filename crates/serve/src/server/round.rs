@@ -6,22 +6,32 @@
 
 use std::sync::Arc;
 
-use super::handover::{Answer, Item};
+use super::handover::{Answer, Body, Item};
 use super::sink::Leaving;
 use crate::buffer::Buffer;
 use crate::command::operation::{OUT_OF_MEMORY, Outcome};
 use crate::keyspace::{Budget, OutOfMemory};
+use crate::notes::Notes;
 use crate::resp::reply;
 
 /// Parts of rounds that are kept for the next use.
 const PARTS_KEPT: usize = 2048;
+/// The parts of a round: at first, and as long as what they bring is far less than `REPLIES_HIGH`.
+const PARTS_FIRST: usize = 16;
+const PARTS_MAX: usize = 1024;
+/// Bytes of replies that a round should not have more of.
+const REPLIES_HIGH: usize = 256 * 1024;
+/// Digests of a round, as long as the values are far less than `VALUES_HIGH` together. At first it is one: nobody knows how
+/// large the values are.
+const DIGESTS_MAX: usize = 64;
+const VALUES_HIGH: usize = 1 << 20;
 
 /// A piece of what the connection gets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     /// The replies written here, from the last such part up to this place.
     Here(usize),
-    /// The next answer of that thread.
+    /// The next answer of that item.
     There(usize),
     /// One reply for the next so many answers, which are all `There`, and for what was done here.
     Gathered(Gather, u32),
@@ -67,22 +77,55 @@ impl Gather {
     }
 }
 
+/// How much a round of a connection takes up before it leaves, as experience has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) parts: usize,
+    pub(crate) digests: usize,
+}
+
+impl Pace {
+    pub(crate) const FIRST: Self = Self { parts: PARTS_FIRST, digests: 1 };
+
+    /// So many parts and digests have brought replies, and taken values, of so many bytes.
+    pub(crate) fn learn(
+        &mut self,
+        (parts, replies): (usize, usize),
+        (digests, values): (usize, usize),
+    ) {
+        self.parts = match replies {
+            bytes if bytes > REPLIES_HIGH => (parts * REPLIES_HIGH / bytes).max(1),
+            _ => (self.parts * 2).min(PARTS_MAX),
+        };
+        self.digests = match values {
+            bytes if bytes > VALUES_HIGH => (digests * VALUES_HIGH / bytes).max(1),
+            // A few are no proof that more can be had.
+            _ if digests < self.digests => self.digests,
+            _ => (self.digests * 2).min(DIGESTS_MAX),
+        };
+    }
+}
+
 /// What is out for a connection.
 pub(crate) struct Round {
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Notes<Part>,
     /// Replies of what was done here.
     pub(crate) here: Buffer,
-    /// By thread: before they leave, and when they are back.
+    /// In the order in which they leave: before that, and when they are back.
     pub(crate) items: Vec<Option<Item>>,
-    /// By thread: how much of an item has been used, when replies are put together.
+    /// By thread: the item that takes what comes next.
+    open: Vec<Option<usize>>,
+    /// By item: how much of it has been used, when replies are put together.
     used: Vec<(usize, usize)>,
+    /// Items of which a worker makes a digest.
+    pub(crate) digests: usize,
     /// Items that are not back.
     pub(crate) out: usize,
-    /// Where it was put together elsewhere than at home: the replies, how many bytes of them are sent, and whether
-    /// there was no memory for them.
+    /// There was no memory for some of the replies, so that none may be sent.
+    pub(crate) has_failed: bool,
+    /// Where it was put together elsewhere than at home: the replies, and how many bytes of them are sent.
     whole: Buffer,
     sent: usize,
-    pub(crate) has_failed: bool,
     /// How many parts there were.
     pub(crate) parts_had: usize,
     pub(crate) parcel: Option<Leaving>,
@@ -93,18 +136,57 @@ pub(crate) struct Round {
 impl Round {
     pub(crate) fn new(threads: usize, budget: &Arc<Budget>) -> Self {
         Self {
-            parts: Vec::new(),
+            parts: Notes::new(budget),
             here: Buffer::new(budget),
-            items: std::iter::repeat_with(|| None).take(threads).collect(),
-            used: vec![(0, 0); threads],
+            items: Vec::with_capacity(threads),
+            open: vec![None; threads],
+            used: Vec::with_capacity(threads),
+            digests: 0,
             out: 0,
+            has_failed: false,
             whole: Buffer::new(budget),
             sent: 0,
-            has_failed: false,
             parts_had: 0,
             parcel: None,
             bytes: 0,
         }
+    }
+
+    /// The place of the item that takes operations for the thread.
+    #[inline]
+    pub(crate) fn open(&self, thread: usize) -> Option<usize> {
+        self.open[thread]
+    }
+
+    /// Adds an item that takes operations for the thread; its place.
+    pub(crate) fn add(&mut self, thread: usize, mut item: Item) -> usize {
+        let place = self.items.len();
+        let body = item.as_mut().body();
+        (body.target, body.place) = (thread, place);
+        self.items.push(Some(item));
+        self.used.push((0, 0));
+        self.open[thread] = Some(place);
+        place
+    }
+
+    /// The item for the thread takes no more: what comes next goes into another, behind it.
+    pub(crate) fn close(&mut self, thread: usize) {
+        self.open[thread] = None;
+    }
+
+    /// The item at the place, which must be there.
+    #[inline]
+    pub(crate) fn item(&mut self, place: usize) -> &mut Body {
+        self.items[place].as_mut().expect("it is there").as_mut().body()
+    }
+
+    /// How many digests were made, and of how many bytes.
+    pub(crate) fn digested(&mut self) -> (usize, usize) {
+        let Self { items, digests, .. } = self;
+        if *digests == 0 {
+            return (0, 0);
+        }
+        (*digests, items.iter_mut().flatten().map(|item| item.as_mut().body().digested).sum())
     }
 
     /// Puts the replies together and sends what can be sent.
@@ -129,12 +211,13 @@ impl Round {
 
     /// Makes it empty, for the next use.
     pub(crate) fn clear(&mut self) {
-        self.parts.clear();
-        self.parts.shrink_to(PARTS_KEPT);
+        self.parts.clear(PARTS_KEPT);
         self.here.clear_or_free();
         self.whole.clear_or_free();
-        self.sent = 0;
-        self.has_failed = false;
+        self.items.clear();
+        self.used.clear();
+        self.open.fill(None);
+        (self.digests, self.sent, self.has_failed) = (0, 0, false);
     }
 
     /// Notes that replies were written here.
@@ -151,25 +234,30 @@ impl Round {
     /// # Errors
     /// There is no memory for them: some are missing, so that none may be sent.
     pub(crate) fn assemble(&mut self, out: &mut Buffer) -> Result<(), OutOfMemory> {
-        self.used.fill((0, 0));
         self.bytes = 0;
+        if self.has_failed {
+            return Err(OutOfMemory);
+        }
         let Self { parts, here, items, used, .. } = self;
         let mut here_start = 0;
-        let mut parts = parts.drain(..);
+        let mut parts = parts.drain();
         while let Some(part) = parts.next() {
             match part {
                 Part::Here(end) => {
                     out.append(&here.bytes[here_start..end])?;
                     here_start = end;
                 }
-                Part::There(thread) => {
-                    let (_, text) = next_answer(items, used, thread);
+                Part::There(place) => {
+                    let (answer, text) = next_answer(items, used, place);
+                    if answer.outcome == Outcome::OutOfMemory {
+                        return Err(OutOfMemory);
+                    }
                     out.append(text)?;
                 }
                 Part::Gathered(mut gather, answers) => {
                     for part in parts.by_ref().take(answers as usize) {
-                        if let Part::There(thread) = part {
-                            gather.add(next_answer(items, used, thread).0.outcome);
+                        if let Part::There(place) = part {
+                            gather.add(next_answer(items, used, place).0.outcome);
                         }
                     }
                     gather.reply(&mut out.bytes);
@@ -184,13 +272,13 @@ impl Round {
 fn next_answer<'a>(
     items: &'a mut [Option<Item>],
     used: &mut [(usize, usize)],
-    thread: usize,
+    place: usize,
 ) -> (Answer, &'a [u8]) {
-    let item = items[thread].as_mut().expect("every item of the round is back");
+    let item = items[place].as_mut().expect("every item of the round is back");
     let body = item.as_mut().body();
-    let (place, start) = &mut used[thread];
-    let answer = body.answers[*place];
+    let (next, start) = &mut used[place];
+    let answer = body.answers[*next];
     let text = &body.replies.bytes[*start..answer.end];
-    (*place, *start) = (*place + 1, answer.end);
+    (*next, *start) = (*next + 1, answer.end);
     (answer, text)
 }

@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) heavy: Queue,
     pub(crate) posts: Vec<Post>,
     pub(crate) figures: Vec<Figures>,
+    /// That workers have to make.
+    pub(crate) digests: AtomicUsize,
     pub(crate) clients: AtomicUsize,
     pub(crate) connections_ever: AtomicU64,
     ids: AtomicU64,
@@ -62,6 +64,7 @@ impl Shared {
             heavy,
             figures: std::iter::repeat_with(Figures::default).take(threads).collect(),
             posts,
+            digests: AtomicUsize::new(0),
             clients: AtomicUsize::new(0),
             connections_ever: AtomicU64::new(0),
             ids: AtomicU64::new(1),
@@ -141,6 +144,7 @@ impl Shared {
 
     /// Has a worker make the digest.
     pub(crate) fn digest(&self, item: Item) {
+        self.digests.fetch_add(1, Ordering::Relaxed);
         // It is refused only when the process shuts its queues down, and then nobody waits for it.
         drop(self.heavy.enqueue::<_, 0>(item));
     }

@@ -95,8 +95,8 @@ impl Sink {
         let Some(round) = &mut outlet.round else { return };
         round.out -= 1;
         if round.out > 0 {
-            let target = item.as_mut().body().target;
-            round.items[target] = Some(item);
+            let place = item.as_mut().body().place;
+            round.items[place] = Some(item);
         } else if let Some(round) = outlet.round.take() {
             self.finish(shared, &outlet.socket, round, item);
         }
@@ -105,15 +105,15 @@ impl Sink {
     /// Sends what the round has brought, and the round home with its last item.
     fn finish(&self, shared: &Shared, socket: &OwnedFd, mut round: Box<Round>, mut item: Item) {
         let body = item.as_mut().body();
-        let (home, target) = (body.home, body.target);
-        round.items[target] = Some(item);
+        let (home, place) = (body.home, body.place);
+        round.items[place] = Some(item);
         round.send(|bytes| {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             // What is left over is the receiver's, and so is an error.
             rustix::net::send(socket, bytes, flags).unwrap_or(0)
         });
         let is_all = round.unsent().is_empty() && !round.has_failed;
-        let Some(mut item) = round.items[target].take() else { return };
+        let Some(mut item) = round.items[place].take() else { return };
         item.as_mut().body().round = Some(round);
         if !is_all || self.waits.load(Ordering::Relaxed) {
             return shared.hand_over(home, item);

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::net::{RecvFlags, SendFlags, SocketFlags};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, sockopt};
 use uwork::task::{self, Notifier};
 
 use super::{Driver, Event, Sent, Token};
@@ -29,6 +29,8 @@ struct Registered {
     sends: bool,
     /// Its end, or its failure, was told.
     is_over: bool,
+    /// Both sides have ended: the system would tell it again and again, whatever is asked for.
+    is_deaf: bool,
 }
 
 /// See the module.
@@ -76,7 +78,10 @@ impl Epoll {
             return;
         };
         change(registered);
-        let Registered { receives, sends, .. } = *registered;
+        let Registered { receives, sends, is_deaf, .. } = *registered;
+        if is_deaf {
+            return;
+        }
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, receives);
         flags.set(EventFlags::OUT, sends);
@@ -106,6 +111,9 @@ impl Epoll {
 
     fn receive(&mut self, token: Token, failed: bool) -> Option<Event> {
         let registered = self.connections.get(token).copied().flatten()?;
+        if registered.is_over && failed {
+            return self.hung_up(token);
+        }
         if registered.is_over || (!registered.receives && !failed) {
             return None;
         }
@@ -124,6 +132,20 @@ impl Epoll {
             (registered.receives, registered.is_over) = (false, true);
         });
         Some(event)
+    }
+
+    /// Hears no more of a connection that was over in this direction before. Broken only where there is an error: two
+    /// sides that have ended in order may have something to send still.
+    fn hung_up(&mut self, token: Token) -> Option<Event> {
+        let registered = self.connections.get_mut(token).and_then(Option::as_mut)?;
+        // SAFETY: as in `change`.
+        let socket = unsafe { BorrowedFd::borrow_raw(registered.socket) };
+        if !std::mem::replace(&mut registered.is_deaf, true) {
+            // It is registered, so this does not fail.
+            let _ = epoll::delete(&self.epoll, socket);
+        }
+        let is_broken = !matches!(sockopt::socket_error(socket), Ok(Ok(())));
+        is_broken.then_some(Event::Broken(token))
     }
 
     fn look(&mut self, ready: libc::epoll_event) -> Option<Event> {
@@ -169,8 +191,13 @@ impl Driver for Epoll {
             self.connections.resize(token + 1, None);
         }
         let socket = socket.as_raw_fd();
-        self.connections[token] =
-            Some(Registered { socket, receives: true, sends: false, is_over: false });
+        self.connections[token] = Some(Registered {
+            socket,
+            receives: true,
+            sends: false,
+            is_over: false,
+            is_deaf: false,
+        });
         Ok(())
     }
 
@@ -200,7 +227,8 @@ impl Driver for Epoll {
     }
 
     fn remove(&mut self, token: Token, socket: BorrowedFd<'_>) {
-        if self.connections.get_mut(token).and_then(Option::take).is_some() {
+        let registered = self.connections.get_mut(token).and_then(Option::take);
+        if registered.is_some_and(|registered| !registered.is_deaf) {
             // It is registered, so this does not fail.
             let _ = epoll::delete(&self.epoll, socket);
         }
@@ -253,5 +281,58 @@ impl Driver for Epoll {
 
     fn bytes(&self) -> &[u8] {
         &self.bytes[..self.received]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A driver with one connection, of which it has told that the other side has ended; and the other side.
+    fn half_closed() -> (Epoll, OwnedFd, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = OwnedFd::from(listener.accept().unwrap().0);
+        let mut driver = Epoll::new(Notify::Light).unwrap();
+        driver.add(0, socket.as_fd()).unwrap();
+        other.shutdown(Shutdown::Write).unwrap();
+        assert!(matches!(next(&mut driver), Some(Event::Ended(0))));
+        (driver, socket, other)
+    }
+
+    /// What the next wait brings, which ends as soon as the system has something to tell.
+    fn next(driver: &mut Epoll) -> Option<Event> {
+        driver.wait(None).unwrap();
+        driver.next()
+    }
+
+    fn has_nothing_to_tell(driver: &mut Epoll) -> bool {
+        driver.wait(Some(Duration::ZERO)).unwrap();
+        driver.ready.is_empty() && driver.next().is_none()
+    }
+
+    #[test]
+    fn a_reset_behind_a_half_close_is_told_once() {
+        let (mut driver, socket, other) = half_closed();
+        assert!(has_nothing_to_tell(&mut driver));
+        // With something unread, closing is a reset.
+        rustix::net::send(&socket, b"reply", SendFlags::empty()).unwrap();
+        drop(other);
+        assert!(matches!(next(&mut driver), Some(Event::Broken(0))));
+        assert!(has_nothing_to_tell(&mut driver));
+        driver.remove(0, socket.as_fd());
+        assert!(matches!(driver.next(), Some(Event::Gone(0))));
+    }
+
+    #[test]
+    fn two_sides_that_have_ended_wake_nobody_and_are_not_broken() {
+        let (mut driver, socket, _other) = half_closed();
+        rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
+        assert!(next(&mut driver).is_none());
+        assert!(has_nothing_to_tell(&mut driver));
+        driver.remove(0, socket.as_fd());
+        assert!(matches!(driver.next(), Some(Event::Gone(0))));
     }
 }

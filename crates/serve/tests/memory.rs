@@ -1,0 +1,125 @@
+//! The limit of memory is one on what the process takes, whatever is asked for: everything that is allocated is
+//! counted here, and compared with the limit.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use uwork_serve::{Config, Receiver, Server};
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts what is allocated, and the most that was at any time.
+struct Counting;
+
+fn grown(bytes: usize) {
+    PEAK.fetch_max(LIVE.fetch_add(bytes, Relaxed) + bytes, Relaxed);
+}
+
+// SAFETY: every call goes on to the system's allocator unchanged; the counters allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grown(layout.size());
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // What it was and what it becomes are not counted together, as large ones move without a copy.
+        LIVE.fetch_sub(layout.size(), Relaxed);
+        grown(size);
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const LIMIT: usize = 16 << 20;
+/// What is not counted by the server: connections, what a thread keeps, and places of arguments that have come with the
+/// last piece.
+const BESIDE: usize = 1 << 20;
+
+/// Sends a request of so many arguments, each of which is made on the way, and reads what comes.
+fn ask(server: &Server, name: &str, args: usize, arg: impl Fn(usize) -> String + Send) -> String {
+    let stream = TcpStream::connect(server.address()).unwrap();
+    let mut sender = stream.try_clone().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut piece = format!("*{}\r\n${}\r\n{name}\r\n", args + 1, name.len());
+            for place in 0..args {
+                let arg = arg(place);
+                piece += &format!("${}\r\n{arg}\r\n", arg.len());
+                // Once it is refused, nobody wants the rest.
+                if piece.len() > 60_000 && sender.write_all(piece.as_bytes()).is_err() {
+                    return;
+                }
+                if piece.len() > 60_000 {
+                    piece.clear();
+                }
+            }
+            let _ = sender.write_all(piece.as_bytes());
+            let _ = sender.shutdown(std::net::Shutdown::Write);
+        });
+        // The first line, and whether there is an error in the others.
+        let mut lines = BufReader::new(stream.take(1 << 32));
+        let (mut first, mut line, mut failed) = (String::new(), String::new(), false);
+        while matches!(lines.read_line(&mut line), Ok(1..)) {
+            failed |= line.starts_with("-OOM ");
+            if first.is_empty() {
+                first = line.trim_end().to_owned();
+            }
+            line.clear();
+        }
+        if failed && !first.starts_with('-') { format!("{first}, -OOM") } else { first }
+    })
+}
+
+#[test]
+fn requests_for_very_many_keys_stay_within_the_limit() {
+    let config = |threads, receiver| Config {
+        address: "127.0.0.1:0".parse().unwrap(),
+        threads,
+        receiver,
+        memory_max: LIMIT,
+        ..Config::default()
+    };
+    for config in [
+        config(1, Receiver::Shared),
+        config(2, Receiver::Shared),
+        config(3, Receiver::Shared),
+        config(2, Receiver::Dedicated),
+    ] {
+        eprintln!("with {config:?}");
+        let server = Server::start(config).unwrap();
+        // Everything has been used once.
+        assert_eq!(ask(&server, "MGET", 100, |key| key.to_string()), "*100");
+        assert_eq!(ask(&server, "MSET", 100, |key| key.to_string()), "+OK");
+        let base = LIVE.load(Relaxed);
+        let mut refusals = 0;
+        for keys in [50_000, 200_000, 400_000, 600_000] {
+            for name in ["MGET", "EXISTS", "DEL", "MSET"] {
+                PEAK.store(LIVE.load(Relaxed), Relaxed);
+                let reply = ask(&server, name, keys, |key| format!("{:05x}", key % 0xf_ffff));
+                let peak = PEAK.load(Relaxed).saturating_sub(base);
+                eprintln!("{name} {keys}: {reply}, {} KiB", peak >> 10);
+                assert!(peak < LIMIT + BESIDE, "{name} {keys}: {peak}");
+                refusals += usize::from(reply.contains("-OOM"));
+                assert_eq!(ask(&server, "FLUSHALL", 0, |_| String::new()), "+OK");
+            }
+            assert_eq!(ask(&server, "GET", 1, |_| "a".to_owned()), "$-1");
+        }
+        assert!(refusals > 0, "the limit was reached");
+        server.stop().unwrap();
+    }
+}
