@@ -51,12 +51,12 @@ impl List {
 
     #[cold]
     fn refill(&mut self) {
-        while self.used < HALF {
-            let Some(object) = self.spilled.pop() else { break };
-            self.objects[self.used] = object;
-            self.used += 1;
-        }
-        if self.used > 0 {
+        let rest = self.spilled.len().saturating_sub(HALF);
+        let taken = self.spilled.len() - rest;
+        self.objects[..taken].copy_from_slice(&self.spilled[rest..]);
+        self.spilled.truncate(rest);
+        self.used = taken;
+        if taken > 0 {
             return;
         }
         if self.fresh_left == 0 {
@@ -64,7 +64,8 @@ impl List {
                 Vec::<[u8; OBJECT]>::with_capacity(CHUNK / OBJECT).leak().as_mut_ptr().cast();
             self.fresh_left = CHUNK / OBJECT;
         }
-        for place in &mut self.objects[..HALF] {
+        // The last one first: what is taken from the end goes up through memory.
+        for place in self.objects[..HALF].iter_mut().rev() {
             *place = self.fresh;
             self.fresh = self.fresh.wrapping_add(OBJECT);
         }

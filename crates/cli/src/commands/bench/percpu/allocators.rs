@@ -78,7 +78,7 @@ pub(super) fn kept(quick: bool) -> usize {
 
 /// Operations in one round, and rounds: the fastest counts, as one without an interruption.
 const IN_A_ROUND: u64 = 100_000;
-const ROUNDS: usize = 50;
+const ROUNDS: usize = 200;
 
 /// Time, and how many operations it is for.
 pub(super) type Timed = (Duration, u64);
