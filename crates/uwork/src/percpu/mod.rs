@@ -28,6 +28,7 @@
 
 mod batch;
 pub(crate) mod cache;
+pub(crate) mod calls;
 mod counter;
 mod data;
 mod error;
