@@ -5,7 +5,7 @@ use std::marker::{PhantomData, PhantomPinned};
 use std::sync::OnceLock;
 
 use uwork_engine::host::{Host, Report};
-pub use uwork_engine::percpu::{CpuLock, Place, Recursion};
+pub use uwork_engine::percpu::{CpuLock, Place, Recursion, Token};
 pub use uwork_engine::{Context, ForeignFn, Work as RawWork};
 use uwork_engine::{Delayed, Graced};
 
@@ -13,6 +13,7 @@ use crate::delayed::DelayedWork;
 use crate::item::Work;
 use crate::linux::Linux;
 pub use crate::percpu::cache::raw::{RawCache, capacity};
+pub use crate::percpu::calls::{call as percpu_call, flush as percpu_flush};
 pub use crate::percpu::forks::{Registration, give_up};
 pub use crate::percpu::locks::Locks;
 use crate::rcu::RcuWork;

@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 
 use crate::builder::Builder;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
+use crate::first_use::{hold, made};
 use crate::queue::Queue;
 
 /// The queue in `cell`, made at first use, with a name that begins with `stem`.
@@ -15,15 +16,36 @@ pub(crate) fn own_queue(
     stem: &str,
     describe: fn(Builder) -> Builder,
 ) -> &'static Queue {
-    cell.get_or_init(|| {
-        let mut name = stem.to_owned();
-        loop {
-            match describe(Queue::builder(name.as_str())).build() {
-                Ok(queue) => return queue,
-                // A user has a queue of that name.
-                Err(error) if error.kind() == ErrorKind::NameTaken => name.push('\''),
-                Err(error) => panic!("a queue of the library cannot be made: {error}"),
-            }
+    let make = || match make(stem, describe) {
+        Ok(queue) => queue,
+        Err(error) => panic!("a queue of the library cannot be made: {error}"),
+    };
+    made(cell, make)
+}
+
+/// The same; nothing if it cannot be made, which the next call tries again.
+pub(crate) fn try_own_queue(
+    cell: &'static OnceLock<Queue>,
+    stem: &str,
+    describe: fn(Builder) -> Builder,
+) -> Option<&'static Queue> {
+    if cell.get().is_none() {
+        let _held = hold();
+        if cell.get().is_none() {
+            // Nobody else is here.
+            let _ = cell.set(make(stem, describe).ok()?);
         }
-    })
+    }
+    cell.get()
+}
+
+fn make(stem: &str, describe: fn(Builder) -> Builder) -> Result<Queue, Error> {
+    let mut name = stem.to_owned();
+    loop {
+        match describe(Queue::builder(name.as_str())).build() {
+            // A user has a queue of that name.
+            Err(error) if error.kind() == ErrorKind::NameTaken => name.push('\''),
+            made => return made,
+        }
+    }
 }

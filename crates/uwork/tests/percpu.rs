@@ -3,13 +3,14 @@
 mod support;
 
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use support::child::{alone, alone_with};
-use support::machine::{cpus, mask, on_cpu};
-use support::{queue, watchdog};
+use support::child::{alone, alone_with, become_nobody, limit};
+use support::gate::Gate;
+use support::machine::{cpus, in_the_wait, mask, on_cpu};
+use support::{queue, until, watchdog};
 use uwork::percpu::{Batch, Cache, Counter, Mode, PerCpu, PerCpuWork, is_cpu_remote, mode, reason};
 use uwork::{ErrorKind, Report, Setup, SetupError};
 
@@ -327,6 +328,128 @@ fn per_cpu_work() {
     assert!(work.queue_on(cpus()[0], &queue).unwrap());
     work.flush();
     assert_eq!(uwork::panics(), before + 1);
+}
+
+/// In all modes; in modes 1 and 2 the function runs in the call that another thread makes.
+#[test]
+fn a_flush_waits_for_the_function_that_another_thread_is_in() {
+    let _watchdog = watchdog();
+    in_each_mode("a_flush_waits_for_the_function_that_another_thread_is_in", || {
+        let queue = queue("percpu").per_cpu().build().unwrap();
+        let cpu = cpus()[0];
+        let (is_in, go) = (Gate::new(), Gate::new());
+        let runs = Arc::new(AtomicU64::new(0));
+        let work = Arc::new(PerCpuWork::new(cpu, {
+            let (is_in, go, runs) = (is_in.clone(), go.clone(), runs.clone());
+            move |_| {
+                is_in.open();
+                go.wait_blocking();
+                runs.fetch_add(1, Ordering::Relaxed);
+            }
+        }));
+        let other = PerCpuWork::new(cpu, |_| ());
+        let caller = thread::spawn({
+            let (work, queue) = (work.clone(), queue.clone());
+            move || work.queue_on(cpu, &queue).unwrap()
+        });
+        is_in.wait();
+        assert!(!other.flush(), "of another item");
+        let flush = in_the_wait({
+            let (work, runs) = (work.clone(), runs.clone());
+            move || (work.flush(), runs.load(Ordering::Relaxed))
+        });
+        go.open();
+        assert_eq!(flush.result(), (true, 1));
+        assert!(caller.join().unwrap());
+        assert!(!work.flush(), "it is over");
+    });
+}
+
+#[test]
+fn a_flush_in_the_function_itself_waits_for_nothing() {
+    let _watchdog = watchdog();
+    in_each_mode("a_flush_in_the_function_itself_waits_for_nothing", || {
+        let queue = queue("percpu").per_cpu().build().unwrap();
+        let cpu = cpus()[0];
+        let this = Arc::new(OnceLock::<PerCpuWork>::new());
+        let runs = Arc::new(AtomicU64::new(0));
+        let work = PerCpuWork::new(cpu, {
+            let (this, runs) = (Arc::downgrade(&this), runs.clone());
+            move |_| {
+                let this = this.upgrade().expect("it is in use");
+                assert!(!this.get().expect("set before it is queued").flush());
+                runs.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let work = this.get_or_init(|| work);
+        assert!(work.queue_on(cpu, &queue).unwrap());
+        work.flush();
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// In mode 0 a worker of that CPU takes the lock. Were it to wait for the lock, all workers would in the end, and
+/// nobody could serve its holder.
+#[test]
+fn threads_that_wait_for_a_lock_keep_its_holder_from_nothing() {
+    let _watchdog = watchdog();
+    in_each_mode("threads_that_wait_for_a_lock_keep_its_holder_from_nothing", || {
+        const ASKERS: u64 = 100;
+        let [from, cpu, ..] = cpus()[..] else { return eprintln!("one CPU: nothing to be seen") };
+        let (outer, inner) = (PerCpu::new(|_| 0), PerCpu::new(|_| 0));
+        let (asked, visited) = (AtomicU64::new(0), AtomicU64::new(0));
+        on_cpu(from, || {
+            let guard = outer.lock(cpu).unwrap();
+            thread::scope(|scope| {
+                for number in 0..ASKERS {
+                    let (outer, asked, visited) = (&outer, &asked, &visited);
+                    scope.spawn(move || {
+                        asked.fetch_add(1, Ordering::Relaxed);
+                        match number % 3 {
+                            0 => *outer.lock(cpu).unwrap() += 1,
+                            1 => outer.with(cpu, |part| *part += 1).unwrap(),
+                            _ => outer
+                                .for_each(|_, part| {
+                                    *part += 1;
+                                    visited.fetch_add(1, Ordering::Relaxed);
+                                })
+                                .unwrap(),
+                        }
+                    });
+                }
+                until("all ask", || asked.load(Ordering::Relaxed) == ASKERS);
+                *inner.lock(cpu).unwrap() += 1;
+                drop(guard);
+            });
+        });
+        let elsewhere = outer.cpus().len() as u64 - 1;
+        assert_eq!(outer.into_inner().iter().sum::<u64>(), ASKERS + ASKERS / 3 * elsewhere);
+        assert_eq!(visited.into_inner(), ASKERS / 3 * (elsewhere + 1));
+        assert_eq!(inner.into_inner().iter().sum::<u64>(), 1);
+    });
+}
+
+/// There is no worker to go there; and a fork, which fails, does not end the process.
+#[test]
+fn a_process_that_can_have_no_threads_reaches_every_cpu() {
+    let _watchdog = watchdog();
+    in_each_mode("a_process_that_can_have_no_threads_reaches_every_cpu", || {
+        let data = PerCpu::new(|_| 0);
+        become_nobody();
+        limit(libc::RLIMIT_NPROC, 0);
+        // SAFETY: a child would end at once.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) };
+        }
+        for cpu in data.cpus() {
+            *data.lock(cpu).unwrap() += 1;
+            data.with(cpu, |part| *part += 1).unwrap();
+        }
+        data.for_each(|_, part| *part += 1).unwrap();
+        assert!(data.into_inner().iter().all(|&part| part == 3));
+    });
 }
 
 /// The values of a child are its own, and no worker of the parent's is waited for.

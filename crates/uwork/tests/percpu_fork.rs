@@ -12,7 +12,7 @@ use support::forked::in_child;
 use support::gate::Gate;
 use support::slow::times;
 use support::watchdog;
-use uwork::percpu::{Batch, Cache, Counter, LockError, PerCpu, mode};
+use uwork::percpu::{Batch, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
 
 const VARIABLE: &str = "UWORK_PWLOCKS";
 const MODES: &[&str] = &["0", "1", "2"];
@@ -101,7 +101,7 @@ impl Everything {
     }
 
     fn reach_all(&self) {
-        self.cache.flush_all().expect("no lock is held");
+        self.cache.shrink().expect("no lock is held");
         self.batch.drain_all().expect("no lock is held");
         self.pairs.for_each(|_, pair| assert_eq!(pair.0, pair.1)).expect("no lock is held");
     }
@@ -248,5 +248,67 @@ fn a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays() {
         }
     };
     let name = "a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays";
+    alone_each(name, VARIABLE, MODES, VARIABLE, body);
+}
+
+/// A thread that makes the first per-CPU data of the process, and with it chooses the mode, may be lost.
+#[test]
+fn a_fork_during_the_choice_of_the_mode() {
+    let body = |_: &str| {
+        let _watchdog = watchdog();
+        uwork::system::dfl();
+        let chosen = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                mode();
+                PerCpu::new(|_| 0).lock(0).map(drop).expect("free");
+                uwork::work_on_cpu(0, || ()).expect("CPU 0 is there");
+                chosen.store(true, Ordering::Relaxed);
+            });
+            let mut forks = 0;
+            while !chosen.load(Ordering::Relaxed) || forks < 3 {
+                in_child(|| {
+                    PerCpu::new(|_| 0).lock(0).map(drop).expect("free");
+                    uwork::work_on_cpu(0, || ()).expect("CPU 0 is there");
+                });
+                forks += 1;
+            }
+        });
+    };
+    alone_each("a_fork_during_the_choice_of_the_mode", VARIABLE, MODES, VARIABLE, body);
+}
+
+/// In modes 1 and 2 the function runs in the call.
+#[test]
+fn a_function_that_a_lost_thread_was_in_is_not_waited_for() {
+    let body = |_: &str| {
+        let _watchdog = watchdog();
+        let queue = uwork::Queue::builder("percpu").per_cpu().build().expect("a queue");
+        let (is_in, go) = (Gate::new(), Gate::new());
+        let work = PerCpuWork::new(0, {
+            let (is_in, go) = (is_in.clone(), go.clone());
+            move |_| {
+                is_in.open();
+                go.wait_blocking();
+            }
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| work.queue_on(0, &queue).expect("CPU 0 is there"));
+            is_in.wait();
+            in_child(|| {
+                // In mode 0 the item is the parent's worker's, and what is pending is lost.
+                assert!(!work.flush());
+            });
+            go.open();
+        });
+        work.flush();
+        let this = PerCpuWork::new(0, |_| {
+            // Of its own function, that the child is still in.
+            in_child(|| ());
+        });
+        assert!(this.queue_on(0, &queue).expect("CPU 0 is there"));
+        this.flush();
+    };
+    let name = "a_function_that_a_lost_thread_was_in_is_not_waited_for";
     alone_each(name, VARIABLE, MODES, VARIABLE, body);
 }

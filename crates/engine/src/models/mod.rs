@@ -33,6 +33,7 @@ mod pwq;
 mod slot;
 mod task;
 mod transfer;
+mod underway;
 mod whole;
 
 use std::sync::{Arc, Mutex};

@@ -2,15 +2,17 @@
 //! two of three modes. The protocol and why it excludes are in `docs/percpu.md`.
 //!
 //! `lock.rs` is the word, this file is who takes it when. What is guarded, and where it lies, is the
-//! platform's; nothing here runs a user's code.
+//! platform's; nothing here runs a user's code. `underway.rs` is what a drain waits by.
 
 mod lock;
+mod underway;
 
 use std::ptr::NonNull;
 
 use uwork_policy::percpu::Mode;
 
 pub use lock::{CpuLock, Token};
+pub use underway::{Side, Underway};
 
 /// What the locks need from the platform. All methods may be called from any thread.
 pub trait Sections {
@@ -219,22 +221,41 @@ impl<S: Sections> Row<S> {
         }
     }
 
-    /// The same, as soon as it is free; not if `token` has it, or `asker`, who waits for the caller.
+    /// The same; whether it was free.
+    ///
+    /// # Errors
+    /// `token` has it, or `asker`, who waits for the caller.
+    pub fn try_for(&self, cpu: u32, token: Token, asker: Token) -> Result<bool, Recursion> {
+        let lock = self.at(cpu);
+        if self.try_at(cpu, token) {
+            Ok(true)
+        } else if lock.is_held_by(token) || lock.is_held_by(asker) {
+            Err(Recursion)
+        } else {
+            Ok(false)
+        }
+    }
+
+    /// The same, as soon as it is free.
     ///
     /// # Errors
     /// One of the two holds it.
     pub fn lock_at(&self, cpu: u32, token: Token, asker: Token) -> Result<(), Recursion> {
-        let lock = self.at(cpu);
-        for round in 0.. {
-            if self.try_at(cpu, token) {
-                return Ok(());
-            }
-            if lock.is_held_by(token) || lock.is_held_by(asker) {
-                return Err(Recursion);
-            }
+        let mut round = 0;
+        while !self.try_for(cpu, token, asker)? {
             self.sections.relax(round);
+            round = round.saturating_add(1);
         }
-        unreachable!("the rounds do not end")
+        Ok(())
+    }
+
+    /// Waits until the lock of `cpu` looks free.
+    pub fn wait_for(&self, cpu: u32) {
+        let mut round = 0;
+        while self.at(cpu).is_held() {
+            self.sections.relax(round);
+            round = round.saturating_add(1);
+        }
     }
 
     /// Takes the lock of `cpu` in a section, if the caller is there and it is free.

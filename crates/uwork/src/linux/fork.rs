@@ -14,7 +14,8 @@ use super::{Linux, engine};
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The locks of the engine, the names and per-CPU data, from `prepare` to what follows it on the same thread.
+    /// The locks of the engine, the names, per-CPU data and what is made at first use, from `prepare` to what
+    /// follows it on the same thread.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
@@ -22,6 +23,7 @@ struct Held {
     forking: Forking<'static, Linux>,
     _names: crate::symbols::Held,
     percpu: crate::percpu::forks::Held,
+    _first_use: crate::first_use::Held,
 }
 
 /// Lets the C library call us. Once, by whoever makes the engine.
@@ -37,13 +39,13 @@ pub(crate) fn forks() -> u32 {
 }
 
 extern "C" fn prepare() {
-    crate::percpu::forks::settle();
+    let first_use = crate::first_use::hold();
     // Names are looked for with none of the engine's locks held.
     let names = crate::symbols::hold();
     let forking = engine().before_fork();
     // Last: who has one of these asks for nothing else.
     let percpu = crate::percpu::forks::hold();
-    let held = Held { forking, _names: names, percpu };
+    let held = Held { forking, _names: names, percpu, _first_use: first_use };
     HELD.with(|slot| *slot.borrow_mut() = Some(held));
 }
 

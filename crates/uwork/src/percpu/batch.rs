@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Drain;
 
 use uwork_engine::percpu::Sections;
@@ -61,6 +61,29 @@ struct State {
     drainer: AtomicU64,
 }
 
+/// A drain, until it is dropped: also where something unwinds.
+struct Draining<'a> {
+    drainer: &'a AtomicU64,
+    // Given up behind the word.
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl Draining<'_> {
+    fn begin(State { draining, drainer, .. }: &State) -> Draining<'_> {
+        // Nothing is in it.
+        let _lock = draining.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: a fork asks for that of its own thread.
+        drainer.store(chosen().rseq.token().value(), Ordering::Relaxed);
+        Draining { drainer, _lock }
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        self.drainer.store(0, Ordering::Relaxed);
+    }
+}
+
 // SAFETY: reached by shared references only, but for a child of a fork that has one thread.
 unsafe impl Sync for Sinks {}
 
@@ -72,7 +95,7 @@ impl Sinks {
 
     /// # Safety
     /// `it` is one of these, and the caller the only thread of a child.
-    unsafe fn child(it: NonNull<()>) {
+    unsafe fn child(it: NonNull<()>) -> bool {
         // SAFETY: by this function's contract.
         let state = unsafe { it.cast::<Sinks>().as_ref() }.0.get();
         // SAFETY: as above.
@@ -86,6 +109,7 @@ impl Sinks {
                 (&raw mut (*state).drainer).write(AtomicU64::new(0));
             }
         }
+        true
     }
 }
 
@@ -224,14 +248,11 @@ impl<T: Send> Batch<T> {
     /// # Panics
     /// If the sink does, after it was called for all batches; with the first panic.
     pub fn drain_all(&self) -> Result<usize, Error> {
-        let State { underway, draining, drainer } = self.sinks.get();
+        let State { underway, .. } = self.sinks.get();
         if underway.is_inside() {
             return Err(recursion());
         }
-        // Nothing is in it.
-        let draining = draining.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: a fork asks for that of its own thread.
-        drainer.store(chosen().rseq.token().value(), Ordering::Relaxed);
+        let _draining = Draining::begin(self.sinks.get());
         let batches = Mutex::new(Vec::new());
         let visited = self.parts.visit_all(
             |cpu| self.parts.used(cpu) > 0,
@@ -250,8 +271,6 @@ impl<T: Send> Batch<T> {
             panic = panic.or(outcome.err());
         }
         underway.wait();
-        drainer.store(0, Ordering::Relaxed);
-        drop(draining);
         panic.map_or_else(|| visited.map(|()| items), |payload| resume_unwind(payload))
     }
 

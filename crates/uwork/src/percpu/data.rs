@@ -109,7 +109,8 @@ impl<T: Send> PerCpu<T> {
         }
     }
 
-    /// Calls `f` with the part of `cpu`: on that CPU in mode 0, right here in modes 1 and 2.
+    /// Calls `f` with the part of `cpu`: on that CPU in mode 0, right here in modes 1 and 2. On that CPU it is another
+    /// thread which calls it, and which would wait for what the caller holds.
     ///
     /// # Errors
     /// As [`PerCpu::lock`]; a poisoned part is not shown to `f`.

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use uwork_engine::percpu::{CpuLock, Place, Sections};
-use uwork_policy::percpu::Mode;
+use uwork_engine::percpu::{CpuLock, Place, Sections, Token};
 
 use super::cache::depot::Depot;
+use super::calls;
 use super::mode::chosen;
-use super::remote;
 
 /// What a child does with a part whose holder it does not have: puts right what the lock guards, and gives the
 /// lock up.
@@ -20,7 +19,7 @@ pub(crate) type Lost = unsafe fn(NonNull<CpuLock>);
 enum Entry {
     Locks { place: Place, lost: Lost },
     Depot(NonNull<Mutex<Depot>>),
-    Other { address: NonNull<()>, child: unsafe fn(NonNull<()>) },
+    Other { address: NonNull<()>, child: unsafe fn(NonNull<()>) -> bool },
 }
 
 // SAFETY: the locks are atomic; what is behind them is for the child only, which has one thread. A depot is
@@ -57,12 +56,13 @@ impl Registration {
         Registration::new(place.first.addr().get(), Entry::Locks { place, lost })
     }
 
-    /// Something that `child` puts right in a child.
+    /// Something that `child` puts right in a child, and says whether it is there still: if not, what this function
+    /// returns is never dropped there.
     ///
     /// # Safety
     /// It stays where it is while this is there. `child` may be called with it by a child's only thread, which
     /// may be in the middle of using it.
-    pub(super) unsafe fn other<T>(it: NonNull<T>, child: unsafe fn(NonNull<()>)) -> Registration {
+    pub unsafe fn other<T>(it: NonNull<T>, child: unsafe fn(NonNull<()>) -> bool) -> Registration {
         Registration::new(it.addr().get(), Entry::Other { address: it.cast(), child })
     }
 
@@ -89,18 +89,11 @@ pub unsafe fn give_up(lock: NonNull<CpuLock>) {
     unsafe { lock.as_ref().release() };
 }
 
-/// Waits for what another thread may be making at its first use. With no lock held, before [`hold`].
-pub(crate) fn settle() {
-    let is_used = !registry().is_empty();
-    if is_used && chosen().choice.mode == Mode::Local {
-        remote::make_queue();
-    }
-}
-
-/// The registry and all depots, held by the forking thread: nothing in them is half done.
+/// The registry, all depots and the calls under way, held by the forking thread: nothing in them is half done.
 pub(crate) struct Held {
-    // Given up first.
-    _depots: Vec<MutexGuard<'static, Depot>>,
+    calls: calls::Held,
+    // Given up before the registry.
+    depots: Vec<MutexGuard<'static, Depot>>,
     registry: MutexGuard<'static, Registry>,
 }
 
@@ -113,36 +106,45 @@ pub(crate) fn hold() -> Held {
         Entry::Locks { .. } | Entry::Other { .. } => None,
     });
     let depots = depots.map(|depot| depot.lock().unwrap_or_else(PoisonError::into_inner)).collect();
-    Held { _depots: depots, registry }
+    Held { calls: calls::hold(), depots, registry }
 }
 
 impl Held {
     /// In the child: the locks of threads that it does not have are given up.
-    pub(crate) fn child(self) {
+    pub(crate) fn child(mut self) {
+        self.calls.child();
+        self.depots.iter_mut().for_each(|depot| depot.recover());
         if self.registry.is_empty() {
             return;
         }
         let own = chosen().rseq.token();
-        for entry in self.registry.values() {
-            let (place, lost) = match *entry {
-                Entry::Locks { place, lost } => (place, lost),
-                Entry::Depot(_) => continue,
-                Entry::Other { address, child } => {
-                    // SAFETY: registered, so it is there, and we are the child's only thread.
-                    unsafe { child(address) };
-                    continue;
-                }
-            };
-            for cpu in 0..place.len as usize {
-                // SAFETY: registered, so it is there.
-                let lock = unsafe { place.first.byte_add(place.stride * cpu) };
-                // SAFETY: as above.
-                let held = unsafe { lock.as_ref() };
-                if held.is_held() && !held.is_held_by(own) {
-                    // SAFETY: we are the child's only thread, and the lock is one of those.
-                    unsafe { lost(lock) };
-                }
+        // SAFETY: we are the child's only thread, and it is registered, so it is there.
+        self.registry.retain(|_, entry| unsafe { entry.child(own) });
+    }
+}
+
+impl Entry {
+    /// Puts it right. Whether it is there still.
+    ///
+    /// # Safety
+    /// The caller is the only thread of a child, `own`, and it is there.
+    unsafe fn child(&self, own: Token) -> bool {
+        let (place, lost) = match *self {
+            Entry::Locks { place, lost } => (place, lost),
+            Entry::Depot(_) => return true,
+            // SAFETY: by this function's contract.
+            Entry::Other { address, child } => return unsafe { child(address) },
+        };
+        for cpu in 0..place.len as usize {
+            // SAFETY: as above.
+            let lock = unsafe { place.first.byte_add(place.stride * cpu) };
+            // SAFETY: as above.
+            let held = unsafe { lock.as_ref() };
+            if held.is_held() && !held.is_held_by(own) {
+                // SAFETY: as above, and the lock is one of those.
+                unsafe { lost(lock) };
             }
         }
+        true
     }
 }

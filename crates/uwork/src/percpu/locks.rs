@@ -94,6 +94,11 @@ impl Locks {
         self.row.lock_at(cpu, self.token(), asker)
     }
 
+    /// The same if it is free. Whether it was.
+    pub(super) fn try_from_here(&self, cpu: u32, asker: Token) -> Result<bool, Recursion> {
+        self.row.try_for(cpu, self.token(), asker)
+    }
+
     /// Gives up the lock of a CPU.
     ///
     /// # Safety
@@ -126,7 +131,7 @@ impl Locks {
 
     /// Who the calling thread is.
     #[inline(always)]
-    pub(super) fn token(&self) -> Token {
+    pub fn token(&self) -> Token {
         self.row.sections().token()
     }
 }

@@ -29,6 +29,7 @@
 
 mod batch;
 pub(crate) mod cache;
+pub(crate) mod calls;
 mod counter;
 mod data;
 mod error;

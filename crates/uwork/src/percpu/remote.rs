@@ -3,7 +3,11 @@
 //! In mode 0 a worker of that CPU does it, on a queue of the library's own; in modes 1 and 2 the caller does. Where
 //! there is no worker for a CPU, or the caller is one whose queue could wait for itself, the caller does it in
 //! mode 0 as well: by force, which is always right and disturbs somebody at most.
+//!
+//! A worker never waits for a lock: whoever holds it may itself wait for a worker of that CPU. Where it finds the lock
+//! taken, its caller waits until it looks free, and asks again.
 
+use std::any::Any;
 use std::panic::resume_unwind;
 use std::sync::OnceLock;
 
@@ -15,27 +19,41 @@ use super::locks::Locks;
 use crate::builder::Builder;
 use crate::error::Error;
 use crate::every_cpu::Call;
-use crate::own_queue::own_queue;
+use crate::own_queue::try_own_queue;
 use crate::queue::Queue;
 
-/// The queue, made if it is not there.
-pub(super) fn make_queue() -> &'static Queue {
-    static QUEUE: OnceLock<Queue> = OnceLock::new();
-    own_queue(&QUEUE, "uwork/percpu", Builder::per_cpu)
-}
-
-/// The queue for functions that go to another CPU. Nothing if the caller is one of those: it would hold a place
-/// that it waits for.
+/// The queue for functions that go to another CPU. Nothing if it cannot be made, or the caller is one of those: it
+/// would hold a place that it waits for.
 fn queue() -> Option<&'static Queue> {
-    let queue = make_queue();
+    static QUEUE: OnceLock<Queue> = OnceLock::new();
+    let queue = try_own_queue(&QUEUE, "uwork/percpu", Builder::per_cpu)?;
     (!queue.0.runs_here()).then_some(queue)
 }
+
+/// What came of an attempt: nothing where the lock was taken.
+type Attempt<R> = Result<Option<R>, Recursion>;
 
 impl Locks {
     /// The queue to go to `cpu` by, if the mode wants that and the caller is not there.
     fn way_to(&self, cpu: u32) -> Option<&'static Queue> {
         let is_there = crate::linux::current_cpu() == cpu;
         if self.mode() != Mode::Local || is_there { None } else { queue() }
+    }
+
+    /// Has a worker of `cpu` try until it gets the lock. Nothing if there is no worker.
+    fn ask<R: Send>(
+        &self,
+        queue: &Queue,
+        cpu: u32,
+        mut attempt: impl FnMut() -> Attempt<R> + Send,
+    ) -> Option<Result<R, Recursion>> {
+        loop {
+            match on_worker(queue, cpu, &mut attempt)? {
+                Ok(Some(value)) => return Some(Ok(value)),
+                Ok(None) => self.row().wait_for(cpu),
+                Err(Recursion) => return Some(Err(Recursion)),
+            }
+        }
     }
 
     /// Takes the lock of `cpu`.
@@ -45,9 +63,9 @@ impl Locks {
     pub fn lock_of(&self, cpu: u32) -> Result<(), Error> {
         self.check(cpu)?;
         let (row, token) = (self.row(), self.token());
-        let take = || row.lock_at(cpu, token, token);
-        let taken = self.way_to(cpu).and_then(|queue| on_worker(queue, cpu, take));
-        taken.unwrap_or_else(take).map_err(|Recursion| recursion())
+        let attempt = || Ok(row.try_for(cpu, token, token)?.then_some(()));
+        let taken = self.way_to(cpu).and_then(|queue| self.ask(queue, cpu, attempt));
+        taken.unwrap_or_else(|| row.lock_at(cpu, token, token)).map_err(|Recursion| recursion())
     }
 
     /// Takes the lock of `cpu` if nobody has it. In mode 0 that waits for a worker of that CPU, but not for a
@@ -76,18 +94,17 @@ impl Locks {
     pub fn visit<R: Send>(&self, cpu: u32, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
         self.check(cpu)?;
         let asker = self.token();
-        let Some(queue) = self.way_to(cpu) else {
-            self.lock_from_here(cpu, asker).map_err(|Recursion| recursion())?;
-            return Ok(f());
-        };
         // Taken out by whoever runs it: a call that was refused drops its function.
-        let f = std::sync::Mutex::new(Some(f));
-        let visit = || {
-            self.lock_from_here(cpu, asker).map_err(|Recursion| recursion())?;
-            let f = f.lock().expect("nobody panics here").take();
-            Ok(f.expect("it is called once")())
-        };
-        on_worker(queue, cpu, visit).unwrap_or_else(visit)
+        let mut f = Some(f);
+        let mut visit = || f.take().expect("it is called once")();
+        let visited = self.way_to(cpu).and_then(|queue| {
+            self.ask(queue, cpu, || Ok(self.try_from_here(cpu, asker)?.then(&mut visit)))
+        });
+        let visited = visited.unwrap_or_else(|| {
+            self.lock_from_here(cpu, asker)?;
+            Ok(visit())
+        });
+        visited.map_err(|Recursion| recursion())
     }
 
     /// Calls `f` with the lock of each CPU held that `wanted` wants, and which `f` gives up: in mode 0 on those
@@ -105,39 +122,55 @@ impl Locks {
         f: impl Fn(u32) + Sync,
     ) -> Result<(), Error> {
         let asker = self.token();
-        let visit = |cpu| match self.lock_from_here(cpu, asker) {
-            Ok(()) => {
-                f(cpu);
-                Ok(())
-            }
-            Err(Recursion) => Err(recursion()),
+        let visit = |cpu| {
+            self.lock_from_here(cpu, asker).map_err(|Recursion| recursion())?;
+            f(cpu);
+            Ok(())
         };
-        let visit = &visit;
-        let cpus: Vec<u32> = (0..self.cpus()).filter(|&cpu| wanted(cpu)).collect();
-        let mut outcome = Ok(());
-        let Some(queue) = (if self.mode() == Mode::Local { queue() } else { None }) else {
-            for cpu in cpus {
-                outcome = outcome.and(visit(cpu));
+        let mut cpus: Vec<u32> = (0..self.cpus()).filter(|&cpu| wanted(cpu)).collect();
+        let (mut outcome, mut panic) = (Ok(()), None);
+        while let Some(queue) = (self.mode() == Mode::Local).then(queue).flatten() {
+            let attempt = |cpu| Ok(self.try_from_here(cpu, asker)?.then(|| f(cpu)));
+            let mut busy = Vec::new();
+            for (cpu, attempted) in on_workers(queue, &cpus, attempt) {
+                match attempted {
+                    Some(Ok(Ok(Some(())))) => {}
+                    Some(Ok(Ok(None))) => busy.push(cpu),
+                    Some(Ok(Err(Recursion))) => outcome = Err(recursion()),
+                    Some(Err(payload)) => panic = panic.or(Some(payload)),
+                    None => outcome = outcome.and(visit(cpu)),
+                }
             }
-            return outcome;
-        };
-        let calls: Box<[_]> = cpus.iter().map(|&cpu| Call::new(move || visit(cpu))).collect();
-        for (call, &cpu) in calls.iter().zip(&cpus) {
-            // SAFETY: waited for below, with nothing in between that could unwind. What was not queued is
-            // found then.
-            let _ = unsafe { call.begin(queue, cpu) };
+            cpus = busy;
+            let Some(&cpu) = cpus.first() else { break };
+            self.row().wait_for(cpu);
         }
-        calls.iter().for_each(Call::wait);
-        let mut panic = None;
-        for (call, &cpu) in calls.into_iter().zip(&cpus) {
-            match call.into_outcome() {
-                Some(Ok(visited)) => outcome = outcome.and(visited),
-                Some(Err(payload)) => panic = panic.or(Some(payload)),
-                None => outcome = outcome.and(visit(cpu)),
-            }
+        // Without workers.
+        for cpu in cpus {
+            outcome = outcome.and(visit(cpu));
         }
         panic.map_or(outcome, |payload| resume_unwind(payload))
     }
+}
+
+/// What became of a call: nothing if it was not called, as there is no worker.
+type Outcome<R> = Option<Result<R, Box<dyn Any + Send>>>;
+
+/// Calls `f` on a worker of each of these CPUs at the same time, and waits for all.
+fn on_workers<R: Send>(
+    queue: &Queue,
+    cpus: &[u32],
+    f: impl Fn(u32) -> R + Sync,
+) -> Vec<(u32, Outcome<R>)> {
+    let f = &f;
+    let calls: Box<[_]> = cpus.iter().map(|&cpu| Call::new(move || f(cpu))).collect();
+    for (call, &cpu) in calls.iter().zip(cpus) {
+        // SAFETY: waited for below, with nothing in between that could unwind. What was not queued is
+        // found then.
+        let _ = unsafe { call.begin(queue, cpu) };
+    }
+    calls.iter().for_each(Call::wait);
+    calls.into_iter().zip(cpus).map(|(call, &cpu)| (cpu, call.into_outcome())).collect()
 }
 
 /// Calls `f` on a worker of `cpu`, and waits. Nothing if it was not called: there is no worker there.

@@ -9,6 +9,7 @@ use uwork_engine::host::{Host, Report};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::percpu::Mode;
 
+use super::calls;
 use super::mode::mode;
 use crate::error::{Error, RejectedError};
 use crate::item::{Enqueued, Work, WorkItem};
@@ -79,7 +80,8 @@ impl PerCpuWork {
             return Err(QueueError::NoPart { cpu, there }.into());
         }
         if mode() != Mode::Local {
-            let outcome = catch_unwind(AssertUnwindSafe(|| (self.0.function)(cpu)));
+            let function = || catch_unwind(AssertUnwindSafe(|| (self.0.function)(cpu)));
+            let outcome = calls::call(cpu, self.address(), function);
             if let Err(payload) = outcome {
                 let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
                 let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
@@ -95,12 +97,19 @@ impl PerCpuWork {
         }
     }
 
-    /// Waits until the function has returned for every call of [`PerCpuWork::queue_on`] before. In modes 1 and 2
-    /// it has, for every call that has returned: for one that another thread is in, this does not wait.
-    pub fn flush(&self) {
+    /// Waits until the function has returned for every call of [`PerCpuWork::queue_on`] that began before: in modes
+    /// 1 and 2 for those that other threads are in. False if there is nothing to wait for, and, at once, in
+    /// the function itself, which would wait for its own end.
+    pub fn flush(&self) -> bool {
         if mode() == Mode::Local {
-            self.0.work.flush();
+            self.0.work.flush()
+        } else {
+            calls::flush(self.0.cpu, self.address())
         }
+    }
+
+    fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// The first chunk has about so many bytes; each next one is as large as all before.
 const CHUNK_MIN: usize = 16 << 10;
@@ -9,28 +10,50 @@ const CHUNK_MIN: usize = 16 << 10;
 const CHUNK_MAX: usize = 4 << 20;
 
 /// Memory that was taken from the system at once.
-struct Chunk {
-    base: NonNull<u8>,
+pub(super) struct Chunk {
+    pub(super) base: NonNull<u8>,
     layout: Layout,
-    objects: usize,
+    pub(super) objects: usize,
+}
+
+impl Chunk {
+    /// Gives it back. How many bytes.
+    ///
+    /// # Safety
+    /// None of its objects is anywhere.
+    pub(super) unsafe fn free(self) -> usize {
+        // SAFETY: from `alloc` with this layout, and nobody's.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+        self.layout.size()
+    }
 }
 
 /// See the module.
 pub(in crate::percpu) struct Depot {
     object: Layout,
     /// Objects that were in use before.
-    free: Vec<NonNull<u8>>,
+    pub(super) free: Vec<NonNull<u8>>,
+    /// Of these, what a thread looks through to give memory back: see `shrink`.
+    pub(super) aside: Option<Arc<Aside>>,
     /// The newest chunk's objects that never were.
-    fresh: NonNull<u8>,
-    fresh_left: usize,
+    pub(super) fresh: NonNull<u8>,
+    pub(super) fresh_left: usize,
     /// In the order of their addresses.
-    chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<Chunk>,
     /// Objects in all chunks.
-    objects: usize,
+    pub(super) objects: usize,
 }
 
 // SAFETY: the memory is the depot's alone.
 unsafe impl Send for Depot {}
+
+/// Free objects that are looked at, but not used.
+pub(super) struct Aside(pub(super) Vec<NonNull<u8>>);
+
+// SAFETY: addresses, which nobody follows.
+unsafe impl Send for Aside {}
+// SAFETY: as above.
+unsafe impl Sync for Aside {}
 
 impl Depot {
     pub(super) fn new(object: Layout) -> Depot {
@@ -41,6 +64,7 @@ impl Depot {
         Depot {
             object,
             free: Vec::new(),
+            aside: None,
             fresh: NonNull::dangling(),
             fresh_left: 0,
             chunks: Vec::new(),
@@ -55,7 +79,7 @@ impl Depot {
 
     /// Objects in here.
     pub(super) fn free(&self) -> usize {
-        self.free.len() + self.fresh_left
+        self.free.len() + self.aside.as_ref().map_or(0, |aside| aside.0.len()) + self.fresh_left
     }
 
     /// Bytes of all chunks.
@@ -106,39 +130,5 @@ impl Depot {
         (self.fresh, self.fresh_left) = (base, objects);
         self.objects += objects;
         true
-    }
-
-    /// Gives chunks back to the system whose objects are all in here. How many bytes.
-    pub(super) fn shrink(&mut self) -> usize {
-        let size = self.object.size();
-        let fresh = (0..self.fresh_left).map(|number| {
-            // SAFETY: within the newest chunk.
-            unsafe { self.fresh.byte_add(number * size) }
-        });
-        self.free.extend(fresh);
-        self.fresh_left = 0;
-        let chunk_of = |chunks: &[Chunk], object: NonNull<u8>| {
-            chunks.partition_point(|chunk| chunk.base <= object) - 1
-        };
-        let mut free_in = vec![0; self.chunks.len()];
-        for &object in &self.free {
-            free_in[chunk_of(&self.chunks, object)] += 1;
-        }
-        let goes = |number: usize| free_in[number] == self.chunks[number].objects;
-        self.free.retain(|&object| !goes(chunk_of(&self.chunks, object)));
-        self.free.shrink_to(2 * self.free.len());
-        let (mut bytes, mut number) = (0, 0);
-        self.chunks.retain(|chunk| {
-            let stays = free_in[number] != chunk.objects;
-            number += 1;
-            if !stays {
-                self.objects -= chunk.objects;
-                bytes += chunk.layout.size();
-                // SAFETY: from `alloc` with this layout; none of its objects is anywhere any more.
-                unsafe { dealloc(chunk.base.as_ptr(), chunk.layout) };
-            }
-            stays
-        });
-        bytes
     }
 }

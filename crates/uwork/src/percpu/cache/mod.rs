@@ -2,6 +2,7 @@
 
 pub(super) mod depot;
 pub(crate) mod raw;
+mod shrink;
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::fmt;
@@ -118,6 +119,9 @@ impl<T> Cache<T> {
     }
 
     /// Flushes, and gives memory back to the system of which no object is allocated. How many bytes.
+    ///
+    /// Looks at every free object: up to tenths of a second for millions of them. Allocations are not held up by
+    /// that, but may take new memory meanwhile. One thread does it at a time, others wait for it.
     ///
     /// # Errors
     /// As [`Cache::flush_all`].

@@ -9,7 +9,7 @@
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::CacheStats;
 use super::depot::Depot;
@@ -68,6 +68,8 @@ pub struct RawCache {
     _registration: Registration,
     /// Where forks find it.
     depot: Box<Mutex<Depot>>,
+    /// The depot has back what a thread has looked through.
+    shrunk: Condvar,
 }
 
 impl RawCache {
@@ -81,7 +83,7 @@ impl RawCache {
         let depot = Box::new(Mutex::new(Depot::new(object)));
         // SAFETY: on the heap, until `drop`.
         let registration = unsafe { Registration::depot(&depot) };
-        RawCache { magazines, _registration: registration, depot }
+        RawCache { magazines, _registration: registration, depot, shrunk: Condvar::new() }
     }
 
     fn depot(&self) -> MutexGuard<'_, Depot> {
@@ -189,7 +191,23 @@ impl RawCache {
     /// As [`RawCache::flush_all`].
     pub fn shrink(&self) -> Result<usize, Error> {
         self.flush_all()?;
-        Ok(self.depot().shrink())
+        Ok(self.give_back())
+    }
+
+    fn give_back(&self) -> usize {
+        let mut depot = self.depot();
+        let contents = loop {
+            match depot.set_aside() {
+                Some(contents) => break contents,
+                None => depot = self.shrunk.wait(depot).unwrap_or_else(PoisonError::into_inner),
+            }
+        };
+        drop(depot);
+        let sorted = contents.sort();
+        let chunks = self.depot().put_back(sorted);
+        self.shrunk.notify_all();
+        // SAFETY: the depot has given up all of their objects.
+        chunks.into_iter().map(|chunk| unsafe { chunk.free() }).sum()
     }
 
     /// How much it has.
@@ -219,6 +237,6 @@ impl Drop for RawCache {
     /// Gives memory back but for what allocated objects are in.
     fn drop(&mut self) {
         self.gather();
-        self.depot().shrink();
+        self.give_back();
     }
 }

@@ -140,3 +140,17 @@ fn a_sink_that_panics_costs_no_other_items() {
         assert_eq!(sunk.load(Ordering::Relaxed), 2 * others);
     }
 }
+
+/// Nobody waits for a call that was left.
+#[test]
+fn a_sink_that_panics_in_an_add_is_not_waited_for() {
+    for mode in modes() {
+        let batch = Batch::in_mode(mode, 2, |_: Drain<'_, u8>| panic!("on purpose"));
+        let cpu = cpus()[0];
+        on_cpu(cpu, || {
+            batch.add(1);
+            catch_unwind(AssertUnwindSafe(|| batch.add(1))).unwrap_err();
+        });
+        assert_eq!(batch.drain_all().unwrap(), 0, "mode {mode}");
+    }
+}

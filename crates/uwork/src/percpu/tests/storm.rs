@@ -149,6 +149,29 @@ fn no_object_is_given_out_twice() {
     }
 }
 
+/// Memory goes back to the system all the time; what is in an object stays while it is allocated.
+#[test]
+fn no_memory_of_an_object_is_given_back() {
+    for mode in modes() {
+        let cache = Cache::<[u64; 8]>::in_mode(mode);
+        storm(
+            |number| {
+                // More than a magazine has, now and then.
+                let count = if number % 500 == 0 { 300 } else { 2 };
+                let objects: Vec<_> = (0..count).map(|_| cache.alloc([number; 8])).collect();
+                assert!(objects.iter().all(|object| **object == [number; 8]), "mode {mode}");
+            },
+            || {
+                cache.shrink().unwrap();
+            },
+        );
+        assert_eq!(cache.stats().out, 0, "mode {mode}");
+        cache.shrink().unwrap();
+        assert_eq!(cache.stats().bytes, 0, "mode {mode}");
+        cache.close().unwrap();
+    }
+}
+
 /// Initializes more objects than are ever out at once, so that none is fresh later. On one CPU: what is left in the
 /// magazine of another one would be missed, and more memory taken instead.
 fn fresh(cache: &Cache<AtomicBool>) {

@@ -1,0 +1,132 @@
+//! Functions for one CPU's data that somebody is in, in the modes in which they run where they are queued: so that a
+//! flush can wait for those that another thread's call is in.
+//!
+//! Such a call is told of here, and not in its item: the function may free that. A list for each CPU, up to some;
+//! whoever calls takes its lock twice, for a few instructions each, and no thread of another CPU's data meets it there.
+//! A call has a number, so that a flush waits for those that began before it only.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use uwork_engine::percpu::{Sections, Token};
+
+use super::mode::chosen;
+use crate::linux::engine;
+
+/// CPUs above share lists.
+const LISTS: usize = 16;
+
+/// A call that is under way.
+struct Call {
+    /// The item's address. Nobody follows it.
+    item: usize,
+    thread: Token,
+    number: u64,
+}
+
+struct State {
+    calls: Vec<Call>,
+    /// Of the next call.
+    next: u64,
+    /// Threads that wait for a call to end.
+    waiting: u32,
+}
+
+/// On cache lines of its own.
+#[repr(align(128))]
+struct List {
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+impl List {
+    const fn new() -> List {
+        let state = State { calls: Vec::new(), next: 0, waiting: 0 };
+        List { state: Mutex::new(state), ended: Condvar::new() }
+    }
+
+    fn of(cpu: u32) -> &'static List {
+        &ALL[cpu as usize % LISTS]
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing of a user's runs under it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+static ALL: [List; LISTS] = [const { List::new() }; LISTS];
+
+/// A call, until it is dropped.
+struct Begun {
+    list: &'static List,
+    number: u64,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let mut state = self.list.state();
+        state.calls.retain(|call| call.number != self.number);
+        let waiting = state.waiting;
+        drop(state);
+        if waiting > 0 {
+            self.list.ended.notify_all();
+        }
+    }
+}
+
+/// Calls `f`, the function of the item at `item`, for the data of `cpu`.
+pub fn call<R>(cpu: u32, item: usize, f: impl FnOnce() -> R) -> R {
+    let (list, thread) = (List::of(cpu), chosen().rseq.token());
+    let mut state = list.state();
+    let number = state.next;
+    state.next += 1;
+    state.calls.push(Call { item, thread, number });
+    drop(state);
+    let _begun = Begun { list, number };
+    f()
+}
+
+/// Waits until no call is under way that has begun before. Whether there was one; false at once in the
+/// item's own function, where the caller would wait for itself.
+pub fn flush(cpu: u32, item: usize) -> bool {
+    engine().assert_may_wait();
+    let (list, thread) = (List::of(cpu), chosen().rseq.token());
+    let mut state = list.state();
+    let mut of_item = state.calls.iter().filter(|call| call.item == item).peekable();
+    if of_item.peek().is_none() || of_item.any(|call| call.thread == thread) {
+        return false;
+    }
+    let later = state.next;
+    state.waiting += 1;
+    drop(state);
+    engine().blocking(|| {
+        let is_before = |call: &Call| call.item == item && call.number < later;
+        let mut state = list.state();
+        while state.calls.iter().any(is_before) {
+            state = list.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+    });
+    true
+}
+
+/// All lists, held by the forking thread.
+pub(super) struct Held(Vec<MutexGuard<'static, State>>);
+
+/// Takes them.
+pub(super) fn hold() -> Held {
+    Held(ALL.iter().map(List::state).collect())
+}
+
+impl Held {
+    /// In the child: there is one thread.
+    pub(super) fn child(&mut self) {
+        for state in &mut self.0 {
+            state.waiting = 0;
+            if !state.calls.is_empty() {
+                let own = chosen().rseq.token();
+                state.calls.retain(|call| call.thread == own);
+            }
+        }
+    }
+}
