@@ -1,10 +1,8 @@
 //! What is wrong with a request before anything is looked up.
 
-use std::fmt::{self, Display};
-
 use super::table::{self, Command, row_of};
 use crate::resp::Args;
-use crate::resp::reply::shown;
+use crate::resp::reply;
 
 /// Why a request is not carried out, as Redis says it.
 #[derive(Clone, Copy)]
@@ -20,43 +18,53 @@ pub(crate) enum Refusal<'a> {
 /// Bytes of an unknown request that are shown, as in Redis.
 pub(crate) const SHOWN_MAX: usize = 128;
 
-impl Display for Refusal<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Refusal<'_> {
+    /// Says it.
+    pub(crate) fn reply(self, out: &mut Vec<u8>) {
         match self {
             Self::Unknown(args) => {
-                let name = cut(args.at(0), SHOWN_MAX);
-                write!(f, "ERR unknown command '{}', with args beginning with: ", shown(name))?;
+                let mut pieces: Vec<&[u8]> = vec![
+                    b"ERR unknown command '",
+                    cut(args.at(0), SHOWN_MAX),
+                    b"', with args beginning with: ",
+                ];
                 let mut left = SHOWN_MAX;
                 for arg in args.from(1).iter() {
                     if left == 0 {
                         break;
                     }
                     let arg = cut(arg, left);
-                    write!(f, "'{}' ", shown(arg))?;
+                    pieces.extend([&b"'"[..], arg, b"' "]);
                     left = left.saturating_sub(arg.len() + 3);
                 }
-                Ok(())
+                reply::error_of(out, &pieces);
             }
             Self::Arguments(command) => {
-                let name = row_of(*command).name;
-                write!(f, "ERR wrong number of arguments for '{name}' command")
+                let name = row_of(command).name;
+                reply::error(
+                    out,
+                    format_args!("ERR wrong number of arguments for '{name}' command"),
+                );
             }
             Self::Subcommand(command, name) => {
-                let of = row_of(*command).name.to_uppercase();
-                let name = shown(cut(name, SHOWN_MAX));
-                write!(f, "ERR unknown subcommand '{name}'. Try {of} HELP.")
+                let of = row_of(command).name.to_uppercase();
+                let (name, of) = (cut(name, SHOWN_MAX), of.as_bytes());
+                let start = b"ERR unknown subcommand '";
+                reply::error_of(out, &[start, name, b"'. Try ", of, b" HELP."]);
             }
             Self::SubcommandArguments(command, name) => {
-                let of = row_of(*command).name;
-                write!(f, "ERR wrong number of arguments for '{of}|{name}' command")
+                let of = row_of(command).name;
+                let wrong = format_args!("ERR wrong number of arguments for '{of}|{name}' command");
+                reply::error(out, wrong);
             }
         }
     }
 }
 
-/// The first so many bytes.
+/// The first so many bytes, up to a NUL: as much as Redis shows.
 pub(crate) fn cut(text: &[u8], most: usize) -> &[u8] {
-    &text[..text.len().min(most)]
+    let end = text.iter().take(most).position(|&byte| byte == 0);
+    &text[..end.unwrap_or(text.len().min(most))]
 }
 
 /// The request's command, if there is one of that name that takes so many arguments.
@@ -68,7 +76,7 @@ pub(crate) fn check(args: Args<'_>) -> Result<Command, Refusal<'_>> {
     let fits = if arity < 0 { count >= -arity } else { count == arity };
     let fits = fits
         && match command {
-            Command::Ping | Command::Flushall => count <= 2,
+            Command::Ping => count <= 2,
             // Keys and values.
             Command::Mset => count % 2 == 1,
             _ => true,

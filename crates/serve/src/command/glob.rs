@@ -1,36 +1,75 @@
-//! Patterns as `CONFIG GET` takes them.
+//! Patterns as `CONFIG GET` takes them, read as Redis reads them.
 
-/// Whether the name, in upper or lower case, fits the pattern: `*` stands for any text, `?` for any byte.
+/// Whether there is anything in it that stands for something else.
+pub(crate) fn is_pattern(text: &[u8]) -> bool {
+    text.iter().any(|byte| b"*?[".contains(byte))
+}
+
+/// Whether the name, in upper or lower case, fits the pattern: `*` stands for any text, `?` for any byte, `[a-z]`
+/// for any of these, `[^a-z]` for any other, and `\*` for a star.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut pattern, mut name) = (pattern, name);
     // Where to go on after a mismatch: behind the last star, one byte further in the name.
-    let (mut p, mut n) = (0, 0);
-    let mut retry: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p + 1, n));
-                p += 1;
-            }
-            Some(b'?') => (p, n) = (p + 1, n + 1),
-            Some(byte) if byte.eq_ignore_ascii_case(&name[n]) => (p, n) = (p + 1, n + 1),
-            _ => match retry {
-                Some((after_star, from)) => {
-                    (p, n) = (after_star, from + 1);
-                    retry = Some((after_star, from + 1));
-                }
-                None => return false,
-            },
+    let mut retry: Option<(&[u8], &[u8])> = None;
+    while let Some((&byte, behind)) = name.split_first() {
+        if let [b'*', after @ ..] = pattern {
+            (retry, pattern) = (Some((after, name)), after);
+        } else if let Some(after) = one(pattern, byte) {
+            (pattern, name) = (after, behind);
+        } else {
+            let Some((after, [_, from @ ..])) = retry else { return false };
+            (retry, pattern, name) = (Some((after, from)), after, from);
         }
     }
-    pattern[p..].iter().all(|&byte| byte == b'*')
+    pattern.iter().all(|&byte| byte == b'*')
+}
+
+/// What is left of the pattern behind what the byte fits, if it does.
+fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+    match pattern {
+        [] => None,
+        [b'?', after @ ..] => Some(after),
+        [b'[', b'^', after @ ..] => {
+            class(after, byte).and_then(|(fits, after)| (!fits).then_some(after))
+        }
+        [b'[', after @ ..] => class(after, byte).and_then(|(fits, after)| fits.then_some(after)),
+        [b'\\', wanted, after @ ..] | [wanted, after @ ..] => {
+            wanted.eq_ignore_ascii_case(&byte).then_some(after)
+        }
+    }
+}
+
+/// Whether the byte is in the class, and what is behind it. One without an end goes on to the end of the pattern.
+fn class(mut class: &[u8], byte: u8) -> Option<(bool, &[u8])> {
+    let lower = |byte: &u8| byte.to_ascii_lowercase();
+    let mut fits = false;
+    loop {
+        class = match class {
+            [] => return Some((fits, class)),
+            [b'\\', escaped, after @ ..] => {
+                fits |= *escaped == byte;
+                after
+            }
+            [b']', after @ ..] => return Some((fits, after)),
+            [first, b'-', last, after @ ..] => {
+                let (first, last) = (lower(first), lower(last));
+                fits |= (first.min(last)..=first.max(last)).contains(&lower(&byte));
+                after
+            }
+            [wanted, after @ ..] => {
+                fits |= wanted.eq_ignore_ascii_case(&byte);
+                after
+            }
+        };
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::*;
 
     #[test]
-    fn stars_and_question_marks_stand_for_text() {
+    fn what_stands_for_other_text_does() {
         for (pattern, name) in [
             ("*", "save"),
             ("SAVE", "save"),
@@ -39,12 +78,28 @@ mod tests {
             ("s?ve", "save"),
             ("**", ""),
             ("*a*b", "aab"),
+            ("[a-s]av[^x]", "save"),
+            ("[S-A]AVE", "save"),
+            ("sav[xe", "save"),
+            ("\\*a", "*a"),
+            ("[\\]]", "]"),
         ] {
             assert!(matches(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
         }
-        for (pattern, name) in
-            [("", "a"), ("a", ""), ("max", "maxmemory"), ("?", ""), ("*b", "ab ")]
-        {
+        for (pattern, name) in [
+            ("", "a"),
+            ("a", ""),
+            ("max", "maxmemory"),
+            ("?", ""),
+            ("*b", "ab "),
+            ("sav[^e]", "save"),
+            ("sav[]", "save"),
+            ("sav[", "save"),
+            ("\\*a", "aa"),
+            ("save\\", "save"),
+            // An empty class: nothing is in it.
+            ("*[]e]", "save]e]"),
+        ] {
             assert!(!matches(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
         }
     }

@@ -1,5 +1,7 @@
 //! What is done to one key, by the thread that owns it. A command is one operation or several.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use crate::buffer::Buffer;
 use crate::keyspace::{AddError, Condition, Expiry, Keyspace, OutOfMemory};
 use crate::resp::reply::{self, Version};
@@ -171,9 +173,14 @@ fn invalid_expire(command: &str) -> String {
     format!("ERR invalid expire time in '{command}' command")
 }
 
-/// The time so many units from now, where it fits into an `i64` as Redis wants it.
+/// The time so many units from now, where it fits into an `i64`, as does its time on the clock: that is what Redis
+/// wants.
 fn deadline(count: i64, unit_ms: i64, now: u64) -> Option<u64> {
     let after = count.checked_mul(unit_ms).filter(|&after| after > 0)?;
+    if after > i64::MAX / 2 {
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        after.checked_add(i64::try_from(clock.as_millis()).ok()?)?;
+    }
     let time = after.checked_add(i64::try_from(now).ok()?)?;
     u64::try_from(time).ok()
 }

@@ -21,6 +21,7 @@ pub(crate) enum Command {
     Mset,
     Ping,
     Quit,
+    Select,
     Set,
     Ttl,
 }
@@ -76,6 +77,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("mset", -3, &["write", "denyoom"], (1, -1, 2), "Sets keys to values."),
     row("ping", -1, CONNECTION, NO_KEYS, "Answers."),
     row("quit", -1, CONNECTION, NO_KEYS, "Ends the connection."),
+    row("select", 2, &["loading", "stale", "fast"], NO_KEYS, "Chooses the only database."),
     row("set", -3, &["write", "denyoom"], ONE_KEY, "Sets a key to a value."),
     row("ttl", 2, READ, ONE_KEY, "How long a key will be there."),
 ];
@@ -113,6 +115,7 @@ pub(crate) fn find(name: &[u8]) -> Option<Command> {
         b"client\0\0" => Command::Client,
         b"hello\0\0\0" => Command::Hello,
         b"quit\0\0\0\0" => Command::Quit,
+        b"select\0\0" => Command::Select,
         _ => return None,
     };
     // A name may end in the bytes that fill up the word.

@@ -17,7 +17,8 @@ pub(super) fn split(
 ) -> Result<(), Unbalanced> {
     let mut rest = line;
     loop {
-        rest = rest.trim_ascii_start();
+        let start = rest.iter().position(|&byte| !is_space(byte));
+        rest = &rest[start.unwrap_or(rest.len())..];
         // Redis takes a NUL for the end of the line.
         if rest.first().is_none_or(|&byte| byte == 0) {
             return Ok(());
@@ -26,6 +27,11 @@ pub(super) fn split(
         rest = word(rest, text)?;
         spans.push(Span::new(start, text.len() - start));
     }
+}
+
+/// As C has it.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
 /// Copies the word at the start of `rest`, and gives what is behind it.
@@ -46,7 +52,8 @@ fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Unbalanc
 /// A closing quote ends the word.
 fn ended(rest: &[u8]) -> Result<&[u8], Unbalanced> {
     match rest {
-        [] | [b' ' | b'\n' | b'\r' | b'\t' | 0x0b | 0x0c, ..] => Ok(rest),
+        [] => Ok(rest),
+        [byte, ..] if is_space(*byte) => Ok(rest),
         _ => Err(Unbalanced),
     }
 }
@@ -116,6 +123,7 @@ mod tests {
         assert_eq!(words(b"  set a\t1 ").unwrap(), [b"set".to_vec(), b"a".to_vec(), b"1".to_vec()]);
         assert_eq!(words(b" \t ").unwrap(), [] as [Vec<u8>; 0]);
         assert_eq!(words(b"a\0b").unwrap(), [b"a".to_vec()]);
+        assert_eq!(words(b"\x0ba\x0bb 'c'\x0b").unwrap(), [b"a\x0bb".to_vec(), b"c".to_vec()]);
     }
 
     #[test]

@@ -37,6 +37,14 @@ pub fn error(out: &mut Vec<u8>, text: impl Display) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// As [`error`], of pieces that may be any bytes: what a client has sent is quoted as it came.
+pub fn error_of(out: &mut Vec<u8>, pieces: &[&[u8]]) {
+    out.push(b'-');
+    let mut line = OneLine(out);
+    pieces.iter().for_each(|piece| line.append(piece));
+    out.extend_from_slice(b"\r\n");
+}
+
 /// `:VALUE`
 pub fn integer(out: &mut Vec<u8>, value: i64) {
     out.push(b':');
@@ -104,28 +112,20 @@ fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Bytes as they came, for the text of an error: what is not UTF-8 is shown as U+FFFD.
-pub fn shown(bytes: &[u8]) -> impl Display {
-    bytes
-        .utf8_chunks()
-        .map(|chunk| {
-            let wrong = if chunk.invalid().is_empty() { "" } else { "\u{fffd}" };
-            [chunk.valid(), wrong]
-        })
-        .fold(String::new(), |mut text, parts| {
-            text.extend(parts);
-            text
-        })
-}
-
 struct OneLine<'a>(&'a mut Vec<u8>);
 
-impl Write for OneLine<'_> {
-    fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.0.extend(text.bytes().map(|byte| match byte {
+impl OneLine<'_> {
+    fn append(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes.iter().map(|&byte| match byte {
             b'\r' | b'\n' => b' ',
             byte => byte,
         }));
+    }
+}
+
+impl Write for OneLine<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.append(text.as_bytes());
         Ok(())
     }
 }
@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_whatever_is_in_it() {
-        let out = written(|out| error(out, format_args!("ERR '{}'", shown(b"a\r\nb\xff"))));
-        assert_eq!(out, "-ERR 'a  b\u{fffd}'\r\n".as_bytes());
+        assert_eq!(written(|out| error(out, "ERR a\r\nb")), b"-ERR a  b\r\n");
+        let out = written(|out| error_of(out, &[b"ERR '", b"a\r\nb\xff", b"'"]));
+        assert_eq!(out, b"-ERR 'a  b\xff'\r\n");
     }
 }

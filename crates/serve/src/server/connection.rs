@@ -14,7 +14,6 @@ use super::round::{Pace, Round};
 use super::session::Session;
 use super::sink::Sink;
 use crate::buffer::Buffer;
-use crate::command::operation::OUT_OF_MEMORY;
 use crate::resp::{Limits, Parsed, Parser};
 
 /// With so much to send, no more requests are looked at.
@@ -333,7 +332,7 @@ impl Connection {
             if !self.is_broken && round.assemble(&mut self.output).is_err() {
                 // Some of the replies are missing, and what comes then would be taken for them.
                 self.output.bytes.truncate(before);
-                self.refuse(OUT_OF_MEMORY);
+                self.refuse();
             }
             let replies = self.output.len().saturating_sub(before);
             self.pace.learn((parts, replies), round.digested());
@@ -348,7 +347,7 @@ impl Connection {
         self.provide_output(thread);
         let is_kept = !round.has_failed && self.output.append(round.unsent()).is_ok();
         if !self.is_broken && !is_kept {
-            self.refuse(OUT_OF_MEMORY);
+            self.refuse();
         }
         self.pace.learn((round.parts_had, round.len()), round.digested());
         thread.keep(round);

@@ -152,7 +152,7 @@ impl Dispatch<'_> {
                 self.thread.shared.tell_of_http(self.session.address);
                 return Flow::Close;
             }
-            Err(refusal) => return self.here(|out| reply::error(out, refusal)),
+            Err(refusal) => return self.here(|out| refusal.reply(out)),
         };
         let operands = args.from(1);
         match command {

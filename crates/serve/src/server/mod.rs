@@ -6,6 +6,7 @@ mod descriptors;
 mod dispatch;
 mod driver;
 mod handover;
+mod help;
 mod info;
 mod listener;
 mod post;

@@ -21,8 +21,8 @@ const PARTS_FIRST: usize = 16;
 const PARTS_MAX: usize = 1024;
 /// Bytes of replies that a round should not have more of.
 const REPLIES_HIGH: usize = 256 * 1024;
-/// Digests of a round, as long as the values are far less than `VALUES_HIGH` together. At first it is one: nobody knows how
-/// large the values are.
+/// Digests of a round, as long as the values are far less than `VALUES_HIGH` together. At first it is one: nobody
+/// knows how large the values are.
 const DIGESTS_MAX: usize = 64;
 const VALUES_HIGH: usize = 1 << 20;
 

@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 
 use super::config::{Config, Receiver};
 use super::dispatch::Flow;
+use super::help;
 use super::shared::Shared;
 use crate::command::check::{Refusal, SHOWN_MAX, cut};
 use crate::command::glob;
+use crate::command::operation::NOT_A_NUMBER;
 use crate::command::table::{Command, Row, TABLE, find, row_of};
-use crate::resp::reply::{self, Version, shown};
+use crate::resp::reply::{self, Version};
 use crate::resp::{Args, number};
 
 /// What is known of a connection.
@@ -52,6 +54,7 @@ pub(crate) fn reply(
         Command::Config => config(args, shared, session.version, out),
         Command::Commands => commands(args, session.version, out),
         Command::Client => client(args, session, out),
+        Command::Select => select(args.at(1), out),
         Command::Hello => hello(args.from(1), session, out),
         Command::Quit => {
             reply::simple(out, "OK");
@@ -97,8 +100,8 @@ fn hello(args: Args<'_>, session: &mut Session, out: &mut Vec<u8>) {
             }
             at += 2;
         } else {
-            let option = shown(cut(option, SHOWN_MAX));
-            return reply::error(out, format_args!("ERR Syntax error in HELLO option '{option}'"));
+            let option = cut(option, SHOWN_MAX);
+            return reply::error_of(out, &[b"ERR Syntax error in HELLO option '", option, b"'"]);
         }
     }
     session.version = version;
@@ -118,6 +121,21 @@ fn hello(args: Args<'_>, session: &mut Session, out: &mut Vec<u8>) {
     text(out, "role", "master");
     reply::bulk(out, b"modules");
     reply::array(out, 0);
+}
+
+/// There is one database.
+fn select(index: &[u8], out: &mut Vec<u8>) {
+    match number::parse(index).map(i32::try_from) {
+        Some(Ok(0)) => reply::simple(out, "OK"),
+        Some(Ok(_)) => reply::error(out, "ERR DB index is out of range"),
+        Some(Err(_)) => {
+            let (from, to) = (i32::MIN, i32::MAX);
+            let wrong =
+                format_args!("ERR value is out of range, value must between {from} and {to}");
+            reply::error(out, wrong);
+        }
+        None => reply::error(out, NOT_A_NUMBER),
+    }
 }
 
 fn printable(name: &[u8]) -> Option<String> {
@@ -157,10 +175,14 @@ fn client(args: Args<'_>, session: &mut Session, out: &mut Vec<u8>) {
         return reply::verbatim(out, session.version, &described(session));
     } else if is(name, "info") {
         wrong("info")
+    } else if is(name, "help") && given == 0 {
+        return help::reply(Command::Client, out);
+    } else if is(name, "help") {
+        wrong("help")
     } else {
         Refusal::Subcommand(Command::Client, name)
     };
-    reply::error(out, refusal);
+    refusal.reply(out);
 }
 
 fn set_info(option: &[u8], value: &[u8], session: &mut Session, out: &mut Vec<u8>) {
@@ -169,8 +191,8 @@ fn set_info(option: &[u8], value: &[u8], session: &mut Session, out: &mut Vec<u8
         option if is(option, "lib-name") => (name, "lib-name"),
         option if is(option, "lib-ver") => (version, "lib-ver"),
         option => {
-            let option = shown(cut(option, SHOWN_MAX));
-            return reply::error(out, format_args!("ERR Unrecognized option '{option}'"));
+            let option = cut(option, SHOWN_MAX);
+            return reply::error_of(out, &[b"ERR Unrecognized option '", option, b"'"]);
         }
     };
     match printable(value) {
@@ -195,20 +217,29 @@ fn described(session: &Session) -> String {
 }
 
 fn config(args: Args<'_>, shared: &Shared, version: Version, out: &mut Vec<u8>) {
-    if !is(args.at(1), "get") {
-        return reply::error(out, Refusal::Subcommand(Command::Config, args.at(1)));
-    }
-    if args.len() < 3 {
-        return reply::error(out, Refusal::SubcommandArguments(Command::Config, "get"));
+    let wrong = |name| Refusal::SubcommandArguments(Command::Config, name);
+    match args.at(1) {
+        name if is(name, "get") && args.len() > 2 => {}
+        name if is(name, "get") => return wrong("get").reply(out),
+        name if is(name, "help") && args.len() == 2 => return help::reply(Command::Config, out),
+        name if is(name, "help") => return wrong("help").reply(out),
+        name => return Refusal::Subcommand(Command::Config, name).reply(out),
     }
     let settings = settings(&shared.config, shared.port);
     let patterns = args.from(2);
-    let wanted =
-        |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes()));
-    let found = || settings.iter().filter(|(name, _)| wanted(name));
+    // A name that was given in full is given back as it was written.
+    let named = |name: &'static str| {
+        let fits = |pattern: &&[u8]| match glob::is_pattern(pattern) {
+            true => glob::matches(pattern, name.as_bytes()),
+            false => is(pattern, name),
+        };
+        let pattern = patterns.iter().find(fits)?;
+        Some(if glob::is_pattern(pattern) { name.as_bytes() } else { pattern })
+    };
+    let found = || settings.iter().filter_map(|(name, value)| Some((named(name)?, value)));
     reply::map(out, version, found().count());
     for (name, value) in found() {
-        reply::bulk(out, name.as_bytes());
+        reply::bulk(out, name);
         reply::bulk(out, value.as_bytes());
     }
 }
@@ -256,7 +287,6 @@ fn commands(args: Args<'_>, version: Version, out: &mut Vec<u8>) {
         for row in named() {
             match row {
                 Some(row) => describe(row, version, out),
-                None if version == Version::Resp2 => out.extend_from_slice(b"*-1\r\n"),
                 None => reply::null(out, version),
             }
         }
@@ -265,10 +295,14 @@ fn commands(args: Args<'_>, version: Version, out: &mut Vec<u8>) {
             if names.is_empty() { all().collect() } else { named().flatten().collect() };
         reply::map(out, version, rows.len());
         rows.into_iter().for_each(|row| document(row, version, out));
+    } else if is(name, "help") && names.is_empty() {
+        help::reply(Command::Commands, out);
     } else if is(name, "count") {
-        reply::error(out, Refusal::SubcommandArguments(Command::Commands, "count"));
+        Refusal::SubcommandArguments(Command::Commands, "count").reply(out);
+    } else if is(name, "help") {
+        Refusal::SubcommandArguments(Command::Commands, "help").reply(out);
     } else {
-        reply::error(out, Refusal::Subcommand(Command::Commands, name));
+        Refusal::Subcommand(Command::Commands, name).reply(out);
     }
 }
 

@@ -72,6 +72,7 @@ const TALK: &[(&str, &str)] = &[
     ("FLUSHALL", "+OK\r\n"),
     ("DBSIZE", ":0\r\n"),
     ("FLUSHALL async", "+OK\r\n"),
+    ("FLUSHALL SYNC SYNC", "-ERR syntax error\r\n"),
     ("CLIENT GETNAME", "$-1\r\n"),
     ("CLIENT SETNAME me", "+OK\r\n"),
     ("CLIENT GETNAME", "$2\r\nme\r\n"),
@@ -87,8 +88,19 @@ const TALK: &[(&str, &str)] = &[
     ("CONFIG GET nothing", "*0\r\n"),
     ("CONFIG GET", "-ERR wrong number of arguments for 'config|get' command\r\n"),
     ("CONFIG SET a b", "-ERR unknown subcommand 'SET'. Try CONFIG HELP.\r\n"),
-    ("COMMAND COUNT", ":20\r\n"),
-    ("COMMAND INFO nothing", "*1\r\n*-1\r\n"),
+    ("SELECT 0", "+OK\r\n"),
+    ("SELECT 1", "-ERR DB index is out of range\r\n"),
+    (
+        "CONFIG help",
+        "*5\r\n+CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n\
+         +GET <pattern> [<pattern> ...]\r\n\
+         +    The settings whose names fit a pattern, and their values.\r\n\
+         +HELP\r\n+    Prints this help.\r\n",
+    ),
+    ("CLIENT HELP me", "-ERR wrong number of arguments for 'client|help' command\r\n"),
+    ("CONFIG GET [r-t]av?", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
+    ("COMMAND COUNT", ":21\r\n"),
+    ("COMMAND INFO nothing", "*1\r\n$-1\r\n"),
     (
         "COMMAND INFO get",
         "*1\r\n*6\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n",

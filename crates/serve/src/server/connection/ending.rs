@@ -68,16 +68,26 @@ impl Connection {
 
     pub(super) fn say_last_words(&mut self) {
         match self.last_words.take() {
-            Some(LastWords::Protocol(error)) => self.refuse(format_args!("ERR {error}")),
-            Some(LastWords::OutOfMemory) => self.refuse(OUT_OF_MEMORY),
+            // As it came, where the text has what can be printed only.
+            Some(LastWords::Protocol(ProtocolError::Expected(byte))) => {
+                self.refuse_with(&[b"ERR Protocol error: expected '$', got '", &[byte], b"'"]);
+            }
+            Some(LastWords::Protocol(error)) => {
+                self.refuse_with(&[b"ERR ", error.to_string().as_bytes()]);
+            }
+            Some(LastWords::OutOfMemory) => self.refuse(),
             None => {}
         }
     }
 
-    /// Ends the connection with an error.
-    pub(super) fn refuse(&mut self, text: impl std::fmt::Display) {
+    /// Ends the connection for want of memory.
+    pub(super) fn refuse(&mut self) {
+        self.refuse_with(&[OUT_OF_MEMORY.as_bytes()]);
+    }
+
+    fn refuse_with(&mut self, text: &[&[u8]]) {
         self.last_words = None;
-        reply::error(&mut self.output.bytes, text);
+        reply::error_of(&mut self.output.bytes, text);
         self.output.settle();
         self.is_closing = true;
         self.input.clear_or_free();

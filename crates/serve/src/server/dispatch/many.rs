@@ -90,7 +90,7 @@ impl Dispatch<'_> {
         let is_known = |option: &[u8]| {
             option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
         };
-        if !options.iter().all(is_known) {
+        if options.len() > 1 || !options.iter().all(is_known) {
             return self.here(|out| reply::error(out, SYNTAX));
         }
         let mut gather = Gather::new(GatherKind::Ok);

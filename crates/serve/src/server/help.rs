@@ -1,0 +1,43 @@
+//! What `HELP` of a command that has commands of its own says, in the form that Redis has for it.
+
+use crate::command::table::{Command, row_of};
+use crate::resp::reply;
+
+/// What may follow the command's name, and what it does.
+type Line = (&'static str, &'static str);
+
+const CLIENT: &[Line] = &[
+    ("GETNAME", "The name of this connection."),
+    ("ID", "The number of this connection."),
+    ("INFO", "What is known of this connection."),
+    ("SETINFO (LIB-NAME|LIB-VER) <text>", "Tells the client library, or its version."),
+    ("SETNAME <name>", "Names this connection."),
+];
+const CONFIG: &[Line] = &[(
+    "GET <pattern> [<pattern> ...]",
+    "The settings whose names fit a pattern, and their values.",
+)];
+const COMMANDS: &[Line] = &[
+    ("(no subcommand)", "All commands of this server."),
+    ("COUNT", "How many commands there are."),
+    ("DOCS [<command> ...]", "What the commands do."),
+    ("INFO [<command> ...]", "How many arguments the commands take, and where their keys are."),
+];
+const HELP: Line = ("HELP", "Prints this help.");
+
+/// Replies with the list of the command's commands.
+pub(super) fn reply(command: Command, out: &mut Vec<u8>) {
+    let lines = match command {
+        Command::Client => CLIENT,
+        Command::Config => CONFIG,
+        _ => COMMANDS,
+    };
+    let name = row_of(command).name.to_uppercase();
+    reply::array(out, 1 + 2 * (lines.len() + 1));
+    let usage = "<subcommand> [<arg> [value] [opt] ...]. Subcommands are:";
+    reply::simple(out, &format!("{name} {usage}"));
+    for (form, text) in lines.iter().chain([&HELP]) {
+        reply::simple(out, form);
+        reply::simple(out, &format!("    {text}"));
+    }
+}

@@ -1,0 +1,200 @@
+//! Odd requests, answered byte for byte as Debian's redis-server answers them.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use uwork_serve::{Config, Server};
+
+/// A redis-server on a socket of its own, without persistence; killed in the end.
+struct Redis {
+    child: Child,
+    directory: PathBuf,
+}
+
+impl Redis {
+    /// `None` where it is not installed.
+    fn start() -> Option<Self> {
+        let directory = std::env::temp_dir().join(format!("uwork-redis-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let socket = directory.join("socket");
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--save", "", "--databases", "1", "--unixsocket"]);
+        command.arg(&socket).arg("--dir").arg(&directory).stdout(Stdio::piped());
+        let Ok(mut child) = command.spawn() else {
+            let _ = std::fs::remove_dir_all(&directory);
+            return None;
+        };
+        let out = child.stdout.take().unwrap();
+        let redis = Self { child, directory };
+        let mut lines = BufReader::new(out).lines().map(Result::unwrap);
+        assert!(
+            lines.any(|line| line.contains("eady to accept connections")),
+            "it has not started"
+        );
+        // What it writes later must not fill the pipe.
+        std::thread::spawn(move || lines.for_each(drop));
+        Some(redis)
+    }
+
+    fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.directory.join("socket")).unwrap()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const END: &[u8] = b"$10\r\nend of it!\r\n";
+
+/// Sends the requests, and gets all replies, up to the end of the connection if they end it.
+fn ask(stream: impl Into<OwnedFd>, requests: &[u8]) -> String {
+    // Whatever family it is of: all that is used is the same for every socket.
+    let mut stream = UnixStream::from(stream.into());
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let start = b"FLUSHALL\r\n";
+    let all = [start, requests, b"\r\nECHO 'end of it!'\r\n"].concat();
+    match stream.write_all(&all) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("{error}"),
+        // What is not complete is not waited for.
+        _ => drop(stream.shutdown(Shutdown::Write)),
+    }
+    let (mut replies, mut bytes) = (Vec::new(), [0; 4096]);
+    while !replies.ends_with(END) {
+        match stream.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(len) => replies.extend_from_slice(&bytes[..len]),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("{error} after {}", replies.escape_ascii()),
+        }
+    }
+    replies.escape_ascii().to_string()
+}
+
+/// What is asked, each on a connection of its own: lines as typed, or any bytes.
+fn cases() -> Vec<Vec<u8>> {
+    let lines = |text: &str| {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        lines.map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>()
+    };
+    // Each line by itself, and behind what gives the commands something to do.
+    let mut cases = lines(include_str!("redis/lines.txt"));
+    let before = b"SET n 41\r\nSET text abc\r\nSET soon 1 EX 100\r\nMSET a 1 b 2 c 3\r\n".to_vec();
+    let behind = cases.iter().map(|case| [&before[..], case].concat()).collect::<Vec<_>>();
+    cases.extend(behind);
+    cases.extend(raw());
+    cases
+}
+
+/// What cannot be typed. Not where Redis' answer hangs on how the request arrives, or is none: inline requests around
+/// the limit of their length, and with a NUL, behind which Redis looks for no end of the line.
+fn raw() -> Vec<Vec<u8>> {
+    let mut cases: Vec<Vec<u8>> = [
+        &b"*1\r\n$4\r\nPING\r\n"[..],
+        b"*0\r\nPING",
+        b"*-1\r\nPING",
+        b"*-5\r\nPING",
+        b"*1\r\n$0\r\n\r\nPING",
+        b"*2\r\n$4\r\nECHO\r\n$4\r\n\r\n\0\xff\r\n",
+        b"*2\r\n$4\r\nECHO\r\n$0\r\n\r\n",
+        b"*2\r\n$4\r\nECHO\r\n$2\r\nabXXPING",
+        b"*1\n$4\nPING\n",
+        b"*x\r\n",
+        b"*+1\r\n$4\r\nPING\r\n",
+        b"* 1\r\n$4\r\nPING\r\n",
+        b"*01\r\n$4\r\nPING\r\n",
+        b"*1 \r\n$4\r\nPING\r\n",
+        b"*\r\n",
+        b"*2147483648\r\n",
+        b"*9223372036854775808\r\n",
+        b"*1\r\n$-1\r\n",
+        b"*1\r\n$-2\r\n",
+        b"*1\r\n$x\r\n",
+        b"*1\r\n$\r\n",
+        b"*1\r\n$536870913\r\n",
+        b"*1\r\n$9223372036854775808\r\n",
+        b"*1\r\n*1\r\n$4\r\nPING\r\n",
+        b"*1\r\n:4\r\n",
+        b"*1\r\n\r\n",
+        b"*1\r\n\xff\r\n",
+        b"*1\r\n\x01\r\n",
+        b"no \xff\xfe",
+        b"\xff\xfe",
+        b"CLIENT \xff\xfe",
+        b"HELLO 3 \xff\xfe",
+        b"*2\r\n$3\r\nGET\r\n4\r\n",
+        b"*3\r\n$3\r\nSET\r\n$3\r\n\r\n\0\r\n$1\r\n\0\r\n*2\r\n$3\r\nGET\r\n$3\r\n\r\n\0\r\n",
+        b"*2\r\n$4\r\nECHO\r\n$3\r\na\r\n\r\n",
+        b"*1\r\n$3\r\nno\n\r\n",
+        b"*2\r\n$5\r\nno\r\nX\r\n$3\r\na\r\n\r\n",
+        b"*2\r\n$2\r\nno\r\n$3\r\n\0a\xff\r\n",
+        b"*1\r\n$5\r\nPING\0\r\n",
+        b"PING\nPING\r\n\n\r\n  \r\nPING",
+        b"\tPING\t",
+        b"PING\x0bmore\r\n",
+        b"ECHO a\x0cb\r\n",
+        b"ECHO \"a\"\x0b\r\n",
+        b"ECHO 'a\rb'\r\n",
+        b"PING\r",
+        b"PING\r\r",
+        b"\r\r\nPING",
+        b"ECHO \xff\xfe\r\n",
+    ]
+    .iter()
+    .map(|case| case.to_vec())
+    .collect();
+    // What is quoted of an unknown request.
+    for len in [100, 127, 128, 129, 200] {
+        let long = "x".repeat(len);
+        for request in [
+            long.clone(),
+            format!("HELP {long}"),
+            format!("no {long}"),
+            format!("no a {long} b"),
+            format!("CLIENT {long}"),
+        ] {
+            cases.push(request.into_bytes());
+        }
+        cases.push(format!("no {}", "a ".repeat(len)).into_bytes());
+        cases.push(format!("CLIENT SETNAME {long}").into_bytes());
+    }
+    cases.push([b"ECHO ", "x".repeat(60_000).as_bytes(), b"\r\n"].concat());
+    cases
+}
+
+#[test]
+fn odd_requests_are_answered_as_by_redis() {
+    let Some(redis) = Redis::start() else {
+        eprintln!("left out: redis-server is not installed (ci/deps.sh)");
+        return;
+    };
+    let address = "127.0.0.1:0".parse().unwrap();
+    let mut different = Vec::new();
+    for threads in [1, 3] {
+        let server = Server::start(Config { address, threads, ..Config::default() }).unwrap();
+        for case in cases() {
+            let expected = ask(redis.connect(), &case);
+            let got = ask(TcpStream::connect(server.address()).unwrap(), &case);
+            if got != expected {
+                let case = &case[..case.len().min(200)];
+                different.push(format!("{}\n  {expected}\n  {got}", case.escape_ascii()));
+            }
+        }
+    }
+    assert!(
+        different.is_empty(),
+        "{}: asked, Redis, uwork\n{}",
+        different.len(),
+        different.join("\n")
+    );
+}
