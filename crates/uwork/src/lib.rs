@@ -39,6 +39,7 @@ mod delayed;
 mod ending;
 mod error;
 mod every_cpu;
+mod first_use;
 #[doc(hidden)]
 pub mod foreign;
 pub mod freeze;

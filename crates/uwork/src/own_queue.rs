@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 use crate::builder::Builder;
 use crate::error::ErrorKind;
+use crate::first_use;
 use crate::queue::Queue;
 
 /// The queue in `cell`, made at first use, with a name that begins with `stem`.
@@ -15,7 +16,7 @@ pub(crate) fn own_queue(
     stem: &str,
     describe: fn(Builder) -> Builder,
 ) -> &'static Queue {
-    cell.get_or_init(|| {
+    first_use::once(cell, || {
         let mut name = stem.to_owned();
         loop {
             match describe(Queue::builder(name.as_str())).build() {

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use uwork_engine::host::{Host, Report};
 use uwork_policy::percpu::{Choice, Mode, Wishes, choose};
 
+use crate::first_use;
 use crate::linux::rseq::Rseq;
 use crate::linux::{engine, options};
 use crate::topology::Machine;
@@ -25,7 +26,7 @@ pub(super) fn chosen() -> &'static Chosen {
         return chosen;
     }
     let mut report = None;
-    let chosen = CHOSEN.get_or_init(|| {
+    let chosen = first_use::once(&CHOSEN, || {
         let chosen = decide(options().percpu_mode);
         if chosen.choice.is_odd {
             let Choice { mode, reason, .. } = chosen.choice.clone();
