@@ -47,6 +47,9 @@
 
 #ifdef __cplusplus
 extern "C" {
+/* Some functions are named after the structure that they are about, which hides its constructor. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
 #endif
 
 /* The version of this header; uw_version() has that of the library. */
@@ -659,6 +662,7 @@ int uw_shutdown(unsigned how, uint64_t timeout_ns, char **report);
 void uw_debug_check_freed(const void *memory, size_t size);
 
 #ifdef __cplusplus
+#pragma GCC diagnostic pop
 }
 #endif
 

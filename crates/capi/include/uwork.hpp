@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// uwork.hpp: uwork for C++17. Queues, items and jobs that end with their scope; see uwork.h for what they do.
+// uwork.hpp: uwork for C++17. Queues, items, jobs, per-CPU data and task work that end with their scope; see uwork.h for
+// what they do.
 //
 // What cannot be done is an uwork::error. An exception that leaves the function of an item ends the process
 // (std::terminate); one that leaves a job comes out of its join().
 #ifndef UWORK_HPP
 #define UWORK_HPP
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -28,7 +31,12 @@ namespace uwork {
 class error : public std::system_error {
 public:
 	explicit error(int errno_value)
-		: std::system_error(errno_value, std::generic_category(), uw_error_text())
+		: error(errno_value, uw_error_text())
+	{
+	}
+
+	error(int errno_value, const char *words)
+		: std::system_error(errno_value, std::generic_category(), words)
 	{
 	}
 };
@@ -186,6 +194,29 @@ public:
 		return checked(uw_work_cancel_sync(&frame_)) > 0;
 	}
 
+	// Keeps it from being queued, once more, and takes it off. True: it was pending.
+	bool disable()
+	{
+		return checked(uw_work_disable(&frame_)) > 0;
+	}
+
+	bool disable_sync()
+	{
+		return checked(uw_work_disable_sync(&frame_)) > 0;
+	}
+
+	// Takes one of those back. True: it can be queued again.
+	bool enable()
+	{
+		return checked(uw_work_enable(&frame_)) > 0;
+	}
+
+	// The same; true: it was queued by this.
+	bool enable_and_enqueue(const queue &on)
+	{
+		return checked(uw_enable_and_queue_work(on.get(), &frame_)) > 0;
+	}
+
 	bool is_pending() const
 	{
 		return checked(uw_work_is_pending(&frame_)) > 0;
@@ -252,6 +283,21 @@ public:
 		return checked(uw_work_cancel_sync(&frame_.work)) > 0;
 	}
 
+	bool disable()
+	{
+		return checked(uw_work_disable(&frame_.work)) > 0;
+	}
+
+	bool disable_sync()
+	{
+		return checked(uw_work_disable_sync(&frame_.work)) > 0;
+	}
+
+	bool enable()
+	{
+		return checked(uw_work_enable(&frame_.work)) > 0;
+	}
+
 	bool is_pending() const
 	{
 		return checked(uw_work_is_pending(&frame_.work)) > 0;
@@ -268,6 +314,93 @@ private:
 	}
 
 	frame frame_;
+};
+
+// An item that is queued after a grace period: when every rcu_read_side that is there now has ended.
+class rcu_work {
+public:
+	explicit rcu_work(std::function<void()> function) : frame_{ {}, std::move(function) }
+	{
+		uw_rcu_work_init(&frame_, run);
+	}
+
+	rcu_work(const rcu_work &) = delete;
+	rcu_work &operator=(const rcu_work &) = delete;
+
+	~rcu_work()
+	{
+		static_cast<void>(uw_work_disable_sync(&frame_.work));
+	}
+
+	bool enqueue(const queue &on)
+	{
+		return checked(uw_queue_rcu_work(on.get(), &frame_)) > 0;
+	}
+
+	// Waits for the grace period and for the run. Inside a read side it waits for nothing.
+	bool flush()
+	{
+		return checked(uw_rcu_work_flush(&frame_)) > 0;
+	}
+
+	bool cancel()
+	{
+		return checked(uw_work_cancel(&frame_.work)) > 0;
+	}
+
+	bool cancel_sync()
+	{
+		return checked(uw_work_cancel_sync(&frame_.work)) > 0;
+	}
+
+	bool disable()
+	{
+		return checked(uw_work_disable(&frame_.work)) > 0;
+	}
+
+	bool disable_sync()
+	{
+		return checked(uw_work_disable_sync(&frame_.work)) > 0;
+	}
+
+	bool enable()
+	{
+		return checked(uw_work_enable(&frame_.work)) > 0;
+	}
+
+	bool is_pending() const
+	{
+		return checked(uw_work_is_pending(&frame_.work)) > 0;
+	}
+
+private:
+	struct frame : uw_rcu_work {
+		std::function<void()> function;
+	};
+
+	static void run(uw_work *item) noexcept
+	{
+		static_cast<frame *>(uw_to_rcu_work(item))->function();
+	}
+
+	frame frame_;
+};
+
+// What is read without a lock stays while this is there. It ends on the thread on which it began; they nest.
+class rcu_read_side {
+public:
+	rcu_read_side()
+	{
+		checked(uw_rcu_read_lock());
+	}
+
+	rcu_read_side(const rcu_read_side &) = delete;
+	rcu_read_side &operator=(const rcu_read_side &) = delete;
+
+	~rcu_read_side()
+	{
+		static_cast<void>(uw_rcu_read_unlock());
+	}
 };
 
 // A function on its way. Its end lets it go on unwatched.
@@ -297,6 +430,7 @@ public:
 	// Waits for it; runs it here if it has not started and its queue allows that. Once.
 	T join()
 	{
+		check_that_it_is_there();
 		int answer = uw_job_join(std::exchange(job_, nullptr), nullptr);
 
 		if (answer == -ECANCELED || answer == -ESHUTDOWN)
@@ -311,6 +445,7 @@ public:
 	// True: it was taken back before it started.
 	bool cancel()
 	{
+		check_that_it_is_there();
 		bool taken = checked(uw_job_cancel(job_)) > 0;
 
 		if (taken)
@@ -320,6 +455,7 @@ public:
 
 	bool is_finished() const
 	{
+		check_that_it_is_there();
 		return checked(uw_job_is_finished(job_)) > 0;
 	}
 
@@ -368,6 +504,12 @@ private:
 			mine.failure = std::current_exception();
 		}
 		return nullptr;
+	}
+
+	void check_that_it_is_there() const
+	{
+		if (job_ == nullptr)
+			throw error(EINVAL, "the job was joined already, or was moved to another one");
 	}
 
 	job(uw_job *known, std::shared_ptr<call> mine) noexcept : job_(known), call_(std::move(mine))
@@ -425,6 +567,326 @@ auto blocking(F function) -> std::invoke_result_t<F>
 	if constexpr (!std::is_void_v<result>)
 		return std::move(*mine.value);
 }
+
+// What every CPU has for itself, under a lock of its own; zero bytes at first. Nobody may use it at its end.
+template <typename T>
+class percpu {
+	static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>,
+		      "it begins as zero bytes, and is given back as bytes");
+	static_assert(alignof(T) <= alignof(std::max_align_t), "it is aligned as malloc() does");
+
+public:
+	// One CPU's value, locked. For a few instructions, on the thread that has locked it.
+	class locked {
+	public:
+		locked(locked &&other) noexcept
+			: percpu_(other.percpu_), block_(std::exchange(other.block_, nullptr))
+		{
+		}
+
+		locked &operator=(locked &&other) noexcept
+		{
+			std::swap(percpu_, other.percpu_);
+			std::swap(block_, other.block_);
+			return *this;
+		}
+
+		locked(const locked &) = delete;
+		locked &operator=(const locked &) = delete;
+
+		~locked()
+		{
+			if (block_ != nullptr)
+				static_cast<void>(uw_percpu_unlock(percpu_, block_));
+		}
+
+		T &operator*() const noexcept
+		{
+			return *static_cast<T *>(block_);
+		}
+
+		T *operator->() const noexcept
+		{
+			return static_cast<T *>(block_);
+		}
+
+		int cpu() const
+		{
+			return checked(uw_percpu_cpu_of(percpu_, block_));
+		}
+
+	private:
+		friend class percpu;
+
+		locked(uw_percpu *of, void *block) noexcept : percpu_(of), block_(block)
+		{
+		}
+
+		uw_percpu *percpu_;
+		void *block_;
+	};
+
+	percpu() : percpu_(uw_percpu_create(sizeof(T)))
+	{
+		if (percpu_ == nullptr)
+			throw error(errno);
+	}
+
+	percpu(percpu &&other) noexcept : percpu_(std::exchange(other.percpu_, nullptr))
+	{
+	}
+
+	percpu &operator=(percpu &&other) noexcept
+	{
+		std::swap(percpu_, other.percpu_);
+		return *this;
+	}
+
+	percpu(const percpu &) = delete;
+	percpu &operator=(const percpu &) = delete;
+
+	~percpu()
+	{
+		if (percpu_ != nullptr)
+			static_cast<void>(uw_percpu_destroy(percpu_));
+	}
+
+	// How many CPUs have a value; they are counted from 0.
+	int cpus() const
+	{
+		return checked(uw_percpu_cpus(percpu_));
+	}
+
+	// That of the CPU that the caller is on, which it may leave then; or that of `cpu`.
+	locked lock()
+	{
+		return of(uw_percpu_lock_local(percpu_));
+	}
+
+	locked lock(int cpu)
+	{
+		return of(uw_percpu_lock(percpu_, cpu));
+	}
+
+	// Nothing: somebody else has locked it.
+	std::optional<locked> try_lock()
+	{
+		return if_free(uw_percpu_trylock_local(percpu_));
+	}
+
+	std::optional<locked> try_lock(int cpu)
+	{
+		return if_free(uw_percpu_trylock(percpu_, cpu));
+	}
+
+	// Calls `function(cpu, value)` for each CPU, with the value locked; for several at the same time, perhaps, and on
+	// other threads. The first exception that leaves it comes out of this, when all were visited.
+	template <typename F>
+	void for_each(F function)
+	{
+		visits<F> mine(function);
+
+		checked(uw_percpu_for_each(percpu_, visits<F>::visit, &mine));
+		mine.rethrow();
+	}
+
+	// The same, for one CPU.
+	template <typename F>
+	void with(int cpu, F function)
+	{
+		visits<F> mine(function);
+
+		checked(uw_percpu_with(percpu_, cpu, visits<F>::visit, &mine));
+		mine.rethrow();
+	}
+
+private:
+	template <typename F>
+	struct visits {
+		explicit visits(F &f) : function(f)
+		{
+		}
+
+		static void visit(int cpu, void *block, void *arg) noexcept
+		{
+			visits &mine = *static_cast<visits *>(arg);
+
+			try {
+				mine.function(cpu, *static_cast<T *>(block));
+			} catch (...) {
+				if (!mine.has_failed.test_and_set())
+					mine.failure = std::current_exception();
+			}
+		}
+
+		void rethrow()
+		{
+			if (failure)
+				std::rethrow_exception(failure);
+		}
+
+		F &function;
+		std::atomic_flag has_failed = ATOMIC_FLAG_INIT;
+		std::exception_ptr failure{};
+	};
+
+	locked of(void *block)
+	{
+		if (block == nullptr)
+			throw error(errno);
+		return locked(percpu_, block);
+	}
+
+	std::optional<locked> if_free(void *block)
+	{
+		if (block == nullptr && errno == EBUSY)
+			return std::nullopt;
+		return of(block);
+	}
+
+	uw_percpu *percpu_;
+};
+
+// A number that every CPU adds to its part of.
+class percpu_counter {
+public:
+	percpu_counter() : counter_(uw_percpu_counter_create())
+	{
+		if (counter_ == nullptr)
+			throw error(errno);
+	}
+
+	percpu_counter(percpu_counter &&other) noexcept : counter_(std::exchange(other.counter_, nullptr))
+	{
+	}
+
+	percpu_counter &operator=(percpu_counter &&other) noexcept
+	{
+		std::swap(counter_, other.counter_);
+		return *this;
+	}
+
+	percpu_counter(const percpu_counter &) = delete;
+	percpu_counter &operator=(const percpu_counter &) = delete;
+
+	~percpu_counter()
+	{
+		if (counter_ != nullptr)
+			static_cast<void>(uw_percpu_counter_destroy(counter_));
+	}
+
+	void add(std::int64_t number)
+	{
+		uw_percpu_counter_add(counter_, number);
+	}
+
+	// Every addition before the call, and perhaps some that come during it.
+	std::int64_t sum() const
+	{
+		return uw_percpu_counter_sum(counter_);
+	}
+
+private:
+	uw_percpu_counter *counter_;
+};
+
+// A thread that runs functions which others give it, where it looks for them. Does not keep the thread.
+class task {
+public:
+	// The calling thread.
+	static task current()
+	{
+		return task(uw_task_current());
+	}
+
+	task(const task &other) : task(uw_task_get(other.task_))
+	{
+	}
+
+	task(task &&other) noexcept : task_(std::exchange(other.task_, nullptr))
+	{
+	}
+
+	task &operator=(task other) noexcept
+	{
+		std::swap(task_, other.task_);
+		return *this;
+	}
+
+	~task()
+	{
+		uw_task_put(task_);
+	}
+
+	// Has the thread call a function, first in, first out; at its end at the latest. False: the thread has ended, and the
+	// function is not called. An exception that leaves the function ends the process.
+	template <typename F>
+	bool post(F function, uw_notify notify = UW_NOTIFY_SIGNAL)
+	{
+		auto mine = std::make_unique<posted<F>>(std::move(function));
+		int answer = uw_task_work_add(task_, mine.get(), notify);
+
+		if (answer == -ESRCH)
+			return false;
+		checked(answer);
+		static_cast<void>(mine.release());
+		return true;
+	}
+
+	// For the calling thread, each with how many functions were called. Until nothing is left; what is there if the
+	// thread was told of it.
+	static int run()
+	{
+		return checked(uw_task_run());
+	}
+
+	static int safe_point()
+	{
+		return checked(uw_task_safe_point());
+	}
+
+	// Sleeps until there is something to run, and runs it.
+	static int park()
+	{
+		return checked(uw_task_park(-1));
+	}
+
+	static int park_for(std::chrono::nanoseconds limit)
+	{
+		return checked(uw_task_park(limit.count() > 0 ? limit.count() : 0));
+	}
+
+	const uw_task *get() const noexcept
+	{
+		return task_;
+	}
+
+private:
+	template <typename F>
+	struct posted : uw_task_work {
+		explicit posted(F f) : uw_task_work{}, function(std::move(f))
+		{
+			uw_task_work_init(this, call);
+		}
+
+		static void call(uw_task_work *item) noexcept
+		{
+			std::unique_ptr<posted> mine(static_cast<posted *>(item));
+
+			mine->function();
+		}
+
+		F function;
+	};
+
+	explicit task(uw_task *known) : task_(known)
+	{
+		if (task_ == nullptr)
+			throw error(errno);
+	}
+
+	uw_task *task_;
+};
 
 } // namespace uwork
 

@@ -23,10 +23,13 @@ static void prepare(void)
 	uw_task_fork(UW_FORK_PREPARE);
 	uw_percpu_fork(UW_FORK_PREPARE);
 	uw_printk_fork(UW_FORK_PREPARE);
+	/* Last, as every free() takes it. */
+	uw_debug_fork(UW_FORK_PREPARE);
 }
 
 static void after(enum uw_fork at)
 {
+	uw_debug_fork(at);
 	uw_printk_fork(at);
 	uw_percpu_fork(at);
 	uw_task_fork(at);
@@ -42,8 +45,18 @@ static void child(void)
 	after(UW_FORK_CHILD);
 }
 
-/* Linked with whatever has a lock. */
-__attribute__((constructor)) static void watch_forks(void)
+static void watch(void)
 {
 	pthread_atfork(prepare, parent, child);
+}
+
+/*
+ * Linked with whatever has a lock. When the program starts, and before the handlers of the engine are named, which has
+ * no priority: what was named first is called last before a fork, when all other locks are held.
+ */
+__attribute__((constructor(101))) void uw_watch_forks(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch);
 }

@@ -13,5 +13,10 @@ void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at);
 void uw_task_fork(enum uw_fork at);
 void uw_percpu_fork(enum uw_fork at);
 void uw_printk_fork(enum uw_fork at);
+/* Of Rust: the items of the debug mode. */
+void uw_debug_fork(unsigned int at);
+
+/* Has all that called at each fork; at the latest when this returns. */
+void uw_watch_forks(void);
 
 #endif

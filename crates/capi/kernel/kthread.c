@@ -23,6 +23,9 @@ static void end(struct task *task, int result)
 	task->result = result;
 	uw_task_over(task);
 	complete_all(&task->ended);
+	/* Who waits for it to park waits no more. The thread still has its reference. Partner: kthread_park(). */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	complete_all(&task->parked);
 }
 
 static void *run(void *arg)
@@ -159,9 +162,13 @@ int kthread_park(struct task_struct *public)
 		return -EBUSY;
 	reinit_completion(&task->parked);
 	wish(task, TASK_PARK);
-	if (public != current)
+	if (public == current)
+		return 0;
+	/* A thread that has ended since then parks no more: either this is seen here, or its end() ends the wait. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (!completion_done(&task->ended))
 		wait_for_completion(&task->parked);
-	return 0;
+	return completion_done(&task->ended) ? -ENOSYS : 0;
 }
 
 void kthread_unpark(struct task_struct *public)

@@ -12,6 +12,14 @@
 
 #define BAD_ARGUMENT 2
 
+struct module uw_kernel_this_module;
+
+/* A module that is named by its file is a program of that name. */
+__attribute__((constructor)) static void name_this_module(void)
+{
+	snprintf(uw_kernel_this_module.name, sizeof(uw_kernel_this_module.name), "%s", program_invocation_short_name);
+}
+
 struct parameters {
 	const struct kernel_param *const *first;
 	const struct kernel_param *const *end;

@@ -6,11 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <linux/kernel.h>
+#include <linux/sched.h>
 #include "fork.h"
 
 #define MESSAGE_MAX 1024
+/* Calls of which dump_stack() tells. */
+#define DUMP_CALLS 64
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Where the line went that is not at its end; guard: the lock. */
@@ -107,6 +111,36 @@ int uw_kernel_printk_of_file(const char *fmt, ...)
 	length = vprintk(fmt, true, args);
 	va_end(args);
 	return length;
+}
+
+struct calls {
+	unsigned int count;
+	void *at[DUMP_CALLS];
+};
+
+static _Unwind_Reason_Code note_call(struct _Unwind_Context *context, void *arg)
+{
+	struct calls *calls = arg;
+	int is_before = 0;
+	uintptr_t at = _Unwind_GetIPInfo(context, &is_before);
+
+	if (at == 0 || calls->count == DUMP_CALLS)
+		return _URC_END_OF_STACK;
+	/* A return address may be that of the next function: the call is in front of it. */
+	calls->at[calls->count++] = (void *)(is_before ? at : at - 1);
+	return _URC_NO_REASON;
+}
+
+void uw_kernel_dump_stack(void)
+{
+	struct calls calls = { .count = 0 };
+	unsigned int i;
+
+	_Unwind_Backtrace(note_call, &calls);
+	uw_kernel_printk(KERN_WARNING "PID: %d Comm: %s\nCall Trace:\n", current->pid, current->comm);
+	/* The first is this function. */
+	for (i = 1; i < calls.count; i++)
+		uw_kernel_printk(KERN_WARNING " %pS\n", calls.at[i]);
 }
 
 void uw_kernel_bug(const char *what, const char *file, int line)

@@ -24,6 +24,14 @@ static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static __thread struct task *this_task;
 
+/* Whether tasks take functions to run: a thread that does has a signal's handler, which other programs need not have. */
+static bool takes_task_work;
+
+void uw_kernel_use_task_work(void)
+{
+	__atomic_store_n(&takes_task_work, true, __ATOMIC_RELAXED);
+}
+
 struct task *uw_task_of(struct task_struct *task)
 {
 	return (struct task *)task;
@@ -40,6 +48,8 @@ void uw_kernel_put_task(struct task_struct *public)
 
 	if (__atomic_sub_fetch(&task->references, 1, __ATOMIC_ACQ_REL) != 0)
 		return;
+	uw_task_put(task->handle);
+	task->handle = NULL;
 	pthread_mutex_lock(&lock);
 	task->next = free_tasks;
 	free_tasks = task;
@@ -111,6 +121,7 @@ struct task *uw_task_new(void)
 	task->has_thread = false;
 	task->is_stopped = false;
 	task->is_kept = false;
+	task->handle = NULL;
 	task->deputy = NULL;
 	init_completion(&task->begun);
 	init_completion(&task->ended);
@@ -136,8 +147,30 @@ static void make_key(void)
 		abort();
 }
 
+/* For the calling thread, which is this task. */
+static void take_task_work(struct task *task)
+{
+	struct uw_task *handle = uw_task_current();
+
+	pthread_mutex_lock(&lock);
+	task->handle = handle;
+	pthread_mutex_unlock(&lock);
+}
+
+struct uw_task *uw_task_handle(struct task *task)
+{
+	struct uw_task *handle;
+
+	pthread_mutex_lock(&lock);
+	handle = task->handle ? uw_task_get(task->handle) : NULL;
+	pthread_mutex_unlock(&lock);
+	return handle;
+}
+
 void uw_task_adopt(struct task *task)
 {
+	if (__atomic_load_n(&takes_task_work, __ATOMIC_RELAXED))
+		take_task_work(task);
 	pthread_once(&key_once, make_key);
 	pthread_mutex_lock(&lock);
 	task->public.pid = (pid_t)syscall(SYS_gettid);
@@ -154,6 +187,8 @@ void uw_task_fork(enum uw_fork at)
 		this_task->public.pid = (pid_t)syscall(SYS_gettid);
 		this_task->public.tgid = getpid();
 		this_task->public.flags &= ~(unsigned int)(PF_WQ_WORKER | PF_KTHREAD);
+		/* What was added in the parent runs there. */
+		this_task->handle = NULL;
 	}
 }
 
@@ -172,6 +207,8 @@ struct task_struct *uw_kernel_current(void)
 			task->public.flags = PF_KTHREAD | PF_WQ_WORKER;
 		pthread_getname_np(pthread_self(), task->public.comm, sizeof(task->public.comm));
 	}
+	if (!task->handle && __atomic_load_n(&takes_task_work, __ATOMIC_RELAXED))
+		take_task_work(task);
 	return &task->public;
 }
 

@@ -29,6 +29,8 @@ struct task {
 	bool has_thread;
 	bool is_stopped;
 	bool is_kept;
+	/* By which its thread gets functions to run. Or NULL. */
+	struct uw_task *handle;
 	/* The thread that works for this one: what its thread is given, that one is given too. Or NULL. */
 	struct task *deputy;
 	/* Of a queue's thread that was handed out: what it had. The queue may go, and the thread serve another one. */
@@ -52,6 +54,9 @@ struct kthread_worker;
 
 /* kthread_worker_fn() of this worker will not be called: its queue ends. */
 void uw_worker_never_ran(struct kthread_worker *worker);
+
+/* A reference for uw_task_put(); NULL if the task has no thread that takes functions. */
+struct uw_task *uw_task_handle(struct task *task);
 
 struct task *uw_task_of(struct task_struct *task);
 /* With one reference; NULL without memory. */

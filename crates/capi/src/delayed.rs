@@ -4,8 +4,11 @@ use std::ffi::{c_int, c_uint};
 use std::time::Duration;
 
 use crate::attrs::cpu_of;
-use crate::error::{failed, guard, misuse};
-use crate::item::{Item, Kind, UwDelayedWork, UwWork, UwWorkFn, answer, delayed};
+use crate::error::{guard, misuse};
+use crate::item::{
+    Found, Item, ItemPointer, Kind, UwDelayedWork, UwWork, UwWorkFn, answer, answer_in_place,
+    delayed,
+};
 use crate::queue::{UwQueue, queue};
 use crate::work::init;
 
@@ -27,27 +30,61 @@ pub unsafe extern "C" fn uw_delayed_work_init(
     unsafe { init(item.cast(), func, kind, slack_ns) };
 }
 
-/// `$body` with the engine part of a delayed item and what queueing takes.
+/// `$body` with what was [`Found`] for a delayed item.
 macro_rules! with_delayed {
-    ($item:expr, |$work:ident, $pointer:ident| $body:expr) => {
+    ($item:expr, |$found:ident| $body:expr) => {
         // SAFETY: null or a delayed item that stays for the call (uwork.h).
         match unsafe { crate::item::item($item.cast::<UwWork>(), Kind::Delayed) } {
             Ok(Item::Plain(known)) => {
-                #[allow(unused_variables, reason = "not every use has both")]
-                let ($work, $pointer) =
-                    // SAFETY: found to be a made item; that it is a delayed one says its type.
-                    (unsafe { delayed(known) }, crate::item::ItemPointer(known));
+                // SAFETY: found to be a made item; that it is a delayed one says its type.
+                let work = unsafe { delayed(known) };
+                let $found = Found { work, pointer: ItemPointer(known) };
                 $body
             }
             Ok(Item::Timed(shadow)) => {
-                #[allow(unused_variables, reason = "not every use has both")]
-                let ($work, $pointer) = (shadow.delayed(), shadow.pointer());
+                let $found = Found { work: shadow.delayed(), pointer: shadow.pointer() };
                 $body
             }
-            Ok(Item::Graced(_)) => misuse(libc::EINVAL, "this is no delayed item, it is an rcu one"),
+            Ok(Item::Graced(_)) => {
+                misuse(libc::EINVAL, "this is no delayed item, it is an rcu one")
+            }
             Err(code) => code,
         }
     };
+}
+
+/// What becomes of an item that is armed already.
+#[derive(Clone, Copy)]
+enum Armed {
+    Stays,
+    GetsTheNewTime,
+}
+
+/// Queues an item later, for `cpu` or for any.
+///
+/// # Safety
+/// Null, or a queue of this library's and a delayed item that stays (uwork.h).
+unsafe fn arm(
+    handle: *mut UwQueue,
+    cpu: Option<c_int>,
+    item: *mut UwDelayedWork,
+    delay_ns: u64,
+    armed: Armed,
+) -> c_int {
+    let both = queue(handle).and_then(|queue| Ok((queue, cpu.map(cpu_of).transpose()?)));
+    let (queue, cpu) = match both {
+        Ok(both) => both,
+        Err(code) => return code,
+    };
+    let delay = Duration::from_nanos(delay_ns);
+    with_delayed!(item, |found| match (armed, cpu) {
+        (Armed::Stays, None) => answer(queue.enqueue_delayed::<_, 0>(found.pointer, delay)),
+        (Armed::Stays, Some(cpu)) =>
+            answer_in_place(queue.enqueue_delayed_on::<_, 0>(cpu, found.pointer, delay)),
+        (Armed::GetsTheNewTime, None) => answer(queue.mod_delayed::<_, 0>(found.pointer, delay)),
+        (Armed::GetsTheNewTime, Some(cpu)) =>
+            answer_in_place(queue.mod_delayed_on::<_, 0>(cpu, found.pointer, delay)),
+    })
 }
 
 /// Queues an item later.
@@ -57,11 +94,8 @@ pub unsafe extern "C" fn uw_queue_delayed_work(
     item: *mut UwDelayedWork,
     delay_ns: u64,
 ) -> c_int {
-    let (queue, delay) = match queue(handle) {
-        Ok(queue) => (queue, Duration::from_nanos(delay_ns)),
-        Err(code) => return code,
-    };
-    with_delayed!(item, |work, pointer| answer(queue.enqueue_delayed::<_, 0>(pointer, delay)))
+    // SAFETY: by uwork.h.
+    unsafe { arm(handle, None, item, delay_ns, Armed::Stays) }
 }
 
 /// The same, on a CPU.
@@ -72,17 +106,8 @@ pub unsafe extern "C" fn uw_queue_delayed_work_on(
     item: *mut UwDelayedWork,
     delay_ns: u64,
 ) -> c_int {
-    let (queue, cpu) = match queue(handle).and_then(|queue| Ok((queue, cpu_of(cpu)?))) {
-        Ok(both) => both,
-        Err(code) => return code,
-    };
-    let delay = Duration::from_nanos(delay_ns);
-    with_delayed!(item, |work, pointer| {
-        match queue.enqueue_delayed_on::<_, 0>(cpu, pointer, delay) {
-            Ok(outcome) => answer(outcome),
-            Err(rejected) => failed(&rejected.error),
-        }
-    })
+    // SAFETY: by uwork.h.
+    unsafe { arm(handle, Some(cpu), item, delay_ns, Armed::Stays) }
 }
 
 /// 1 if the item was idle, 0 if it was pending: as of queueing.
@@ -92,11 +117,8 @@ pub unsafe extern "C" fn uw_mod_delayed_work(
     item: *mut UwDelayedWork,
     delay_ns: u64,
 ) -> c_int {
-    let (queue, delay) = match queue(handle) {
-        Ok(queue) => (queue, Duration::from_nanos(delay_ns)),
-        Err(code) => return code,
-    };
-    with_delayed!(item, |work, pointer| answer(queue.mod_delayed::<_, 0>(pointer, delay)))
+    // SAFETY: by uwork.h.
+    unsafe { arm(handle, None, item, delay_ns, Armed::GetsTheNewTime) }
 }
 
 /// The same, on a CPU.
@@ -107,19 +129,12 @@ pub unsafe extern "C" fn uw_mod_delayed_work_on(
     item: *mut UwDelayedWork,
     delay_ns: u64,
 ) -> c_int {
-    let (queue, cpu) = match queue(handle).and_then(|queue| Ok((queue, cpu_of(cpu)?))) {
-        Ok(both) => both,
-        Err(code) => return code,
-    };
-    let delay = Duration::from_nanos(delay_ns);
-    with_delayed!(item, |work, pointer| match queue.mod_delayed_on::<_, 0>(cpu, pointer, delay) {
-        Ok(outcome) => answer(outcome),
-        Err(rejected) => failed(&rejected.error),
-    })
+    // SAFETY: by uwork.h.
+    unsafe { arm(handle, Some(cpu), item, delay_ns, Armed::GetsTheNewTime) }
 }
 
 /// Queues an armed item at once, and waits until its last queueing has run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_delayed_work_flush(item: *mut UwDelayedWork) -> c_int {
-    guard(|| with_delayed!(item, |work, pointer| c_int::from(work.flush())))
+    guard(|| with_delayed!(item, |found| c_int::from(found.work.flush())))
 }

@@ -5,10 +5,12 @@ use std::ptr::NonNull;
 
 use uwork::foreign::{self, DEFERRABLE_OFFSET, FUNCTION_OFFSET, ForeignFn, IDLE_SPOT, RawWork};
 use uwork::rcu::{HasRcuWork, RcuWork};
-use uwork::{DelayedWork, Enqueued, HasDelayedWork, HasWork, Work, WorkItem, WorkPointer};
+use uwork::{
+    DelayedWork, Enqueued, HasDelayedWork, HasWork, RejectedError, Work, WorkItem, WorkPointer,
+};
 
 use crate::debug::{GracedShadow, TimedShadow};
-use crate::error::{fail, misuse};
+use crate::error::{fail, failed, misuse};
 
 /// What an item does. It gets the item.
 pub type UwWorkFn = Option<unsafe extern "C-unwind" fn(*mut UwWork)>;
@@ -209,6 +211,12 @@ pub(crate) unsafe fn graced<'a>(item: NonNull<UwWork>) -> &'a RcuWork<UwWork> {
     unsafe { item.cast().as_ref() }
 }
 
+/// The answer of queueing in a place, which there may not be, as a number.
+#[inline]
+pub(crate) fn answer_in_place<P>(outcome: Result<Enqueued<P>, RejectedError<P>>) -> c_int {
+    outcome.map_or_else(|rejected| failed(&rejected.error), answer)
+}
+
 /// The answer of queueing, as a number.
 #[inline]
 pub(crate) fn answer<P>(outcome: Enqueued<P>) -> c_int {
@@ -222,27 +230,32 @@ pub(crate) fn answer<P>(outcome: Enqueued<P>) -> c_int {
     }
 }
 
-/// `$body` with what is queued for an item: `$work` is its engine part, `$pointer` what queueing takes. With
-/// an item that cannot be used, the error is the value.
+/// What is queued for an item of the user's: its engine part, and the pointer that queueing takes.
+pub(crate) struct Found<'a, W, P> {
+    pub(crate) work: &'a W,
+    pub(crate) pointer: P,
+}
+
+/// `$body` with what was [`Found`] for an item. With an item that cannot be used, the error is the value.
 macro_rules! with_item {
-    ($item:expr, |$work:ident, $pointer:ident| $body:expr) => {
+    ($item:expr, |$found:ident| $body:expr) => {
         // SAFETY: null or an item that stays for the call (uwork.h).
         match unsafe { $crate::item::item($item, $crate::item::Kind::Plain) } {
             Ok($crate::item::Item::Plain(item)) => {
-                #[allow(unused_variables, reason = "not every use has both")]
-                let ($work, $pointer) =
-                    // SAFETY: found to be a made item.
-                    (unsafe { $crate::item::plain(item) }, $crate::item::ItemPointer(item));
+                // SAFETY: found to be a made item.
+                let work = unsafe { $crate::item::plain(item) };
+                let pointer = $crate::item::ItemPointer(item);
+                let $found = $crate::item::Found { work, pointer };
                 $body
             }
             Ok($crate::item::Item::Timed(shadow)) => {
-                #[allow(unused_variables, reason = "not every use has both")]
-                let ($work, $pointer) = (shadow.plain(), shadow.pointer());
+                let $found =
+                    $crate::item::Found { work: shadow.plain(), pointer: shadow.pointer() };
                 $body
             }
             Ok($crate::item::Item::Graced(shadow)) => {
-                #[allow(unused_variables, reason = "not every use has both")]
-                let ($work, $pointer) = (shadow.plain(), shadow.pointer());
+                let $found =
+                    $crate::item::Found { work: shadow.plain(), pointer: shadow.pointer() };
                 $body
             }
             Err(code) => code,

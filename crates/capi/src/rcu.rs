@@ -7,7 +7,7 @@ use uwork::foreign;
 use uwork::rcu::{ReadGuard, is_read_locked, read_lock};
 
 use crate::error::{guard, misuse};
-use crate::item::{Item, Kind, UwRcuWork, UwWorkFn, answer, graced};
+use crate::item::{Found, Item, ItemPointer, Kind, UwRcuWork, UwWorkFn, answer, graced};
 use crate::queue::{UwQueue, with_queue};
 use crate::work::init;
 
@@ -18,24 +18,24 @@ pub unsafe extern "C" fn uw_rcu_work_init(item: *mut UwRcuWork, func: UwWorkFn) 
     unsafe { init(item.cast(), func, Kind::Rcu, 0) };
 }
 
-/// `$body` with the engine part of an rcu item and what queueing takes.
+/// `$body` with what was [`Found`] for an rcu item.
 macro_rules! with_graced {
-    ($item:expr, |$work:ident, $pointer:ident| $body:expr) => {
+    ($item:expr, |$found:ident| $body:expr) => {
         // SAFETY: null or an rcu item that stays for the call (uwork.h).
         match unsafe { crate::item::item($item.cast(), Kind::Rcu) } {
             Ok(Item::Plain(known)) => {
-                #[allow(unused_variables, reason = "not every use has both")]
-                let ($work, $pointer) =
-                    // SAFETY: found to be a made item; that it is an rcu one says its type.
-                    (unsafe { graced(known) }, crate::item::ItemPointer(known));
+                // SAFETY: found to be a made item; that it is an rcu one says its type.
+                let work = unsafe { graced(known) };
+                let $found = Found { work, pointer: ItemPointer(known) };
                 $body
             }
             Ok(Item::Graced(shadow)) => {
-                #[allow(unused_variables, reason = "not every use has both")]
-                let ($work, $pointer) = (shadow.graced(), shadow.pointer());
+                let $found = Found { work: shadow.graced(), pointer: shadow.pointer() };
                 $body
             }
-            Ok(Item::Timed(_)) => misuse(libc::EINVAL, "this item was not made by uw_rcu_work_init"),
+            Ok(Item::Timed(_)) => {
+                misuse(libc::EINVAL, "this item was not made by uw_rcu_work_init")
+            }
             Err(code) => code,
         }
     };
@@ -45,7 +45,7 @@ macro_rules! with_graced {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_rcu_work(handle: *mut UwQueue, item: *mut UwRcuWork) -> c_int {
     with_queue(handle, |queue| {
-        with_graced!(item, |work, pointer| answer(queue.enqueue_rcu::<_, 0>(pointer)))
+        with_graced!(item, |found| answer(queue.enqueue_rcu::<_, 0>(found.pointer)))
     })
 }
 
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn uw_queue_rcu_work(handle: *mut UwQueue, item: *mut UwRc
 pub unsafe extern "C" fn uw_rcu_work_flush(item: *mut UwRcuWork) -> c_int {
     guard(|| {
         end_those_left_before();
-        with_graced!(item, |work, pointer| c_int::from(work.flush()))
+        with_graced!(item, |found| c_int::from(found.work.flush()))
     })
 }
 

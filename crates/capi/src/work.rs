@@ -7,8 +7,8 @@ use uwork::{DisableDepthError, Enqueued};
 
 use crate::attrs::{cpu_of, write_text};
 use crate::debug;
-use crate::error::{fail, failed, guard, misuse};
-use crate::item::{Kind, answer, make, with_item};
+use crate::error::{fail, guard, misuse};
+use crate::item::{Kind, answer, answer_in_place, make, with_item};
 pub use crate::item::{UwDelayedWork, UwRcuWork, UwWork, UwWorkFn};
 use crate::queue::{UwQueue, queue};
 
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn uw_work_init(item: *mut UwWork, func: UwWorkFn) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_work(handle: *mut UwQueue, item: *mut UwWork) -> c_int {
     match queue(handle) {
-        Ok(queue) => with_item!(item, |work, pointer| answer(queue.enqueue::<_, 0>(pointer))),
+        Ok(queue) => with_item!(item, |found| answer(queue.enqueue::<_, 0>(found.pointer))),
         Err(code) => code,
     }
 }
@@ -63,10 +63,7 @@ pub unsafe extern "C" fn uw_queue_work_on(
         Ok(both) => both,
         Err(code) => return code,
     };
-    with_item!(item, |work, pointer| match queue.enqueue_on::<_, 0>(cpu, pointer) {
-        Ok(outcome) => answer(outcome),
-        Err(rejected) => failed(&rejected.error),
-    })
+    with_item!(item, |found| answer_in_place(queue.enqueue_on::<_, 0>(cpu, found.pointer)))
 }
 
 /// Queues an item in a pod of that NUMA node.
@@ -82,10 +79,7 @@ pub unsafe extern "C" fn uw_queue_work_node(
     };
     // There is no such node, as the library says of any other that does not exist.
     let node = u32::try_from(node).unwrap_or(u32::MAX);
-    with_item!(item, |work, pointer| match queue.enqueue_node::<_, 0>(node, pointer) {
-        Ok(outcome) => answer(outcome),
-        Err(rejected) => failed(&rejected.error),
-    })
+    with_item!(item, |found| answer_in_place(queue.enqueue_node::<_, 0>(node, found.pointer)))
 }
 
 /// Enables an item once, and queues it if that was the last disable.
@@ -98,7 +92,7 @@ pub unsafe extern "C" fn uw_enable_and_queue_work(
         Ok(queue) => queue,
         Err(code) => return code,
     };
-    with_item!(item, |work, pointer| match queue.enable_and_enqueue::<_, 0>(pointer) {
+    with_item!(item, |found| match queue.enable_and_enqueue::<_, 0>(found.pointer) {
         Ok(Enqueued::Queued) => 1,
         // Disabled still, or pending, or refused: it was not queued by this.
         Ok(outcome @ Enqueued::Refused(_)) => answer(outcome),
@@ -124,56 +118,56 @@ fn was_pending<P>(outcome: Result<Option<P>, DisableDepthError>) -> c_int {
 /// Takes an item off its queue or timer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_cancel(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |work, pointer| c_int::from(work.cancel().is_some())))
+    guard(|| with_item!(item, |found| c_int::from(found.work.cancel().is_some())))
 }
 
 /// The same, and waits for a run that is going on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_cancel_sync(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |work, pointer| was_pending(work.cancel_sync())))
+    guard(|| with_item!(item, |found| was_pending(found.work.cancel_sync())))
 }
 
 /// Keeps an item from being queued, and takes it off.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_disable(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |work, pointer| was_pending(work.disable())))
+    guard(|| with_item!(item, |found| was_pending(found.work.disable())))
 }
 
 /// The same, and waits for a run that is going on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_disable_sync(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |work, pointer| was_pending(work.disable_sync())))
+    guard(|| with_item!(item, |found| was_pending(found.work.disable_sync())))
 }
 
 /// Takes one disable back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_enable(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |work, pointer| work.enable().map_or_else(unbalanced, c_int::from)))
+    guard(|| with_item!(item, |found| found.work.enable().map_or_else(unbalanced, c_int::from)))
 }
 
 /// Waits until an item's last queueing has run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_flush(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |work, pointer| c_int::from(work.flush())))
+    guard(|| with_item!(item, |found| c_int::from(found.work.flush())))
 }
 
 /// The same, and runs the item here if it has not started and its queue allows it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_flush_helping(item: *mut UwWork) -> c_int {
-    guard(|| with_item!(item, |work, pointer| c_int::from(work.flush_helping())))
+    guard(|| with_item!(item, |found| c_int::from(found.work.flush_helping())))
 }
 
 /// Whether an item is queued or armed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_is_pending(item: *const UwWork) -> c_int {
-    with_item!(item.cast_mut(), |work, pointer| c_int::from(work.is_pending()))
+    with_item!(item.cast_mut(), |found| c_int::from(found.work.is_pending()))
 }
 
 /// `UW_BUSY_PENDING`, `UW_BUSY_RUNNING`, both, or 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_busy(item: *const UwWork) -> c_int {
-    with_item!(item.cast_mut(), |work, pointer| {
-        let busy = work.busy();
+    with_item!(item.cast_mut(), |found| {
+        let busy = found.work.busy();
         (c_uint::from(busy.pending) | c_uint::from(busy.running) << 1) as c_int
     })
 }
@@ -185,8 +179,8 @@ pub unsafe extern "C" fn uw_work_description(
     buffer: *mut c_char,
     size: usize,
 ) -> c_int {
-    with_item!(item.cast_mut(), |work, pointer| {
-        let text = work.description().unwrap_or_default();
+    with_item!(item.cast_mut(), |found| {
+        let text = found.work.description().unwrap_or_default();
         // SAFETY: by uwork.h.
         unsafe { write_text(&text, buffer, size) }
     })

@@ -52,7 +52,7 @@ contracts() {
         link "$test" "c/$test.c" -std=gnu11 "$@"
         run "$how" "$out/$test"
     done
-    cc=$(plus_of "$cc") link raii c/raii.cpp -std=c++17 "$@"
+    cc=$(plus_of "$cc") link raii c/raii.cpp -std=c++17 -Wshadow "$@"
     run "$how" "$out/raii"
     for test in kernel/*.c; do
         local arguments=()
@@ -90,13 +90,15 @@ headers() {
             cp "$out/alone.c" "$out/alone.cpp"
             "$compiler" -std=c11 "${strict[@]}" -I$include -I$include/uwork/kernel -fsyntax-only "$out/alone.c"
             "$plus" -std=c++17 "${strict[@]}" -I$include -I$include/uwork/kernel -fsyntax-only "$out/alone.cpp"
+            [ "$header" != uwork.h ] ||
+                "$plus" -std=c++17 "${strict[@]}" -Wshadow -I$include -fsyntax-only "$out/alone.cpp"
             # Of the manual page's lists.
             local name=${header##*/}
             [ "$header" = uwork.h ] || grep -q "\b${name%.h}\b" ../man/uwork-kernel.7 || { say headers "$header is in no manual page"; exit 1; }
             count=$((count + 1))
         done
         echo '#include <uwork.hpp>' >"$out/alone.cpp"
-        "$plus" -std=c++17 "${strict[@]}" -I$include -fsyntax-only "$out/alone.cpp"
+        "$plus" -std=c++17 "${strict[@]}" -Wshadow -I$include -fsyntax-only "$out/alone.cpp"
     done
     # Formats are checked, and the kernel's are none that is wrong.
     local call

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::Pwq;
-use crate::slot::{SetAside, Slot};
+use crate::slot::{RemoteSlot, SetAside, Slot};
 use crate::sync::Ordering;
 use crate::watch::STUCK_NS;
 
@@ -102,8 +102,45 @@ impl<H: Host> Engine<H> {
                 continue;
             }
             self.end_line(slot);
-            let items = slot.lock_remote(self.host()).take_scheduled();
-            self.give_back(items);
+            let _ = self.take_back(slot, |_| Some(()));
+        }
+    }
+
+    /// Takes what is lined up behind the item that the owner of `slot` is in back in front of its pwq. `f` is
+    /// called with the slot's lists first; `None` from it leaves everything as it is. Not for the owner itself.
+    ///
+    /// One step for whoever takes from the pwq, as it is done under the pwq's lock. Were the items in nobody's
+    /// list for a moment, the owner could end its item meanwhile, let go of the pwq and take what comes behind
+    /// them: an ordered queue would run it first.
+    pub(crate) fn take_back<R>(
+        &self,
+        slot: &Slot<H>,
+        mut f: impl FnMut(&mut RemoteSlot<'_, H>) -> Option<R>,
+    ) -> Option<R> {
+        // The pwq's lock comes before the slot's, under which it is seen whether it is the right pwq.
+        let mut guess = slot.batch.get().0;
+        loop {
+            let pwq = guess.and_then(|pwq| self.pwqs().get(pwq));
+            let mut inner = pwq.map(Pwq::lock);
+            let mut remote = slot.lock_remote(self.host());
+            let lined_up = remote.pwq();
+            if lined_up.is_some() && lined_up != guess {
+                guess = lined_up;
+                continue;
+            }
+            let answer = f(&mut remote)?;
+            let ready = match (pwq, &mut inner) {
+                (Some(pwq), Some(inner)) if lined_up.is_some() => {
+                    pwq.give_back_under(inner, remote.take_scheduled()).then_some(pwq)
+                }
+                _ => None,
+            };
+            drop(remote);
+            drop(inner);
+            if let Some(pwq) = ready {
+                self.make_ready(pwq);
+            }
+            return Some(answer);
         }
     }
 

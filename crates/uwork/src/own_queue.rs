@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
-use crate::first_use::{hold, made};
+use crate::first_use;
 use crate::queue::Queue;
 
 /// The queue in `cell`, made at first use, with a name that begins with `stem`.
@@ -20,7 +20,7 @@ pub(crate) fn own_queue(
         Ok(queue) => queue,
         Err(error) => panic!("a queue of the library cannot be made: {error}"),
     };
-    made(cell, make)
+    first_use::once(cell, make)
 }
 
 /// The same; nothing if it cannot be made, which the next call tries again.
@@ -30,7 +30,7 @@ pub(crate) fn try_own_queue(
     describe: fn(Builder) -> Builder,
 ) -> Option<&'static Queue> {
     if cell.get().is_none() {
-        let _held = hold();
+        let _making = first_use::making();
         if cell.get().is_none() {
             // Nobody else is here.
             let _ = cell.set(make(stem, describe).ok()?);

@@ -26,7 +26,7 @@
 use std::sync::OnceLock;
 
 use crate::builder::Builder;
-use crate::first_use::made;
+use crate::first_use;
 use crate::queue::Queue;
 
 /// The system queues' names, which no other queue may have.
@@ -44,7 +44,7 @@ pub(crate) const NAMES: [&str; 10] = [
 ];
 
 fn get(cell: &'static OnceLock<Queue>, build: impl FnOnce() -> Builder) -> &'static Queue {
-    made(cell, || {
+    first_use::once(cell, || {
         build()
             .system()
             .build()

@@ -22,6 +22,7 @@ fn expected(address: usize, func: usize) -> [usize; WORDS] {
 }
 
 /// What an item is that has no shadow.
+#[derive(PartialEq, Eq)]
 pub(super) enum Look {
     /// As an initialiser of uwork.h has left it.
     Fresh,

@@ -27,6 +27,7 @@ use uwork::foreign;
 
 use crate::error::misuse;
 use crate::item::{Item, Kind, UwWork};
+pub use registry::uw_debug_fork;
 pub(crate) use registry::{function_of, user_of};
 pub(crate) use shadow::{GracedShadow, TimedShadow};
 
@@ -67,14 +68,21 @@ fn ask() -> bool {
         let _ = writeln!(std::io::stderr(), "uwork: UWORK_DEBUG: {other:?} {text}");
     }
     if wanted && first {
-        // SAFETY: both may be called at any time.
+        // SAFETY: all may be called at any time.
         unsafe {
+            // The registry is held over forks. To name it links what sees to that, at the program's start.
+            uw_watch_forks();
             libc::mallopt(libc::M_PERTURB, FREED);
             libc::atexit(at_exit);
         }
         frees::watch();
     }
     wanted
+}
+
+unsafe extern "C" {
+    /// `kernel/fork.c`.
+    fn uw_watch_forks();
 }
 
 extern "C" fn at_exit() {
@@ -120,37 +128,21 @@ pub(crate) fn check_before_init(item: NonNull<UwWork>) {
 /// The shadow of an item. One that an initialiser of uwork.h has made gets it at its first use, as of the
 /// kind that it is used as.
 pub(crate) fn shadow_of(item: NonNull<UwWork>, kind: Kind) -> Result<Item, c_int> {
+    registry::shadow_at(item, kind).ok_or_else(|| no_shadow(item))
+}
+
+#[cold]
+fn no_shadow(item: NonNull<UwWork>) -> c_int {
     let address = item.as_ptr().addr();
-    if let Some((found, func)) = registry::find(address)
-        && memory::damage(address, func).is_none()
-    {
-        if kind == Kind::Rcu && registry::was_found(address) {
-            registry::attach(item, kind, 0);
-            return registry::find(address)
-                .map(|(found, _)| found)
-                .ok_or_else(|| unknown_item(item));
-        }
-        return Ok(found);
-    }
-    if registry::pending_at(address).is_some() {
-        return Err(unknown_item(item));
-    }
     match memory::look(item) {
-        memory::Look::Fresh => {
-            let deferrable = kind == Kind::Delayed && memory::is_deferrable(item);
-            let kind = if deferrable { Kind::Deferrable } else { kind };
-            registry::attach(item, kind, registry::FOUND);
-            registry::find(address).map(|(found, _)| found).ok_or_else(|| unknown_item(item))
-        }
-        memory::Look::Copy(from) if registry::find(from).is_some() => {
+        memory::Look::Copy(from)
+            if registry::pending_at(address).is_none() && registry::is_known(from) =>
+        {
             let text = "is a copy of another one";
             let why = "an item stays where it was initialised";
-            Err(misuse(
-                libc::EINVAL,
-                format!("the item at {address:#x} {text}, at {from:#x}: {why}"),
-            ))
+            misuse(libc::EINVAL, format!("the item at {address:#x} {text}, at {from:#x}: {why}"))
         }
-        memory::Look::Copy(_) | memory::Look::Unknown => Err(unknown_item(item)),
+        _ => unknown_item(item),
     }
 }
 

@@ -1,15 +1,22 @@
 //! Which item has which shadow.
+//!
+//! The registry's lock is the last of all: who holds it asks the allocator for memory, reads an item's word and the
+//! user's memory, and takes no other lock. Every `free` takes it, also one under a lock of the engine's. So before a
+//! fork it is taken when all other locks of the library's are held (`kernel/fork.c`), and nobody who has it waits
+//! for one of those.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::c_uint;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork::Busy;
 
 use super::frees::Within;
+use super::memory;
 use super::shadow::{GracedShadow, Owner, TimedShadow};
-use super::{memory, named};
 use crate::item::{Item, Kind, UwWork};
 
 #[derive(Clone, Copy)]
@@ -50,6 +57,25 @@ impl Shadow {
         text.contains("disable_depth: 0")
     }
 
+    fn is_idle(self) -> bool {
+        self.busy() == Busy { pending: false, running: false }
+    }
+
+    fn item(self) -> Item {
+        match self {
+            Shadow::Timed(shadow) => Item::Timed(shadow),
+            Shadow::Graced(shadow) => Item::Graced(shadow),
+        }
+    }
+
+    /// What is wrong with the memory of the item, if it is queued.
+    fn damage(self) -> Option<String> {
+        let inits = self.owner().inits();
+        let text = self.owner().damage().filter(|_| self.busy().pending)?;
+        // It may have run meanwhile, been freed by its function, and have become another item by now.
+        (self.owner().inits() == inits).then_some(text)
+    }
+
     /// The address of what the engine runs.
     fn queued(self) -> usize {
         match self {
@@ -60,10 +86,30 @@ impl Shadow {
 }
 
 /// By the item's address, and by that of what is queued for it.
-#[derive(Default)]
 struct Registry {
     items: BTreeMap<usize, Shadow>,
-    queued: HashMap<usize, Shadow>,
+    queued: BTreeMap<usize, Shadow>,
+}
+
+impl Registry {
+    /// The item there, which its maker has just written, gets a shadow and the pattern.
+    fn attach(&mut self, item: NonNull<UwWork>, kind: Kind, slack_ns: u64) -> Shadow {
+        let address = item.as_ptr().expose_provenance();
+        // SAFETY: the item's maker has written it.
+        let func = unsafe { crate::item::func(item).read() }.map_or(0, |func| func as usize);
+        let known = self.items.get(&address).copied().filter(|shadow| {
+            shadow.is_idle() && shadow.is_enabled() && shadow.owner().is_for(kind, slack_ns)
+        });
+        let shadow = known.unwrap_or_else(|| {
+            let shadow = Shadow::make(Owner::new(address, func, kind, slack_ns), kind);
+            self.items.insert(address, shadow);
+            self.queued.insert(shadow.queued(), shadow);
+            shadow
+        });
+        shadow.owner().set_func(func);
+        memory::write(item, func);
+        shadow
+    }
 }
 
 /// The registry, held. What is freed meanwhile is its own.
@@ -87,53 +133,69 @@ impl DerefMut for Held {
 }
 
 fn registry() -> Held {
-    static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
+    static REGISTRY: Mutex<Registry> =
+        Mutex::new(Registry { items: BTreeMap::new(), queued: BTreeMap::new() });
     let within = Within::new();
     let registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     Held { registry, _within: within }
 }
 
-/// As slack: the item was made by an initialiser, and its kind is what its first use has said.
-pub(super) const FOUND: u64 = u64::MAX;
+thread_local! {
+    /// From before a fork until after it, on the thread that forks.
+    static FORKING: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
 
-/// Whether the item there was found so, is taken for one of another kind, and is idle.
-pub(super) fn was_found(address: usize) -> bool {
-    let shadow = registry().items.get(&address).copied();
-    shadow.is_some_and(|shadow| {
-        let idle = shadow.busy() == Busy { pending: false, running: false };
-        matches!(shadow, Shadow::Timed(_)) && shadow.owner().was_found() && idle
-    })
+/// `enum uw_fork` of `kernel/fork.h`.
+const PREPARE: c_uint = 0;
+
+/// For `kernel/fork.c`: holds the registry over a fork, or lets it go again, in the parent and in the child.
+#[unsafe(no_mangle)]
+pub extern "C" fn uw_debug_fork(at: c_uint) {
+    let held = (at == PREPARE).then(registry);
+    // A thread whose variables are gone forks no more; the registry is free again, then.
+    let _ = FORKING.try_with(|place| *place.borrow_mut() = held);
+}
+
+/// As slack: the item was made by an initialiser, and its kind is what its first use has said.
+const FOUND: u64 = u64::MAX;
+
+impl Owner {
+    pub(super) fn was_found(&self) -> bool {
+        self.is_for_slack(FOUND)
+    }
 }
 
 pub(super) fn attach(item: NonNull<UwWork>, kind: Kind, slack_ns: u64) {
-    let address = item.as_ptr().expose_provenance();
-    // SAFETY: the item's maker has written it.
-    let func = unsafe { crate::item::func(item).read() }.map_or(0, |func| func as usize);
-    let mut registry = registry();
-    let known = registry.items.get(&address).copied().filter(|shadow| {
-        let idle = shadow.busy() == Busy { pending: false, running: false };
-        idle && shadow.is_enabled() && shadow.owner().is_for(kind, slack_ns)
-    });
-    match known {
-        Some(shadow) => shadow.owner().set_func(func),
-        None => {
-            let shadow = Shadow::make(Owner::new(address, func, kind, slack_ns), kind);
-            registry.items.insert(address, shadow);
-            registry.queued.insert(shadow.queued(), shadow);
-        }
-    }
-    drop(registry);
-    memory::write(item, func);
+    registry().attach(item, kind, slack_ns);
 }
 
-/// The shadow and the function of the item there.
-pub(super) fn find(address: usize) -> Option<(Item, usize)> {
-    let shadow = registry().items.get(&address).copied()?;
-    let item = match shadow {
-        Shadow::Timed(shadow) => Item::Timed(shadow),
-        Shadow::Graced(shadow) => Item::Graced(shadow),
+/// The shadow of the item there, if it has one and is whole, or is as an initialiser of uwork.h has left it: then
+/// it gets one as of the kind that it is used as. In one step, as several threads may be the first to use it.
+pub(super) fn shadow_at(item: NonNull<UwWork>, kind: Kind) -> Option<Item> {
+    let address = item.as_ptr().addr();
+    let mut registry = registry();
+    let known = registry.items.get(&address).copied();
+    let shadow = match known {
+        Some(shadow) if memory::damage(address, shadow.owner().func()).is_none() => {
+            let of_unknown_kind = matches!(shadow, Shadow::Timed(_)) && shadow.owner().was_found();
+            match kind {
+                Kind::Rcu if of_unknown_kind && shadow.is_idle() => registry.attach(item, kind, 0),
+                _ => shadow,
+            }
+        }
+        Some(shadow) if shadow.busy().pending => return None,
+        _ if memory::look(item) == memory::Look::Fresh => {
+            let deferrable = kind == Kind::Delayed && memory::is_deferrable(item);
+            registry.attach(item, if deferrable { Kind::Deferrable } else { kind }, FOUND)
+        }
+        _ => return None,
     };
-    Some((item, shadow.owner().func()))
+    Some(shadow.item())
+}
+
+/// Whether an item is there, or was.
+pub(super) fn is_known(address: usize) -> bool {
+    registry().items.contains_key(&address)
 }
 
 /// The function of the item there, if it is queued.
@@ -144,18 +206,12 @@ pub(super) fn pending_at(address: usize) -> Option<usize> {
 
 /// What is wrong with the first queued item of those in `range`; with `gone`, that it is there at all.
 pub(super) fn first_damaged(range: Range<usize>, gone: bool) -> Option<String> {
-    let shadows: Vec<(usize, Shadow)> = {
-        let registry = registry();
-        registry.items.range(range).map(|(&address, &shadow)| (address, shadow)).collect()
-    };
-    shadows.into_iter().filter(|(_, shadow)| shadow.busy().pending).find_map(|(address, shadow)| {
+    let shadows: Vec<Shadow> = registry().items.range(range).map(|(_, &shadow)| shadow).collect();
+    shadows.into_iter().filter(|shadow| shadow.busy().pending).find_map(|shadow| {
         if gone {
-            return Some(format!(
-                "{} is freed while it is queued",
-                named(address, shadow.owner().func())
-            ));
+            return Some(format!("{} is freed while it is queued", shadow.owner().named()));
         }
-        shadow.owner().damage()
+        shadow.damage()
     })
 }
 

@@ -1,7 +1,7 @@
 //! What the engine queues instead of the user's item.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use uwork::rcu::RcuWork;
@@ -16,13 +16,15 @@ pub(crate) struct Owner {
     item: usize,
     /// Its function. Changed when the item is initialised, while the shadow is idle.
     func: AtomicUsize,
+    /// How often the item was initialised, changed with the function.
+    inits: AtomicU32,
     kind: Kind,
     slack_ns: u64,
 }
 
 impl Owner {
     pub(super) fn new(item: usize, func: usize, kind: Kind, slack_ns: u64) -> Owner {
-        Owner { item, func: AtomicUsize::new(func), kind, slack_ns }
+        Owner { item, func: AtomicUsize::new(func), inits: AtomicU32::new(0), kind, slack_ns }
     }
 
     pub(super) fn func(&self) -> usize {
@@ -31,24 +33,35 @@ impl Owner {
 
     pub(super) fn set_func(&self, func: usize) {
         self.func.store(func, Ordering::Relaxed);
+        self.inits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn inits(&self) -> u32 {
+        self.inits.load(Ordering::Acquire)
     }
 
     pub(super) fn is_for(&self, kind: Kind, slack_ns: u64) -> bool {
         self.kind == kind && self.slack_ns == slack_ns
     }
 
-    pub(super) fn was_found(&self) -> bool {
-        self.slack_ns == super::registry::FOUND
+    /// Whether it was made with this slack.
+    pub(super) fn is_for_slack(&self, slack_ns: u64) -> bool {
+        self.slack_ns == slack_ns
     }
 
     pub(super) fn user(&self) -> *mut UwWork {
         std::ptr::with_exposed_provenance_mut(self.item)
     }
 
+    /// How the item is called in a message.
+    pub(super) fn named(&self) -> String {
+        named(self.item, self.func())
+    }
+
     /// Why the process must end, if the item is damaged.
     pub(super) fn damage(&self) -> Option<String> {
         let what = memory::damage(self.item, self.func())?;
-        Some(format!("{} is queued, and {what}", named(self.item, self.func())))
+        Some(format!("{} is queued, and {what}", self.named()))
     }
 
     fn run(&self) {

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn uw_percpu_queue_on(
             let Some(known) = NonNull::new(work.cast()) else {
                 return misuse(libc::EINVAL, "the item is NULL");
             };
-            let disabled = with_item!(work.cast(), |item, pointer| is_disabled(item).into());
+            let disabled = with_item!(work.cast(), |found| is_disabled(found.work).into());
             if disabled != 0 {
                 return if disabled < 0 {
                     disabled

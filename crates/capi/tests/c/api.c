@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Every function of uwork.h does what it says. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -137,6 +138,51 @@ static void initialisers(void)
 	uw_work_flush(&static_rcu.work);
 	uw_work_flush(&static_work);
 	CHECK(atomic_load(&static_count) == 4);
+}
+
+#define SHARED 200
+
+static atomic_int shared_runs, shared_queued;
+static struct uw_work shared[SHARED];
+static pthread_barrier_t start;
+
+static void count_shared(struct uw_work *work)
+{
+	(void)work;
+	atomic_fetch_add(&shared_runs, 1);
+}
+
+static void *use_shared(void *queue)
+{
+	int i;
+
+	pthread_barrier_wait(&start);
+	for (i = 0; i < SHARED; i++) {
+		int queued = uw_queue_work(queue, &shared[i]);
+
+		CHECK(queued >= 0);
+		atomic_fetch_add(&shared_queued, queued);
+	}
+	return NULL;
+}
+
+/* Several threads may be the first to use an item that an initialiser has made. */
+static void used_first_by_several(void)
+{
+	struct uw_queue *queue = make("shared");
+	pthread_t threads[3];
+	size_t i;
+
+	for (i = 0; i < SHARED; i++)
+		shared[i] = (struct uw_work)UW_WORK_INIT(count_shared);
+	CHECK(pthread_barrier_init(&start, NULL, 3) == 0);
+	for (i = 0; i < 3; i++)
+		CHECK(pthread_create(&threads[i], NULL, use_shared, queue) == 0);
+	for (i = 0; i < 3; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	CHECK(uw_queue_flush(queue) == 0);
+	CHECK(atomic_load(&shared_runs) == atomic_load(&shared_queued) && atomic_load(&shared_runs) >= SHARED);
+	CHECK(uw_queue_destroy(queue) == 0);
 }
 
 static void attributes(void)
@@ -355,6 +401,7 @@ int main(void)
 {
 	items();
 	initialisers();
+	used_first_by_several();
 	attributes();
 	dedicated();
 	functions();

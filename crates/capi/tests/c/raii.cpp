@@ -3,8 +3,10 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <uwork.hpp>
 
@@ -49,12 +51,151 @@ static void jobs()
 	}
 	CHECK(thrown);
 
+	thrown = false;
+	try {
+		sum.join();
+	} catch (const uwork::error &error) {
+		thrown = error.code().value() == EINVAL && std::string(error.what()).find("joined already") != std::string::npos;
+	}
+	CHECK(thrown);
+
 	/* What nobody joins runs all the same, and is freed. */
 	std::atomic<int> runs{ 0 };
 	for (int i = 0; i < 100; i++)
 		queue.spawn([&runs, kept = std::make_unique<int>(i)] { runs += *kept < 100; });
 	queue.flush();
 	CHECK(runs == 100);
+}
+
+static void disabled()
+{
+	uwork::queue queue("disabled");
+	std::atomic<int> runs{ 0 };
+	uwork::work work([&] { runs++; });
+	uwork::delayed_work later([&] { runs += 10; });
+	bool thrown = false;
+
+	CHECK(!work.disable() && !work.disable_sync());
+	try {
+		work.enqueue(queue);
+	} catch (const uwork::error &error) {
+		thrown = error.code().value() == EPERM;
+	}
+	CHECK(thrown && !work.enable() && work.enable_and_enqueue(queue));
+	work.flush();
+	CHECK(runs == 1);
+	CHECK(later.enqueue(queue, 1h) && later.disable_sync() && later.enable() && !later.is_pending());
+	queue.flush();
+	CHECK(runs == 1);
+}
+
+static void grace_periods()
+{
+	uwork::queue queue("grace");
+	std::atomic<int> runs{ 0 };
+
+	{
+		uwork::rcu_work work([&] { runs++; });
+
+		{
+			uwork::rcu_read_side outer, inner;
+
+			CHECK(work.enqueue(queue) && !work.enqueue(queue) && work.is_pending());
+			/* It would wait for itself. */
+			CHECK(!work.flush() && runs == 0);
+		}
+		work.flush();
+		CHECK(runs == 1);
+		CHECK(!work.disable_sync() && work.enable());
+		uwork::rcu_read_side side;
+		CHECK(work.enqueue(queue) && work.cancel_sync() && work.enqueue(queue));
+		/* Its end takes it back. */
+	}
+	queue.flush();
+	CHECK(runs == 1);
+}
+
+struct tally {
+	long number;
+	int cpu;
+};
+
+static void percpu_data()
+{
+	uwork::percpu<tally> tallies;
+	uwork::percpu_counter counter;
+	std::atomic<int> seen{ 0 };
+	bool thrown = false;
+	long sum = 0;
+
+	{
+		auto first = tallies.lock(0);
+
+		CHECK(first->number == 0 && first.cpu() == 0);
+		first->number = 5;
+		auto moved = std::move(first);
+		(*moved).cpu = 7;
+		std::thread([&] { CHECK(!tallies.try_lock(0)); }).join();
+		try {
+			tallies.lock(0);
+		} catch (const uwork::error &error) {
+			thrown = error.code().value() == EDEADLK;
+		}
+		CHECK(thrown);
+		thrown = false;
+	}
+	CHECK(tallies.try_lock(0).value()->cpu == 7);
+	CHECK(tallies.try_lock());
+	tallies.lock()->number++;
+	tallies.with(0, [&](int cpu, tally &value) { CHECK(cpu == 0 && value.number >= 5); });
+	tallies.for_each([&](int, tally &) { seen++; });
+	CHECK(seen == tallies.cpus());
+	try {
+		tallies.for_each([&](int, tally &value) {
+			value.number = 2;
+			throw std::runtime_error("as it should");
+		});
+	} catch (const std::runtime_error &) {
+		thrown = true;
+	}
+	uwork::percpu<tally> taken = std::move(tallies);
+	for (int cpu = 0; cpu < taken.cpus(); cpu++)
+		sum += taken.lock(cpu)->number;
+	CHECK(thrown && sum == 2L * taken.cpus());
+	counter.add(40);
+	counter.add(2);
+	CHECK(counter.sum() == 42);
+}
+
+static void task_work()
+{
+	std::atomic<bool> posted{ false }, over{ false };
+	uwork::task here = uwork::task::current(), copy = here;
+	std::string order;
+	std::optional<uwork::task> ended;
+
+	CHECK(copy.post([&, kept = std::make_unique<char>('a')] { order += *kept; }, UW_NOTIFY_NONE));
+	CHECK(here.post([&] { order += 'b'; }, UW_NOTIFY_RESUME));
+	CHECK(uwork::task::safe_point() == 2 && order == "ab" && uwork::task::run() == 0);
+
+	std::thread other([&] {
+		ended.emplace(uwork::task::current());
+		posted = true;
+		while (!over)
+			uwork::task::park_for(1min);
+	});
+	while (!posted)
+		std::this_thread::yield();
+	CHECK(ended->post([&] {
+		here.post([&] { order += 'd'; });
+		order += 'c';
+		over = true;
+	}));
+	while (uwork::task::park() == 0)
+		;
+	other.join();
+	CHECK(order == "abcd");
+	CHECK(!ended->post([] {}));
 }
 
 static void errors()
@@ -74,6 +215,10 @@ int main()
 {
 	items();
 	jobs();
+	disabled();
+	grace_periods();
+	percpu_data();
+	task_work();
 	errors();
 	std::puts("ok");
 }

@@ -8,6 +8,7 @@
 #include <linux/kthread.h>
 #include <linux/percpu.h>
 #include <linux/rcupdate.h>
+#include <linux/slab.h>
 #include <linux/workqueue.h>
 
 #include "test.h"
@@ -41,11 +42,28 @@ static int make_threads(void *data)
 	return 0;
 }
 
+/* In the debug mode, each of these takes the lock of the items' shadows. */
+static int use_items(void *data)
+{
+	(void)data;
+	while (!kthread_should_stop()) {
+		struct work_struct *work = kmalloc(sizeof(*work), GFP_KERNEL);
+
+		INIT_WORK(work, nothing);
+		schedule_work(work);
+		flush_work(work);
+		kfree(work);
+	}
+	return 0;
+}
+
 static void use_everything(void)
 {
 	struct work_struct work;
 	int *ptr, result;
 
+	/* The parent has said already what was wrong with other children. */
+	failed = 0;
 	/* Ends the process if something is waited for in vain. */
 	alarm(60);
 	pr_info("a line of the child\n");
@@ -64,23 +82,35 @@ static void use_everything(void)
 	_exit(failed);
 }
 
+static void wait_for_child(pid_t child)
+{
+	int status;
+
+	if (waitpid(child, &status, 0) != child || status != 0) {
+		pr_err("child %d ended with status %#x\n", child, status);
+		failed++;
+	}
+}
+
 static void forks(void)
 {
-	struct task_struct *threads[3];
-	int i, status, out = dup(STDOUT_FILENO), null = open("/dev/null", O_WRONLY);
+	struct task_struct *threads[4];
+	size_t i;
+	int out = dup(STDOUT_FILENO), null = open("/dev/null", O_WRONLY);
 
 	dup2(null, STDOUT_FILENO);
 	threads[0] = kthread_run(print, NULL, "print");
 	threads[1] = kthread_run(allocate, NULL, "allocate");
 	threads[2] = kthread_run(make_threads, NULL, "threads");
+	threads[3] = kthread_run(use_items, NULL, "items");
 	for (i = 0; i < 40; i++) {
 		pid_t child = fork();
 
 		if (child == 0)
 			use_everything();
-		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		wait_for_child(child);
 	}
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < ARRAY_SIZE(threads); i++)
 		kthread_stop(threads[i]);
 	dup2(out, STDOUT_FILENO);
 	close(out);
@@ -105,7 +135,6 @@ static void fork_with_callback(void)
 	atomic_t ran = ATOMIC_INIT(0);
 	struct counted one = { .count = &ran };
 	pid_t child;
-	int status;
 
 	rcu_read_lock();
 	call_rcu(&one.head, count);
@@ -114,7 +143,7 @@ static void fork_with_callback(void)
 		rcu_read_unlock();
 		use_everything();
 	}
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	wait_for_child(child);
 	rcu_read_unlock();
 	rcu_barrier();
 	CHECK(atomic_read(&ran) == 1);
@@ -151,9 +180,7 @@ static void barriers(void)
 
 static int __init forks_init(void)
 {
-	/* The lock of the debug mode may be another thread's when a process forks. */
-	if (!getenv("UWORK_DEBUG"))
-		forks();
+	forks();
 	fork_with_callback();
 	barriers();
 	return TESTS_END();

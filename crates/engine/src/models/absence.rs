@@ -104,8 +104,12 @@ impl World {
     /// What the watch does. How many items were behind the run that it marked.
     fn mark(&self, why: Absence) -> usize {
         let Some(run) = self.slot.present_run() else { return 0 };
-        let marked = self.slot.lock_remote(&self.host).mark_absent(run, why);
-        let Some(mut behind) = marked else { return 0 };
+        let mut remote = self.slot.lock_remote(&self.host);
+        if !remote.mark_absent(run, why) {
+            return 0;
+        }
+        let mut behind = remote.take_scheduled();
+        drop(remote);
         let _ = self.state.block();
         std::iter::from_fn(|| Some(behind.pop_front()).filter(|item| !item.is_null())).count()
     }

@@ -6,12 +6,13 @@
 //! one item never overlap, every thread ends.
 //!
 //! **Bounds.** The production worker and queue; up to two workers, three items; up to three
-//! preemptions for the first two, two for the others: 4,642, 20,351, 2,968, 5,432 and 23,104
+//! preemptions for the first two, two for the others: 4,642, 20,351, 2,968, 5,432, 23,104 and 10,396
 //! executions.
 //!
 //! **Seen to fail** when a queue does not settle before it goes, or does not wait for the last hand
 //! on a pwq, when a collision is not set aside, when a helper takes no place, when a full `take` or a
-//! full `give_back` does not saturate, and when a worker that waits keeps what is lined up.
+//! full `give_back` does not saturate, when a worker that waits keeps what is lined up, and when what is lined up
+//! is taken back without the pwq's lock.
 
 use std::sync::Arc;
 
@@ -133,5 +134,40 @@ fn given_back_while_a_helper_holds_the_last_place() {
         drop(queue);
         assert!(world.end().is_empty());
         assert!([first, second, third].iter().all(|item| item.runs() == 1));
+    });
+}
+
+#[test]
+fn taken_back_in_order() {
+    let name = "whole: taken back in order";
+    explore(name, Preemptions::AtMost(2), || {
+        let world = World::new(2, 3);
+        let queue = world.ordered("o");
+        // Items are short: a worker takes two at once.
+        queue.pwqs().for_each(|pwq| pwq.lock().item_ns = 1);
+        let gate = Arc::new(Event::default());
+        let closed = gate.clone();
+        let first = Item::with(move |_| closed.wait());
+        let second = Item::new();
+        let before = second.clone();
+        let last = Item::with(move |_| assert_eq!(before.runs(), 1, "out of order"));
+        assert_eq!(first.queue(&queue), Queued::Yes);
+        assert_eq!(second.queue(&queue), Queued::Yes);
+        world.settle();
+        assert_eq!(last.queue(&queue), Queued::Yes);
+        world.explored(|| {
+            let engine = world.engine.clone();
+            let watch = thread::spawn(move || {
+                engine.slots().for_each(|(_, slot)| {
+                    let _ = engine.take_back(slot, |_| Some(()));
+                });
+            });
+            gate.wake();
+            watch.join().unwrap();
+            last.done.wait();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert!([first, second, last].iter().all(|item| item.runs() == 1));
     });
 }

@@ -38,10 +38,18 @@ impl World {
 
     /// A queue on the pool of all CPUs, whose target is as many running workers.
     pub(crate) fn unbound(&self, name: &str, max_active: u32) -> Queue<LoomHost> {
+        self.queue(name, Kind::Unbound(self.everywhere()), max_active)
+    }
+
+    /// An ordered queue on that pool.
+    pub(crate) fn ordered(&self, name: &str) -> Queue<LoomHost> {
+        self.queue(name, Kind::Ordered(self.everywhere()), 1)
+    }
+
+    fn everywhere(&self) -> Attrs {
         let cpumask = self.engine.config().allowed.clone();
         let scope = ScopeChoice::Explicit(Scope::System);
-        let attrs = Attrs { nice: 0, cpumask, scope, strict: false };
-        self.queue(name, Kind::Unbound(attrs), max_active)
+        Attrs { nice: 0, cpumask, scope, strict: false }
     }
 
     /// Keeps a worker of `queue` in an item until the gate is opened.

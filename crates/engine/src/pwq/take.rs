@@ -139,20 +139,17 @@ impl<H: Host> Pwq<H> {
     /// caller must put it on a ready list.
     pub(crate) fn give_back(&self, items: WorkList, unplug: bool) -> bool {
         let mut inner = self.lock();
-        let mut item = items.front();
-        while !item.is_null() {
-            inner.queued += 1;
-            // SAFETY: the items of a list that we hold.
-            unsafe {
-                (*item).set_place(Place::Worklist);
-                item = <Work as Node>::next(item);
-            }
+        if !unplug {
+            return self.give_back_under(&mut inner, items);
         }
-        inner.worklist.prepend(items);
-        if unplug {
-            return self.unplug(&mut inner);
-        }
-        !inner.worklist.is_empty() && self.has_room(&mut inner) && self.claim_ready()
+        put_in_front(&mut inner, items);
+        self.unplug(&mut inner)
+    }
+
+    /// As [`Pwq::give_back`], for who has the lock.
+    pub(crate) fn give_back_under(&self, inner: &mut Inner<H>, items: WorkList) -> bool {
+        put_in_front(inner, items);
+        !inner.worklist.is_empty() && self.has_room(inner) && self.claim_ready()
     }
 
     /// An ordered queue's item is not set aside any more. True if the pwq has become ready and the
@@ -161,6 +158,20 @@ impl<H: Host> Pwq<H> {
         inner.nr_active -= 1;
         inner.nr_active < inner.max_active && self.unsaturate(inner)
     }
+}
+
+/// Puts items that were in nobody's list in front of those that wait.
+fn put_in_front<H: Host>(inner: &mut Inner<H>, items: WorkList) {
+    let mut item = items.front();
+    while !item.is_null() {
+        inner.queued += 1;
+        // SAFETY: the items of a list that we hold.
+        unsafe {
+            (*item).set_place(Place::Worklist);
+            item = <Work as Node>::next(item);
+        }
+    }
+    inner.worklist.prepend(items);
 }
 
 /// Moves an item that is still running to the end of that run. False if it does not run any more.

@@ -120,19 +120,20 @@ impl<H: Host> Slot<H> {
 }
 
 impl<H: Host> RemoteSlot<'_, H> {
-    /// Lets the owner not count as running until the end of `run`, in which it is. What is lined up
-    /// behind that run, if it was done; `None` if the run is over or the owner does not count anyway.
-    pub(crate) fn mark_absent(&mut self, run: u64, why: Absence) -> Option<WorkList> {
+    /// Lets the owner not count as running until the end of `run`, in which it is. False if the run is over
+    /// or the owner does not count anyway. What is lined up behind the run is to be taken back.
+    #[must_use]
+    pub(crate) fn mark_absent(&mut self, run: u64, why: Absence) -> bool {
         debug_assert!(
             matches!(why, Absence::Hog | Absence::Asleep(_)),
             "the owner declares itself"
         );
         if !self.slot.is_running(run) || self.lists().absence != Absence::No {
-            return None;
+            return false;
         }
         self.lists().absence = why;
         self.want_attention();
-        Some(self.take_scheduled())
+        true
     }
 
     /// The owner, which was found or presumed to sleep in `run`, runs. Why it did not count; `None` if the

@@ -392,6 +392,13 @@ impl<H: Host> RemoteSlot<'_, H> {
         unsafe { self.lists().deferred.remove(item) };
     }
 
+    /// The pwq of what is scheduled, which is all of one.
+    pub(crate) fn pwq(&mut self) -> Option<u32> {
+        // SAFETY: the items of a list that we hold are live.
+        let first = unsafe { self.lists().scheduled.front().as_ref() };
+        first.map(|item| item.ticket().pwq())
+    }
+
     /// Takes everything that is scheduled.
     pub(crate) fn take_scheduled(&mut self) -> WorkList {
         into_hands(self.lists().scheduled.take())
@@ -416,13 +423,10 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Moves all items of this pwq, whose lock the caller holds, to the end of `into`, and into the
     /// caller's hands. True if some of them were set aside.
     pub(crate) fn take_all_of(&mut self, pwq: u32, into: &mut WorkList) -> bool {
-        let lists = self.lists();
-        // SAFETY: the items of a list that we hold are live.
-        let first = unsafe { lists.scheduled.front().as_ref() };
-        // What is scheduled is all of one pwq.
-        if first.is_some_and(|item| item.ticket().pwq() == pwq) {
-            into.append(into_hands(lists.scheduled.take()));
+        if self.pwq() == Some(pwq) {
+            into.append(self.take_scheduled());
         }
+        let lists = self.lists();
         let (mut any, mut others) = (false, WorkList::new());
         loop {
             let item = lists.deferred.pop_front();

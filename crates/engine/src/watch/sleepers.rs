@@ -169,14 +169,14 @@ impl<H: Host> Engine<H> {
     /// it, and lets somebody stand in. `None` if the run is over or the worker does not count anyway;
     /// else the function that runs, unless it has just ended.
     pub(super) fn count_out(&self, id: u32, run: u64, why: Absence) -> Option<Option<usize>> {
-        let mut remote = self.slot(id).lock_remote(self.host());
-        let behind = remote.mark_absent(run, why)?;
-        let function = self.slot(id).running().map(|running| running.func);
-        let pool = self.home_of(id);
-        drop(remote);
-        self.end_line(self.slot(id));
-        let running = pool.state.block().running;
-        self.give_back(behind);
+        let slot = self.slot(id);
+        let (function, pool, running) = self.take_back(slot, |remote| {
+            remote.mark_absent(run, why).then(|| {
+                let pool = self.home_of(id);
+                (slot.running().map(|running| running.func), pool, pool.state.block().running)
+            })
+        })?;
+        self.end_line(slot);
         self.after_block(pool, running);
         if pool.spec().shares && !pool.looks_ready() {
             self.kick_for_neighbours(pool);

@@ -4,48 +4,67 @@
 //! uwork before it executes another program.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use uwork_engine::Forking;
 
-use super::{Linux, engine};
+use super::{Linux, started};
+use crate::first_use;
 
-/// Forks that this process came out of, counted from the one that made the engine.
+/// Forks that this process came out of, counted from the first use of the library.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// The locks of the engine, the names, per-CPU data and what is made at first use, from `prepare` to what
-    /// follows it on the same thread.
+    /// What is held from `prepare` to what follows it on the same thread.
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
+/// The locks of the engine, if there is one, of the names and of per-CPU data.
 struct Held {
-    forking: Forking<'static, Linux>,
+    forking: Option<Forking<'static, Linux>>,
     _names: crate::symbols::Held,
     percpu: crate::percpu::forks::Held,
-    _first_use: crate::first_use::Held,
+    _making: first_use::Making,
 }
 
-/// Lets the C library call us. Once, by whoever makes the engine.
-pub(super) fn register() {
+/// Called when the program starts, or the library is loaded. A handler that is registered later is not called by a fork
+/// that has begun, and whoever registers it can be in the midst of making something when that fork happens.
+// SAFETY: functions in this section are called then, by one thread; this one asks nothing of Rust's runtime.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = watch_forks;
+
+/// Lets the C library call us.
+extern "C" fn watch_forks() {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    if WATCHED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     // SAFETY: the functions live as long as the process and do not unwind. It fails without memory
     // only; then a child that uses uwork may wait for ever, as without us.
     let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-/// How many forks lie between the making of the engine and this process.
+/// Sees to it that forks are watched. Before anything is made that a fork must not find half made.
+pub(crate) fn are_watched() {
+    // Named, so that a linker that has taken this has taken that as well.
+    // SAFETY: a static.
+    unsafe { std::ptr::read_volatile(&raw const AT_START)() };
+}
+
+/// How many forks lie between the first use of the library and this process.
 pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
 extern "C" fn prepare() {
-    let first_use = crate::first_use::hold();
+    let making = first_use::hold();
     // Names are looked for with none of the engine's locks held.
     let names = crate::symbols::hold();
-    let forking = engine().before_fork();
+    let forking = started().map(|engine| engine.before_fork());
     // Last: who has one of these asks for nothing else.
     let percpu = crate::percpu::forks::hold();
-    let held = Held { forking, _names: names, percpu, _first_use: first_use };
+    let held = Held { forking, _names: names, percpu, _making: making };
     HELD.with(|slot| *slot.borrow_mut() = Some(held));
 }
 
@@ -53,7 +72,9 @@ extern "C" fn parent() {
     if let Some(held) = HELD.with(RefCell::take) {
         // First, as the engine may free what it has in a cache.
         drop(held.percpu);
-        held.forking.parent();
+        if let Some(forking) = held.forking {
+            forking.parent();
+        }
     }
 }
 
@@ -63,6 +84,8 @@ extern "C" fn child() {
     super::stack::forget();
     if let Some(held) = HELD.with(RefCell::take) {
         held.percpu.child();
-        held.forking.child();
+        if let Some(forking) = held.forking {
+            forking.child();
+        }
     }
 }

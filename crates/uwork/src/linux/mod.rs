@@ -39,8 +39,9 @@ use uwork_policy::percpu::Mode;
 pub(crate) use event::Event;
 pub(crate) use thread::nice_had;
 
-pub(crate) use fork::forks;
+pub(crate) use fork::{are_watched, forks};
 
+use crate::first_use;
 use crate::topology::Machine;
 
 /// The host.
@@ -295,7 +296,7 @@ pub(crate) fn set_options(options: Options) -> Result<(), OptionsBy> {
 
 /// The options, which are settled from now on.
 pub(crate) fn options() -> &'static Options {
-    &OPTIONS.get_or_init(|| (Options::default(), OptionsBy::Default)).0
+    &first_use::once(&OPTIONS, || (Options::default(), OptionsBy::Default)).0
 }
 
 static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
@@ -309,7 +310,7 @@ pub(crate) fn started() -> Option<&'static Arc<Engine<Linux>>> {
 /// The process's engine; made at first use.
 #[inline]
 pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
-    ENGINE.get_or_init(|| {
+    first_use::once(&ENGINE, || {
         let options = options();
         let config = match Machine::read() {
             Ok(machine) => {
@@ -326,7 +327,6 @@ pub(crate) fn engine() -> &'static Arc<Engine<Linux>> {
                 Config::new(topology, allowed)
             }
         };
-        fork::register();
         Engine::new(Linux::new(options), config)
     })
 }

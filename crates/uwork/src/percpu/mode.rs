@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use uwork_engine::host::{Host, Report};
 use uwork_policy::percpu::{Choice, Mode, Wishes, choose};
 
-use crate::first_use::made;
+use crate::first_use;
 use crate::linux::rseq::Rseq;
 use crate::linux::{engine, options};
 use crate::topology::Machine;
@@ -25,10 +25,10 @@ pub(super) fn chosen() -> &'static Chosen {
     if let Some(chosen) = CHOSEN.get() {
         return chosen;
     }
-    // It tells forks of us. Not in the making of something else.
+    // First, so that a report finds it.
     engine();
     let mut report = None;
-    let chosen = made(&CHOSEN, || {
+    let chosen = first_use::once(&CHOSEN, || {
         let chosen = decide(options().percpu_mode);
         if chosen.choice.is_odd {
             let Choice { mode, reason, .. } = chosen.choice.clone();

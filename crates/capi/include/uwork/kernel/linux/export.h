@@ -7,6 +7,15 @@
 #define EXPORT_SYMBOL_GPL(name) extern int uw_unused_declaration
 #define EXPORT_SYMBOL_NS(name, ns) extern int uw_unused_declaration
 #define EXPORT_SYMBOL_NS_GPL(name, ns) extern int uw_unused_declaration
-#define THIS_MODULE ((struct module *)NULL)
+/* Its name is that of the program. */
+#define THIS_MODULE (&uw_kernel_this_module)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern struct module uw_kernel_this_module;
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -21,6 +21,12 @@
 extern "C" {
 #endif
 
+#define MODULE_NAME_LEN 56
+
+struct module {
+	char name[MODULE_NAME_LEN];
+};
+
 /* What module_exit() names; absent in a module that stays. */
 extern void uw_module_exit(void) __attribute__((weak));
 

@@ -27,6 +27,8 @@ int uw_kernel_printk(const char *fmt, ...) UW_KERNEL_FORMAT(1, 2);
 /* The same. If the format begins with the name of a file of C and a colon, that is a module's name: without ".c". */
 int uw_kernel_printk_of_file(const char *fmt, ...) UW_KERNEL_FORMAT(1, 2);
 
+void uw_kernel_dump_stack(void);
+
 /* True the first time that it is asked for this word. */
 static inline bool uw_kernel_once(uint32_t *word)
 {
@@ -110,7 +112,8 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define pr_info_ratelimited(...) pr_info(__VA_ARGS__)
 #define printk_ratelimited(...) printk(__VA_ARGS__)
 #define printk_deferred(...) printk(__VA_ARGS__)
-#define dump_stack() ((void)0)
+/* The calling thread, and its calls, as warnings. */
+#define dump_stack() uw_kernel_dump_stack()
 
 enum {
 	DUMP_PREFIX_NONE,

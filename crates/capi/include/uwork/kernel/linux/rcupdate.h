@@ -12,9 +12,12 @@
 extern "C" {
 #endif
 
-/* Larger than the kernel's: it is an item of its own. */
+/* Larger than the kernel's: it is an item of its own; for a grace period, or task work (task_work.h). */
 struct rcu_head {
-	struct uw_rcu_work uw_item;
+	union {
+		struct uw_rcu_work uw_item;
+		struct uw_task_work uw_task_item;
+	};
 	void (*func)(struct rcu_head *head);
 };
 #define callback_head rcu_head
