@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use support::child::{alone, limit};
+use support::filter::refuse_here;
 use support::{WAIT_MAX, until, watchdog, within};
 use uwork::task::{self, Delivery, Notify, TaskHandle};
 
@@ -115,6 +116,22 @@ fn a_queue_of_signals_that_is_full_for_a_moment_is_waited_for() {
         until("the adder adds", || adds.load(Ordering::Acquire));
         limit(libc::RLIMIT_SIGPENDING, u64::MAX);
         assert_eq!(within("the item runs", move || adder.join().unwrap()), Ok(()));
+    });
+}
+
+// Catches: a signal that is taken for sent, so that nobody sends another.
+#[test]
+fn a_signal_that_is_refused_to_one_is_sent_by_the_next() {
+    alone("a_signal_that_is_refused_to_one_is_sent_by_the_next", || {
+        let _watchdog = watchdog();
+        let Reader { handle, .. } = Reader::new();
+        let to = handle.clone();
+        let first = within("the one who is refused", move || {
+            refuse_here(libc::SYS_rt_tgsigqueueinfo, libc::EPERM);
+            add(&to)
+        });
+        assert_eq!(add(&handle).recv_timeout(WAIT_MAX), Ok(()));
+        assert_eq!(first.try_recv(), Ok(()), "first in, first out");
     });
 }
 
