@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use support::gate::{Gate, Log};
 use support::{until, watchdog, within};
-use uwork::task::{self, Added, Delivery, Notify, TaskHandle, TaskItem, TaskWork};
+use uwork::task::{self, Added, Delivery, Notifier, Notify, TaskHandle, TaskItem, TaskWork};
 
 /// An item that logs its number.
 struct Job {
@@ -235,6 +235,60 @@ fn a_resume_that_comes_during_a_wait_is_run_after_it() {
     });
     assert_eq!(waited, Some(0), "nobody has written to the descriptor");
     assert_eq!(task::safe_point(), 1);
+}
+
+fn poll_for(notifier: &Notifier, timeout_ms: i32) -> i32 {
+    let fd = notifier.as_fd().as_raw_fd();
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, which is live.
+    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) }
+}
+
+// Catches: a thread that nobody tells any more, as the inner wait has ended the outer one, or has taken its place.
+#[test]
+fn a_wait_inside_of_a_wait_leaves_the_outer_one_declared() {
+    let _watchdog = watchdog();
+    task::set_delivery(Delivery::Light).unwrap();
+    let notifier = task::notifier().unwrap();
+    let handle = TaskHandle::current();
+    let add = |notify| {
+        let to = handle.clone();
+        within("an adder", move || to.add_fn(notify, || ()).unwrap());
+    };
+    let no_time = Duration::ZERO;
+    // The inner wait has ended by itself, and the item comes then.
+    let ready = notifier.wait(|| {
+        assert_eq!(task::park_timeout(no_time), 0);
+        add(Notify::Signal);
+        poll_for(&notifier, 0)
+    });
+    assert_eq!((ready, task::run()), (Some(1), 1));
+    // The inner wait was not begun.
+    let ready = notifier.wait(|| {
+        add(Notify::Resume);
+        assert_eq!(task::park(), 1);
+        add(Notify::Signal);
+        poll_for(&notifier, 0)
+    });
+    assert_eq!((ready, task::run()), (Some(1), 1));
+    // It was ended by an item, which it leaves to others to run.
+    let ready = notifier.wait(|| {
+        let (to, waits) = (handle.clone(), Gate::new());
+        let may_add = waits.clone();
+        let adder = std::thread::spawn(move || {
+            may_add.wait();
+            to.add_fn(Notify::Signal, || ()).unwrap();
+        });
+        let inner = notifier.wait(|| {
+            waits.open();
+            poll_for(&notifier, -1)
+        });
+        adder.join().unwrap();
+        (inner, poll_for(&notifier, 0))
+    });
+    assert_eq!((ready, task::run()), (Some((Some(1), 1)), 1));
+    // Afterwards all is as before.
+    assert_eq!(notifier.wait(|| poll_for(&notifier, 0)), Some(0));
 }
 
 // Catches: an eventfd that stays readable, so that no later wait ever sleeps.
