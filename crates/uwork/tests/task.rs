@@ -462,6 +462,35 @@ fn an_item_that_panics_ends_neither_its_thread_nor_those_behind_it() {
 }
 
 #[test]
+fn items_that_panic_end_waits_as_others_do() {
+    let _watchdog = watchdog();
+    for (name, target) in targets() {
+        for _ in 0..2 {
+            let (send, receive) = channel();
+            assert!(target.handle.add_fn(Notify::Signal, || panic!("on purpose")).is_ok());
+            assert!(target.handle.add_fn(Notify::Signal, move || send.send(()).unwrap()).is_ok());
+            assert_eq!(receive.recv_timeout(support::WAIT_MAX), Ok(()), "{name}");
+        }
+        target.end();
+    }
+}
+
+// Catches: a read that returns for an item that does not exist any more.
+#[test]
+fn a_read_goes_on_where_the_item_was_taken_back() {
+    let _watchdog = watchdog();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"xy").unwrap();
+    let handle = TaskHandle::current();
+    let job = jobs(&Log::new(), 1).remove(0);
+    for _ in 0..2 {
+        assert!(handle.add(job.clone(), Notify::Signal).is_added());
+        assert!(handle.cancel(&job.work).is_some());
+        assert_eq!(task::read(&reader, &mut [0; 1]).unwrap(), 1);
+    }
+}
+
+#[test]
 fn a_read_of_the_programs_own_ends_for_a_registered_thread() {
     let _watchdog = watchdog();
     let (reader, writer) = std::io::pipe().unwrap();
