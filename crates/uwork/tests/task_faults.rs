@@ -158,6 +158,7 @@ fn without_descriptors_it_is_said_and_other_waits_work() {
 #[cfg(feature = "ring")]
 mod ring {
     use std::io::{Error, ErrorKind};
+    use std::net::{TcpListener, TcpStream};
 
     use support::child::alone_each;
     use support::filter::{refuse, refuse_where};
@@ -201,6 +202,46 @@ mod ring {
             assert_eq!(Reactor::builder().build().unwrap_err().kind(), kind);
             let handle = target(Delivery::Light, || Box::new(|| _ = task::park()));
             assert_eq!(add(&handle).recv_timeout(WAIT_MAX), Ok(()));
+        });
+    }
+
+    // Catches: a process that ends for want of memory.
+    #[test]
+    fn without_memory_for_the_buffers_it_is_said() {
+        alone("ring::without_memory_for_the_buffers_it_is_said", || {
+            let _watchdog = watchdog();
+            // As many and as large as can be: 512 GiB.
+            limit(libc::RLIMIT_AS, 1 << 38);
+            let error = Reactor::builder().buffers(32_768, 1 << 24).build().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+            assert!(Reactor::builder().buffers(8, 16).build().is_ok());
+        });
+    }
+
+    // Catches: an accept that goes on without saying so, a connection that is lost.
+    #[test]
+    fn an_accept_without_descriptors_ends_and_can_be_queued_again() {
+        alone("ring::an_accept_without_descriptors_ends_and_can_be_queued_again", || {
+            let _watchdog = watchdog();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut reactor = Reactor::builder().build().unwrap();
+            let mut accept = || {
+                reactor.accept_multi(&listener, 1).unwrap();
+                loop {
+                    reactor.wait(None).unwrap();
+                    if let Some(completion) = reactor.next() {
+                        break completion;
+                    }
+                }
+            };
+            limit(libc::RLIMIT_NOFILE, 3);
+            let refused = accept();
+            assert_eq!(refused.result().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+            assert!(!refused.more(), "it has ended");
+            assert_eq!(refused.into_fd().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+            limit(libc::RLIMIT_NOFILE, 64);
+            assert!(accept().into_fd().is_ok());
         });
     }
 

@@ -87,7 +87,7 @@ impl Reactor {
             .setup_cqsize(completions)
             .build(options.entries)
             .map_err(|error| refused(&error))?;
-        let buffers = options.buffers.map(|(count, size)| Buffers::new(count, size));
+        let buffers = options.buffers.map(|(count, size)| Buffers::new(count, size)).transpose()?;
         let mut reactor = Reactor {
             ring: ManuallyDrop::new(ring),
             buffers,
