@@ -39,6 +39,9 @@ const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// How long the end of a reactor waits for its operations to end.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
 
+/// What is longer the system takes for a time that has passed.
+const TIMEOUT_MAX: Duration = Duration::from_secs(i64::MAX as u64);
+
 /// `struct io_uring_getevents_arg` of <linux/io_uring.h>.
 #[repr(C)]
 struct GetEvents {
@@ -284,7 +287,7 @@ impl Reactor {
             self.submit()?;
             return Ok(ran);
         }
-        let timeout = timeout.map(Timespec::from);
+        let timeout = timeout.map(|time| Timespec::from(time.min(TIMEOUT_MAX)));
         let events = GetEvents {
             sigmask: 0,
             sigmask_size: 0,
