@@ -56,7 +56,8 @@ const ENTER_EXT_ARG: usize = 1 << 3;
 
 /// One thread's ring. It is that thread's alone, and a thread has one at most.
 ///
-/// Dropping it cancels what is under way, and waits for that. It is not to be used in a forked child.
+/// Dropping it cancels what is under way, and waits for that. It is not to be used in a forked child, where dropping it
+/// does nothing.
 pub struct Reactor {
     /// Dropped first, unless operations could not be cancelled.
     ring: ManuallyDrop<IoUring>,
@@ -365,6 +366,10 @@ fn outcome(result: Result<usize, i32>) -> io::Result<()> {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
+        if self.target.is_of_parent() {
+            // The parent's ring, which is not mapped here.
+            return;
+        }
         self.target.unset_ring();
         // What is queued is cancelled with the rest, and what stays queued is never begun: its memory may go.
         let _ = self.submit();

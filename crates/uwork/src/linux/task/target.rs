@@ -216,7 +216,8 @@ impl Target {
         if self.is_of_parent() { None } else { self.list.cancel_match(matches) }
     }
 
-    fn is_of_parent(&self) -> bool {
+    /// Whether this is a forked child's copy of a target of its parent.
+    pub(crate) fn is_of_parent(&self) -> bool {
         self.forks != FORKS.load(Ordering::Relaxed)
     }
 
@@ -424,8 +425,9 @@ impl Target {
 
     /// After a wait for the eventfd: takes back what was written to it, if anything was. For its own thread.
     pub(crate) fn clear_descriptor(&self) {
-        // After an inner wait, what was written is the outer one's.
-        if !self.waits_for_descriptor() {
+        // In a child that was forked during the wait, what was written is the parent's. After an inner wait, it is the
+        // outer one's.
+        if !self.is_of_parent() && !self.waits_for_descriptor() {
             self.descriptor.clear();
         }
     }
