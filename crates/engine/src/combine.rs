@@ -27,6 +27,9 @@
 //! What it takes back may be a later offer, of somebody else's, who then finds it taken. So each offer has somebody
 //! who has yet to look. An offer forgets AGAIN: whoever takes it tries anyway, after the resume.
 //!
+//! A holder that panics cannot try again. It leaves the place as after a stall; where a resume has come already, as
+//! after an offer, so that whoever pushes next goes on.
+//!
 //! **Progress.** A push is lock-free and waits for nobody, whatever the holder does. Nodes come out in the order of
 //! their pushes. The holder may find more for as long as others push; it can end that by an offer, which one of those
 //! takes, or by stalling.
@@ -216,6 +219,15 @@ impl Combine {
             Some(with_bits(node(now), bits))
         });
         before.is_some_and(|before| bits(before) & AGAIN == 0)
+    }
+
+    /// Lets go without having done everything and cannot try again. As [`Combine::stall`]; after a resume that has
+    /// come already it is an offer that nobody takes back.
+    ///
+    /// # Safety
+    /// The caller is the holder.
+    pub unsafe fn abandon(&self) {
+        self.exchange(|now| Some(with_bits(node(now), bits(now) | STALLED)));
     }
 
     /// Offers to let go, although something may be left, to whoever pushes or resumes next. To be followed by

@@ -193,7 +193,8 @@ impl<T, S> Combiner<T, S> {
     ///
     /// All callers should give the same `handle`: any of them may get the others' parcels.
     ///
-    /// A panic of `handle` goes through; what it has not taken stays, as after a `Break`.
+    /// A panic of `handle` goes through; what it has not taken stays, as after a `Break`: whoever catches it resumes. If
+    /// a resume came meanwhile, whoever submits next goes on.
     pub fn submit(
         &self,
         parcel: Box<Parcel<T>>,
@@ -236,8 +237,8 @@ impl<T, S> Combiner<T, S> {
         struct Unwinds<'a>(&'a Combine);
         impl Drop for Unwinds<'_> {
             fn drop(&mut self) {
-                // SAFETY: the caller of `hold` is the holder. A resume that came meanwhile is not to be lost.
-                while !unsafe { self.0.stall() } {}
+                // SAFETY: the caller of `hold` is the holder.
+                unsafe { self.0.abandon() };
             }
         }
         let unwinds = Unwinds(&self.list);

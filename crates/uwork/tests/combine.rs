@@ -225,6 +225,26 @@ fn a_panic_leaves_what_was_not_taken_to_whoever_resumes() {
     assert_eq!(combiner.into_inner(), 7);
 }
 
+// Catches: a resume that the one who panics was to follow, and that nobody follows.
+#[test]
+fn a_panic_after_a_resume_leaves_what_was_not_taken_to_whoever_submits() {
+    let _watchdog = watchdog();
+    let combiner = Combiner::new(0_u32);
+    let adds = |sum: &mut u32, batch: &mut Batch<'_, u32>| {
+        *sum += batch.pop().unwrap().into_inner();
+        ControlFlow::Continue(())
+    };
+    let panics = |_: &mut u32, _: &mut Batch<'_, u32>| -> ControlFlow<()> {
+        assert_eq!(combiner.resume(adds), Combined::Left);
+        panic!("on purpose");
+    };
+    let panicked = AssertUnwindSafe(|| combiner.submit(Parcel::new(1), panics));
+    assert!(catch_unwind(panicked).is_err());
+    assert!(!combiner.is_stalled());
+    assert_eq!(combiner.submit(Parcel::new(2), adds), Combined::Done);
+    assert_eq!(combiner.into_inner(), 3);
+}
+
 #[test]
 fn parcels_that_are_left_are_dropped_with_the_combiner() {
     let _watchdog = watchdog();

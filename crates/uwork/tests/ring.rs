@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use support::{WAIT_MAX, watchdog, within};
+use support::{WAIT_MAX, until, watchdog, within};
 use uwork::ring::{Completion, Reactor, TOKEN_MAX, io_uring};
 use uwork::task::{self, Delivery, Notify, TaskHandle};
 
@@ -221,6 +221,62 @@ fn the_wait_ends_when_its_time_is_over() {
     assert!(reactor.next().is_none());
 }
 
+// Catches: a time that the system takes for one that has passed.
+#[test]
+fn the_wait_may_be_as_long_as_can_be_said() {
+    let _watchdog = watchdog();
+    for timeout in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {
+        let (send, receive) = channel();
+        let thread = std::thread::spawn(move || {
+            let mut reactor = Reactor::builder().build().unwrap();
+            // SAFETY: no arguments; cannot fail.
+            send.send((TaskHandle::current(), unsafe { libc::gettid() })).unwrap();
+            // The first wait may end for the reactor's own message to itself.
+            let waits = (0..3).map(|_| {
+                assert!(reactor.next().is_none(), "nothing was queued");
+                reactor.wait(Some(timeout)).unwrap()
+            });
+            waits.sum::<usize>()
+        });
+        let (handle, number) = receive.recv().unwrap();
+        let syscall = format!("/proc/self/task/{number}/syscall");
+        let enter = format!("{} ", libc::SYS_io_uring_enter);
+        let sleeps = || std::fs::read_to_string(&syscall).is_ok_and(|now| now.starts_with(&enter));
+        for _ in 0..3 {
+            until("it sleeps, or is over", || sleeps() || thread.is_finished());
+            let _ = handle.add_fn(Notify::Signal, || ());
+        }
+        assert_ne!(within("the waits end", move || thread.join().unwrap()), 0, "{timeout:?}");
+    }
+}
+
+#[test]
+fn an_item_that_panics_ends_the_wait_as_others_do() {
+    let _watchdog = watchdog();
+    let (_listener, mut client, server) = connected();
+    let mut reactor = Reactor::builder().buffers(4, 16).build().unwrap();
+    reactor.recv_multi(&server, 1).unwrap();
+    let handle = TaskHandle::current();
+    let before = uwork::panics();
+    for round in 1..=3 {
+        let to = handle.clone();
+        let adder = std::thread::spawn(move || {
+            to.add_fn(Notify::Signal, || panic!("on purpose")).unwrap();
+            to.add_fn(Notify::Signal, || ()).unwrap();
+        });
+        let mut ran = 0;
+        while ran < 2 {
+            ran += reactor.wait(None).unwrap();
+            assert!(reactor.next().is_none(), "nothing was received");
+        }
+        adder.join().unwrap();
+        assert!(uwork::panics() >= before + round);
+        // The ring is as it was.
+        client.write_all(b"after it").unwrap();
+        assert_eq!(completion(&mut reactor).buffer(), Some(&b"after it"[..]));
+    }
+}
+
 #[test]
 fn more_operations_than_entries_are_submitted_on_the_way() {
     let _watchdog = watchdog();
@@ -295,10 +351,13 @@ fn descriptors_that_nobody_takes_are_closed() {
     let _watchdog = watchdog();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let mut reactor = Reactor::builder().build().unwrap();
-    reactor.accept_multi(&listener, 1).unwrap();
-    reactor.submit().unwrap();
-    let mut clients: Vec<_> = (0..4).map(|_| TcpStream::connect(address).unwrap()).collect();
+    // More connections than there is room for completions.
+    let mut reactor = Reactor::builder().entries(1).build().unwrap();
+    for token in 0..8 {
+        reactor.accept_multi(&listener, token).unwrap();
+        reactor.submit().unwrap();
+    }
+    let mut clients: Vec<_> = (0..32).map(|_| TcpStream::connect(address).unwrap()).collect();
     let taken = completion(&mut reactor);
     assert!(taken.result().unwrap() > 2);
     // This one by its completion, the others by the end of the reactor.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use support::gate::{Gate, Log};
 use support::slow::times;
 use support::{until, watchdog, within};
-use uwork::task::{self, Added, Delivery, Notify, TaskHandle, TaskItem, TaskWork};
+use uwork::task::{self, Added, Delivery, Notifier, Notify, TaskHandle, TaskItem, TaskWork};
 
 /// An item that logs its number.
 struct Job {
@@ -238,6 +238,60 @@ fn a_resume_that_comes_during_a_wait_is_run_after_it() {
     assert_eq!(task::safe_point(), 1);
 }
 
+fn poll_for(notifier: &Notifier, timeout_ms: i32) -> i32 {
+    let fd = notifier.as_fd().as_raw_fd();
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, which is live.
+    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) }
+}
+
+// Catches: a thread that nobody tells any more, as the inner wait has ended the outer one, or has taken its place.
+#[test]
+fn a_wait_inside_of_a_wait_leaves_the_outer_one_declared() {
+    let _watchdog = watchdog();
+    task::set_delivery(Delivery::Light).unwrap();
+    let notifier = task::notifier().unwrap();
+    let handle = TaskHandle::current();
+    let add = |notify| {
+        let to = handle.clone();
+        within("an adder", move || to.add_fn(notify, || ()).unwrap());
+    };
+    let no_time = Duration::ZERO;
+    // The inner wait has ended by itself, and the item comes then.
+    let ready = notifier.wait(|| {
+        assert_eq!(task::park_timeout(no_time), 0);
+        add(Notify::Signal);
+        poll_for(&notifier, 0)
+    });
+    assert_eq!((ready, task::run()), (Some(1), 1));
+    // The inner wait was not begun.
+    let ready = notifier.wait(|| {
+        add(Notify::Resume);
+        assert_eq!(task::park(), 1);
+        add(Notify::Signal);
+        poll_for(&notifier, 0)
+    });
+    assert_eq!((ready, task::run()), (Some(1), 1));
+    // It was ended by an item, which it leaves to others to run.
+    let ready = notifier.wait(|| {
+        let (to, waits) = (handle.clone(), Gate::new());
+        let may_add = waits.clone();
+        let adder = std::thread::spawn(move || {
+            may_add.wait();
+            to.add_fn(Notify::Signal, || ()).unwrap();
+        });
+        let inner = notifier.wait(|| {
+            waits.open();
+            poll_for(&notifier, -1)
+        });
+        adder.join().unwrap();
+        (inner, poll_for(&notifier, 0))
+    });
+    assert_eq!((ready, task::run()), (Some((Some(1), 1)), 1));
+    // Afterwards all is as before.
+    assert_eq!(notifier.wait(|| poll_for(&notifier, 0)), Some(0));
+}
+
 // Catches: an eventfd that stays readable, so that no later wait ever sleeps.
 #[test]
 fn a_run_inside_of_a_wait_leaves_the_descriptor_as_it_was() {
@@ -406,6 +460,35 @@ fn an_item_that_panics_ends_neither_its_thread_nor_those_behind_it() {
     assert_eq!(task::run(), 2);
     assert_eq!(log.events(), [0]);
     assert!(uwork::panics() > before);
+}
+
+#[test]
+fn items_that_panic_end_waits_as_others_do() {
+    let _watchdog = watchdog();
+    for (name, target) in targets() {
+        for _ in 0..2 {
+            let (send, receive) = channel();
+            assert!(target.handle.add_fn(Notify::Signal, || panic!("on purpose")).is_ok());
+            assert!(target.handle.add_fn(Notify::Signal, move || send.send(()).unwrap()).is_ok());
+            assert_eq!(receive.recv_timeout(support::WAIT_MAX), Ok(()), "{name}");
+        }
+        target.end();
+    }
+}
+
+// Catches: a read that returns for an item that does not exist any more.
+#[test]
+fn a_read_goes_on_where_the_item_was_taken_back() {
+    let _watchdog = watchdog();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"xy").unwrap();
+    let handle = TaskHandle::current();
+    let job = jobs(&Log::new(), 1).remove(0);
+    for _ in 0..2 {
+        assert!(handle.add(job.clone(), Notify::Signal).is_added());
+        assert!(handle.cancel(&job.work).is_some());
+        assert_eq!(task::read(&reader, &mut [0; 1]).unwrap(), 1);
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use support::child::{alone, limit};
+use support::filter::refuse_here;
 use support::{WAIT_MAX, until, watchdog, within};
 use uwork::task::{self, Delivery, Notify, TaskHandle};
 
@@ -118,6 +119,22 @@ fn a_queue_of_signals_that_is_full_for_a_moment_is_waited_for() {
     });
 }
 
+// Catches: a signal that is taken for sent, so that nobody sends another.
+#[test]
+fn a_signal_that_is_refused_to_one_is_sent_by_the_next() {
+    alone("a_signal_that_is_refused_to_one_is_sent_by_the_next", || {
+        let _watchdog = watchdog();
+        let Reader { handle, .. } = Reader::new();
+        let to = handle.clone();
+        let first = within("the one who is refused", move || {
+            refuse_here(libc::SYS_rt_tgsigqueueinfo, libc::EPERM);
+            add(&to)
+        });
+        assert_eq!(add(&handle).recv_timeout(WAIT_MAX), Ok(()));
+        assert_eq!(first.try_recv(), Ok(()), "first in, first out");
+    });
+}
+
 // Catches: a panic, and a thread that is of no use afterwards.
 #[test]
 fn without_descriptors_it_is_said_and_other_waits_work() {
@@ -141,6 +158,7 @@ fn without_descriptors_it_is_said_and_other_waits_work() {
 #[cfg(feature = "ring")]
 mod ring {
     use std::io::{Error, ErrorKind};
+    use std::net::{TcpListener, TcpStream};
 
     use support::child::alone_each;
     use support::filter::{refuse, refuse_where};
@@ -184,6 +202,46 @@ mod ring {
             assert_eq!(Reactor::builder().build().unwrap_err().kind(), kind);
             let handle = target(Delivery::Light, || Box::new(|| _ = task::park()));
             assert_eq!(add(&handle).recv_timeout(WAIT_MAX), Ok(()));
+        });
+    }
+
+    // Catches: a process that ends for want of memory.
+    #[test]
+    fn without_memory_for_the_buffers_it_is_said() {
+        alone("ring::without_memory_for_the_buffers_it_is_said", || {
+            let _watchdog = watchdog();
+            // As many and as large as can be: 512 GiB.
+            limit(libc::RLIMIT_AS, 1 << 38);
+            let error = Reactor::builder().buffers(32_768, 1 << 24).build().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+            assert!(Reactor::builder().buffers(8, 16).build().is_ok());
+        });
+    }
+
+    // Catches: an accept that goes on without saying so, a connection that is lost.
+    #[test]
+    fn an_accept_without_descriptors_ends_and_can_be_queued_again() {
+        alone("ring::an_accept_without_descriptors_ends_and_can_be_queued_again", || {
+            let _watchdog = watchdog();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut reactor = Reactor::builder().build().unwrap();
+            let mut accept = || {
+                reactor.accept_multi(&listener, 1).unwrap();
+                loop {
+                    reactor.wait(None).unwrap();
+                    if let Some(completion) = reactor.next() {
+                        break completion;
+                    }
+                }
+            };
+            limit(libc::RLIMIT_NOFILE, 3);
+            let refused = accept();
+            assert_eq!(refused.result().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+            assert!(!refused.more(), "it has ended");
+            assert_eq!(refused.into_fd().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+            limit(libc::RLIMIT_NOFILE, 64);
+            assert!(accept().into_fd().is_ok());
         });
     }
 

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
@@ -77,4 +78,58 @@ fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child found something else");
     assert_eq!((count, ran.load(Ordering::Relaxed)), (5, 3));
+}
+
+// Catches: a child that takes what was written to the descriptor for its parent, who then sleeps on.
+#[test]
+fn a_child_that_is_forked_in_a_wait_leaves_the_parents_notification() {
+    let _watchdog = watchdog();
+    let notifier = task::notifier().unwrap();
+    let handle = TaskHandle::current();
+    let mut status = -1;
+    let ready = notifier.wait(|| {
+        let adder = std::thread::spawn(move || handle.add_fn(Notify::Signal, || ()).is_ok());
+        assert!(adder.join().unwrap());
+        // SAFETY: as above.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            return None;
+        }
+        // SAFETY: the status is live.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let fd = notifier.as_fd().as_raw_fd();
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which is live.
+        Some(unsafe { libc::poll(&raw mut poll, 1, 0) })
+    });
+    match ready.expect("nothing was to be run") {
+        // SAFETY: ends the child without the test harness's ends.
+        None => unsafe { libc::_exit(0) },
+        Some(ready) => assert_eq!((status, ready), (0, 1)),
+    }
+    assert_eq!(task::run(), 1);
+}
+
+// Catches: a child that reaches for a ring that is the parent's, and is not mapped in the child.
+#[cfg(feature = "ring")]
+#[test]
+fn a_child_can_drop_the_parents_reactor() {
+    let _watchdog = watchdog();
+    let mut reactor = uwork::ring::Reactor::builder().buffers(4, 16).build().unwrap();
+    // SAFETY: as above.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(reactor);
+        // A new one is its own.
+        let own = uwork::ring::Reactor::builder().build();
+        // SAFETY: ends the child without the test harness's ends.
+        unsafe { libc::_exit(i32::from(own.is_err())) };
+    }
+    let mut status = -1;
+    // SAFETY: the status is live.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child has crashed, or has no ring of its own");
+    let handle = TaskHandle::current();
+    handle.add_fn(Notify::Signal, || ()).unwrap();
+    assert_eq!(reactor.wait(None).unwrap(), 1);
 }

@@ -9,6 +9,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
+use support::child::{alone, limit};
 use support::{WAIT_MAX, watchdog};
 use uwork::task::{self, Notify, TaskHandle};
 
@@ -16,6 +17,8 @@ static REACHED: AtomicBool = AtomicBool::new(false);
 static SENT: AtomicBool = AtomicBool::new(false);
 /// Handlers that are to be on top of the one for the steps.
 static LEVELS: AtomicU32 = AtomicU32::new(0);
+/// The handler for the steps keeps uwork's signal away until it was sent.
+static BLOCKS: AtomicBool = AtomicBool::new(false);
 
 /// Takes as long as it takes until uwork's signal has been delivered, to the handler that runs on top.
 extern "C" fn wait_for_signal(_: libc::c_int) {
@@ -25,12 +28,25 @@ extern "C" fn wait_for_signal(_: libc::c_int) {
         unsafe { libc::raise(libc::SIGUSR1) };
         return;
     }
+    if BLOCKS.load(SeqCst) {
+        change_mask(libc::SIG_BLOCK);
+    }
     REACHED.store(true, SeqCst);
     while !SENT.load(SeqCst) {
         std::hint::spin_loop();
     }
-    // SAFETY: no arguments. What is pending is delivered on the way back from the system.
-    unsafe { libc::syscall(libc::SYS_getppid) };
+    // What is pending is delivered on the way back from the system.
+    change_mask(libc::SIG_UNBLOCK);
+}
+
+/// Of all signals, for the calling thread.
+fn change_mask(how: libc::c_int) {
+    // SAFETY: zeros are a valid value; the set is live, and filled before it is used.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+    }
 }
 
 fn handles(signal: libc::c_int, handler: usize, flags: libc::c_int) {
@@ -43,38 +59,68 @@ fn handles(signal: libc::c_int, handler: usize, flags: libc::c_int) {
     }
 }
 
-#[test]
-fn a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interrupted() {
-    let _watchdog = watchdog();
+/// One call that is interrupted just before it begins, by a handler during which an item is added. `sent` is called
+/// when uwork's signal was sent, and before it is delivered.
+fn interrupted_call(handle: &TaskHandle, levels: u32, sent: fn()) {
+    REACHED.store(false, SeqCst);
+    SENT.store(false, SeqCst);
+    LEVELS.store(levels, SeqCst);
+    let to = handle.clone();
+    let adder = std::thread::spawn(move || {
+        while !REACHED.load(SeqCst) {
+            std::thread::yield_now();
+        }
+        let added = to.add_fn(Notify::Signal, || ()).is_ok();
+        sent();
+        SENT.store(true, SeqCst);
+        added
+    });
+    let time = libc::timespec { tv_sec: WAIT_MAX.as_secs() as libc::time_t, tv_nsec: 0 };
+    let arguments = [0, 0, (&raw const time).expose_provenance(), 0, stop::MARK, 0];
+    stop::stop_there();
+    // SAFETY: the time is live; there are no descriptors.
+    let result = unsafe { task::syscall(libc::SYS_ppoll, arguments) };
+    let interrupted = result.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINTR));
+    assert!(interrupted, "{levels} handlers on top: the call went on to its end, {result:?}");
+    assert!(adder.join().unwrap());
+    assert_eq!(task::safe_point(), 1);
+}
+
+fn install_handlers() {
     stop::prepare();
     handles(
         libc::SIGUSR1,
         wait_for_signal as *const () as usize,
         libc::SA_NODEFER | libc::SA_RESTART,
     );
-    let handle = TaskHandle::current();
-    // After each round the signal must be off the mask again: the next one needs it.
-    for levels in [0, 0, 1, 3, 0] {
-        REACHED.store(false, SeqCst);
-        SENT.store(false, SeqCst);
-        LEVELS.store(levels, SeqCst);
-        let to = handle.clone();
-        let adder = std::thread::spawn(move || {
-            while !REACHED.load(SeqCst) {
-                std::thread::yield_now();
-            }
-            let added = to.add_fn(Notify::Signal, || ()).is_ok();
-            SENT.store(true, SeqCst);
-            added
-        });
-        let time = libc::timespec { tv_sec: WAIT_MAX.as_secs() as libc::time_t, tv_nsec: 0 };
-        let arguments = [0, 0, (&raw const time).expose_provenance(), 0, stop::MARK, 0];
-        stop::stop_there();
-        // SAFETY: the time is live; there are no descriptors.
-        let result = unsafe { task::syscall(libc::SYS_ppoll, arguments) };
-        let interrupted = result.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINTR));
-        assert!(interrupted, "{levels} handlers on top: the call went on to its end, {result:?}");
-        assert!(adder.join().unwrap());
-        assert_eq!(task::safe_point(), 1);
-    }
+}
+
+#[test]
+fn a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interrupted() {
+    let test = "a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interrupted";
+    alone(test, || {
+        let _watchdog = watchdog();
+        install_handlers();
+        let handle = TaskHandle::current();
+        // After each round the signal must be off the mask again: the next one needs it.
+        for levels in [0, 0, 1, 3, 0] {
+            interrupted_call(&handle, levels, || ());
+        }
+    });
+}
+
+// Catches: a signal that was on its way, and that is lost in the other handler.
+#[test]
+fn a_signal_that_comes_in_another_handler_is_kept_though_the_queue_of_signals_is_full() {
+    let test = "a_signal_that_comes_in_another_handler_is_kept_though_the_queue_of_signals_is_full";
+    alone(test, || {
+        let _watchdog = watchdog();
+        install_handlers();
+        BLOCKS.store(true, SeqCst);
+        let handle = TaskHandle::current();
+        for levels in [0, 0, 1, 3, 0] {
+            interrupted_call(&handle, levels, || limit(libc::RLIMIT_SIGPENDING, 0));
+            limit(libc::RLIMIT_SIGPENDING, u64::MAX);
+        }
+    });
 }

@@ -1,8 +1,8 @@
 //! Flat combining: pushers, a holder, a resume.
 //!
 //! **Proves.** Every node comes out once, in the order of its pusher. There is one holder at a time, and each sees
-//! what the one before it wrote. A resume is not lost between the holder's failure and its stall. An offer is taken,
-//! or taken back, once.
+//! what the one before it wrote. A resume is not lost between the holder's failure and its stall, nor where the
+//! holder panics. An offer is taken, or taken back, once.
 //!
 //! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of preemptions: 70,407 and
 //! 162 executions. Three pushers, of whom each offers its place after each batch, up to two preemptions: 28,819.
@@ -169,6 +169,33 @@ fn a_holder_that_offers_its_place() {
         assert_eq!(sorted, [0, 1, 2, 3]);
         let at = |number| done.iter().position(|&done| done == number);
         assert!(at(0) < at(1), "nodes of one pusher come out in its order");
+    });
+}
+
+#[test]
+fn a_resume_that_meets_a_panic() {
+    explore("combine: a resume that meets a panic", Preemptions::Any, || {
+        let world = World::new(1);
+        let pusher = {
+            let world = world.clone();
+            thread::spawn(move || {
+                assert!(world.leave(0), "nobody else is at it");
+                world.asked.wake();
+                // SAFETY: this thread is the holder.
+                unsafe { world.combine.abandon() };
+            })
+        };
+        let other = world.clone();
+        let resumer = thread::spawn(move || {
+            other.asked.wait();
+            other.resume();
+        });
+        pusher.join().unwrap();
+        resumer.join().unwrap();
+        // Done by the resume, or with the next.
+        assert!(!world.combine.is_stalled());
+        world.push(1);
+        assert_eq!(*world.done.lock().unwrap(), [0, 1]);
     });
 }
 

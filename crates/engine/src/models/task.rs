@@ -201,6 +201,48 @@ fn a_notification_that_fails_is_made_up_for_by_the_next() {
 }
 
 #[test]
+fn a_wait_inside_of_a_wait() {
+    const OUTER: u32 = 0;
+    const INNER: u32 = 1;
+    explore("task: a wait inside of a wait", Preemptions::Any, || {
+        let world = World::new();
+        // What the target waits in.
+        let how = Arc::new(AtomicU32::new(OUTER));
+        let events: Arc<[Event; 2]> = Arc::new(Default::default());
+        let item = world.item(0);
+        let (other, said, ends) = (world.clone(), how.clone(), events.clone());
+        let adder = thread::spawn(move || {
+            // SAFETY: the item is kept to the end.
+            let added = unsafe { other.list.add(NonNull::from(&item.work), Notify::Signal) };
+            let Added::Yes(Some(kick)) = added else { panic!("nobody else adds or exits") };
+            if kick.waits() {
+                // Relaxed: the word is what must order this.
+                ends[said.load(Ordering::Relaxed) as usize].wake();
+            }
+            kick.sent();
+            item
+        });
+        // SAFETY: this thread is the target.
+        unsafe {
+            if world.list.declare() {
+                // The inner one does not sleep: it is over at once, by a time that has passed.
+                how.store(INNER, Ordering::Relaxed);
+                let _ = world.list.declare();
+                how.store(OUTER, Ordering::Relaxed);
+                if !world.list.declare() {
+                    events[OUTER as usize].wake();
+                }
+                events[OUTER as usize].wait();
+            }
+            let _ = world.list.leave();
+        }
+        world.run_once();
+        adder.join().unwrap();
+        assert_eq!(world.ran(), [0]);
+    });
+}
+
+#[test]
 fn an_item_that_wakes_nobody_runs_with_the_next() {
     explore("task: an item that wakes nobody runs with the next", Preemptions::Any, || {
         let world = World::new();

@@ -286,7 +286,8 @@ impl TaskList {
 
     /// Says that the target is about to wait. False: it is to run its list, and not to wait.
     ///
-    /// The target has published how before. To be followed by [`TaskList::leave`].
+    /// The target has published how before. To be followed by [`TaskList::leave`]. In between it may be called again,
+    /// by a target that goes on to wait in another way: if that gives false, no notification of the new kind comes.
     ///
     /// # Safety
     /// On the target's thread.

@@ -140,7 +140,8 @@ impl State {
         bits(self.word.load(Ordering::Relaxed)) & (SIGNAL | RESUME) != 0
     }
 
-    /// Says that the target waits. False if it had better run its list. For the target, which does not wait yet.
+    /// Says that the target waits. False if it had better run its list. For the target, which does not wait yet, or
+    /// from here on in another way.
     #[must_use]
     pub(super) fn declare(&self) -> bool {
         let mut now = self.word.load(Ordering::Relaxed);
@@ -165,20 +166,19 @@ impl State {
         }
     }
 
-    /// Says that the target does not wait any more. True if it is to run its list.
+    /// Says that the target does not wait any more, if it does. True if it is to run its list.
     #[must_use]
     pub(super) fn leave(&self) -> bool {
         let mut now = self.word.load(Ordering::Relaxed);
-        loop {
-            if is_exited(now) {
-                return false;
-            }
+        // WAITS is the target's own to change; a target that has exited has none.
+        while bits(now) & WAITS != 0 {
             let next = now.map_addr(|addr| addr & !WAITS);
             match self.word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return bits(now) & (SIGNAL | RESUME) != 0,
+                Ok(_) => break,
                 Err(other) => now = other,
             }
         }
+        bits(now) & (SIGNAL | RESUME) != 0
     }
 
     /// Takes everything, last added first, and with it what the target was told. For the target.

@@ -3,6 +3,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::fmt;
+use std::io;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -25,17 +26,21 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// `count` buffers of `size` bytes, all of them the kernel's. `count` is a power of two.
-    pub(super) fn new(count: u16, size: u32) -> Rc<Buffers> {
+    ///
+    /// # Errors
+    /// No memory for the buffers, which may be many.
+    pub(super) fn new(count: u16, size: u32) -> io::Result<Rc<Buffers>> {
         let (entries, data) = Self::layouts(count, size);
-        let allocate = |layout: Layout| {
-            // SAFETY: neither layout is empty.
-            NonNull::new(unsafe { alloc_zeroed(layout) })
-                .unwrap_or_else(|| handle_alloc_error(layout))
-        };
-        let (entries, data) = (allocate(entries).cast(), allocate(data));
+        // SAFETY: neither layout is empty.
+        let allocate = |layout: Layout| NonNull::new(unsafe { alloc_zeroed(layout) });
+        let data = allocate(data).ok_or_else(|| {
+            let what = format!("no memory for {count} buffers of {size} bytes");
+            io::Error::new(io::ErrorKind::OutOfMemory, what)
+        })?;
+        let entries = allocate(entries).unwrap_or_else(|| handle_alloc_error(entries)).cast();
         let buffers = Rc::new(Buffers { entries, data, count, size, tail: Cell::new(0) });
         (0..count).for_each(|id| buffers.give_back(id));
-        buffers
+        Ok(buffers)
     }
 
     fn layouts(count: u16, size: u32) -> (Layout, Layout) {

@@ -39,6 +39,9 @@ const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// How long the end of a reactor waits for its operations to end.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
 
+/// What is longer the system takes for a time that has passed.
+const TIMEOUT_MAX: Duration = Duration::from_secs(i64::MAX as u64);
+
 /// `struct io_uring_getevents_arg` of <linux/io_uring.h>.
 #[repr(C)]
 struct GetEvents {
@@ -53,7 +56,8 @@ const ENTER_EXT_ARG: usize = 1 << 3;
 
 /// One thread's ring. It is that thread's alone, and a thread has one at most.
 ///
-/// Dropping it cancels what is under way, and waits for that. It is not to be used in a forked child.
+/// Dropping it cancels what is under way, and waits for that. It is not to be used in a forked child, where dropping it
+/// does nothing.
 pub struct Reactor {
     /// Dropped first, unless operations could not be cancelled.
     ring: ManuallyDrop<IoUring>,
@@ -87,7 +91,7 @@ impl Reactor {
             .setup_cqsize(completions)
             .build(options.entries)
             .map_err(|error| refused(&error))?;
-        let buffers = options.buffers.map(|(count, size)| Buffers::new(count, size));
+        let buffers = options.buffers.map(|(count, size)| Buffers::new(count, size)).transpose()?;
         let mut reactor = Reactor {
             ring: ManuallyDrop::new(ring),
             buffers,
@@ -284,7 +288,7 @@ impl Reactor {
             self.submit()?;
             return Ok(ran);
         }
-        let timeout = timeout.map(Timespec::from);
+        let timeout = timeout.map(|time| Timespec::from(time.min(TIMEOUT_MAX)));
         let events = GetEvents {
             sigmask: 0,
             sigmask_size: 0,
@@ -362,6 +366,10 @@ fn outcome(result: Result<usize, i32>) -> io::Result<()> {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
+        if self.target.is_of_parent() {
+            // The parent's ring, which is not mapped here.
+            return;
+        }
         self.target.unset_ring();
         // What is queued is cancelled with the rest, and what stays queued is never begun: its memory may go.
         let _ = self.submit();

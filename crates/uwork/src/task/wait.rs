@@ -187,9 +187,11 @@ pub fn epoll_wait(
 fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         let result = call();
-        let ran = super::safe_point();
+        // Also where the items were taken back since, and none is left to run.
+        let told = super::is_notified();
+        super::safe_point();
         match result {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted && ran > 0 => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted && told => {}
             result => return result,
         }
     }

@@ -3,22 +3,30 @@
 use std::io::Error;
 use std::mem::offset_of;
 
+const ALL_THREADS: libc::c_ulong = libc::SECCOMP_FILTER_FLAG_TSYNC;
+
 /// Has the system refuse a call to all threads of this process from here on, with this error.
 pub(crate) fn refuse(call: libc::c_long, errno: i32) {
-    install(&[jump_unless_call(call, 1), refusal(errno), allowance()]);
+    install(&[jump_unless_call(call, 1), refusal(errno), allowance()], ALL_THREADS);
+}
+
+/// As [`refuse`], to the calling thread only.
+pub(crate) fn refuse_here(call: libc::c_long, errno: i32) {
+    install(&[jump_unless_call(call, 1), refusal(errno), allowance()], 0);
 }
 
 /// As [`refuse`], where the low half of an argument has this value.
 pub(crate) fn refuse_where(call: libc::c_long, argument: usize, value: u32, errno: i32) {
     let low = usize::from(cfg!(target_endian = "big")) * size_of::<u32>();
     let at = offset_of!(libc::seccomp_data, args) + argument * size_of::<u64>() + low;
-    install(&[
+    let filter = [
         jump_unless_call(call, 3),
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at as u32),
         jump_unless(value, 1),
         refusal(errno),
         allowance(),
-    ]);
+    ];
+    install(&filter, ALL_THREADS);
 }
 
 fn statement(code: u32, k: u32) -> libc::sock_filter {
@@ -44,13 +52,13 @@ fn allowance() -> libc::sock_filter {
 }
 
 /// Installs a filter that begins with the number of the call.
-fn install(rest: &[libc::sock_filter]) {
+fn install(rest: &[libc::sock_filter], flags: libc::c_ulong) {
     let number = offset_of!(libc::seccomp_data, nr) as u32;
     let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number)];
     filter.extend_from_slice(rest);
     let program =
         libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_mut_ptr() };
-    let (mode, flags) = (libc::SECCOMP_SET_MODE_FILTER, libc::SECCOMP_FILTER_FLAG_TSYNC);
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
     // SAFETY: numbers only.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     // SAFETY: the program is live and as long as said.

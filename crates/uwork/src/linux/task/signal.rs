@@ -1,6 +1,7 @@
 //! The signal for a target that waits in a system call of its own: which one, how it is sent, what its handler
 //! does. Why so: see the README.
 
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -153,34 +154,18 @@ fn install(number: i32, restarts: bool) {
 /// For how long a full queue of signals is waited for.
 const FULL_MAX: Duration = Duration::from_millis(500);
 
-/// Sends the signal to a thread of this process, which has accepted it. False if there was no room in the queue of
-/// signals for long. Does nothing if the thread is gone.
+/// Sends the signal to a thread of this process, which has accepted it. False if it could not be sent: there was no
+/// room in the queue of signals for long, or a filter refuses the call. Does nothing if the thread is gone.
 #[must_use]
 pub(super) fn send(thread: libc::pid_t) -> bool {
-    let number = SIGNAL.load(Ordering::Acquire);
-    // SAFETY: no arguments; cannot fail.
-    let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
-    let info = Info {
-        signo: number,
-        errno: 0,
-        code: libc::SI_QUEUE,
-        gap: 0,
-        pid,
-        uid,
-        value: mark(),
-        rest: [0; 12],
-    };
     let mut full_since = None;
     for round in 0.. {
-        // SAFETY: the structure is live and of the layout that the kernel reads. The signal has our handler.
-        let outcome = unsafe {
-            libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, number, &raw const info)
-        };
-        let is_full = || io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN);
-        if outcome == 0 || !is_full() {
-            return true;
+        match send_once(thread, libc::SI_QUEUE) {
+            Ok(()) | Err(libc::ESRCH) => return true,
+            // The user has as many signals queued as the system allows. It takes one to be handled.
+            Err(libc::EAGAIN) => {}
+            Err(_) => return false,
         }
-        // The user has as many signals queued as the system allows. It takes one to be handled.
         if full_since.get_or_insert_with(Instant::now).elapsed() > FULL_MAX {
             break;
         }
@@ -189,8 +174,26 @@ pub(super) fn send(thread: libc::pid_t) -> bool {
     false
 }
 
+/// Sends it, if that can be done at once; else the error's number.
+fn send_once(thread: libc::pid_t, code: i32) -> Result<(), i32> {
+    let number = SIGNAL.load(Ordering::Acquire);
+    // SAFETY: no arguments; cannot fail.
+    let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
+    let info =
+        Info { signo: number, errno: 0, code, gap: 0, pid, uid, value: mark(), rest: [0; 12] };
+    // SAFETY: the structure is live and of the layout that the kernel reads. The signal has our handler.
+    let outcome =
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, number, &raw const info) };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)) }
+}
+
+thread_local! {
+    /// A signal that the thread has put off is to come without what it carries.
+    static IS_BARE: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The thread is in another handler, which has interrupted the stub: the signal comes again when that one returns.
-/// Async-signal-safe. If there is no room in the queue of signals for long, it does not come.
+/// Async-signal-safe.
 fn put_off(number: libc::c_int, context: &mut libc::ucontext_t) {
     // SAFETY: the thread's own; the set is that of the interrupted handler, and it is one word of it that changes.
     unsafe {
@@ -198,20 +201,32 @@ fn put_off(number: libc::c_int, context: &mut libc::ucontext_t) {
         let before = *errno;
         // First the handler's mask: what it had before it comes back when it returns.
         libc::sigaddset(&raw mut context.uc_sigmask, number);
-        let _ = send(libc::gettid());
+        let thread = libc::gettid();
+        if send_once(thread, libc::SI_QUEUE).is_err() {
+            // No room. A thread may send this to itself as `kill` would, which needs none: then it carries nothing.
+            IS_BARE.set(true);
+            let _ = send_once(thread, libc::SI_USER);
+        }
         *errno = before;
     }
+}
+
+/// Whether a signal is task work's, and not the program's.
+fn is_ours(info: &Info) -> bool {
+    let is_marked = matches!(info.code, libc::SI_QUEUE | libc::SI_USER) && info.value == mark();
+    // The thread's own signals come before those of the process, so it is the one that was put off.
+    let is_bare = info.code == libc::SI_USER && info.pid == 0 && IS_BARE.get();
+    if is_marked || is_bare {
+        IS_BARE.set(false);
+    }
+    is_marked || is_bare
 }
 
 /// Async-signal-safe: it reads statics and what is the thread's own, writes the interrupted context, and at most sends
 /// a signal.
 extern "C" fn handle(number: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives the structure (`SA_SIGINFO`).
-    let (code, value) = unsafe {
-        let info = &*info.cast::<Info>();
-        (info.code, info.value)
-    };
-    if code == libc::SI_QUEUE && value == mark() {
+    if is_ours(unsafe { &*info.cast::<Info>() }) {
         // SAFETY: the kernel gives the structure, which is this handler's while it runs.
         let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
         match call::end_if_not_begun(context) {

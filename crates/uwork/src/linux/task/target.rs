@@ -73,6 +73,8 @@ pub(crate) struct Target {
     accepts: AtomicBool,
     /// How it waits, a [`Wait`]. Written before the list says that it waits.
     wait: AtomicU8,
+    /// It is in a wait for its descriptor, inside of which it may begin another. Its own thread's alone.
+    waits_for_descriptor: AtomicBool,
     /// The ring that it waits in, if that takes messages.
     ring: AtomicI32,
     /// It has a ring. Its own thread's alone.
@@ -143,6 +145,7 @@ fn register(delivery: Delivery) -> Arc<Target> {
         delivery: AtomicU8::new(delivery as u8),
         accepts: AtomicBool::new(accepts),
         wait: AtomicU8::new(Wait::Futex as u8),
+        waits_for_descriptor: AtomicBool::new(false),
         ring: AtomicI32::new(NO_RING),
         #[cfg(feature = "ring")]
         has_ring: AtomicBool::new(false),
@@ -213,7 +216,8 @@ impl Target {
         if self.is_of_parent() { None } else { self.list.cancel_match(matches) }
     }
 
-    fn is_of_parent(&self) -> bool {
+    /// Whether this is a forked child's copy of a target of its parent.
+    pub(crate) fn is_of_parent(&self) -> bool {
         self.forks != FORKS.load(Ordering::Relaxed)
     }
 
@@ -330,21 +334,48 @@ impl Target {
     /// As [`Target::wait`].
     #[inline]
     unsafe fn wait_in<R>(&self, how: Wait, wait: impl FnOnce() -> R) -> Option<R> {
+        struct Waits<'a> {
+            target: &'a Target,
+            is_inner: bool,
+        }
         /// Also where `wait` unwinds.
-        struct Waits<'a>(&'a Target);
         impl Drop for Waits<'_> {
             fn drop(&mut self) {
-                // SAFETY: on the target's own thread, as `wait`. Whoever waits looks again whether it was notified.
-                let _ = unsafe { self.0.list.leave() };
+                // SAFETY: on the target's own thread, as `wait`.
+                unsafe { self.target.wait_is_over(self.is_inner) };
             }
         }
-        self.wait.store(how as u8, Ordering::Relaxed);
+        let _waits = Waits { target: self, is_inner: self.waits_for_descriptor() };
+        self.set_wait(how);
+        // SAFETY: by this function's contract.
+        unsafe { self.list.declare() }.then(wait)
+    }
+
+    /// # Safety
+    /// On the target's own thread.
+    unsafe fn wait_is_over(&self, was_inner: bool) {
+        if !was_inner {
+            self.waits_for_descriptor.store(false, Ordering::Relaxed);
+            // SAFETY: by this function's contract. Whoever waits looks again whether it was notified.
+            let _ = unsafe { self.list.leave() };
+            return;
+        }
+        // A wait for the descriptor goes on around it.
+        self.set_wait(Wait::Descriptor);
         // SAFETY: by this function's contract.
         if !unsafe { self.list.declare() } {
-            return None;
+            // Whoever notified has ended the wait that is over, if any.
+            self.descriptor.write();
         }
-        let _waits = Waits(self);
-        Some(wait())
+    }
+
+    fn set_wait(&self, how: Wait) {
+        self.waits_for_descriptor.store(how == Wait::Descriptor, Ordering::Relaxed);
+        self.wait.store(how as u8, Ordering::Relaxed);
+    }
+
+    fn waits_for_descriptor(&self) -> bool {
+        self.waits_for_descriptor.load(Ordering::Relaxed)
     }
 
     /// Sleeps until the target is to run its list, or until the deadline.
@@ -394,7 +425,11 @@ impl Target {
 
     /// After a wait for the eventfd: takes back what was written to it, if anything was. For its own thread.
     pub(crate) fn clear_descriptor(&self) {
-        self.descriptor.clear();
+        // In a child that was forked during the wait, what was written is the parent's. After an inner wait, it is the
+        // outer one's.
+        if !self.is_of_parent() && !self.waits_for_descriptor() {
+            self.descriptor.clear();
+        }
     }
 
     /// Waits in its ring by a system call, `io_uring_enter`, unless it is to run its list: then `EINTR`.
