@@ -107,10 +107,12 @@ fn bad_settings_are_refused_with_what_is_allowed() {
 fn without_redis_the_benchmark_says_how_to_get_it() {
     let output = uwork(&["bench", "serve"]).env("PATH", "").output().unwrap();
     refused(&output, &["redis-benchmark", "apt-get install -y redis-tools"]);
+    let output = uwork(&["bench", "serve", "--digest-bytes", "0"]).output().unwrap();
+    refused(&output, &["--digest-bytes", "16777216"]);
     let output = uwork(&["bench", "serve", "--case", "put"]).output().unwrap();
     refused(
         &output,
-        &["--case 'put'", "get, set, get-p16, set-p16, handover, handover-p16, digest"],
+        &["--case 'put'", "get, set, get-p16, set-p16, handover, handover-p16, digest, digest-p16"],
     );
 }
 
@@ -123,8 +125,8 @@ fn the_benchmark_writes_its_figures_under_their_names() {
     }
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
-    let small = ["--requests", "1000", "--samples", "1", "--json", path];
-    let cases = ["bench", "serve", "--case", "get,set-p16,handover-p16,digest"];
+    let small = ["--requests", "1000", "--samples", "1", "--digest-bytes", "1024", "--json", path];
+    let cases = ["bench", "serve", "--case", "get,set-p16,handover-p16,digest,digest-p16"];
     let output = uwork(&[&cases[..], &small].concat()).output().unwrap();
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -140,6 +142,7 @@ fn the_benchmark_writes_its_figures_under_their_names() {
             ("set-p16", "uwork", ""),
             ("handover-p16", "uwork", "signal"),
             ("digest", "uwork", "cache"),
+            ("digest-p16", "uwork", "default"),
         ] {
             let is_it = |record: &&serde_json::Value| {
                 record["case"] == case

@@ -3,7 +3,7 @@
 //!
 //! Cases `get`, `set`, `get-p16`, `set-p16` (16 requests at a time): 16 clients, values of 64 bytes,
 //! random keys. `handover`, `handover-p16`: GET from as many threads as clients, of which nearly every request is for
-//! a key of another thread's, told by `light` and by `signal`. `digest`: 12 clients that have the digest of a
+//! a key of another thread's, told by `light` and by `signal`. `digest`, `digest-p16`: 12 clients that have the digest of a
 //! large value made on a queue, whose affinity scope is `cache` or `default`.
 //!
 //! redis-benchmark has a thread for each CPU: one alone is slower than the servers, and would be what is measured.
@@ -28,12 +28,14 @@ use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
 use super::options::{count, names};
 use super::{UserError, measure_and_show};
 
-const CASES: [&str; 7] = ["get", "set", "get-p16", "set-p16", "handover", "handover-p16", "digest"];
+const CASES: [&str; 8] =
+    ["get", "set", "get-p16", "set-p16", "handover", "handover-p16", "digest", "digest-p16"];
 const CLIENTS: usize = 16;
 const PIPELINE: usize = 16;
 /// As many as in the report that led to the fallback of scopes.
 const DIGEST_CLIENTS: usize = 12;
 const DIGEST_BYTES: usize = 64 * 1024;
+const DIGEST_BYTES_MAX: usize = 16 << 20;
 
 /// The command line.
 #[derive(clap::Args)]
@@ -41,13 +43,16 @@ pub(super) struct Args {
     /// Fewer requests and samples, for a look
     #[arg(long)]
     quick: bool,
-    /// Only these cases: get, set, get-p16, set-p16, handover, handover-p16, digest
+    /// Only these cases: get, set, get-p16, set-p16, handover, handover-p16, digest, digest-p16
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Requests of each run [default: 300000, of handover-p16 1500000, of get-p16 and set-p16 3000000, of
-    /// digest 100000; --quick: a third]
+    /// digest and digest-p16 100000; --quick: a third]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     requests: Option<String>,
+    /// Bytes of the value of which digest and digest-p16 want the digest [default: 65536]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    digest_bytes: Option<String>,
     /// Threads of redis-benchmark [default: one for each CPU]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     client_threads: Option<String>,
@@ -63,6 +68,7 @@ pub(super) struct Args {
 struct Options {
     quick: bool,
     requests: Option<usize>,
+    digest_bytes: usize,
     client_threads: usize,
     samples: usize,
 }
@@ -77,6 +83,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let options = Options {
         quick: args.quick,
         requests: given("--requests", &args.requests, 1_000..=100_000_000)?,
+        digest_bytes: given("--digest-bytes", &args.digest_bytes, 1..=DIGEST_BYTES_MAX)?
+            .unwrap_or(DIGEST_BYTES),
         client_threads: given("--client-threads", &args.client_threads, 1..=CLIENTS)?
             .unwrap_or(cpus().min(CLIENTS)),
         samples: given("--samples", &args.samples, 1..=1_000)?.unwrap_or(if args.quick {
@@ -113,7 +121,7 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
             let of = |how: &str| uwork(how, &["--threads", "16", "--notify", how]);
             (vec![of("signal"), of("light")], RatioTo::Variant("signal"))
         }
-        "digest" => {
+        "digest" | "digest-p16" => {
             let of = |scope: &str| uwork(scope, &["--scope", scope]);
             (vec![of("cache"), of("default")], RatioTo::Variant("cache"))
         }
@@ -140,14 +148,14 @@ fn drive(case: &str, options: &Options) -> Drive {
     let (request, full) = match case {
         "set" => (Request::Set, 300_000),
         "set-p16" => (Request::Set, 3_000_000),
-        "digest" => (Request::Digest { bytes: DIGEST_BYTES }, 100_000),
+        "digest" | "digest-p16" => (Request::Digest { bytes: options.digest_bytes }, 100_000),
         "handover-p16" => (Request::Get, 1_500_000),
         "get-p16" => (Request::Get, 3_000_000),
         _ => (Request::Get, 300_000),
     };
     Drive {
         request,
-        clients: if case == "digest" { DIGEST_CLIENTS } else { CLIENTS },
+        clients: if case.starts_with("digest") { DIGEST_CLIENTS } else { CLIENTS },
         pipeline: if pipelined { PIPELINE } else { 1 },
         requests: options.requests.unwrap_or(if options.quick { full / 3 } else { full }),
         threads: options.client_threads,
