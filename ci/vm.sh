@@ -124,7 +124,8 @@ pack() {
     (cd "$root" && find . | cpio --quiet -o -H newc -R 0:0 | gzip -1) >"$folder/initramfs"
 }
 
-# What the machines are. Isolated is the upper half.
+# What the machines are. Isolated is the upper half. Kernels that are told so do not take a host that is busy for a
+# broken timer or a stall.
 machine_of() {
     local common="panic=-1 nowatchdog mitigations=off rcupdate.rcu_cpu_stall_suppress=1 loglevel=4"
     common+=" vm.test_seconds=$test_seconds ${VM_ONLY:+vm.only=$VM_ONLY}"
@@ -133,7 +134,7 @@ machine_of() {
             qemu=(qemu-system-x86_64 -M q35 -cpu max,+topoext -smp 16,sockets=2,cores=4,threads=2 -m 4G
                 -object memory-backend-ram,id=m0,size=2G -object memory-backend-ram,id=m1,size=2G
                 -numa node,nodeid=0,cpus=0-7,memdev=m0 -numa node,nodeid=1,cpus=8-15,memdev=m1
-                -append "console=ttyS0 isolcpus=8-15 nohz_full=8-15 $common")
+                -append "console=ttyS0 no_timer_check isolcpus=8-15 nohz_full=8-15 $common")
             ;;
         aarch64)
             qemu=(qemu-system-aarch64 -M virt,gic-version=max -cpu max -smp 8,sockets=2,cores=4 -m 3G
@@ -163,7 +164,7 @@ run() {
     "${qemu[@]}" -kernel "$folder/kernel" -initrd "$folder/initramfs" </dev/null >"$log" 2>&1 &
     machine=$!
     local verdict=
-    wait_for "$boot_seconds" "$log" '^vm: up' || verdict="did not come up within $boot_seconds s"
+    wait_for "$boot_seconds" "$log" '^vm: up' || verdict="did not come up, within $boot_seconds s at most"
     [ -n "$verdict" ] || wait_for "$run_seconds" "$log" '^vm: over' || verdict="did not get to the end"
     kill "$machine" 2>/dev/null || true
     wait "$machine" || true
