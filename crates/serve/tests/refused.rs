@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use uwork_serve::{Config, Server};
+use uwork_serve::{Config, Io, Server};
 
 const CHILD: &str = "UWORK_SERVE_TEST_CHILD";
 
@@ -73,22 +73,25 @@ fn without_a_descriptor_left_clients_wait_until_one_goes() {
     if in_child("without_a_descriptor_left_clients_wait_until_one_goes").is_some() {
         return;
     }
-    let server = Server::start(config(50)).unwrap();
-    let first = ping(server.address());
-    // Everything that is open takes a descriptor from both sides, and then there is none.
-    let mut files = Vec::new();
     limit_descriptors(64);
-    while let Ok(file) = std::fs::File::open("/proc/self/stat") {
-        files.push(file);
+    for io in [Io::Auto, Io::Epoll] {
+        let server = Server::start(Config { io, ..config(50) }).unwrap();
+        let first = ping(server.address());
+        // Everything that is open takes a descriptor from both sides, and then there is none.
+        let mut files = Vec::new();
+        while let Ok(file) = std::fs::File::open("/proc/self/stat") {
+            files.push(file);
+        }
+        // One for the client's socket; the server has none to accept it with.
+        drop(files.pop());
+        let mut waiting = TcpStream::connect(server.address()).unwrap();
+        waiting.write_all(b"PING\r\n").unwrap();
+        drop(first);
+        let mut reply = [0; 7];
+        waiting.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
+        server.stop().unwrap();
     }
-    // One for the client's socket; the server has none to accept it with.
-    drop(files.pop());
-    let mut waiting = TcpStream::connect(server.address()).unwrap();
-    waiting.write_all(b"PING\r\n").unwrap();
-    drop(first);
-    let mut reply = [0; 7];
-    waiting.read_exact(&mut reply).unwrap();
-    assert_eq!(&reply, b"+PONG\r\n");
 }
 
 #[test]

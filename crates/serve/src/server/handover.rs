@@ -206,9 +206,53 @@ impl WorkItem for Handover {
 
     fn run(mut this: Item) {
         let body = this.as_mut().body();
-        body.digest();
         let shared = Arc::clone(&body.shared);
         shared.digests.fetch_sub(1, Ordering::Relaxed);
+        // Many may be queued when the server ends, and it is not to wait for them.
+        if shared.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        body.digest();
         shared.return_item(this);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{Condition, Expiry};
+    use crate::server::Config;
+    use crate::server::post::{self, Inbox, Post};
+
+    /// What the home of a digest finds in its inbox once a worker was at it.
+    fn digested(shared: &Arc<Shared>) -> Inbox {
+        let mut keys = Keyspace::new(Arc::clone(&shared.budget));
+        let value = (b"abc", Expiry::Never, Condition::Always);
+        keys.set((7, b"key"), value.0, value.1, value.2, 1).unwrap();
+        let mut item = Handover::new(shared, &shared.budget);
+        let body = item.as_mut().body();
+        body.add(Operation::Fetch, 7, Args::new(b"key", &[Span::new(0, 3)])).unwrap();
+        assert!(body.perform(&mut keys, 1));
+        shared.digests.fetch_add(1, Ordering::Relaxed);
+        Handover::run(item);
+        uwork::task::run_once();
+        let mut inbox = Inbox::default();
+        post::swap(&mut inbox);
+        inbox
+    }
+
+    #[test]
+    fn no_digest_is_made_once_the_server_is_over() {
+        let heavy = uwork::Queue::builder("handover-test").build().unwrap();
+        let posts = vec![Post::current()];
+        let shared = Arc::new(Shared::new(Config::default(), 0, heavy, posts, ""));
+        let mut items = digested(&shared).items;
+        let body = items[0].as_mut().body();
+        assert!(body.is_done && body.replies.bytes.starts_with(b"$64\r\nba7816bf"));
+        drop(items);
+        shared.is_over.store(true, Ordering::Relaxed);
+        assert_eq!(digested(&shared).items.len(), 0);
+        assert_eq!(shared.digests.load(Ordering::Relaxed), 0);
+        assert_eq!(shared.budget.used(), 0);
     }
 }

@@ -22,6 +22,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver as Inlet, Sender};
 use std::thread::JoinHandle;
 
@@ -165,7 +166,8 @@ impl Server {
             let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
             outcome = outcome.and(ended);
         }
-        // Digests that nobody waits for any more; and a queue must not be dropped by its own item.
+        // Those that are still queued do nothing; and a queue must not be dropped by its own item.
+        shared.is_over.store(true, Ordering::Relaxed);
         shared.heavy.flush().map_err(io::Error::other)?;
         outcome
     }

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Instant;
 
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) refused: AtomicU64,
     /// Threads that have connections still.
     pub(crate) busy: AtomicUsize,
+    /// Nobody waits for digests any more.
+    pub(crate) is_over: AtomicBool,
     /// Whether people were told of HTTP.
     http: Once,
     started: Instant,
@@ -71,6 +73,7 @@ impl Shared {
             driver,
             refused: AtomicU64::new(0),
             busy: AtomicUsize::new(threads),
+            is_over: AtomicBool::new(false),
             http: Once::new(),
             started: Instant::now(),
             hasher: RandomState::new(),

@@ -21,7 +21,9 @@ pub(crate) fn configs() -> Vec<Config> {
         config(3),
         Config { io: Io::Epoll, ..config(2) },
         Config { notify: Notify::Signal, ..config(3) },
+        Config { io: Io::Epoll, notify: Notify::Signal, ..config(2) },
         Config { receiver: Receiver::Dedicated, ..config(2) },
+        Config { receiver: Receiver::Dedicated, io: Io::Epoll, ..config(1) },
     ]
 }
 

@@ -1,11 +1,12 @@
 //! Clients that others have written: a library, and redis-cli where it is installed.
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use redis::{Client, Commands, Connection, pipe};
 use uwork_serve::Server;
 
-use crate::client::with_each;
+use crate::client::{request, with_each};
 
 fn connect(server: &Server, parameters: &str) -> Connection {
     let url = format!("redis://{}/{parameters}", server.address());
@@ -57,17 +58,34 @@ fn redis_cli_shows_what_it_expects() {
     }
     with_each(|server| {
         for version in ["-2", "-3"] {
-            let cli = |args: &[&str]| {
-                let port = server.address().port().to_string();
-                let cli =
-                    Command::new("redis-cli").args([version, "-p", &port]).args(args).output();
-                String::from_utf8(cli.unwrap().stdout).unwrap()
+            let port = server.address().port().to_string();
+            let command = || {
+                let mut command = Command::new("redis-cli");
+                command.args([version, "-p", &port]);
+                command
             };
+            let cli = |args: &[&str]| {
+                String::from_utf8(command().args(args).output().unwrap().stdout).unwrap()
+            };
+            // All that is on its standard input, as fast as it goes.
+            let mut pipe = command();
+            pipe.arg("--pipe").stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut pipe = pipe.spawn().unwrap();
+            let requests: Vec<u8> =
+                (0..10_000).flat_map(|n| request(&["SET", &n.to_string(), "x"])).collect();
+            pipe.stdin.take().unwrap().write_all(&requests).unwrap();
+            let out = pipe.wait_with_output().unwrap().stdout;
+            let out = String::from_utf8(out).unwrap();
+            assert!(out.contains("errors: 0, replies: 10000"), "{out}");
+            assert_eq!(cli(&["--no-raw", "DBSIZE"]), "(integer) 10000\n");
+            assert_eq!(cli(&["FLUSHALL"]), "OK\n");
             assert_eq!(cli(&["SET", "a", "b c"]), "OK\n");
             assert_eq!(cli(&["--no-raw", "GET", "a"]), "\"b c\"\n");
             assert_eq!(cli(&["--no-raw", "GET", "nothing"]), "(nil)\n");
             assert_eq!(cli(&["--no-raw", "MGET", "a", "nothing"]), "1) \"b c\"\n2) (nil)\n");
             assert_eq!(cli(&["--no-raw", "DEL", "a"]), "(integer) 1\n");
+            assert_eq!(cli(&["-n", "0", "SELECT", "1"]), "ERR DB index is out of range\n\n");
+            assert!(cli(&["CLIENT", "HELP"]).starts_with("CLIENT <subcommand>"));
             assert!(cli(&["INFO"]).contains("connected_clients:1"));
             assert!(cli(&["HELLO"]).contains("uwork"));
         }

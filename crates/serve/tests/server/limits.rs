@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use uwork_serve::{Config, Receiver};
+use uwork_serve::{Config, Io, Receiver};
 
 use crate::client::{Client, config, info, request, start};
 
@@ -88,15 +88,23 @@ fn requests_that_are_never_completed_take_no_more_than_the_limit() {
 #[test]
 fn idle_connections_are_closed_and_busy_ones_are_not() {
     let idle_max = Some(Duration::from_secs(1));
-    let server = start(Config { idle_max, ..config(2) });
-    let (mut idle, mut busy) = (Client::new(&server), Client::new(&server));
-    idle.ask("PING\r\n", "+PONG\r\n");
-    let watcher = std::thread::spawn(move || idle.rest());
-    while !watcher.is_finished() {
-        busy.ask("PING\r\n", "+PONG\r\n");
+    for (receiver, io) in [
+        (Receiver::Shared, Io::Auto),
+        (Receiver::Shared, Io::Epoll),
+        (Receiver::Dedicated, Io::Auto),
+        (Receiver::Dedicated, Io::Epoll),
+    ] {
+        let server = start(Config { idle_max, receiver, io, ..config(2) });
+        let (mut idle, mut busy) = (Client::new(&server), Client::new(&server));
+        // With a dedicated receiver another thread sends the reply.
+        idle.ask("SET a 1\r\n", "+OK\r\n");
+        let watcher = std::thread::spawn(move || idle.rest());
+        while !watcher.is_finished() {
+            busy.ask("GET a\r\n", "$1\r\n1\r\n");
+        }
+        assert_eq!(watcher.join().unwrap(), b"");
+        busy.ask("GET a\r\n", "$1\r\n1\r\n");
     }
-    assert_eq!(watcher.join().unwrap(), b"");
-    busy.ask("PING\r\n", "+PONG\r\n");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Slow readers and writers, half-closed sockets, and many connections.
 
+use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use uwork_serve::{Config, Io};
+use uwork_serve::{Config, Io, Receiver};
 
 use crate::client::{Client, config, info, request, start, with_each};
 
@@ -42,6 +44,42 @@ fn a_slow_reader_is_waited_for_and_takes_no_more_than_a_bit() {
             assert_eq!(slow.bulk(), value);
         }
         sender.join().unwrap();
+    }
+}
+
+#[test]
+fn who_asks_and_does_not_read_is_not_received_from_without_end() {
+    const MOST: usize = 64 << 20;
+    let small = Some(16 * 1024);
+    for (receiver, io) in [
+        (Receiver::Shared, Io::Auto),
+        (Receiver::Shared, Io::Epoll),
+        (Receiver::Dedicated, Io::Auto),
+        (Receiver::Dedicated, Io::Epoll),
+    ] {
+        let config =
+            Config { receiver, io, send_buffer: small, receive_buffer: small, ..config(2) };
+        let server = start(config);
+        let (mut slow, mut other) = (Client::new(&server), Client::new(&server));
+        let value = vec![b'v'; 100_000];
+        slow.ask(request(&[&b"SET"[..], b"a", &value]), "+OK\r\n");
+        // Until nothing more fits into the sockets: then nobody takes it.
+        slow.0.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+        let requests = request(&["GET", "a"]).repeat(100);
+        let mut sent = 0;
+        while sent < MOST {
+            match slow.0.write(&requests[sent % requests.len()..]) {
+                Ok(len) => sent += len,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(sent < MOST, "all is taken");
+        let used = info(&mut other, "used_memory");
+        assert!(used < 4 << 20, "{used}");
+        for _ in 0..5 {
+            assert_eq!(slow.bulk(), value);
+        }
     }
 }
 

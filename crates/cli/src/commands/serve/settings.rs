@@ -1,6 +1,6 @@
 //! The command line of `uwork serve`, checked.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ SIGTERM and Ctrl-C stop the server: it accepts no more, answers what it has rece
 #[derive(clap::Args)]
 #[command(after_long_help = DETAILS)]
 pub(crate) struct Args {
-    /// The address to listen on: IPv4 or IPv6
+    /// The address to listen on, IPv4 or IPv6, or a name of this machine's loopback. Any other address has to be given
+    /// as such: there are no passwords
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     bind: String,
     /// The port; 0 takes a free one
@@ -74,9 +75,10 @@ const SOCKET_BUFFER: RangeInclusive<usize> = 4096..=1 << 30;
 impl Args {
     /// The settings that they stand for.
     pub(super) fn config(&self) -> Result<Config, UserError> {
-        let ip: IpAddr = self.bind.parse().map_err(|_| {
-            UserError(format!("--bind '{}': an IPv4 or IPv6 address is allowed", self.bind))
-        })?;
+        let ip = match self.bind.parse() {
+            Ok(ip) => ip,
+            Err(_) => loopback_of(&self.bind)?,
+        };
         let port = number("--port", &self.port, 0..=usize::from(u16::MAX))?;
         // Below 65536.
         let address = SocketAddr::new(ip, port as u16);
@@ -113,6 +115,28 @@ impl Args {
             receive_buffer: optional("--receive-buffer", &self.receive_buffer)?,
         })
     }
+}
+
+/// The address of a name, IPv4 where there are several. What a name stands for can change, so that only an address opens
+/// the server to others.
+fn loopback_of(name: &str) -> Result<IpAddr, UserError> {
+    let wrong = |what: String| UserError(format!("--bind '{name}': {what}"));
+    let found = (name, 0).to_socket_addrs().map_err(|error| {
+        wrong(format!(
+            "an IPv4 or IPv6 address, or a name of loopback such as localhost is allowed ({error})"
+        ))
+    })?;
+    let found: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    let loopback = found.iter().filter(|ip| ip.is_loopback());
+    let first = loopback.min_by_key(|ip| ip.is_ipv6()).copied();
+    first.ok_or_else(|| {
+        let addresses: Vec<String> = found.iter().map(IpAddr::to_string).collect();
+        wrong(format!(
+            "that is {}, not loopback, where others can reach a server without passwords; if that is wanted, give \
+             the address itself",
+            addresses.join(" and ")
+        ))
+    })
 }
 
 fn one_of<T: Copy>(flag: &str, text: &str, allowed: &[(&str, T)]) -> Result<T, UserError> {
@@ -175,7 +199,6 @@ mod tests {
         for (flags, error) in [
             (["--port", "65536"], "--port '65536': a number from 0 to 65535 is allowed"),
             (["--port", "-1"], "--port '-1': a number from 0 to 65535 is allowed"),
-            (["--bind", "here"], "--bind 'here': an IPv4 or IPv6 address is allowed"),
             (["--threads", "0"], "--threads '0': a number from 1 to 256 is allowed"),
             (["--notify", "loud"], "--notify 'loud': light and signal are allowed"),
             (["--io", "poll"], "--io 'poll': auto and epoll are allowed"),
@@ -193,6 +216,25 @@ mod tests {
             assert_eq!(config(&flags).unwrap_err(), error);
         }
         assert!(config(&["--scope", "moon"]).unwrap_err().starts_with("--scope: "));
+    }
+
+    #[test]
+    fn a_name_is_one_of_loopback() {
+        for (bind, ip) in [
+            ("localhost", "127.0.0.1"),
+            ("127.0.0.2", "127.0.0.2"),
+            ("::1", "::1"),
+            ("0.0.0.0", "0.0.0.0"),
+        ] {
+            assert_eq!(config(&["--bind", bind]).unwrap().address.ip().to_string(), ip);
+        }
+        // The resolver takes it for an address that a mere address is not written as.
+        let refused = config(&["--bind", "0xc0000201"]).unwrap_err();
+        let start = "--bind '0xc0000201': that is 192.0.2.1, not loopback, ";
+        assert!(refused.starts_with(start), "{refused}");
+        let unknown = config(&["--bind", "no such name"]).unwrap_err();
+        let start = "--bind 'no such name': an IPv4 or IPv6 address, or a name of loopback ";
+        assert!(unknown.starts_with(start), "{unknown}");
     }
 
     #[test]
