@@ -41,8 +41,9 @@ static void write_all(int fd, const char *text, size_t length)
 /* Whole lines of one message stay together, and come after what the program has printed itself. */
 static void emit(int fd, bool goes_on, const char *text, size_t length)
 {
-	fflush(fd == STDERR_FILENO ? stderr : stdout);
 	pthread_mutex_lock(&lock);
+	/* With the lock, so that no thread is in there at a fork: the sanitizers' runtime has locks of its own there. */
+	fflush(fd == STDERR_FILENO ? stderr : stdout);
 	if (goes_on && open_line)
 		fd = open_line;
 	else if (open_line)
