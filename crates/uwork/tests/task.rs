@@ -550,36 +550,37 @@ fn a_read_goes_on_where_the_item_was_taken_back() {
 #[test]
 fn a_read_of_the_programs_own_ends_for_a_registered_thread() {
     let _watchdog = watchdog();
-    let (reader, writer) = std::io::pipe().unwrap();
-    let fd = reader.as_raw_fd();
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let (send, receive) = channel();
+    let mut send = Some(send);
     let target = Target::new(Delivery::Auto, move || {
+        if let Some(send) = send.take() {
+            // SAFETY: no arguments; cannot fail.
+            send.send(unsafe { libc::gettid() }).unwrap();
+        }
         let mut byte = [0_u8; 1];
         // SAFETY: the buffer is live and of the length given.
-        let bytes = unsafe { libc::read(fd, byte.as_mut_ptr().cast(), 1) };
-        // A signal that comes before the call is lost on a plain one: the writes below are for that.
-        assert!(
-            bytes == 1 || std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
-        );
+        let bytes = unsafe { libc::read(reader.as_raw_fd(), byte.as_mut_ptr().cast(), 1) };
+        let error = std::io::Error::last_os_error();
+        assert_eq!((bytes, error.kind()), (-1, std::io::ErrorKind::Interrupted));
         task::safe_point();
     });
+    let syscall = format!("/proc/self/task/{}/syscall", receive.recv().unwrap());
+    let read = format!("{} ", libc::SYS_read);
+    // A signal that comes before a plain call does not end it.
+    let until_it_sleeps = || {
+        until("it sleeps in the read", || {
+            std::fs::read_to_string(&syscall).is_ok_and(|now| now.starts_with(&read))
+        });
+    };
     let ran = Arc::new(AtomicU32::new(0));
-    let mut nudge = writer.try_clone().unwrap();
     for round in 1..=200 {
+        until_it_sleeps();
         let runs = ran.clone();
         let run = move || _ = runs.fetch_add(1, Ordering::Relaxed);
         assert!(target.handle.add_fn(Notify::Signal, run).is_ok());
-        let mut spins = 0_u32;
-        until("the item has run", || {
-            spins += 1;
-            if spins.is_multiple_of(100_000) {
-                nudge.write_all(b"x").unwrap();
-            }
-            ran.load(Ordering::Relaxed) == round
-        });
+        until("the item has run", || ran.load(Ordering::Relaxed) == round);
     }
-    nudge.write_all(&[0; 8]).unwrap();
-    target.over.store(true, Ordering::Relaxed);
-    drop((nudge, writer));
-    within("the target ends", move || target.thread.join().unwrap());
-    drop(reader);
+    until_it_sleeps();
+    target.end();
 }
