@@ -223,8 +223,8 @@ impl<T, S> Combiner<T, S> {
     ///
     /// All callers should give the same `handle`: any of them may get the others' parcels.
     ///
-    /// A panic of `handle` goes through; what it has not taken stays, as after a `Break`: whoever catches it resumes. If
-    /// a resume came meanwhile, whoever submits next goes on.
+    /// A panic of `handle` goes through; what it has not taken stays, as after a `Break`: whoever catches it resumes.
+    /// If a resume came meanwhile, whoever submits next goes on.
     pub fn submit(
         &self,
         parcel: Box<Parcel<T>>,

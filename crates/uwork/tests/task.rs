@@ -5,6 +5,7 @@ mod support;
 use std::cell::OnceCell;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -417,6 +418,21 @@ fn cancel_by_match_sees_only_items_of_its_type() {
     assert!(handle.add(Arc::new(Other { work: TaskWork::new() }), Notify::None).is_added());
     assert!(handle.cancel_match::<Arc<Other>, 0>(|_| true).is_some());
     assert_eq!(task::run(), 2);
+}
+
+#[test]
+fn a_match_that_panics_leaves_the_list_as_it_was() {
+    let _watchdog = watchdog();
+    let (log, handle) = (Log::new(), TaskHandle::current());
+    for job in jobs(&log, 3) {
+        assert!(handle.add(job, Notify::None).is_added());
+    }
+    let panics =
+        || handle.cancel_match::<Arc<Job>, 0>(|job| job.number == 1 && panic!("on purpose"));
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert!(handle.cancel_match::<Arc<Job>, 0>(|job| job.number == 2).is_some());
+    assert_eq!(task::run(), 2);
+    assert_eq!(log.events(), [0, 1]);
 }
 
 #[test]

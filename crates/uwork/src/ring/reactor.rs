@@ -56,9 +56,9 @@ const ENTER_EXT_ARG: usize = 1 << 3;
 
 /// One thread's ring. It is that thread's alone, and a thread has one at most.
 ///
-/// Dropping it cancels what is under way, and waits for that, for five seconds at most. Reads and writes of files that the
-/// system has begun it does not cancel: whoever has queued such waits for their completions first, as their memory is in
-/// use until then. It is not to be used in a forked child, where dropping it does nothing.
+/// Dropping it cancels what is under way, and waits for that, for five seconds at most. Reads and writes of files that
+/// the system has begun it does not cancel: whoever has queued such waits for their completions first, as their memory
+/// is in use until then. It is not to be used in a forked child, where dropping it does nothing.
 ///
 /// ```
 /// use uwork::ring::{Reactor, io_uring::opcode};

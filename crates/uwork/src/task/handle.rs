@@ -203,8 +203,8 @@ impl TaskHandle {
     /// Takes the oldest item of type `P::Target` (and `ID`) back for which `matches` says so; as
     /// [`cancel`](TaskHandle::cancel).
     ///
-    /// `matches` is called under the list's lock. It must not take back from this thread's list, nor run it, which would
-    /// wait for itself. A panic goes through, and leaves everything in the list.
+    /// `matches` is called under the list's lock. It must not take back from this thread's list, nor run it, which
+    /// would wait for itself. A panic goes through, and leaves everything in the list.
     ///
     /// ```
     /// use uwork::task::{self, Notify, TaskHandle, TaskItem, TaskWork};

@@ -47,10 +47,10 @@
 //!
 //! # Progress
 //!
-//! Adding is lock-free, waits for nobody, and never for the thread itself. Where the thread has to be told by a signal
-//! and the user has as many queued as the system allows (`RLIMIT_SIGPENDING`), it tries for half a second; after that
-//! the item waits for the next who adds with [`Notify::Signal`], or for the thread to look. A cancel takes a lock that the
-//! thread holds for a few instructions.
+//! Adding is lock-free: it waits neither for the thread nor for others who add. Where the thread has to be told by a
+//! signal and the user has as many queued as the system allows (`RLIMIT_SIGPENDING`), it tries for half a second; after
+//! that the item waits for the next who adds with [`Notify::Signal`], or for the thread to look. A cancel takes a lock
+//! that other cancels hold while they look through the list, and the thread for a few instructions.
 //!
 //! # Panics of items
 //!

@@ -125,8 +125,8 @@ impl Notifier {
     ///
     /// While `wait` runs, items are told by way of the descriptor and no other, whatever the thread's
     /// [`Delivery`]. Afterwards the descriptor is not readable, except that a late notification may leave it so for
-    /// one further round. No item is run by this. `wait` may run items, and may wait in any other of this module's ways:
-    /// what comes during an inner wait, and is not run in there, makes the descriptor readable after it.
+    /// one further round. No item is run by this. `wait` may run items, and may wait in any other of this module's
+    /// ways: what comes during an inner wait, and is not run in there, makes the descriptor readable after it.
     ///
     /// # Panics
     /// If the thread's destructors have run. A panic of `wait` goes through, and ends the wait.
