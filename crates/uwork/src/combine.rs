@@ -156,6 +156,36 @@ pub enum Combined {
 }
 
 /// What only one may use at a time, and the parcels that wait for it.
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use uwork::combine::{Batch, Combined, Combiner, Parcel};
+///
+/// /// A socket that takes so many messages before it is full.
+/// struct Socket { sent: Vec<u32>, room: usize }
+/// let send = |socket: &mut Socket, batch: &mut Batch<'_, u32>| {
+///     while !batch.is_empty() {
+///         if socket.room == 0 {
+///             // Here one asks to be told of room; who learns of it resumes.
+///             return ControlFlow::Break(());
+///         }
+///         socket.room -= 1;
+///         socket.sent.extend(batch.pop().map(|parcel| parcel.into_inner()));
+///     }
+///     ControlFlow::Continue(())
+/// };
+/// let connection = Combiner::new(Socket { sent: Vec::new(), room: 1 });
+/// assert_eq!(connection.submit(Parcel::new(1), send), Combined::Done);
+/// assert_eq!(connection.submit(Parcel::new(2), send), Combined::Stalled);
+/// assert_eq!(connection.submit(Parcel::new(3), send), Combined::Left);
+/// assert!(connection.is_stalled());
+/// let has_room = |socket: &mut Socket, batch: &mut Batch<'_, u32>| {
+///     socket.room = 10;
+///     send(socket, batch)
+/// };
+/// assert_eq!(connection.resume(has_room), Combined::Done);
+/// assert_eq!(connection.into_inner().sent, [1, 2, 3]);
+/// ```
 pub struct Combiner<T, S> {
     list: Combine,
     /// Guard: the holder.
@@ -193,8 +223,8 @@ impl<T, S> Combiner<T, S> {
     ///
     /// All callers should give the same `handle`: any of them may get the others' parcels.
     ///
-    /// A panic of `handle` goes through; what it has not taken stays, as after a `Break`: whoever catches it resumes. If
-    /// a resume came meanwhile, whoever submits next goes on.
+    /// A panic of `handle` goes through; what it has not taken stays, as after a `Break`: whoever catches it resumes.
+    /// If a resume came meanwhile, whoever submits next goes on.
     pub fn submit(
         &self,
         parcel: Box<Parcel<T>>,

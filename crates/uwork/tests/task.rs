@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::cell::OnceCell;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -420,6 +422,21 @@ fn cancel_by_match_sees_only_items_of_its_type() {
 }
 
 #[test]
+fn a_match_that_panics_leaves_the_list_as_it_was() {
+    let _watchdog = watchdog();
+    let (log, handle) = (Log::new(), TaskHandle::current());
+    for job in jobs(&log, 3) {
+        assert!(handle.add(job, Notify::None).is_added());
+    }
+    let panics =
+        || handle.cancel_match::<Arc<Job>, 0>(|job| job.number == 1 && panic!("on purpose"));
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert!(handle.cancel_match::<Arc<Job>, 0>(|job| job.number == 2).is_some());
+    assert_eq!(task::run(), 2);
+    assert_eq!(log.events(), [0, 1]);
+}
+
+#[test]
 fn a_thread_that_ends_runs_what_it_has_and_gives_back_what_comes_later() {
     let _watchdog = watchdog();
     let log = Log::new();
@@ -449,6 +466,62 @@ fn a_thread_that_ends_runs_what_it_has_and_gives_back_what_comes_later() {
     };
     function();
     assert_eq!(events.events(), [0, 1, 9]);
+}
+
+/// Runs and adds when the thread's data is dropped.
+struct AtTheEnd(TaskHandle, Log<&'static str>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        let AtTheEnd(handle, log) = self;
+        let ran = log.clone();
+        match handle.add_fn(Notify::Signal, move || ran.push("ran")) {
+            Ok(()) => log.push("added"),
+            Err(_) => log.push("came back"),
+        }
+        task::safe_point();
+        task::run();
+        task::exit();
+        assert!(!task::is_notified());
+    }
+}
+
+#[test]
+fn a_threads_destructors_may_run_and_add_what_is_left() {
+    thread_local! {
+        static BEFORE: OnceCell<AtTheEnd> = const { OnceCell::new() };
+        static AFTER: OnceCell<AtTheEnd> = const { OnceCell::new() };
+        /// Dropped before or after the thread's task work has ended.
+        #[cfg(feature = "ring")]
+        static REACTORS: OnceCell<uwork::ring::Reactor> = const { OnceCell::new() };
+    }
+    let _watchdog = watchdog();
+    for reactor_first in [false, true] {
+        let log = Log::new();
+        let events = log.clone();
+        let handle = within("the thread ends", move || {
+            BEFORE.with(|_| ());
+            let reactor = || {
+                #[cfg(feature = "ring")]
+                REACTORS.with(|reactor| {
+                    reactor.set(uwork::ring::Reactor::builder().build().unwrap()).unwrap();
+                });
+            };
+            #[cfg(feature = "ring")]
+            if reactor_first {
+                REACTORS.with(|_| ());
+            }
+            // Whichever is dropped first.
+            let early = BEFORE.with(|end| end.set(AtTheEnd(TaskHandle::current(), log.clone())));
+            reactor();
+            let late = AFTER.with(|end| end.set(AtTheEnd(TaskHandle::current(), log.clone())));
+            assert!(early.is_ok() && late.is_ok());
+            TaskHandle::current()
+        });
+        let events = events.events();
+        assert_eq!(events, ["added", "ran", "came back"], "reactor first: {reactor_first}");
+        assert!(handle.add_fn(Notify::Signal, || ()).is_err());
+    }
 }
 
 #[test]
@@ -494,36 +567,37 @@ fn a_read_goes_on_where_the_item_was_taken_back() {
 #[test]
 fn a_read_of_the_programs_own_ends_for_a_registered_thread() {
     let _watchdog = watchdog();
-    let (reader, writer) = std::io::pipe().unwrap();
-    let fd = reader.as_raw_fd();
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let (send, receive) = channel();
+    let mut send = Some(send);
     let target = Target::new(Delivery::Auto, move || {
+        if let Some(send) = send.take() {
+            // SAFETY: no arguments; cannot fail.
+            send.send(unsafe { libc::gettid() }).unwrap();
+        }
         let mut byte = [0_u8; 1];
         // SAFETY: the buffer is live and of the length given.
-        let bytes = unsafe { libc::read(fd, byte.as_mut_ptr().cast(), 1) };
-        // A signal that comes before the call is lost on a plain one: the writes below are for that.
-        assert!(
-            bytes == 1 || std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
-        );
+        let bytes = unsafe { libc::read(reader.as_raw_fd(), byte.as_mut_ptr().cast(), 1) };
+        let error = std::io::Error::last_os_error();
+        assert_eq!((bytes, error.kind()), (-1, std::io::ErrorKind::Interrupted));
         task::safe_point();
     });
+    let syscall = format!("/proc/self/task/{}/syscall", receive.recv().unwrap());
+    let read = format!("{} ", libc::SYS_read);
+    // A signal that comes before a plain call does not end it.
+    let until_it_sleeps = || {
+        until("it sleeps in the read", || {
+            std::fs::read_to_string(&syscall).is_ok_and(|now| now.starts_with(&read))
+        });
+    };
     let ran = Arc::new(AtomicU32::new(0));
-    let mut nudge = writer.try_clone().unwrap();
     for round in 1..=200 {
+        until_it_sleeps();
         let runs = ran.clone();
         let run = move || _ = runs.fetch_add(1, Ordering::Relaxed);
         assert!(target.handle.add_fn(Notify::Signal, run).is_ok());
-        let mut spins = 0_u32;
-        until("the item has run", || {
-            spins += 1;
-            if spins.is_multiple_of(100_000) {
-                nudge.write_all(b"x").unwrap();
-            }
-            ran.load(Ordering::Relaxed) == round
-        });
+        until("the item has run", || ran.load(Ordering::Relaxed) == round);
     }
-    nudge.write_all(&[0; 8]).unwrap();
-    target.over.store(true, Ordering::Relaxed);
-    drop((nudge, writer));
-    within("the target ends", move || target.thread.join().unwrap());
-    drop(reader);
+    until_it_sleeps();
+    target.end();
 }

@@ -7,10 +7,13 @@
 mod stop;
 mod support;
 
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::mpsc::channel;
 
 use support::child::{alone, limit};
-use support::{WAIT_MAX, watchdog};
+use support::{WAIT_MAX, until, watchdog};
 use uwork::task::{self, Notify, TaskHandle};
 
 static REACHED: AtomicBool = AtomicBool::new(false);
@@ -84,6 +87,52 @@ fn interrupted_call(handle: &TaskHandle, levels: u32, sent: fn()) {
     assert!(interrupted, "{levels} handlers on top: the call went on to its end, {result:?}");
     assert!(adder.join().unwrap());
     assert_eq!(task::safe_point(), 1);
+}
+
+extern "C" fn make_a_call(_: libc::c_int) {
+    // SAFETY: no arguments. What is pending is delivered on the way back from the system.
+    unsafe { libc::syscall(libc::SYS_getppid) };
+}
+
+// Catches: what no single step finds, and handlers that are entered one on top of the other.
+#[test]
+fn no_item_is_late_among_the_programs_signals() {
+    const ROUNDS: u32 = 20_000;
+    let test = "no_item_is_late_among_the_programs_signals";
+    alone(test, || {
+        let _watchdog = watchdog();
+        for signal in [libc::SIGUSR1, libc::SIGUSR2] {
+            handles(signal, make_a_call as *const () as usize, libc::SA_RESTART | libc::SA_NODEFER);
+        }
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let (send, receive) = channel();
+        let target = std::thread::spawn(move || {
+            // SAFETY: no arguments.
+            send.send((TaskHandle::current(), unsafe { libc::pthread_self() })).unwrap();
+            let mut byte = [0_u8; 1];
+            let buffer = byte.as_mut_ptr().expose_provenance();
+            let arguments = [reader.as_raw_fd() as usize, buffer, 1, 0, 0, 0];
+            let mut ran = 0;
+            while ran < ROUNDS as usize {
+                // SAFETY: the buffer is live and of the length given.
+                assert!(unsafe { task::syscall(libc::SYS_read, arguments) }.is_err());
+                ran += task::safe_point();
+            }
+        });
+        let (handle, number) = receive.recv().unwrap();
+        let ran = Arc::new(AtomicU32::new(0));
+        // SAFETY: the thread has not been joined.
+        let kill = |signal| unsafe { libc::pthread_kill(number, signal) };
+        for round in 1..=ROUNDS {
+            let runs = ran.clone();
+            // Before the target has woken up for the first one it has all three.
+            kill(libc::SIGUSR1);
+            handle.add_fn(Notify::Signal, move || runs.store(round, SeqCst)).unwrap();
+            kill(libc::SIGUSR2);
+            until("the item has run", || ran.load(SeqCst) == round);
+        }
+        target.join().unwrap();
+    });
 }
 
 fn install_handlers() {

@@ -158,6 +158,22 @@ fn every_item_that_was_added_runs_or_is_taken_back() {
     assert_eq!(dropped, added + refused, "each item is dropped once");
 }
 
+/// The inner one is over in a moment; the outer one has no bound, and begins unless all is over.
+fn wait_inside_of_a_wait(over: &AtomicBool) {
+    let notifier = task::notifier().unwrap();
+    notifier.wait(|| {
+        task::park_timeout(Duration::from_micros(20));
+        if over.load(Ordering::Relaxed) {
+            return 0;
+        }
+        let fd = notifier.as_fd().as_raw_fd();
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which is live.
+        unsafe { libc::poll(&raw mut poll, 1, -1) }
+    });
+    task::safe_point();
+}
+
 /// A ring of threads that pass tokens on: each is asleep, in one way or another, until it is told. A notification
 /// that is lost stops it for ever.
 #[test]
@@ -177,8 +193,9 @@ fn tokens_go_round_through_threads_that_sleep_without_a_bound() {
                 send.send(TaskHandle::current()).unwrap();
                 let (reader, writer) = std::io::pipe().unwrap();
                 while !over.load(Ordering::Relaxed) {
-                    match at % 2 {
+                    match at % 4 {
                         0 => _ = task::park(),
+                        2 => wait_inside_of_a_wait(&over),
                         _ => {
                             let mut byte = [0_u8; 1];
                             let buffer = byte.as_mut_ptr().expose_provenance();
@@ -214,7 +231,8 @@ fn tokens_go_round_through_threads_that_sleep_without_a_bound() {
     });
     for handle in &*handles {
         let over = over.clone();
-        assert!(handle.add_fn(Notify::Signal, move || over.store(true, Ordering::Relaxed)).is_ok());
+        // Refused by one that was awake, and has seen that it is over.
+        let _ = handle.add_fn(Notify::Signal, move || over.store(true, Ordering::Relaxed));
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

@@ -4,8 +4,8 @@
 //! what the one before it wrote. A resume is not lost between the holder's failure and its stall, nor where the
 //! holder panics. An offer is taken, or taken back, once.
 //!
-//! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of preemptions: 70,407 and
-//! 162 executions. Three pushers, of whom each offers its place after each batch, up to two preemptions: 28,819.
+//! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of preemptions: 70,407, 162
+//! and 162 executions. Three pushers, of whom each offers its place after each batch, up to two preemptions: 28,819.
 //!
 //! **Seen to fail** when `release` does not look for nodes, when the exchanges only acquire or only release, and when
 //! `resume` gives up where it finds a holder.

@@ -193,7 +193,7 @@ impl TaskList {
     }
 
     /// Takes the oldest item back for which `matches` says so. `matches` is called under the list's lock: it must
-    /// not call this list, nor unwind.
+    /// not call this list. Where it unwinds, all items stay.
     pub fn cancel_match(
         &self,
         matches: impl FnMut(NonNull<TaskWork>) -> bool,

@@ -4,28 +4,47 @@
 //! item for it, which then has run: with one system call, and without a signal. Completions are handled when the
 //! thread asks for them and at no other time (`IORING_SETUP_DEFER_TASKRUN`).
 //!
-//! ```no_run
-//! use std::net::TcpListener;
+//! ```
+//! use std::io::{Read, Write};
+//! use std::net::{TcpListener, TcpStream};
 //! use uwork::ring::{Reactor, TOKEN_MAX};
 //!
-//! let listener = TcpListener::bind("127.0.0.1:7000")?;
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let address = listener.local_addr()?;
+//! let client = std::thread::spawn(move || {
+//!     let mut client = TcpStream::connect(address)?;
+//!     client.write_all(b"ping")?;
+//!     let mut answer = String::new();
+//!     client.read_to_string(&mut answer)?;
+//!     Ok::<_, std::io::Error>(answer)
+//! });
+//!
+//! # // Where io_uring is refused there is nothing to show.
+//! # let Ok(_) = Reactor::builder().build() else { return Ok(()) };
 //! let mut reactor = Reactor::builder().buffers(256, 4096).build()?;
 //! reactor.accept_multi(&listener, TOKEN_MAX)?;
-//! loop {
+//! let mut connection = None;
+//! 'serve: loop {
 //!     // Task work for this thread runs in here.
 //!     reactor.wait(None)?;
 //!     while let Some(completion) = reactor.next() {
 //!         if completion.token() == TOKEN_MAX {
-//!             let connection = completion.into_fd()?;
-//!             // ... reactor.recv_multi(&connection, its_token)?;
-//! #           drop(connection);
-//!         } else if let Some(bytes) = completion.into_buffer() {
-//!             println!("{} bytes", bytes.len());
+//!             let accepted = completion.into_fd()?;
+//!             reactor.recv_multi(&accepted, 1)?;
+//!             connection = Some(accepted);
+//!         } else if let (Some(bytes), Some(connection)) = (completion.into_buffer(), &connection) {
+//!             // SAFETY: the bytes stay until they were submitted.
+//!             unsafe { reactor.try_send(connection, &raw const bytes[..], 1)? };
+//!             reactor.submit()?;
 //!             // Dropping them gives the buffer back to the kernel.
+//!             drop(bytes);
+//!             break 'serve;
 //!         }
 //!     }
 //! }
-//! # #[allow(unreachable_code)] Ok::<(), std::io::Error>(())
+//! drop((connection, reactor));
+//! assert_eq!(client.join().unwrap()?, "ping");
+//! # Ok::<(), std::io::Error>(())
 //! ```
 //!
 //! # What it needs

@@ -56,8 +56,32 @@ const ENTER_EXT_ARG: usize = 1 << 3;
 
 /// One thread's ring. It is that thread's alone, and a thread has one at most.
 ///
-/// Dropping it cancels what is under way, and waits for that. It is not to be used in a forked child, where dropping it
-/// does nothing.
+/// Dropping it cancels what is under way, and waits for that, for five seconds at most. Reads and writes of files that
+/// the system has begun it does not cancel: whoever has queued such waits for their completions first, as their memory
+/// is in use until then. It is not to be used in a forked child, where dropping it does nothing.
+///
+/// ```
+/// use uwork::ring::{Reactor, io_uring::opcode};
+/// use uwork::task::{Notify, TaskHandle};
+///
+/// # let Ok(_) = Reactor::builder().build() else { return Ok(()) };
+/// let mut reactor = Reactor::builder().build()?;
+/// let handle = TaskHandle::current();
+/// let adder = std::thread::spawn(move || handle.add_fn(Notify::Signal, || ()).is_ok());
+/// // SAFETY: it uses no memory.
+/// unsafe { reactor.push(opcode::Nop::new().build().user_data(7))? };
+/// // Both end its waits, in whichever order they come.
+/// let (mut ran, mut completed) = (0, 0);
+/// while ran + completed < 2 {
+///     ran += reactor.wait(None)?;
+///     while let Some(completion) = reactor.next() {
+///         assert_eq!((completion.token(), completion.result()?), (7, 0));
+///         completed += 1;
+///     }
+/// }
+/// assert!(adder.join().unwrap());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Reactor {
     /// Dropped first, unless operations could not be cancelled.
     ring: ManuallyDrop<IoUring>,
@@ -129,7 +153,8 @@ impl Reactor {
     /// `InvalidInput` for a token above [`TOKEN_MAX`]; otherwise what submitting says, where the queue was full.
     ///
     /// # Safety
-    /// Whatever memory the operation uses stays, and is touched by nobody else, until it has completed.
+    /// Whatever memory the operation uses stays, and is touched by nobody else, until it has completed. If it selects a
+    /// buffer (`IOSQE_BUFFER_SELECT`), then of group 0, which is the reactor's.
     pub unsafe fn push(&mut self, operation: squeue::Entry) -> io::Result<()> {
         check(operation.get_user_data())?;
         // SAFETY: by this function's contract.
@@ -154,6 +179,9 @@ impl Reactor {
     ///
     /// The descriptor stays open until the operation was submitted, as with all operations here: otherwise another
     /// file may be meant that has its number by then.
+    ///
+    /// Without a descriptor left (`EMFILE`) it ends at once, and connections wait: queue it again when one was closed,
+    /// not before.
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -275,7 +303,8 @@ impl Reactor {
     /// [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and
     /// after. How many items that were. Completions are then taken by [`Reactor::next`].
     ///
-    /// Returns without waiting if there are completions to be taken, or items were run. May return for nothing.
+    /// Returns without waiting if there are completions to be taken, or items were run. May return for nothing. An item
+    /// that panics has run.
     ///
     /// # Errors
     /// As `io_uring_enter(2)`; no error if it was interrupted or the time is over.

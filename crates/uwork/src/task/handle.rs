@@ -16,6 +16,21 @@ pub(super) const ENDED: &str = "the thread ends: its task work is over";
 /// A registered thread, for which task work can be added from anywhere. Cloning costs one locked instruction.
 ///
 /// A handle does not keep its thread alive. After the thread has ended everything that is added comes back.
+///
+/// ```
+/// use uwork::task::{self, Notify, TaskHandle};
+/// let (send, receive) = std::sync::mpsc::channel();
+/// let thread = std::thread::spawn(move || {
+///     send.send(TaskHandle::current()).unwrap();
+///     // Sleeps until there is something to run.
+///     while task::park() == 0 {}
+/// });
+/// let handle: TaskHandle = receive.recv().unwrap();
+/// assert!(!handle.is_current());
+/// handle.add_fn(Notify::Signal, || println!("on the other thread")).unwrap();
+/// thread.join().unwrap();
+/// assert!(handle.add_fn(Notify::Signal, || ()).is_err());
+/// ```
 #[derive(Clone)]
 pub struct TaskHandle(Arc<Target>);
 
@@ -128,6 +143,17 @@ impl TaskHandle {
     ///
     /// # Errors
     /// The thread has ended, or called [`exit`](super::exit); the closure comes back.
+    ///
+    /// ```
+    /// use uwork::task::{ExitedError, Notify, TaskHandle};
+    /// let handle = std::thread::spawn(TaskHandle::current).join().unwrap();
+    /// // That thread is gone.
+    /// let (send, receive) = std::sync::mpsc::channel();
+    /// let added = handle.add_fn(Notify::Signal, move || send.send("here").unwrap());
+    /// let ExitedError(function) = added.unwrap_err();
+    /// function();
+    /// assert_eq!(receive.recv(), Ok("here"));
+    /// ```
     pub fn add_fn<F>(&self, notify: Notify, function: F) -> Result<(), ExitedError<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -177,8 +203,8 @@ impl TaskHandle {
     /// Takes the oldest item of type `P::Target` (and `ID`) back for which `matches` says so; as
     /// [`cancel`](TaskHandle::cancel).
     ///
-    /// `matches` is called under the list's lock. It must not add to this thread's list, nor take back from it: the
-    /// latter would wait for itself.
+    /// `matches` is called under the list's lock. It must not take back from this thread's list, nor run it, which
+    /// would wait for itself. A panic goes through, and leaves everything in the list.
     ///
     /// ```
     /// use uwork::task::{self, Notify, TaskHandle, TaskItem, TaskWork};

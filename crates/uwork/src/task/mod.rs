@@ -39,14 +39,33 @@
 //! ([`Work::flush`](crate::Work::flush), [`JoinHandle::join`](crate::JoinHandle::join)) do not run items, nor end
 //! early, as the kernel's do not.
 //!
+//! # Order
+//!
+//! Items run in the order in which they were added, one after the other, whatever their [`Notify`] and whoever added
+//! them. What an item adds runs after what was there. A [`run`] inside of an item goes on with those behind it. What
+//! the adder wrote before is seen by the run.
+//!
+//! # Progress
+//!
+//! Adding is lock-free: it waits neither for the thread nor for others who add. Where the thread has to be told by a
+//! signal and the user has as many queued as the system allows (`RLIMIT_SIGPENDING`), it tries for half a second; after
+//! that the item waits for the next who adds with [`Notify::Signal`], or for the thread to look. A cancel takes a lock
+//! that other cancels hold while they look through the list, and the thread for a few instructions.
+//!
 //! # Panics of items
 //!
-//! end the item, not the thread; they are counted ([`panics`](crate::panics)) and reported.
+//! end the item, not the thread, nor its wait for longer than the item took; they are counted
+//! ([`panics`](crate::panics)) and reported.
 //!
 //! # The end of a thread
 //!
 //! What has been added runs when the thread ends, or calls [`exit`]; what is added later, also by those items, comes
-//! back ([`Added::Exited`]). A forked child begins without: handles of the parent's threads give everything back.
+//! back ([`Added::Exited`]). Destructors of thread-local data may run what is left, and add; those that come after
+//! uwork's have nothing to run, and what they add comes back.
+//!
+//! A forked child begins without: handles of the parent's threads give everything back, and items that were pending at
+//! the fork stay so in the child, where they never run. A thread that replaces the program (`execve`) calls [`exit`]
+//! first: a signal that is on its way would end the new program.
 
 mod closure;
 mod handle;
@@ -78,12 +97,30 @@ pub fn run() -> usize {
 }
 
 /// As [`run`], but only what was there when it was called: what items add meanwhile stays for the next time.
+///
+/// ```
+/// use uwork::task::{Notify, TaskHandle, run_once};
+/// let handle = TaskHandle::current();
+/// let again = handle.clone();
+/// handle.add_fn(Notify::None, move || again.add_fn(Notify::None, || ()).unwrap()).unwrap();
+/// assert_eq!((run_once(), run_once(), run_once()), (1, 1, 0));
+/// ```
 pub fn run_once() -> usize {
     // SAFETY: as in `run`.
     current_or_none().map_or(0, |target| unsafe { target.run_once() })
 }
 
 /// Whether the calling thread was told to run its items and has not done so yet. A nanosecond or two.
+///
+/// ```
+/// use uwork::task::{Notify, TaskHandle, is_notified, run};
+/// let handle = TaskHandle::current();
+/// handle.add_fn(Notify::None, || ()).unwrap();
+/// assert!(!is_notified());
+/// handle.add_fn(Notify::Resume, || ()).unwrap();
+/// assert!(is_notified());
+/// assert_eq!(run(), 2);
+/// ```
 #[inline]
 pub fn is_notified() -> bool {
     current_or_none().is_some_and(|target| target.is_notified())

@@ -30,6 +30,14 @@ fn due(target: &Target) -> usize {
 ///
 /// # Panics
 /// If the thread's destructors have run.
+///
+/// ```
+/// use uwork::task::{self, Notify, TaskHandle};
+/// let handle = TaskHandle::current();
+/// let adder = std::thread::spawn(move || handle.add_fn(Notify::Signal, || ()).is_ok());
+/// while task::park() == 0 {}
+/// assert!(adder.join().unwrap());
+/// ```
 pub fn park() -> usize {
     park_until(None)
 }
@@ -38,6 +46,15 @@ pub fn park() -> usize {
 ///
 /// # Panics
 /// As [`park`].
+///
+/// ```
+/// use std::time::Duration;
+/// use uwork::task::{self, Notify, TaskHandle};
+/// // Not what it is told of: it sleeps.
+/// TaskHandle::current().add_fn(Notify::None, || ()).unwrap();
+/// assert_eq!(task::park_timeout(Duration::from_millis(1)), 0);
+/// assert_eq!(task::run(), 1);
+/// ```
 pub fn park_timeout(timeout: Duration) -> usize {
     // A time that the clock does not reach is none.
     park_until(Instant::now().checked_add(timeout))
@@ -108,7 +125,11 @@ impl Notifier {
     ///
     /// While `wait` runs, items are told by way of the descriptor and no other, whatever the thread's
     /// [`Delivery`]. Afterwards the descriptor is not readable, except that a late notification may leave it so for
-    /// one further round. No item is run by this.
+    /// one further round. No item is run by this. `wait` may run items, and may wait in any other of this module's
+    /// ways: what comes during an inner wait, and is not run in there, makes the descriptor readable after it.
+    ///
+    /// # Panics
+    /// If the thread's destructors have run. A panic of `wait` goes through, and ends the wait.
     pub fn wait<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
         let target = own();
         // SAFETY: the calling thread's own; a write to the eventfd stays until it is read.
@@ -122,6 +143,31 @@ impl Notifier {
     /// As [`Notifier::wait`], for a descriptor that is in an epoll set by its edges (`EPOLLET`): nothing has to be
     /// read from it then, which saves a system call for each notification. Nothing else than that set may wait for
     /// it.
+    ///
+    /// # Panics
+    /// As [`Notifier::wait`].
+    ///
+    /// ```
+    /// use std::os::fd::{AsFd, AsRawFd};
+    /// use uwork::task::{self, Notify, TaskHandle};
+    ///
+    /// let notifier = task::notifier()?;
+    /// let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    /// let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
+    /// let fd = notifier.as_fd().as_raw_fd();
+    /// assert_eq!(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &mut event) }, 0);
+    ///
+    /// let handle = TaskHandle::current();
+    /// let adder = std::thread::spawn(move || handle.add_fn(Notify::Signal, || ()).is_ok());
+    /// let mut ran = 0;
+    /// while ran == 0 {
+    ///     notifier.wait_for_edge(|| unsafe { libc::epoll_wait(epoll, &mut event, 1, -1) });
+    ///     ran = task::run_once();
+    /// }
+    /// assert!(adder.join().unwrap());
+    /// # unsafe { libc::close(epoll) };
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn wait_for_edge<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
         // SAFETY: as in `wait`; an edge stays in the epoll set until it was reported.
         unsafe { own().wait(Wait::Descriptor, wait) }
@@ -169,6 +215,29 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
 ///
 /// # Panics
 /// If the thread's destructors have run.
+///
+/// ```
+/// use std::io::Write;
+/// use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+/// use uwork::task::{self, Notify, TaskHandle};
+///
+/// let epoll = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+/// let (reader, mut writer) = std::io::pipe()?;
+/// let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 7 };
+/// let add = libc::EPOLL_CTL_ADD;
+/// unsafe { libc::epoll_ctl(epoll.as_raw_fd(), add, reader.as_raw_fd(), &mut event) };
+///
+/// let handle = TaskHandle::current();
+/// let adder = std::thread::spawn(move || {
+///     // Runs on the thread that is asleep in the call, and lets it go on.
+///     handle.add_fn(Notify::Signal, move || writer.write_all(b"x").unwrap()).is_ok()
+/// });
+/// let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
+/// assert_eq!(task::epoll_wait(&epoll, &mut events, -1)?, 1);
+/// assert_eq!({ events[0].u64 }, 7);
+/// assert!(adder.join().unwrap());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn epoll_wait(
     epoll: impl AsFd,
     events: &mut [libc::epoll_event],
@@ -209,7 +278,18 @@ fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 /// If the thread's destructors have run.
 ///
 /// # Safety
-/// As the system call's.
+/// As the system call's. No handler of a signal may leave it by `longjmp`.
+///
+/// ```
+/// use uwork::task::{self, Notify, TaskHandle};
+/// let time = libc::timespec { tv_sec: 3600, tv_nsec: 0 };
+/// let arguments = [std::ptr::from_ref(&time).expose_provenance(), 0, 0, 0, 0, 0];
+/// TaskHandle::current().add_fn(Notify::Signal, || ()).unwrap();
+/// // There is something to run: it does not sleep for an hour.
+/// let error = unsafe { task::syscall(libc::SYS_nanosleep, arguments) }.unwrap_err();
+/// assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
+/// assert_eq!(task::safe_point(), 1);
+/// ```
 pub unsafe fn syscall(number: libc::c_long, arguments: [usize; 6]) -> io::Result<usize> {
     let target = own();
     target.accept_signal().map_err(io::Error::other)?;
