@@ -59,7 +59,7 @@ contracts() {
         [ "$test" != kernel/environment.c ] ||
             arguments=(numbers=1,0x2,-3 "text=some words" flag large=0x10000000000)
         [ "$test" != kernel/values.c ] || arguments=(level=5 count=0x10 called=-7 names=a,b quiet)
-        [ "$test" != kernel/pwlocks.c ] || continue
+        case "$test" in kernel/pwlocks.c | kernel/pwforks.c) continue ;; esac
         # The sanitizers are not made for children of processes with several threads; that for threads does not see fences.
         case "$how $test" in "thread kernel/forks.c" | "address kernel/forks.c" | "thread kernel/waiting.c") continue ;; esac
         link environment "$test" -std=gnu11 "$@"
@@ -67,11 +67,14 @@ contracts() {
     done
     link percpu c/percpu.c -std=gnu11 "$@"
     link pwlocks kernel/pwlocks.c -std=gnu11 "$@"
+    link pwforks kernel/pwforks.c -std=gnu11 "$@"
     for mode in $modes; do
         # What a lock of Rust's own library orders, as that of a cache's depot, the thread sanitizer does not see.
         [ "$how" = thread ] ||
             run "$how" env ASAN_OPTIONS=allocator_may_return_null=1 UWORK_PWLOCKS="$mode" "$out/percpu"
         run "$how" env UWORK_PWLOCKS="$mode" "$out/pwlocks" rounds="$rounds"
+        # As for kernel/forks.c.
+        case "$how" in plain) run "$how" env UWORK_PWLOCKS="$mode" "$out/pwforks" ;; esac
     done
     say "$how" "$(ls contract/*.c | wc -l) contracts, the API, task work, the environment and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
 }

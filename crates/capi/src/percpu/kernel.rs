@@ -5,10 +5,12 @@ use std::ptr::NonNull;
 
 use uwork::foreign::{Locks, Place};
 
+use super::held;
 use crate::error::{fail, failed, guarded};
 
 /// `struct uw_locks` of kernel/pwlocks.c: where the first CPU's lock is, from one to the next, and how many.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct UwLocks {
     first: *mut c_void,
     stride: usize,
@@ -16,69 +18,99 @@ pub struct UwLocks {
 }
 
 impl UwLocks {
+    fn place(self) -> Place {
+        let first = NonNull::new(self.first).expect("per-CPU data has an address").cast();
+        Place { first, stride: self.stride, len: self.len }
+    }
+
     /// # Safety
     /// There are `len` zeroed or used locks, and they stay.
     #[inline(always)]
     unsafe fn get(self) -> Locks {
-        let first = NonNull::new(self.first).expect("per-CPU data has an address").cast();
         // SAFETY: by this function's contract.
-        unsafe { Locks::new(Place { first, stride: self.stride, len: self.len }) }
+        unsafe { Locks::new(self.place()) }
     }
+
+    /// Has `take` take one of the locks, which forks know of then. `take` says whether it has.
+    ///
+    /// # Safety
+    /// As [`UwLocks::get`].
+    #[inline(always)]
+    unsafe fn take<R>(self, take: impl FnOnce(&Locks) -> Result<R, c_int>) -> Result<R, c_int> {
+        // SAFETY: by this function's contract.
+        let locks = unsafe { self.get() };
+        held::note(&locks, self.place());
+        let taken = take(&locks);
+        if taken.is_err() {
+            held::strike(self.place());
+        }
+        taken
+    }
+}
+
+fn code(taken: Result<c_int, c_int>) -> c_int {
+    taken.unwrap_or_else(|code| code)
 }
 
 /// Takes the lock of the CPU that the caller is on, which is the answer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_locks_lock_here(locks: UwLocks) -> c_int {
     // SAFETY: by pwlocks.c.
-    let locks = unsafe { locks.get() };
-    match locks.lock_here() {
-        Ok(lock) => locks.cpu_of(lock) as c_int,
-        Err(_) => -libc::EDEADLK,
-    }
+    code(unsafe {
+        locks.take(|locks| match locks.lock_here() {
+            Ok(lock) => Ok(locks.cpu_of(lock) as c_int),
+            Err(_) => Err(-libc::EDEADLK),
+        })
+    })
 }
 
 /// The same, if it is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_locks_try_here(locks: UwLocks) -> c_int {
     // SAFETY: by pwlocks.c.
-    let locks = unsafe { locks.get() };
-    locks.try_here().map_or(-libc::EBUSY, |lock| locks.cpu_of(lock) as c_int)
+    code(unsafe {
+        locks.take(|locks| {
+            locks.try_here().map(|lock| locks.cpu_of(lock) as c_int).ok_or(-libc::EBUSY)
+        })
+    })
 }
 
 /// Takes the lock of a CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_locks_lock(locks: UwLocks, cpu: c_uint) -> c_int {
     // SAFETY: by pwlocks.c.
-    let locks = unsafe { locks.get() };
-    match guarded(|| locks.lock_of(cpu)) {
-        Ok(taken) => taken.map_or_else(|error| failed(&error), |()| 0),
-        Err(code) => code,
-    }
+    code(unsafe {
+        locks.take(|locks| {
+            let taken = guarded(|| locks.lock_of(cpu))?;
+            taken.map_or_else(|error| Err(failed(&error)), |()| Ok(0))
+        })
+    })
 }
 
 /// The same, if it is free.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_locks_try(locks: UwLocks, cpu: c_uint) -> c_int {
     // SAFETY: by pwlocks.c.
-    let locks = unsafe { locks.get() };
-    match guarded(|| locks.try_lock_of(cpu)) {
-        Ok(Ok(true)) => 0,
-        Ok(Ok(false)) => -libc::EBUSY,
-        Ok(Err(error)) => failed(&error),
-        Err(code) => code,
-    }
+    code(unsafe {
+        locks.take(|locks| match guarded(|| locks.try_lock_of(cpu))? {
+            Ok(true) => Ok(0),
+            Ok(false) => Err(-libc::EBUSY),
+            Err(error) => Err(failed(&error)),
+        })
+    })
 }
 
 /// Gives up the lock of a CPU, if the caller holds it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn uw_locks_unlock(locks: UwLocks, cpu: c_uint) -> c_int {
+pub unsafe extern "C" fn uw_locks_unlock(row: UwLocks, cpu: c_uint) -> c_int {
     // SAFETY: by pwlocks.c.
-    let locks = unsafe { locks.get() };
+    let locks = unsafe { row.get() };
     if cpu >= locks.cpus() || !locks.is_held_on(cpu) {
         return fail(libc::EPERM, format!("the caller does not hold the lock of CPU {cpu}"));
     }
     // SAFETY: just seen.
     unsafe { locks.release(cpu) };
+    held::strike(row.place());
     0
 }
 

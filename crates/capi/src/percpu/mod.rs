@@ -7,6 +7,7 @@ mod batch;
 mod cache;
 mod counter;
 mod data;
+mod held;
 mod kernel;
 mod work;
 

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
-use uwork::foreign::is_disabled;
+use uwork::foreign::{is_disabled, percpu_call, percpu_flush};
 use uwork::percpu::{Mode, is_cpu_remote, mode};
 
 use crate::error::{fail, guard, misuse};
@@ -71,21 +71,31 @@ pub unsafe extern "C" fn uw_percpu_queue_on(
                 };
             }
             // SAFETY: a made item, whose function is for it (uwork.h).
-            match unsafe { func(known).read() } {
-                // SAFETY: as above.
-                Some(function) => unsafe { function(known.as_ptr()) },
-                None => return misuse(libc::EINVAL, "an item's function is NULL"),
-            }
+            let Some(function) = (unsafe { func(known).read() }) else {
+                return misuse(libc::EINVAL, "an item's function is NULL");
+            };
+            // The item may be gone afterwards, so that a flush finds the call by its address only.
+            // SAFETY: as above.
+            percpu_call(own as u32, known.addr().get(), || unsafe { function(known.as_ptr()) });
             1
         })
     })
 }
 
-/// Waits until the item's function has returned for every queueing before.
+/// Waits until the item's function has returned for every queueing that began before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_flush(work: *mut UwPercpuWork) -> c_int {
-    // SAFETY: by uwork.h. Without a pending item it waits for nothing.
-    unsafe { uw_work_flush(work.cast()) }
+    if mode() == Mode::Local {
+        // SAFETY: by uwork.h.
+        return unsafe { uw_work_flush(work.cast()) };
+    }
+    // SAFETY: null or an item (uwork.h).
+    if let Err(code) = unsafe { item(work.cast(), Kind::Plain) } {
+        return code;
+    }
+    // SAFETY: found not to be null.
+    let cpu = unsafe { (*work).cpu };
+    guard(|| c_int::from(percpu_flush(cpu as u32, work.addr())))
 }
 
 /// Whether a function for a CPU's data that is called here is called from another CPU.

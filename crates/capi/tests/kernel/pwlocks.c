@@ -3,9 +3,14 @@
  * Per-CPU batches in the shape of the kernel's folio batches: each CPU collects pages under its own lock; whoever needs
  * all of them drains every CPU's batch, by a work item there or right here. Nothing may be lost or counted twice.
  */
+#include <stdio.h>
+
+#include <linux/completion.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/pwlocks.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
 #include <linux/string.h>
 
 #include "../contract/contract.h"
@@ -207,6 +212,133 @@ static void locks_in_allocated_data(void)
 	free_percpu(own);
 }
 
+static atomic_t runs = ATOMIC_INIT(0);
+
+static void count_run(struct work_struct *work)
+{
+	(void)work;
+	atomic_inc(&runs);
+}
+
+static void a_disabled_item_is_refused(void)
+{
+	struct pw_struct pw;
+	int cpu = (int)cpumask_first(cpu_online_mask);
+
+	INIT_PW(&pw, count_run, cpu);
+	atomic_set(&runs, 0);
+	disable_work(&pw.work);
+	CHECK(!pw_queue_on(cpu, drain_wq, &pw));
+	pw_flush(&pw);
+	CHECK(atomic_read(&runs) == 0);
+	CHECK(enable_work(&pw.work));
+	CHECK(pw_queue_on(cpu, drain_wq, &pw));
+	pw_flush(&pw);
+	CHECK(atomic_read(&runs) == 1);
+}
+
+static void free_it(struct work_struct *work)
+{
+	kfree(container_of(work, struct pw_struct, work));
+	atomic_inc(&runs);
+}
+
+static void a_function_may_free_its_item(void)
+{
+	int cpu = (int)cpumask_first(cpu_online_mask), i;
+
+	atomic_set(&runs, 0);
+	for (i = 0; i < 100; i++) {
+		struct pw_struct *pw = kmalloc(sizeof(*pw), GFP_KERNEL);
+
+		BUG_ON(!pw);
+		INIT_PW(pw, free_it, cpu);
+		CHECK(pw_queue_on(cpu, drain_wq, pw));
+	}
+	flush_workqueue(drain_wq);
+	CHECK(atomic_read(&runs) == 100);
+}
+
+/* Its function is entered, and held up. */
+static struct pw_struct slow;
+static DECLARE_COMPLETION(slow_entered);
+static DECLARE_COMPLETION(slow_go);
+static DECLARE_COMPLETION(flusher_began);
+static int slow_done, flushed;
+
+static void slow_function(struct work_struct *work)
+{
+	(void)work;
+	complete(&slow_entered);
+	wait_for_completion(&slow_go);
+	WRITE_ONCE(slow_done, 1);
+}
+
+static int until_stopped(void)
+{
+	while (!kthread_should_stop())
+		cond_resched();
+	return 0;
+}
+
+static bool sleeps(pid_t thread)
+{
+	char path[64], text[256];
+	const char *after_name;
+	size_t length;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+	file = fopen(path, "r");
+	if (!file)
+		return false;
+	length = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[length] = '\0';
+	after_name = strrchr(text, ')');
+	return after_name && after_name[1] == ' ' && after_name[2] == 'S';
+}
+
+static int queue_slow(void *data)
+{
+	(void)data;
+	CHECK(pw_queue_on(slow.cpu, drain_wq, &slow));
+	return until_stopped();
+}
+
+static int flush_slow(void *data)
+{
+	(void)data;
+	complete(&flusher_began);
+	CHECK(pw_flush(&slow));
+	CHECK(READ_ONCE(slow_done) == 1);
+	WRITE_ONCE(flushed, 1);
+	return until_stopped();
+}
+
+static void a_flush_waits_for_another_thread_s_call(void)
+{
+	struct task_struct *queuer, *flusher;
+	int looks = 0;
+
+	INIT_PW(&slow, slow_function, (int)cpumask_first(cpu_online_mask));
+	queuer = kthread_run(queue_slow, NULL, "queuer");
+	wait_for_completion(&slow_entered);
+	flusher = kthread_run(flush_slow, NULL, "flusher");
+	wait_for_completion(&flusher_began);
+	/* It comes to rest, or returns in error. */
+	while (looks < 20 && !READ_ONCE(flushed)) {
+		looks = sleeps(flusher->pid) ? looks + 1 : 0;
+		cond_resched();
+	}
+	CHECK(!READ_ONCE(flushed));
+	complete(&slow_go);
+	while (!READ_ONCE(flushed))
+		cond_resched();
+	kthread_stop(flusher);
+	kthread_stop(queuer);
+}
+
 /* A thread of its own: where the process's first thread may run, the whole process may. */
 static int pinned(void *data)
 {
@@ -234,6 +366,9 @@ static void pwlocks(void)
 	kthread_stop(task);
 	every_page_is_drained_once();
 	locks_in_allocated_data();
+	a_disabled_item_is_refused();
+	a_function_may_free_its_item();
+	a_flush_waits_for_another_thread_s_call();
 	destroy_workqueue(drain_wq);
 }
 

@@ -113,20 +113,29 @@ static inline bool uw_kernel_pw_is_on(void)
 	return uw_percpu_mode() != 0;
 }
 
-/* Off: queues the item on that CPU. On: calls its function, which takes the lock of pw_get_cpu(). */
+/* The same as struct uw_percpu_work. */
+static inline struct uw_percpu_work *uw_kernel_pw(struct pw_struct *pw)
+{
+	return (struct uw_percpu_work *)pw;
+}
+
+/*
+ * Off: queues the item on that CPU. On: calls its function, which takes the lock of pw_get_cpu(). A disabled item is
+ * refused either way.
+ */
 static inline bool pw_queue_on(int cpu, struct workqueue_struct *wq, struct pw_struct *pw)
 {
 	if (!uw_kernel_pw_is_on())
 		return queue_work_on(cpu, wq, &pw->work);
-	WARN_ON_ONCE(cpu != pw->cpu);
-	pw->work.func(&pw->work);
-	return true;
+	if (WARN_ON_ONCE(cpu != pw->cpu))
+		cpu = pw->cpu;
+	return uw_kernel_queued(uw_percpu_queue_on(uw_kernel_queue(wq), cpu, uw_kernel_pw(pw)));
 }
 
-/* Waits for the function to have run. */
+/* Waits for the function to have run, also where other threads' pw_queue_on() are in it. */
 static inline bool pw_flush(struct pw_struct *pw)
 {
-	return uw_kernel_pw_is_on() ? false : flush_work(&pw->work);
+	return uw_kernel_queued(uw_percpu_flush(uw_kernel_pw(pw)));
 }
 
 /*
