@@ -451,9 +451,9 @@ static inline struct uw_percpu_work *uw_to_percpu_work(struct uw_work *work)
  * several threads at once if they call this at once. EINVAL: the item is for another CPU. EPERM: it is disabled.
  *
  * uw_percpu_flush() waits until it has returned for every call that began before, also of other threads; 0: there was
- * none, or, at once, the caller is in the function itself. What cancels, disables or asks for a struct uw_work knows of
- * mode 0 only. uw_percpu_is_remote(): whether a function for that CPU's data runs on another one, if it is called here;
- * never in mode 0. A hint.
+ * none, or, at once, the caller is in the function itself. Other waits for the struct uw_work, as that of
+ * uw_work_cancel_sync(), know of calls in mode 0 only. uw_percpu_is_remote(): whether a function for that CPU's data
+ * runs on another one, if it is called here; never in mode 0. A hint.
  */
 int uw_percpu_queue_on(struct uw_queue *queue, int cpu, struct uw_percpu_work *work);
 int uw_percpu_flush(struct uw_percpu_work *work);

@@ -7,6 +7,8 @@
 
 #include "held_cpu.h"
 
+_Static_assert(sizeof(struct pw_struct) == sizeof(struct uw_percpu_work), "an item is an item");
+
 /* The locks of all CPUs: src/percpu/kernel.rs. */
 struct uw_locks {
 	void *first;

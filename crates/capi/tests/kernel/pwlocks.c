@@ -3,6 +3,8 @@
  * Per-CPU batches in the shape of the kernel's folio batches: each CPU collects pages under its own lock; whoever needs
  * all of them drains every CPU's batch, by a work item there or right here. Nothing may be lost or counted twice.
  */
+#include <stdio.h>
+
 #include <linux/completion.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
@@ -279,6 +281,24 @@ static int until_stopped(void)
 	return 0;
 }
 
+static bool sleeps(pid_t thread)
+{
+	char path[64], text[256];
+	const char *after_name;
+	size_t length;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", thread);
+	file = fopen(path, "r");
+	if (!file)
+		return false;
+	length = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[length] = '\0';
+	after_name = strrchr(text, ')');
+	return after_name && after_name[1] == ' ' && after_name[2] == 'S';
+}
+
 static int queue_slow(void *data)
 {
 	(void)data;
@@ -299,16 +319,18 @@ static int flush_slow(void *data)
 static void a_flush_waits_for_another_thread_s_call(void)
 {
 	struct task_struct *queuer, *flusher;
-	int i;
+	int looks = 0;
 
 	INIT_PW(&slow, slow_function, (int)cpumask_first(cpu_online_mask));
 	queuer = kthread_run(queue_slow, NULL, "queuer");
 	wait_for_completion(&slow_entered);
 	flusher = kthread_run(flush_slow, NULL, "flusher");
 	wait_for_completion(&flusher_began);
-	/* Time to return in error. */
-	for (i = 0; i < 1000; i++)
+	/* It comes to rest, or returns in error. */
+	while (looks < 20 && !READ_ONCE(flushed)) {
+		looks = sleeps(flusher->pid) ? looks + 1 : 0;
 		cond_resched();
+	}
 	CHECK(!READ_ONCE(flushed));
 	complete(&slow_go);
 	while (!READ_ONCE(flushed))
