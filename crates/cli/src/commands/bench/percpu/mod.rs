@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use uwork_rivals::Standing;
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
-use super::measured::{self, Measured, again};
+use super::measured::{ChildArgs, Measured, again};
 use super::options::{names_or_all, samples_or};
 use super::summary::{CPU, Metric, RATE};
 use super::{UserError, uwork_pool};
@@ -86,7 +86,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     #[command(flatten)]
-    rest: measured::Args,
+    rest: ChildArgs,
 }
 
 /// What a child is to measure.
