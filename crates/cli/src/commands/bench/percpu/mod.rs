@@ -10,11 +10,10 @@
 //! | `pair` | 1 | an object is allocated and freed, over and over |
 //! | `threads4` | 4 | each allocates, and frees what the next one has allocated |
 //! | `count`, `count4` | 1, 4 | a counter is added to, which must have the exact sum at the end |
-//! | `batch`, `batch4` | 1, 4 | items are collected and go to a sink by 64; all of them must have come there at the end |
+//! | `batch`, `batch4` | 1, 4 | items are collected and go to a sink by 64, where all of them must be at the end |
 //!
-//! `bare` is the same without any protection, right for one thread; `bare locked` has a compare-and-swap and a store around
-//! each step: what the locked instruction costs here that no lock can do without which any CPU takes.
-//!
+//! `bare` is the same without any protection, right for one thread; `bare locked` has a compare-and-swap and a store
+//! around each step: what the locked instruction costs here that no lock can do without which any CPU takes.
 //!
 //! `mode0+c` goes through the C interface, with a call for each step, as programs that are linked with the library do.
 //!
