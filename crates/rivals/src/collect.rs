@@ -3,6 +3,7 @@
 //! Each hands on [`CAPACITY`] items at once, to the same sink.
 
 use std::cell::{Cell, RefCell};
+use std::iter;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -38,9 +39,12 @@ impl Sink {
     }
 
     /// Takes what `next` gives, one batch at most.
-    fn take_from(&self, mut next: impl FnMut() -> Option<u64>) {
-        let mut batch = [0; CAPACITY];
-        let items = batch.iter_mut().map_while(|place| Some(*place = next()?)).count();
+    fn take_from(&self, next: impl FnMut() -> Option<u64>) {
+        let (mut batch, mut items) = ([0; CAPACITY], 0);
+        for (place, item) in batch.iter_mut().zip(iter::from_fn(next)) {
+            *place = item;
+            items += 1;
+        }
         self.take(&batch[..items]);
     }
 

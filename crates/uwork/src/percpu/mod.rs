@@ -11,9 +11,9 @@
 //! - [`Counter`]: a number that everybody adds to
 //!
 //! The mode is one for the process: what the environment says (`UWORK_PWLOCKS=0`, `1` or `2`), or the program
-//! ([`Setup::percpu_mode`](crate::Setup::percpu_mode)), or isolated CPUs, which turn mode 1 on. It is chosen when the first
-//! of these is made or [`mode`] is asked for, and stays. The program's word has to come earlier: a setup is refused as soon as
-//! uwork has started, with the first queue for instance.
+//! ([`Setup::percpu_mode`](crate::Setup::percpu_mode)), or isolated CPUs, which turn mode 1 on. It is chosen when the
+//! first of these is made or [`mode`] is asked for, and stays. The program's word has to come earlier: a setup is
+//! refused as soon as uwork has started, with the first queue for instance.
 //!
 //! ```
 //! use uwork::percpu::PerCpu;

@@ -16,7 +16,7 @@ use crate::commands::UserError;
 
 /// What the command lines of such benchmarks share.
 #[derive(clap::Args)]
-pub(super) struct Args {
+pub(super) struct ChildArgs {
     /// Also write the figures to FILE, as a JSON array of flat records
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -25,7 +25,7 @@ pub(super) struct Args {
     order: Option<String>,
 }
 
-impl Args {
+impl ChildArgs {
     /// Lets `child` carry an order out if there is one; else measures the groups and reports.
     pub(super) fn run<O: DeserializeOwned>(
         &self,

@@ -122,7 +122,8 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
             let _ = is_filled.recv();
             Ok(drain(drains.then_some(|| shared.drain()), over))
         });
-        // This thread is not pinned, as its mask is the process's: if it got up meanwhile, that could be in the other's place.
+        // This thread is not pinned, as its mask is the process's: if it got up meanwhile, that could be in the place
+        // of the one that is alone.
         scope.spawn(move || {
             let _ = pinned(drainer);
             thread::sleep(Duration::from_secs(order.seconds as u64));

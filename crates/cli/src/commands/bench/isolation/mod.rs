@@ -22,7 +22,7 @@ mod switches;
 use std::process::ExitCode;
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
-use super::measured::{self, Measured, again};
+use super::measured::{ChildArgs, Measured, again};
 use super::options::{count_or, names_or_all, samples_or};
 use super::summary::{Metric, RATE};
 use super::{UserError, privilege, uwork_pool};
@@ -91,7 +91,7 @@ pub(super) struct Args {
     #[arg(long)]
     unprivileged: bool,
     #[command(flatten)]
-    rest: measured::Args,
+    rest: ChildArgs,
 }
 
 /// What a child is to measure.

@@ -10,11 +10,10 @@
 //! | `pair` | 1 | an object is allocated and freed, over and over |
 //! | `threads4` | 4 | each allocates, and frees what the next one has allocated |
 //! | `count`, `count4` | 1, 4 | a counter is added to, which must have the exact sum at the end |
-//! | `batch`, `batch4` | 1, 4 | items are collected and go to a sink by 64; all of them must have come there at the end |
+//! | `batch`, `batch4` | 1, 4 | items are collected and go to a sink by 64, where all of them must be at the end |
 //!
-//! `bare` is the same without any protection, right for one thread; `bare locked` has a compare-and-swap and a store around
-//! each step: what the locked instruction costs here that no lock can do without which any CPU takes.
-//!
+//! `bare` is the same without any protection, right for one thread; `bare locked` has a compare-and-swap and a store
+//! around each step: what the locked instruction costs here that no lock can do without which any CPU takes.
 //!
 //! `mode0+c` goes through the C interface, with a call for each step, as programs that are linked with the library do.
 //!
@@ -34,7 +33,7 @@ use std::process::ExitCode;
 use uwork_rivals::Standing;
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
-use super::measured::{self, Measured, again};
+use super::measured::{ChildArgs, Measured, again};
 use super::options::{names_or_all, samples_or};
 use super::summary::{CPU, Metric, RATE};
 use super::{UserError, uwork_pool};
@@ -86,7 +85,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     #[command(flatten)]
-    rest: measured::Args,
+    rest: ChildArgs,
 }
 
 /// What a child is to measure.
