@@ -131,7 +131,7 @@ machine_of() {
     common+=" vm.test_seconds=$test_seconds ${VM_ONLY:+vm.only=$VM_ONLY}"
     case $1 in
         x86_64)
-            qemu=(qemu-system-x86_64 -M q35 -cpu max,+topoext -smp 16,sockets=2,cores=4,threads=2 -m 4G
+            qemu=(qemu-system-x86_64 -M q35 -cpu max -smp 16,sockets=2,cores=8 -m 4G
                 -object memory-backend-ram,id=m0,size=2G -object memory-backend-ram,id=m1,size=2G
                 -numa node,nodeid=0,cpus=0-7,memdev=m0 -numa node,nodeid=1,cpus=8-15,memdev=m1
                 -append "console=ttyS0 no_timer_check isolcpus=8-15 nohz_full=8-15 $common")
