@@ -4,12 +4,12 @@
 # is slow. No step of make test; docs/reliability.md says what comes of it.
 #
 #   VM_SLOW          how many times slower than a real machine the one is that the tests are built for (10)
-#   VM_TEST_SECONDS  how long one of them may take (900), VM_BOOT_SECONDS the kernel (600)
+#   VM_TEST_SECONDS  how long one of them may take (1800), VM_BOOT_SECONDS the kernel (600)
 #   VM_ONLY          a part of the names of those that are to run: VM_ONLY=task_
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly slow=${VM_SLOW:-10} test_seconds=${VM_TEST_SECONDS:-900} boot_seconds=${VM_BOOT_SECONDS:-600}
+readonly slow=${VM_SLOW:-10} test_seconds=${VM_TEST_SECONDS:-1800} boot_seconds=${VM_BOOT_SECONDS:-600}
 # No test hangs for longer than `test_seconds`; this is for a machine that hangs as a whole.
 readonly run_seconds=$((8 * test_seconds))
 readonly target=${CARGO_TARGET_DIR:-target}
