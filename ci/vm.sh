@@ -4,12 +4,12 @@
 # is slow. No step of make test; docs/reliability.md says what comes of it.
 #
 #   VM_SLOW          how many times slower than a real machine the one is that the tests are built for (10)
-#   VM_TEST_SECONDS  how long one of them may take (900), VM_BOOT_SECONDS the kernel (600)
+#   VM_TEST_SECONDS  how long one of them may take (1800), VM_BOOT_SECONDS the kernel (600)
 #   VM_ONLY          a part of the names of those that are to run: VM_ONLY=task_
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly slow=${VM_SLOW:-10} test_seconds=${VM_TEST_SECONDS:-900} boot_seconds=${VM_BOOT_SECONDS:-600}
+readonly slow=${VM_SLOW:-10} test_seconds=${VM_TEST_SECONDS:-1800} boot_seconds=${VM_BOOT_SECONDS:-600}
 # No test hangs for longer than `test_seconds`; this is for a machine that hangs as a whole.
 readonly run_seconds=$((8 * test_seconds))
 readonly target=${CARGO_TARGET_DIR:-target}
@@ -131,7 +131,7 @@ machine_of() {
     common+=" vm.test_seconds=$test_seconds ${VM_ONLY:+vm.only=$VM_ONLY}"
     case $1 in
         x86_64)
-            qemu=(qemu-system-x86_64 -M q35 -cpu max,+topoext -smp 16,sockets=2,cores=4,threads=2 -m 4G
+            qemu=(qemu-system-x86_64 -M q35 -cpu max -smp 16,sockets=2,cores=8 -m 4G
                 -object memory-backend-ram,id=m0,size=2G -object memory-backend-ram,id=m1,size=2G
                 -numa node,nodeid=0,cpus=0-7,memdev=m0 -numa node,nodeid=1,cpus=8-15,memdev=m1
                 -append "console=ttyS0 no_timer_check isolcpus=8-15 nohz_full=8-15 $common")

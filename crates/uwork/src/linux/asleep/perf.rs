@@ -262,6 +262,7 @@ pub(crate) fn close_after_fork() {
 mod tests {
     use std::io::{Read, Write, pipe};
     use std::sync::mpsc::channel;
+    use std::time::{Duration, Instant};
 
     use super::super::proc;
     use super::*;
@@ -326,7 +327,13 @@ mod tests {
                 writer.write_all(b"x").unwrap();
             }
             until(asleep);
-            let seen = sight.look().activity;
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let mut seen = sight.look().activity;
+            // It is called asleep a moment before it leaves its CPU, which is what is recorded.
+            while matches!(seen, Some(Activity::Runs)) && Instant::now() < deadline {
+                std::thread::yield_now();
+                seen = sight.look().activity;
+            }
             assert!(!matches!(seen, Some(Activity::Runs)), "after {rounds}: {seen:?}");
             // What comes now is known again.
             writer.write_all(b"x").unwrap();
