@@ -51,18 +51,24 @@ impl Buffer {
         Err(OutOfMemory)
     }
 
-    /// Makes room for a reply without a value. The first of a buffer are had without asking, so that what makes room
-    /// can be asked for where none is left.
+    /// Makes room for a reply without a value.
     #[inline]
     pub(crate) fn make_room_for_line(&mut self) -> Result<(), OutOfMemory> {
-        let has_room = self.bytes.capacity() - self.bytes.len() >= LINE;
-        if has_room { Ok(()) } else { self.grow_for_line() }
+        self.make_room_for(LINE)
+    }
+
+    /// As `make_room`, but the first of a buffer is had without asking, so that what makes room can be asked for
+    /// where none is left.
+    #[inline]
+    pub(crate) fn make_room_for(&mut self, more: usize) -> Result<(), OutOfMemory> {
+        let has_room = self.bytes.capacity() - self.bytes.len() >= more;
+        if has_room { Ok(()) } else { self.grow_first(more) }
     }
 
     #[cold]
-    fn grow_for_line(&mut self) -> Result<(), OutOfMemory> {
-        if self.bytes.len() + LINE > FIRST {
-            return self.grow(LINE);
+    fn grow_first(&mut self, more: usize) -> Result<(), OutOfMemory> {
+        if self.bytes.len() + more > FIRST {
+            return self.grow(more);
         }
         self.bytes.reserve_exact(FIRST - self.bytes.len());
         self.settle();

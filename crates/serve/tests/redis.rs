@@ -55,15 +55,17 @@ impl Drop for Redis {
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
+const BEGIN: &[u8] = b"$5\r\nbegin\r\n";
 const END: &[u8] = b"$10\r\nend of it!\r\n";
 
-/// Sends the requests, and gets all replies, up to the end of the connection if they end it.
-fn ask(stream: impl Into<OwnedFd>, requests: &[u8]) -> String {
+/// Says hello, of which each server makes its own, and sends the requests; the replies to them, up to the end of the
+/// connection if they end it.
+fn ask(stream: impl Into<OwnedFd>, hello: &str, requests: &[u8]) -> String {
     // Whatever family it is of: all that is used is the same for every socket.
     let mut stream = UnixStream::from(stream.into());
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let start = b"FLUSHALL\r\n";
-    let all = [start, requests, b"\r\nECHO 'end of it!'\r\n"].concat();
+    let start = format!("{hello}\r\nECHO begin\r\nFLUSHALL\r\n");
+    let all = [start.as_bytes(), requests, b"\r\nECHO 'end of it!'\r\n"].concat();
     match stream.write_all(&all) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("{error}"),
         // What is not complete is not waited for.
@@ -78,7 +80,9 @@ fn ask(stream: impl Into<OwnedFd>, requests: &[u8]) -> String {
             Err(error) => panic!("{error} after {}", replies.escape_ascii()),
         }
     }
-    replies.escape_ascii().to_string()
+    let begin = replies.windows(BEGIN.len()).position(|bytes| bytes == BEGIN);
+    let begin = begin.unwrap_or_else(|| panic!("{}", replies.escape_ascii())) + BEGIN.len();
+    replies[begin..].escape_ascii().to_string()
 }
 
 /// What is asked, each on a connection of its own: lines as typed, or any bytes.
@@ -180,14 +184,14 @@ fn odd_requests_are_answered_as_by_redis() {
     };
     let address = "127.0.0.1:0".parse().unwrap();
     let mut different = Vec::new();
-    for threads in [1, 3] {
+    for (threads, hello) in [(1, ""), (3, ""), (2, "HELLO 3")] {
         let server = Server::start(Config { address, threads, ..Config::default() }).unwrap();
         for case in cases() {
-            let expected = ask(redis.connect(), &case);
-            let got = ask(TcpStream::connect(server.address()).unwrap(), &case);
+            let expected = ask(redis.connect(), hello, &case);
+            let got = ask(TcpStream::connect(server.address()).unwrap(), hello, &case);
             if got != expected {
                 let case = &case[..case.len().min(200)];
-                different.push(format!("{}\n  {expected}\n  {got}", case.escape_ascii()));
+                different.push(format!("{hello} {}\n  {expected}\n  {got}", case.escape_ascii()));
             }
         }
     }

@@ -18,6 +18,8 @@ use crate::resp::{Limits, Parsed, Parser};
 
 /// With so much to send, no more requests are looked at.
 const OUTPUT_HIGH: usize = 256 * 1024;
+/// So many bytes of the parser's are had without asking, so that what makes room can be asked for where none is left.
+const PARSER_FREE: usize = 512;
 /// With so much received that is not looked at, no more is received.
 const INPUT_HIGH: usize = 64 * 1024;
 
@@ -299,6 +301,8 @@ impl Connection {
         let is_less = bytes < self.parser_bytes;
         if is_less {
             budget.give(self.parser_bytes - bytes);
+        } else if bytes <= PARSER_FREE {
+            budget.force(bytes - self.parser_bytes);
         } else if !budget.take(bytes - self.parser_bytes) {
             return false;
         }

@@ -121,7 +121,7 @@ impl Body {
         hash: u64,
         args: Args<'_>,
     ) -> Result<(), OutOfMemory> {
-        self.text.make_room(args.iter().map(<[u8]>::len).sum())?;
+        self.text.make_room_for(args.iter().map(<[u8]>::len).sum())?;
         self.spans.make_room(args.len())?;
         self.operations.make_room(1)?;
         // For the outcomes, which the other thread will note.

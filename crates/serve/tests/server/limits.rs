@@ -42,6 +42,32 @@ fn memory_stays_within_its_limit() {
 }
 
 #[test]
+fn with_no_memory_left_what_makes_room_can_be_asked_for() {
+    for receiver in [Receiver::Shared, Receiver::Dedicated] {
+        let server = start(Config { memory_max: 4 << 20, receiver, ..config(3) });
+        let mut client = Client::new(&server);
+        let mut number = 0;
+        // Each comes in one piece: what does not, and cannot be kept, ends its connection.
+        for size in [10_000, 1_000, 100, 1] {
+            let mut last = "+OK".to_owned();
+            // Each thread has keys, and one alone may be out of room for its table.
+            let mut refused = 0;
+            while refused < 50 {
+                let key = format!("{number:08}");
+                client.send(request(&[&b"SET"[..], key.as_bytes(), &vec![b'v'; size]]));
+                last = client.line();
+                number += 1;
+                refused += usize::from(last != "+OK");
+            }
+            assert!(last.starts_with("-OOM "), "{last}");
+        }
+        // A connection that has nothing yet.
+        Client::new(&server).ask("DEL 00000000 00000001 00000002\r\n", ":3\r\n");
+        Client::new(&server).ask("FLUSHALL\r\nSET a 1\r\n", "+OK\r\n+OK\r\n");
+    }
+}
+
+#[test]
 fn a_reply_that_does_not_fit_into_memory_is_an_error_for_its_value_alone() {
     let server = start(Config { memory_max: 4 << 20, ..config(2) });
     let mut client = Client::new(&server);

@@ -117,8 +117,8 @@ impl Args {
     }
 }
 
-/// The address of a name, IPv4 where there are several. What a name stands for can change, so that only an address opens
-/// the server to others.
+/// The address of a name, IPv4 where there are several. What a name stands for can change, so that only an address
+/// opens the server to others.
 fn loopback_of(name: &str) -> Result<IpAddr, UserError> {
     let wrong = |what: String| UserError(format!("--bind '{name}': {what}"));
     let found = (name, 0).to_socket_addrs().map_err(|error| {

@@ -61,9 +61,7 @@ impl Dispatch<'_> {
             let hash = self.thread.shared.hash(args.at(0));
             let owner = self.thread.shared.owner(hash);
             if owner == self.thread.index {
-                let Thread { keys, now, .. } = &mut *self.thread;
-                let mut at = Place { keys, now: *now, version: self.session.version };
-                gather.add(at.perform(operation, hash, args, self.output));
+                gather.add(self.count(operation, hash, args));
                 continue;
             }
             if place.is_none() {
@@ -86,6 +84,13 @@ impl Dispatch<'_> {
         }
     }
 
+    /// An operation on this thread's keys that only counts for a reply: there is nothing to be noted down.
+    fn count(&mut self, operation: Operation, hash: u64, args: Args<'_>) -> Outcome {
+        let Thread { keys, now, .. } = &mut *self.thread;
+        let mut place = Place { keys, now: *now, version: self.session.version };
+        place.perform(operation, hash, args, self.output)
+    }
+
     pub(super) fn flush_all(&mut self, options: Args<'_>) -> Flow {
         let is_known = |option: &[u8]| {
             option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
@@ -102,7 +107,7 @@ impl Dispatch<'_> {
         }
         for thread in 0..threads {
             if thread == self.thread.index {
-                gather.add(self.perform(Operation::Clear, 0, nothing));
+                gather.add(self.count(Operation::Clear, 0, nothing));
             } else {
                 // Without arguments: there is nothing to make room for.
                 let _ = self.send(thread, Operation::Clear, 0, nothing);
