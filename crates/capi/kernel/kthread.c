@@ -23,8 +23,8 @@ static void end(struct task *task, int result)
 	task->result = result;
 	uw_task_over(task);
 	complete_all(&task->ended);
-	/* Who waits for it to park waits no more. The thread still has its reference. Partner: kthread_park(). */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* Who waits for it to park waits no more. The thread still has its reference. */
+	__atomic_fetch_or(&task->wishes, TASK_ENDED, __ATOMIC_SEQ_CST);
 	complete_all(&task->parked);
 }
 
@@ -164,11 +164,13 @@ int kthread_park(struct task_struct *public)
 	wish(task, TASK_PARK);
 	if (public == current)
 		return 0;
-	/* A thread that has ended since then parks no more: either this is seen here, or its end() ends the wait. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (!completion_done(&task->ended))
+	/*
+	 * A thread that has ended since then parks no more. Of the two marks in the same word one comes first: that of the
+	 * end is seen here, or the end comes after our mark and ends the wait.
+	 */
+	if (!has_wish(task, TASK_ENDED))
 		wait_for_completion(&task->parked);
-	return completion_done(&task->ended) ? -ENOSYS : 0;
+	return has_wish(task, TASK_ENDED) ? -ENOSYS : 0;
 }
 
 void kthread_unpark(struct task_struct *public)

@@ -13,7 +13,7 @@
 enum {
 	TASK_STOP = 1,
 	TASK_PARK = 2,
-	TASK_PARKED = 4,
+	TASK_ENDED = 4,
 };
 
 /*

@@ -53,7 +53,7 @@ contracts() {
         run "$how" "$out/$test"
     done
     cc=$(plus_of "$cc") link raii c/raii.cpp -std=c++17 -Wshadow "$@"
-    run "$how" "$out/raii"
+    run "$how" env UWORK_PWLOCKS="${modes##* }" "$out/raii"
     for test in kernel/*.c; do
         local arguments=()
         [ "$test" != kernel/environment.c ] ||

@@ -3,11 +3,10 @@
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
+use support::counting::{Counting, counted};
 use support::gate::Gate;
 use support::items::{Job, Later};
 use support::machine::cpus;
@@ -15,46 +14,14 @@ use support::{queue, until, watchdog};
 use uwork::rcu::RcuWork;
 use uwork::{Queue, WorkItem};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts what the calling thread allocates.
-struct Counting;
-
-// SAFETY: every call goes on to the system's allocator unchanged; the counter allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn count() {
-    // A thread that is ending has no counter any more, and nobody asks for it.
-    let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-}
-
 /// How often `f` allocates on the calling thread.
 fn allocations(f: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.with(Cell::get);
+    let before = counted();
     f();
-    ALLOCATIONS.with(Cell::get) - before
+    counted() - before
 }
 
 /// Queues share their workers: whoever holds some of them would make others create more.

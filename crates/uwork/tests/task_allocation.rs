@@ -3,47 +3,20 @@
 
 mod support;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 
+use support::counting::{Counting, counted};
 use support::{until, watchdog, within};
 use uwork::combine::{Batch, Combined, Combiner, Parcel};
 use uwork::recycle::Pool;
 use uwork::task::{self, Delivery, Notify, TaskHandle, TaskItem, TaskWork};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// Counts what the calling thread allocates.
-struct Counting;
-
-// SAFETY: every call goes on to the system's allocator unchanged; the counter allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // A thread that is ending has no counter any more, and nobody asks for it.
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, handed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-fn allocations() -> u64 {
-    ALLOCATIONS.with(Cell::get)
-}
 
 struct Job {
     work: TaskWork<Job>,
@@ -79,10 +52,10 @@ fn nothing_is_allocated<W: FnMut()>(delivery: Delivery, make: impl FnOnce() -> W
             wait();
             ran += 1;
             if ran == WARM_UP {
-                before = allocations();
+                before = counted();
             }
         }
-        allocations() - before
+        counted() - before
     });
     let handle = receive.recv().unwrap();
     let jobs: Vec<_> =
@@ -90,7 +63,7 @@ fn nothing_is_allocated<W: FnMut()>(delivery: Delivery, make: impl FnOnce() -> W
     let mut before = 0;
     for round in 0..ROUNDS + WARM_UP {
         if round == WARM_UP {
-            before = allocations();
+            before = counted();
         }
         for job in &jobs {
             assert!(handle.add(job.clone(), Notify::Signal).is_added());
@@ -98,7 +71,7 @@ fn nothing_is_allocated<W: FnMut()>(delivery: Delivery, make: impl FnOnce() -> W
         let ran = || jobs.iter().all(|job| job.runs.load(Ordering::Acquire) == round + 1);
         until("the items have run", ran);
     }
-    assert_eq!(allocations() - before, 0, "to add");
+    assert_eq!(counted() - before, 0, "to add");
     assert!(handle.add_fn(Notify::Signal, move || over.store(true, Ordering::Relaxed)).is_ok());
     assert_eq!(within("the target ends", move || thread.join().unwrap()), 0, "to run");
 }
@@ -170,11 +143,11 @@ fn in_a_combiner_with_a_pool() {
         ControlFlow::Continue(())
     };
     assert_eq!(combiner.submit(Parcel::new(1), add), Combined::Done);
-    let before = allocations();
+    let before = counted();
     for _ in 0..ROUNDS {
         let parcel = pool.take().unwrap();
         assert_eq!(combiner.submit(parcel, add), Combined::Done);
     }
-    assert_eq!(allocations() - before, 0);
+    assert_eq!(counted() - before, 0);
     assert_eq!(combiner.into_inner(), ROUNDS + 1);
 }

@@ -187,8 +187,8 @@ static void task_work()
 	while (!posted)
 		std::this_thread::yield();
 	CHECK(ended->post([&] {
-		here.post([&] { order += 'd'; });
 		order += 'c';
+		here.post([&] { order += 'd'; });
 		over = true;
 	}));
 	while (uwork::task::park() == 0)

@@ -121,7 +121,7 @@ static int adder(void *data)
 		if (i % 64 == 0)
 			set_cpus_allowed_ptr(current, one_of_the_cpus(i / 64));
 		if (i % 64 == 32)
-			set_cpus_allowed_ptr(current, cpu_possible_mask);
+			set_cpus_allowed_ptr(current, cpu_online_mask);
 	}
 	return contract_end();
 }
@@ -152,7 +152,7 @@ static void one_page_is_reached_on_every_cpu(void)
 		for_each_online_cpu(other)
 			CHECK(pw_is_cpu_remote(other) == (uw_percpu_mode() != 0 && other != cpu));
 		CHECK(per_cpu_ptr(&batches, cpu)->nr == 1);
-		set_cpus_allowed_ptr(current, cpu_possible_mask);
+		set_cpus_allowed_ptr(current, cpu_online_mask);
 		drain_all();
 		CHECK(per_cpu_ptr(&batches, cpu)->nr == 0);
 		CHECK(atomic64_read(&drained) == before + 7);
@@ -182,7 +182,7 @@ static void locks_nest_on_one_cpu(void)
 	}
 	CHECK(per_cpu_ptr(&inner, cpu)->count == (int)num_online_cpus());
 	pw_unlock_local_irqrestore(&batches.lock, flags);
-	set_cpus_allowed_ptr(current, cpu_possible_mask);
+	set_cpus_allowed_ptr(current, cpu_online_mask);
 	for_each_online_cpu(other) {
 		CHECK(pw_trylock_irqsave(&inner.lock, flags, other));
 		pw_unlock_irqrestore(&inner.lock, flags, other);

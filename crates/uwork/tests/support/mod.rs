@@ -6,6 +6,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod child;
+pub(crate) mod counting;
 pub(crate) mod filter;
 pub(crate) mod forked;
 pub(crate) mod gate;
