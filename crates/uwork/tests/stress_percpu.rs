@@ -21,7 +21,7 @@ const VARIABLE: &str = "UWORK_PWLOCKS";
 const MODES: &[&str] = &["0", "1", "2"];
 
 const THREADS: u64 = 6;
-const STEPS: u64 = 300_000;
+const STEPS: u64 = 200_000;
 /// Objects that a thread has at a time, at most: more than a magazine.
 const OBJECTS: usize = 400;
 
