@@ -75,6 +75,8 @@ impl<H: Host> Wq<H> {
         if allowed.contains(cpu) {
             Ok(())
         } else {
+            // It may have come back, and whoever asks for nothing else would never be at work.
+            self.engine.call_for_a_look();
             Err(QueueError::BadCpu { cpu, allowed: allowed.clone() })
         }
     }

@@ -1,7 +1,8 @@
 //! The watch looks whether the CPUs have changed ([`crate::cpus`]), while anybody is at work: so
 //! that a change is noticed within a second without a worker's doing, and applied by a thread that
 //! holds no work and serves no pool. `next_look` says when it will look, or that it will not. A worker
-//! that finds the time over wakes it; nobody at work, nobody looks, nobody is woken.
+//! that finds the time over wakes it; nobody at work, nobody looks, nobody is woken. Nor does a CPU that
+//! came back stay refused: a thread that is refused one calls for a look, as a worker does.
 //!
 //! ```text
 //! a worker that gets to work            the watch

@@ -301,6 +301,30 @@ fn a_worker_that_starts_during_a_change_follows_it() {
     });
 }
 
+/// Whoever asks for nothing but a CPU that was away gets it in the end.
+#[test]
+fn a_cpu_that_came_back_is_not_refused_for_ever() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let (host, seen) = (engine.host().clone(), Seen::default());
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        host.change_cpus(cpus("0"));
+        assert_eq!(burning(&host, &seen, US).queue(&queue), Queued::Yes);
+        host.doze(SEC);
+        assert!(queue.check_cpu(1).is_err());
+        host.doze(SEC);
+        host.change_cpus(cpus("0-1"));
+        host.doze(1_000 * SEC);
+        assert!(queue.check_cpu(1).is_err(), "nobody has looked");
+        host.doze(US);
+        assert_eq!(queue.check_cpu(1), Ok(()));
+        host.doze(SEC);
+        // And then there is rest.
+        let before = host.counts();
+        host.doze(1_000 * SEC);
+        assert_eq!(host.counts(), before);
+    });
+}
+
 /// Nobody looks while nobody works; the first work after that is looked at.
 #[test]
 fn an_idle_engine_notices_at_its_next_work() {
