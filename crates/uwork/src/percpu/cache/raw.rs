@@ -172,8 +172,7 @@ impl RawCache {
     /// None that a user of the cache can cause.
     pub fn flush_all(&self) -> Result<usize, Error> {
         let moved = Mutex::new(0);
-        let wanted = |cpu| self.magazines.used(cpu) > 0;
-        self.magazines.visit_all(wanted, |_, mut held| {
+        self.magazines.visit_all(self.magazines.in_use(), |_, mut held| {
             let used = held.used() as usize;
             // SAFETY: what is below `used` is initialized.
             self.depot().put(unsafe { held.0[..used].assume_init_ref() });
