@@ -268,7 +268,7 @@ pub unsafe extern "C" fn uw_percpu_for_each(
         let call = &Call { func, arg };
         // SAFETY: called with the lock.
         crate::error::done(
-            percpu.locks.visit_all(|_| true, |cpu| unsafe { call.call(percpu, cpu) }),
+            percpu.locks.visit_all(0..percpu.locks.cpus(), |cpu| unsafe { call.call(percpu, cpu) }),
         )
     })
 }

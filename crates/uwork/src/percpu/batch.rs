@@ -11,6 +11,7 @@ use std::vec::Drain;
 
 use uwork_engine::percpu::Sections;
 
+use super::Mode;
 use super::error::recursion;
 use super::forks::Registration;
 use super::mode::chosen;
@@ -216,7 +217,9 @@ impl<T: Send> Batch<T> {
     }
 
     fn call_sink(&self, batch: &mut Vec<T>) {
-        self.sinks.get().underway.inside(|| (self.sink)(batch.drain(..)));
+        if !batch.is_empty() {
+            self.sinks.get().underway.inside(|| (self.sink)(batch.drain(..)));
+        }
     }
 
     /// Hands a batch on, and its buffer back to a CPU that has none. What has begun ends when the sink has returned;
@@ -239,7 +242,8 @@ impl<T: Send> Batch<T> {
     /// One thread drains at a time, others wait for it. So a sink must not wait for a thread that drains the same
     /// batch; nor may the sinks of two batches drain each other's.
     ///
-    /// Reaches other CPUs as the mode says: see [`Mode`](super::Mode). CPUs whose batch is empty are left alone.
+    /// Reaches other CPUs as the mode says: see [`Mode`](super::Mode). CPUs whose batch is empty are left alone; the
+    /// others get an empty buffer for the one that was taken.
     ///
     /// # Errors
     /// The caller is in the sink of this batch, whose return it would wait for
@@ -253,25 +257,35 @@ impl<T: Send> Batch<T> {
             return Err(recursion());
         }
         let _draining = Draining::begin(self.sinks.get());
-        let batches = Mutex::new(Vec::new());
-        let visited = self.parts.visit_all(
-            |cpu| self.parts.used(cpu) > 0,
-            |_, mut held| {
-                let batch = std::mem::take(&mut *held);
-                held.set_used(0);
-                drop(held);
-                batches.lock().expect("nobody panics under it").push(batch);
-            },
-        );
-        let mut items = 0;
-        let mut panic = None;
-        for batch in batches.into_inner().expect("nobody panics under it") {
-            items += batch.len();
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.sink(batch, None)));
-            panic = panic.or(outcome.err());
+        let cpus: Vec<u32> = self.parts.in_use().collect();
+        // Workers reach all CPUs at once. Otherwise one comes after the other, and one spare buffer does.
+        let at_once = if self.parts.mode() == Mode::Local { cpus.len().max(1) } else { 1 };
+        let mut spares = Vec::new();
+        let (mut items, mut visited, mut panic) = (0, Ok(()), None);
+        for cpus in cpus.chunks(at_once) {
+            spares.resize_with(cpus.len(), Vec::new);
+            // What a CPU gave may have no room: its buffer was lent.
+            spares.iter_mut().for_each(|spare| spare.reserve_exact(self.capacity));
+            visited = visited.and(self.swap(cpus, &mut spares));
+            for batch in &mut spares {
+                items += batch.len();
+                let outcome = catch_unwind(AssertUnwindSafe(|| self.call_sink(batch)));
+                panic = panic.or(outcome.err());
+            }
         }
         underway.wait();
         panic.map_or_else(|| visited.map(|()| items), |payload| resume_unwind(payload))
+    }
+
+    /// Takes the batches of these CPUs for empty ones, of which there are as many. So the next [`Batch::add`] there
+    /// finds a buffer, and allocates none.
+    fn swap(&self, cpus: &[u32], spares: &mut [Vec<T>]) -> Result<(), Error> {
+        let spares = Mutex::new(spares.iter_mut());
+        self.parts.visit_all(cpus.iter().copied(), |_, mut held| {
+            let spare = spares.lock().expect("nobody panics under it").next();
+            std::mem::swap(&mut *held, spare.expect("one for each CPU"));
+            held.set_used(0);
+        })
     }
 
     /// How many items are in the batch of a CPU, by now; 0 for CPUs that the machine does not have.

@@ -138,8 +138,7 @@ impl<T: Send> PerCpu<T> {
     /// # Panics
     /// If `f` does, in mode 0 after all parts were visited; the part it was in is poisoned.
     pub fn for_each(&self, f: impl Fn(u32, &mut T) + Sync) -> Result<(), Error> {
-        let wanted = |_| true;
-        self.parts.visit_all(wanted, |cpu, held| f(cpu, &mut Guard::new(self, held)))
+        self.parts.visit_all(self.cpus(), |cpu, held| f(cpu, &mut Guard::new(self, held)))
     }
 
     /// Takes the poison off a CPU's part, whose lock is taken for that.

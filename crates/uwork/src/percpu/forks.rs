@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::percpu::{CpuLock, Place, Sections, Token};
 
-use super::cache::depot::Depot;
+use super::cache::depot::{Depot, Depots, Flushed};
 use super::calls;
 use super::mode::chosen;
 
@@ -18,12 +18,12 @@ pub(crate) type Lost = unsafe fn(NonNull<CpuLock>);
 
 enum Entry {
     Locks { place: Place, lost: Lost },
-    Depot(NonNull<Mutex<Depot>>),
+    Depots(NonNull<Depots>),
     Other { address: NonNull<()>, child: unsafe fn(NonNull<()>) -> bool },
 }
 
-// SAFETY: the locks are atomic; what is behind them is for the child only, which has one thread. A depot is
-// reached by its mutex.
+// SAFETY: the locks are atomic; what is behind them is for the child only, which has one thread. Depots are
+// reached by their mutexes.
 unsafe impl Send for Entry {}
 
 /// By the address of what is registered.
@@ -67,10 +67,10 @@ impl Registration {
     }
 
     /// # Safety
-    /// The depot stays where it is while this is there.
-    pub(super) unsafe fn depot(depot: &Mutex<Depot>) -> Registration {
-        let depot = NonNull::from(depot);
-        Registration::new(depot.addr().get(), Entry::Depot(depot))
+    /// They stay where they are while this is there.
+    pub(super) unsafe fn depots(depots: &Depots) -> Registration {
+        let depots = NonNull::from(depots);
+        Registration::new(depots.addr().get(), Entry::Depots(depots))
     }
 }
 
@@ -93,7 +93,7 @@ pub unsafe fn give_up(lock: NonNull<CpuLock>) {
 pub(crate) struct Held {
     calls: calls::Held,
     // Given up before the registry.
-    depots: Vec<MutexGuard<'static, Depot>>,
+    depots: Vec<(MutexGuard<'static, Flushed>, MutexGuard<'static, Depot>)>,
     registry: MutexGuard<'static, Registry>,
 }
 
@@ -102,10 +102,10 @@ pub(crate) fn hold() -> Held {
     let registry = registry();
     let depots = registry.values().filter_map(|entry| match entry {
         // SAFETY: registered, so it is there; it stays while we have the registry.
-        Entry::Depot(depot) => Some(unsafe { depot.as_ref() }),
+        Entry::Depots(depots) => Some(unsafe { depots.as_ref() }),
         Entry::Locks { .. } | Entry::Other { .. } => None,
     });
-    let depots = depots.map(|depot| depot.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+    let depots = depots.map(Depots::lock).collect();
     Held { calls: calls::hold(), depots, registry }
 }
 
@@ -113,7 +113,7 @@ impl Held {
     /// In the child: the locks of threads that it does not have are given up.
     pub(crate) fn child(mut self) {
         self.calls.child();
-        self.depots.iter_mut().for_each(|depot| depot.recover());
+        self.depots.iter_mut().for_each(|(_, depot)| depot.recover());
         if self.registry.is_empty() {
             return;
         }
@@ -131,7 +131,7 @@ impl Entry {
     unsafe fn child(&self, own: Token) -> bool {
         let (place, lost) = match *self {
             Entry::Locks { place, lost } => (place, lost),
-            Entry::Depot(_) => return true,
+            Entry::Depots(_) => return true,
             // SAFETY: by this function's contract.
             Entry::Other { address, child } => return unsafe { child(address) },
         };

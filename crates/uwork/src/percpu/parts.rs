@@ -100,6 +100,11 @@ impl<V> Parts<V> {
         self.parts[cpu as usize].value.get()
     }
 
+    /// The CPUs whose parts have something in them, by their last holders' accounts.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = u32> {
+        (0..self.len()).filter(|&cpu| self.used(cpu) > 0)
+    }
+
     /// All values, of somebody who is alone.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = (&mut u32, &mut V)> {
         self.parts.iter_mut().map(|part| (part.used.get_mut(), part.value.get_mut()))
@@ -170,11 +175,11 @@ impl<V: Send> Parts<V> {
     /// As [`Locks::visit_all`].
     pub(super) fn visit_all(
         &self,
-        wanted: impl Fn(u32) -> bool,
+        cpus: impl IntoIterator<Item = u32>,
         f: impl Fn(u32, Held<'_, V>) + Sync,
     ) -> Result<(), Error> {
         // SAFETY: taken just now, for this call.
-        self.locks.visit_all(wanted, |cpu| f(cpu, unsafe { self.held_of(cpu) }))
+        self.locks.visit_all(cpus, |cpu| f(cpu, unsafe { self.held_of(cpu) }))
     }
 }
 

@@ -107,18 +107,18 @@ impl Locks {
         visited.map_err(|Recursion| recursion())
     }
 
-    /// Calls `f` with the lock of each CPU held that `wanted` wants, and which `f` gives up: in mode 0 on those
-    /// CPUs, at the same time.
+    /// Calls `f` with the lock of each of these CPUs held, which `f` gives up: in mode 0 on those CPUs, at the same
+    /// time.
     ///
     /// # Errors
-    /// The caller holds one of the locks. The others' parts were visited.
+    /// There is no such CPU, and no part was visited; or the caller holds one of the locks, and the others' parts were.
     ///
     /// # Panics
     /// If `f` does: in mode 0 after all were visited, if they were visited by workers; else at once, without the
     /// CPUs behind it.
     pub fn visit_all(
         &self,
-        wanted: impl Fn(u32) -> bool,
+        cpus: impl IntoIterator<Item = u32>,
         f: impl Fn(u32) + Sync,
     ) -> Result<(), Error> {
         let asker = self.token();
@@ -127,7 +127,8 @@ impl Locks {
             f(cpu);
             Ok(())
         };
-        let mut cpus: Vec<u32> = (0..self.cpus()).filter(|&cpu| wanted(cpu)).collect();
+        let mut cpus: Vec<u32> = cpus.into_iter().collect();
+        cpus.iter().try_for_each(|&cpu| self.check(cpu))?;
         let (mut outcome, mut panic) = (Ok(()), None);
         while let Some(queue) = (self.mode() == Mode::Local).then(queue).flatten() {
             let attempt = |cpu| Ok(self.try_from_here(cpu, asker)?.then(|| f(cpu)));

@@ -2,7 +2,7 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The first chunk has about so many bytes; each next one is as large as all before.
 const CHUNK_MIN: usize = 16 << 10;
@@ -25,6 +25,79 @@ impl Chunk {
         // SAFETY: from `alloc` with this layout, and nobody's.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
         self.layout.size()
+    }
+}
+
+/// A depot, and beside it what flushes bring, under locks of their own: that of [`Flushed`] before the other.
+pub(in crate::percpu) struct Depots {
+    flushed: Mutex<Flushed>,
+    depot: Mutex<Depot>,
+}
+
+/// Free objects that flushes have brought. Whoever allocates or frees never waits for this lock while there is
+/// memory: a flush may be preempted under it.
+#[derive(Default)]
+pub(in crate::percpu) struct Flushed(Vec<NonNull<u8>>);
+
+// SAFETY: the memory is the depot's alone.
+unsafe impl Send for Flushed {}
+
+impl Flushed {
+    /// Brings objects.
+    pub(super) fn put(&mut self, objects: &[NonNull<u8>]) {
+        self.0.extend_from_slice(objects);
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Depots {
+    pub(super) fn new(object: Layout) -> Depots {
+        Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object)) }
+    }
+
+    // Nothing of a user's runs under either, so that poison says nothing.
+
+    pub(super) fn depot(&self) -> MutexGuard<'_, Depot> {
+        self.depot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn flushed(&self) -> MutexGuard<'_, Flushed> {
+        self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Both.
+    pub(in crate::percpu) fn lock(&self) -> (MutexGuard<'_, Flushed>, MutexGuard<'_, Depot>) {
+        // In this order: a flush under its lock is waited for, and nobody who allocates is to wait for that.
+        let flushed = self.flushed();
+        (flushed, self.depot())
+    }
+
+    /// The depot, with all that flushes have brought.
+    pub(super) fn gathered(&self) -> MutexGuard<'_, Depot> {
+        let (mut flushed, mut depot) = self.lock();
+        depot.accept(&mut flushed);
+        depot
+    }
+
+    /// As [`Depot::take`], also of what flushes have brought. Waits for a flush only where the system has no
+    /// memory.
+    pub(super) fn take(&self, to: &mut [NonNull<u8>]) -> usize {
+        let mut depot = self.depot();
+        if depot.free.is_empty() {
+            match self.flushed.try_lock() {
+                Ok(mut flushed) => depot.accept(&mut flushed),
+                Err(TryLockError::Poisoned(flushed)) => depot.accept(&mut flushed.into_inner()),
+                // A flush brings more: objects that were never used serve meanwhile.
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        let taken = depot.take(to);
+        drop(depot);
+        if taken > 0 { taken } else { self.gathered().take(to) }
     }
 }
 
@@ -109,6 +182,14 @@ impl Depot {
         self.fresh = unsafe { self.fresh.byte_add(taken * self.object.size()) };
         self.fresh_left -= taken;
         taken
+    }
+
+    /// Takes what flushes have brought. A swap of pointers if nothing else is free.
+    fn accept(&mut self, Flushed(flushed): &mut Flushed) {
+        if self.free.len() < flushed.len() {
+            std::mem::swap(&mut self.free, flushed);
+        }
+        self.free.append(flushed);
     }
 
     /// Gives objects back.

@@ -3,16 +3,17 @@
 //!
 //! A magazine is an array of pointers, taken from and put to under its CPU's lock. It is filled from and emptied to
 //! the depot by halves, so that one that is just full or empty does not go there again with the next object.
-//! Nobody waits for a CPU's lock here: where its holder is preempted, the depot serves instead. A thread that
-//! has a magazine's lock may take the depot's, never the other way round.
+//! Nobody waits for a CPU's lock here: where its holder is preempted, the depot serves instead. A flush has a
+//! lock of its own beside the depot's, for which no allocation waits. A thread that has a magazine's lock may take
+//! these, never the other way round.
 
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::CacheStats;
-use super::depot::Depot;
+use super::depot::Depots;
 use crate::error::Error;
 use crate::percpu::Mode;
 use crate::percpu::forks::Registration;
@@ -67,7 +68,7 @@ pub struct RawCache {
     /// Dropped before the depot.
     _registration: Registration,
     /// Where forks find it.
-    depot: Box<Mutex<Depot>>,
+    depots: Box<Depots>,
     /// The depot has back what a thread has looked through.
     shrunk: Condvar,
 }
@@ -80,15 +81,10 @@ impl RawCache {
 
     pub(super) fn in_mode(mode: Mode, object: Layout) -> RawCache {
         let magazines = Parts::in_mode::<Forget>(mode, |_| Magazine::new());
-        let depot = Box::new(Mutex::new(Depot::new(object)));
+        let depots = Box::new(Depots::new(object));
         // SAFETY: on the heap, until `drop`.
-        let registration = unsafe { Registration::depot(&depot) };
-        RawCache { magazines, _registration: registration, depot, shrunk: Condvar::new() }
-    }
-
-    fn depot(&self) -> MutexGuard<'_, Depot> {
-        // Nothing of a user's runs under it.
-        self.depot.lock().unwrap_or_else(PoisonError::into_inner)
+        let registration = unsafe { Registration::depots(&depots) };
+        RawCache { magazines, _registration: registration, depots, shrunk: Condvar::new() }
     }
 
     /// Memory for an object, uninitialized. Nothing where the system has none.
@@ -128,7 +124,7 @@ impl RawCache {
     #[cold]
     fn refill(&self, capacity: usize) -> Option<NonNull<u8>> {
         let mut objects = [NonNull::dangling(); BULK];
-        let taken = self.depot().take(&mut objects[..=capacity / 2]);
+        let taken = self.depots.take(&mut objects[..=capacity / 2]);
         // The last of them is the caller's, as it would be from the magazine.
         let (&object, mut rest) = objects[..taken].split_last()?;
         if let Some(mut held) = self.magazines.try_here() {
@@ -141,7 +137,7 @@ impl RawCache {
             rest = others;
         }
         if !rest.is_empty() {
-            self.depot().put(rest);
+            self.depots.depot().put(rest);
         }
         Some(object)
     }
@@ -163,7 +159,7 @@ impl RawCache {
             held.set_used(rest as u32);
         }
         objects[spilled] = object;
-        self.depot().put(&objects[..=spilled]);
+        self.depots.depot().put(&objects[..=spilled]);
     }
 
     /// Moves what is in the magazines of all CPUs to the depot. How many objects.
@@ -172,12 +168,11 @@ impl RawCache {
     /// None that a user of the cache can cause.
     pub fn flush_all(&self) -> Result<usize, Error> {
         let moved = Mutex::new(0);
-        let wanted = |cpu| self.magazines.used(cpu) > 0;
-        self.magazines.visit_all(wanted, |_, mut held| {
+        self.magazines.visit_all(self.magazines.in_use(), |_, mut held| {
             let used = held.used() as usize;
             // SAFETY: what is below `used` is initialized.
-            self.depot().put(unsafe { held.0[..used].assume_init_ref() });
-            // After that: who finds an empty magazine, finds its objects in the depot.
+            self.depots.flushed().put(unsafe { held.0[..used].assume_init_ref() });
+            // After that: who finds an empty magazine, finds its objects with the depot.
             held.set_used(0);
             drop(held);
             *moved.lock().expect("nobody panics under it") += used;
@@ -195,16 +190,15 @@ impl RawCache {
     }
 
     fn give_back(&self) -> usize {
-        let mut depot = self.depot();
         let contents = loop {
+            let mut depot = self.depots.gathered();
             match depot.set_aside() {
                 Some(contents) => break contents,
-                None => depot = self.shrunk.wait(depot).unwrap_or_else(PoisonError::into_inner),
+                None => drop(self.shrunk.wait(depot).unwrap_or_else(PoisonError::into_inner)),
             }
         };
-        drop(depot);
         let sorted = contents.sort();
-        let chunks = self.depot().put_back(sorted);
+        let chunks = self.depots.depot().put_back(sorted);
         self.shrunk.notify_all();
         // SAFETY: the depot has given up all of their objects.
         chunks.into_iter().map(|chunk| unsafe { chunk.free() }).sum()
@@ -214,16 +208,16 @@ impl RawCache {
     pub fn stats(&self) -> CacheStats {
         let in_magazines =
             (0..self.magazines.len()).map(|cpu| self.magazines.used(cpu) as usize).sum();
-        let depot = self.depot();
+        let (flushed, depot) = self.depots.lock();
         let objects = depot.objects();
-        let out = objects.saturating_sub(in_magazines + depot.free());
+        let out = objects.saturating_sub(in_magazines + flushed.len() + depot.free());
         CacheStats { objects, out, in_magazines, bytes: depot.bytes() }
     }
 
     /// Empties the magazines; how many objects are allocated.
     pub fn gather(&mut self) -> usize {
         // Locked, as a fork of another thread may look.
-        let mut depot = self.depot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut depot = self.depots.gathered();
         for (used, magazine) in self.magazines.values_mut() {
             let used = std::mem::take(used) as usize;
             // SAFETY: below `used`.
@@ -238,5 +232,59 @@ impl Drop for RawCache {
     fn drop(&mut self) {
         self.gather();
         self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::percpu::tests::modes;
+
+    const OBJECT: Layout = Layout::new::<[u64; 8]>();
+    const CAPACITY: usize = capacity(OBJECT.size());
+
+    fn alloc(cache: &RawCache, count: usize) -> Vec<NonNull<u8>> {
+        (0..count).map(|_| cache.alloc(CAPACITY).expect("there is memory")).collect()
+    }
+
+    fn free(cache: &RawCache, objects: Vec<NonNull<u8>>) {
+        // SAFETY: from this cache, and nobody uses them.
+        objects.into_iter().for_each(|object| unsafe { cache.free(object, CAPACITY) });
+    }
+
+    // Catches: an allocation or a release that waits for a flush, as it would here for ever.
+    #[test]
+    fn nobody_who_allocates_or_frees_waits_for_a_flush() {
+        for mode in modes() {
+            let cache = RawCache::in_mode(mode, OBJECT);
+            // Over several chunks and many magazines, with what a flush has brought and without.
+            for count in [10 * CAPACITY, 40 * CAPACITY] {
+                free(&cache, alloc(&cache, count));
+                cache.flush_all().unwrap();
+                let preempted = cache.depots.flushed();
+                let objects = alloc(&cache, 2 * count);
+                free(&cache, objects);
+                drop(preempted);
+            }
+            assert_eq!(cache.stats().out, 0, "mode {mode}");
+        }
+    }
+
+    // Catches: objects that stay in the list of flushes while new memory is taken.
+    #[test]
+    fn what_a_flush_has_brought_is_allocated_before_new_memory() {
+        for mode in modes() {
+            let cache = RawCache::in_mode(mode, OBJECT);
+            free(&cache, alloc(&cache, CAPACITY / 2));
+            let before = cache.stats();
+            for _ in 0..10 * before.objects {
+                free(&cache, alloc(&cache, 1));
+                cache.flush_all().unwrap();
+                assert_eq!((cache.stats().out, cache.stats().in_magazines), (0, 0));
+            }
+            assert_eq!(cache.stats(), CacheStats { in_magazines: 0, ..before }, "mode {mode}");
+            assert_eq!(cache.shrink().unwrap(), before.bytes);
+            assert_eq!(cache.stats().objects, 0);
+        }
     }
 }

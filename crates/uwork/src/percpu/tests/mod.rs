@@ -17,7 +17,7 @@ use crate::ErrorKind;
 use crate::linux::{engine, rseq::Rseq};
 
 /// The modes that this machine can have.
-fn modes() -> impl Iterator<Item = Mode> {
+pub(super) fn modes() -> impl Iterator<Item = Mode> {
     let (_, sections) = Rseq::new();
     Mode::ALL.into_iter().filter(move |mode| sections.is_ok() || !mode.needs_sections())
 }
