@@ -2,9 +2,9 @@
 //! redis-benchmark drives them.
 //!
 //! Cases `get`, `set`, `get-p16`, `set-p16` (16 requests at a time): 16 clients, values of 64 bytes,
-//! random keys. `handover`, `handover-p16`: GET from as many threads as clients, of which nearly every request is for
-//! a key of another thread's, told by `light` and by `signal`. `digest`, `digest-p16`: 12 clients that have the digest of a
-//! large value made on a queue, whose affinity scope is `cache` or `default`.
+//! random keys. `handover`, `handover-p16`: GET from as many threads as clients, of which nearly every request
+//! is for a key of another thread's, told by `light` and by `signal`. `digest`, `digest-p16`: 12 clients that have
+//! the digest of a large value made on a queue, whose affinity scope is `cache` or `default`.
 //!
 //! redis-benchmark has a thread for each CPU: one alone is slower than the servers, and would be what is measured.
 //!

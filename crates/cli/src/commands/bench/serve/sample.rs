@@ -129,7 +129,8 @@ mod tests {
         let group = GroupOutcome { title: String::new(), outcomes, ratio_to };
         assert_eq!(
             latencies(&group),
-            "\nuwork light (get): requests that took no longer than\n2.50% <= 0.1 milliseconds\n100.00% <= 0.2 milliseconds\n\
+            "\nuwork light (get): requests that took no longer than\n\
+             2.50% <= 0.1 milliseconds\n100.00% <= 0.2 milliseconds\n\
              47619.05 requests per second\n~75% CPU\n"
         );
     }
