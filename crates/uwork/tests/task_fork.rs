@@ -4,8 +4,10 @@ mod support;
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
+use support::child::alone_each;
+use support::forked::in_child;
 use support::watchdog;
 use uwork::task::{self, Notify, TaskHandle};
 
@@ -132,4 +134,31 @@ fn a_child_can_drop_the_parents_reactor() {
     let handle = TaskHandle::current();
     handle.add_fn(Notify::Signal, || ()).unwrap();
     assert_eq!(reactor.wait(None).unwrap(), 1);
+}
+
+// Catches: a child that waits for ever for the signal that a thread was choosing, which the child does not have.
+#[test]
+fn a_fork_during_the_first_registration() {
+    let body = |_: &str| {
+        let _watchdog = watchdog();
+        let registered = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                drop(TaskHandle::current());
+                registered.store(true, Ordering::Relaxed);
+            });
+            let mut forks = 0;
+            while !registered.load(Ordering::Relaxed) || forks < 3 {
+                in_child(|| {
+                    let own = TaskHandle::current();
+                    assert!(own.add_fn(Notify::Signal, || ()).is_ok());
+                    assert_eq!(task::park(), 1);
+                });
+                forks += 1;
+            }
+        });
+    };
+    // It is chosen once in a process.
+    let (test, round) = ("a_fork_during_the_first_registration", "UWORK_TEST_ROUND");
+    alone_each(test, round, &["1"; 20], round, body);
 }

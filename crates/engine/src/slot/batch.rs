@@ -6,7 +6,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 const NONE: u32 = u32::MAX;
 
 /// Hints, written by the slot's owner once for each batch. The two are not of one piece: a reader may
-/// see the pwq of one batch with the time of another. Nothing is decided by them.
+/// see the pwq of one batch with the time of another. Who acts on one looks again under the pwq's lock.
 pub(crate) struct BatchHint {
     pwq: AtomicU32,
     began: AtomicU64,

@@ -3,7 +3,7 @@
 //! Only `fork` itself calls these. A child made by `vfork`, `posix_spawn` or a bare `clone` must not use
 //! uwork before it executes another program.
 
-use std::cell::RefCell;
+use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use uwork_engine::Forking;
@@ -14,9 +14,20 @@ use crate::first_use;
 /// Forks that this process came out of, counted from the first use of the library.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-thread_local! {
-    /// What is held from `prepare` to what follows it on the same thread.
-    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+/// What is held from `prepare` to what follows it on the same thread. Not the thread's own, as one may fork when
+/// what is its own is gone.
+struct Slot(UnsafeCell<Option<Held>>);
+
+// SAFETY: reached by the thread that forks only, which holds the lock of what is made at first use all the while.
+unsafe impl Sync for Slot {}
+
+static HELD: Slot = Slot(UnsafeCell::new(None));
+
+impl Slot {
+    fn take(&self) -> Option<Held> {
+        // SAFETY: see `Sync`; nobody keeps a reference.
+        unsafe { (*self.0.get()).take() }
+    }
 }
 
 /// The locks of the engine, if there is one, of the names and of per-CPU data.
@@ -65,11 +76,12 @@ extern "C" fn prepare() {
     // Last: who has one of these asks for nothing else.
     let percpu = crate::percpu::forks::hold();
     let held = Held { forking, _names: names, percpu, _making: making };
-    HELD.with(|slot| *slot.borrow_mut() = Some(held));
+    // SAFETY: see `Sync`; nobody keeps a reference.
+    unsafe { *HELD.0.get() = Some(held) };
 }
 
 extern "C" fn parent() {
-    if let Some(held) = HELD.with(RefCell::take) {
+    if let Some(held) = HELD.take() {
         // First, as the engine may free what it has in a cache.
         drop(held.percpu);
         if let Some(forking) = held.forking {
@@ -82,7 +94,8 @@ extern "C" fn child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     super::asleep::close_after_fork();
     super::stack::forget();
-    if let Some(held) = HELD.with(RefCell::take) {
+    super::task::child();
+    if let Some(held) = HELD.take() {
         held.percpu.child();
         if let Some(forking) = held.forking {
             forking.child();

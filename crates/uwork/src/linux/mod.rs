@@ -248,7 +248,7 @@ pub(crate) fn warn_of_flags(queue: &str, warning: FlagsWarning) {
 /// on (the kernel's `workqueue.power_efficient`). Read once.
 pub(crate) fn saves_power() -> bool {
     static SAVES: OnceLock<bool> = OnceLock::new();
-    *SAVES.get_or_init(|| {
+    *first_use::once(&SAVES, || {
         std::env::var("UWORK_POWER_EFFICIENT")
             .is_ok_and(|value| matches!(value.as_str(), "1" | "y" | "Y" | "on"))
     })

@@ -2,8 +2,8 @@
 //! flush can wait for those that another thread's call is in.
 //!
 //! Such a call is told of here, and not in its item: the function may free that. A list for each CPU, up to some;
-//! whoever calls takes its lock twice, for a few instructions each, and no thread of another CPU's data meets it there.
-//! A call has a number, so that a flush waits for those that began before it only.
+//! whoever calls takes its lock twice, for a few instructions each, and meets few that are there for another CPU's
+//! data. A call has a number, so that a flush waits for those that began before it only.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use uwork_engine::percpu::{Sections, Token};
 use super::mode::chosen;
 use crate::linux::engine;
 
-/// CPUs above share lists.
+/// With more CPUs, some share a list.
 const LISTS: usize = 16;
 
 /// A call that is under way.
@@ -111,11 +111,11 @@ pub fn flush(cpu: u32, item: usize) -> bool {
 }
 
 /// All lists, held by the forking thread.
-pub(super) struct Held(Vec<MutexGuard<'static, State>>);
+pub(super) struct Held([MutexGuard<'static, State>; LISTS]);
 
 /// Takes them.
 pub(super) fn hold() -> Held {
-    Held(ALL.iter().map(List::state).collect())
+    Held(ALL.each_ref().map(List::state))
 }
 
 impl Held {

@@ -101,20 +101,26 @@ impl Dispatch<'_> {
         let mut gather = Gather::new(GatherKind::Ok);
         let nothing = options.slice(0, 0);
         let threads = self.thread.shared.posts.len();
-        let others: u32 = threads as u32 - 1;
-        if others > 0 {
-            self.open_round().parts.push(Part::Gathered(gather, others));
-        }
+        // Where the reply belongs, if there are others; it knows in the end how many have been asked.
+        let place = (threads > 1).then(|| {
+            let parts = &mut self.open_round().parts;
+            parts.push(Part::Gathered(gather, 0));
+            parts.len() - 1
+        });
+        let mut there = 0;
         for thread in 0..threads {
             if thread == self.thread.index {
                 gather.add(self.count(Operation::Clear, 0, nothing));
             } else {
-                // Without arguments: there is nothing to make room for.
-                let _ = self.send(thread, Operation::Clear, 0, nothing);
+                match self.send(thread, Operation::Clear, 0, nothing) {
+                    Ok(()) => there += 1,
+                    Err(OutOfMemory) => gather.add(Outcome::OutOfMemory),
+                }
             }
         }
-        if others == 0 {
-            self.here(|out| gather.reply(out));
+        match place {
+            None => _ = self.here(|out| gather.reply(out)),
+            Some(place) => self.open_round().parts[place] = Part::Gathered(gather, there),
         }
         Flow::EndRound
     }

@@ -17,6 +17,7 @@ pub(crate) use ring_message::NOTICE;
 pub use signal::SignalError;
 pub(crate) use signal::set_signal;
 pub use target::Delivery;
+pub(super) use target::child;
 pub(crate) use target::{Outcome, Target, Wait, current, current_or_none, thread_ends};
 
 /// Where the signal has found a thread.

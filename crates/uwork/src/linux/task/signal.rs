@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Place, call};
+use crate::first_use;
 use crate::linux::relax;
 
 /// A `siginfo_t` for `rt_tgsigqueueinfo`: the layout that rt_sigqueueinfo(2) and <linux/signal.h> give.
@@ -72,9 +72,6 @@ impl std::error::Error for SignalError {}
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// What handled it before; null if nothing did. Never freed: a handler may be looking.
 static BEFORE: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
-/// Who chooses.
-static CHOOSING: Mutex<()> = Mutex::new(());
-
 /// What our signals carry: its address is nobody else's.
 static MARK: u8 = 0;
 
@@ -89,7 +86,7 @@ pub(crate) fn set_signal(number: i32, restarts: bool) -> Result<(), SignalError>
     if !(first..=last).contains(&number) {
         return Err(SignalError::NotRealTime { number, first, last });
     }
-    let _choosing = CHOOSING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _choosing = first_use::making();
     match SIGNAL.load(Ordering::Acquire) {
         0 => {}
         number => return Err(SignalError::Chosen { number }),
@@ -102,7 +99,7 @@ pub(crate) fn set_signal(number: i32, restarts: bool) -> Result<(), SignalError>
 pub(super) fn accept() -> Result<(), SignalError> {
     let mut number = SIGNAL.load(Ordering::Acquire);
     if number == 0 {
-        let _choosing = CHOOSING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _choosing = first_use::making();
         number = SIGNAL.load(Ordering::Acquire);
         if number == 0 {
             let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
@@ -130,7 +127,7 @@ fn action_of(number: i32) -> libc::sigaction {
     }
 }
 
-/// Under `CHOOSING`, once.
+/// While nobody else makes anything, once.
 fn install(number: i32, restarts: bool) {
     let before = action_of(number);
     if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN {

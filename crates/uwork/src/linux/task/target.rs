@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use uwork_engine::task::{Added, Kick, Notify, TaskList, TaskWork};
@@ -13,7 +13,7 @@ use uwork_engine::task::{Added, Kick, Notify, TaskList, TaskWork};
 use super::descriptor::Descriptor;
 use super::turn::Turn;
 use super::{call, ring_message, signal};
-use crate::linux::{futex, relax};
+use crate::linux::{forks, futex, relax};
 
 /// How a thread is told of task work that was added with [`Notify::Signal`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,9 +103,6 @@ impl Drop for Owned {
     }
 }
 
-/// Forks that this process came out of, counted from the first target.
-static FORKS: AtomicU32 = AtomicU32::new(0);
-
 /// The calling thread's target, made if there is none, and told as `delivery` says then. `None` if the thread's
 /// destructors have run.
 pub(crate) fn current(delivery: Delivery) -> Option<Arc<Target>> {
@@ -129,11 +126,7 @@ pub(crate) fn current_or_none<'a>() -> Option<&'a Target> {
 }
 
 fn register(delivery: Delivery) -> Arc<Target> {
-    static FORK: Once = Once::new();
-    // SAFETY: the function lives as long as the process and does not unwind. It fails without memory only.
-    FORK.call_once(|| unsafe {
-        let _ = libc::pthread_atfork(None, None, Some(child));
-    });
+    crate::linux::are_watched();
     // Where every signal has another handler, declared waits are what is left.
     let accepts = delivery != Delivery::Light && signal::accept().is_ok();
     let delivery = if accepts { delivery } else { Delivery::Light };
@@ -141,7 +134,7 @@ fn register(delivery: Delivery) -> Arc<Target> {
         list: TaskList::new(),
         // SAFETY: no arguments; cannot fail.
         thread: unsafe { libc::gettid() },
-        forks: FORKS.load(Ordering::Relaxed),
+        forks: forks(),
         delivery: AtomicU8::new(delivery as u8),
         accepts: AtomicBool::new(accepts),
         wait: AtomicU8::new(Wait::Futex as u8),
@@ -157,8 +150,7 @@ fn register(delivery: Delivery) -> Arc<Target> {
 }
 
 /// In a forked child: the thread is a new one, to which nothing was added.
-extern "C" fn child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+pub(in crate::linux) fn child() {
     if let Some(target) = current_or_none() {
         // An item may have forked, so the thread may be in the midst of its list.
         // SAFETY: this is the copy of the target's thread, and the only thread.
@@ -218,7 +210,7 @@ impl Target {
 
     /// Whether this is a forked child's copy of a target of its parent.
     pub(crate) fn is_of_parent(&self) -> bool {
-        self.forks != FORKS.load(Ordering::Relaxed)
+        self.forks != forks()
     }
 
     pub(crate) fn is_current(&self) -> bool {
