@@ -21,10 +21,10 @@ impl fmt::Display for Report {
                 write!(f, "queue {queue:?} drains or is destroyed; an item was refused")
             }
             Report::CpusChanged { allowed, limit } => {
-                write!(f, "the CPUs that this process may use are now {allowed}, ")?;
+                write!(f, "this process may now use the CPUs {allowed}, ")?;
                 match limit {
-                    None => f.write_str("without a limit of time"),
-                    Some(limit) => write!(f, "with the time of {limit} at most"),
+                    None => f.write_str("without a CPU quota"),
+                    Some(limit) => write!(f, "with a CPU quota of {limit}"),
                 }
             }
             Report::NiceNotHad { wanted, got } => write!(

@@ -155,10 +155,12 @@ fn number(flag: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usiz
 }
 
 fn bytes(flag: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usize, UserError> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
-        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
-        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+    // As in 16m and 16mb.
+    let short = text.strip_suffix(['b', 'B']).unwrap_or(text);
+    let (digits, shift) = match short.as_bytes().last() {
+        Some(b'k' | b'K') => (&short[..short.len() - 1], 10),
+        Some(b'm' | b'M') => (&short[..short.len() - 1], 20),
+        Some(b'g' | b'G') => (&short[..short.len() - 1], 30),
         _ => (text, 0),
     };
     let value = digits.parse::<usize>().ok().and_then(|value| value.checked_mul(1 << shift));
@@ -239,7 +241,9 @@ mod tests {
 
     #[test]
     fn bytes_may_have_a_unit() {
-        let config = config(&["--max-request", "16k", "--send-buffer", "1M"]).unwrap();
-        assert_eq!((config.request_max, config.send_buffer), (16 << 10, Some(1 << 20)));
+        for (request, buffer) in [("16k", "1M"), ("16kb", "1MB")] {
+            let config = config(&["--max-request", request, "--send-buffer", buffer]).unwrap();
+            assert_eq!((config.request_max, config.send_buffer), (16 << 10, Some(1 << 20)));
+        }
     }
 }
