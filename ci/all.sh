@@ -8,6 +8,9 @@ cd "$(dirname "$0")/.." || exit 1
 readonly STEP_SECONDS_MAX=900
 readonly STEPS=(deps fmt tidy clippy test doc capi loom stress)
 
+# Nothing is built twice here, and what cargo keeps for a second build is as large as the build.
+[ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0
+
 running=
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null; echo "interrupted"; exit 130' INT TERM
 
