@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.." || exit 1
 
 # Far above what a step takes on two cores; a step that hangs is a step that failed.
 readonly STEP_SECONDS_MAX=900
+# What all steps leave in the target folder is 3.4 GB; a machine without that much fails in the middle, in words of the
+# linker's.
+readonly DISK_KIB_MIN=$((5 * 1024 * 1024))
 readonly STEPS=(deps fmt tidy clippy test doc capi loom stress)
 
 # Nothing is built twice here, and what cargo keeps for a second build is as large as the build.
@@ -13,6 +16,11 @@ readonly STEPS=(deps fmt tidy clippy test doc capi loom stress)
 
 running=
 trap '[ -z "$running" ] || kill "$running" 2>/dev/null; echo "interrupted"; exit 130' INT TERM
+
+free_kib() { df --output=avail -k . | tail -n 1; }
+if [ "$(free_kib)" -lt "$DISK_KIB_MIN" ]; then
+    echo "warning: $(($(free_kib) / 1024)) MiB are free on this disk, and all steps take up to 4 GiB"
+fi
 
 summary=()
 failed=0
@@ -39,6 +47,7 @@ done
 
 printf '\n== summary\n'
 printf '%s\n' "${summary[@]}"
+[ "$failed" = 0 ] || [ "$(free_kib)" -ge 1048576 ] || echo "the disk is full: $(($(free_kib) / 1024)) MiB are free"
 printf '%-8s %4d s  ' all "$SECONDS"
 if [ "$failed" != 0 ]; then
     echo "FAILED: $failed of ${#STEPS[@]} steps"

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * A race on purpose: an item's and the main thread's writes, which nothing orders. The thread sanitizer must report it,
+ * or what it does not report of the other tests would say nothing.
+ */
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include <uwork.h>
+
+static long written;
+static atomic_int has_written;
+
+static void write_on_worker(struct uw_work *work)
+{
+	(void)work;
+	written++;
+	/* Seen by the main thread, and orders nothing. */
+	atomic_store_explicit(&has_written, 1, memory_order_relaxed);
+}
+
+int main(void)
+{
+	struct uw_queue *queue = uw_queue_create("race", 0, 0);
+	struct uw_work item;
+
+	if (queue == NULL)
+		return 2;
+	uw_work_init(&item, write_on_worker);
+	if (uw_queue_work(queue, &item) < 0)
+		return 2;
+	while (atomic_load_explicit(&has_written, memory_order_relaxed) == 0)
+		;
+	written++;
+	uw_work_flush(&item);
+	uw_queue_destroy(queue);
+	return written == 2 ? 0 : 1;
+}
