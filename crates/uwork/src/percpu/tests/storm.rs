@@ -1,50 +1,103 @@
-//! Threads that are moved from CPU to CPU all the time, others that reach every CPU's part meanwhile; every
-//! count is exact in the end.
+//! Threads that are moved from CPU to CPU all the time, by themselves and by another thread, wherever they are just
+//! then; others that reach every CPU's part meanwhile. Every count is exact in the end.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread;
 
 use uwork_policy::cpuset::CpuSet;
 
 use super::slow::times;
-use super::{cpus, modes, pin};
+use super::{cpus, modes, pin, pin_other};
 use crate::percpu::{Batch, Cache, Counter, Mode, PerCpu};
 
 const THREADS: u64 = 6;
-const ROUNDS: u64 = times(20_000);
+const ROUNDS: u64 = times(40_000);
 /// A thread moves itself after so many rounds.
 const STAY: u64 = 37;
 
+/// A thread of a storm, which another one moves.
+#[derive(Default)]
+struct Moved {
+    /// Its number in the system; 0 until it has begun.
+    id: AtomicI32,
+    is_done: AtomicBool,
+}
+
+/// Says that a thread is done, also where it panics.
+struct Done<'a>(&'a Moved);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.is_done.store(true, Ordering::Release);
+    }
+}
+
 /// Runs `local` `ROUNDS` times on each of some threads that move around, and `remote` on another one until they are
-/// done. More threads than CPUs: they are preempted anywhere.
+/// done. A third kind of thread moves them, in the middle of whatever they do: one that only moved itself would never
+/// be found elsewhere within a section. More threads than CPUs: they are preempted anywhere.
 fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
     let cpus = cpus();
     let over = AtomicBool::new(false);
+    let threads: Vec<Moved> = (0..THREADS).map(|_| Moved::default()).collect();
+    let one = |number: u64, moved: &Moved| {
+        // SAFETY: no arguments.
+        moved.id.store(unsafe { libc::gettid() }, Ordering::Release);
+        let done = Done(moved);
+        for round in 0..ROUNDS {
+            if round % STAY == 0 {
+                let turn = (round / STAY + number) as usize;
+                pin(&CpuSet::single(cpus[turn % cpus.len()]));
+            }
+            local(number * ROUNDS + round);
+        }
+        drop(done);
+        // Until then its number is its own.
+        while !over.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    };
     thread::scope(|scope| {
-        let moved: Vec<_> = (0..THREADS)
-            .map(|number| {
-                let (cpus, local) = (&cpus, &local);
-                scope.spawn(move || {
-                    for round in 0..ROUNDS {
-                        if round % STAY == 0 {
-                            let turn = (round / STAY + number) as usize;
-                            pin(&CpuSet::single(cpus[turn % cpus.len()]));
-                        }
-                        local(number * ROUNDS + round);
-                    }
-                })
-            })
-            .collect();
+        for (number, moved) in (0..).zip(&threads) {
+            let one = &one;
+            scope.spawn(move || one(number, moved));
+        }
+        scope.spawn(|| {
+            let _over = Over(&over);
+            move_around(&threads, &cpus);
+        });
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 remote();
                 thread::yield_now();
             }
         });
-        moved.into_iter().for_each(|thread| thread.join().expect("no panic"));
-        over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Moves these threads from CPU to CPU until they are done.
+fn move_around(threads: &[Moved], cpus: &[u32]) {
+    let is_done = |moved: &Moved| moved.is_done.load(Ordering::Acquire);
+    for turn in 0.. {
+        if threads.iter().all(is_done) {
+            return;
+        }
+        for (number, moved) in threads.iter().enumerate() {
+            let id = moved.id.load(Ordering::Acquire);
+            if id != 0 && !is_done(moved) {
+                pin_other(id, &CpuSet::single(cpus[(turn + number) % cpus.len()]));
+            }
+        }
+    }
+}
+
+/// Lets the threads of a storm go, also where something panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 #[test]
