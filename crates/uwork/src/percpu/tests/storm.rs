@@ -1,8 +1,9 @@
 //! Threads that are moved from CPU to CPU all the time, by themselves and by another thread, wherever they are just
 //! then; others that reach every CPU's part meanwhile. Every count is exact in the end.
 
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::thread;
 
 use uwork_policy::cpuset::CpuSet;
@@ -37,10 +38,19 @@ impl Drop for Done<'_> {
 /// done. A third kind of thread moves them, in the middle of whatever they do: one that only moved itself would never
 /// be found elsewhere within a section. More threads than CPUs: they are preempted anywhere.
 fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
+    storm_with(local, remote, |_| ());
+}
+
+/// The same; whoever moves a thread calls `moved` with its number in the system afterwards.
+fn storm_with(
+    local: impl Fn(u64) + Sync,
+    remote: impl Fn() + Sync,
+    moved: impl Fn(libc::pid_t) + Send,
+) {
     let cpus = cpus();
     let over = AtomicBool::new(false);
     let threads: Vec<Moved> = (0..THREADS).map(|_| Moved::default()).collect();
-    let one = |number: u64, moved: &Moved| {
+    let run = |number: u64, moved: &Moved| {
         // SAFETY: no arguments.
         moved.id.store(unsafe { libc::gettid() }, Ordering::Release);
         let done = Done(moved);
@@ -58,13 +68,14 @@ fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
         }
     };
     thread::scope(|scope| {
-        for (number, moved) in (0..).zip(&threads) {
-            let one = &one;
-            scope.spawn(move || one(number, moved));
+        for (number, thread) in (0..).zip(&threads) {
+            let run = &run;
+            scope.spawn(move || run(number, thread));
         }
-        scope.spawn(|| {
-            let _over = Over(&over);
-            move_around(&threads, &cpus);
+        let (over, threads, cpus) = (&over, &threads, &cpus);
+        scope.spawn(move || {
+            let _over = Over(over);
+            move_around(threads, cpus, moved);
         });
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
@@ -76,16 +87,17 @@ fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
 }
 
 /// Moves these threads from CPU to CPU until they are done.
-fn move_around(threads: &[Moved], cpus: &[u32]) {
-    let is_done = |moved: &Moved| moved.is_done.load(Ordering::Acquire);
+fn move_around(threads: &[Moved], cpus: &[u32], moved: impl Fn(libc::pid_t)) {
+    let is_done = |thread: &Moved| thread.is_done.load(Ordering::Acquire);
     for turn in 0.. {
         if threads.iter().all(is_done) {
             return;
         }
-        for (number, moved) in threads.iter().enumerate() {
-            let id = moved.id.load(Ordering::Acquire);
-            if id != 0 && !is_done(moved) {
+        for (number, thread) in threads.iter().enumerate() {
+            let id = thread.id.load(Ordering::Acquire);
+            if id != 0 && !is_done(thread) {
                 pin_other(id, &CpuSet::single(cpus[(turn + number) % cpus.len()]));
+                moved(id);
             }
         }
     }
@@ -106,24 +118,81 @@ fn values_are_exact() {
         // Two numbers that must always be the same under the lock, as torn writes are seen by that.
         let data = PerCpu::in_mode(mode, |_| (0_u64, 0_u64));
         let remote_adds = AtomicU64::new(0);
-        let add = |part: &mut (u64, u64)| {
-            assert_eq!(part.0, part.1, "mode {mode}");
-            part.0 += 1;
-            std::hint::black_box(&mut *part);
-            part.1 += 1;
-        };
         storm(
-            |_| add(&mut data.lock_local().unwrap()),
+            |_| add_one(&mut data.lock_local().unwrap()),
             || {
                 for cpu in data.cpus() {
-                    add(&mut data.lock(cpu).unwrap());
-                    data.with(cpu, add).unwrap();
+                    add_one(&mut data.lock(cpu).unwrap());
+                    data.with(cpu, add_one).unwrap();
                     remote_adds.fetch_add(2, Ordering::Relaxed);
                 }
             },
         );
         let sum: u64 = data.into_inner().into_iter().map(|part| part.0).sum();
         assert_eq!(sum, THREADS * ROUNDS + remote_adds.into_inner(), "mode {mode}");
+    }
+}
+
+/// What a signal's handler uses, and how often it did.
+struct Handled {
+    data: PerCpu<(u64, u64)>,
+    counter: Counter,
+    signals: AtomicU64,
+    locked: AtomicU64,
+}
+
+/// That of the storm which goes on.
+static HANDLED: AtomicPtr<Handled> = AtomicPtr::new(ptr::null_mut());
+
+fn add_one(pair: &mut (u64, u64)) {
+    assert_eq!(pair.0, pair.1);
+    pair.0 += 1;
+    std::hint::black_box(&mut *pair);
+    pair.1 += 1;
+}
+
+extern "C" fn handle(_: libc::c_int) {
+    // SAFETY: there while threads get the signal.
+    let it = unsafe { &*HANDLED.load(Ordering::Acquire) };
+    it.signals.fetch_add(1, Ordering::Relaxed);
+    it.counter.add(1);
+    // Not where it has interrupted a holder.
+    if let Ok(mut pair) = it.data.try_lock_local() {
+        add_one(&mut pair);
+        it.locked.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A section that a signal has interrupted starts again, whatever sections the handler had; and a handler that has
+/// interrupted a holder is kept out like anybody else.
+#[test]
+fn a_signals_handler_has_sections_of_its_own() {
+    let handler = handle as extern "C" fn(libc::c_int);
+    // SAFETY: the handler locks nothing that it could wait for; nobody else here has this signal.
+    unsafe { libc::signal(libc::SIGURG, handler as *const () as libc::sighandler_t) };
+    for mode in modes() {
+        let handled = Handled {
+            data: PerCpu::in_mode(mode, |_| (0, 0)),
+            counter: Counter::in_mode(mode),
+            signals: AtomicU64::new(0),
+            locked: AtomicU64::new(0),
+        };
+        HANDLED.store(ptr::from_ref(&handled).cast_mut(), Ordering::Release);
+        let send = |thread: libc::pid_t| {
+            // SAFETY: no pointers; a thread of this process, or one that has ended.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGURG) };
+        };
+        let local = |_| {
+            handled.counter.add(1);
+            add_one(&mut handled.data.lock_local().unwrap());
+        };
+        storm_with(local, || (), send);
+        let Handled { data, counter, signals, locked } = handled;
+        let (own, signals) = (THREADS * ROUNDS, signals.into_inner());
+        assert!(signals > 0 && locked.load(Ordering::Relaxed) > 0, "mode {mode}");
+        assert_eq!(counter.sum() as u64, own + signals, "mode {mode}");
+        let pairs: u64 = data.into_inner().into_iter().map(|pair| pair.0).sum();
+        assert_eq!(pairs, own + locked.into_inner(), "mode {mode}");
     }
 }
 
