@@ -34,6 +34,13 @@ impl Drop for Done<'_> {
     }
 }
 
+/// Fewer CPUs than threads, from all over the machine: with a CPU for each, nobody would be preempted.
+fn some_cpus() -> Vec<u32> {
+    let cpus = cpus();
+    let step = cpus.len().div_ceil(THREADS as usize / 2);
+    cpus.into_iter().step_by(step).collect()
+}
+
 /// Runs `local` `ROUNDS` times on each of some threads that move around, and `remote` on another one until they are
 /// done. A third kind of thread moves them, in the middle of whatever they do: one that only moved itself would never
 /// be found elsewhere within a section. More threads than CPUs: they are preempted anywhere.
@@ -47,7 +54,7 @@ fn storm_with(
     remote: impl Fn() + Sync,
     moved: impl Fn(libc::pid_t) + Send,
 ) {
-    let cpus = cpus();
+    let cpus = some_cpus();
     let over = AtomicBool::new(false);
     let threads: Vec<Moved> = (0..THREADS).map(|_| Moved::default()).collect();
     let run = |number: u64, moved: &Moved| {
