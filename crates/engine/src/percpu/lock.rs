@@ -52,6 +52,25 @@ impl Default for CpuLock {
     }
 }
 
+/// Takes a value that was not confirmed back, where something unwinds. A section that has looked before may still
+/// store over either value: it has the lock then.
+struct Undo<'a> {
+    lock: &'a CpuLock,
+    forced: u64,
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        // Relaxed: nothing was done under it. Not if a section has taken the lock, whose word stands.
+        let _ = self.lock.owner.compare_exchange(
+            self.forced,
+            FREE,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+}
+
 impl CpuLock {
     /// Whether this thread holds the lock. Exact for the calling thread itself.
     #[inline]
@@ -84,7 +103,10 @@ impl CpuLock {
         {
             return false;
         }
+        // Where the system refuses the restart the caller does not have the lock, and nobody else may find it taken.
+        let undo = Undo { lock: self, forced };
         restart();
+        std::mem::forget(undo);
         // A section may have looked before our exchange and stored after it. None can any more; the
         // barrier shows us the store of one that did.
         self.owner.load(Ordering::Relaxed) == forced
@@ -98,5 +120,32 @@ impl CpuLock {
     pub unsafe fn release(&self) {
         // Release: its partner is the acquire of whoever takes the lock next.
         self.owner.store(FREE, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    // Catches: a part that nobody can reach any more, as its lock is held by who was refused it.
+    #[test]
+    fn a_restart_that_is_refused_leaves_the_lock_to_whoever_has_it() {
+        let (token, section) = (Token::new(16), Token::new(32));
+        for taken in [false, true] {
+            let lock = CpuLock::default();
+            let refused = || {
+                if taken {
+                    // By a section that had looked before.
+                    lock.owner.store(section.value(), Ordering::Relaxed);
+                }
+                panic!("on purpose");
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(|| lock.try_force(token, refused)));
+            outcome.unwrap_err();
+            assert!(!lock.is_held_by(token));
+            assert_eq!((lock.is_held(), lock.is_held_by(section)), (taken, taken));
+        }
     }
 }

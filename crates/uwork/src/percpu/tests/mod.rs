@@ -29,12 +29,28 @@ fn cpus() -> Vec<u32> {
 
 /// Keeps the calling thread on these CPUs.
 fn pin(cpus: &CpuSet) {
+    let outcome = set_mask(0, cpus);
+    assert!(outcome.is_ok(), "cannot be kept on CPUs {cpus}: {outcome:?}");
+}
+
+/// The same with another thread, if it is still there.
+fn pin_other(thread: libc::pid_t, cpus: &CpuSet) {
+    if let Err(error) = set_mask(thread, cpus) {
+        assert_eq!(
+            error.raw_os_error(),
+            Some(libc::ESRCH),
+            "cannot be kept on CPUs {cpus}: {error}"
+        );
+    }
+}
+
+fn set_mask(thread: libc::pid_t, cpus: &CpuSet) -> std::io::Result<()> {
     let mut mask = vec![0_u64; cpus.last().expect("a CPU") as usize / 64 + 1];
     cpus.iter().for_each(|cpu| mask[cpu as usize / 64] |= 1 << (cpu % 64));
-    // SAFETY: the mask is live and as long as said; 0 is the calling thread.
-    let outcome =
-        unsafe { libc::sched_setaffinity(0, size_of_val(&mask[..]), mask.as_ptr().cast()) };
-    assert_eq!(outcome, 0, "cannot be kept on CPUs {cpus}");
+    let size = size_of_val(&mask[..]);
+    // SAFETY: the mask is live and as long as said.
+    let outcome = unsafe { libc::sched_setaffinity(thread, size, mask.as_ptr().cast()) };
+    if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// Runs `f` on a thread that stays on `cpu`.

@@ -1,50 +1,122 @@
-//! Threads that are moved from CPU to CPU all the time, others that reach every CPU's part meanwhile; every
-//! count is exact in the end.
+//! Threads that are moved from CPU to CPU all the time, by themselves and by another thread, wherever they are just
+//! then; others that reach every CPU's part meanwhile. Every count is exact in the end.
 
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::thread;
 
 use uwork_policy::cpuset::CpuSet;
 
 use super::slow::times;
-use super::{cpus, modes, pin};
+use super::{cpus, modes, pin, pin_other};
 use crate::percpu::{Batch, Cache, Counter, Mode, PerCpu};
 
 const THREADS: u64 = 6;
-const ROUNDS: u64 = times(20_000);
+const ROUNDS: u64 = times(40_000);
 /// A thread moves itself after so many rounds.
 const STAY: u64 = 37;
 
-/// Runs `local` `ROUNDS` times on each of some threads that move around, and `remote` on another one until they are
-/// done. More threads than CPUs: they are preempted anywhere.
-fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
+/// A thread of a storm, which another one moves.
+#[derive(Default)]
+struct Moved {
+    /// Its number in the system; 0 until it has begun.
+    id: AtomicI32,
+    is_done: AtomicBool,
+}
+
+/// Says that a thread is done, also where it panics.
+struct Done<'a>(&'a Moved);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.is_done.store(true, Ordering::Release);
+    }
+}
+
+/// Fewer CPUs than threads, from all over the machine: with a CPU for each, nobody would be preempted.
+fn some_cpus() -> Vec<u32> {
     let cpus = cpus();
+    let step = cpus.len().div_ceil(THREADS as usize / 2);
+    cpus.into_iter().step_by(step).collect()
+}
+
+/// Runs `local` `ROUNDS` times on each of some threads that move around, and `remote` on another one until they are
+/// done. A third kind of thread moves them, in the middle of whatever they do: one that only moved itself would never
+/// be found elsewhere within a section. More threads than CPUs: they are preempted anywhere.
+fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
+    storm_with(local, remote, |_| ());
+}
+
+/// The same; whoever moves a thread calls `moved` with its number in the system afterwards.
+fn storm_with(
+    local: impl Fn(u64) + Sync,
+    remote: impl Fn() + Sync,
+    moved: impl Fn(libc::pid_t) + Send,
+) {
+    let cpus = some_cpus();
     let over = AtomicBool::new(false);
+    let threads: Vec<Moved> = (0..THREADS).map(|_| Moved::default()).collect();
+    let run = |number: u64, moved: &Moved| {
+        // SAFETY: no arguments.
+        moved.id.store(unsafe { libc::gettid() }, Ordering::Release);
+        let done = Done(moved);
+        for round in 0..ROUNDS {
+            if round % STAY == 0 {
+                let turn = (round / STAY + number) as usize;
+                pin(&CpuSet::single(cpus[turn % cpus.len()]));
+            }
+            local(number * ROUNDS + round);
+        }
+        drop(done);
+        // Until then its number is its own.
+        while !over.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+    };
     thread::scope(|scope| {
-        let moved: Vec<_> = (0..THREADS)
-            .map(|number| {
-                let (cpus, local) = (&cpus, &local);
-                scope.spawn(move || {
-                    for round in 0..ROUNDS {
-                        if round % STAY == 0 {
-                            let turn = (round / STAY + number) as usize;
-                            pin(&CpuSet::single(cpus[turn % cpus.len()]));
-                        }
-                        local(number * ROUNDS + round);
-                    }
-                })
-            })
-            .collect();
+        for (number, thread) in (0..).zip(&threads) {
+            let run = &run;
+            scope.spawn(move || run(number, thread));
+        }
+        let (over, threads, cpus) = (&over, &threads, &cpus);
+        scope.spawn(move || {
+            let _over = Over(over);
+            move_around(threads, cpus, moved);
+        });
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
                 remote();
                 thread::yield_now();
             }
         });
-        moved.into_iter().for_each(|thread| thread.join().expect("no panic"));
-        over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Moves these threads from CPU to CPU until they are done.
+fn move_around(threads: &[Moved], cpus: &[u32], moved: impl Fn(libc::pid_t)) {
+    let is_done = |thread: &Moved| thread.is_done.load(Ordering::Acquire);
+    for turn in 0.. {
+        if threads.iter().all(is_done) {
+            return;
+        }
+        for (number, thread) in threads.iter().enumerate() {
+            let id = thread.id.load(Ordering::Acquire);
+            if id != 0 && !is_done(thread) {
+                pin_other(id, &CpuSet::single(cpus[(turn + number) % cpus.len()]));
+                moved(id);
+            }
+        }
+    }
+}
+
+/// Lets the threads of a storm go, also where something panics.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 #[test]
@@ -53,24 +125,81 @@ fn values_are_exact() {
         // Two numbers that must always be the same under the lock, as torn writes are seen by that.
         let data = PerCpu::in_mode(mode, |_| (0_u64, 0_u64));
         let remote_adds = AtomicU64::new(0);
-        let add = |part: &mut (u64, u64)| {
-            assert_eq!(part.0, part.1, "mode {mode}");
-            part.0 += 1;
-            std::hint::black_box(&mut *part);
-            part.1 += 1;
-        };
         storm(
-            |_| add(&mut data.lock_local().unwrap()),
+            |_| add_one(&mut data.lock_local().unwrap()),
             || {
                 for cpu in data.cpus() {
-                    add(&mut data.lock(cpu).unwrap());
-                    data.with(cpu, add).unwrap();
+                    add_one(&mut data.lock(cpu).unwrap());
+                    data.with(cpu, add_one).unwrap();
                     remote_adds.fetch_add(2, Ordering::Relaxed);
                 }
             },
         );
         let sum: u64 = data.into_inner().into_iter().map(|part| part.0).sum();
         assert_eq!(sum, THREADS * ROUNDS + remote_adds.into_inner(), "mode {mode}");
+    }
+}
+
+/// What a signal's handler uses, and how often it did.
+struct Handled {
+    data: PerCpu<(u64, u64)>,
+    counter: Counter,
+    signals: AtomicU64,
+    locked: AtomicU64,
+}
+
+/// That of the storm which goes on.
+static HANDLED: AtomicPtr<Handled> = AtomicPtr::new(ptr::null_mut());
+
+fn add_one(pair: &mut (u64, u64)) {
+    assert_eq!(pair.0, pair.1);
+    pair.0 += 1;
+    std::hint::black_box(&mut *pair);
+    pair.1 += 1;
+}
+
+extern "C" fn handle(_: libc::c_int) {
+    // SAFETY: there while threads get the signal.
+    let it = unsafe { &*HANDLED.load(Ordering::Acquire) };
+    it.signals.fetch_add(1, Ordering::Relaxed);
+    it.counter.add(1);
+    // Not where it has interrupted a holder.
+    if let Ok(mut pair) = it.data.try_lock_local() {
+        add_one(&mut pair);
+        it.locked.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A section that a signal has interrupted starts again, whatever sections the handler had; and a handler that has
+/// interrupted a holder is kept out like anybody else.
+#[test]
+fn a_signals_handler_has_sections_of_its_own() {
+    let handler = handle as extern "C" fn(libc::c_int);
+    // SAFETY: the handler locks nothing that it could wait for; nobody else here has this signal.
+    unsafe { libc::signal(libc::SIGURG, handler as *const () as libc::sighandler_t) };
+    for mode in modes() {
+        let handled = Handled {
+            data: PerCpu::in_mode(mode, |_| (0, 0)),
+            counter: Counter::in_mode(mode),
+            signals: AtomicU64::new(0),
+            locked: AtomicU64::new(0),
+        };
+        HANDLED.store(ptr::from_ref(&handled).cast_mut(), Ordering::Release);
+        let send = |thread: libc::pid_t| {
+            // SAFETY: no pointers; a thread of this process, or one that has ended.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGURG) };
+        };
+        let local = |_| {
+            handled.counter.add(1);
+            add_one(&mut handled.data.lock_local().unwrap());
+        };
+        storm_with(local, || (), send);
+        let Handled { data, counter, signals, locked } = handled;
+        let (own, signals) = (THREADS * ROUNDS, signals.into_inner());
+        assert!(signals > 0 && locked.load(Ordering::Relaxed) > 0, "mode {mode}");
+        assert_eq!(counter.sum() as u64, own + signals, "mode {mode}");
+        let pairs: u64 = data.into_inner().into_iter().map(|pair| pair.0).sum();
+        assert_eq!(pairs, own + locked.into_inner(), "mode {mode}");
     }
 }
 
