@@ -5,6 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use uwork_serve::{Config, Receiver, Server};
@@ -44,6 +45,9 @@ unsafe impl GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// All count what is allocated in the process.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const LIMIT: usize = 16 << 20;
 /// What is not counted by the server: connections, what a thread keeps, and places of arguments that have come with the
@@ -87,6 +91,7 @@ fn ask(server: &Server, name: &str, args: usize, arg: impl Fn(usize) -> String +
 
 #[test]
 fn requests_for_very_many_keys_stay_within_the_limit() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let config = |threads, receiver| Config {
         address: "127.0.0.1:0".parse().unwrap(),
         threads,
@@ -122,4 +127,36 @@ fn requests_for_very_many_keys_stay_within_the_limit() {
         assert!(refusals > 0, "the limit was reached");
         server.stop().unwrap();
     }
+}
+
+#[test]
+fn replies_that_are_longer_than_their_requests_stay_within_the_limit() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let config = Config {
+        address: "127.0.0.1:0".parse().unwrap(),
+        threads: 1,
+        memory_max: LIMIT,
+        ..Config::default()
+    };
+    let server = Server::start(config).unwrap();
+    let base = LIVE.load(Relaxed);
+    let mut refusals = 0;
+    for (name, first, args) in [
+        ("COMMAND", "INFO", 50_000),
+        ("COMMAND", "INFO", 500_000),
+        ("COMMAND", "DOCS", 50_000),
+        ("COMMAND", "DOCS", 500_000),
+    ] {
+        PEAK.store(LIVE.load(Relaxed), Relaxed);
+        let arg = |place| if place == 0 { first } else { "GET" }.to_owned();
+        let reply = ask(&server, name, args, arg);
+        let peak = PEAK.load(Relaxed).saturating_sub(base);
+        assert!(peak < LIMIT + BESIDE, "{name} {first} {args}: {reply}, {peak}");
+        refusals += usize::from(reply.contains("-OOM"));
+    }
+    // What was received, and the same once more to be sent.
+    let reply = ask(&server, "ECHO", 1, |_| "x".repeat(LIMIT * 5 / 8));
+    assert!(reply.starts_with("-OOM "), "{reply}");
+    assert!(refusals > 0, "the limit was reached");
+    server.stop().unwrap();
 }

@@ -6,13 +6,15 @@ mod support;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use support::{WAIT_MAX, until, watchdog, within};
-use uwork::ring::{Completion, Reactor, TOKEN_MAX, io_uring};
+use uwork::ring::io_uring::{self, opcode, squeue::Flags, types::Fd};
+use uwork::ring::{Completion, Reactor, TOKEN_MAX};
 use uwork::task::{self, Delivery, Notify, TaskHandle};
 
 /// Waits for the next completion, and runs what is added meanwhile.
@@ -198,6 +200,25 @@ fn buffers_that_are_kept_are_not_filled_again() {
     // Buffers may outlive the reactor.
     drop(reactor);
     assert_eq!((&*last, &*kept[0]), (&b"cccc"[..], &b"bbbb"[..]));
+}
+
+#[test]
+fn a_buffer_is_no_longer_than_it_is_whatever_the_operation_returns() {
+    let (from, to) = UnixDatagram::pair().unwrap();
+    let mut reactor = Reactor::builder().buffers(1, 64).build().unwrap();
+    from.send(&[7; 5000]).unwrap();
+    // It returns how long the message was, though the buffer has the start of it only.
+    let receive = opcode::Recv::new(Fd(to.as_raw_fd()), std::ptr::null_mut(), 64)
+        .flags(libc::MSG_TRUNC)
+        .buf_group(0)
+        .build()
+        .flags(Flags::BUFFER_SELECT)
+        .user_data(1);
+    // SAFETY: the memory is the reactor's.
+    unsafe { reactor.push(receive).unwrap() };
+    let received = completion(&mut reactor);
+    assert_eq!(received.result().unwrap(), 5000);
+    assert_eq!(received.buffer().unwrap(), [7; 64]);
 }
 
 #[test]

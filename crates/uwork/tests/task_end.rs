@@ -3,6 +3,7 @@
 mod support;
 
 use std::cell::OnceCell;
+use std::os::fd::{AsFd, AsRawFd};
 
 use support::gate::Log;
 use support::{watchdog, within};
@@ -62,4 +63,17 @@ fn a_threads_destructors_may_run_and_add_what_is_left() {
         assert_eq!(events, ["added", "ran", "came back"], "reactor first: {reactor_first}");
         assert!(handle.add_fn(Notify::Signal, || ()).is_err());
     }
+}
+
+// Catches: a borrowed descriptor that is closed, or another's by then, though what it is borrowed from is there.
+#[test]
+fn a_notifier_that_is_left_behind_keeps_its_descriptor_open() {
+    let _watchdog = watchdog();
+    let borrow = || {
+        let notifier: &'static task::Notifier = Box::leak(Box::new(task::notifier().unwrap()));
+        notifier.as_fd()
+    };
+    let fd = std::thread::spawn(borrow).join().unwrap();
+    let file = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    assert_eq!(file.unwrap().to_str(), Some("anon_inode:[eventfd]"));
 }

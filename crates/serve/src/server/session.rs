@@ -36,7 +36,21 @@ impl Session {
 const NAME_MAX: usize = 1024;
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
-/// Replies to a command that is about no key.
+/// More than a command takes in a reply of `COMMAND`.
+const ROW_MAX: usize = 160;
+/// More than the length and the ends of lines take.
+const AROUND: usize = 32;
+
+/// Bytes that the reply may have, if that goes by the request; others are short.
+pub(crate) fn room(command: Command, args: Args<'_>) -> usize {
+    match command {
+        Command::Ping | Command::Echo => args.iter().map(<[u8]>::len).sum::<usize>() + AROUND,
+        Command::Commands => args.len() * ROW_MAX,
+        _ => 0,
+    }
+}
+
+/// Replies to a command that is about no key. For what [`room`] asks for, room is made.
 pub(crate) fn reply(
     command: Command,
     args: Args<'_>,
@@ -291,10 +305,13 @@ fn commands(args: Args<'_>, version: Version, out: &mut Vec<u8>) {
             }
         }
     } else if is(name, "docs") {
-        let rows: Vec<&Row> =
-            if names.is_empty() { all().collect() } else { named().flatten().collect() };
-        reply::map(out, version, rows.len());
-        rows.into_iter().for_each(|row| document(row, version, out));
+        if names.is_empty() {
+            reply::map(out, version, TABLE.len());
+            all().for_each(|row| document(row, version, out));
+        } else {
+            reply::map(out, version, named().flatten().count());
+            named().flatten().for_each(|row| document(row, version, out));
+        }
     } else if is(name, "help") && names.is_empty() {
         help::reply(Command::Commands, out);
     } else if is(name, "count") {
@@ -334,4 +351,21 @@ pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display)
 /// A counter as it is now.
 pub(super) fn now(counter: &std::sync::atomic::AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_command_takes_more_in_a_reply_than_is_thought() {
+        for (row, version) in TABLE.iter().zip([Version::Resp2, Version::Resp3].into_iter().cycle())
+        {
+            for write in [describe, document] {
+                let mut out = Vec::new();
+                write(row, version, &mut out);
+                assert!(out.len() <= ROW_MAX, "{}: {}", row.name, out.len());
+            }
+        }
+    }
 }

@@ -62,8 +62,11 @@ impl Buffers {
     /// A buffer that the kernel has filled.
     ///
     /// # Safety
-    /// The kernel has given this buffer out, with so many bytes in it, and it was not given back since.
-    pub(super) unsafe fn take(self: &Rc<Self>, id: u16, len: u32) -> Buffer {
+    /// The kernel has given this buffer out, with as many bytes in it as the operation has returned, and it was not
+    /// given back since.
+    pub(super) unsafe fn take(self: &Rc<Self>, id: u16, returned: u32) -> Buffer {
+        // A receive with `MSG_TRUNC` returns the length of the message, of which the buffer may have the start only.
+        let len = returned.min(self.size);
         Buffer { buffers: self.clone(), id, len }
     }
 

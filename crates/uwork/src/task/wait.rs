@@ -1,8 +1,10 @@
 //! Waits that task work ends.
 
+use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::handle::ENDED;
@@ -72,7 +74,8 @@ fn park_until(deadline: Option<Instant>) -> usize {
 }
 
 /// A descriptor that becomes readable when the calling thread has something to run, for its own waits: put it in an
-/// epoll set, a poll, a ring, and wait inside of [`Notifier::wait`].
+/// epoll set, a poll, a ring, and wait inside of [`Notifier::wait`]. It is open as long as the thread or this lives. A
+/// forked child asks for a new one.
 ///
 /// ```
 /// use std::os::fd::{AsFd, AsRawFd};
@@ -94,10 +97,16 @@ fn park_until(deadline: Option<Instant>) -> usize {
 /// assert!(adder.join().unwrap());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct Notifier {
-    /// It is the calling thread's.
+    /// The calling thread's. It has the descriptor, which so stays open as long as somebody can have borrowed it.
+    target: Arc<Target>,
     not_send: PhantomData<*mut ()>,
+}
+
+impl fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notifier").field("fd", &self.as_fd().as_raw_fd()).finish_non_exhaustive()
+    }
 }
 
 /// The calling thread's [`Notifier`]; each call gives the same descriptor.
@@ -108,14 +117,15 @@ pub struct Notifier {
 /// # Panics
 /// If the thread's destructors have run.
 pub fn notifier() -> io::Result<Notifier> {
-    own().descriptor()?;
-    Ok(Notifier { not_send: PhantomData })
+    let target = current(Delivery::Auto).expect(ENDED);
+    target.descriptor()?;
+    Ok(Notifier { target, not_send: PhantomData })
 }
 
 impl AsFd for Notifier {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // It was made once, by `notifier`.
-        own().descriptor().expect("the descriptor exists")
+        self.target.descriptor().expect("the descriptor exists")
     }
 }
 
@@ -129,13 +139,12 @@ impl Notifier {
     /// ways: what comes during an inner wait, and is not run in there, makes the descriptor readable after it.
     ///
     /// # Panics
-    /// If the thread's destructors have run. A panic of `wait` goes through, and ends the wait.
+    /// A panic of `wait` goes through, and ends the wait.
     pub fn wait<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
-        let target = own();
         // SAFETY: the calling thread's own; a write to the eventfd stays until it is read.
-        let result = unsafe { target.wait(Wait::Descriptor, wait) };
+        let result = unsafe { self.target.wait(Wait::Descriptor, wait) };
         if result.is_some() {
-            target.clear_descriptor();
+            self.target.clear_descriptor();
         }
         result
     }
@@ -170,7 +179,7 @@ impl Notifier {
     /// ```
     pub fn wait_for_edge<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
         // SAFETY: as in `wait`; an edge stays in the epoll set until it was reported.
-        unsafe { own().wait(Wait::Descriptor, wait) }
+        unsafe { self.target.wait(Wait::Descriptor, wait) }
     }
 }
 

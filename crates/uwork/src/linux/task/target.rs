@@ -106,11 +106,13 @@ impl Drop for Owned {
 /// The calling thread's target, made if there is none, and told as `delivery` says then. `None` if the thread's
 /// destructors have run.
 pub(crate) fn current(delivery: Delivery) -> Option<Arc<Target>> {
-    if let Some(target) = current_or_none() {
-        // SAFETY: the address of an `Arc` that the thread owns.
+    let address = ADDRESS.get();
+    if !address.is_null() {
+        // SAFETY: of an `Arc` that the thread owns. The pointer as it came from there, not one of a reference to the
+        // target: it is good for the counts as well, which lie before the target.
         return Some(unsafe {
-            Arc::increment_strong_count(std::ptr::from_ref(target));
-            Arc::from_raw(std::ptr::from_ref(target))
+            Arc::increment_strong_count(address);
+            Arc::from_raw(address)
         });
     }
     OWNED.try_with(|owned| owned.0.borrow_mut().insert(register(delivery)).clone()).ok()
