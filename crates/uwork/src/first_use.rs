@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(number, format!(": {before}"));
     }
 
-    // Catches: a reporter that is called with the lock held, which would wait here for a thread that waits for the lock.
+    // Catches: a reporter that is called with the lock held, and waits here for a thread that waits for the lock.
     #[test]
     fn what_there_is_to_report_is_reported_when_it_is_made() {
         static OUTER: OnceLock<()> = OnceLock::new();
