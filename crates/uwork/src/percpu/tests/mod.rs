@@ -2,6 +2,8 @@
 
 mod batch;
 mod cache;
+#[path = "../../../tests/support/counting.rs"]
+pub(super) mod counting;
 mod drain;
 #[allow(dead_code, reason = "others use all of it")]
 #[path = "../../../tests/support/slow.rs"]
@@ -18,6 +20,9 @@ use super::{Cache, Counter, LockError, Mode, PerCpu};
 use crate::ErrorKind;
 use crate::linux::{engine, rseq::Rseq};
 
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
+
 /// The modes that this machine can have.
 pub(super) fn modes() -> impl Iterator<Item = Mode> {
     let (_, sections) = Rseq::new();
@@ -25,7 +30,7 @@ pub(super) fn modes() -> impl Iterator<Item = Mode> {
 }
 
 /// The CPUs that the process may use.
-fn cpus() -> Vec<u32> {
+pub(super) fn cpus() -> Vec<u32> {
     engine().cpus().allowed.iter().collect()
 }
 
@@ -40,7 +45,7 @@ fn pin(cpus: &CpuSet) {
 }
 
 /// Runs `f` on a thread that stays on `cpu`.
-fn on_cpu<R: Send>(cpu: u32, f: impl FnOnce() -> R + Send) -> R {
+pub(super) fn on_cpu<R: Send>(cpu: u32, f: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| {
         let pinned = scope.spawn(move || {
             pin(&CpuSet::single(cpu));
