@@ -5,7 +5,8 @@
 //! the depot by halves, so that one that is just full or empty does not go there again with the next object.
 //! Nobody waits for a CPU's lock here: where its holder is preempted, the depot serves instead. A flush has a
 //! lock of its own beside the depot's, for which no allocation waits. A thread that has a magazine's lock may take
-//! these, never the other way round.
+//! these, never the other way round. Nobody asks the system for memory under the depot's lock; and who allocates or
+//! frees asks for it only where there are no objects.
 
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
@@ -14,6 +15,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::CacheStats;
 use super::depot::Depots;
+use super::shrink::Room;
 use crate::error::Error;
 use crate::percpu::Mode;
 use crate::percpu::forks::Registration;
@@ -167,6 +169,9 @@ impl RawCache {
     /// # Errors
     /// None that a user of the cache can cause.
     pub fn flush_all(&self) -> Result<usize, Error> {
+        let expected = self.magazines.in_use().map(|cpu| self.magazines.used(cpu) as usize).sum();
+        // So that little is left to be done with a CPU's lock held.
+        self.depots.flushed().reserve(expected);
         let moved = Mutex::new(0);
         self.magazines.visit_all(self.magazines.in_use(), |_, mut held| {
             let used = held.used() as usize;
@@ -190,18 +195,29 @@ impl RawCache {
     }
 
     fn give_back(&self) -> usize {
+        let mut room = Room::default();
         let contents = loop {
-            let mut depot = self.depots.gathered();
-            match depot.set_aside() {
-                Some(contents) => break contents,
-                None => drop(self.shrunk.wait(depot).unwrap_or_else(PoisonError::into_inner)),
+            let (mut flushed, depot) = self.depots.lock();
+            let mut depot = match depot.aside {
+                None => depot,
+                Some(_) => {
+                    drop(flushed);
+                    drop(self.shrunk.wait(depot).unwrap_or_else(PoisonError::into_inner));
+                    continue;
+                }
+            };
+            if room.fits(&depot) {
+                break depot.set_aside(&mut flushed, room);
             }
+            let (objects, chunks) = (depot.objects(), depot.chunks.len());
+            drop((depot, flushed));
+            room = Room::new(objects, chunks);
         };
-        let sorted = contents.sort();
-        let chunks = self.depots.depot().put_back(sorted);
+        let mut sorted = contents.sort();
+        self.depots.depot().put_back(&mut sorted);
         self.shrunk.notify_all();
         // SAFETY: the depot has given up all of their objects.
-        chunks.into_iter().map(|chunk| unsafe { chunk.free() }).sum()
+        sorted.into_chunks().into_iter().map(|chunk| unsafe { chunk.free() }).sum()
     }
 
     /// How much it has.
@@ -217,7 +233,8 @@ impl RawCache {
     /// Empties the magazines; how many objects are allocated.
     pub fn gather(&mut self) -> usize {
         // Locked, as a fork of another thread may look.
-        let mut depot = self.depots.gathered();
+        let (mut flushed, mut depot) = self.depots.lock();
+        depot.put(&flushed.take_all());
         for (used, magazine) in self.magazines.values_mut() {
             let used = std::mem::take(used) as usize;
             // SAFETY: below `used`.
