@@ -106,12 +106,12 @@ mod tests {
 
     /// Waits for another thread that makes something else.
     fn reporter(report: &Report) {
-        static OTHER: OnceLock<()> = OnceLock::new();
+        static OTHER: OnceLock<u64> = OnceLock::new();
         let Report::PerCpuMode { reason, .. } = report else { return eprintln!("{report}") };
         let Some(number) = reason.strip_prefix(REASON) else { return eprintln!("{report}") };
         assert!(IS_MADE.load(Ordering::Relaxed), "it is still being made");
         let (tell, told) = mpsc::channel();
-        thread::spawn(move || tell.send(*once(&OTHER, || ())));
+        thread::spawn(move || tell.send(*once(&OTHER, || 1)));
         told.recv_timeout(Duration::from_secs(20)).expect("the lock is free");
         // In the order in which it happened.
         let before = REPORTED.fetch_add(1, Ordering::Relaxed);

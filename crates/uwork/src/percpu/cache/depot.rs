@@ -33,14 +33,19 @@ impl Chunk {
     }
 }
 
-/// A depot, and beside it what flushes bring, under locks of their own: that of [`Flushed`] before the other.
+/// A depot, and a list beside it, under locks of their own: that of [`Flushed`] before the other.
+///
+/// A holder may be preempted under either. So whoever allocates or frees takes what is free of the two, and waits only
+/// where that is none, or it is the list and that has nothing, or no room.
 pub(in crate::percpu) struct Depots {
     flushed: Mutex<Flushed>,
     depot: Mutex<Depot>,
+    /// Objects that who frees leaves in the list, for who finds the depot locked.
+    pub(super) stock: usize,
 }
 
-/// Free objects that flushes have brought. Whoever allocates or frees never waits for this lock while there is
-/// memory: a flush may be preempted under it.
+/// Free objects that flushes have brought, and a stock. Whoever allocates or frees never waits for this lock while
+/// there is memory.
 #[derive(Default)]
 pub(in crate::percpu) struct Flushed(Vec<NonNull<u8>>);
 
@@ -53,6 +58,15 @@ impl Flushed {
         self.0.reserve(objects);
     }
 
+    /// Has room for so many in all.
+    fn reserve_in_all(&mut self, objects: usize) {
+        self.0.reserve_exact(objects.saturating_sub(self.0.len()));
+    }
+
+    fn has_room(&self, objects: usize) -> bool {
+        self.0.capacity() - self.0.len() >= objects
+    }
+
     /// Brings objects.
     pub(super) fn put(&mut self, objects: &[NonNull<u8>]) {
         self.0.extend_from_slice(objects);
@@ -63,9 +77,9 @@ impl Flushed {
         self.0.len()
     }
 
-    /// All of them.
-    pub(super) fn take_all(&mut self) -> Vec<NonNull<u8>> {
-        std::mem::take(&mut self.0)
+    /// All of them, for an empty list.
+    pub(super) fn take_all(&mut self, empty: Vec<NonNull<u8>>) -> Vec<NonNull<u8>> {
+        std::mem::replace(&mut self.0, empty)
     }
 }
 
@@ -79,8 +93,8 @@ fn take_off(list: &mut Vec<NonNull<u8>>, to: &mut [NonNull<u8>]) -> usize {
 }
 
 impl Depots {
-    pub(super) fn new(object: Layout) -> Depots {
-        Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object)) }
+    pub(super) fn new(object: Layout, stock: usize) -> Depots {
+        Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object)), stock }
     }
 
     // Nothing of a user's runs under either, so that poison says nothing.
@@ -93,6 +107,27 @@ impl Depots {
         self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn try_flushed(&self) -> Option<MutexGuard<'_, Flushed>> {
+        match self.flushed.try_lock() {
+            Ok(flushed) => Some(flushed),
+            Err(TryLockError::Poisoned(flushed)) => Some(flushed.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn try_depot(&self) -> Option<MutexGuard<'_, Depot>> {
+        match self.depot.try_lock() {
+            Ok(depot) => Some(depot),
+            Err(TryLockError::Poisoned(depot)) => Some(depot.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// How long a list has to be for the stock, and for what comes where the depot is locked.
+    pub(super) fn room(&self) -> usize {
+        2 * self.stock
+    }
+
     /// Both.
     pub(in crate::percpu) fn lock(&self) -> (MutexGuard<'_, Flushed>, MutexGuard<'_, Depot>) {
         // In this order: a flush under its lock is waited for, and nobody who allocates is to wait for that.
@@ -100,12 +135,34 @@ impl Depots {
         (flushed, self.depot())
     }
 
+    /// Gives objects back.
+    pub(super) fn put(&self, objects: &[NonNull<u8>]) {
+        let mut flushed = self.try_flushed().filter(|list| list.has_room(objects.len()));
+        if let Some(list) = &mut flushed
+            && list.len() < self.stock
+        {
+            return list.put(objects);
+        }
+        match (self.try_depot(), flushed) {
+            (Some(mut depot), _) => depot.put(objects),
+            (None, Some(mut list)) => list.put(objects),
+            (None, None) => self.depot().put(objects),
+        }
+    }
+
     /// Takes at most as many objects as `to` has room for. How many: none where the system has no memory.
     ///
     /// Waits for a flush only where the system has no memory.
     pub(super) fn take(&self, to: &mut [NonNull<u8>]) -> usize {
         loop {
-            let mut depot = self.depot();
+            let depot = self.try_depot();
+            if depot.is_none() {
+                let taken = self.try_flushed().map_or(0, |mut list| take_off(&mut list.0, to));
+                if taken > 0 {
+                    return taken;
+                }
+            }
+            let mut depot = depot.unwrap_or_else(|| self.depot());
             let taken = self.take_there(&mut depot, to);
             if taken > 0 {
                 return taken;
@@ -119,6 +176,9 @@ impl Depots {
             };
             // If others have done the same meanwhile, what they have brought serves, and this is given back.
             self.depot().add(&mut more);
+            if let Some(mut list) = self.try_flushed() {
+                list.reserve_in_all(self.room());
+            }
         }
     }
 
@@ -128,12 +188,8 @@ impl Depots {
         if taken > 0 {
             return taken;
         }
-        let taken = match self.flushed.try_lock() {
-            Ok(mut flushed) => take_off(&mut flushed.0, to),
-            Err(TryLockError::Poisoned(flushed)) => take_off(&mut flushed.into_inner().0, to),
-            // A flush brings more: objects that were never used serve meanwhile.
-            Err(TryLockError::WouldBlock) => 0,
-        };
+        // Where a flush brings more, objects that were never used serve meanwhile.
+        let taken = self.try_flushed().map_or(0, |mut list| take_off(&mut list.0, to));
         if taken > 0 { taken } else { depot.take_fresh(to) }
     }
 }

@@ -83,7 +83,9 @@ impl RawCache {
 
     pub(super) fn in_mode(mode: Mode, object: Layout) -> RawCache {
         let magazines = Parts::in_mode::<Forget>(mode, |_| Magazine::new());
-        let depots = Box::new(Depots::new(object));
+        // As much as the magazines of all CPUs take at once.
+        let stock = BULK * magazines.len() as usize;
+        let depots = Box::new(Depots::new(object, stock));
         // SAFETY: on the heap, until `drop`.
         let registration = unsafe { Registration::depots(&depots) };
         RawCache { magazines, _registration: registration, depots, shrunk: Condvar::new() }
@@ -139,7 +141,7 @@ impl RawCache {
             rest = others;
         }
         if !rest.is_empty() {
-            self.depots.depot().put(rest);
+            self.depots.put(rest);
         }
         Some(object)
     }
@@ -161,7 +163,7 @@ impl RawCache {
             held.set_used(rest as u32);
         }
         objects[spilled] = object;
-        self.depots.depot().put(&objects[..=spilled]);
+        self.depots.put(&objects[..=spilled]);
     }
 
     /// Moves what is in the magazines of all CPUs to the depot. How many objects.
@@ -211,7 +213,7 @@ impl RawCache {
             }
             let (objects, chunks) = (depot.objects(), depot.chunks.len());
             drop((depot, flushed));
-            room = Room::new(objects, chunks);
+            room = Room::new(objects, chunks, self.depots.room());
         };
         let mut sorted = contents.sort();
         self.depots.depot().put_back(&mut sorted);
@@ -234,7 +236,7 @@ impl RawCache {
     pub fn gather(&mut self) -> usize {
         // Locked, as a fork of another thread may look.
         let (mut flushed, mut depot) = self.depots.lock();
-        depot.put(&flushed.take_all());
+        depot.put(&flushed.take_all(Vec::new()));
         for (used, magazine) in self.magazines.values_mut() {
             let used = std::mem::take(used) as usize;
             // SAFETY: below `used`.
@@ -255,7 +257,7 @@ impl Drop for RawCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::percpu::tests::modes;
+    use crate::percpu::tests::{cpus, modes, on_cpu};
 
     const OBJECT: Layout = Layout::new::<[u64; 8]>();
     const CAPACITY: usize = capacity(OBJECT.size());
@@ -283,6 +285,28 @@ mod tests {
                 free(&cache, objects);
                 drop(preempted);
             }
+            assert_eq!(cache.stats().out, 0, "mode {mode}");
+        }
+    }
+
+    // Catches: an allocation or a release that waits for another one's few instructions in the depot, in which that may
+    // be preempted.
+    #[test]
+    fn while_there_is_a_stock_nobody_waits_for_who_is_in_the_depot() {
+        for mode in modes() {
+            let cache = RawCache::in_mode(mode, OBJECT);
+            let all = 20 * CAPACITY;
+            // Stays there: what is in the magazine of another CPU is out of reach.
+            on_cpu(cpus()[0], || {
+                for _ in 0..10 {
+                    free(&cache, alloc(&cache, all));
+                    let preempted = cache.depots.depot();
+                    // More than the magazine has: all that the stock has, and back.
+                    let objects = alloc(&cache, cache.depots.stock + 1);
+                    free(&cache, objects);
+                    drop(preempted);
+                }
+            });
             assert_eq!(cache.stats().out, 0, "mode {mode}");
         }
     }

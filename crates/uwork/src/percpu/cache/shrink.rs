@@ -16,17 +16,19 @@ use super::depot::{Aside, Chunk, Depot, Flushed};
 #[derive(Default)]
 pub(super) struct Room {
     aside: Arc<Aside>,
-    /// For what is freed meanwhile.
+    /// For what is freed meanwhile: the depot's list, and that of flushes.
     free: Vec<NonNull<u8>>,
+    flushed: Vec<NonNull<u8>>,
     chunks: Vec<(NonNull<u8>, usize)>,
 }
 
 impl Room {
-    /// For so many objects and chunks.
-    pub(super) fn new(objects: usize, chunks: usize) -> Room {
+    /// For so many objects and chunks, and so many objects of flushes.
+    pub(super) fn new(objects: usize, chunks: usize, flushed: usize) -> Room {
         Room {
             aside: Arc::default(),
             free: Vec::with_capacity(objects),
+            flushed: Vec::with_capacity(flushed),
             chunks: Vec::with_capacity(chunks),
         }
     }
@@ -105,8 +107,8 @@ impl Depot {
     /// already, and there is room.
     pub(super) fn set_aside(&mut self, flushed: &mut Flushed, room: Room) -> Contents {
         debug_assert!(self.aside.is_none() && room.fits(self));
-        let Room { mut aside, free, mut chunks } = room;
-        let lists = [std::mem::replace(&mut self.free, free), flushed.take_all()];
+        let Room { mut aside, free, flushed: empty, mut chunks } = room;
+        let lists = [std::mem::replace(&mut self.free, free), flushed.take_all(empty)];
         Arc::get_mut(&mut aside).expect("nobody else has it").0 = lists;
         self.aside = Some(aside.clone());
         chunks.extend(self.chunks.iter().map(|chunk| (chunk.base, chunk.objects)));
@@ -167,7 +169,7 @@ mod tests {
     }
 
     fn look_through(depot: &mut Depot) -> Contents {
-        let room = Room::new(depot.objects(), depot.chunks.len());
+        let room = Room::new(depot.objects(), depot.chunks.len(), 0);
         depot.set_aside(&mut Flushed::default(), room)
     }
 
