@@ -132,8 +132,25 @@ fn records_have_exactly_the_fixed_fields_and_sane_values() {
 
     let records = records(&path);
     assert!(!records.is_empty());
-    let fields =
-        ["bench", "case", "max", "metric", "min", "runner", "samples", "unit", "value", "variant"];
+    let fields = [
+        "bench",
+        "case",
+        "commit",
+        "cpu_model",
+        "cpus",
+        "kernel",
+        "max",
+        "metric",
+        "min",
+        "profile",
+        "runner",
+        "rustc",
+        "samples",
+        "unit",
+        "value",
+        "variant",
+        "version",
+    ];
     let mut seen = BTreeSet::new();
     for record in &records {
         let object = record.as_object().expect("a flat object");
@@ -143,6 +160,13 @@ fn records_have_exactly_the_fixed_fields_and_sane_values() {
         );
         assert_eq!(record["bench"], "workqueue");
         assert_eq!(record["samples"], 2);
+        assert_eq!(record["cpus"], std::thread::available_parallelism().unwrap().get());
+        assert_eq!(record["version"], env!("CARGO_PKG_VERSION"));
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        assert_eq!(record["kernel"], kernel.trim());
+        let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+        assert_eq!(record["profile"], profile);
+        assert!(record["rustc"].as_str().is_some_and(|text| text.starts_with("rustc ")));
         let number = |field: &str| record[field].as_f64().expect("a number");
         assert!(number("min") <= number("value") && number("value") <= number("max"), "{record}");
         let key = ["case", "runner", "variant", "metric"]

@@ -132,13 +132,20 @@ fn who_may_have_no_real_time_thread_is_told_what_that_weakens() {
         return;
     }
     let args = ["--case", "once", "--mode", "mode0", "--seconds", "1", "--unprivileged"];
-    let output = command("isolation", &args).output().expect("it starts");
+    let mut command = command("isolation", &args);
+    let output = command.env("UWORK_BLOCKING", "nonsense").output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     for words in ["SCHED_FIFO is refused", "runs at nice", "mode 0 gets through"] {
         assert!(said.contains(words), "{said}");
     }
+    // What the library reports is passed on with one name in front.
+    assert!(said.contains("nonsense") && !said.contains("said: uwork:"), "{said}");
     let table = String::from_utf8_lossy(&output.stdout);
+    for line in ["\nmode0: ", "\nstuck: ", "\nFIFO: 1"] {
+        assert!(table.contains(line), "{table}");
+    }
+    assert!(!table.contains("\nmode1: "), "it was not asked for: {table}");
     let titles = ["gap max us", "gaps > 50 us", "voluntary", "involuntary", "p50", "stuck", "FIFO"];
     assert!(titles.iter().all(|title| table.contains(title)), "{table}");
 }

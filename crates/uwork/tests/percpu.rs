@@ -3,18 +3,16 @@
 mod support;
 
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use support::child::{alone, alone_with, become_nobody, limit};
-use support::gate::Gate;
-use support::machine::{cpus, in_the_wait, mask, on_cpu};
-use support::{queue, until, watchdog};
-use uwork::percpu::{Batch, Cache, Counter, Mode, PerCpu, PerCpuWork, is_cpu_remote, mode, reason};
+use support::machine::{cpus, mask, on_cpu, pin, pin_first_thread};
+use support::percpu::{VARIABLE, has_sections, in_each_mode};
+use support::{until, watchdog};
+use uwork::percpu::{Batch, Cache, Counter, Mode, PerCpu, mode, reason};
 use uwork::{ErrorKind, Report, Setup, SetupError};
-
-const VARIABLE: &str = "UWORK_PWLOCKS";
 
 /// Everything that there is, used from threads that move, and found exact.
 fn everything() {
@@ -60,19 +58,6 @@ fn everything() {
     cache.close().expect("all objects are back");
 }
 
-fn pin(cpu: u32) {
-    let mut set = vec![0_u64; cpu as usize / 64 + 1];
-    set[cpu as usize / 64] = 1 << (cpu % 64);
-    // SAFETY: the mask is live and as long as said; 0 is the calling thread.
-    let outcome = unsafe { libc::sched_setaffinity(0, size_of_val(&set[..]), set.as_ptr().cast()) };
-    assert_eq!(outcome, 0, "cannot pin to CPU {cpu}");
-}
-
-/// Whether there are sections here, by what a process without a wish says of itself.
-fn has_sections() -> bool {
-    !reason().contains("refused")
-}
-
 #[test]
 fn as_an_error_a_refusal_says_the_same_and_gives_the_lock_up() {
     fn add(data: &PerCpu<u64>, cpu: u32) -> Result<(), uwork::Error> {
@@ -116,21 +101,6 @@ fn everything_is_exact_in_the_mode_of_the_environment() {
     let _watchdog = watchdog();
     eprintln!("mode {}: {}", mode(), reason());
     everything();
-}
-
-/// Runs `body` in a process of its own for each mode.
-fn in_each_mode(test: &str, body: impl Fn()) {
-    let is_child = std::env::var_os("UWORK_TEST_ALONE").is_some();
-    for wanted in &Mode::ALL[..if is_child { 1 } else { Mode::ALL.len() }] {
-        let prepare = |command: &mut Command| {
-            command.env(VARIABLE, wanted.number().to_string());
-        };
-        alone_with(test, prepare, || {
-            let number = std::env::var(VARIABLE).expect("as it was set");
-            assert!(mode().number().to_string() == number || !has_sections(), "{}", reason());
-            body();
-        });
-    }
 }
 
 #[test]
@@ -260,8 +230,9 @@ fn parts_of_cpus_outside_the_mask_are_reached() {
     let _watchdog = watchdog();
     in_each_mode("parts_of_cpus_outside_the_mask_are_reached", || {
         let machine = uwork::topology::Machine::read().unwrap();
-        // The first thread's mask is the process's, so it has to be that one's.
-        restrict_process(machine.allowed.first().expect("a CPU"));
+        let only = machine.allowed.first().expect("a CPU");
+        pin_first_thread(only);
+        assert_eq!(uwork::topology::Machine::read().unwrap().allowed, mask(&[only]));
         let data = PerCpu::new(|_| 0);
         for cpu in data.cpus() {
             *data.lock(cpu).unwrap() += 1;
@@ -270,121 +241,6 @@ fn parts_of_cpus_outside_the_mask_are_reached() {
         }
         data.for_each(|_, part| *part += 1).unwrap();
         assert!(data.into_inner().iter().all(|&part| part == 4));
-    });
-}
-
-fn restrict_process(cpu: u32) {
-    let mut set = vec![0_u64; cpu as usize / 64 + 1];
-    set[cpu as usize / 64] = 1 << (cpu % 64);
-    // SAFETY: as in `pin`; the thread that has the process's number is the first.
-    let outcome = unsafe {
-        libc::sched_setaffinity(libc::getpid(), size_of_val(&set[..]), set.as_ptr().cast())
-    };
-    assert_eq!(outcome, 0);
-    assert_eq!(uwork::topology::Machine::read().unwrap().allowed, mask(&[cpu]));
-}
-
-#[test]
-fn per_cpu_work_runs_on_its_cpu_or_right_here_as_the_mode_says() {
-    let _watchdog = watchdog();
-    in_each_mode("per_cpu_work_runs_on_its_cpu_or_right_here_as_the_mode_says", per_cpu_work);
-}
-
-fn per_cpu_work() {
-    let queue = queue("percpu").per_cpu().build().unwrap();
-    let data = Arc::new(PerCpu::new(|_| 0));
-    for (cpu, from) in
-        cpus().into_iter().flat_map(|cpu| cpus().into_iter().map(move |from| (cpu, from)))
-    {
-        let ran_on = Arc::new(AtomicU64::new(u64::MAX));
-        let work = PerCpuWork::new(cpu, {
-            let (data, ran_on) = (data.clone(), ran_on.clone());
-            move |cpu| {
-                let mut part = data.lock(cpu).expect("nobody panics");
-                assert_eq!(part.cpu(), cpu);
-                *part += 1;
-                // SAFETY: no arguments.
-                ran_on.store(unsafe { libc::sched_getcpu() } as u64, Ordering::Relaxed);
-            }
-        });
-        on_cpu(from, || {
-            assert!(work.queue_on(cpu, &queue).unwrap());
-            work.flush();
-            assert_eq!(is_cpu_remote(cpu), mode() != Mode::Local && cpu != from);
-        });
-        let wanted = if mode() == Mode::Local { cpu } else { from };
-        assert_eq!(ran_on.load(Ordering::Relaxed), u64::from(wanted), "mode {}", mode());
-        assert_eq!(work.cpu(), cpu);
-        for wrong in [cpu + 1, u32::MAX] {
-            assert_eq!(work.queue_on(wrong, &queue).unwrap_err().kind(), ErrorKind::BadCpu);
-        }
-    }
-    let runs = cpus().len() * cpus().len();
-    let data = Arc::into_inner(data).expect("no work has it any more");
-    assert_eq!(data.into_inner().into_iter().sum::<usize>(), runs);
-
-    let before = uwork::panics();
-    let work = PerCpuWork::new(cpus()[0], |_| panic!("on purpose"));
-    assert!(work.queue_on(cpus()[0], &queue).unwrap());
-    work.flush();
-    assert_eq!(uwork::panics(), before + 1);
-}
-
-/// In all modes; in modes 1 and 2 the function runs in the call that another thread makes.
-#[test]
-fn a_flush_waits_for_the_function_that_another_thread_is_in() {
-    let _watchdog = watchdog();
-    in_each_mode("a_flush_waits_for_the_function_that_another_thread_is_in", || {
-        let queue = queue("percpu").per_cpu().build().unwrap();
-        let cpu = cpus()[0];
-        let (is_in, go) = (Gate::new(), Gate::new());
-        let runs = Arc::new(AtomicU64::new(0));
-        let work = Arc::new(PerCpuWork::new(cpu, {
-            let (is_in, go, runs) = (is_in.clone(), go.clone(), runs.clone());
-            move |_| {
-                is_in.open();
-                go.wait_blocking();
-                runs.fetch_add(1, Ordering::Relaxed);
-            }
-        }));
-        let other = PerCpuWork::new(cpu, |_| ());
-        let caller = thread::spawn({
-            let (work, queue) = (work.clone(), queue.clone());
-            move || work.queue_on(cpu, &queue).unwrap()
-        });
-        is_in.wait();
-        assert!(!other.flush(), "of another item");
-        let flush = in_the_wait({
-            let (work, runs) = (work.clone(), runs.clone());
-            move || (work.flush(), runs.load(Ordering::Relaxed))
-        });
-        go.open();
-        assert_eq!(flush.result(), (true, 1));
-        assert!(caller.join().unwrap());
-        assert!(!work.flush(), "it is over");
-    });
-}
-
-#[test]
-fn a_flush_in_the_function_itself_waits_for_nothing() {
-    let _watchdog = watchdog();
-    in_each_mode("a_flush_in_the_function_itself_waits_for_nothing", || {
-        let queue = queue("percpu").per_cpu().build().unwrap();
-        let cpu = cpus()[0];
-        let this = Arc::new(OnceLock::<PerCpuWork>::new());
-        let runs = Arc::new(AtomicU64::new(0));
-        let work = PerCpuWork::new(cpu, {
-            let (this, runs) = (Arc::downgrade(&this), runs.clone());
-            move |_| {
-                let this = this.upgrade().expect("it is in use");
-                assert!(!this.get().expect("set before it is queued").flush());
-                runs.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        let work = this.get_or_init(|| work);
-        assert!(work.queue_on(cpu, &queue).unwrap());
-        work.flush();
-        assert_eq!(runs.load(Ordering::Relaxed), 1);
     });
 }
 

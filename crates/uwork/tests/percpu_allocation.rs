@@ -1,5 +1,5 @@
-//! Adding to a batch allocates nothing on a CPU that has a buffer, whoever drains it from wherever. Counted per thread,
-//! by the allocator of this process.
+//! Adding to a batch allocates nothing on a CPU that has a buffer, whoever drains it from wherever; nor do objects of a
+//! cache that has as many. Counted per thread, by the allocator of this process.
 
 mod support;
 
@@ -13,7 +13,7 @@ use support::counting::{Counting, counted};
 use support::gate::Gate;
 use support::machine::{cpus, on_cpu};
 use support::watchdog;
-use uwork::percpu::Batch;
+use uwork::percpu::{Batch, Cache};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -71,5 +71,46 @@ fn an_add_after_a_drain_allocates_nothing() {
         }
         assert_eq!(batch.drain_all(), Ok(0));
         assert_eq!(sunk.load(Ordering::Relaxed), added);
+    });
+}
+
+// Catches: lists of free objects that grow, or change their owner, where a thread allocates or frees: the allocator's
+// locks are other threads', too.
+#[test]
+fn objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator() {
+    /// Several magazines of them.
+    const OBJECTS: usize = 2_000;
+    let _watchdog = watchdog();
+    let test = "objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator";
+    alone_each(test, "UWORK_PWLOCKS", &["0", "1", "2"], "UWORK_DEBUG", |mode| {
+        let cache = Cache::<[u64; 8]>::new("counted");
+        let turns: Vec<(Gate, Gate)> = (0..ROUNDS).map(|_| Default::default()).collect();
+        let (cache, turns) = (&cache, &turns);
+        let allocated = thread::scope(|scope| {
+            scope.spawn(move || {
+                for (freed, flushed) in turns {
+                    freed.wait();
+                    cache.flush_all().unwrap();
+                    flushed.open();
+                }
+            });
+            let mut out = Vec::with_capacity(OBJECTS);
+            let mut allocated = 0;
+            for (number, (freed, flushed)) in turns.iter().enumerate() {
+                let before = counted();
+                // All of them at first; then a few, or all.
+                let count = if number % 3 == 1 { 5 } else { OBJECTS };
+                out.extend((0..count).map(|_| cache.alloc_raw()));
+                for object in out.drain(..) {
+                    // SAFETY: from this cache, and nobody uses it.
+                    unsafe { cache.free_raw(object) };
+                }
+                allocated += if number > 0 { counted() - before } else { 0 };
+                freed.open();
+                flushed.wait();
+            }
+            allocated
+        });
+        assert_eq!((allocated, cache.stats().out), (0, 0), "mode {mode}");
     });
 }

@@ -10,16 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use support::child::{alone_each, alone_with};
-use support::machine::on_cpu;
+use support::machine::{on_cpu, try_pin};
 use support::offline::{Offline, bring, removable};
+use support::percpu::{MODES, Pair, VARIABLE, add_one};
 use support::slow::times;
 use support::{queue, until, watchdog};
 use uwork::percpu::{Batch, Cache, Counter, LockError, Mode, PerCpu, PerCpuWork, mode};
 use uwork::topology::Machine;
 use uwork::{ErrorKind, Queue};
-
-const VARIABLE: &str = "UWORK_PWLOCKS";
-const MODES: &[&str] = &["0", "1", "2"];
 
 /// Threads that use everything while CPUs come and go.
 const USERS: u64 = 6;
@@ -37,14 +35,6 @@ fn in_each_mode(test: &str, body: impl Fn(&[u32])) {
         assert_eq!((mode() as u8).to_string(), wanted, "{}", uwork::percpu::reason());
         body(&cpus);
     });
-}
-
-/// Whether the calling thread is on `cpu` now. It cannot be if the CPU is offline.
-fn pin(cpu: u32) -> bool {
-    let mut set = vec![0_u64; cpu as usize / 64 + 1];
-    set[cpu as usize / 64] = 1 << (cpu % 64);
-    // SAFETY: the mask is live and as long as said; 0 is the calling thread.
-    unsafe { libc::sched_setaffinity(0, size_of_val(&set[..]), set.as_ptr().cast()) == 0 }
 }
 
 fn batch_into(sum: &Arc<AtomicU64>) -> Batch<u64> {
@@ -69,8 +59,7 @@ fn until_noticed(cpu: u32, is_there: bool) {
 }
 
 struct Everything {
-    /// Two numbers that are equal whenever the lock is free.
-    pairs: Arc<PerCpu<(u64, u64)>>,
+    pairs: Arc<PerCpu<Pair>>,
     counter: Counter,
     cache: Cache<[u64; 8]>,
     batch: Batch<u64>,
@@ -91,13 +80,6 @@ struct Did {
     moves: u64,
 }
 
-fn add(pair: &mut (u64, u64)) {
-    assert_eq!(pair.0, pair.1);
-    pair.0 += 1;
-    std::hint::black_box(&mut *pair);
-    pair.1 += 1;
-}
-
 impl Everything {
     fn new() -> Everything {
         let (sunk, worked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -105,7 +87,7 @@ impl Everything {
         let work = |cpu| {
             let (pairs, worked) = (pairs.clone(), worked.clone());
             PerCpuWork::new(cpu, move |cpu| {
-                add(&mut pairs.lock(cpu).expect("nobody panics"));
+                add_one(&mut pairs.lock(cpu).expect("nobody panics"));
                 worked.fetch_add(1, Ordering::Relaxed);
             })
         };
@@ -131,9 +113,9 @@ impl Everything {
                 break;
             }
             if round % 37 == 0 {
-                did.moves += u64::from(pin(cpus[(round / 37) as usize % cpus.len()]));
+                did.moves += u64::from(try_pin(cpus[(round / 37) as usize % cpus.len()]));
             }
-            add(&mut self.pairs.lock_local().expect("no panic and no recursion"));
+            add_one(&mut self.pairs.lock_local().expect("no panic and no recursion"));
             did.pairs += 1;
             self.counter.add(1);
             self.batch.add(1);
@@ -164,17 +146,17 @@ impl Everything {
 
     /// Reaches the part of `cpu` in every way.
     fn reach(&self, cpu: u32, did: &mut Did) {
-        add(&mut self.pairs.lock(cpu).expect("not poisoned"));
-        self.pairs.with(cpu, add).expect("not poisoned");
+        add_one(&mut self.pairs.lock(cpu).expect("not poisoned"));
+        self.pairs.with(cpu, add_one).expect("not poisoned");
         did.pairs += 2;
         match self.pairs.try_lock(cpu) {
             Ok(mut pair) => {
-                add(&mut pair);
+                add_one(&mut pair);
                 did.pairs += 1;
             }
             Err(error) => assert!(matches!(error, LockError::Busy), "{error}"),
         }
-        self.pairs.for_each(|_, pair| add(pair)).expect("no lock is held");
+        self.pairs.for_each(|_, pair| add_one(pair)).expect("no lock is held");
         did.pairs += self.pairs.cpus().len() as u64;
         self.batch.drain_all().expect("no lock is held");
         self.cache.flush_all().expect("no lock is held");
@@ -207,7 +189,7 @@ impl Everything {
             drop(other);
             if round % 4 == 0 {
                 until_noticed(first, true);
-                assert!(uwork::work_on_cpu(first, || pin(first)).expect("it is back"));
+                assert!(uwork::work_on_cpu(first, || try_pin(first)).expect("it is back"));
             }
         }
         did
@@ -298,7 +280,7 @@ fn a_holder_whose_cpu_goes_away_keeps_the_lock() {
             thread::scope(|scope| {
                 let data = &data;
                 let holder = scope.spawn(move || {
-                    assert!(pin(cpu));
+                    assert!(try_pin(cpu));
                     let mut part = data.lock_local().expect("free");
                     tell.send(()).unwrap();
                     let () = gone_on.recv().unwrap();

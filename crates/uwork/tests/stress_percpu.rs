@@ -12,13 +12,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use support::child::alone_each;
-use support::machine::cpus;
+use support::machine::{cpus, pin};
+use support::percpu::{MODES, Pair, VARIABLE, add_one};
 use support::random::Random;
 use support::{queue, watchdog};
 use uwork::percpu::{Batch, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
-
-const VARIABLE: &str = "UWORK_PWLOCKS";
-const MODES: &[&str] = &["0", "1", "2"];
 
 const THREADS: u64 = 6;
 const STEPS: u64 = 200_000;
@@ -40,8 +38,7 @@ fn count(of: &AtomicU64, by: u64) {
 
 struct World {
     cpus: Vec<u32>,
-    /// Two numbers that are the same whenever the lock is free.
-    pairs: Arc<PerCpu<(u64, u64)>>,
+    pairs: Arc<PerCpu<Pair>>,
     counter: Counter,
     batch: Batch<u64>,
     sunk: Arc<AtomicU64>,
@@ -52,14 +49,6 @@ struct World {
     queue: uwork::Queue,
     runs: Arc<AtomicU64>,
     did: Did,
-}
-
-fn add_one(pair: &mut (u64, u64)) {
-    assert_eq!(pair.0, pair.1, "somebody else was in");
-    pair.0 += 1;
-    // Keeps the compiler from writing both at once.
-    std::hint::black_box(&mut *pair);
-    pair.1 += 1;
 }
 
 impl World {
@@ -216,14 +205,6 @@ impl World {
         assert!(pairs.iter().all(|pair| pair.0 == pair.1));
         assert_eq!(pairs.iter().map(|pair| pair.0).sum::<u64>(), locked.into_inner() + runs);
     }
-}
-
-fn pin(cpu: u32) {
-    let mut set = vec![0_u64; cpu as usize / 64 + 1];
-    set[cpu as usize / 64] = 1 << (cpu % 64);
-    // SAFETY: the mask is live and as long as said; 0 is the calling thread.
-    let outcome = unsafe { libc::sched_setaffinity(0, size_of_val(&set[..]), set.as_ptr().cast()) };
-    assert_eq!(outcome, 0, "cannot pin to CPU {cpu}");
 }
 
 #[test]

@@ -189,24 +189,31 @@ impl Host for Linux {
         std::process::exit(0);
     }
 
-    fn report(&self, mut report: Report) {
+    fn report(&self, report: Report) {
         if let Report::ItemPanicked { .. } = report {
             PANICS.fetch_add(1, Ordering::Relaxed);
         }
-        // Callers hold half-done things that must not be unwound past.
-        let told = catch_unwind(AssertUnwindSafe(|| {
-            // From a thread that nobody waits for, as looking for names may take long.
-            if let Report::Stalled(stall) = &mut report {
-                stall.name_functions(&mut crate::looking_in::names());
-            }
-            match REPORTER.get() {
-                Some(reporter) => reporter(&report),
-                None => print(&report),
-            }
-        }));
-        if let Err(payload) = told {
-            std::mem::forget(payload);
+        if let Some(report) = first_use::defer(report) {
+            tell(report);
         }
+    }
+}
+
+/// Calls the program's reporter, or prints. Not for a thread that makes something others may need.
+pub(crate) fn tell(mut report: Report) {
+    // Callers hold half-done things that must not be unwound past.
+    let told = catch_unwind(AssertUnwindSafe(|| {
+        // From a thread that nobody waits for, as looking for names may take long.
+        if let Report::Stalled(stall) = &mut report {
+            stall.name_functions(&mut crate::looking_in::names());
+        }
+        match REPORTER.get() {
+            Some(reporter) => reporter(&report),
+            None => print(&report),
+        }
+    }));
+    if let Err(payload) = told {
+        std::mem::forget(payload);
     }
 }
 

@@ -16,6 +16,7 @@ use super::error::recursion;
 use super::forks::Registration;
 use super::mode::chosen;
 use super::parts::{Held, Lost, Parts};
+use super::singles::Singles;
 use super::underway::{Begun, Underway};
 use crate::error::Error;
 
@@ -43,6 +44,7 @@ pub struct Batch<T> {
     parts: Parts<Vec<T>>,
     capacity: usize,
     sink: Sink<T>,
+    singles: Singles<T>,
     sinks: Box<Sinks>,
     /// Dropped before the sinks' state, which it tells forks of; in this order by [`Batch::drop`].
     registration: Option<Registration>,
@@ -156,10 +158,11 @@ impl<T: Send> Batch<T> {
             (1..=CAPACITY_MAX).contains(&capacity),
             "a batch of {capacity} items: 1 to {CAPACITY_MAX} are allowed"
         );
+        let singles = Singles::new(parts.len());
         let sinks = Box::<Sinks>::default();
         // SAFETY: on the heap, where it stays until the registration is dropped.
         let registration = unsafe { Registration::other(NonNull::from(&*sinks), Sinks::child) };
-        Batch { parts, capacity, sink, sinks, registration: Some(registration) }
+        Batch { parts, capacity, sink, singles, sinks, registration: Some(registration) }
     }
 
     /// Adds an item to the batch of the CPU that the caller is on. Some ten instructions, and the sink's work where
@@ -213,7 +216,8 @@ impl<T: Send> Batch<T> {
 
     #[cold]
     fn sink_one(&self, item: T) {
-        self.call_sink(&mut vec![item]);
+        let cpu = crate::linux::current_cpu();
+        self.singles.with(cpu, item, |batch| self.call_sink(batch));
     }
 
     fn call_sink(&self, batch: &mut Vec<T>) {
@@ -314,5 +318,36 @@ impl<T> Drop for Batch<T> {
 impl<T> fmt::Debug for Batch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Batch").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::percpu::tests::counting::counted;
+    use crate::percpu::tests::{cpus, modes, on_cpu};
+
+    // Catches: an item that finds its CPU's lock taken, as by a drain, and gets a buffer of its own.
+    #[test]
+    fn an_add_that_finds_the_lock_taken_allocates_nothing() {
+        for mode in modes() {
+            let sunk = Arc::new(AtomicU64::new(0));
+            let batch = Batch::in_mode(mode, 8, {
+                let sunk = sunk.clone();
+                move |items: Drain<'_, u64>| _ = sunk.fetch_add(items.sum(), Ordering::Relaxed)
+            });
+            for cpu in cpus() {
+                on_cpu(cpu, || {
+                    let held = batch.parts.lock_of(cpu).expect("nobody has it");
+                    let before = (counted(), sunk.load(Ordering::Relaxed));
+                    (0..100).for_each(|_| batch.add(1));
+                    let after = (counted(), sunk.load(Ordering::Relaxed));
+                    assert_eq!(after, (before.0, before.1 + 100), "mode {mode}, CPU {cpu}");
+                    drop(held);
+                });
+            }
+        }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) mod locks;
 mod mode;
 mod parts;
 mod remote;
+mod singles;
 #[cfg(test)]
 mod tests;
 mod underway;

@@ -27,19 +27,14 @@ pub(super) fn chosen() -> &'static Chosen {
     }
     // First, so that a report finds it.
     engine();
-    let mut report = None;
-    let chosen = first_use::once(&CHOSEN, || {
+    first_use::once(&CHOSEN, || {
         let chosen = decide(options().percpu_mode);
         if chosen.choice.is_odd {
             let Choice { mode, reason, .. } = chosen.choice.clone();
-            report = Some(Report::PerCpuMode { mode, reason });
+            engine().host().report(Report::PerCpuMode { mode, reason });
         }
         chosen
-    });
-    if let Some(report) = report {
-        engine().host().report(report);
-    }
-    chosen
+    })
 }
 
 fn decide(program: Option<Mode>) -> Chosen {

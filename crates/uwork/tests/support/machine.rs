@@ -52,13 +52,29 @@ pub(crate) fn on_cpu<R: Send>(cpu: u32, f: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-fn pin(cpu: u32) {
+/// Keeps the calling thread on `cpu`.
+#[track_caller]
+pub(crate) fn pin(cpu: u32) {
+    assert!(try_pin(cpu), "cannot pin to CPU {cpu}");
+}
+
+/// The same, if that CPU is there. Whether it is.
+pub(crate) fn try_pin(cpu: u32) -> bool {
+    set_mask(0, cpu)
+}
+
+/// Makes `cpu` the only one of the calling process, whose mask is that of its first thread.
+#[track_caller]
+pub(crate) fn pin_first_thread(cpu: u32) {
+    assert!(set_mask(std::process::id() as libc::pid_t, cpu), "cannot pin to CPU {cpu}");
+}
+
+/// Of a thread; 0: of the calling one.
+fn set_mask(thread: libc::pid_t, cpu: u32) -> bool {
     let mut mask = vec![0_u64; cpu as usize / 64 + 1];
     mask[cpu as usize / 64] |= 1 << (cpu % 64);
-    // SAFETY: the mask is live and as long as said; 0 is the calling thread.
-    let outcome =
-        unsafe { libc::sched_setaffinity(0, size_of_val(&mask[..]), mask.as_ptr().cast()) };
-    assert_eq!(outcome, 0, "cannot pin to CPU {cpu}");
+    // SAFETY: the mask is live and as long as said.
+    unsafe { libc::sched_setaffinity(thread, size_of_val(&mask[..]), mask.as_ptr().cast()) == 0 }
 }
 
 /// The CPU that the caller is on.

@@ -13,6 +13,7 @@ pub(crate) mod gate;
 pub(crate) mod items;
 pub(crate) mod machine;
 pub(crate) mod offline;
+pub(crate) mod percpu;
 pub(crate) mod random;
 pub(crate) mod slow;
 pub(crate) mod tiers;

@@ -10,7 +10,8 @@ use std::process::{Command, ExitCode, Stdio};
 use serde::de::DeserializeOwned;
 
 use super::contestant::Group;
-use super::measure_and_report;
+use super::legend::{self, Word};
+use super::measure_and_show;
 use super::summary::{Metric, RATE, Sampled};
 use crate::commands::UserError;
 
@@ -26,16 +27,21 @@ pub(super) struct ChildArgs {
 }
 
 impl ChildArgs {
-    /// Lets `child` carry an order out if there is one; else measures the groups and reports.
+    /// Lets `child` carry an order out if there is one; else measures the groups and reports, with what the words in
+    /// the tables mean.
     pub(super) fn run<O: DeserializeOwned>(
         &self,
         bench: &'static str,
         child: impl FnOnce(&O) -> Result<(), UserError>,
         groups: impl FnOnce() -> Result<Vec<Group<Measured>>, UserError>,
+        words: &[Word],
     ) -> Result<ExitCode, UserError> {
         match &self.order {
             Some(text) => child(&order(text)?)?,
-            None => measure_and_report(bench, groups()?, self.json.as_deref(), Vec::new())?,
+            None => {
+                let below = |group: &_| legend::below(group, words);
+                measure_and_show(bench, groups()?, self.json.as_deref(), Vec::new(), below)?;
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -78,8 +84,7 @@ impl Measured {
         if metrics.first().is_none_or(|(first, _)| first.name != RATE.name) {
             return Err(UserError("a child's figures have no rate".to_owned()));
         }
-        let said = said.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
-        Ok(Self { metrics, said })
+        Ok(Self { metrics, said: lines(said).map(str::to_owned).collect() })
     }
 
     /// From the child that a command is. `who` is for errors.
@@ -87,7 +92,7 @@ impl Measured {
         let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(&error))?;
         let said = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            let last = said.lines().last().unwrap_or("it said nothing");
+            let last = lines(&said).last().unwrap_or("it said nothing");
             return Err(UserError(format!("{who}: {}: {last}", output.status)));
         }
         Self::parse(&String::from_utf8_lossy(&output.stdout), &said, known)
@@ -102,6 +107,13 @@ impl Sampled for Measured {
     fn said(&self) -> &[String] {
         &self.said
     }
+}
+
+/// The lines of what a child said, without the name that the library begins them with: whoever passes them on says
+/// who it was.
+fn lines(said: &str) -> impl Iterator<Item = &str> {
+    let lines = said.lines().map(|line| line.strip_prefix("uwork: ").unwrap_or(line));
+    lines.filter(|line| !line.trim().is_empty())
 }
 
 /// This program again, with an order for `bench NAME`.
@@ -137,7 +149,7 @@ mod tests {
         figures.set(RATE, 2.5);
         let printed = serde_json::to_string(&figures).unwrap();
         let known = [RATE, THREADS];
-        let measured = Measured::parse(&printed, "a line\n\nanother\n", &known).unwrap();
+        let measured = Measured::parse(&printed, "a line\n\nuwork: another\n", &known).unwrap();
         let names: Vec<_> = measured.metrics().iter().map(|(m, value)| (m.name, *value)).collect();
         assert_eq!(names, [("items_per_s", 2.5), ("threads_peak", 5.0)]);
         assert_eq!(measured.said(), ["a line", "another"]);

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::UserError;
 use super::interleave::GroupOutcome;
+use super::origin::Origin;
 use super::summary::{self, Figure, Sampled};
 use super::uwork_pool::RUNNER;
 
@@ -59,6 +60,15 @@ impl<'a> Record<'a> {
             max: value,
         }
     }
+}
+
+/// A record as it is written.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(flatten)]
+    record: &'a Record<'a>,
+    #[serde(flatten)]
+    origin: &'a Origin,
 }
 
 /// Every metric of every contestant.
@@ -129,12 +139,14 @@ impl Target {
         Ok(target)
     }
 
-    /// Writes all records, at once or not at all.
+    /// Writes all records with where they come from, at once or not at all.
     pub(super) fn write(&self, records: &[Record<'_>]) -> Result<(), UserError> {
         let refuse =
             |error: io::Error| UserError(format!("--json {}: {error}", self.path.display()));
+        let origin = &Origin::here();
+        let written: Vec<_> = records.iter().map(|record| Written { record, origin }).collect();
         let mut text =
-            serde_json::to_string_pretty(records).map_err(|error| refuse(error.into()))?;
+            serde_json::to_string_pretty(&written).map_err(|error| refuse(error.into()))?;
         text.push('\n');
         if self.in_place {
             let mut file = OpenOptions::new().append(true).open(&self.path).map_err(refuse)?;

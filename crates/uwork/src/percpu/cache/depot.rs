@@ -1,4 +1,9 @@
 //! What all CPUs' magazines are filled from and emptied to: free objects, and the memory they are in.
+//!
+//! Under the depot's lock nothing is asked of the system's allocator, whose locks other threads hold, and which may
+//! sleep in the kernel: everybody who allocates or frees objects would wait for that as well. The list of free objects
+//! has room for all there are, so that giving one back asks for nothing either. New memory is taken before the
+//! lock, what is not needed is given up after it.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -28,14 +33,19 @@ impl Chunk {
     }
 }
 
-/// A depot, and beside it what flushes bring, under locks of their own: that of [`Flushed`] before the other.
+/// A depot, and a list beside it, under locks of their own: that of [`Flushed`] before the other.
+///
+/// A holder may be preempted under either. So whoever allocates or frees takes what is free of the two, and waits only
+/// where that is none, or it is the list and that has nothing, or no room.
 pub(in crate::percpu) struct Depots {
     flushed: Mutex<Flushed>,
     depot: Mutex<Depot>,
+    /// Objects that who frees leaves in the list, for who finds the depot locked.
+    pub(super) stock: usize,
 }
 
-/// Free objects that flushes have brought. Whoever allocates or frees never waits for this lock while there is
-/// memory: a flush may be preempted under it.
+/// Free objects that flushes have brought, and a stock. Whoever allocates or frees never waits for this lock while
+/// there is memory.
 #[derive(Default)]
 pub(in crate::percpu) struct Flushed(Vec<NonNull<u8>>);
 
@@ -43,6 +53,20 @@ pub(in crate::percpu) struct Flushed(Vec<NonNull<u8>>);
 unsafe impl Send for Flushed {}
 
 impl Flushed {
+    /// Has room for so many more.
+    pub(super) fn reserve(&mut self, objects: usize) {
+        self.0.reserve(objects);
+    }
+
+    /// Has room for so many in all.
+    fn reserve_in_all(&mut self, objects: usize) {
+        self.0.reserve_exact(objects.saturating_sub(self.0.len()));
+    }
+
+    fn has_room(&self, objects: usize) -> bool {
+        self.0.capacity() - self.0.len() >= objects
+    }
+
     /// Brings objects.
     pub(super) fn put(&mut self, objects: &[NonNull<u8>]) {
         self.0.extend_from_slice(objects);
@@ -52,11 +76,25 @@ impl Flushed {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
+
+    /// All of them, for an empty list.
+    pub(super) fn take_all(&mut self, empty: Vec<NonNull<u8>>) -> Vec<NonNull<u8>> {
+        std::mem::replace(&mut self.0, empty)
+    }
+}
+
+/// Takes objects off the end of a list, at most as many as `to` has room for. How many.
+fn take_off(list: &mut Vec<NonNull<u8>>, to: &mut [NonNull<u8>]) -> usize {
+    let rest = list.len().saturating_sub(to.len());
+    let taken = list.len() - rest;
+    to[..taken].copy_from_slice(&list[rest..]);
+    list.truncate(rest);
+    taken
 }
 
 impl Depots {
-    pub(super) fn new(object: Layout) -> Depots {
-        Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object)) }
+    pub(super) fn new(object: Layout, stock: usize) -> Depots {
+        Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object)), stock }
     }
 
     // Nothing of a user's runs under either, so that poison says nothing.
@@ -69,6 +107,27 @@ impl Depots {
         self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn try_flushed(&self) -> Option<MutexGuard<'_, Flushed>> {
+        match self.flushed.try_lock() {
+            Ok(flushed) => Some(flushed),
+            Err(TryLockError::Poisoned(flushed)) => Some(flushed.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn try_depot(&self) -> Option<MutexGuard<'_, Depot>> {
+        match self.depot.try_lock() {
+            Ok(depot) => Some(depot),
+            Err(TryLockError::Poisoned(depot)) => Some(depot.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// How long a list has to be for the stock, and for what comes where the depot is locked.
+    pub(super) fn room(&self) -> usize {
+        2 * self.stock
+    }
+
     /// Both.
     pub(in crate::percpu) fn lock(&self) -> (MutexGuard<'_, Flushed>, MutexGuard<'_, Depot>) {
         // In this order: a flush under its lock is waited for, and nobody who allocates is to wait for that.
@@ -76,35 +135,69 @@ impl Depots {
         (flushed, self.depot())
     }
 
-    /// The depot, with all that flushes have brought.
-    pub(super) fn gathered(&self) -> MutexGuard<'_, Depot> {
-        let (mut flushed, mut depot) = self.lock();
-        depot.accept(&mut flushed);
-        depot
+    /// Gives objects back.
+    pub(super) fn put(&self, objects: &[NonNull<u8>]) {
+        let mut flushed = self.try_flushed().filter(|list| list.has_room(objects.len()));
+        if let Some(list) = &mut flushed
+            && list.len() < self.stock
+        {
+            return list.put(objects);
+        }
+        match (self.try_depot(), flushed) {
+            (Some(mut depot), _) => depot.put(objects),
+            (None, Some(mut list)) => list.put(objects),
+            (None, None) => self.depot().put(objects),
+        }
     }
 
-    /// As [`Depot::take`], also of what flushes have brought. Waits for a flush only where the system has no
-    /// memory.
+    /// Takes at most as many objects as `to` has room for. How many: none where the system has no memory.
+    ///
+    /// Waits for a flush only where the system has no memory.
     pub(super) fn take(&self, to: &mut [NonNull<u8>]) -> usize {
-        let mut depot = self.depot();
-        if depot.free.is_empty() {
-            match self.flushed.try_lock() {
-                Ok(mut flushed) => depot.accept(&mut flushed),
-                Err(TryLockError::Poisoned(flushed)) => depot.accept(&mut flushed.into_inner()),
-                // A flush brings more: objects that were never used serve meanwhile.
-                Err(TryLockError::WouldBlock) => {}
+        loop {
+            let depot = self.try_depot();
+            if depot.is_none() {
+                let taken = self.try_flushed().map_or(0, |mut list| take_off(&mut list.0, to));
+                if taken > 0 {
+                    return taken;
+                }
+            }
+            let mut depot = depot.unwrap_or_else(|| self.depot());
+            let taken = self.take_there(&mut depot, to);
+            if taken > 0 {
+                return taken;
+            }
+            let wanted = depot.wanted();
+            drop(depot);
+            let Some(mut more) = wanted.get() else {
+                let (mut flushed, mut depot) = self.lock();
+                let taken = take_off(&mut depot.free, to);
+                return if taken > 0 { taken } else { take_off(&mut flushed.0, to) };
+            };
+            // If others have done the same meanwhile, what they have brought serves, and this is given back.
+            self.depot().add(&mut more);
+            if let Some(mut list) = self.try_flushed() {
+                list.reserve_in_all(self.room());
             }
         }
-        let taken = depot.take(to);
-        drop(depot);
-        if taken > 0 { taken } else { self.gathered().take(to) }
+    }
+
+    /// The same, of what is there.
+    fn take_there(&self, depot: &mut Depot, to: &mut [NonNull<u8>]) -> usize {
+        let taken = take_off(&mut depot.free, to);
+        if taken > 0 {
+            return taken;
+        }
+        // Where a flush brings more, objects that were never used serve meanwhile.
+        let taken = self.try_flushed().map_or(0, |mut list| take_off(&mut list.0, to));
+        if taken > 0 { taken } else { depot.take_fresh(to) }
     }
 }
 
 /// See the module.
 pub(in crate::percpu) struct Depot {
     object: Layout,
-    /// Objects that were in use before.
+    /// Objects that were in use before, with room for those of all chunks.
     pub(super) free: Vec<NonNull<u8>>,
     /// Of these, what a thread looks through to give memory back: see `shrink`.
     pub(super) aside: Option<Arc<Aside>>,
@@ -120,8 +213,19 @@ pub(in crate::percpu) struct Depot {
 // SAFETY: the memory is the depot's alone.
 unsafe impl Send for Depot {}
 
-/// Free objects that are looked at, but not used.
-pub(super) struct Aside(pub(super) Vec<NonNull<u8>>);
+/// Free objects that are looked at, but not used: the depot's, and those that flushes had brought.
+#[derive(Default)]
+pub(super) struct Aside(pub(super) [Vec<NonNull<u8>>; 2]);
+
+impl Aside {
+    pub(super) fn objects(&self) -> impl Iterator<Item = NonNull<u8>> {
+        self.0.iter().flatten().copied()
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+}
 
 // SAFETY: addresses, which nobody follows.
 unsafe impl Send for Aside {}
@@ -152,7 +256,7 @@ impl Depot {
 
     /// Objects in here.
     pub(super) fn free(&self) -> usize {
-        self.free.len() + self.aside.as_ref().map_or(0, |aside| aside.0.len()) + self.fresh_left
+        self.free.len() + self.aside.as_ref().map_or(0, |aside| aside.len()) + self.fresh_left
     }
 
     /// Bytes of all chunks.
@@ -160,18 +264,8 @@ impl Depot {
         self.chunks.iter().map(|chunk| chunk.layout.size()).sum()
     }
 
-    /// Takes at most as many objects as `to` has room for. How many: none where the system has no memory.
-    pub(super) fn take(&mut self, to: &mut [NonNull<u8>]) -> usize {
-        if !self.free.is_empty() {
-            let rest = self.free.len().saturating_sub(to.len());
-            let taken = self.free.len() - rest;
-            to[..taken].copy_from_slice(&self.free[rest..]);
-            self.free.truncate(rest);
-            return taken;
-        }
-        if self.fresh_left == 0 && !self.grow() {
-            return 0;
-        }
+    /// Takes objects that were never used, at most as many as `to` has room for. How many.
+    pub(super) fn take_fresh(&mut self, to: &mut [NonNull<u8>]) -> usize {
         let taken = to.len().min(self.fresh_left);
         for (number, place) in to[..taken].iter_mut().enumerate() {
             // The last one first: what is taken from the end of a magazine goes up through memory.
@@ -184,32 +278,140 @@ impl Depot {
         taken
     }
 
-    /// Takes what flushes have brought. A swap of pointers if nothing else is free.
-    fn accept(&mut self, Flushed(flushed): &mut Flushed) {
-        if self.free.len() < flushed.len() {
-            std::mem::swap(&mut self.free, flushed);
-        }
-        self.free.append(flushed);
-    }
-
     /// Gives objects back.
     pub(super) fn put(&mut self, objects: &[NonNull<u8>]) {
+        debug_assert!(self.free.capacity() - self.free.len() >= objects.len(), "there is room");
         self.free.extend_from_slice(objects);
     }
 
-    /// One more chunk, if there is memory for it.
-    fn grow(&mut self) -> bool {
+    /// What there would have to be for one more chunk.
+    fn wanted(&self) -> Wanted {
         let bytes = self.bytes().clamp(CHUNK_MIN, CHUNK_MAX);
         let objects = (bytes / self.object.size()).max(1);
-        let size = objects.checked_mul(self.object.size()).expect("an object fits into memory");
+        // Twice as many each time, so that few lists are made in all.
+        let twice = |has: usize, needs: usize| if has < needs { needs.max(2 * has) } else { 0 };
+        Wanted {
+            object: self.object,
+            objects,
+            free: twice(self.free.capacity(), self.objects + objects),
+            chunks: twice(self.chunks.capacity(), self.chunks.len() + 1),
+        }
+    }
+
+    /// Takes another chunk if there are no objects, and the lists have room for it. What it has not taken, and
+    /// lists that were too short, stay with `more`.
+    fn add(&mut self, more: &mut More) {
+        if !self.free.is_empty() || self.fresh_left > 0 {
+            return;
+        }
+        if self.free.capacity() < more.free.capacity() {
+            std::mem::swap(&mut self.free, &mut more.free);
+        }
+        if self.chunks.capacity() < more.chunks.capacity() {
+            more.chunks.append(&mut self.chunks);
+            std::mem::swap(&mut self.chunks, &mut more.chunks);
+        }
+        let fits = |chunk: &mut Chunk| {
+            self.free.capacity() >= self.objects + chunk.objects
+                && self.chunks.capacity() > self.chunks.len()
+        };
+        let Some(chunk) = more.chunk.take_if(fits) else { return };
+        (self.fresh, self.fresh_left) = (chunk.base, chunk.objects);
+        self.objects += chunk.objects;
+        let place = self.chunks.partition_point(|other| other.base < chunk.base);
+        self.chunks.insert(place, chunk);
+    }
+}
+
+/// What a depot without objects needs.
+struct Wanted {
+    object: Layout,
+    /// In the chunk.
+    objects: usize,
+    /// Room in a list of free objects; 0: the one there is has enough.
+    free: usize,
+    /// The same of chunks.
+    chunks: usize,
+}
+
+impl Wanted {
+    /// Nothing if the system has no memory.
+    fn get(self) -> Option<More> {
+        let size = self.objects.checked_mul(self.object.size()).expect("it fits into memory");
         let layout =
             Layout::from_size_align(size, self.object.align()).expect("an object's layout");
+        let (mut free, mut chunks) = (Vec::new(), Vec::new());
+        free.try_reserve_exact(self.free).ok()?;
+        chunks.try_reserve_exact(self.chunks).ok()?;
         // SAFETY: not of size 0.
-        let Some(base) = NonNull::new(unsafe { alloc(layout) }) else { return false };
-        let place = self.chunks.partition_point(|chunk| chunk.base < base);
-        self.chunks.insert(place, Chunk { base, layout, objects });
-        (self.fresh, self.fresh_left) = (base, objects);
-        self.objects += objects;
-        true
+        let base = NonNull::new(unsafe { alloc(layout) })?;
+        Some(More { chunk: Some(Chunk { base, layout, objects: self.objects }), free, chunks })
+    }
+}
+
+/// What a depot without objects gets.
+struct More {
+    chunk: Option<Chunk>,
+    /// Empty, as the next one.
+    free: Vec<NonNull<u8>>,
+    chunks: Vec<Chunk>,
+}
+
+impl Drop for More {
+    fn drop(&mut self) {
+        if let Some(chunk) = self.chunk.take() {
+            // SAFETY: no depot has it, so nobody has any of its objects.
+            unsafe { chunk.free() };
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Takes so many objects, with new chunks where there are no others.
+    pub(in super::super) fn take(depot: &mut Depot, count: usize) -> Vec<NonNull<u8>> {
+        let mut objects = vec![NonNull::dangling(); count];
+        let mut taken = 0;
+        while taken < count {
+            let to = &mut objects[taken..];
+            let now = match take_off(&mut depot.free, to) {
+                0 => depot.take_fresh(to),
+                some => some,
+            };
+            if now == 0 {
+                depot.add(&mut depot.wanted().get().expect("there is memory"));
+            }
+            taken += now;
+        }
+        objects
+    }
+
+    #[test]
+    fn what_others_have_brought_meanwhile_serves() {
+        let mut depot = Depot::new(Layout::new::<[u64; 8]>());
+        let mut late = depot.wanted().get().expect("there is memory");
+        let mut objects = take(&mut depot, 1);
+        let before = (depot.objects(), depot.bytes());
+        depot.add(&mut late);
+        assert_eq!((depot.objects(), depot.bytes()), before, "there are objects");
+        // Several chunks later its lists are too short, whatever there is.
+        while depot.free.capacity() < 4 * late.free.capacity() {
+            let all = depot.free();
+            objects.extend(take(&mut depot, all + 1));
+        }
+        let all = depot.free();
+        objects.extend(take(&mut depot, all));
+        depot.free = Vec::with_capacity(depot.objects());
+        let before = depot.objects();
+        depot.add(&mut late);
+        assert!(late.chunk.is_some() && depot.objects() == before, "there is no room");
+        // All objects have room, and nothing is asked for.
+        let room = depot.free.capacity();
+        depot.put(&objects);
+        assert_eq!((depot.free(), depot.free.capacity()), (depot.objects(), room));
+        // SAFETY: the depot has all of their objects.
+        depot.chunks.drain(..).for_each(|chunk| _ = unsafe { chunk.free() });
     }
 }

@@ -5,7 +5,8 @@
 //! the depot by halves, so that one that is just full or empty does not go there again with the next object.
 //! Nobody waits for a CPU's lock here: where its holder is preempted, the depot serves instead. A flush has a
 //! lock of its own beside the depot's, for which no allocation waits. A thread that has a magazine's lock may take
-//! these, never the other way round.
+//! these, never the other way round. Nobody asks the system for memory under the depot's lock; and who allocates or
+//! frees asks for it only where there are no objects.
 
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
@@ -14,6 +15,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::CacheStats;
 use super::depot::Depots;
+use super::shrink::Room;
 use crate::error::Error;
 use crate::percpu::Mode;
 use crate::percpu::forks::Registration;
@@ -81,7 +83,9 @@ impl RawCache {
 
     pub(super) fn in_mode(mode: Mode, object: Layout) -> RawCache {
         let magazines = Parts::in_mode::<Forget>(mode, |_| Magazine::new());
-        let depots = Box::new(Depots::new(object));
+        // As much as the magazines of all CPUs take at once.
+        let stock = BULK * magazines.len() as usize;
+        let depots = Box::new(Depots::new(object, stock));
         // SAFETY: on the heap, until `drop`.
         let registration = unsafe { Registration::depots(&depots) };
         RawCache { magazines, _registration: registration, depots, shrunk: Condvar::new() }
@@ -137,7 +141,7 @@ impl RawCache {
             rest = others;
         }
         if !rest.is_empty() {
-            self.depots.depot().put(rest);
+            self.depots.put(rest);
         }
         Some(object)
     }
@@ -159,7 +163,7 @@ impl RawCache {
             held.set_used(rest as u32);
         }
         objects[spilled] = object;
-        self.depots.depot().put(&objects[..=spilled]);
+        self.depots.put(&objects[..=spilled]);
     }
 
     /// Moves what is in the magazines of all CPUs to the depot. How many objects.
@@ -167,6 +171,9 @@ impl RawCache {
     /// # Errors
     /// None that a user of the cache can cause.
     pub fn flush_all(&self) -> Result<usize, Error> {
+        let expected = self.magazines.in_use().map(|cpu| self.magazines.used(cpu) as usize).sum();
+        // So that little is left to be done with a CPU's lock held.
+        self.depots.flushed().reserve(expected);
         let moved = Mutex::new(0);
         self.magazines.visit_all(self.magazines.in_use(), |_, mut held| {
             let used = held.used() as usize;
@@ -190,18 +197,29 @@ impl RawCache {
     }
 
     fn give_back(&self) -> usize {
+        let mut room = Room::default();
         let contents = loop {
-            let mut depot = self.depots.gathered();
-            match depot.set_aside() {
-                Some(contents) => break contents,
-                None => drop(self.shrunk.wait(depot).unwrap_or_else(PoisonError::into_inner)),
+            let (mut flushed, depot) = self.depots.lock();
+            let mut depot = match depot.aside {
+                None => depot,
+                Some(_) => {
+                    drop(flushed);
+                    drop(self.shrunk.wait(depot).unwrap_or_else(PoisonError::into_inner));
+                    continue;
+                }
+            };
+            if room.fits(&depot) {
+                break depot.set_aside(&mut flushed, room);
             }
+            let (objects, chunks) = (depot.objects(), depot.chunks.len());
+            drop((depot, flushed));
+            room = Room::new(objects, chunks, self.depots.room());
         };
-        let sorted = contents.sort();
-        let chunks = self.depots.depot().put_back(sorted);
+        let mut sorted = contents.sort();
+        self.depots.depot().put_back(&mut sorted);
         self.shrunk.notify_all();
         // SAFETY: the depot has given up all of their objects.
-        chunks.into_iter().map(|chunk| unsafe { chunk.free() }).sum()
+        sorted.into_chunks().into_iter().map(|chunk| unsafe { chunk.free() }).sum()
     }
 
     /// How much it has.
@@ -217,7 +235,8 @@ impl RawCache {
     /// Empties the magazines; how many objects are allocated.
     pub fn gather(&mut self) -> usize {
         // Locked, as a fork of another thread may look.
-        let mut depot = self.depots.gathered();
+        let (mut flushed, mut depot) = self.depots.lock();
+        depot.put(&flushed.take_all(Vec::new()));
         for (used, magazine) in self.magazines.values_mut() {
             let used = std::mem::take(used) as usize;
             // SAFETY: below `used`.
@@ -238,7 +257,7 @@ impl Drop for RawCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::percpu::tests::modes;
+    use crate::percpu::tests::{cpus, modes, on_cpu};
 
     const OBJECT: Layout = Layout::new::<[u64; 8]>();
     const CAPACITY: usize = capacity(OBJECT.size());
@@ -266,6 +285,28 @@ mod tests {
                 free(&cache, objects);
                 drop(preempted);
             }
+            assert_eq!(cache.stats().out, 0, "mode {mode}");
+        }
+    }
+
+    // Catches: an allocation or a release that waits for another one's few instructions in the depot, in which that may
+    // be preempted.
+    #[test]
+    fn while_there_is_a_stock_nobody_waits_for_who_is_in_the_depot() {
+        for mode in modes() {
+            let cache = RawCache::in_mode(mode, OBJECT);
+            let all = 20 * CAPACITY;
+            // Stays there: what is in the magazine of another CPU is out of reach.
+            on_cpu(cpus()[0], || {
+                for _ in 0..10 {
+                    free(&cache, alloc(&cache, all));
+                    let preempted = cache.depots.depot();
+                    // More than the magazine has: all that the stock has, and back.
+                    let objects = alloc(&cache, cache.depots.stock + 1);
+                    free(&cache, objects);
+                    drop(preempted);
+                }
+            });
             assert_eq!(cache.stats().out, 0, "mode {mode}");
         }
     }

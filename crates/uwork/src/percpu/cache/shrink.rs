@@ -2,7 +2,7 @@
 //!
 //! Every free object is looked at for that, which takes up to tenths of a second. So it is done without the depot's
 //! lock: under it the free objects are set aside, and then put back or given up. Meanwhile the depot has those that
-//! are freed, those that were never used, and new chunks.
+//! are freed, those that were never used, and new chunks. Lists are made before the lock and dropped after it.
 //!
 //! The list that is set aside stays the depot's and is not changed: a child of a fork that does not have the
 //! thread which looks takes it back. Chunks leave the depot under its lock only, by the one thread that looks.
@@ -10,11 +10,38 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::depot::{Aside, Chunk, Depot};
+use super::depot::{Aside, Chunk, Depot, Flushed};
+
+/// Lists that a depot needs to set its objects aside.
+#[derive(Default)]
+pub(super) struct Room {
+    aside: Arc<Aside>,
+    /// For what is freed meanwhile: the depot's list, and that of flushes.
+    free: Vec<NonNull<u8>>,
+    flushed: Vec<NonNull<u8>>,
+    chunks: Vec<(NonNull<u8>, usize)>,
+}
+
+impl Room {
+    /// For so many objects and chunks, and so many objects of flushes.
+    pub(super) fn new(objects: usize, chunks: usize, flushed: usize) -> Room {
+        Room {
+            aside: Arc::default(),
+            free: Vec::with_capacity(objects),
+            flushed: Vec::with_capacity(flushed),
+            chunks: Vec::with_capacity(chunks),
+        }
+    }
+
+    /// Whether it is enough.
+    pub(super) fn fits(&self, depot: &Depot) -> bool {
+        self.free.capacity() >= depot.objects() && self.chunks.capacity() >= depot.chunks.len()
+    }
+}
 
 /// What is looked through.
 pub(super) struct Contents {
-    free: Arc<Aside>,
+    aside: Arc<Aside>,
     /// Of each chunk where it begins, in the order of that, and how many objects it has.
     chunks: Vec<(NonNull<u8>, usize)>,
     /// The chunk, by its number, that has objects which were never used.
@@ -23,13 +50,17 @@ pub(super) struct Contents {
 
 /// What was found.
 pub(super) struct Sorted {
-    /// Objects of chunks that stay.
+    /// Objects of chunks that stay, with room for all there are.
     kept: Vec<NonNull<u8>>,
     /// Where chunks begin that have no other objects than free ones.
     gone: Vec<NonNull<u8>>,
     /// Where the newest chunk begins, and the objects of it that were in use before: whether it goes is not known
     /// without the lock.
     newest: Option<(NonNull<u8>, Vec<NonNull<u8>>)>,
+    /// The chunks that have gone, in the end.
+    chunks: Vec<Chunk>,
+    /// Not to be dropped under the lock.
+    _aside: Arc<Aside>,
 }
 
 impl Contents {
@@ -40,12 +71,13 @@ impl Contents {
     /// Finds the chunks that nobody uses.
     pub(super) fn sort(self) -> Sorted {
         let mut free_in = vec![0; self.chunks.len()];
-        for &object in &self.free.0 {
+        for object in self.aside.objects() {
             free_in[self.chunk_of(object)] += 1;
         }
         let goes = |number: usize| free_in[number] == self.chunks[number].1;
-        let (mut kept, mut of_newest) = (Vec::new(), Vec::new());
-        for &object in &self.free.0 {
+        let objects = self.chunks.iter().map(|&(_, objects)| objects).sum();
+        let (mut kept, mut of_newest) = (Vec::with_capacity(objects), Vec::new());
+        for object in self.aside.objects() {
             let chunk = self.chunk_of(object);
             if self.newest == Some(chunk) {
                 of_newest.push(object);
@@ -53,56 +85,67 @@ impl Contents {
                 kept.push(object);
             }
         }
+        // One more may go in the end.
+        let mut gone = Vec::with_capacity(self.chunks.len() + 1);
         let bases = self.chunks.iter().enumerate();
-        let gone = bases.filter(|&(number, _)| goes(number)).map(|(_, &(base, _))| base).collect();
+        gone.extend(bases.filter(|&(number, _)| goes(number)).map(|(_, &(base, _))| base));
         let newest = self.newest.map(|number| (self.chunks[number].0, of_newest));
-        Sorted { kept, gone, newest }
+        let chunks = Vec::with_capacity(gone.len() + 1);
+        Sorted { kept, gone, newest, chunks, _aside: self.aside }
+    }
+}
+
+impl Sorted {
+    /// The chunks that the depot has given up, of whose objects none is anywhere any more.
+    pub(super) fn into_chunks(self) -> Vec<Chunk> {
+        self.chunks
     }
 }
 
 impl Depot {
-    /// Sets the free objects aside to be looked through. Nothing if another thread has them.
-    pub(super) fn set_aside(&mut self) -> Option<Contents> {
-        if self.aside.is_some() {
-            return None;
-        }
-        let free = Arc::new(Aside(std::mem::take(&mut self.free)));
-        self.aside = Some(free.clone());
-        let chunks = self.chunks.iter().map(|chunk| (chunk.base, chunk.objects)).collect();
+    /// Sets the free objects aside to be looked through, with those that flushes have brought. No thread does that
+    /// already, and there is room.
+    pub(super) fn set_aside(&mut self, flushed: &mut Flushed, room: Room) -> Contents {
+        debug_assert!(self.aside.is_none() && room.fits(self));
+        let Room { mut aside, free, flushed: empty, mut chunks } = room;
+        let lists = [std::mem::replace(&mut self.free, free), flushed.take_all(empty)];
+        Arc::get_mut(&mut aside).expect("nobody else has it").0 = lists;
+        self.aside = Some(aside.clone());
+        chunks.extend(self.chunks.iter().map(|chunk| (chunk.base, chunk.objects)));
         let newest = (self.fresh_left > 0).then(|| self.chunk_of(self.fresh));
-        Some(Contents { free, chunks, newest })
+        Contents { aside, chunks, newest }
     }
 
-    /// Takes back what stays. The chunks that go, of whose objects none is anywhere any more.
-    pub(super) fn put_back(&mut self, sorted: Sorted) -> Vec<Chunk> {
-        let Sorted { mut kept, mut gone, newest } = sorted;
-        if let Some((base, mut free)) = newest {
+    /// Takes back what stays. The chunks that go, and lists that are not needed any more, are with `sorted`.
+    pub(super) fn put_back(&mut self, sorted: &mut Sorted) {
+        let Sorted { kept, gone, newest, chunks, .. } = sorted;
+        if let Some((base, free)) = newest {
             // Objects that were taken meanwhile are in use, or in the list of those that were freed meanwhile.
             let is_newest =
-                self.fresh_left > 0 && self.chunks[self.chunk_of(self.fresh)].base == base;
-            let objects = self.chunks[self.chunk_of(base)].objects;
+                self.fresh_left > 0 && self.chunks[self.chunk_of(self.fresh)].base == *base;
+            let objects = self.chunks[self.chunk_of(*base)].objects;
             if is_newest && free.len() + self.fresh_left == objects {
                 self.fresh_left = 0;
-                gone.insert(gone.partition_point(|&other| other < base), base);
+                gone.insert(gone.partition_point(|other| other < base), *base);
             } else {
-                kept.append(&mut free);
+                kept.append(free);
             }
         }
         self.aside = None;
-        if self.free.len() < kept.len() {
-            std::mem::swap(&mut self.free, &mut kept);
+        // The list that there is always has room; the other one only if no chunk came meanwhile.
+        if self.free.len() < kept.len() && kept.capacity() >= self.objects {
+            std::mem::swap(&mut self.free, kept);
         }
-        self.free.append(&mut kept);
+        self.free.append(kept);
         let goes = |chunk: &mut Chunk| gone.binary_search(&chunk.base).is_ok();
-        let chunks: Vec<_> = self.chunks.extract_if(.., goes).collect();
+        chunks.extend(self.chunks.extract_if(.., goes));
         self.objects -= chunks.iter().map(|chunk| chunk.objects).sum::<usize>();
-        chunks
     }
 
     /// In a child that does not have the thread which looked through them: takes the objects back.
     pub(in crate::percpu) fn recover(&mut self) {
         if let Some(aside) = self.aside.take() {
-            self.free.extend_from_slice(&aside.0);
+            aside.0.iter().for_each(|list| self.free.extend_from_slice(list));
         }
     }
 
@@ -116,6 +159,7 @@ mod tests {
     use std::alloc::Layout;
     use std::collections::BTreeSet;
 
+    use super::super::depot::tests::take;
     use super::*;
 
     const SIZE: usize = 64;
@@ -124,13 +168,14 @@ mod tests {
         Depot::new(Layout::from_size_align(SIZE, 8).expect("a layout"))
     }
 
-    fn take(depot: &mut Depot, count: usize) -> Vec<NonNull<u8>> {
-        let mut objects = vec![NonNull::dangling(); count];
-        let mut taken = 0;
-        while taken < count {
-            taken += depot.take(&mut objects[taken..]);
-        }
-        objects
+    fn look_through(depot: &mut Depot) -> Contents {
+        let room = Room::new(depot.objects(), depot.chunks.len(), 0);
+        depot.set_aside(&mut Flushed::default(), room)
+    }
+
+    fn put_back(depot: &mut Depot, mut sorted: Sorted) -> Vec<Chunk> {
+        depot.put_back(&mut sorted);
+        sorted.into_chunks()
     }
 
     /// Gives everything back, which must be as many different objects as there are.
@@ -141,9 +186,9 @@ mod tests {
         assert_eq!(objects.len(), all);
         assert_eq!(objects.iter().collect::<BTreeSet<_>>().len(), all);
         depot.put(&objects);
-        let sorted = depot.set_aside().expect("nobody else").sort();
+        let sorted = look_through(&mut depot).sort();
         // SAFETY: the depot has given up all of their objects.
-        depot.put_back(sorted).into_iter().for_each(|chunk| _ = unsafe { chunk.free() });
+        put_back(&mut depot, sorted).into_iter().for_each(|chunk| _ = unsafe { chunk.free() });
         assert_eq!((depot.objects(), depot.free(), depot.bytes()), (0, 0, 0));
     }
 
@@ -154,8 +199,7 @@ mod tests {
         let used = objects.split_off(4_000);
         depot.put(&objects);
         let free = depot.free();
-        let contents = depot.set_aside().expect("nobody else");
-        assert!(depot.set_aside().is_none(), "one at a time");
+        let contents = look_through(&mut depot);
         assert_eq!(depot.free(), free, "they are still there");
         let sorted = contents.sort();
         // More than there was of objects that were never used: of a new chunk, too.
@@ -164,7 +208,7 @@ mod tests {
         depot.put(&freed);
         depot.put(&used[500..]);
         let before = depot.bytes();
-        let chunks = depot.put_back(sorted);
+        let chunks = put_back(&mut depot, sorted);
         assert!(!chunks.is_empty());
         // SAFETY: as above.
         let bytes: usize = chunks.into_iter().map(|chunk| unsafe { chunk.free() }).sum();
@@ -182,8 +226,8 @@ mod tests {
         let mut depot = depot();
         let objects = take(&mut depot, 10);
         depot.put(&objects[1..]);
-        let sorted = depot.set_aside().expect("nobody else").sort();
-        assert!(depot.put_back(sorted).is_empty(), "one is in use");
+        let sorted = look_through(&mut depot).sort();
+        assert!(put_back(&mut depot, sorted).is_empty(), "one is in use");
         end(depot, objects[..1].to_vec());
     }
 
@@ -193,7 +237,7 @@ mod tests {
         let objects = take(&mut depot, 1_000);
         depot.put(&objects[1..]);
         let free = depot.free();
-        let _lost = depot.set_aside().expect("nobody else").sort();
+        let _lost = look_through(&mut depot).sort();
         depot.recover();
         assert_eq!(depot.free(), free);
         end(depot, objects[..1].to_vec());

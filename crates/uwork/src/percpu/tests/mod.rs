@@ -1,20 +1,27 @@
 //! Every mode in one process: the mode of a value is its own here, whatever the process's is.
 
+mod batch;
+mod cache;
+#[path = "../../../tests/support/counting.rs"]
+pub(super) mod counting;
 mod drain;
 #[allow(dead_code, reason = "others use all of it")]
 #[path = "../../../tests/support/slow.rs"]
 mod slow;
 mod storm;
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use uwork_policy::cpuset::CpuSet;
 
-use super::{Batch, Cache, Counter, LockError, Mode, PerCpu};
+use super::{Cache, Counter, LockError, Mode, PerCpu};
 use crate::ErrorKind;
 use crate::linux::{engine, rseq::Rseq};
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 /// The modes that this machine can have.
 pub(super) fn modes() -> impl Iterator<Item = Mode> {
@@ -23,7 +30,7 @@ pub(super) fn modes() -> impl Iterator<Item = Mode> {
 }
 
 /// The CPUs that the process may use.
-fn cpus() -> Vec<u32> {
+pub(super) fn cpus() -> Vec<u32> {
     engine().cpus().allowed.iter().collect()
 }
 
@@ -54,7 +61,7 @@ fn set_mask(thread: libc::pid_t, cpus: &CpuSet) -> std::io::Result<()> {
 }
 
 /// Runs `f` on a thread that stays on `cpu`.
-fn on_cpu<R: Send>(cpu: u32, f: impl FnOnce() -> R + Send) -> R {
+pub(super) fn on_cpu<R: Send>(cpu: u32, f: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| {
         let pinned = scope.spawn(move || {
             pin(&CpuSet::single(cpu));
@@ -308,133 +315,4 @@ fn a_thread_without_sections_takes_its_locks_by_force() {
         assert_eq!(data.into_inner().iter().sum::<i32>(), 1);
         assert_eq!((counter.sum(), cache.stats().out), (1, 0));
     }
-}
-
-#[test]
-fn objects_come_back_from_every_cpu_and_memory_with_them() {
-    for mode in modes() {
-        let cache = Cache::<[u64; 8]>::in_mode(mode);
-        assert_eq!(cache.stats().bytes, 0);
-        let objects: Vec<_> = (0..1000).map(|number| cache.alloc([number; 8])).collect();
-        assert_eq!(cache.stats().out, 1000);
-        assert!(objects.iter().zip(0..).all(|(object, number)| **object == [number; 8]));
-        let mut addresses: Vec<_> =
-            objects.iter().map(|object| std::ptr::from_ref(&**object).addr()).collect();
-        addresses.sort_unstable();
-        assert!(addresses.windows(2).all(|two| two[1] - two[0] >= 64), "none overlaps");
-        let mut parts: Vec<Vec<_>> = Vec::new();
-        parts.resize_with(cpus().len(), Vec::new);
-        for (number, object) in objects.into_iter().enumerate() {
-            let part = number % parts.len();
-            parts[part].push(object);
-        }
-        for (cpu, part) in cpus().into_iter().zip(parts) {
-            on_cpu(cpu, || drop(part));
-        }
-        assert_eq!(cache.stats().out, 0);
-        assert!(cache.stats().in_magazines > 0);
-        assert!(cache.flush_all().unwrap() > 0);
-        assert_eq!(cache.stats().in_magazines, 0, "mode {mode}");
-        let bytes = cache.stats().bytes;
-        assert_eq!(cache.shrink().unwrap(), bytes);
-        assert_eq!((cache.stats().objects, cache.stats().bytes), (0, 0));
-        drop(cache.alloc([0; 8]));
-        cache.close().unwrap();
-    }
-}
-
-#[test]
-fn memory_of_allocated_objects_stays() {
-    for mode in modes() {
-        let cache = Cache::<[u64; 64]>::in_mode(mode);
-        let mut objects: Vec<_> = (0..10_000).map(|number| cache.alloc([number; 64])).collect();
-        let kept = objects.swap_remove(5_000);
-        drop(objects);
-        let before = cache.stats().bytes;
-        let returned = cache.shrink().unwrap();
-        assert!(
-            returned > 0 && cache.stats().bytes == before - returned && cache.stats().bytes > 0
-        );
-        assert_eq!(*kept, [5_000; 64]);
-        assert_eq!(cache.stats().out, 1, "mode {mode}");
-        // What is left is used again.
-        let more: Vec<_> = (0..100).map(|number| cache.alloc([number; 64])).collect();
-        assert!(more.iter().zip(0..).all(|(object, number)| **object == [number; 64]));
-        let raw = super::Cached::into_raw(kept);
-        drop(more);
-        let Err(error) = cache.close() else { panic!("one is out") };
-        assert_eq!((error.out, error.to_string().contains("1 object(s)")), (1, true));
-        let cache = *error.cache;
-        // SAFETY: from `into_raw` above.
-        drop(unsafe { super::Cached::from_raw(&cache, raw) });
-        cache.close().unwrap();
-    }
-}
-
-#[test]
-fn objects_of_any_size_and_alignment() {
-    #[repr(align(256))]
-    struct Aligned(#[allow(dead_code, reason = "for its size")] u8);
-    let cache = Cache::<Aligned>::new("aligned");
-    let objects: Vec<_> = (0..100).map(|_| cache.alloc(Aligned(1))).collect();
-    assert!(objects.iter().all(|object| std::ptr::from_ref(&**object).addr() % 256 == 0));
-    let nothing = Cache::<()>::new("nothing");
-    drop((nothing.alloc(()), nothing.alloc(())));
-    let large = Cache::<[u8; 5 << 20]>::new("large");
-    assert!(large.stats().objects == 0);
-    let object = large.alloc_raw();
-    assert_eq!(large.stats().out, 1);
-    // SAFETY: from `alloc_raw`, once.
-    unsafe { large.free_raw(object) };
-}
-
-#[test]
-fn an_object_whose_destructor_panics_is_freed() {
-    struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic!("on purpose");
-        }
-    }
-    let cache = Cache::new("bombs");
-    let object = cache.alloc(Bomb);
-    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(object))).is_err());
-    assert_eq!(cache.stats().out, 0);
-}
-
-#[test]
-fn a_batch_goes_to_the_sink_when_it_is_full_or_drained_or_dropped() {
-    for mode in modes() {
-        for capacity in [1, 2, 7] {
-            let sunk = Arc::new(AtomicUsize::new(0));
-            let largest = Arc::new(AtomicUsize::new(0));
-            let sink = {
-                let (sunk, largest) = (sunk.clone(), largest.clone());
-                move |items: std::vec::Drain<'_, usize>| {
-                    largest.fetch_max(items.len(), Ordering::Relaxed);
-                    sunk.fetch_add(items.sum(), Ordering::Relaxed);
-                }
-            };
-            let batch = Batch::in_mode(mode, capacity, sink);
-            for cpu in cpus() {
-                on_cpu(cpu, || (0..10).for_each(|_| batch.add(1)));
-                assert_eq!(batch.len_on(cpu), 10 % capacity, "mode {mode}");
-            }
-            let in_batches = cpus().len() * (10 % capacity);
-            assert_eq!(sunk.load(Ordering::Relaxed), 10 * cpus().len() - in_batches);
-            assert_eq!(largest.load(Ordering::Relaxed), capacity);
-            assert_eq!(batch.drain_all().unwrap(), in_batches);
-            assert_eq!(sunk.load(Ordering::Relaxed), 10 * cpus().len());
-            assert_eq!(batch.drain_all().unwrap(), 0);
-            batch.add(5);
-            drop(batch);
-            assert_eq!(sunk.load(Ordering::Relaxed), 10 * cpus().len() + 5);
-        }
-    }
-}
-
-#[test]
-#[should_panic(expected = "a batch of 0 items: 1 to 1048576 are allowed")]
-fn a_batch_has_room_for_something() {
-    let _ = Batch::<u8>::new(0, |_| ());
 }

@@ -22,6 +22,7 @@ mod switches;
 use std::process::ExitCode;
 
 use super::contestant::{Contestant, Group, Names, RatioTo};
+use super::legend::Word;
 use super::measured::{ChildArgs, Measured, again};
 use super::options::{count_or, names_or_all, samples_or};
 use super::summary::{Metric, RATE};
@@ -68,6 +69,31 @@ const METRICS: [Metric; 13] = [
 const CASES: [&str; 3] = ["once", "steady", "cache"];
 const UNDISTURBED: &str = "undisturbed";
 const MODES: [&str; 4] = [UNDISTURBED, "mode0", "mode1", "mode2"];
+
+/// What the tables do not say by themselves.
+const WORDS: [Word; 9] = [
+    ("gap max us", "the longest time between two readings of the clock, whatever took it"),
+    (
+        "switches",
+        "how often the thread lost its CPU: it gave it up (voluntary), or was made to (involuntary)",
+    ),
+    (
+        "caused",
+        "switches in which the thread gave its CPU up, or a thread of the same program came",
+    ),
+    ("stuck", "drains that came back only because the thread had ended"),
+    (
+        "FIFO",
+        "1 if the thread was real-time (SCHED_FIFO), above all that are not; 0 if the system refused that",
+    ),
+    (UNDISTURBED, "nobody drains"),
+    ("mode0", "a drain reaches the thread's CPU by a worker of that CPU"),
+    ("mode1", "a drain reaches the thread's CPU from where it is, by an ordinary lock"),
+    (
+        "mode2",
+        "a drain reaches the thread's CPU by membarrier(2), which interrupts it for a microsecond",
+    ),
+];
 
 /// The command line.
 #[derive(clap::Args)]
@@ -116,7 +142,7 @@ impl Order {
 
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    args.rest.run("isolation", child::run, || {
+    let groups = || {
         let cases = names_or_all("--case", &args.case, &CASES)?;
         let modes = names_or_all("--mode", &args.mode, &MODES)?;
         let default = if args.quick { 2 } else { 20 };
@@ -125,7 +151,8 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         privilege::check(args.unprivileged)?;
         let of = |case: &&'static str| group(case, &modes, samples, seconds, args.unprivileged);
         Ok(cases.iter().map(of).collect())
-    })
+    };
+    args.rest.run("isolation", child::run, groups, &WORDS)
 }
 
 fn group(

@@ -191,7 +191,10 @@ impl Losses {
         let mut names: BTreeMap<String, u64> = BTreeMap::new();
         for (thread, count) in &self.others {
             let name = std::fs::read_to_string(format!("/proc/{thread}/comm"));
-            let name = name.map_or_else(|_| "(gone)".to_owned(), |name| name.trim().to_owned());
+            let name = name.map_or_else(
+                |_| "threads that have ended".to_owned(),
+                |name| name.trim().to_owned(),
+            );
             *names.entry(name).or_default() += count;
         }
         let each = names.iter().map(|(name, count)| format!("{name} {count}"));

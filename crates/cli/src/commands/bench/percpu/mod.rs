@@ -33,6 +33,7 @@ use std::process::ExitCode;
 use uwork_rivals::Standing;
 
 use super::contestant::{Contestant, Group, Names, RatioTo, cpus};
+use super::legend::Word;
 use super::measured::{ChildArgs, Measured, again};
 use super::options::{names_or_all, samples_or};
 use super::summary::{CPU, Metric, RATE};
@@ -66,6 +67,26 @@ const RUNNERS: [&str; 10] = [
     "mutex",
     "segqueue",
     "channel",
+];
+
+/// What the tables do not say by themselves.
+const WORDS: [Word; 7] = [
+    ("cycles", "of the core, by its time stamps; where four threads work, of all CPUs together"),
+    (
+        "mode0",
+        "another CPU's part is reached by a worker of that CPU; one's own without a locked instruction",
+    ),
+    (
+        "mode1",
+        "another CPU's part is reached from where one is; one's own takes a locked instruction",
+    ),
+    (
+        "mode2",
+        "another CPU's part is reached by membarrier(2); one's own without a locked instruction",
+    ),
+    (C, "through the C interface, with a call for each step"),
+    (BARE, "without protection, right for one thread"),
+    (LOCKED, "the same with a compare-and-swap and a store around each step"),
 ];
 
 /// The command line.
@@ -110,12 +131,13 @@ impl Order {
 
 /// Runs it.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
-    args.rest.run("percpu", child::run, || {
+    let groups = || {
         let cases = names_or_all("--case", &args.case, &CASES)?;
         let runners = names_or_all("--runner", &args.runner, &RUNNERS)?;
         let samples = samples_or(&args.samples, if args.quick { 3 } else { 5 })?;
         Ok(cases.iter().map(|case| group(case, &runners, samples, args.quick)).collect())
-    })
+    };
+    args.rest.run("percpu", child::run, groups, &WORDS)
 }
 
 /// What a runner takes part in a case with.

@@ -1,0 +1,54 @@
+//! Words of a table that nobody can know: a line for each that occurs in it, below.
+
+use super::interleave::GroupOutcome;
+use super::summary::{self, Sampled};
+
+/// A word and what it means. As a column's title or a runner it is the whole, of a variant it may be a part.
+pub(super) type Word = (&'static str, &'static str);
+
+/// The lines for those of the words that the table of this group has.
+pub(super) fn below<S: Sampled>(group: &GroupOutcome<S>, words: &[Word]) -> String {
+    let occurs = |word: &str| {
+        group.outcomes.iter().any(|outcome| {
+            let names = &outcome.names;
+            names.runner == word
+                || names.variant.contains(word)
+                || summary::all(outcome).iter().any(|(metric, _)| metric.title == word)
+        })
+    };
+    let known = words.iter().filter(|(word, _)| occurs(word));
+    known.map(|(word, meaning)| format!("{word}: {meaning}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::bench::contestant::{Names, RatioTo};
+    use crate::commands::bench::interleave::Outcome;
+    use crate::commands::bench::summary::{Metric, RATE};
+
+    struct Caused;
+
+    impl Sampled for Caused {
+        fn metrics(&self) -> Vec<(Metric, f64)> {
+            vec![(RATE, 1.0), (Metric { name: "n", unit: "n", title: "caused", decimals: 0 }, 0.0)]
+        }
+    }
+
+    #[test]
+    fn only_words_that_occur_are_explained() {
+        let outcome = |runner, variant: &str| Outcome {
+            names: Names { case: "once", runner, variant: variant.to_owned() },
+            standing: None,
+            samples: vec![Caused],
+        };
+        let group = GroupOutcome {
+            title: String::new(),
+            outcomes: vec![outcome("uwork", "mode0+c"), outcome("bare", "")],
+            ratio_to: RatioTo::FastestRival,
+        };
+        let words =
+            [("+c", "C"), ("mode", "M"), ("caused", "X"), ("stuck", "S"), ("bare", "B"), ("b", "")];
+        assert_eq!(below(&group, &words), "+c: C\nmode: M\ncaused: X\nbare: B\n");
+    }
+}

@@ -1,0 +1,44 @@
+//! Per-CPU data: each mode in a process of its own, and data that shows whether its lock excludes.
+
+use std::process::Command;
+
+use uwork::percpu::{Mode, mode, reason};
+
+use super::child::alone_with;
+
+/// What chooses the mode of a process.
+pub(crate) const VARIABLE: &str = "UWORK_PWLOCKS";
+/// Its values.
+pub(crate) const MODES: &[&str] = &["0", "1", "2"];
+
+/// Whether there are sections here, by what a process without a wish says of itself.
+pub(crate) fn has_sections() -> bool {
+    !reason().contains("refused")
+}
+
+/// Runs `body` in a process of its own for each mode.
+pub(crate) fn in_each_mode(test: &str, body: impl Fn()) {
+    let is_child = std::env::var_os("UWORK_TEST_ALONE").is_some();
+    for wanted in &Mode::ALL[..if is_child { 1 } else { Mode::ALL.len() }] {
+        let prepare = |command: &mut Command| {
+            command.env(VARIABLE, wanted.number().to_string());
+        };
+        alone_with(test, prepare, || {
+            let number = std::env::var(VARIABLE).expect("as it was set");
+            assert!(mode().number().to_string() == number || !has_sections(), "{}", reason());
+            body();
+        });
+    }
+}
+
+/// Two numbers that are equal whenever the lock over them is free.
+pub(crate) type Pair = (u64, u64);
+
+/// Adds one to both, if nobody else is at it.
+pub(crate) fn add_one(pair: &mut Pair) {
+    assert_eq!(pair.0, pair.1, "somebody else was in");
+    pair.0 += 1;
+    // Keeps the compiler from writing both at once.
+    std::hint::black_box(&mut *pair);
+    pair.1 += 1;
+}
