@@ -1,5 +1,5 @@
-//! A thread that is a target: its list, and how it is told. Its waits are in `wait` and `ring`, how it comes to be and ends in
-//! `current`.
+//! A thread that is a target: its list, and how it is told. Its waits are in `wait` and `ring`; how it comes to be, and
+//! its end, in `current`.
 
 mod current;
 #[cfg(feature = "ring")]
