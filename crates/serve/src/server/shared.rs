@@ -148,8 +148,12 @@ impl Shared {
     /// Has a worker make the digest.
     pub(crate) fn digest(&self, item: Item) {
         self.digests.fetch_add(1, Ordering::Relaxed);
-        // It is refused only when the process shuts its queues down, and then nobody waits for it.
-        drop(self.heavy.enqueue::<_, 0>(item));
+        if let Some(mut item) = self.heavy.enqueue::<_, 0>(item).into_refused() {
+            // The process shuts its queues down.
+            self.digests.fetch_sub(1, Ordering::Relaxed);
+            item.as_mut().body().refuse_digest();
+            self.return_item(item);
+        }
     }
 
     /// Tells people, once, that somebody speaks HTTP to the server.
