@@ -113,6 +113,7 @@ const TALK: &[(&str, &str)] = &[
         "HELLO 2 AUTH me secret",
         "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
     ),
+    ("\"PING\\x00\"", "-ERR unknown command 'PING', with args beginning with: \r\n"),
     ("DANCE", "-ERR unknown command 'DANCE', with args beginning with: \r\n"),
     ("dance 'a b' c", "-ERR unknown command 'dance', with args beginning with: 'a b' 'c' \r\n"),
 ];
