@@ -48,8 +48,8 @@ impl Charge {
         Err(OutOfMemory)
     }
 
-    /// As `grow`, but the `first` entries are had without asking, so that what makes room can be asked for where none is
-    /// left.
+    /// As `grow`, but the `first` entries are had without asking, so that what makes room can be asked for where none
+    /// is left.
     #[cold]
     pub(crate) fn grow_beyond_first<T>(
         &mut self,

@@ -165,6 +165,19 @@ fn raw() -> Vec<Vec<u8>> {
         b"PING\r\nDANCE\r\nGET\r\nSET a 1\r\nMSET b\r\nGET a",
         b"SET a 1\r\nQUIT\r\nSET a 2\r\nGET a",
         b"SET a 1\r\nGET a\r\n*1\r\n:1\r\nSET a 2\r\n",
+        b"CLIENT REPLY SKIP\r\nPING\r\nECHO 1",
+        b"CLIENT REPLY SKIP\r\nCLIENT REPLY SKIP\r\nECHO 1\r\nECHO 2",
+        b"CLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nECHO 1",
+        b"CLIENT REPLY SKIP\r\nDANCE\r\nDANCE",
+        b"CLIENT REPLY SKIP\r\nQUIT",
+        b"CLIENT REPLY SKIP\r\n*x\r\n",
+        b"CLIENT REPLY OFF\r\nPING\r\nDANCE\r\nCLIENT REPLY maybe\r\nCLIENT REPLY ON\r\nECHO 1",
+        b"CLIENT REPLY OFF\r\nCLIENT REPLY SKIP\r\nPING\r\nPING\r\nCLIENT REPLY ON",
+        b"CLIENT REPLY OFF\r\nSET a 1\r\nMSET b 2 c 3\r\nDEL b\r\nINCR a\r\nCLIENT REPLY ON\r\nMGET a b c",
+        b"SET a 1\r\nCLIENT REPLY SKIP\r\nMGET a b c d e f\r\nMGET f e d c b a\r\nCLIENT REPLY OFF\r\n\
+          FLUSHALL\r\nCLIENT REPLY ON\r\nDBSIZE",
+        b"CLIENT REPLY OFF\r\nQUIT",
+        b"CLIENT REPLY OFF\r\n*1\r\n:1\r\n",
         b"CLIENT SETNAME me\r\nCLIENT GETNAME\r\nCLIENT SETNAME ''\r\nCLIENT GETNAME",
     ]
     .iter()

@@ -160,10 +160,8 @@ impl Place<'_> {
 }
 
 /// A value, if there is memory to send it.
-fn bulk(reply: &mut Buffer, value: &[u8]) {
-    /// More than the length and the ends of lines take.
-    const AROUND: usize = 32;
-    match reply.make_room(value.len() + AROUND) {
+pub(crate) fn bulk(reply: &mut Buffer, value: &[u8]) {
+    match reply.make_room(value.len() + reply::AROUND) {
         Ok(()) => reply::bulk(&mut reply.bytes, value),
         Err(OutOfMemory) => reply::error(&mut reply.bytes, OUT_OF_MEMORY),
     }

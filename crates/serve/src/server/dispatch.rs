@@ -184,7 +184,7 @@ impl Dispatch<'_> {
             _ => {
                 self.thread.publish();
                 let Self { thread, session, output, .. } = self;
-                return session::reply(command, args, &thread.shared, session, &mut output.bytes);
+                return session::reply(command, args, &thread.shared, session, output);
             }
         }
         self.flow()

@@ -236,8 +236,8 @@ mod tests {
     use crate::server::Config;
     use crate::server::post::{self, Inbox, Post};
 
-    fn shared() -> Arc<Shared> {
-        let heavy = uwork::Queue::builder("handover-test").build().unwrap();
+    fn shared(queue: &str) -> Arc<Shared> {
+        let heavy = uwork::Queue::builder(queue).build().unwrap();
         let posts = vec![Post::current()];
         Arc::new(Shared::new(Config::default(), 0, heavy, posts, ""))
     }
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn no_digest_is_made_once_the_server_is_over() {
-        let shared = shared();
+        let shared = shared("handover-over");
         let mut items = digested(&shared);
         let body = items[0].as_mut().body();
         assert!(body.is_done && body.replies.bytes.starts_with(b"$64\r\nba7816bf"));
@@ -286,7 +286,7 @@ mod tests {
     // Catches: a connection that waits for ever, and a figure that says so.
     #[test]
     fn a_digest_that_the_queue_refuses_is_an_error_and_does_not_count() {
-        let shared = shared();
+        let shared = shared("handover-refused");
         shared.heavy.destroy().unwrap();
         shared.digest(fetched(&shared));
         assert_eq!(shared.digests.load(Ordering::Relaxed), 0);

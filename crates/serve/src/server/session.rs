@@ -11,26 +11,78 @@ use std::sync::atomic::Ordering;
 use super::dispatch::Flow;
 use super::help;
 use super::shared::Shared;
+use crate::buffer::Buffer;
 use crate::command::check::{SHOWN_MAX, cut};
-use crate::command::operation::NOT_A_NUMBER;
+use crate::command::operation::{NOT_A_NUMBER, bulk};
 use crate::command::table::Command;
 use crate::resp::reply::{self, Version};
 use crate::resp::{Args, number};
 
 /// What is known of a connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) version: Version,
+    /// Milliseconds, as `Shared::now`.
+    since: u64,
+    replies: Replies,
     name: String,
     library: [String; 2],
 }
 
+/// Which replies the client wants (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replies {
+    /// All.
+    On,
+    /// None.
+    Off,
+    /// All from the one after the next on: the request that says so gets none.
+    SkipNext,
+    /// All but the next one.
+    Skip,
+}
+
 impl Session {
-    pub(crate) fn new(id: u64, address: Option<SocketAddr>) -> Self {
-        let version = Version::default();
-        Self { id, address, version, name: String::new(), library: Default::default() }
+    pub(crate) fn new(id: u64, address: Option<SocketAddr>, since: u64) -> Self {
+        let (version, replies) = (Version::default(), Replies::On);
+        Self {
+            id,
+            address,
+            version,
+            since,
+            replies,
+            name: String::new(),
+            library: Default::default(),
+        }
+    }
+
+    /// Whether the client does not want the reply to the request in hand.
+    #[inline]
+    pub(crate) fn is_mute(&self) -> bool {
+        matches!(self.replies, Replies::Off | Replies::Skip)
+    }
+
+    /// A request is done.
+    #[inline]
+    pub(crate) fn go_on(&mut self) {
+        self.replies = match self.replies {
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip => Replies::On,
+            replies => replies,
+        };
+    }
+
+    /// A line, in the form that Redis has for it.
+    pub(crate) fn described(&self, now: u64) -> String {
+        let Self { id, name, library: [library, library_version], .. } = self;
+        let address = self.address.map_or(String::new(), |address| address.to_string());
+        let (age, version) = ((now - self.since) / 1000, self.version.number());
+        format!(
+            "id={id} addr={address} name={name} age={age} flags=N db=0 user=default resp={version} \
+             lib-name={library} lib-ver={library_version}\n"
+        )
     }
 }
 
@@ -44,20 +96,23 @@ pub(crate) fn reply(
     args: Args<'_>,
     shared: &Shared,
     session: &mut Session,
-    out: &mut Vec<u8>,
+    reply: &mut Buffer,
 ) -> Flow {
+    let out = &mut reply.bytes;
     match command {
-        Command::Ping if args.len() == 2 => reply::bulk(out, args.at(1)),
-        Command::Ping => reply::simple(out, "PONG"),
-        Command::Echo => reply::bulk(out, args.at(1)),
+        Command::Ping if args.len() == 1 => reply::simple(out, "PONG"),
+        Command::Ping | Command::Echo => bulk(reply, args.at(1)),
         // There are no more keys than fit into memory.
         Command::Dbsize => reply::integer(out, shared.keys() as i64),
         Command::Info => super::info::reply(args.from(1), shared, session.version, out),
         Command::Config => settings::reply(args, shared, session.version, out),
-        Command::Commands => commands::reply(args, session.version, out),
-        Command::Client => client::reply(args, session, out),
+        Command::Commands => commands::reply(args, session.version, reply),
+        Command::Client => client::reply(args, shared, session, reply),
         Command::Select => select(args.at(1), out),
-        Command::Hello => hello(args.from(1), session, out),
+        Command::Hello => {
+            hello(args.from(1), session, out);
+            shared.roster.note(session);
+        }
         Command::Quit => {
             reply::simple(out, "OK");
             return Flow::Close;

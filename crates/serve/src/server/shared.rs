@@ -12,6 +12,7 @@ use uwork::task::Notify;
 use super::config::{Config, Receiver};
 use super::handover::Item;
 use super::post::Post;
+use super::roster::Roster;
 use crate::keyspace::Budget;
 
 /// What all threads share.
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) clients: AtomicUsize,
     pub(crate) connections_ever: AtomicU64,
     ids: AtomicU64,
+    pub(crate) roster: Roster,
     pub(crate) driver: &'static str,
     pub(crate) refused: AtomicU64,
     /// Threads that have connections still.
@@ -70,6 +72,7 @@ impl Shared {
             clients: AtomicUsize::new(0),
             connections_ever: AtomicU64::new(0),
             ids: AtomicU64::new(1),
+            roster: Roster::default(),
             driver,
             refused: AtomicU64::new(0),
             busy: AtomicUsize::new(threads),

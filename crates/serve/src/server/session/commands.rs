@@ -1,12 +1,23 @@
 //! `COMMAND`: what the commands are.
 
 use super::{help, is};
+use crate::buffer::Buffer;
 use crate::command::check::Refusal;
+use crate::command::operation::OUT_OF_MEMORY;
 use crate::command::table::{Command, Row, TABLE, find, row_of};
 use crate::resp::Args;
 use crate::resp::reply::{self, Version};
 
-pub(super) fn reply(args: Args<'_>, version: Version, out: &mut Vec<u8>) {
+/// More bytes than what is said of one command takes.
+const ROW_MAX: usize = 256;
+
+pub(super) fn reply(args: Args<'_>, version: Version, reply: &mut Buffer) {
+    // A name is shorter than what is said of it, and may be repeated.
+    let rows = args.len().max(TABLE.len());
+    if reply.make_room(rows.saturating_mul(ROW_MAX)).is_err() {
+        return reply::error(&mut reply.bytes, OUT_OF_MEMORY);
+    }
+    let out = &mut reply.bytes;
     let all = || TABLE.iter();
     let Some(name) = args.from(1).iter().next() else {
         reply::array(out, TABLE.len());
