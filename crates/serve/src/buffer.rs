@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::charge::Charge;
 use crate::keyspace::{Budget, OutOfMemory};
 
 /// Beyond this a buffer is freed when it is done with, not kept for the next use.
@@ -18,37 +19,19 @@ const LINE: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pub(crate) bytes: Vec<u8>,
-    charged: usize,
-    budget: Arc<Budget>,
+    charge: Charge,
 }
 
 impl Buffer {
     pub(crate) fn new(budget: &Arc<Budget>) -> Self {
-        Self { bytes: Vec::new(), charged: 0, budget: Arc::clone(budget) }
+        Self { bytes: Vec::new(), charge: Charge::new(budget) }
     }
 
     /// Makes room for so many bytes more.
     #[inline]
     pub(crate) fn make_room(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        if self.bytes.capacity() - self.bytes.len() >= more { Ok(()) } else { self.grow(more) }
-    }
-
-    #[cold]
-    fn grow(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        self.settle();
-        let least = self.bytes.len() + more;
-        let wanted = least.max(self.bytes.capacity() * 2).max(FIRST);
-        // Doubling saves copies; where there is no memory for that, just enough will do.
-        for capacity in [wanted, least] {
-            let added = capacity - self.charged;
-            if self.budget.take(added) {
-                self.bytes.reserve_exact(capacity - self.bytes.len());
-                self.charged += added;
-                self.settle();
-                return Ok(());
-            }
-        }
-        Err(OutOfMemory)
+        let Self { bytes, charge } = self;
+        if has_room(bytes, more) { Ok(()) } else { charge.grow(bytes, more, FIRST) }
     }
 
     /// Makes room for a reply without a value.
@@ -61,18 +44,8 @@ impl Buffer {
     /// where none is left.
     #[inline]
     pub(crate) fn make_room_for(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        let has_room = self.bytes.capacity() - self.bytes.len() >= more;
-        if has_room { Ok(()) } else { self.grow_first(more) }
-    }
-
-    #[cold]
-    fn grow_first(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        if self.bytes.len() + more > FIRST {
-            return self.grow(more);
-        }
-        self.bytes.reserve_exact(FIRST - self.bytes.len());
-        self.settle();
-        Ok(())
+        let Self { bytes, charge } = self;
+        if has_room(bytes, more) { Ok(()) } else { charge.grow_beyond_first(bytes, more, FIRST) }
     }
 
     /// Appends bytes of any number.
@@ -85,18 +58,14 @@ impl Buffer {
     /// Charges what was written without asking.
     #[inline]
     pub(crate) fn settle(&mut self) {
-        if self.bytes.capacity() != self.charged {
-            self.budget.give(self.charged);
-            self.charged = self.bytes.capacity();
-            self.budget.force(self.charged);
-        }
+        self.charge.settle(&self.bytes);
     }
 
     /// Empties the buffer, and says whether it is worth keeping.
     pub(crate) fn clear(&mut self) -> bool {
         self.bytes.clear();
         self.settle();
-        self.charged != 0 && self.charged <= KEPT_MAX
+        (1..=KEPT_MAX).contains(&self.charge.bytes())
     }
 
     /// Gives the memory back where it is more than what is kept.
@@ -108,7 +77,7 @@ impl Buffer {
     }
 
     pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
+        self.charge.budget()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -120,10 +89,9 @@ impl Buffer {
     }
 }
 
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        self.budget.give(self.charged);
-    }
+#[inline]
+fn has_room(bytes: &Vec<u8>, more: usize) -> bool {
+    bytes.capacity() - bytes.len() >= more
 }
 
 /// Buffers that are not in use, so that the next use allocates nothing.

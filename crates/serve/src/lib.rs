@@ -5,6 +5,7 @@
 //! - [`keyspace`]: keys and values, plain data that one thread owns
 
 mod buffer;
+mod charge;
 mod command;
 pub mod keyspace;
 mod notes;

@@ -4,6 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::vec::Drain;
 
+use crate::charge::Charge;
 use crate::keyspace::{Budget, OutOfMemory};
 
 /// Room for so many is had without asking, so that what makes room can be asked for where none is left.
@@ -15,49 +16,27 @@ const FEW: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Notes<T> {
     entries: Vec<T>,
-    /// Bytes.
-    charged: usize,
-    budget: Arc<Budget>,
+    charge: Charge,
 }
 
 impl<T> Notes<T> {
     pub(crate) fn new(budget: &Arc<Budget>) -> Self {
-        Self { entries: Vec::new(), charged: 0, budget: Arc::clone(budget) }
+        Self { entries: Vec::new(), charge: Charge::new(budget) }
     }
 
     /// Makes room for so many entries more.
     #[inline]
     pub(crate) fn make_room(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        let has_room = self.entries.capacity() - self.entries.len() >= more;
-        if has_room { Ok(()) } else { self.grow(more) }
-    }
-
-    #[cold]
-    fn grow(&mut self, more: usize) -> Result<(), OutOfMemory> {
-        let least = self.entries.len() + more;
-        if least <= FEW {
-            self.entries.reserve_exact(FEW - self.entries.len());
-            self.settle();
-            return Ok(());
-        }
-        // Doubling saves copies; where there is no memory for that, just enough will do.
-        for capacity in [least.max(self.entries.capacity() * 2), least] {
-            let added = capacity * size_of::<T>() - self.charged;
-            if self.budget.take(added) {
-                self.entries.reserve_exact(capacity - self.entries.len());
-                self.charged += added;
-                self.settle();
-                return Ok(());
-            }
-        }
-        Err(OutOfMemory)
+        let Self { entries, charge } = self;
+        let has_room = entries.capacity() - entries.len() >= more;
+        if has_room { Ok(()) } else { charge.grow_beyond_first(entries, more, FEW) }
     }
 
     /// Adds an entry, whether room was made for it or not.
     #[inline]
     pub(crate) fn push(&mut self, entry: T) {
         self.entries.push(entry);
-        self.settle();
+        self.charge.settle(&self.entries);
     }
 
     /// Takes all entries out.
@@ -69,18 +48,7 @@ impl<T> Notes<T> {
     pub(crate) fn clear(&mut self, kept: usize) {
         self.entries.clear();
         self.entries.shrink_to(kept);
-        self.settle();
-    }
-
-    /// Charges what is allocated.
-    #[inline]
-    fn settle(&mut self) {
-        let bytes = self.entries.capacity() * size_of::<T>();
-        if bytes != self.charged {
-            self.budget.give(self.charged);
-            self.charged = bytes;
-            self.budget.force(bytes);
-        }
+        self.charge.settle(&self.entries);
     }
 }
 
@@ -95,12 +63,6 @@ impl<T> Deref for Notes<T> {
 impl<T> DerefMut for Notes<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.entries
-    }
-}
-
-impl<T> Drop for Notes<T> {
-    fn drop(&mut self) {
-        self.budget.give(self.charged);
     }
 }
 

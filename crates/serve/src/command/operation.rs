@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::check::{SHOWN_MAX, cut};
 use crate::buffer::Buffer;
 use crate::keyspace::{AddError, Condition, Expiry, Keyspace, OutOfMemory};
 use crate::resp::reply::{self, Version};
@@ -48,6 +49,7 @@ pub(crate) enum Outcome {
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_A_NUMBER: &str = "ERR value is not an integer or out of range";
 pub(crate) const OVERFLOW: &str = "ERR increment or decrement would overflow";
+const INCOMPATIBLE: &[u8] = b" options at the same time are not compatible";
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 /// Where and when an operation happens.
@@ -85,7 +87,7 @@ impl Place<'_> {
                 Err(AddError::Overflow) => reply::error(out, OVERFLOW),
                 Err(AddError::OutOfMemory) => reply::error(out, OUT_OF_MEMORY),
             },
-            Operation::Expire => self.expire((hash, key), args.at(1), out),
+            Operation::Expire => self.expire((hash, key), args.from(1), out),
             Operation::Ttl => reply::integer(out, self.ttl(hash, key)),
             Operation::Put => {
                 let expiry = Expiry::Never;
@@ -121,22 +123,29 @@ impl Place<'_> {
         }
     }
 
-    fn expire(&mut self, (hash, key): (u64, &[u8]), seconds: &[u8], out: &mut Vec<u8>) {
-        let Some(seconds) = number::parse(seconds) else {
+    fn expire(&mut self, (hash, key): (u64, &[u8]), args: Args<'_>, out: &mut Vec<u8>) {
+        let (options, now) = (ExpireOptions::parse(args.from(1)), self.now);
+        let options = match options {
+            Ok(options) => options,
+            Err(wrong) => return reply::error_of(out, &wrong),
+        };
+        let Some(seconds) = number::parse(args.at(0)) else {
             return reply::error(out, NOT_A_NUMBER);
         };
-        let changed = if seconds <= 0 {
-            if seconds.checked_mul(1000).is_none() {
-                return reply::error(out, invalid_expire("expire"));
-            }
-            self.keys.remove(hash, key, self.now)
-        } else {
-            let Some(time) = deadline(seconds, 1000, self.now) else {
-                return reply::error(out, invalid_expire("expire"));
-            };
-            self.keys.set_expiry((hash, key), Expiry::At(time), self.now)
+        let time = match seconds {
+            1.. => deadline(seconds, 1000, now),
+            // Over, and before any other.
+            _ => seconds.checked_mul(1000).map(|_| 0),
         };
-        reply::integer(out, i64::from(changed));
+        let Some(time) = time else { return reply::error(out, invalid_expire("expire")) };
+        let before = self.keys.expiry(hash, key, now);
+        let changes = before.is_some_and(|before| options.allow(before, time));
+        if changes && time == 0 {
+            self.keys.remove(hash, key, now);
+        } else if changes {
+            self.keys.set_expiry((hash, key), Expiry::At(time), now);
+        }
+        reply::integer(out, i64::from(changes));
     }
 
     /// Seconds, rounded; -1 where it never goes away, -2 where there is no such key.
@@ -151,10 +160,8 @@ impl Place<'_> {
 }
 
 /// A value, if there is memory to send it.
-fn bulk(reply: &mut Buffer, value: &[u8]) {
-    /// More than the length and the ends of lines take.
-    const AROUND: usize = 32;
-    match reply.make_room(value.len() + AROUND) {
+pub(crate) fn bulk(reply: &mut Buffer, value: &[u8]) {
+    match reply.make_room(value.len() + reply::AROUND) {
         Ok(()) => reply::bulk(&mut reply.bytes, value),
         Err(OutOfMemory) => reply::error(&mut reply.bytes, OUT_OF_MEMORY),
     }
@@ -221,5 +228,50 @@ impl SetOptions {
             options.expiry = Expiry::At(time.ok_or_else(|| invalid_expire("set"))?);
         }
         Ok(options)
+    }
+}
+
+/// On which expiry `EXPIRE` changes anything.
+#[derive(Debug, Default)]
+struct ExpireOptions {
+    /// Only where there is none: `NX`.
+    none: bool,
+    /// Only where there is one: `XX`.
+    any: bool,
+    /// Only to a later time: `GT`.
+    later: bool,
+    /// Only to an earlier time: `LT`.
+    earlier: bool,
+}
+
+impl ExpireOptions {
+    /// The options, or what is wrong with them.
+    fn parse(args: Args<'_>) -> Result<Self, [&[u8]; 2]> {
+        let mut options = Self::default();
+        for option in args.iter() {
+            let Self { none, any, later, earlier } = &mut options;
+            let flags = [("nx", none), ("xx", any), ("gt", later), ("lt", earlier)];
+            let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+            match flags.into_iter().find(|(name, _)| is(name)) {
+                Some((_, flag)) => *flag = true,
+                None => return Err([b"ERR Unsupported option ", cut(option, SHOWN_MAX)]),
+            }
+        }
+        let Self { none, any, later, earlier } = options;
+        match (none && (any || later || earlier), later && earlier) {
+            (true, _) => Err([b"ERR NX and XX, GT or LT", INCOMPATIBLE]),
+            (_, true) => Err([b"ERR GT and LT", INCOMPATIBLE]),
+            _ => Ok(options),
+        }
+    }
+
+    /// Whether the expiry may become that time. Never is later than any time.
+    fn allow(&self, before: Expiry, time: u64) -> bool {
+        match before {
+            Expiry::Never => !self.any && !self.later,
+            Expiry::At(before) => {
+                !self.none && (!self.later || time > before) && (!self.earlier || time < before)
+            }
+        }
     }
 }

@@ -67,7 +67,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("digest", 2, &["readonly"], ONE_KEY, "The SHA-256 of a key's value."),
     row("echo", 2, CONNECTION, NO_KEYS, "Returns its argument."),
     row("exists", -2, READ, ALL_KEYS, "Counts which of the keys are there."),
-    row("expire", 3, &["write", "fast"], ONE_KEY, "Lets a key go away later."),
+    row("expire", -3, &["write", "fast"], ONE_KEY, "Lets a key go away later."),
     row("flushall", -1, &["write"], NO_KEYS, "Removes all keys."),
     row("get", 2, READ, ONE_KEY, "The value of a key."),
     row("hello", -1, CONNECTION, NO_KEYS, "Chooses the version of the protocol."),

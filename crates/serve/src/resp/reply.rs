@@ -24,6 +24,9 @@ impl Version {
     }
 }
 
+/// More than the length of a text and the ends of lines take.
+pub(crate) const AROUND: usize = 32;
+
 /// `+TEXT`
 pub fn simple(out: &mut Vec<u8>, text: &str) {
     line(out, b'+', text.as_bytes());

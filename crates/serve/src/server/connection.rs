@@ -45,6 +45,8 @@ pub(crate) struct Connection {
     pace: Pace,
     /// The round is at the sink, and whatever is sent is sent there.
     is_lent: bool,
+    /// The client does not want the replies of the round, which is of one request.
+    is_round_mute: bool,
     /// Why no more requests are looked at, to be said after all replies.
     last_words: Option<LastWords>,
     pub(crate) last_active: u64,
@@ -74,6 +76,7 @@ impl Connection {
             socket,
             sink,
             is_lent: false,
+            is_round_mute: false,
             parser: Parser::new(limits),
             parser_bytes: 0,
             session,
@@ -255,6 +258,12 @@ impl Connection {
         let mut at = 0;
         while self.takes_requests() {
             self.provide_output(thread);
+            let (was_mute, before) = (self.session.is_mute(), self.output.len());
+            if was_mute && self.round.is_some() {
+                // A request without a reply is in no round with others.
+                self.end_round(token, thread);
+                continue;
+            }
             let pace = self.pace;
             let Self { parser, output, round, session, .. } = self;
             let flow = match parser.parse(&input[at..]) {
@@ -269,7 +278,14 @@ impl Connection {
                         Dispatch { thread, output, round, session, connection: token, pace };
                     let flow = dispatch.request(args);
                     at += if flow == Flow::Again { 0 } else { len };
-                    flow
+                    // Unless this very request has turned the replies on.
+                    let is_mute = was_mute && session.is_mute();
+                    session.go_on();
+                    if is_mute {
+                        output.bytes.truncate(before);
+                        self.is_round_mute = round.is_some();
+                    }
+                    if is_mute && flow == Flow::Next { Flow::EndRound } else { flow }
                 }
                 Err(error) => {
                     self.last_words = Some(LastWords::Protocol(error));
@@ -315,7 +331,8 @@ impl Connection {
         let pace = self.pace;
         // The replies must not overtake what is to be sent before them.
         let has_nothing_to_send = self.output.is_empty() && self.sending.is_empty();
-        let sink = self.sink.as_ref().filter(|_| has_nothing_to_send);
+        let can_lend = has_nothing_to_send && !self.is_round_mute;
+        let sink = self.sink.as_ref().filter(|_| can_lend);
         let Self { output, round, session, .. } = self;
         let mut dispatch = Dispatch { thread, output, round, session, connection: token, pace };
         if sink.is_some_and(|sink| dispatch.lend(sink)) {
@@ -333,12 +350,15 @@ impl Connection {
         if let Some(mut round) = self.round.take() {
             self.provide_output(thread);
             let (before, parts) = (self.output.len(), round.parts.len());
-            if !self.is_broken && round.assemble(&mut self.output).is_err() {
-                // Some of the replies are missing, and what comes then would be taken for them.
+            let has_failed = !self.is_broken && round.assemble(&mut self.output).is_err();
+            let replies = self.output.len() - before;
+            if mem::take(&mut self.is_round_mute) || has_failed {
                 self.output.bytes.truncate(before);
+            }
+            if has_failed {
+                // Some of the replies are missing, and what comes then would be taken for them.
                 self.refuse();
             }
-            let replies = self.output.len().saturating_sub(before);
             self.pace.learn((parts, replies), round.digested());
             thread.keep(round);
         }

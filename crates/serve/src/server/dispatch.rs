@@ -184,11 +184,7 @@ impl Dispatch<'_> {
             _ => {
                 self.thread.publish();
                 let Self { thread, session, output, .. } = self;
-                if output.make_room(session::room(command, args)).is_err() {
-                    reply::error(&mut output.bytes, OUT_OF_MEMORY);
-                    return Flow::Next;
-                }
-                return session::reply(command, args, &thread.shared, session, &mut output.bytes);
+                return session::reply(command, args, &thread.shared, session, output);
             }
         }
         self.flow()

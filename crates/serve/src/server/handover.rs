@@ -77,6 +77,8 @@ pub(crate) struct Answer {
     pub(crate) end: usize,
 }
 
+const NO_DIGEST: &str = "ERR no digest: the server's process has shut its work queues down";
+
 /// Arguments of handovers that are kept for the next use.
 const KEPT_MAX: usize = 4096;
 
@@ -182,6 +184,16 @@ impl Body {
             pair[1] = DIGITS[usize::from(byte & 15)];
         }
         reply::bulk(&mut self.replies.bytes, &text);
+        self.end_digest();
+    }
+
+    /// Says that there will be no digest: nobody makes one any more.
+    pub(crate) fn refuse_digest(&mut self) {
+        reply::error(&mut self.replies.bytes, NO_DIGEST);
+        self.end_digest();
+    }
+
+    fn end_digest(&mut self) {
         self.replies.settle();
         self.answers.push(Answer { outcome: Outcome::Replied, end: self.replies.len() });
         self.value.clear_or_free();
@@ -224,8 +236,14 @@ mod tests {
     use crate::server::Config;
     use crate::server::post::{self, Inbox, Post};
 
-    /// What the home of a digest finds in its inbox once a worker was at it.
-    fn digested(shared: &Arc<Shared>) -> Inbox {
+    fn shared(queue: &str) -> Arc<Shared> {
+        let heavy = uwork::Queue::builder(queue).build().unwrap();
+        let posts = vec![Post::current()];
+        Arc::new(Shared::new(Config::default(), 0, heavy, posts, ""))
+    }
+
+    /// An item that wants the digest of "abc", fetched.
+    fn fetched(shared: &Arc<Shared>) -> Item {
         let mut keys = Keyspace::new(Arc::clone(&shared.budget));
         let value = (b"abc", Expiry::Never, Condition::Always);
         keys.set((7, b"key"), value.0, value.1, value.2, 1).unwrap();
@@ -233,26 +251,50 @@ mod tests {
         let body = item.as_mut().body();
         body.add(Operation::Fetch, 7, Args::new(b"key", &[Span::new(0, 3)])).unwrap();
         assert!(body.perform(&mut keys, 1));
-        shared.digests.fetch_add(1, Ordering::Relaxed);
-        Handover::run(item);
+        item
+    }
+
+    /// What is in this thread's inbox by now.
+    fn arrived() -> Vec<Item> {
         uwork::task::run_once();
         let mut inbox = Inbox::default();
         post::swap(&mut inbox);
-        inbox
+        inbox.items
+    }
+
+    /// What the home of a digest finds in its inbox once a worker was at it.
+    fn digested(shared: &Arc<Shared>) -> Vec<Item> {
+        let item = fetched(shared);
+        shared.digests.fetch_add(1, Ordering::Relaxed);
+        Handover::run(item);
+        arrived()
     }
 
     #[test]
     fn no_digest_is_made_once_the_server_is_over() {
-        let heavy = uwork::Queue::builder("handover-test").build().unwrap();
-        let posts = vec![Post::current()];
-        let shared = Arc::new(Shared::new(Config::default(), 0, heavy, posts, ""));
-        let mut items = digested(&shared).items;
+        let shared = shared("handover-over");
+        let mut items = digested(&shared);
         let body = items[0].as_mut().body();
         assert!(body.is_done && body.replies.bytes.starts_with(b"$64\r\nba7816bf"));
         drop(items);
         shared.is_over.store(true, Ordering::Relaxed);
-        assert_eq!(digested(&shared).items.len(), 0);
+        assert_eq!(digested(&shared).len(), 0);
         assert_eq!(shared.digests.load(Ordering::Relaxed), 0);
+        assert_eq!(shared.budget.used(), 0);
+    }
+
+    // Catches: a connection that waits for ever, and a figure that says so.
+    #[test]
+    fn a_digest_that_the_queue_refuses_is_an_error_and_does_not_count() {
+        let shared = shared("handover-refused");
+        shared.heavy.destroy().unwrap();
+        shared.digest(fetched(&shared));
+        assert_eq!(shared.digests.load(Ordering::Relaxed), 0);
+        let mut items = arrived();
+        let body = items[0].as_mut().body();
+        assert!(body.is_done && body.replies.bytes.starts_with(b"-ERR no digest: "));
+        assert_eq!((body.answers.len(), body.answers[0].end), (1, body.replies.len()));
+        drop(items);
         assert_eq!(shared.budget.used(), 0);
     }
 }

@@ -10,6 +10,10 @@ const CLIENT: &[Line] = &[
     ("GETNAME", "The name of this connection."),
     ("ID", "The number of this connection."),
     ("INFO", "What is known of this connection."),
+    ("LIST", "What is known of all connections."),
+    ("NO-EVICT (ON|OFF)", "Nothing: no connection is ended for want of memory for others."),
+    ("NO-TOUCH (ON|OFF)", "Nothing: keys are not kept by how they are used."),
+    ("REPLY (ON|OFF|SKIP)", "Which replies this connection gets: all, none, all but the next."),
     ("SETINFO (LIB-NAME|LIB-VER) <text>", "Tells the client library, or its version."),
     ("SETNAME <name>", "Names this connection."),
 ];

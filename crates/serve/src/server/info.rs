@@ -9,11 +9,13 @@ use crate::resp::reply::{self, Version};
 
 type Figures = fn(&Shared, &mut String);
 
-const SECTIONS: [(&str, Figures); 5] = [
+const SECTIONS: [(&str, Figures); 7] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
+    ("Persistence", persistence),
     ("Stats", stats),
+    ("Replication", replication),
     ("Keyspace", keyspace),
 ];
 
@@ -38,7 +40,12 @@ pub(super) fn reply(args: Args<'_>, shared: &Shared, version: Version, out: &mut
     reply::verbatim(out, version, &text);
 }
 
+/// The Redis whose answers these are. Clients look at it to see what they may ask for.
+const REDIS_VERSION: &str = "7.0.15";
+
 fn server(shared: &Shared, text: &mut String) {
+    line(text, "redis_version", REDIS_VERSION);
+    line(text, "redis_mode", "standalone");
     line(text, "uwork_version", env!("CARGO_PKG_VERSION"));
     line(text, "process_id", std::process::id());
     line(text, "tcp_port", shared.port);
@@ -52,12 +59,26 @@ fn server(shared: &Shared, text: &mut String) {
 fn clients(shared: &Shared, text: &mut String) {
     line(text, "connected_clients", shared.clients.load(Ordering::Relaxed));
     line(text, "maxclients", shared.config.clients_max);
+    // No command waits for others.
+    line(text, "blocked_clients", 0);
 }
 
 fn memory(shared: &Shared, text: &mut String) {
     line(text, "used_memory", shared.budget.used());
     line(text, "maxmemory", shared.budget.limit());
     line(text, "maxmemory_policy", "noeviction");
+}
+
+/// There is none, and so nothing to wait for.
+fn persistence(_: &Shared, text: &mut String) {
+    for name in ["loading", "rdb_bgsave_in_progress", "aof_enabled", "aof_rewrite_in_progress"] {
+        line(text, name, 0);
+    }
+}
+
+fn replication(_: &Shared, text: &mut String) {
+    line(text, "role", "master");
+    line(text, "connected_slaves", 0);
 }
 
 fn stats(shared: &Shared, text: &mut String) {

@@ -11,6 +11,7 @@ mod info;
 mod listener;
 mod post;
 mod reactor;
+mod roster;
 mod round;
 mod session;
 mod shared;

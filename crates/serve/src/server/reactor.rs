@@ -286,9 +286,9 @@ impl<D: Driver> Reactor<D> {
         let limits = Limits { bulk_max: config.request_max, request_max: config.request_max };
         let address = rustix::net::getpeername(&socket).ok().flatten();
         let address = address.and_then(|address| address.try_into().ok());
-        let id = self.thread.shared.next_id();
-        let mut connection =
-            Connection::new(socket, limits, Session::new(id, address), &self.thread);
+        let session = Session::new(self.thread.shared.next_id(), address, self.thread.now);
+        self.thread.shared.roster.note(&session);
+        let mut connection = Connection::new(socket, limits, session, &self.thread);
         if self.deadline.is_some() {
             // What it has sent already is answered.
             connection.stop();

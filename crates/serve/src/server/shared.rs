@@ -12,6 +12,7 @@ use uwork::task::Notify;
 use super::config::{Config, Receiver};
 use super::handover::Item;
 use super::post::Post;
+use super::roster::Roster;
 use crate::keyspace::Budget;
 
 /// What all threads share.
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) clients: AtomicUsize,
     pub(crate) connections_ever: AtomicU64,
     ids: AtomicU64,
+    pub(crate) roster: Roster,
     pub(crate) driver: &'static str,
     pub(crate) refused: AtomicU64,
     /// Threads that have connections still.
@@ -70,6 +72,7 @@ impl Shared {
             clients: AtomicUsize::new(0),
             connections_ever: AtomicU64::new(0),
             ids: AtomicU64::new(1),
+            roster: Roster::default(),
             driver,
             refused: AtomicU64::new(0),
             busy: AtomicUsize::new(threads),
@@ -148,8 +151,12 @@ impl Shared {
     /// Has a worker make the digest.
     pub(crate) fn digest(&self, item: Item) {
         self.digests.fetch_add(1, Ordering::Relaxed);
-        // It is refused only when the process shuts its queues down, and then nobody waits for it.
-        drop(self.heavy.enqueue::<_, 0>(item));
+        if let Some(mut item) = self.heavy.enqueue::<_, 0>(item).into_refused() {
+            // The process shuts its queues down.
+            self.digests.fetch_sub(1, Ordering::Relaxed);
+            item.as_mut().body().refuse_digest();
+            self.return_item(item);
+        }
     }
 
     /// Tells people, once, that somebody speaks HTTP to the server.

@@ -81,6 +81,20 @@ const TALK: &[(&str, &str)] = &[
         "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
     ),
     ("CLIENT SETINFO lib-name test", "+OK\r\n"),
+    ("CLIENT NO-TOUCH ON", "+OK\r\n"),
+    ("CLIENT NO-TOUCH maybe", "-ERR syntax error\r\n"),
+    ("CLIENT REPLY SKIP", ""),
+    ("MSET b 1 c 2 d 3 e 4", ""),
+    ("MGET e d", "*2\r\n$1\r\n4\r\n$1\r\n3\r\n"),
+    ("CLIENT REPLY OFF", ""),
+    ("INCR e", ""),
+    ("MGET b c d e nothing", ""),
+    ("DIGEST b", ""),
+    ("DEL b c d", ""),
+    ("DBSIZE", ""),
+    ("DANCE", ""),
+    ("CLIENT REPLY ON", "+OK\r\n"),
+    ("MGET b e", "*2\r\n$-1\r\n$1\r\n5\r\n"),
     ("CLIENT SETINFO lib-age 1", "-ERR Unrecognized option 'lib-age'\r\n"),
     ("CLIENT ID x", "-ERR wrong number of arguments for 'client|id' command\r\n"),
     ("CLIENT DANCE", "-ERR unknown subcommand 'DANCE'. Try CLIENT HELP.\r\n"),
@@ -113,6 +127,7 @@ const TALK: &[(&str, &str)] = &[
         "HELLO 2 AUTH me secret",
         "-WRONGPASS invalid username-password pair or user is disabled.\r\n",
     ),
+    ("\"PING\\x00\"", "-ERR unknown command 'PING', with args beginning with: \r\n"),
     ("DANCE", "-ERR unknown command 'DANCE', with args beginning with: \r\n"),
     ("dance 'a b' c", "-ERR unknown command 'dance', with args beginning with: 'a b' 'c' \r\n"),
 ];
@@ -185,5 +200,50 @@ fn keys_go_away_when_their_time_is_over() {
             size = client.line();
         }
         client.ask("GET a\r\n", "$-1\r\n");
+    });
+}
+
+#[test]
+fn all_connections_are_listed_while_they_are_there() {
+    with_each(|server| {
+        let mut client = Client::new(server);
+        client.ask("CLIENT SETNAME me\r\n", "+OK\r\n");
+        let mut other = Client::new(server);
+        other.ask("CLIENT SETINFO lib-ver 1.2\r\nCLIENT SETINFO lib-name it\r\n", "+OK\r\n+OK\r\n");
+        let list = |client: &mut Client| {
+            client.send("CLIENT LIST\r\n");
+            String::from_utf8(client.bulk()).unwrap()
+        };
+        let text = list(&mut client);
+        let lines: Vec<&str> = text.lines().collect();
+        let address = client.0.local_addr().unwrap();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].contains(&format!(" addr={address} name=me age=")), "{text}");
+        assert!(lines[1].ends_with(" resp=2 lib-name=it lib-ver=1.2"), "{text}");
+        drop(other);
+        while list(&mut client).lines().count() > 1 {}
+        client.send("CLIENT INFO\r\n");
+        assert_eq!(String::from_utf8(client.bulk()).unwrap(), list(&mut client));
+    });
+}
+
+#[test]
+fn info_has_what_clients_look_at() {
+    with_each(|server| {
+        let mut client = Client::new(server);
+        for (section, line) in [
+            ("server", "redis_version:7."),
+            ("SERVER", "redis_mode:standalone\r\n"),
+            ("replication", "role:master\r\n"),
+            ("persistence", "loading:0\r\n"),
+            ("clients", "blocked_clients:0\r\n"),
+            ("memory", "maxmemory_policy:noeviction\r\n"),
+            ("all", "connected_clients:1\r\n"),
+            ("stats server", "redis_version:7."),
+        ] {
+            client.send(format!("INFO {section}\r\n"));
+            let text = String::from_utf8(client.bulk()).unwrap();
+            assert!(text.contains(&format!("\r\n{line}")), "{section}: {text}");
+        }
     });
 }

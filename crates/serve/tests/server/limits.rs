@@ -209,3 +209,27 @@ fn an_option_that_is_unknown_is_quoted_no_further_than_a_name() {
         Client::new(&server).ask(input, format!("{start}{}'\r\n", "x".repeat(128)));
     }
 }
+
+// Catches: replies that are larger than their requests, or as large, and that nobody counts before they are there.
+#[test]
+fn no_reply_takes_more_memory_than_there_is() {
+    const LIMIT: usize = 16 << 20;
+    let info = request(&[&["COMMAND", "INFO"][..], &["get"; 300_000]].concat());
+    let docs = request(&[&["COMMAND", "DOCS"][..], &["get"; 300_000]].concat());
+    let echo = request(&[&b"ECHO"[..], &vec![b'x'; 10 << 20]]);
+    for receiver in [Receiver::Shared, Receiver::Dedicated] {
+        let server = start(Config { memory_max: LIMIT, receiver, ..config(2) });
+        let mut client = Client::new(&server);
+        for request in [&info, &docs, &echo] {
+            client.send(request);
+            assert!(client.line().starts_with("-OOM "));
+            client.ask("PING\r\n", "+PONG\r\n");
+        }
+        // Where there is room, the same are answered.
+        client.ask(
+            request(&["ECHO", &"x".repeat(1 << 20)]),
+            format!("$1048576\r\n{}\r\n", "x".repeat(1 << 20)),
+        );
+        client.ask("COMMAND INFO nothing get\r\n", "*2\r\n$-1\r\n*6\r\n$3\r\nget\r\n");
+    }
+}

@@ -87,7 +87,9 @@ impl Connection {
 
     fn refuse_with(&mut self, text: &[&[u8]]) {
         self.last_words = None;
-        reply::error_of(&mut self.output.bytes, text);
+        if !self.session.is_mute() {
+            reply::error_of(&mut self.output.bytes, text);
+        }
         self.output.settle();
         self.is_closing = true;
         self.input.clear_or_free();
@@ -95,6 +97,7 @@ impl Connection {
 
     /// Gives its memory back for the next use.
     pub(crate) fn dismantle(self, thread: &mut Thread) {
+        thread.shared.roster.forget(self.session.id);
         thread.shared.budget.give(self.parser_bytes);
         if let Some(round) = self.round {
             thread.keep(round);

@@ -1,36 +1,27 @@
-//! A thread's ring, and its wait.
+//! A thread's ring, and its wait. What is queued for it is in `operations`.
+
+mod operations;
 
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use io_uring::types::{CancelBuilder, Fd, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::IoUring;
+use io_uring::types::{CancelBuilder, Timespec};
+
+pub use operations::TOKEN_MAX;
+use operations::{ACCEPT, KIND, OWN, POLL};
 
 use super::buffers::Buffers;
 use super::builder::Builder;
 use super::completion::Completion;
-use crate::linux::task::{Delivery, NOTICE, Target, current};
+use crate::linux::task::{Delivery, Target, current};
 use crate::task;
-
-/// The highest token that an operation may have. What is above says what kind of operation it was.
-pub const TOKEN_MAX: u64 = (1 << 62) - 1;
-const KIND: u64 = !TOKEN_MAX;
-const ACCEPT: u64 = 1 << 62;
-const RECEIVE: u64 = 2 << 62;
-/// Operations of the reactor itself, and messages of others ([`NOTICE`]).
-const OWN: u64 = 3 << 62;
-/// The poll of the eventfd.
-const POLL: u64 = OWN | 1;
-/// A cancellation.
-const CANCEL: u64 = OWN | 2;
-
-const _: () = assert!(NOTICE & KIND == OWN && NOTICE != POLL && NOTICE != CANCEL);
 
 /// The group of the receive buffers: a ring of ours has no other.
 const GROUP: u16 = 0;
@@ -138,142 +129,11 @@ impl Reactor {
         Ok(reactor)
     }
 
-    fn poll_descriptor(&mut self) -> io::Result<()> {
-        let fd = self.target.descriptor()?.as_raw_fd();
-        let poll = opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).multi(true).build();
-        // SAFETY: no memory is involved; the descriptor stays as long as the target.
-        unsafe { self.queue(poll.user_data(POLL))? };
-        self.poll_ended = false;
-        Ok(())
-    }
-
-    /// Queues any operation. It is submitted by the next wait, or when the queue is full.
-    ///
-    /// # Errors
-    /// `InvalidInput` for a token above [`TOKEN_MAX`]; otherwise what submitting says, where the queue was full.
-    ///
-    /// # Safety
-    /// Whatever memory the operation uses stays, and is touched by nobody else, until it has completed. If it selects a
-    /// buffer (`IOSQE_BUFFER_SELECT`), then of group 0, which is the reactor's.
-    pub unsafe fn push(&mut self, operation: squeue::Entry) -> io::Result<()> {
-        check(operation.get_user_data())?;
-        // SAFETY: by this function's contract.
-        unsafe { self.queue(operation) }
-    }
-
-    /// # Safety
-    /// As [`Reactor::push`].
-    unsafe fn queue(&mut self, operation: squeue::Entry) -> io::Result<()> {
-        // SAFETY: by this function's contract.
-        if unsafe { self.ring.submission().push(&operation) }.is_err() {
-            self.submit()?;
-            // SAFETY: as above.
-            let pushed = unsafe { self.ring.submission().push(&operation) };
-            pushed.map_err(|_| io::Error::from_raw_os_error(libc::EBUSY))?;
-        }
-        Ok(())
-    }
-
-    /// Accepts connections, one completion for each ([`Completion::into_fd`]), until it fails or is cancelled
-    /// ([`Completion::more`]).
-    ///
-    /// The descriptor stays open until the operation was submitted, as with all operations here: otherwise another
-    /// file may be meant that has its number by then.
-    ///
-    /// Without a descriptor left (`EMFILE`) it ends at once, and connections wait: queue it again when one was closed,
-    /// not before.
-    ///
-    /// # Errors
-    /// As [`Reactor::push`].
-    pub fn accept_multi(&mut self, listener: &impl AsFd, token: u64) -> io::Result<()> {
-        let fd = Fd(listener.as_fd().as_raw_fd());
-        let flags = libc::SOCK_CLOEXEC;
-        let accept = opcode::AcceptMulti::new(fd).flags(flags).build();
-        // SAFETY: no memory is involved.
-        unsafe { self.queue(accept.user_data(ACCEPT | check(token)?)) }
-    }
-
-    /// Receives into the reactor's buffers, one completion for each ([`Completion::into_buffer`]), until the stream
-    /// ends, an error, a lack of buffers, or a cancellation ([`Completion::more`]).
-    ///
-    /// # Errors
-    /// As [`Reactor::push`]. Without [`Builder::buffers`] the operation completes with `ENOBUFS`.
-    pub fn recv_multi(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
-        let fd = Fd(socket.as_fd().as_raw_fd());
-        let receive = opcode::RecvMulti::new(fd, GROUP).build();
-        // SAFETY: the memory is that of the registered buffers.
-        unsafe { self.queue(receive.user_data(RECEIVE | check(token)?)) }
-    }
-
-    /// Sends. All of it, unless the socket fails (`MSG_WAITALL`), without a signal for a closed one (`MSG_NOSIGNAL`).
-    ///
-    /// # Errors
-    /// As [`Reactor::push`].
-    ///
-    /// # Safety
-    /// The bytes stay, unchanged, until the operation has completed.
-    pub unsafe fn send(
-        &mut self,
-        socket: &impl AsFd,
-        bytes: *const [u8],
-        token: u64,
-    ) -> io::Result<()> {
-        let fd = Fd(socket.as_fd().as_raw_fd());
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        let send = opcode::Send::new(fd, bytes.cast(), len)
-            .flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
-            .build();
-        // SAFETY: by this function's contract.
-        unsafe { self.queue(send.user_data(check(token)?)) }
-    }
-
-    /// Sends what the socket takes at once. It is over once it was submitted ([`Reactor::all_submitted`]), and the
-    /// memory may be used again; a completion tells of it only where not all was sent: how much was, or `EAGAIN` for
-    /// nothing. So one system call sends and waits. For up to 1 GiB: of more, the kernel may leave some out and not say
-    /// so.
-    ///
-    /// # Errors
-    /// As [`Reactor::push`].
-    ///
-    /// # Safety
-    /// The bytes stay, unchanged, until the operation was submitted.
-    pub unsafe fn try_send(
-        &mut self,
-        socket: &impl AsFd,
-        bytes: *const [u8],
-        token: u64,
-    ) -> io::Result<()> {
-        let fd = Fd(socket.as_fd().as_raw_fd());
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        // `MSG_DONTWAIT`: never left for later. `MSG_WAITALL`: less than all is a failure, which is told.
-        let send = opcode::Send::new(fd, bytes.cast(), len)
-            .flags(libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
-            .build()
-            .flags(squeue::Flags::SKIP_SUCCESS);
-        // SAFETY: by this function's contract.
-        unsafe { self.queue(send.user_data(check(token)?)) }
-    }
-
     /// Whether every operation that was queued was submitted, and no completion is left with the kernel for want of
     /// room: [`Reactor::next`] has, or will, tell of each [`Reactor::try_send`] that was short.
     pub fn all_submitted(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.is_empty() && !queue.cq_overflow()
-    }
-
-    /// Cancels the operations with this token. They complete with `ECANCELED`, or with what came first.
-    ///
-    /// # Errors
-    /// As [`Reactor::push`].
-    pub fn cancel(&mut self, token: u64) -> io::Result<()> {
-        check(token)?;
-        for kind in [0, ACCEPT, RECEIVE] {
-            let matching = CancelBuilder::user_data(kind | token).all();
-            let cancel = opcode::AsyncCancel2::new(matching).build();
-            // SAFETY: no memory is involved.
-            unsafe { self.queue(cancel.user_data(CANCEL))? };
-        }
-        Ok(())
     }
 
     /// Submits what is queued, and brings in what has completed. Does not wait.
@@ -374,15 +234,6 @@ impl Reactor {
 /// No ring can be had: by the kernel's word, of the kind that it has.
 fn refused(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("io_uring_setup: {error}"))
-}
-
-/// A token that is allowed.
-fn check(token: u64) -> io::Result<u64> {
-    if token > TOKEN_MAX {
-        let what = format!("token {token}: at most {TOKEN_MAX} is allowed");
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
-    }
-    Ok(token)
 }
 
 /// What of `io_uring_enter`'s errors is one.

@@ -1,0 +1,84 @@
+//! What a vector takes of the server's budget, and how one grows within it.
+
+use std::sync::Arc;
+
+use crate::keyspace::{Budget, OutOfMemory};
+
+/// What one vector has taken; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    bytes: usize,
+    budget: Arc<Budget>,
+}
+
+impl Charge {
+    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
+        Self { bytes: 0, budget: Arc::clone(budget) }
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Makes room for so many entries more; for `first` at least.
+    #[cold]
+    pub(crate) fn grow<T>(
+        &mut self,
+        entries: &mut Vec<T>,
+        more: usize,
+        first: usize,
+    ) -> Result<(), OutOfMemory> {
+        self.settle(entries);
+        let least = entries.len() + more;
+        let wanted = least.max(entries.capacity() * 2).max(first);
+        // Doubling saves copies; where there is no memory for that, just enough will do.
+        for capacity in [wanted, least] {
+            let added = capacity * size_of::<T>() - self.bytes;
+            if self.budget.take(added) {
+                self.bytes += added;
+                entries.reserve_exact(capacity - entries.len());
+                self.settle(entries);
+                return Ok(());
+            }
+        }
+        Err(OutOfMemory)
+    }
+
+    /// As `grow`, but the `first` entries are had without asking, so that what makes room can be asked for where none
+    /// is left.
+    #[cold]
+    pub(crate) fn grow_beyond_first<T>(
+        &mut self,
+        entries: &mut Vec<T>,
+        more: usize,
+        first: usize,
+    ) -> Result<(), OutOfMemory> {
+        if entries.len() + more > first {
+            return self.grow(entries, more, first);
+        }
+        entries.reserve_exact(first - entries.len());
+        self.settle(entries);
+        Ok(())
+    }
+
+    /// Charges what is allocated, asked for or not.
+    #[inline]
+    pub(crate) fn settle<T>(&mut self, entries: &Vec<T>) {
+        let bytes = entries.capacity() * size_of::<T>();
+        if bytes != self.bytes {
+            self.budget.give(self.bytes);
+            self.bytes = bytes;
+            self.budget.force(bytes);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes);
+    }
+}

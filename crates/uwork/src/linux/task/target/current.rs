@@ -1,0 +1,106 @@
+//! The calling thread as a target: made when it asks for it, ended with the thread or by it.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8};
+
+use uwork_engine::task::TaskList;
+
+use super::{Delivery, NO_RING, Target, Wait};
+use crate::linux::forks;
+use crate::linux::task::descriptor::Descriptor;
+use crate::linux::task::signal;
+use crate::linux::task::turn::Turn;
+
+thread_local! {
+    /// The calling thread's target, from when it asked for one to when its destructors have run.
+    static ADDRESS: Cell<*const Target> = const { Cell::new(std::ptr::null()) };
+    static OWNED: Owned = const { Owned(RefCell::new(None)) };
+}
+
+/// What ends the list when the thread ends.
+struct Owned(RefCell<Option<Arc<Target>>>);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if let Some(target) = self.0.get_mut() {
+            // SAFETY: this thread's own.
+            unsafe { target.exit() };
+            ADDRESS.set(std::ptr::null());
+        }
+    }
+}
+
+/// The calling thread's target, made if there is none, and told as `delivery` says then. `None` if the thread's
+/// destructors have run.
+pub(crate) fn current(delivery: Delivery) -> Option<Arc<Target>> {
+    let address = ADDRESS.get();
+    if !address.is_null() {
+        // SAFETY: of an `Arc` that the thread owns. The pointer as it came from there, not one of a reference to the
+        // target: it is good for the counts as well, which lie before the target.
+        return Some(unsafe {
+            Arc::increment_strong_count(address);
+            Arc::from_raw(address)
+        });
+    }
+    OWNED.try_with(|owned| owned.0.borrow_mut().insert(register(delivery)).clone()).ok()
+}
+
+/// The calling thread's target, if it has one.
+///
+/// The reference is good until the thread's destructors run: it is not to be kept.
+#[inline]
+pub(crate) fn current_or_none<'a>() -> Option<&'a Target> {
+    // SAFETY: null, or what this thread owns until its destructors run.
+    unsafe { ADDRESS.get().as_ref() }
+}
+
+fn register(delivery: Delivery) -> Arc<Target> {
+    crate::linux::are_watched();
+    // Where every signal has another handler, declared waits are what is left.
+    let accepts = delivery != Delivery::Light && signal::accept().is_ok();
+    let delivery = if accepts { delivery } else { Delivery::Light };
+    let target = Arc::new(Target {
+        list: TaskList::new(),
+        // SAFETY: no arguments; cannot fail.
+        thread: unsafe { libc::gettid() },
+        forks: forks(),
+        delivery: AtomicU8::new(delivery as u8),
+        accepts: AtomicBool::new(accepts),
+        wait: AtomicU8::new(Wait::Futex as u8),
+        waits_for_descriptor: AtomicBool::new(false),
+        ring: AtomicI32::new(NO_RING),
+        #[cfg(feature = "ring")]
+        has_ring: AtomicBool::new(false),
+        descriptor: Descriptor::new(),
+        turn: Turn::new(),
+    });
+    ADDRESS.set(Arc::as_ptr(&target));
+    target
+}
+
+/// In a forked child: the thread is a new one, to which nothing was added.
+pub(in crate::linux) fn child() {
+    if let Some(target) = current_or_none() {
+        // An item may have forked, so the thread may be in the midst of its list.
+        // SAFETY: this is the copy of the target's thread, and the only thread.
+        unsafe { target.list.forget() };
+    }
+    ADDRESS.set(std::ptr::null());
+    // What the parent's thread was to run is left where it is: it runs there.
+    let _ = OWNED.try_with(|owned| std::mem::forget(owned.0.take()));
+}
+
+/// Ends the calling thread's list, as its end would.
+pub(crate) fn thread_ends() {
+    if let Some(target) = current(Delivery::Light) {
+        // SAFETY: this thread's own.
+        unsafe { target.exit() };
+    }
+}
+
+impl Target {
+    pub(crate) fn is_current(&self) -> bool {
+        std::ptr::eq(ADDRESS.get(), self)
+    }
+}

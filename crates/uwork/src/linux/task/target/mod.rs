@@ -1,0 +1,207 @@
+//! A thread that is a target: its list, and how it is told. Its waits are in `wait` and `ring`; how it comes to be, and
+//! its end, in `current`.
+
+mod current;
+#[cfg(feature = "ring")]
+mod ring;
+mod wait;
+
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+
+use uwork_engine::task::{Added, Kick, Notify, TaskList, TaskWork};
+
+pub(in crate::linux) use current::child;
+pub(crate) use current::{current, current_or_none, thread_ends};
+pub(crate) use wait::Wait;
+
+use super::descriptor::Descriptor;
+use super::turn::Turn;
+use super::{ring_message, signal};
+use crate::linux::{forks, futex, relax};
+
+/// How a thread is told of task work that was added with [`Notify::Signal`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Delivery {
+    /// A declared wait is ended as such. In all other places, where the thread may compute or be in a system call
+    /// that nobody knows of, it gets a signal.
+    #[default]
+    Auto,
+    /// A declared wait is ended as such. In all other places nothing is done: the thread promises that every wait
+    /// of its own is declared, and looks at its next safe point.
+    Light,
+    /// Always a signal, also in declared waits: what one would do without task work, to compare with.
+    Signal,
+}
+
+/// A value of `Target::ring`: it has none.
+const NO_RING: RawFd = -1;
+
+/// See the module. What only its own thread may call says so.
+pub(crate) struct Target {
+    list: TaskList,
+    /// Its number in the system.
+    thread: libc::pid_t,
+    /// Forks before it was made: in a child, the targets of the parent are nobody's.
+    forks: u32,
+    delivery: AtomicU8,
+    /// The thread takes the signal.
+    accepts: AtomicBool,
+    /// How it waits, a [`Wait`]. Written before the list says that it waits.
+    wait: AtomicU8,
+    /// It is in a wait for its descriptor, inside of which it may begin another. Its own thread's alone.
+    waits_for_descriptor: AtomicBool,
+    /// The ring that it waits in, if that takes messages.
+    ring: AtomicI32,
+    /// It has a ring. Its own thread's alone.
+    #[cfg(feature = "ring")]
+    has_ring: AtomicBool,
+    descriptor: Descriptor,
+    turn: Turn,
+}
+
+impl Target {
+    /// Adds an item, and tells the target where that is due.
+    ///
+    /// # Safety
+    /// As [`TaskList::add`].
+    #[inline]
+    pub(crate) unsafe fn add(&self, work: NonNull<TaskWork>, notify: Notify) -> Outcome {
+        if self.is_of_parent() {
+            return Outcome::Exited;
+        }
+        // SAFETY: by this function's contract.
+        match unsafe { self.list.add(work, notify) } {
+            Added::Yes(None) => Outcome::Added,
+            Added::Yes(Some(kick)) => {
+                self.tell(kick);
+                Outcome::Added
+            }
+            Added::Pending => Outcome::Pending,
+            Added::Exited => Outcome::Exited,
+        }
+    }
+
+    /// As [`TaskList::cancel`].
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn cancel(&self, work: NonNull<TaskWork>) -> bool {
+        // SAFETY: by this function's contract.
+        !self.is_of_parent() && unsafe { self.list.cancel(work) }
+    }
+
+    /// As [`TaskList::cancel_match`].
+    pub(crate) fn cancel_match(
+        &self,
+        matches: impl FnMut(NonNull<TaskWork>) -> bool,
+    ) -> Option<NonNull<TaskWork>> {
+        if self.is_of_parent() { None } else { self.list.cancel_match(matches) }
+    }
+
+    /// Whether this is a forked child's copy of a target of its parent.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.forks != forks()
+    }
+
+    fn tell(&self, kick: Kick<'_>) {
+        if kick.waits() {
+            match Wait::from_u8(self.wait.load(Ordering::Relaxed)) {
+                Wait::Yield => {}
+                Wait::Futex => futex::wake(self.list.futex().cast()),
+                Wait::Descriptor => self.descriptor.write(),
+                Wait::Ring => self.send_to_ring(),
+                Wait::Call => return self.tell_by_signal(kick),
+            }
+        } else if self.delivery() != Delivery::Light && !self.is_current() {
+            return self.tell_by_signal(kick);
+        }
+        kick.sent();
+    }
+
+    fn tell_by_signal(&self, kick: Kick<'_>) {
+        if signal::send(self.thread) { kick.sent() } else { kick.failed() }
+    }
+
+    fn send_to_ring(&self) {
+        let ring = self.ring.load(Ordering::Relaxed);
+        if ring == NO_RING || !ring_message::send(ring) {
+            self.descriptor.write();
+        }
+    }
+
+    pub(crate) fn delivery(&self) -> Delivery {
+        match self.delivery.load(Ordering::Relaxed) {
+            0 => Delivery::Auto,
+            1 => Delivery::Light,
+            _ => Delivery::Signal,
+        }
+    }
+
+    /// Chooses how the thread is told from now on. For itself.
+    ///
+    /// # Errors
+    /// No signal is free for it.
+    pub(crate) fn set_delivery(&self, delivery: Delivery) -> Result<(), signal::SignalError> {
+        if delivery != Delivery::Light {
+            self.accept_signal()?;
+        }
+        self.delivery.store(delivery as u8, Ordering::Relaxed);
+        // Whoever adds after this call goes by it.
+        self.list.settle(relax);
+        Ok(())
+    }
+
+    /// Makes the thread take the signal. For itself; once.
+    pub(crate) fn accept_signal(&self) -> Result<(), signal::SignalError> {
+        if !self.accepts.load(Ordering::Relaxed) {
+            signal::accept()?;
+            self.accepts.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// On the target's own thread.
+    pub(crate) unsafe fn run(&self) -> usize {
+        // SAFETY: by this function's contract.
+        unsafe { self.list.run() }
+    }
+
+    /// # Safety
+    /// On the target's own thread.
+    pub(crate) unsafe fn run_once(&self) -> usize {
+        // SAFETY: by this function's contract.
+        unsafe { self.list.run_once() }
+    }
+
+    #[inline]
+    pub(crate) fn is_notified(&self) -> bool {
+        self.list.is_notified()
+    }
+
+    /// # Safety
+    /// On the target's own thread.
+    unsafe fn exit(&self) {
+        // SAFETY: by this function's contract.
+        unsafe { self.list.exit(relax) };
+    }
+
+    /// The eventfd that ends waits for descriptors.
+    ///
+    /// # Errors
+    /// None can be made.
+    pub(crate) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        self.descriptor.get()
+    }
+}
+
+/// What became of an item.
+pub(crate) enum Outcome {
+    Added,
+    Pending,
+    Exited,
+}

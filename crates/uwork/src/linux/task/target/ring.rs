@@ -1,0 +1,61 @@
+//! A target that waits in a ring of its own.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+
+use super::{Delivery, NO_RING, Target, Wait};
+use crate::linux::relax;
+use crate::linux::task::ring_message;
+
+impl Target {
+    /// Waits in its ring by a system call, `io_uring_enter`, unless it is to run its list: then `EINTR`.
+    ///
+    /// # Safety
+    /// On the target's own thread, which has set the ring. The call is as safe as the system says.
+    pub(crate) unsafe fn enter_ring(&self, arguments: [usize; 6]) -> Result<usize, i32> {
+        if self.delivery() == Delivery::Signal {
+            // SAFETY: by this function's contract.
+            return unsafe { self.call(libc::SYS_io_uring_enter, arguments) };
+        }
+        if arguments[1] > 0 {
+            // What is queued is not to wait for others' turns.
+            self.turn.waited(false);
+        }
+        // SAFETY: by this function's contract. A message, or a write to the eventfd, is a completion, which stays
+        // in the ring.
+        let result = unsafe { self.wait(Wait::Ring, || Target::enter(arguments)) };
+        result.unwrap_or(Err(libc::EINTR))
+    }
+
+    /// `io_uring_enter` without a look before it: where it does not sleep, or what comes early stays.
+    ///
+    /// # Safety
+    /// As the system call's.
+    pub(crate) unsafe fn enter([a, b, c, d, e, f]: [usize; 6]) -> Result<usize, i32> {
+        // SAFETY: by this function's contract.
+        let result = unsafe { libc::syscall(libc::SYS_io_uring_enter, a, b, c, d, e, f) };
+        usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0))
+    }
+
+    /// Whether it has a ring.
+    pub(crate) fn has_ring(&self) -> bool {
+        self.has_ring.load(Ordering::Relaxed)
+    }
+
+    /// Says which ring the target waits in. Its eventfd is to be polled there.
+    pub(crate) fn set_ring(&self, ring: RawFd) {
+        self.has_ring.store(true, Ordering::Relaxed);
+        // One to itself: where that cannot be, others use the eventfd.
+        if ring_message::send(ring) {
+            self.ring.store(ring, Ordering::Relaxed);
+        }
+    }
+
+    /// Afterwards nobody uses the ring.
+    pub(crate) fn unset_ring(&self) {
+        self.ring.store(NO_RING, Ordering::Relaxed);
+        self.list.settle(relax);
+        self.has_ring.store(false, Ordering::Relaxed);
+    }
+}
