@@ -150,6 +150,7 @@ fn the_benchmark_writes_its_figures_under_their_names() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().to_str().unwrap();
     let small = ["--requests", "1000", "--samples", "1", "--digest-bytes", "1024", "--json", path];
+    let small = [&small[..], &["--client-threads", "2"]].concat();
     let cases = ["bench", "serve", "--case", "get,set-p16,handover-p16,digest,digest-p16"];
     let output = uwork(&[&cases[..], &small].concat()).output().unwrap();
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -157,6 +158,8 @@ fn the_benchmark_writes_its_figures_under_their_names() {
     for line in ["redis-server (get):", "uwork light (handover-p16):", "uwork default (digest):"] {
         assert!(table.contains(line), "{table}");
     }
+    let doubts = String::from_utf8_lossy(&output.stderr);
+    assert!(doubts.contains("warning: get: a run took "), "{doubts}");
     let records: Vec<serde_json::Value> =
         serde_json::from_reader(std::fs::File::open(path).unwrap()).unwrap();
     for metric in ["requests_per_s", "cpu_s_per_mitem", "latency_p50_us", "latency_p99_us"] {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use uwork_rivals::{Latency, Sample, Standing};
 
-use super::interleave::Outcome;
+use super::interleave::{GroupOutcome, Outcome};
+use super::warning::Warning;
 
 /// One metric over all samples of a contestant.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,6 +55,14 @@ pub(super) trait Sampled {
     const RATE: Metric = RATE;
 
     fn metrics(&self) -> Vec<(Metric, f64)>;
+
+    /// Reasons to doubt the figures of a group, beside those that hold for any.
+    fn doubts(_group: &GroupOutcome<Self>) -> Option<Warning>
+    where
+        Self: Sized,
+    {
+        None
+    }
 
     /// What the runner said meanwhile, line by line.
     fn said(&self) -> &[String] {

@@ -31,6 +31,8 @@ pub(super) enum Warning {
     NoFaults(String),
     /// No ring can be had, for this reason.
     NoRing(String),
+    /// A run took so many seconds, and is counted in steps; so many requests take long enough.
+    ShortRun { case: &'static str, seconds: f64, requests: usize },
     /// A runner said this, more than once or not.
     Said { who: String, line: String },
 }
@@ -63,6 +65,11 @@ impl fmt::Display for Warning {
                 write!(f, "userfaultfd: {reason}: the case `fault` is left out, in `mixed` as well")
             }
             Self::NoRing(reason) => write!(f, "{reason}: the case `ring` is left out"),
+            Self::ShortRun { case, seconds, requests } => write!(
+                f,
+                "{case}: a run took {seconds:.1} s, and redis-benchmark with several threads counts in steps of 0.25 s: \
+                 use --requests {requests} or more, or --client-threads 1"
+            ),
             Self::Said { who, line } => write!(f, "{who} said: {line}"),
         }
     }
@@ -119,6 +126,7 @@ pub(super) fn about<S: Sampled>(
     }
     warnings.extend(other_load(&before, wall));
     warnings.extend(large_spread(results));
+    warnings.extend(results.iter().filter_map(S::doubts));
     warnings.extend(said(results));
     warnings
 }

@@ -85,7 +85,7 @@ impl Drive {
         let (cpu, start) = (server.cpu_time()?, Instant::now());
         let text = self.run(server)?;
         let (wall, cpu) = (start.elapsed(), server.cpu_time()?.saturating_sub(cpu));
-        Served::read(&text, self.requests, cpu, wall).ok_or_else(|| {
+        Served::read(&text, self, cpu, wall).ok_or_else(|| {
             UserError(format!(
                 "redis-benchmark with {} has printed no summary:\n{text}",
                 server.what()

@@ -99,7 +99,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     }
     let groups = cases.into_iter().map(|case| group(case, &options)).collect();
     let json = args.json.as_deref();
-    measure_and_show("serve", groups, json, Vec::new(), sample::latencies)?;
+    measure_and_show("serve", groups, json, Vec::new(), sample::below)?;
     Ok(ExitCode::SUCCESS)
 }
 

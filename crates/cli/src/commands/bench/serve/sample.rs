@@ -3,8 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::client::Drive;
 use crate::commands::bench::interleave::{GroupOutcome, Outcome};
 use crate::commands::bench::summary::{self, CPU, Metric, Sampled};
+use crate::commands::bench::warning::Warning;
 
 const REQUESTS: Metric =
     Metric { name: "requests_per_s", unit: "requests/s", title: "requests/s", decimals: 0 };
@@ -12,10 +14,20 @@ const SERVER_CPU: Metric = Metric { title: "server CPU-s/M", ..CPU };
 const P50: Metric = Metric { name: "latency_p50_us", unit: "us", title: "p50 us", decimals: 0 };
 const P99: Metric = Metric { name: "latency_p99_us", unit: "us", title: "p99 us", decimals: 0 };
 
+/// A run that takes less is rounded too much.
+const SECONDS_MIN: f64 = 2.0;
+/// Below each table: what its words mean.
+const LEGEND: &str = "\
+requests/s, p50, p99 (from a request until its reply): as redis-benchmark counts them
+server CPU-s/M: CPU-seconds of the server, system calls included, for a million requests
+";
+
 /// One run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Served {
     requests: usize,
+    /// With several threads, redis-benchmark notices in steps that it is over.
+    is_in_steps: bool,
     requests_per_s: f64,
     cpu: Duration,
     wall: Duration,
@@ -37,11 +49,25 @@ impl Sampled for Served {
             (P99, self.p99_us),
         ]
     }
+
+    fn doubts(group: &GroupOutcome<Self>) -> Option<Warning> {
+        let runs = group
+            .outcomes
+            .iter()
+            .flat_map(|outcome| outcome.samples.iter().map(|sample| (outcome.names.case, sample)));
+        let (case, shortest) = runs.min_by(|a, b| a.1.seconds().total_cmp(&b.1.seconds()))?;
+        let seconds = shortest.seconds();
+        (shortest.is_in_steps && seconds < SECONDS_MIN).then(|| {
+            let enough = (shortest.requests as f64 * SECONDS_MIN / seconds) as usize + 1;
+            let unit = 10_usize.pow(enough.ilog10());
+            Warning::ShortRun { case, seconds, requests: enough.div_ceil(unit) * unit }
+        })
+    }
 }
 
 impl Served {
     /// Reads what redis-benchmark has printed.
-    pub(super) fn read(text: &str, requests: usize, cpu: Duration, wall: Duration) -> Option<Self> {
+    pub(super) fn read(text: &str, drive: &Drive, cpu: Duration, wall: Duration) -> Option<Self> {
         // Progress is printed with carriage returns in front of the first line of the result.
         let lines = || text.split(['\n', '\r']).map(str::trim);
         let rate = lines().find_map(|line| line.strip_prefix("throughput summary: "))?;
@@ -58,7 +84,8 @@ impl Served {
             Some((percent.parse().ok()?, ms.parse().ok()?))
         });
         Some(Self {
-            requests,
+            requests: drive.requests,
+            is_in_steps: drive.threads > 1,
             requests_per_s,
             cpu,
             wall,
@@ -68,14 +95,20 @@ impl Served {
         })
     }
 
+    /// How long it took, as redis-benchmark has it.
+    fn seconds(&self) -> f64 {
+        self.requests as f64 / self.requests_per_s
+    }
+
     fn cpus_used(&self) -> f64 {
         self.cpu.as_secs_f64() / self.wall.as_secs_f64().max(1e-9)
     }
 }
 
-/// The tables of latencies: of each server, that of the sample with the median rate.
-pub(super) fn latencies(group: &GroupOutcome<Served>) -> String {
-    group.outcomes.iter().map(table).collect()
+/// What the table means, and the tables of latencies: of each server, that of the sample with the median rate.
+pub(super) fn below(group: &GroupOutcome<Served>) -> String {
+    let tables: String = group.outcomes.iter().map(table).collect();
+    format!("{LEGEND}{tables}")
 }
 
 fn table(outcome: &Outcome<Served>) -> String {
@@ -97,6 +130,7 @@ fn table(outcome: &Outcome<Served>) -> String {
 mod tests {
     use super::*;
     use crate::commands::bench::contestant::{Names, RatioTo};
+    use crate::commands::bench::serve::client::Request;
 
     const PRINTED: &str = "GET: rps=0.0 (overall: nan)\r====== GET ======\n  \
         2000 requests completed in 0.04 seconds\n\n\
@@ -108,30 +142,50 @@ mod tests {
         latency summary (msec):\n          avg       min       p50       p95       p99       max\n        \
         0.226     0.064     0.183     0.271     2.559     4.831\n";
 
-    fn served() -> Served {
+    fn drive(threads: usize) -> Drive {
+        Drive { request: Request::Get, clients: 16, pipeline: 1, requests: 2000, threads }
+    }
+
+    fn served(threads: usize) -> Served {
         let (cpu, wall) = (Duration::from_millis(30), Duration::from_millis(40));
-        Served::read(PRINTED, 2000, cpu, wall).unwrap()
+        Served::read(PRINTED, &drive(threads), cpu, wall).unwrap()
+    }
+
+    fn group(samples: Vec<Served>) -> GroupOutcome<Served> {
+        let names = Names { case: "get", runner: "uwork", variant: "light".to_owned() };
+        let outcomes = vec![Outcome { names, standing: None, samples }];
+        GroupOutcome { title: String::new(), outcomes, ratio_to: RatioTo::FastestRival }
     }
 
     #[test]
     fn what_redis_benchmark_prints_is_read() {
-        let values: Vec<f64> = served().metrics().into_iter().map(|(_, value)| value).collect();
+        let values: Vec<f64> = served(1).metrics().into_iter().map(|(_, value)| value).collect();
         assert_eq!(values, [47619.05, 15.0, 183.0, 2559.0]);
-        assert_eq!(served().cumulative, [(2.5, 0.103), (100.0, 0.207)]);
-        assert_eq!(Served::read("Could not connect", 1, Duration::ZERO, Duration::ZERO), None);
+        assert_eq!(served(1).cumulative, [(2.5, 0.103), (100.0, 0.207)]);
+        let nothing = Served::read("Could not connect", &drive(1), Duration::ZERO, Duration::ZERO);
+        assert_eq!(nothing, None);
     }
 
     #[test]
     fn the_table_has_the_form_of_the_report() {
-        let names = Names { case: "get", runner: "uwork", variant: "light".to_owned() };
-        let outcomes = vec![Outcome { names, standing: None, samples: vec![served()] }];
-        let ratio_to = RatioTo::FastestRival;
-        let group = GroupOutcome { title: String::new(), outcomes, ratio_to };
         assert_eq!(
-            latencies(&group),
-            "\nuwork light (get): requests that took no longer than\n\
-             2.50% <= 0.1 milliseconds\n100.00% <= 0.2 milliseconds\n\
-             47619.05 requests per second\n~75% CPU\n"
+            below(&group(vec![served(1)])).strip_prefix(LEGEND),
+            Some(
+                "\nuwork light (get): requests that took no longer than\n\
+                 2.50% <= 0.1 milliseconds\n100.00% <= 0.2 milliseconds\n\
+                 47619.05 requests per second\n~75% CPU\n"
+            )
         );
+    }
+
+    #[test]
+    fn the_shortest_run_says_how_many_requests_are_enough() {
+        let long = Served { requests_per_s: 900.0, ..served(2) };
+        assert_eq!(Served::doubts(&group(vec![long.clone(), long.clone()])), None);
+        let warning = Served::doubts(&group(vec![long, served(2)])).unwrap().to_string();
+        let start = "get: a run took 0.0 s, and redis-benchmark with several threads counts in steps of 0.25 s: ";
+        assert_eq!(warning, format!("{start}use --requests 100000 or more, or --client-threads 1"));
+        // One thread counts as it goes.
+        assert_eq!(Served::doubts(&group(vec![served(1)])), None);
     }
 }

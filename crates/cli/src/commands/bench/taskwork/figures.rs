@@ -2,19 +2,30 @@
 
 use uwork_rivals::posts::{Placement, Posts, Size, Way, measure};
 
+use super::COMBINER;
 use crate::commands::bench::contestant::cpus;
+use crate::commands::bench::interleave::GroupOutcome;
 use crate::commands::bench::summary::{CPU, Metric, RATE, Sampled};
 
 const fn micros(name: &'static str, title: &'static str) -> Metric {
     Metric { name, unit: "us", title, decimals: 1 }
 }
 
-pub(super) const P50: Metric = micros("latency_p50_us", "p50 us");
-pub(super) const P99: Metric = micros("latency_p99_us", "p99 us");
+/// Of all threads together.
+pub(super) const P50: Metric = micros("latency_p50_us", "all p50 us");
+pub(super) const P99: Metric = micros("latency_p99_us", "all p99 us");
 const SAME_P50: Metric = micros("same_cpu_p50_us", "same CPU p50 us");
-const SAME_P99: Metric = micros("same_cpu_p99_us", "p99 us");
+const SAME_P99: Metric = micros("same_cpu_p99_us", "same CPU p99 us");
 const ACROSS_P50: Metric = micros("across_cpus_p50_us", "across p50 us");
-const ACROSS_P99: Metric = micros("across_cpus_p99_us", "p99 us");
+const ACROSS_P99: Metric = micros("across_cpus_p99_us", "across p99 us");
+/// Below the tables: what their words mean.
+const POSTS_LEGEND: &str = "\
+an item is a post; all: from a post until it is run, with all threads at it
+same CPU, across: the same of one post at a time between two threads, on one CPU and on two
+";
+const SENDS_LEGEND: &str = "\
+an item is a message, sent as fast as it goes; all: from when a sender has one until it is in the socket, in bursts
+";
 
 /// A sample's figures, one of them the rate.
 pub(super) struct Measured(pub(super) Vec<(Metric, f64)>);
@@ -23,6 +34,12 @@ impl Sampled for Measured {
     fn metrics(&self) -> Vec<(Metric, f64)> {
         self.0.clone()
     }
+}
+
+/// What the words of the group's table mean.
+pub(super) fn legend(group: &GroupOutcome<Measured>) -> String {
+    let sends = group.outcomes.iter().any(|outcome| outcome.names.case == COMBINER);
+    if sends { SENDS_LEGEND } else { POSTS_LEGEND }.to_owned()
 }
 
 /// Rate and cost, and two latencies.

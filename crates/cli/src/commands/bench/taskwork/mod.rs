@@ -32,11 +32,12 @@ use uwork_rivals::posts::{Bare, Eventfd, Tokio, Way};
 use super::contestant::{Contestant, Group, Names, RatioTo};
 use super::options::{count_or, names, samples_or};
 use super::warning::Warning;
-use super::{UserError, measure_and_report, uwork_pool};
+use super::{UserError, measure_and_show, uwork_pool};
 use figures::{Measured, Sizes};
 use ways::{TaskWay, Wait};
 
-const CASES: [&str; 6] = ["computing", "futex", "epoll", "ring", "read", "combiner"];
+const COMBINER: &str = "combiner";
+const CASES: [&str; 6] = ["computing", "futex", "epoll", "ring", "read", COMBINER];
 const VARIANTS: [(&str, Delivery); 2] = [("light", Delivery::Light), ("signal", Delivery::Signal)];
 
 /// The command line.
@@ -79,17 +80,18 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let sizes = Sizes::of(args.quick, threads);
     let groups = cases.into_iter().map(|case| {
         let contestants = match case {
-            "combiner" => combiner::contestants(args.quick),
+            COMBINER => combiner::contestants(args.quick),
             case => posters(case, sizes, args.rivals),
         };
-        let yardstick = if case == "combiner" { "mutex" } else { "signal" };
+        let yardstick = if case == COMBINER { "mutex" } else { "signal" };
         let title = match case {
-            "combiner" => "taskwork combiner: 8 threads send on one socket".to_owned(),
+            COMBINER => "taskwork combiner: 8 threads send on one socket".to_owned(),
             case => format!("taskwork {case}: {threads} threads post to each other"),
         };
         Group { title, contestants, samples, ratio_to: RatioTo::Variant(yardstick) }
     });
-    measure_and_report("taskwork", groups.collect(), args.json.as_deref(), warnings)?;
+    let json = args.json.as_deref();
+    measure_and_show("taskwork", groups.collect(), json, warnings, figures::legend)?;
     Ok(ExitCode::SUCCESS)
 }
 
