@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Every function of uwork.h does what it says. */
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -62,6 +63,7 @@ static struct uw_queue *make(const char *name)
 static void items(void)
 {
 	struct uw_queue *queue = make("items");
+	char address[32], *text;
 	struct item item;
 
 	init(&item);
@@ -89,6 +91,11 @@ static void items(void)
 	CHECK(uw_mod_delayed_work(queue, &item.delayed, HOUR) == 0);
 	CHECK(uw_mod_delayed_work_on(queue, 0, &item.delayed, HOUR) == 0);
 	CHECK(uw_work_is_pending(&item.delayed.work) == 1);
+	/* In the debug mode, too, what is shown is this item. */
+	text = uw_dump();
+	snprintf(address, sizeof(address), "%#" PRIxPTR, (uintptr_t)&item.delayed);
+	CHECK(text && strstr(text, "run_delayed") && strstr(text, address));
+	uw_string_free(text);
 	CHECK(uw_delayed_work_flush(&item.delayed) == 1);
 	CHECK(uw_queue_delayed_work_on(queue, 0, &item.delayed, HOUR) == 1);
 	CHECK(uw_work_cancel(&item.delayed.work) == 1);
