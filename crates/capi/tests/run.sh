@@ -48,7 +48,7 @@ contracts() {
         link contract "$test" -std=c11 "$@"
         run "$how" "$out/contract" rounds="$rounds"
     done
-    for test in api choices forks read_side task; do
+    for test in items queues functions ending choices forks read_side task; do
         link "$test" "c/$test.c" -std=gnu11 "$@"
         run "$how" "$out/$test"
     done
