@@ -15,7 +15,9 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -46,6 +48,13 @@ inline int checked(int answer)
 {
 	if (answer < 0)
 		throw error(-answer);
+	return answer;
+}
+
+inline std::int64_t checked(std::int64_t answer)
+{
+	if (answer < 0)
+		throw error(static_cast<int>(-answer));
 	return answer;
 }
 
@@ -151,239 +160,167 @@ private:
 	bool owned_ = true;
 };
 
-// An item: a function that is called once for each time that it was queued, and never twice at once. It cannot be
-// moved. Its end takes it off its queue and waits for a run that is going on; so it must not end in its own function.
-class work {
+// What items of every kind have: a function, and what uwork.h calls by their struct uw_work. They cannot be moved. The end
+// of one takes it off its queue or timer, and waits for a run that is going on; so it must not end in its own function.
+template <typename Kind>
+class basic_work {
 public:
-	explicit work(std::function<void()> function) : frame_{ {}, std::move(function) }
-	{
-		uw_work_init(&frame_, run);
-	}
-
-	work(const work &) = delete;
-	work &operator=(const work &) = delete;
-
-	~work()
-	{
-		static_cast<void>(uw_work_disable_sync(&frame_));
-	}
-
-	// False: it was pending already, and the coming run sees what was written before.
-	bool enqueue(const queue &on)
-	{
-		return checked(uw_queue_work(on.get(), &frame_)) > 0;
-	}
-
-	bool enqueue_on(int cpu, const queue &on)
-	{
-		return checked(uw_queue_work_on(on.get(), cpu, &frame_)) > 0;
-	}
-
-	bool flush()
-	{
-		return checked(uw_work_flush(&frame_)) > 0;
-	}
+	basic_work(const basic_work &) = delete;
+	basic_work &operator=(const basic_work &) = delete;
 
 	bool cancel()
 	{
-		return checked(uw_work_cancel(&frame_)) > 0;
+		return checked(uw_work_cancel(get())) > 0;
 	}
 
 	bool cancel_sync()
 	{
-		return checked(uw_work_cancel_sync(&frame_)) > 0;
+		return checked(uw_work_cancel_sync(get())) > 0;
 	}
 
 	// Keeps it from being queued, once more, and takes it off. True: it was pending.
 	bool disable()
 	{
-		return checked(uw_work_disable(&frame_)) > 0;
+		return checked(uw_work_disable(get())) > 0;
 	}
 
 	bool disable_sync()
 	{
-		return checked(uw_work_disable_sync(&frame_)) > 0;
+		return checked(uw_work_disable_sync(get())) > 0;
 	}
 
 	// Takes one of those back. True: it can be queued again.
 	bool enable()
 	{
-		return checked(uw_work_enable(&frame_)) > 0;
-	}
-
-	// The same; true: it was queued by this.
-	bool enable_and_enqueue(const queue &on)
-	{
-		return checked(uw_enable_and_queue_work(on.get(), &frame_)) > 0;
+		return checked(uw_work_enable(get())) > 0;
 	}
 
 	bool is_pending() const
 	{
-		return checked(uw_work_is_pending(&frame_)) > 0;
+		return checked(uw_work_is_pending(plain(&frame_))) > 0;
 	}
 
 	uw_work *get() noexcept
 	{
+		return plain(&frame_);
+	}
+
+protected:
+	explicit basic_work(std::function<void()> function) : frame_{ {}, std::move(function) }
+	{
+	}
+
+	~basic_work()
+	{
+		static_cast<void>(uw_work_disable_sync(get()));
+	}
+
+	Kind *item() noexcept
+	{
 		return &frame_;
 	}
 
+	// What items of this kind have as their function.
+	static void run(uw_work *item) noexcept
+	{
+		// It begins with its struct uw_work, whichever kind it is.
+		static_cast<frame *>(reinterpret_cast<Kind *>(item))->function();
+	}
+
 private:
-	struct frame : uw_work {
+	struct frame : Kind {
 		std::function<void()> function;
 	};
 
-	static void run(uw_work *item) noexcept
+	static_assert(std::is_standard_layout_v<Kind>);
+
+	template <typename Item>
+	static auto *plain(Item *item) noexcept
 	{
-		static_cast<frame *>(item)->function();
+		if constexpr (std::is_same_v<Kind, uw_work>)
+			return item;
+		else
+			return &item->work;
 	}
 
 	frame frame_;
 };
 
-// An item with a timer.
-class delayed_work {
+// An item: a function that is called once for each time that it was queued, and never twice at once.
+class work : public basic_work<uw_work> {
 public:
-	explicit delayed_work(std::function<void()> function, std::chrono::nanoseconds slack = {})
-		: frame_{ {}, std::move(function) }
+	explicit work(std::function<void()> function) : basic_work(std::move(function))
 	{
-		uw_delayed_work_init(&frame_, run, 0, nanoseconds(slack));
+		uw_work_init(item(), run);
 	}
 
-	delayed_work(const delayed_work &) = delete;
-	delayed_work &operator=(const delayed_work &) = delete;
-
-	~delayed_work()
+	// False: it was pending already, and the coming run sees what was written before.
+	bool enqueue(const queue &on)
 	{
-		static_cast<void>(uw_work_disable_sync(&frame_.work));
+		return checked(uw_queue_work(on.get(), item())) > 0;
+	}
+
+	bool enqueue_on(int cpu, const queue &on)
+	{
+		return checked(uw_queue_work_on(on.get(), cpu, item())) > 0;
+	}
+
+	bool flush()
+	{
+		return checked(uw_work_flush(item())) > 0;
+	}
+
+	// Takes one disable back; true: it was queued by this.
+	bool enable_and_enqueue(const queue &on)
+	{
+		return checked(uw_enable_and_queue_work(on.get(), item())) > 0;
+	}
+};
+
+// An item with a timer.
+class delayed_work : public basic_work<uw_delayed_work> {
+public:
+	explicit delayed_work(std::function<void()> function, std::chrono::nanoseconds slack = {})
+		: basic_work(std::move(function))
+	{
+		uw_delayed_work_init(item(), run, 0, nanoseconds(slack));
 	}
 
 	bool enqueue(const queue &on, std::chrono::nanoseconds delay)
 	{
-		return checked(uw_queue_delayed_work(on.get(), &frame_, nanoseconds(delay))) > 0;
+		return checked(uw_queue_delayed_work(on.get(), item(), nanoseconds(delay))) > 0;
 	}
 
 	// True: it was pending, and is for the new time.
 	bool modify(const queue &on, std::chrono::nanoseconds delay)
 	{
-		return checked(uw_mod_delayed_work(on.get(), &frame_, nanoseconds(delay))) == 0;
+		return checked(uw_mod_delayed_work(on.get(), item(), nanoseconds(delay))) == 0;
 	}
 
 	bool flush()
 	{
-		return checked(uw_delayed_work_flush(&frame_)) > 0;
+		return checked(uw_delayed_work_flush(item())) > 0;
 	}
-
-	bool cancel()
-	{
-		return checked(uw_work_cancel(&frame_.work)) > 0;
-	}
-
-	bool cancel_sync()
-	{
-		return checked(uw_work_cancel_sync(&frame_.work)) > 0;
-	}
-
-	bool disable()
-	{
-		return checked(uw_work_disable(&frame_.work)) > 0;
-	}
-
-	bool disable_sync()
-	{
-		return checked(uw_work_disable_sync(&frame_.work)) > 0;
-	}
-
-	bool enable()
-	{
-		return checked(uw_work_enable(&frame_.work)) > 0;
-	}
-
-	bool is_pending() const
-	{
-		return checked(uw_work_is_pending(&frame_.work)) > 0;
-	}
-
-private:
-	struct frame : uw_delayed_work {
-		std::function<void()> function;
-	};
-
-	static void run(uw_work *item) noexcept
-	{
-		static_cast<frame *>(uw_to_delayed_work(item))->function();
-	}
-
-	frame frame_;
 };
 
 // An item that is queued after a grace period: when every rcu_read_side that is there now has ended.
-class rcu_work {
+class rcu_work : public basic_work<uw_rcu_work> {
 public:
-	explicit rcu_work(std::function<void()> function) : frame_{ {}, std::move(function) }
+	explicit rcu_work(std::function<void()> function) : basic_work(std::move(function))
 	{
-		uw_rcu_work_init(&frame_, run);
-	}
-
-	rcu_work(const rcu_work &) = delete;
-	rcu_work &operator=(const rcu_work &) = delete;
-
-	~rcu_work()
-	{
-		static_cast<void>(uw_work_disable_sync(&frame_.work));
+		uw_rcu_work_init(item(), run);
 	}
 
 	bool enqueue(const queue &on)
 	{
-		return checked(uw_queue_rcu_work(on.get(), &frame_)) > 0;
+		return checked(uw_queue_rcu_work(on.get(), item())) > 0;
 	}
 
 	// Waits for the grace period and for the run. Inside a read side it waits for nothing.
 	bool flush()
 	{
-		return checked(uw_rcu_work_flush(&frame_)) > 0;
+		return checked(uw_rcu_work_flush(item())) > 0;
 	}
-
-	bool cancel()
-	{
-		return checked(uw_work_cancel(&frame_.work)) > 0;
-	}
-
-	bool cancel_sync()
-	{
-		return checked(uw_work_cancel_sync(&frame_.work)) > 0;
-	}
-
-	bool disable()
-	{
-		return checked(uw_work_disable(&frame_.work)) > 0;
-	}
-
-	bool disable_sync()
-	{
-		return checked(uw_work_disable_sync(&frame_.work)) > 0;
-	}
-
-	bool enable()
-	{
-		return checked(uw_work_enable(&frame_.work)) > 0;
-	}
-
-	bool is_pending() const
-	{
-		return checked(uw_work_is_pending(&frame_.work)) > 0;
-	}
-
-private:
-	struct frame : uw_rcu_work {
-		std::function<void()> function;
-	};
-
-	static void run(uw_work *item) noexcept
-	{
-		static_cast<frame *>(uw_to_rcu_work(item))->function();
-	}
-
-	frame frame_;
 };
 
 // What is read without a lock stays while this is there. It ends on the thread on which it began; they nest.
@@ -788,6 +725,297 @@ public:
 
 private:
 	uw_percpu_counter *counter_;
+};
+
+// A function for one CPU's data: called on that CPU in mode 0, and right in enqueue() in modes 1 and 2, then by several
+// threads at once if they call that at once. It locks the data of that CPU, which it gets. Other waits than flush(), and
+// cancel() and is_pending(), know of calls in mode 0 only.
+class percpu_work : public basic_work<uw_percpu_work> {
+public:
+	percpu_work(int cpu, std::function<void(int cpu)> function)
+		: basic_work([cpu, call = std::move(function)] { call(cpu); })
+	{
+		uw_percpu_work_init(item(), run, cpu);
+	}
+
+	~percpu_work()
+	{
+		static_cast<void>(uw_work_disable_sync(get()));
+		static_cast<void>(uw_percpu_flush(item()));
+	}
+
+	// False: it was pending already. `on` is where it runs in mode 0.
+	bool enqueue(const queue &on)
+	{
+		return checked(uw_percpu_queue_on(on.get(), item()->cpu, item())) > 0;
+	}
+
+	// Waits until the function has returned for every enqueue() that began before. False: there was none.
+	bool flush()
+	{
+		return checked(uw_percpu_flush(item())) > 0;
+	}
+
+	// Whether a function for that CPU's data runs on another one, if it is called here. A hint.
+	static bool is_remote(int cpu) noexcept
+	{
+		return uw_percpu_is_remote(cpu);
+	}
+};
+
+// Memory for objects of one type, with a magazine of free ones for each CPU. An object may be freed on any CPU.
+template <typename T>
+class percpu_cache {
+public:
+	// Ends an object and gives its memory back.
+	class deleter {
+	public:
+		deleter() noexcept = default;
+
+		void operator()(T *object) const noexcept
+		{
+			object->~T();
+			uw_percpu_cache_free(cache_, object);
+		}
+
+	private:
+		friend class percpu_cache;
+
+		explicit deleter(uw_percpu_cache *of) noexcept : cache_(of)
+		{
+		}
+
+		uw_percpu_cache *cache_ = nullptr;
+	};
+
+	using pointer = std::unique_ptr<T, deleter>;
+
+	// The name is for messages.
+	explicit percpu_cache(const char *name) : cache_(uw_percpu_cache_create(name, sizeof(T), alignof(T)))
+	{
+		if (cache_ == nullptr)
+			throw error(errno);
+	}
+
+	percpu_cache(percpu_cache &&other) noexcept : cache_(std::exchange(other.cache_, nullptr))
+	{
+	}
+
+	percpu_cache &operator=(percpu_cache &&other) noexcept
+	{
+		std::swap(cache_, other.cache_);
+		return *this;
+	}
+
+	percpu_cache(const percpu_cache &) = delete;
+	percpu_cache &operator=(const percpu_cache &) = delete;
+
+	~percpu_cache()
+	{
+		// With objects out it cannot end: it stays, and they are good.
+		if (cache_ != nullptr)
+			static_cast<void>(uw_percpu_cache_destroy(cache_));
+	}
+
+	// An object that ends with its pointer.
+	template <typename... Args>
+	pointer make(Args &&...args)
+	{
+		std::unique_ptr<void, raw_deleter> memory(allocate(), raw_deleter{ cache_ });
+		T *object = ::new (memory.get()) T(std::forward<Args>(args)...);
+
+		static_cast<void>(memory.release());
+		return pointer(object, deleter(cache_));
+	}
+
+	// Memory for an object, uninitialised; and back. NULL is fine there.
+	void *allocate()
+	{
+		void *memory = uw_percpu_cache_alloc(cache_);
+
+		if (memory == nullptr)
+			throw error(errno);
+		return memory;
+	}
+
+	void deallocate(void *memory) noexcept
+	{
+		uw_percpu_cache_free(cache_, memory);
+	}
+
+	// Empties the magazines of all CPUs: how many objects were in them.
+	std::int64_t flush_all()
+	{
+		return checked(uw_percpu_cache_flush_all(cache_));
+	}
+
+	// The same, and gives memory back to the system: how many bytes.
+	std::int64_t shrink()
+	{
+		return checked(uw_percpu_cache_shrink(cache_));
+	}
+
+	struct uw_percpu_cache_stats stats() const
+	{
+		struct uw_percpu_cache_stats now{};
+
+		checked(::uw_percpu_cache_stats(cache_, &now));
+		return now;
+	}
+
+private:
+	struct raw_deleter {
+		void operator()(void *memory) const noexcept
+		{
+			uw_percpu_cache_free(of, memory);
+		}
+
+		uw_percpu_cache *of;
+	};
+
+	uw_percpu_cache *cache_;
+};
+
+// Pointers that are collected for each CPU, and handed to a function up to `capacity` at a time: by who adds the last
+// one, by drain_all(), and at the end. They are the caller's until they were added, then the function's, which may be
+// called by several threads at once. An exception that leaves it ends the process.
+template <typename T>
+class percpu_batch {
+public:
+	// Those that are handed on: for as long as the function runs.
+	class items {
+	public:
+		class iterator {
+		public:
+			using iterator_category = std::input_iterator_tag;
+			using value_type = T *;
+			using difference_type = std::ptrdiff_t;
+			using pointer = void;
+			using reference = T *;
+
+			T *operator*() const noexcept
+			{
+				return static_cast<T *>(*at_);
+			}
+
+			iterator &operator++() noexcept
+			{
+				++at_;
+				return *this;
+			}
+
+			iterator operator++(int) noexcept
+			{
+				return iterator(at_++);
+			}
+
+			bool operator==(const iterator &other) const noexcept
+			{
+				return at_ == other.at_;
+			}
+
+			bool operator!=(const iterator &other) const noexcept
+			{
+				return at_ != other.at_;
+			}
+
+		private:
+			friend class items;
+
+			explicit iterator(void *const *at) noexcept : at_(at)
+			{
+			}
+
+			void *const *at_;
+		};
+
+		iterator begin() const noexcept
+		{
+			return iterator(first_);
+		}
+
+		iterator end() const noexcept
+		{
+			return iterator(first_ + size_);
+		}
+
+		T *operator[](std::size_t index) const noexcept
+		{
+			return static_cast<T *>(first_[index]);
+		}
+
+		std::size_t size() const noexcept
+		{
+			return size_;
+		}
+
+	private:
+		friend class percpu_batch;
+
+		items(void *const *first, std::size_t size) noexcept : first_(first), size_(size)
+		{
+		}
+
+		void *const *first_;
+		std::size_t size_;
+	};
+
+	using sink = std::function<void(items)>;
+
+	percpu_batch(unsigned capacity, sink function)
+		: sink_(std::make_unique<sink>(std::move(function))),
+		  batch_(uw_percpu_batch_create(capacity, call, sink_.get()))
+	{
+		if (batch_ == nullptr)
+			throw error(errno);
+	}
+
+	percpu_batch(percpu_batch &&other) noexcept
+		: sink_(std::move(other.sink_)), batch_(std::exchange(other.batch_, nullptr))
+	{
+	}
+
+	percpu_batch &operator=(percpu_batch &&other) noexcept
+	{
+		std::swap(sink_, other.sink_);
+		std::swap(batch_, other.batch_);
+		return *this;
+	}
+
+	percpu_batch(const percpu_batch &) = delete;
+	percpu_batch &operator=(const percpu_batch &) = delete;
+
+	~percpu_batch()
+	{
+		if (batch_ != nullptr)
+			static_cast<void>(uw_percpu_batch_destroy(batch_));
+	}
+
+	void add(T *item)
+	{
+		checked(uw_percpu_batch_add(batch_, bare(item)));
+	}
+
+	// Hands on what all CPUs have, and says how many that were. Not from the function.
+	std::int64_t drain_all()
+	{
+		return checked(uw_percpu_batch_drain_all(batch_));
+	}
+
+private:
+	// As C keeps it. What is const is so again when it is handed on.
+	static void *bare(T *item) noexcept
+	{
+		return const_cast<std::remove_cv_t<T> *>(item);
+	}
+
+	static void call(void *const *first, std::size_t count, void *arg) noexcept
+	{
+		(*static_cast<sink *>(arg))(items(first, count));
+	}
+
+	std::unique_ptr<sink> sink_;
+	uw_percpu_batch *batch_;
 };
 
 // A thread that runs functions which others give it, where it looks for them. Does not keep the thread.

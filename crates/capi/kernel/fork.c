@@ -23,6 +23,7 @@ static void prepare(void)
 	uw_task_fork(UW_FORK_PREPARE);
 	uw_percpu_fork(UW_FORK_PREPARE);
 	uw_printk_fork(UW_FORK_PREPARE);
+	uw_rested_fork(UW_FORK_PREPARE);
 	/* Last, as every free() takes it. */
 	uw_debug_fork(UW_FORK_PREPARE);
 }
@@ -30,6 +31,7 @@ static void prepare(void)
 static void after(enum uw_fork at)
 {
 	uw_debug_fork(at);
+	uw_rested_fork(at);
 	uw_printk_fork(at);
 	uw_percpu_fork(at);
 	uw_task_fork(at);

@@ -9,11 +9,12 @@ enum uw_fork { UW_FORK_PREPARE, UW_FORK_PARENT, UW_FORK_CHILD };
 
 void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at);
 
-/* One for each file that has locks. Locks are leaves: who holds one takes no other. */
+/* One for each file that has locks. Locks are leaves: who holds one takes no other, but that of the debug mode. */
 void uw_task_fork(enum uw_fork at);
 void uw_percpu_fork(enum uw_fork at);
 void uw_printk_fork(enum uw_fork at);
-/* Of Rust: the items of the debug mode. */
+/* Of Rust: the handles of queues that were destroyed; the items of the debug mode. */
+void uw_rested_fork(unsigned int at);
 void uw_debug_fork(unsigned int at);
 
 /* Has all that called at each fork; at the latest when this returns. */

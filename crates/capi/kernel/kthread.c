@@ -155,11 +155,13 @@ bool kthread_should_park(void)
 int kthread_park(struct task_struct *public)
 {
 	struct task *task = uw_task_of(public);
+	uint32_t before;
 
 	if (completion_done(&task->ended))
 		return -ENOSYS;
 	if (has_wish(task, TASK_PARK))
 		return -EBUSY;
+	before = __atomic_load_n(&task->parks, __ATOMIC_SEQ_CST);
 	reinit_completion(&task->parked);
 	wish(task, TASK_PARK);
 	if (public == current)
@@ -170,7 +172,8 @@ int kthread_park(struct task_struct *public)
 	 */
 	if (!has_wish(task, TASK_ENDED))
 		wait_for_completion(&task->parked);
-	return has_wish(task, TASK_ENDED) ? -ENOSYS : 0;
+	/* If it did park, that is the answer, whatever it was let do since. */
+	return __atomic_load_n(&task->parks, __ATOMIC_SEQ_CST) != before ? 0 : -ENOSYS;
 }
 
 void kthread_unpark(struct task_struct *public)
@@ -191,6 +194,7 @@ void kthread_parkme(void)
 		set_current_state(TASK_UNINTERRUPTIBLE);
 		if (!has_wish(task, TASK_PARK))
 			break;
+		__atomic_fetch_add(&task->parks, 1, __ATOMIC_SEQ_CST);
 		complete_all(&task->parked);
 		schedule();
 	}

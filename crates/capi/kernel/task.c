@@ -117,6 +117,7 @@ struct task *uw_task_new(void)
 	task->function = NULL;
 	task->data = NULL;
 	__atomic_store_n(&task->wishes, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&task->parks, 0, __ATOMIC_RELAXED);
 	task->result = 0;
 	task->has_thread = false;
 	task->is_stopped = false;

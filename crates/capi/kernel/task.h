@@ -40,6 +40,8 @@ struct task {
 	int (*function)(void *data);
 	void *data;
 	uint32_t wishes;
+	/* How often its thread has parked, or was about to. */
+	uint32_t parks;
 	int result;
 	struct completion begun;
 	struct completion ended;

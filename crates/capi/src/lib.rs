@@ -25,6 +25,7 @@ mod job;
 mod percpu;
 mod queue;
 mod rcu;
+mod rested;
 mod setup;
 mod sysfs;
 mod system;

@@ -1,16 +1,15 @@
 //! Queues: making them, waiting for them, ending them.
 
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use uwork::{Builder, Flags, Queue};
 
 use crate::attrs::{cpus_of, scope_of};
 use crate::error::{done, fail, failed, guard, misuse};
+use crate::rested;
 
 /// A handle: a queue of the user's, or the token of a system queue, which has nothing but its first word.
 ///
@@ -31,12 +30,6 @@ const LIVE: u64 = 0x7577_6f72_6b51_4c56;
 const DEAD: u64 = 0x7577_6f72_6b51_4444;
 /// With the number of a system queue in the last byte.
 pub(crate) const SYSTEM: u64 = 0x7577_6f72_6b53_5900;
-
-/// How many handles of destroyed queues are kept as they are before the oldest is used again.
-const RESTING: usize = 4_096;
-
-/// Handles of queues that were destroyed, oldest first.
-static RESTED: Mutex<VecDeque<&'static UwQueue>> = Mutex::new(VecDeque::new());
 
 /// Says what a queue should be: `struct uw_queue_attrs`.
 #[repr(C)]
@@ -67,11 +60,7 @@ const KERNEL_RULES: c_uint = 1 << 31;
 
 impl UwQueue {
     pub(crate) fn adopt(queue: Queue) -> *const UwQueue {
-        let mut rested = RESTED.lock().unwrap_or_else(PoisonError::into_inner);
-        let reuse = rested.len() > RESTING && !crate::debug::is_on();
-        let known = reuse.then(|| rested.pop_front()).flatten();
-        drop(rested);
-        let handle: &'static UwQueue = known.unwrap_or_else(|| {
+        let handle: &'static UwQueue = rested::oldest().unwrap_or_else(|| {
             Box::leak(Box::new(UwQueue {
                 state: AtomicU64::new(DEAD),
                 queue: UnsafeCell::new(None),
@@ -263,8 +252,7 @@ pub unsafe extern "C" fn uw_queue_destroy(handle: *mut UwQueue) -> c_int {
         // SAFETY: as above. Dropped after the borrow of `queue` has ended.
         let gone = unsafe { (*rest.queue.get()).take() };
         drop(gone);
-        let mut rested = RESTED.lock().unwrap_or_else(PoisonError::into_inner);
-        rested.push_back(rest);
+        rested::keep(rest);
         0
     })
 }

@@ -48,12 +48,13 @@ contracts() {
         link contract "$test" -std=c11 "$@"
         run "$how" "$out/contract" rounds="$rounds"
     done
-    for test in api choices read_side task; do
+    for test in items queues functions ending choices forks read_side task; do
         link "$test" "c/$test.c" -std=gnu11 "$@"
         run "$how" "$out/$test"
     done
     cc=$(plus_of "$cc") link raii c/raii.cpp -std=c++17 -Wshadow "$@"
-    run "$how" env UWORK_PWLOCKS="${modes##* }" "$out/raii"
+    run "$how" "$out/raii"
+    cc=$(plus_of "$cc") link raii_percpu c/raii_percpu.cpp -std=c++17 -Wshadow "$@"
     for test in kernel/*.c; do
         local arguments=()
         [ "$test" != kernel/environment.c ] ||
@@ -72,6 +73,7 @@ contracts() {
         # What a lock of Rust's own library orders, as that of a cache's depot, the thread sanitizer does not see.
         [ "$how" = thread ] ||
             run "$how" env ASAN_OPTIONS=allocator_may_return_null=1 UWORK_PWLOCKS="$mode" "$out/percpu"
+        run "$how" env UWORK_PWLOCKS="$mode" "$out/raii_percpu"
         run "$how" env UWORK_PWLOCKS="$mode" "$out/pwlocks" rounds="$rounds"
         # As for kernel/forks.c.
         case "$how" in plain) run "$how" env UWORK_PWLOCKS="$mode" "$out/pwforks" ;; esac

@@ -97,6 +97,22 @@ pub fn is_foreign(function: usize) -> bool {
     function >> (usize::BITS - 1) == 0
 }
 
+/// An item's address and that of its function.
+pub type ItemAndFunction = (usize, usize);
+
+static STANDS_FOR: OnceLock<fn(usize) -> Option<ItemAndFunction>> = OnceLock::new();
+
+/// For a language that queues items of its own in place of the user's: asks `stands_for` of every item that a report or
+/// a dump shows, by its address, for which one it stands. It may be called on any thread, with no locks held.
+pub fn show_instead(stands_for: fn(usize) -> Option<ItemAndFunction>) {
+    let _ = STANDS_FOR.set(stands_for);
+}
+
+/// See [`show_instead`].
+pub(crate) fn stands_for(item: usize) -> Option<ItemAndFunction> {
+    STANDS_FOR.get().and_then(|stands_for| stands_for(item))
+}
+
 /// The name of the function at an address, if the program's symbols tell it.
 pub fn function_name(address: usize) -> Option<String> {
     crate::symbols::name(address)

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use uwork_engine::dump::{Dump, QueueDump};
 
+use crate::foreign::stands_for;
 use crate::linux::{engine, nice_had};
 use crate::queue::Queue;
 use crate::symbols;
@@ -29,6 +30,7 @@ use crate::symbols;
 /// ```
 pub fn dump() -> Dump {
     let mut dump = engine().dump();
+    dump.replace_items(&mut stands_for);
     dump.name_functions(names());
     dump.name_niceness(nice_had);
     dump
@@ -47,7 +49,10 @@ pub fn dump() -> Dump {
 pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<QueueDump> {
     let mut queues = engine().dump_queues(|wq| wanted(wq.name(), wq.flags()));
     let mut name = names();
-    queues.iter_mut().for_each(|queue| queue.name_functions(&mut name));
+    for queue in &mut queues {
+        queue.replace_items(&mut stands_for);
+        queue.name_functions(&mut name);
+    }
     queues
 }
 
@@ -63,6 +68,7 @@ impl Queue {
     /// ```
     pub fn dump(&self) -> QueueDump {
         let mut dump = self.0.dump();
+        dump.replace_items(&mut stands_for);
         dump.name_functions(&mut names());
         dump
     }

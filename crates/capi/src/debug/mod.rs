@@ -76,6 +76,8 @@ fn ask() -> bool {
             libc::atexit(at_exit);
         }
         frees::watch();
+        // Who looks in is to see the program's items.
+        foreign::show_instead(registry::item_and_function);
     }
     wanted
 }

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork::Busy;
+use uwork::foreign::ItemAndFunction;
 
 use super::frees::Within;
 use super::memory;
@@ -215,12 +216,18 @@ pub(super) fn first_damaged(range: Range<usize>, gone: bool) -> Option<String> {
     })
 }
 
+/// The item whose shadow the engine has at this address, and its function.
+pub(super) fn item_and_function(queued: usize) -> Option<ItemAndFunction> {
+    let shadow = registry().queued.get(&queued).copied()?;
+    Some((shadow.owner().user().addr(), shadow.owner().func()))
+}
+
 /// The function of the item whose shadow the engine runs at this address.
 pub(crate) fn function_of(queued: usize) -> Option<usize> {
     if !super::is_on() {
         return None;
     }
-    registry().queued.get(&queued).map(|shadow| shadow.owner().func())
+    item_and_function(queued).map(|(_, function)| function)
 }
 
 /// The item whose shadow the engine runs at this address.

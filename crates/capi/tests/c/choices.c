@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* What is chosen before the library starts; what the watchdog says of C functions. */
 #include <errno.h>
+#include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +12,7 @@
 
 #include "check.h"
 
-static sem_t reported;
+static sem_t reported, reported_deaf;
 static int held[2];
 
 /* Stalls are reported once each; what else is said is of no interest here. */
@@ -19,6 +21,8 @@ static void reporter(const char *text)
 	/* Who is in the way, with the function's name. */
 	if (strstr(text, "stuck_on_a_pipe"))
 		sem_post(&reported);
+	if (strstr(text, "in stuck_and_deaf"))
+		sem_post(&reported_deaf);
 }
 
 static void stuck_on_a_pipe(struct uw_work *work)
@@ -27,6 +31,17 @@ static void stuck_on_a_pipe(struct uw_work *work)
 
 	(void)work;
 	CHECK(read(held[0], &byte, 1) == 1);
+}
+
+/* Nor does it say in which calls it is, as any thread that does not get to run for a while. */
+static void stuck_and_deaf(struct uw_work *work)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	CHECK(pthread_sigmask(SIG_BLOCK, &all, &before) == 0);
+	stuck_on_a_pipe(work);
+	CHECK(pthread_sigmask(SIG_SETMASK, &before, NULL) == 0);
 }
 
 static void nothing(struct uw_work *work)
@@ -58,26 +73,32 @@ static void setup(void)
 	uw_string_free(dump);
 }
 
-static void watchdog(void)
+/* An item that others wait behind is in the way until a report has named it. */
+static void in_the_way(uw_work_fn func, sem_t *named)
 {
-	struct uw_queue *queue;
-	struct uw_work stuck = UW_WORK_INIT(stuck_on_a_pipe);
+	struct uw_queue *queue = uw_queue_create("in-order", UW_ORDERED, 0);
+	struct uw_work stuck = UW_WORK_INIT(func);
 	struct uw_work behind = UW_WORK_INIT(nothing);
 
+	CHECK(queue);
+	CHECK(uw_queue_work(queue, &stuck) == 1 && uw_queue_work(queue, &behind) == 1);
+	while (sem_wait(named) != 0)
+		CHECK(errno == EINTR);
+	CHECK(write(held[1], "x", 1) == 1);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
+static void watchdog(void)
+{
 	CHECK(uw_watchdog_thresh() == 30ull * 1000 * 1000 * 1000);
 	uw_watchdog_set_thresh(1);
 	CHECK(uw_watchdog_thresh() == 1000 * 1000);
 	uw_watchdog_touch();
 
-	CHECK(pipe(held) == 0 && sem_init(&reported, 0, 0) == 0);
+	CHECK(pipe(held) == 0 && sem_init(&reported, 0, 0) == 0 && sem_init(&reported_deaf, 0, 0) == 0);
 	CHECK(uw_set_reporter(reporter) == 0);
-	queue = uw_queue_create("in-order", UW_ORDERED, 0);
-	CHECK(queue);
-	CHECK(uw_queue_work(queue, &stuck) == 1 && uw_queue_work(queue, &behind) == 1);
-	while (sem_wait(&reported) != 0)
-		CHECK(errno == EINTR);
-	CHECK(write(held[1], "x", 1) == 1);
-	CHECK(uw_queue_destroy(queue) == 0);
+	in_the_way(stuck_on_a_pipe, &reported);
+	in_the_way(stuck_and_deaf, &reported_deaf);
 	uw_watchdog_set_thresh(0);
 	CHECK(uw_watchdog_thresh() == 0);
 }

@@ -115,58 +115,6 @@ static void grace_periods()
 	CHECK(runs == 1);
 }
 
-struct tally {
-	long number;
-	int cpu;
-};
-
-static void percpu_data()
-{
-	uwork::percpu<tally> tallies;
-	uwork::percpu_counter counter;
-	std::atomic<int> seen{ 0 };
-	bool thrown = false;
-	long sum = 0;
-
-	{
-		auto first = tallies.lock(0);
-
-		CHECK(first->number == 0 && first.cpu() == 0);
-		first->number = 5;
-		auto moved = std::move(first);
-		(*moved).cpu = 7;
-		std::thread([&] { CHECK(!tallies.try_lock(0)); }).join();
-		try {
-			tallies.lock(0);
-		} catch (const uwork::error &error) {
-			thrown = error.code().value() == EDEADLK;
-		}
-		CHECK(thrown);
-		thrown = false;
-	}
-	CHECK(tallies.try_lock(0).value()->cpu == 7);
-	CHECK(tallies.try_lock());
-	tallies.lock()->number++;
-	tallies.with(0, [&](int cpu, tally &value) { CHECK(cpu == 0 && value.number >= 5); });
-	tallies.for_each([&](int, tally &) { seen++; });
-	CHECK(seen == tallies.cpus());
-	try {
-		tallies.for_each([&](int, tally &value) {
-			value.number = 2;
-			throw std::runtime_error("as it should");
-		});
-	} catch (const std::runtime_error &) {
-		thrown = true;
-	}
-	uwork::percpu<tally> taken = std::move(tallies);
-	for (int cpu = 0; cpu < taken.cpus(); cpu++)
-		sum += taken.lock(cpu)->number;
-	CHECK(thrown && sum == 2L * taken.cpus());
-	counter.add(40);
-	counter.add(2);
-	CHECK(counter.sum() == 42);
-}
-
 static void task_work()
 {
 	std::atomic<bool> posted{ false }, over{ false };
@@ -217,7 +165,6 @@ int main()
 	jobs();
 	disabled();
 	grace_periods();
-	percpu_data();
 	task_work();
 	errors();
 	std::puts("ok");

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Tasks: what a thread is given before it runs, the thread of a worker, threads that nobody stops, contexts. */
+#include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <linux/completion.h>
 #include <linux/kthread.h>
@@ -42,6 +46,89 @@ static void before_it_runs(void)
 		}
 		CHECK(kthread_stop_put(task) == base + 5);
 	}
+}
+
+static struct task_struct *parking;
+static int began, saw_park, may_park, is_held, is_over;
+
+static int parks_once(void *data)
+{
+	(void)data;
+	/* Before this it would park by itself. */
+	WRITE_ONCE(began, 1);
+	while (!kthread_should_park())
+		schedule_timeout_uninterruptible(1);
+	WRITE_ONCE(saw_park, 1);
+	/* In another state than when it has parked. */
+	while (!READ_ONCE(may_park))
+		schedule_timeout_interruptible(1);
+	kthread_parkme();
+	return 0;
+}
+
+static int park_it(void *data)
+{
+	(void)data;
+	return kthread_park(parking);
+}
+
+static void hold(int number)
+{
+	(void)number;
+	WRITE_ONCE(is_held, 1);
+	while (!READ_ONCE(is_over))
+		sched_yield();
+}
+
+/* What the system says of a thread; 0 if there is none. */
+static char system_state(pid_t pid)
+{
+	char path[64], line[128], *name_end;
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", pid);
+	fd = open(path, O_RDONLY);
+	if (fd < 0)
+		return 0;
+	got = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	line[got > 0 ? got : 0] = 0;
+	name_end = strrchr(line, ')');
+	return name_end ? name_end[2] : 0;
+}
+
+/* Who waits for a thread to park is told that it did, though it has ended when that is heard. */
+static void parked_and_ended(void)
+{
+	struct sigaction action = { .sa_handler = hold, .sa_flags = SA_RESTART };
+	struct task_struct *parker;
+
+	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+	parking = kthread_run(parks_once, NULL, "parking");
+	parker = kthread_create(park_it, NULL, "parker");
+	CHECK(!IS_ERR(parking) && !IS_ERR(parker));
+	get_task_struct(parking);
+	get_task_struct(parker);
+	while (!READ_ONCE(began))
+		schedule_timeout_uninterruptible(1);
+	wake_up_process(parker);
+	/* It waits; then it is kept from what it waits for. */
+	while (!READ_ONCE(saw_park) || system_state(parker->pid) != 'S')
+		schedule_timeout_uninterruptible(1);
+	CHECK(syscall(SYS_tgkill, getpid(), parker->pid, SIGUSR1) == 0);
+	while (!READ_ONCE(is_held))
+		schedule_timeout_uninterruptible(1);
+	WRITE_ONCE(may_park, 1);
+	while (READ_ONCE(parking->__state) != TASK_UNINTERRUPTIBLE || system_state(parking->pid) != 'S')
+		schedule_timeout_uninterruptible(1);
+	kthread_unpark(parking);
+	while (system_state(parking->pid))
+		schedule_timeout_uninterruptible(1);
+	CHECK(kthread_park(parking) == -ENOSYS);
+	WRITE_ONCE(is_over, 1);
+	CHECK(kthread_stop_put(parking) == 0);
+	CHECK(kthread_stop_put(parker) == 0);
 }
 
 static struct task_struct *ran_in;
@@ -192,6 +279,7 @@ static int __init tasks_init(void)
 
 	base = nice_of(current);
 	before_it_runs();
+	parked_and_ended();
 	workers();
 	never_stopped();
 	contexts();

@@ -284,8 +284,10 @@ static void workers(void)
 	struct kthread_worker *made;
 	DEFINE_KTHREAD_WORK(early, work_once);
 	DEFINE_KTHREAD_WORK(late, work_once);
+	unsigned int cpu = cpumask_first(cpu_online_mask);
 	struct task_struct *task, *other;
 	struct sched_param param = { 0 };
+	char name[TASK_COMM_LEN];
 
 	CHECK(kthread_queue_work(&static_worker, &early));
 	task = kthread_run(kthread_worker_fn, &static_worker, "static");
@@ -296,8 +298,9 @@ static void workers(void)
 	CHECK(atomic_read(&worked) == 2);
 	kthread_stop(task);
 	kthread_stop(other);
-	made = kthread_run_worker_on_cpu(0, 0, "made/%u");
-	CHECK(!IS_ERR(made) && strcmp(made->task->comm, "made/0") == 0 && kthread_queue_work(made, &early));
+	made = kthread_run_worker_on_cpu((int)cpu, 0, "made/%u");
+	snprintf(name, sizeof(name), "made/%u", cpu);
+	CHECK(!IS_ERR(made) && strcmp(made->task->comm, name) == 0 && kthread_queue_work(made, &early));
 	kthread_flush_worker(made);
 	CHECK(atomic_read(&worked) == 3);
 	kthread_destroy_worker(made);

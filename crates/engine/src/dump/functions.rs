@@ -1,6 +1,6 @@
 //! Functions and their names.
 
-use super::{Awaited, Dump, Function, Items, QueueDump, Stall, WorkerDump};
+use super::{Awaited, Dump, Function, ItemDump, Items, QueueDump, RunningInfo, Stall, WorkerDump};
 use crate::function::ItemFn;
 
 impl Function {
@@ -36,21 +36,54 @@ impl Function {
     }
 }
 
+/// An item that is shown, by its address, and its function.
+type Shown<'a> = (&'a mut usize, &'a mut Function);
+
+/// What a pending or running item is shown as instead: its address, and that of its function.
+pub type StandsFor<'a> = &'a mut dyn FnMut(usize) -> Option<(usize, usize)>;
+
+fn name_all<'a>(
+    shown: impl Iterator<Item = Shown<'a>>,
+    name: &mut impl FnMut(usize) -> Option<String>,
+) {
+    shown.for_each(|(_, function)| function.name_by(name));
+}
+
+/// # Safety
+/// The functions are as the engine has found them.
+unsafe fn ask_all<'a>(shown: impl Iterator<Item = Shown<'a>>) {
+    // SAFETY: the engine finds functions in items and in slots, which have them from items.
+    shown.for_each(|(_, function)| unsafe { function.ask() });
+}
+
+fn replace_all<'a>(shown: impl Iterator<Item = Shown<'a>>, stands_for: StandsFor<'_>) {
+    for (item, function) in shown {
+        if let Some((meant, address)) = stands_for(*item) {
+            *item = meant;
+            *function = Function { address, name: None };
+        }
+    }
+}
+
 impl Dump {
     /// Gives names to functions that have none. `name` is asked once for each place that shows such a
     /// function.
     pub fn name_functions(&mut self, mut name: impl FnMut(usize) -> Option<String>) {
-        self.functions().for_each(|function| function.name_by(&mut name));
+        name_all(self.shown(), &mut name);
     }
 
-    /// All functions that are shown.
-    fn functions(&mut self) -> impl Iterator<Item = &mut Function> {
-        let queues = self.queues.iter_mut().flat_map(QueueDump::functions);
+    /// Shows items that stand for others as those.
+    pub fn replace_items(&mut self, stands_for: StandsFor<'_>) {
+        replace_all(self.shown(), stands_for);
+    }
+
+    fn shown(&mut self) -> impl Iterator<Item = Shown<'_>> {
+        let queues = self.queues.iter_mut().flat_map(QueueDump::shown);
         let armed = self.pools.iter_mut().flat_map(|pool| {
-            let armed = pool.armed.iter_mut().map(|armed| &mut armed.item.function);
-            armed.chain(pool.workers.iter_mut().flat_map(WorkerDump::functions))
+            let armed = pool.armed.iter_mut().map(|armed| armed.item.shown());
+            armed.chain(pool.workers.iter_mut().flat_map(WorkerDump::shown))
         });
-        let helpers = self.helpers.iter_mut().flat_map(WorkerDump::functions);
+        let helpers = self.helpers.iter_mut().flat_map(WorkerDump::shown);
         queues.chain(armed).chain(helpers)
     }
 
@@ -59,21 +92,26 @@ impl Dump {
     /// # Safety
     /// The dump is as the engine has collected it.
     pub(super) unsafe fn ask_functions(&mut self) {
-        // SAFETY: the engine finds functions in items and in slots, which have them from items.
-        self.functions().for_each(|function| unsafe { function.ask() });
+        // SAFETY: by this function's contract.
+        unsafe { ask_all(self.shown()) };
     }
 }
 
 impl QueueDump {
     /// Gives names to functions that have none, as [`Dump::name_functions`].
     pub fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
-        self.functions().for_each(|function| function.name_by(name));
+        name_all(self.shown(), name);
     }
 
-    fn functions(&mut self) -> impl Iterator<Item = &mut Function> {
+    /// As [`Dump::replace_items`].
+    pub fn replace_items(&mut self, stands_for: StandsFor<'_>) {
+        replace_all(self.shown(), stands_for);
+    }
+
+    fn shown(&mut self) -> impl Iterator<Item = Shown<'_>> {
         let rescued = self.rescuer.as_mut().and_then(|rescuer| rescuer.running.as_mut());
-        let rescued = rescued.and_then(|running| running.function.as_mut());
-        self.pwqs.iter_mut().flat_map(|pwq| pwq.pending.functions()).chain(rescued)
+        let rescued = rescued.and_then(RunningInfo::shown);
+        self.pwqs.iter_mut().flat_map(|pwq| pwq.pending.shown()).chain(rescued)
     }
 
     /// As [`Dump::ask_functions`].
@@ -82,22 +120,35 @@ impl QueueDump {
     /// As there.
     pub(super) unsafe fn ask_functions(&mut self) {
         // SAFETY: as there.
-        self.functions().for_each(|function| unsafe { function.ask() });
+        unsafe { ask_all(self.shown()) };
     }
 }
 
 impl Stall {
     /// Gives names to functions that have none, as [`Dump::name_functions`].
     pub fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
-        let workers = self.workers.iter_mut().flat_map(|worker| worker.worker.functions());
+        name_all(self.shown(), name);
+    }
+
+    /// As [`Dump::replace_items`].
+    pub fn replace_items(&mut self, stands_for: StandsFor<'_>) {
+        replace_all(self.shown(), stands_for);
+    }
+
+    fn shown(&mut self) -> impl Iterator<Item = Shown<'_>> {
+        let workers = self.workers.iter_mut().flat_map(|worker| worker.worker.shown());
         let deadlock = self.deadlock.iter_mut().flat_map(|item| {
             let awaited = match &mut item.waits_for {
-                Awaited::Pending { function, .. } => function.as_mut(),
-                Awaited::Running | Awaited::Queue(_) => None,
+                Awaited::Pending { address, function: Some(function), .. } => {
+                    Some((address, function))
+                }
+                Awaited::Pending { function: None, .. } | Awaited::Running | Awaited::Queue(_) => {
+                    None
+                }
             };
-            std::iter::once(&mut item.function).chain(awaited)
+            std::iter::once((&mut item.address, &mut item.function)).chain(awaited)
         });
-        workers.chain(deadlock).for_each(|function| function.name_by(name));
+        workers.chain(deadlock)
     }
 }
 
@@ -108,18 +159,30 @@ impl WorkerDump {
     /// As there.
     pub(crate) unsafe fn ask_functions(&mut self) {
         // SAFETY: as there.
-        self.functions().for_each(|function| unsafe { function.ask() });
+        unsafe { ask_all(self.shown()) };
     }
 
-    fn functions(&mut self) -> impl Iterator<Item = &mut Function> {
-        let running = self.running.as_mut().and_then(|running| running.function.as_mut());
-        running.into_iter().chain(self.behind.functions()).chain(self.set_aside.functions())
+    fn shown(&mut self) -> impl Iterator<Item = Shown<'_>> {
+        let running = self.running.as_mut().and_then(RunningInfo::shown);
+        running.into_iter().chain(self.behind.shown()).chain(self.set_aside.shown())
+    }
+}
+
+impl RunningInfo {
+    fn shown(&mut self) -> Option<Shown<'_>> {
+        self.item.as_mut().zip(self.function.as_mut())
+    }
+}
+
+impl ItemDump {
+    fn shown(&mut self) -> Shown<'_> {
+        (&mut self.address, &mut self.function)
     }
 }
 
 impl Items {
-    fn functions(&mut self) -> impl Iterator<Item = &mut Function> {
-        self.first.iter_mut().map(|item| &mut item.function)
+    fn shown(&mut self) -> impl Iterator<Item = Shown<'_>> {
+        self.first.iter_mut().map(ItemDump::shown)
     }
 }
 
@@ -175,5 +238,16 @@ mod tests {
         assert_eq!(asked(first), type_name);
         assert_eq!(asked(other), format!("{type_name} (item 3)"));
         assert_eq!(asked(silent), "from outside", "who says nothing gets a name by address");
+    }
+
+    #[test]
+    fn items_that_stand_for_others_are_shown_as_those() {
+        let item = |address| ItemDump { address, function: Function { address: 1, name: None } };
+        let mut items = Items { total: 2, first: vec![item(0x10), item(0x20)] };
+        replace_all(items.shown(), &mut |item| (item == 0x20).then_some((0x22, 3)));
+        name_all(items.shown(), &mut |address| (address == 3).then(|| "meant".to_owned()));
+        assert_eq!(items.first[0], item(0x10));
+        let function = Function { address: 3, name: Some("meant".to_owned()) };
+        assert_eq!(items.first[1], ItemDump { address: 0x22, function });
     }
 }

@@ -15,6 +15,7 @@ mod running;
 mod stall;
 mod text;
 
+pub use functions::StandsFor;
 pub use stall::{
     Awaited, DeadlockedItem, NoCalls, STALLED_WORKERS_MAX, Stall, StalledWorker, Wants,
 };
@@ -185,6 +186,8 @@ pub struct RunningInfo {
     pub pwq: Option<u32>,
     /// That pwq's queue, if it is still there.
     pub queue: Option<String>,
+    /// The item's address. It may be gone: its function may free it.
+    pub item: Option<usize>,
     /// The item's function.
     pub function: Option<Function>,
     /// What the item says of itself.

@@ -9,7 +9,9 @@ use crate::slot::Slot;
 pub(crate) fn running_of<H: Host>(slot: &Slot<H>) -> Option<RunningInfo> {
     let run = slot.present_run()?;
     let (pwq, batch_began_ns) = slot.batch.get();
-    let function = slot.running().map(|running| Function { address: running.func, name: None });
+    let running = slot.running();
+    let item = running.map(|running| running.item);
+    let function = running.map(|running| Function { address: running.func, name: None });
     let description = slot.description(run);
-    Some(RunningInfo { run, batch_began_ns, pwq, queue: None, function, description })
+    Some(RunningInfo { run, batch_began_ns, pwq, queue: None, item, function, description })
 }

@@ -205,6 +205,7 @@ pub(crate) fn tell(mut report: Report) {
     let told = catch_unwind(AssertUnwindSafe(|| {
         // From a thread that nobody waits for, as looking for names may take long.
         if let Report::Stalled(stall) = &mut report {
+            stall.replace_items(&mut crate::foreign::stands_for);
             stall.name_functions(&mut crate::looking_in::names());
         }
         match REPORTER.get() {

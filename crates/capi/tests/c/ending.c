@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* Forks, reports, the end. */
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "item.h"
+
+static const uint64_t MS = 1000 * 1000;
+
+/* A child may use everything at once; the parent does not notice. */
+static void forked(void)
+{
+	struct uw_queue *queue = make("forked");
+	struct item item;
+	int status;
+	pid_t child;
+
+	init(&item);
+	CHECK(uw_queue_delayed_work(queue, &item.delayed, HOUR) == 1);
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		if (uw_work_is_pending(&item.delayed.work) != 0 || uw_queue_work(queue, &item.work) != 1)
+			_exit(1);
+		uw_work_flush(&item.work);
+		_exit(atomic_load(&item.runs) == 1 ? 0 : 2);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK(uw_work_cancel_sync(&item.delayed.work) == 1);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
+static atomic_int reports;
+
+static void reporter(const char *text)
+{
+	CHECK(text[0]);
+	atomic_fetch_add(&reports, 1);
+}
+
+static void ending(void)
+{
+	struct uw_queue *queue;
+	struct item item;
+	char *report;
+
+	CHECK(uw_set_reporter(reporter) == 0 && uw_set_reporter(reporter) == -EEXIST);
+	/* By the kernel's rules that becomes a per-CPU queue, which is reported. */
+	queue = uw_queue_create("unplaced", UW_KERNEL_RULES, 0);
+	CHECK(queue && (uw_queue_flags(queue) & (int)UW_PERCPU));
+	CHECK(atomic_load(&reports) == 1);
+	init(&item);
+	CHECK(uw_queue_work(queue, &item.work) == 1);
+	CHECK(uw_shutdown(7, 0, NULL) == -EINVAL);
+	CHECK(uw_shutdown(UW_DRAIN, 60 * 1000 * MS, &report) == 0 && report[0]);
+	uw_string_free(report);
+	CHECK(atomic_load(&item.runs) == 1);
+	CHECK(uw_queue_work(queue, &item.work) == -ESHUTDOWN);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
+int main(void)
+{
+	forked();
+	ending();
+	puts("ok");
+	return 0;
+}

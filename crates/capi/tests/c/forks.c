@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* A child of fork() can make and destroy queues, whatever other threads of its parent were at. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <uwork.h>
+
+#include "check.h"
+
+#define THREADS 3
+#define FORKS 60
+
+static atomic_bool over;
+static atomic_int runs;
+
+static void count(struct uw_work *work)
+{
+	(void)work;
+	atomic_fetch_add(&runs, 1);
+}
+
+static void make_and_destroy(const char *name)
+{
+	struct uw_work work = UW_WORK_INIT(count);
+	struct uw_queue *queue = uw_queue_create(name, UW_UNBOUND, 0);
+
+	CHECK(queue);
+	CHECK(uw_queue_work(queue, &work) == 1);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
+static void *keep_at_it(void *name)
+{
+	while (!atomic_load(&over))
+		make_and_destroy(name);
+	return NULL;
+}
+
+static void child(void)
+{
+	/* Ends the process if it waits in vain. */
+	alarm(60);
+	atomic_store(&runs, 0);
+	make_and_destroy("of-the-child");
+	_exit(atomic_load(&runs) == 1 ? 0 : 2);
+}
+
+/* The runtimes of the compilers' sanitizers have locks that they do not hold over a fork (kernel/forks.c). */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define CAN_FORK_WITH_THREADS 0
+#else
+#define CAN_FORK_WITH_THREADS 1
+#endif
+
+int main(void)
+{
+	static char names[THREADS][8] = { "first", "second", "third" };
+	pthread_t threads[THREADS];
+	int i, status;
+
+	for (i = 0; CAN_FORK_WITH_THREADS && i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, keep_at_it, names[i]) == 0);
+	for (i = 0; i < FORKS; i++) {
+		pid_t pid = fork();
+
+		CHECK(pid >= 0);
+		if (pid == 0)
+			child();
+		CHECK(waitpid(pid, &status, 0) == pid);
+		if (status != 0) {
+			fprintf(stderr, "child %d ended with status %#x\n", i, (unsigned)status);
+			return 1;
+		}
+	}
+	atomic_store(&over, true);
+	for (i = 0; CAN_FORK_WITH_THREADS && i < THREADS; i++)
+		CHECK(pthread_join(threads[i], NULL) == 0);
+	puts("ok");
+	return 0;
+}

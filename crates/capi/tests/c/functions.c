@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* Functions that are queued without an item, or run on a CPU; what else can be called. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "item.h"
+
+static void *same(void *arg)
+{
+	CHECK(uw_current_work() == NULL);
+	return arg;
+}
+
+static long on_cpu(void *arg)
+{
+	return *(int *)arg + 1;
+}
+
+static void on_each(int cpu, void *arg)
+{
+	CHECK(cpu >= 0);
+	atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+static void waits(void *arg)
+{
+	*(bool *)arg = true;
+}
+
+static void functions(void)
+{
+	struct uw_queue *queue = make("functions");
+	unsigned long mask[16];
+	atomic_int each = 0;
+	bool waited = false;
+	struct uw_job *job;
+	int number = 41, cpus, cpu = first_cpu();
+	void *result;
+	long value;
+
+	job = uw_queue_spawn(queue, same, &number);
+	CHECK(job && uw_job_is_finished(job) >= 0);
+	CHECK(uw_job_join(job, &result) == 0 && result == &number);
+	job = uw_queue_spawn(queue, same, &number);
+	CHECK(job);
+	uw_job_detach(job);
+	CHECK(uw_queue_flush(queue) == 0);
+	CHECK(uw_freeze_begin() == 0 && uw_freeze_begin() == -EALREADY);
+	CHECK(uw_freeze_is_busy() >= 0 && uw_thaw() == 0 && uw_thaw() == -EINVAL);
+	CHECK(uw_blocking(waits, &waited) == 0 && waited);
+	CHECK(!uw_current_is_rescuer());
+
+	cpus = uw_cpus(UW_CPUS_ALLOWED, mask, sizeof(mask));
+	CHECK(cpus > 0 && uw_cpus(UW_CPUS_ALLOWED, NULL, 0) == cpus);
+	CHECK(uw_cpus(UW_CPUS_POSSIBLE, mask, sizeof(mask)) >= cpus);
+	CHECK(uw_cpus(UW_CPUS_ISOLATED, mask, sizeof(mask)) >= 0 && uw_cpus(77, NULL, 0) == -EINVAL);
+	CHECK(uw_cpu_node(cpu) >= 0 && uw_cpu_node(4000) == -EINVAL);
+	CHECK(uw_work_on_cpu(cpu, on_cpu, &number, &value) == 0 && value == 42);
+	CHECK(uw_work_on_cpu(4000, on_cpu, &number, &value) == -EINVAL);
+	CHECK(uw_on_each_cpu(on_each, &each) == 0 && atomic_load(&each) >= 1);
+	CHECK(uw_panics() == 0);
+	CHECK(strcmp(uw_version(), UW_VERSION) == 0);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
+/* A job that has not started can be taken back. */
+static void *hold(void *arg)
+{
+	while (!atomic_load((atomic_int *)arg))
+		usleep(100);
+	return NULL;
+}
+
+static void cancelled_job(void)
+{
+	struct uw_queue *queue = uw_queue_create("one", UW_ORDERED, 1);
+	atomic_int go = 0;
+	struct uw_job *first, *second;
+
+	CHECK(queue);
+	first = uw_queue_spawn(queue, hold, &go);
+	second = uw_queue_spawn(queue, same, NULL);
+	CHECK(first && second);
+	CHECK(uw_job_cancel(second) == 1);
+	CHECK(uw_job_join(second, NULL) == -ECANCELED);
+	atomic_store(&go, 1);
+	CHECK(uw_job_join(first, NULL) == 0);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
+int main(void)
+{
+	functions();
+	cancelled_job();
+	puts("ok");
+	return 0;
+}

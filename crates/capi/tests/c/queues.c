@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+/* Queues: attributes, the attribute tree, dumps. */
+#include <errno.h>
+
+#include "item.h"
+
+static void attributes(void)
+{
+	struct uw_queue_attrs attrs = UW_QUEUE_ATTRS_INIT;
+	unsigned long mask[16] = { 0 };
+	const size_t bits = 8 * sizeof(long), cpu = (size_t)first_cpu();
+	struct uw_queue *queue;
+	char text[64], *list;
+
+	mask[cpu / bits] = 1ul << cpu % bits;
+	attrs.flags = UW_UNBOUND | UW_SYSFS;
+	attrs.max_active = 7;
+	attrs.nice = 5;
+	attrs.scope = UW_SCOPE_NUMA;
+	attrs.strict = true;
+	attrs.cpumask = mask;
+	attrs.cpumask_bytes = sizeof(mask);
+	queue = uw_queue_create_attrs("tuned", &attrs);
+	CHECK(queue);
+	CHECK(uw_queue_create("tuned", 0, 0) == NULL && errno == EEXIST);
+	CHECK(uw_queue_name(queue, text, sizeof(text)) == 5 && strcmp(text, "tuned") == 0);
+	CHECK(uw_queue_name(queue, text, 3) == 5 && strcmp(text, "tu") == 0);
+	CHECK(uw_queue_flags(queue) == (UW_UNBOUND | UW_SYSFS));
+	CHECK(uw_queue_max_active(queue) == 7);
+	CHECK(uw_queue_set_max_active(queue, 9) == 0 && uw_queue_max_active(queue) == 9);
+	CHECK(uw_queue_set_max_active(queue, 5000) == -EINVAL && strstr(uw_error_text(), "2048"));
+	CHECK(uw_queue_set_min_active(queue, 2) == 0 && uw_queue_min_active(queue) == 2);
+	CHECK(uw_queue_scope(queue, text, sizeof(text)) > 0 && strcmp(text, "numa") == 0);
+	CHECK(uw_queue_set_scope(queue, UW_SCOPE_SYSTEM) == 0);
+	CHECK(uw_queue_scope(queue, text, sizeof(text)) > 0 && strcmp(text, "system") == 0);
+	CHECK(uw_queue_set_scope(queue, 99) == -EINVAL);
+	CHECK(uw_queue_set_strict(queue, false) == 0);
+	CHECK(uw_queue_set_nice(queue, 6) == 0 && uw_queue_set_nice(queue, 40) == -EINVAL);
+	mask[cpu / bits] = 0;
+	CHECK(uw_queue_cpumask(queue, mask, sizeof(mask)) == (int)cpu + 1 && mask[cpu / bits] == 1ul << cpu % bits);
+	CHECK(uw_queue_set_cpumask(queue, mask, sizeof(mask)) == 0);
+	CHECK(uw_queue_set_cpumask(queue, mask, 3) == -EINVAL);
+	CHECK(uw_queue_is_congested(queue) == 0 && uw_queue_is_congested_on(queue, (int)cpu) == 0);
+	CHECK(uw_queue_check_cpu(queue, (int)cpu) == 0 && uw_queue_check_cpu(queue, 4000) == -EINVAL);
+
+	CHECK(uw_sysfs_set("devices/tuned/max_active", "11\n") == 0 && uw_queue_max_active(queue) == 11);
+	CHECK(uw_sysfs_get("devices/tuned/max_active", text, sizeof(text)) == 2 && strcmp(text, "11") == 0);
+	CHECK(uw_sysfs_set("devices/tuned/max_active", "many") == -EINVAL);
+	CHECK(uw_sysfs_get("devices/nobody/max_active", text, sizeof(text)) == -ENOENT);
+	CHECK(uw_sysfs_set("devices/tuned/per_cpu", "1") == -EACCES);
+	CHECK(uw_sysfs_get("devices", text, sizeof(text)) == -EISDIR);
+	CHECK(uw_sysfs_list("devices/tuned", &list) == 0 && strstr(list, "affinity_scope\n"));
+	uw_string_free(list);
+	CHECK(uw_sysfs_list("", &list) == 0 && strstr(list, "devices/\n"));
+	uw_string_free(list);
+
+	list = uw_dump();
+	CHECK(list && strstr(list, "tuned"));
+	uw_string_free(list);
+	list = uw_queue_dump(queue);
+	CHECK(list && strstr(list, "tuned"));
+	uw_string_free(list);
+	list = uw_dump_queues(UW_FREEZABLE);
+	CHECK(list && !strstr(list, "tuned"));
+	uw_string_free(list);
+	CHECK(uw_queue_destroy(queue) == 0);
+}
+
+static void dedicated(void)
+{
+	struct uw_queue_attrs attrs = UW_QUEUE_ATTRS_INIT;
+	struct uw_queue *queue;
+	struct item item;
+
+	attrs.dedicated = true;
+	queue = uw_queue_create_attrs("journal", &attrs);
+	CHECK(queue && (uw_queue_flags(queue) & (int)UW_ORDERED));
+	init(&item);
+	CHECK(uw_queue_work(queue, &item.work) == 1 && uw_work_flush(&item.work) >= 0);
+	CHECK(atomic_load(&item.runs) == 1);
+	CHECK(uw_queue_destroy(queue) == 0);
+	attrs.flags = UW_PERCPU;
+	CHECK(uw_queue_create_attrs("journal", &attrs) == NULL && errno == EINVAL);
+}
+
+int main(void)
+{
+	attributes();
+	dedicated();
+	puts("ok");
+	return 0;
+}
