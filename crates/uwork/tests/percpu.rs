@@ -9,6 +9,7 @@ use std::thread;
 
 use support::child::{alone, alone_with, become_nobody, limit};
 use support::machine::{cpus, mask, on_cpu, pin, pin_first_thread};
+use support::moved::{fewer, run_moved};
 use support::percpu::{VARIABLE, has_sections, in_each_mode};
 use support::{until, watchdog};
 use uwork::percpu::{Batch, Cache, Counter, Mode, PerCpu, mode, reason};
@@ -27,27 +28,22 @@ fn everything() {
             sunk.fetch_add(items.sum(), Ordering::Relaxed);
         }
     });
-    let cpus = cpus();
-    thread::scope(|scope| {
-        for number in 0..THREADS {
-            let (data, counter, cache, batch, cpus) = (&data, &counter, &cache, &batch, &cpus);
-            scope.spawn(move || {
-                for round in 0..ROUNDS {
-                    if round % 50 == 0 {
-                        pin(cpus[((round / 50 + number) % cpus.len() as u64) as usize]);
-                    }
-                    *data.lock_local().unwrap() += 1;
-                    counter.add(2);
-                    let object = cache.alloc([round; 8]);
-                    assert_eq!(*object, [round; 8]);
-                    batch.add(1);
-                    if round % 1000 == number {
-                        data.for_each(|_, part| *part += 1).unwrap();
-                        cache.flush_all().unwrap();
-                        batch.drain_all().unwrap();
-                    }
-                }
-            });
+    let cpus = fewer(&cpus(), THREADS as usize);
+    run_moved(THREADS as usize, &cpus, |number| {
+        for round in 0..ROUNDS {
+            if round % 50 == 0 {
+                pin(cpus[(round as usize / 50 + number) % cpus.len()]);
+            }
+            *data.lock_local().unwrap() += 1;
+            counter.add(2);
+            let object = cache.alloc([round; 8]);
+            assert_eq!(*object, [round; 8]);
+            batch.add(1);
+            if round % 1000 == number as u64 {
+                data.for_each(|_, part| *part += 1).unwrap();
+                cache.flush_all().unwrap();
+                batch.drain_all().unwrap();
+            }
         }
     });
     batch.drain_all().unwrap();

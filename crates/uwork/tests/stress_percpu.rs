@@ -1,5 +1,5 @@
-//! Per-CPU data of every kind at once, in each mode: threads that move from CPU to CPU all the time, reach each other's
-//! parts, and end with exact counts.
+//! Per-CPU data of every kind at once, in each mode: threads that move, and are moved, from CPU to CPU all the time, reach
+//! each other's parts, and end with exact counts.
 //!
 //! What each thread does follows from a seed; `UWORK_STRESS_SEED` sets it.
 
@@ -9,16 +9,16 @@ use std::collections::HashSet;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use support::child::alone_each;
 use support::machine::{cpus, pin};
+use support::moved::{fewer, run_moved};
 use support::percpu::{MODES, Pair, VARIABLE, add_one};
 use support::random::Random;
 use support::{queue, watchdog};
 use uwork::percpu::{Batch, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
 
-const THREADS: u64 = 6;
+const THREADS: usize = 6;
 const STEPS: u64 = 200_000;
 /// Objects that a thread has at a time, at most: more than a magazine.
 const OBJECTS: usize = 400;
@@ -38,6 +38,8 @@ fn count(of: &AtomicU64, by: u64) {
 
 struct World {
     cpus: Vec<u32>,
+    /// Where the threads are: fewer than there are threads.
+    tight: Vec<u32>,
     pairs: Arc<PerCpu<Pair>>,
     counter: Counter,
     batch: Batch<u64>,
@@ -68,6 +70,7 @@ impl World {
         };
         World {
             works: cpus().iter().map(work).collect(),
+            tight: fewer(&cpus(), THREADS),
             cpus: cpus(),
             pairs,
             counter: Counter::new(),
@@ -82,7 +85,7 @@ impl World {
     }
 
     fn cpu(&self, random: &mut Random) -> u32 {
-        self.cpus[random.below(self.cpus.len() as u64) as usize]
+        *random.pick(&self.cpus)
     }
 
     fn lock(&self, random: &mut Random) {
@@ -154,7 +157,7 @@ impl World {
     }
 
     fn call(&self, random: &mut Random) {
-        let work = &self.works[random.below(self.works.len() as u64) as usize];
+        let work = random.pick(&self.works);
         if work.queue_on(work.cpu(), &self.queue).expect("the CPU is there") {
             count(&self.did.called, 1);
         }
@@ -170,7 +173,7 @@ impl World {
             match random.below(1000) {
                 0..4 => self.reach_all(&mut random),
                 4..10 => self.call(&mut random),
-                10..35 => pin(self.cpu(&mut random)),
+                10..35 => pin(*random.pick(&self.tight)),
                 35..250 => self.lock(&mut random),
                 250..450 => {
                     self.counter.add(3);
@@ -216,12 +219,7 @@ fn everything_per_cpu_is_exact_in_a_storm() {
     let body = |_: &str| {
         let _watchdog = watchdog();
         let world = World::new();
-        thread::scope(|scope| {
-            for number in 0..THREADS {
-                let world = &world;
-                scope.spawn(move || world.run(seed * 1000 + number));
-            }
-        });
+        run_moved(THREADS, &world.tight, |number| world.run(seed * 1000 + number as u64));
         eprintln!("mode {}, seed {seed}", mode());
         world.check();
     };

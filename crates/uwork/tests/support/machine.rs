@@ -70,7 +70,7 @@ pub(crate) fn pin_first_thread(cpu: u32) {
 }
 
 /// Of a thread; 0: of the calling one.
-fn set_mask(thread: libc::pid_t, cpu: u32) -> bool {
+pub(crate) fn set_mask(thread: libc::pid_t, cpu: u32) -> bool {
     let mut mask = vec![0_u64; cpu as usize / 64 + 1];
     mask[cpu as usize / 64] |= 1 << (cpu % 64);
     // SAFETY: the mask is live and as long as said.

@@ -12,6 +12,7 @@ pub(crate) mod forked;
 pub(crate) mod gate;
 pub(crate) mod items;
 pub(crate) mod machine;
+pub(crate) mod moved;
 pub(crate) mod offline;
 pub(crate) mod percpu;
 pub(crate) mod random;

@@ -1,0 +1,78 @@
+//! Threads that another thread moves from CPU to CPU, wherever they are just then.
+//!
+//! A thread that only moves itself is never found elsewhere in the middle of something.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread;
+
+use super::machine::{set_mask, thread_id};
+
+/// A thread that is moved.
+#[derive(Default)]
+struct Moved {
+    /// 0 until it has begun.
+    id: AtomicI32,
+    is_done: AtomicBool,
+}
+
+impl Moved {
+    fn is_done(&self) -> bool {
+        self.is_done.load(Ordering::Acquire)
+    }
+}
+
+/// Sets a flag, also where something panics.
+struct Flag<'a>(&'a AtomicBool);
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Fewer of these CPUs than `threads`, from all over the machine: with a CPU for each, no thread would be preempted.
+pub(crate) fn fewer(cpus: &[u32], threads: usize) -> Vec<u32> {
+    let step = cpus.len().div_ceil((threads / 2).max(1));
+    cpus.iter().copied().step_by(step).collect()
+}
+
+/// Runs `run` with the numbers from 0 on so many threads, each of which is moved over these CPUs until it is done.
+pub(crate) fn run_moved(threads: usize, cpus: &[u32], run: impl Fn(usize) + Sync) {
+    let all: Vec<Moved> = (0..threads).map(|_| Moved::default()).collect();
+    let are_moved = AtomicBool::new(true);
+    thread::scope(|scope| {
+        for (number, moved) in all.iter().enumerate() {
+            let (run, are_moved) = (&run, &are_moved);
+            scope.spawn(move || {
+                moved.id.store(thread_id(), Ordering::Release);
+                let done = Flag(&moved.is_done);
+                run(number);
+                drop(done);
+                // Until then its id is its own.
+                while are_moved.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            });
+        }
+        scope.spawn(|| {
+            move_around(&all, cpus);
+            are_moved.store(false, Ordering::Release);
+        });
+    });
+}
+
+fn move_around(all: &[Moved], cpus: &[u32]) {
+    for turn in 0.. {
+        let mut left = 0;
+        for (number, moved) in all.iter().enumerate().filter(|(_, moved)| !moved.is_done()) {
+            left += 1;
+            let id = moved.id.load(Ordering::Acquire);
+            let cpu = cpus[(turn + number) % cpus.len()];
+            // It may have panicked and ended since, and a CPU may have gone offline.
+            _ = id != 0 && set_mask(id, cpu);
+        }
+        if left == 0 {
+            return;
+        }
+    }
+}
