@@ -43,14 +43,14 @@ pub(in crate::percpu) struct Depots {
 }
 
 /// Whether a thread on this CPU goes to the list first, and to the depot if that does not serve; or the other way
-/// round. So that a thread rarely meets those of the CPU beside it: they may be preempted there, and a thread that is alone
-/// on its CPU, where others are not, has a place that others are seldom in.
+/// round. So that a thread rarely meets those of the CPU beside it, which may be preempted there: one that is alone on
+/// its CPU has a place that others are seldom in.
 fn goes_to_list(cpu: u32) -> bool {
     cpu % 2 == 1
 }
 
-/// Free objects that flushes have brought, and those that were freed on every other CPU. Whoever allocates or frees never
-/// waits for this lock while there is memory.
+/// Free objects that flushes have brought, and those that were freed on every other CPU. Whoever allocates or frees
+/// never waits for this lock while there is memory.
 #[derive(Default)]
 pub(in crate::percpu) struct Flushed(Vec<NonNull<u8>>);
 

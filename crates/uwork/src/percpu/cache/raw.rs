@@ -288,8 +288,8 @@ mod tests {
         }
     }
 
-    // Catches: an allocation or a release that waits for another one's few instructions in the depot or its list, in which
-    // that may be preempted.
+    // Catches: an allocation or a release that waits for another one's few instructions in one of the lists, where that
+    // may be preempted.
     #[test]
     fn nobody_waits_for_who_is_in_one_of_the_two_lists() {
         const COUNT: usize = 10 * CAPACITY;
