@@ -36,16 +36,21 @@ impl Chunk {
 /// A depot, and a list beside it, under locks of their own: that of [`Flushed`] before the other.
 ///
 /// A holder may be preempted under either. So whoever allocates or frees takes what is free of the two, and waits only
-/// where that is none, or it is the list and that has nothing, or no room.
+/// where that is none, or it is one that has nothing, or no room.
 pub(in crate::percpu) struct Depots {
     flushed: Mutex<Flushed>,
     depot: Mutex<Depot>,
-    /// Objects that who frees leaves in the list, for who finds the depot locked.
-    pub(super) stock: usize,
 }
 
-/// Free objects that flushes have brought, and a stock. Whoever allocates or frees never waits for this lock while
-/// there is memory.
+/// Whether a thread on this CPU goes to the list first, and to the depot if that does not serve; or the other way
+/// round. So that a thread rarely meets those of the CPU beside it, which may be preempted there: one that is alone on
+/// its CPU has a place that others are seldom in.
+fn goes_to_list(cpu: u32) -> bool {
+    cpu % 2 == 1
+}
+
+/// Free objects that flushes have brought, and those that were freed on every other CPU. Whoever allocates or frees
+/// never waits for this lock while there is memory.
 #[derive(Default)]
 pub(in crate::percpu) struct Flushed(Vec<NonNull<u8>>);
 
@@ -60,7 +65,7 @@ impl Flushed {
 
     /// Has room for so many in all.
     fn reserve_in_all(&mut self, objects: usize) {
-        self.0.reserve_exact(objects.saturating_sub(self.0.len()));
+        self.0.reserve(objects.saturating_sub(self.0.len()));
     }
 
     fn has_room(&self, objects: usize) -> bool {
@@ -92,9 +97,24 @@ fn take_off(list: &mut Vec<NonNull<u8>>, to: &mut [NonNull<u8>]) -> usize {
     taken
 }
 
+/// How often a thread tries the lock of the list that it goes to first, before it goes to the other one.
+const TRIES: u32 = 5;
+
+/// Tries a lock so often, and lets others run in between: its holder may be waiting for the caller's CPU. If threads
+/// went to the other list at once, they would all be in that one as soon as one of them is preempted in this one.
+fn several<G>(tries: u32, lock: impl Fn() -> Option<G>) -> Option<G> {
+    for _ in 1..tries {
+        if let Some(guard) = lock() {
+            return Some(guard);
+        }
+        std::thread::yield_now();
+    }
+    lock()
+}
+
 impl Depots {
-    pub(super) fn new(object: Layout, stock: usize) -> Depots {
-        Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object)), stock }
+    pub(super) fn new(object: Layout) -> Depots {
+        Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object)) }
     }
 
     // Nothing of a user's runs under either, so that poison says nothing.
@@ -107,7 +127,7 @@ impl Depots {
         self.flushed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_flushed(&self) -> Option<MutexGuard<'_, Flushed>> {
+    fn try_list(&self) -> Option<MutexGuard<'_, Flushed>> {
         match self.flushed.try_lock() {
             Ok(flushed) => Some(flushed),
             Err(TryLockError::Poisoned(flushed)) => Some(flushed.into_inner()),
@@ -123,11 +143,6 @@ impl Depots {
         }
     }
 
-    /// How long a list has to be for the stock, and for what comes where the depot is locked.
-    pub(super) fn room(&self) -> usize {
-        2 * self.stock
-    }
-
     /// Both.
     pub(in crate::percpu) fn lock(&self) -> (MutexGuard<'_, Flushed>, MutexGuard<'_, Depot>) {
         // In this order: a flush under its lock is waited for, and nobody who allocates is to wait for that.
@@ -135,39 +150,60 @@ impl Depots {
         (flushed, self.depot())
     }
 
-    /// Gives objects back.
-    pub(super) fn put(&self, objects: &[NonNull<u8>]) {
-        let mut flushed = self.try_flushed().filter(|list| list.has_room(objects.len()));
-        if let Some(list) = &mut flushed
-            && list.len() < self.stock
-        {
-            return list.put(objects);
-        }
-        match (self.try_depot(), flushed) {
-            (Some(mut depot), _) => depot.put(objects),
-            (None, Some(mut list)) => list.put(objects),
-            (None, None) => self.depot().put(objects),
+    /// Gives objects back, from a thread on `cpu`.
+    pub(super) fn put(&self, cpu: u32, objects: &[NonNull<u8>]) {
+        let to_list = |tries| {
+            let list = several(tries, || self.try_list());
+            let list = list.filter(|list| list.has_room(objects.len()));
+            list.map(|mut list| list.put(objects)).is_some()
+        };
+        let to_depot = |tries| {
+            let depot = several(tries, || self.try_depot());
+            depot.map(|mut depot| depot.put(objects)).is_some()
+        };
+        // One lock at a time: a thread that is preempted does not have both.
+        let is_there = match goes_to_list(cpu) {
+            true => to_list(TRIES) || to_depot(1),
+            false => to_depot(TRIES) || to_list(1),
+        };
+        if !is_there {
+            self.depot().put(objects);
         }
     }
 
-    /// Takes at most as many objects as `to` has room for. How many: none where the system has no memory.
+    /// Takes at most as many objects as `to` has room for, for a thread on `cpu`. How many: none where the system has
+    /// no memory.
     ///
     /// Waits for a flush only where the system has no memory.
-    pub(super) fn take(&self, to: &mut [NonNull<u8>]) -> usize {
+    pub(super) fn take(&self, cpu: u32, to: &mut [NonNull<u8>]) -> usize {
+        let from_list = |tries, to: &mut [NonNull<u8>]| {
+            let list = several(tries, || self.try_list());
+            list.map_or(0, |mut list| take_off(&mut list.0, to))
+        };
+        let from_depot = |tries, to: &mut [NonNull<u8>]| {
+            let depot = several(tries, || self.try_depot());
+            depot.map_or(0, |mut depot| take_off(&mut depot.free, to))
+        };
         loop {
-            let depot = self.try_depot();
-            if depot.is_none() {
-                let taken = self.try_flushed().map_or(0, |mut list| take_off(&mut list.0, to));
-                if taken > 0 {
-                    return taken;
-                }
+            // One lock at a time, as above.
+            let is_list = goes_to_list(cpu);
+            let mut taken = if is_list { from_list(TRIES, to) } else { from_depot(TRIES, to) };
+            if taken == 0 {
+                taken = if is_list { from_depot(1, to) } else { from_list(1, to) };
             }
-            let mut depot = depot.unwrap_or_else(|| self.depot());
-            let taken = self.take_there(&mut depot, to);
             if taken > 0 {
                 return taken;
             }
-            let wanted = depot.wanted();
+            // Where a flush brings more, objects that were never used serve meanwhile.
+            let mut depot = self.depot();
+            taken = take_off(&mut depot.free, to);
+            if taken == 0 {
+                taken = depot.take_fresh(to);
+            }
+            if taken > 0 {
+                return taken;
+            }
+            let (wanted, objects) = (depot.wanted(), depot.objects());
             drop(depot);
             let Some(mut more) = wanted.get() else {
                 let (mut flushed, mut depot) = self.lock();
@@ -176,21 +212,10 @@ impl Depots {
             };
             // If others have done the same meanwhile, what they have brought serves, and this is given back.
             self.depot().add(&mut more);
-            if let Some(mut list) = self.try_flushed() {
-                list.reserve_in_all(self.room());
+            if let Some(mut list) = self.try_list() {
+                list.reserve_in_all(objects);
             }
         }
-    }
-
-    /// The same, of what is there.
-    fn take_there(&self, depot: &mut Depot, to: &mut [NonNull<u8>]) -> usize {
-        let taken = take_off(&mut depot.free, to);
-        if taken > 0 {
-            return taken;
-        }
-        // Where a flush brings more, objects that were never used serve meanwhile.
-        let taken = self.try_flushed().map_or(0, |mut list| take_off(&mut list.0, to));
-        if taken > 0 { taken } else { depot.take_fresh(to) }
     }
 }
 

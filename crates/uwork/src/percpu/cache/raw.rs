@@ -17,6 +17,7 @@ use super::CacheStats;
 use super::depot::Depots;
 use super::shrink::Room;
 use crate::error::Error;
+use crate::linux::current_cpu;
 use crate::percpu::Mode;
 use crate::percpu::forks::Registration;
 use crate::percpu::mode::mode;
@@ -83,9 +84,7 @@ impl RawCache {
 
     pub(super) fn in_mode(mode: Mode, object: Layout) -> RawCache {
         let magazines = Parts::in_mode::<Forget>(mode, |_| Magazine::new());
-        // As much as the magazines of all CPUs take at once.
-        let stock = BULK * magazines.len() as usize;
-        let depots = Box::new(Depots::new(object, stock));
+        let depots = Box::new(Depots::new(object));
         // SAFETY: on the heap, until `drop`.
         let registration = unsafe { Registration::depots(&depots) };
         RawCache { magazines, _registration: registration, depots, shrunk: Condvar::new() }
@@ -128,7 +127,7 @@ impl RawCache {
     #[cold]
     fn refill(&self, capacity: usize) -> Option<NonNull<u8>> {
         let mut objects = [NonNull::dangling(); BULK];
-        let taken = self.depots.take(&mut objects[..=capacity / 2]);
+        let taken = self.depots.take(current_cpu(), &mut objects[..=capacity / 2]);
         // The last of them is the caller's, as it would be from the magazine.
         let (&object, mut rest) = objects[..taken].split_last()?;
         if let Some(mut held) = self.magazines.try_here() {
@@ -141,7 +140,7 @@ impl RawCache {
             rest = others;
         }
         if !rest.is_empty() {
-            self.depots.put(rest);
+            self.depots.put(current_cpu(), rest);
         }
         Some(object)
     }
@@ -163,7 +162,7 @@ impl RawCache {
             held.set_used(rest as u32);
         }
         objects[spilled] = object;
-        self.depots.put(&objects[..=spilled]);
+        self.depots.put(current_cpu(), &objects[..=spilled]);
     }
 
     /// Moves what is in the magazines of all CPUs to the depot. How many objects.
@@ -213,7 +212,7 @@ impl RawCache {
             }
             let (objects, chunks) = (depot.objects(), depot.chunks.len());
             drop((depot, flushed));
-            room = Room::new(objects, chunks, self.depots.room());
+            room = Room::new(objects, chunks);
         };
         let mut sorted = contents.sort();
         self.depots.depot().put_back(&mut sorted);
@@ -289,25 +288,34 @@ mod tests {
         }
     }
 
-    // Catches: an allocation or a release that waits for another one's few instructions in the depot, in which that may
-    // be preempted.
+    // Catches: an allocation or a release that waits for another one's few instructions in one of the lists, where that
+    // may be preempted.
     #[test]
-    fn while_there_is_a_stock_nobody_waits_for_who_is_in_the_depot() {
+    fn nobody_waits_for_who_is_in_one_of_the_two_lists() {
+        const COUNT: usize = 10 * CAPACITY;
         for mode in modes() {
-            let cache = RawCache::in_mode(mode, OBJECT);
-            let all = 20 * CAPACITY;
-            // Stays there: what is in the magazine of another CPU is out of reach.
-            on_cpu(cpus()[0], || {
-                for _ in 0..10 {
-                    free(&cache, alloc(&cache, all));
-                    let preempted = cache.depots.depot();
-                    // More than the magazine has: all that the stock has, and back.
-                    let objects = alloc(&cache, cache.depots.stock + 1);
-                    free(&cache, objects);
-                    drop(preempted);
-                }
-            });
-            assert_eq!(cache.stats().out, 0, "mode {mode}");
+            for cpu in cpus() {
+                let cache = RawCache::in_mode(mode, OBJECT);
+                let use_it = || free(&cache, alloc(&cache, COUNT));
+                // Stays there: what is in the magazine of another CPU is out of reach.
+                on_cpu(cpu, || {
+                    use_it();
+                    // All of them are in the depot; then all are in the list.
+                    cache.flush_all().unwrap();
+                    let (mut list, mut depot) = cache.depots.lock();
+                    depot.put(&list.take_all(Vec::with_capacity(COUNT)));
+                    drop(depot);
+                    use_it();
+                    drop(list);
+                    cache.flush_all().unwrap();
+                    let (mut list, mut depot) = cache.depots.lock();
+                    list.put(&std::mem::replace(&mut depot.free, Vec::with_capacity(2 * COUNT)));
+                    drop(list);
+                    use_it();
+                    drop(depot);
+                });
+                assert_eq!(cache.stats().out, 0, "mode {mode}, CPU {cpu}");
+            }
         }
     }
 

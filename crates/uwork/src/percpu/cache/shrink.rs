@@ -16,19 +16,19 @@ use super::depot::{Aside, Chunk, Depot, Flushed};
 #[derive(Default)]
 pub(super) struct Room {
     aside: Arc<Aside>,
-    /// For what is freed meanwhile: the depot's list, and that of flushes.
+    /// For what is freed meanwhile: the depot's list, and that beside it.
     free: Vec<NonNull<u8>>,
     flushed: Vec<NonNull<u8>>,
     chunks: Vec<(NonNull<u8>, usize)>,
 }
 
 impl Room {
-    /// For so many objects and chunks, and so many objects of flushes.
-    pub(super) fn new(objects: usize, chunks: usize, flushed: usize) -> Room {
+    /// For so many objects and chunks.
+    pub(super) fn new(objects: usize, chunks: usize) -> Room {
         Room {
             aside: Arc::default(),
             free: Vec::with_capacity(objects),
-            flushed: Vec::with_capacity(flushed),
+            flushed: Vec::with_capacity(objects),
             chunks: Vec::with_capacity(chunks),
         }
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn look_through(depot: &mut Depot) -> Contents {
-        let room = Room::new(depot.objects(), depot.chunks.len(), 0);
+        let room = Room::new(depot.objects(), depot.chunks.len());
         depot.set_aside(&mut Flushed::default(), room)
     }
 
