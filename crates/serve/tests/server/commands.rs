@@ -167,7 +167,7 @@ fn resp3_has_a_null_maps_and_sets() {
         client.ask("MGET a b c\r\n", "*3\r\n_\r\n_\r\n_\r\n");
         client.ask("CLIENT GETNAME\r\n", "$2\r\nme\r\n");
         let get = "*1\r\n*10\r\n$3\r\nget\r\n:2\r\n~2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n\
-                   ~0\r\n~0\r\n~0\r\n*0\r\n";
+                   ~0\r\n~0\r\n~0\r\n~0\r\n";
         client.ask("COMMAND INFO get\r\n", get);
         client.ask("HELLO 2\r\nGET nothing\r\nQUIT\r\n", "*14\r\n");
         assert!(client.rest().ends_with(b"$-1\r\n+OK\r\n"));

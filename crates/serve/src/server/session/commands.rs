@@ -62,9 +62,8 @@ fn describe(row: &Row, version: Version, out: &mut Vec<u8>) {
     row.flags.iter().for_each(|flag| reply::simple(out, flag));
     let (first, last, step) = row.keys;
     [first, last, step].into_iter().for_each(|place| reply::integer(out, place));
-    // Categories of rights, tips, what else there is to know of keys: none. And its own commands, which have no rows.
-    (0..3).for_each(|_| reply::set(out, version, 0));
-    reply::array(out, 0);
+    // Categories of rights, tips, what else there is to know of keys, and its own commands: none of these.
+    (0..4).for_each(|_| reply::set(out, version, 0));
 }
 
 fn document(row: &Row, version: Version, out: &mut Vec<u8>) {
