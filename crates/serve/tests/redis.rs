@@ -176,6 +176,7 @@ fn raw() -> Vec<Vec<u8>> {
         b"CLIENT REPLY OFF\r\nSET a 1\r\nMSET b 2 c 3\r\nDEL b\r\nINCR a\r\nCLIENT REPLY ON\r\nMGET a b c",
         b"SET a 1\r\nCLIENT REPLY SKIP\r\nMGET a b c d e f\r\nMGET f e d c b a\r\nCLIENT REPLY OFF\r\n\
           FLUSHALL\r\nCLIENT REPLY ON\r\nDBSIZE",
+        b"SET a 1\r\nCLIENT REPLY SKIP\r\nMSET b 1 c 2 d 3 e 4\r\nMGET a b c d e\r\nMGET e d c b a",
         b"CLIENT REPLY OFF\r\nQUIT",
         b"CLIENT REPLY OFF\r\n*1\r\n:1\r\n",
         b"CLIENT SETNAME me\r\nCLIENT GETNAME\r\nCLIENT SETNAME ''\r\nCLIENT GETNAME",

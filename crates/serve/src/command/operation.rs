@@ -14,6 +14,8 @@ pub(crate) enum Operation {
     Get,
     Set,
     Incr,
+    /// As `Incr`, by a number that is given.
+    Incrby,
     Expire,
     Ttl,
     /// A key and a value of `MSET`.
@@ -81,11 +83,10 @@ impl Place<'_> {
                 None => reply::null(out, version),
             },
             Operation::Set => self.set(hash, args, out),
-            Operation::Incr => match self.keys.add((hash, key), 1, now) {
-                Ok(sum) => reply::integer(out, sum),
-                Err(AddError::NotANumber) => reply::error(out, NOT_A_NUMBER),
-                Err(AddError::Overflow) => reply::error(out, OVERFLOW),
-                Err(AddError::OutOfMemory) => reply::error(out, OUT_OF_MEMORY),
+            Operation::Incr => self.add((hash, key), 1, out),
+            Operation::Incrby => match number::parse(args.at(1)) {
+                Some(summand) => self.add((hash, key), summand, out),
+                None => reply::error(out, NOT_A_NUMBER),
             },
             Operation::Expire => self.expire((hash, key), args.from(1), out),
             Operation::Ttl => reply::integer(out, self.ttl(hash, key)),
@@ -120,6 +121,15 @@ impl Place<'_> {
             Ok(true) => reply::simple(out, "OK"),
             Ok(false) => reply::null(out, self.version),
             Err(OutOfMemory) => reply::error(out, OUT_OF_MEMORY),
+        }
+    }
+
+    fn add(&mut self, key: (u64, &[u8]), summand: i64, out: &mut Vec<u8>) {
+        match self.keys.add(key, summand, self.now) {
+            Ok(sum) => reply::integer(out, sum),
+            Err(AddError::NotANumber) => reply::error(out, NOT_A_NUMBER),
+            Err(AddError::Overflow) => reply::error(out, OVERFLOW),
+            Err(AddError::OutOfMemory) => reply::error(out, OUT_OF_MEMORY),
         }
     }
 

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     pace: Pace,
     /// The round is at the sink, and whatever is sent is sent there.
     is_lent: bool,
-    /// The client does not want the replies of the round, which is of one request.
+    /// The client wants no reply of the round's; otherwise it wants all.
     is_round_mute: bool,
     /// Why no more requests are looked at, to be said after all replies.
     last_words: Option<LastWords>,
@@ -259,8 +259,7 @@ impl Connection {
         while self.takes_requests() {
             self.provide_output(thread);
             let (was_mute, before) = (self.session.is_mute(), self.output.len());
-            if was_mute && self.round.is_some() {
-                // A request without a reply is in no round with others.
+            if self.round.is_some() && was_mute != self.is_round_mute {
                 self.end_round(token, thread);
                 continue;
             }
@@ -285,7 +284,7 @@ impl Connection {
                         output.bytes.truncate(before);
                         self.is_round_mute = round.is_some();
                     }
-                    if is_mute && flow == Flow::Next { Flow::EndRound } else { flow }
+                    flow
                 }
                 Err(error) => {
                     self.last_words = Some(LastWords::Protocol(error));
@@ -350,15 +349,13 @@ impl Connection {
         if let Some(mut round) = self.round.take() {
             self.provide_output(thread);
             let (before, parts) = (self.output.len(), round.parts.len());
-            let has_failed = !self.is_broken && round.assemble(&mut self.output).is_err();
-            let replies = self.output.len() - before;
-            if mem::take(&mut self.is_round_mute) || has_failed {
-                self.output.bytes.truncate(before);
-            }
-            if has_failed {
+            let is_wanted = !mem::take(&mut self.is_round_mute) && !self.is_broken;
+            if is_wanted && round.assemble(&mut self.output).is_err() {
                 // Some of the replies are missing, and what comes then would be taken for them.
+                self.output.bytes.truncate(before);
                 self.refuse();
             }
+            let replies = self.output.len() - before;
             self.pace.learn((parts, replies), round.digested());
             thread.keep(round);
         }

@@ -159,6 +159,7 @@ impl Dispatch<'_> {
             Command::Get => self.operation(Operation::Get, operands),
             Command::Set => self.operation(Operation::Set, operands),
             Command::Incr => self.operation(Operation::Incr, operands),
+            Command::Incrby => self.operation(Operation::Incrby, operands),
             Command::Expire => self.operation(Operation::Expire, operands),
             Command::Ttl => self.operation(Operation::Ttl, operands),
             // Of more than may be noted down at once: not in a round with others, so that their replies are safe.

@@ -217,7 +217,7 @@ impl Round {
         self.items.clear();
         self.used.clear();
         self.open.fill(None);
-        (self.digests, self.sent, self.has_failed) = (0, 0, false);
+        (self.digests, self.sent, self.bytes, self.has_failed) = (0, 0, 0, false);
     }
 
     /// Notes that replies were written here.
@@ -234,7 +234,6 @@ impl Round {
     /// # Errors
     /// There is no memory for them: some are missing, so that none may be sent.
     pub(crate) fn assemble(&mut self, out: &mut Buffer) -> Result<(), OutOfMemory> {
-        self.bytes = 0;
         if self.has_failed {
             return Err(OutOfMemory);
         }

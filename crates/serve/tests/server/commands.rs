@@ -50,6 +50,7 @@ const TALK: &[(&str, &str)] = &[
     ("INCR a", ":1\r\n"),
     ("SET a 9223372036854775807", "+OK\r\n"),
     ("INCR a", "-ERR increment or decrement would overflow\r\n"),
+    ("INCRBY a -9223372036854775807", ":0\r\n"),
     ("SET a 01", "+OK\r\n"),
     ("INCR a", "-ERR value is not an integer or out of range\r\n"),
     ("MSET b 1 c 2 d 3 e 4 f 5 g 6", "+OK\r\n"),
@@ -113,11 +114,11 @@ const TALK: &[(&str, &str)] = &[
     ),
     ("CLIENT HELP me", "-ERR wrong number of arguments for 'client|help' command\r\n"),
     ("CONFIG GET [r-t]av?", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n"),
-    ("COMMAND COUNT", ":21\r\n"),
+    ("COMMAND COUNT", ":22\r\n"),
     ("COMMAND INFO nothing", "*1\r\n$-1\r\n"),
     (
         "COMMAND INFO get",
-        "*1\r\n*6\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n",
+        "*1\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*0\r\n*0\r\n*0\r\n*0\r\n",
     ),
     ("COMMAND DANCE", "-ERR unknown subcommand 'DANCE'. Try COMMAND HELP.\r\n"),
     ("HELLO 4", "-NOPROTO unsupported protocol version\r\n"),
@@ -165,7 +166,8 @@ fn resp3_has_a_null_maps_and_sets() {
         client.ask("CONFIG GET save\r\n", "%1\r\n$4\r\nsave\r\n$0\r\n\r\n");
         client.ask("MGET a b c\r\n", "*3\r\n_\r\n_\r\n_\r\n");
         client.ask("CLIENT GETNAME\r\n", "$2\r\nme\r\n");
-        let get = "*1\r\n*6\r\n$3\r\nget\r\n:2\r\n~2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n";
+        let get = "*1\r\n*10\r\n$3\r\nget\r\n:2\r\n~2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n\
+                   ~0\r\n~0\r\n~0\r\n~0\r\n";
         client.ask("COMMAND INFO get\r\n", get);
         client.ask("HELLO 2\r\nGET nothing\r\nQUIT\r\n", "*14\r\n");
         assert!(client.rest().ends_with(b"$-1\r\n+OK\r\n"));

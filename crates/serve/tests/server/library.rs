@@ -23,9 +23,10 @@ fn the_redis_crate_finds_what_it_expects() {
             assert_eq!(client.get::<_, Option<String>>("nothing").unwrap(), None);
             let _: () = client.mset(&[("a", 1), ("b", 2), ("c", 3)]).unwrap();
             assert_eq!(client.mget::<_, Vec<i64>>(&["c", "b", "a"]).unwrap(), [3, 2, 1]);
-            let unknown = redis::cmd("INCRBY").arg("a").arg(1).query::<i64>(&mut client);
+            let unknown = redis::cmd("APPEND").arg("a").arg(1).query::<i64>(&mut client);
             assert_eq!(unknown.unwrap_err().code(), Some("ERR"));
             assert_eq!(redis::cmd("INCR").arg("a").query::<i64>(&mut client).unwrap(), 2);
+            assert_eq!(client.incr::<_, _, i64>("a", -5).unwrap(), -3);
             let mut set_soon = redis::cmd("SET");
             let _: () =
                 set_soon.arg("soon").arg("gone").arg("EX").arg(100).query(&mut client).unwrap();

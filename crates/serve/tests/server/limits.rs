@@ -230,6 +230,6 @@ fn no_reply_takes_more_memory_than_there_is() {
             request(&["ECHO", &"x".repeat(1 << 20)]),
             format!("$1048576\r\n{}\r\n", "x".repeat(1 << 20)),
         );
-        client.ask("COMMAND INFO nothing get\r\n", "*2\r\n$-1\r\n*6\r\n$3\r\nget\r\n");
+        client.ask("COMMAND INFO nothing get\r\n", "*2\r\n$-1\r\n*10\r\n$3\r\nget\r\n");
     }
 }

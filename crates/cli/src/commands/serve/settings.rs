@@ -10,9 +10,10 @@ use super::super::UserError;
 
 /// What `uwork serve --help` says below the options.
 const DETAILS: &str = "\
-Commands: PING, ECHO, GET, SET (EX, PX, NX, XX), DEL, EXISTS, INCR, EXPIRE, TTL, MGET, MSET, DBSIZE,
-FLUSHALL, INFO, CONFIG GET, COMMAND, CLIENT, HELLO, SELECT, QUIT, and DIGEST key, the SHA-256 of a
-value, which is computed on a work queue. RESP2, and RESP3 after HELLO 3. Keys are in memory only.
+Commands: PING, ECHO, GET, SET (EX, PX, NX, XX), DEL, EXISTS, INCR, INCRBY, EXPIRE (NX, XX, GT, LT),
+TTL, MGET, MSET, DBSIZE, FLUSHALL, INFO, CONFIG GET, COMMAND, CLIENT, HELLO, SELECT, QUIT, and
+DIGEST key, the SHA-256 of a value, which is computed on a work queue. RESP2, and RESP3 after
+HELLO 3. Keys are in memory only.
 
 BYTES are a number, or a number with k, m or g (1024, 1024 x 1024, ...).
 

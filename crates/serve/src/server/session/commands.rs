@@ -55,13 +55,15 @@ pub(super) fn reply(args: Args<'_>, version: Version, reply: &mut Buffer) {
 }
 
 fn describe(row: &Row, version: Version, out: &mut Vec<u8>) {
-    reply::array(out, 6);
+    reply::array(out, 10);
     reply::bulk(out, row.name.as_bytes());
     reply::integer(out, row.arity);
     reply::set(out, version, row.flags.len());
     row.flags.iter().for_each(|flag| reply::simple(out, flag));
     let (first, last, step) = row.keys;
     [first, last, step].into_iter().for_each(|place| reply::integer(out, place));
+    // Categories of rights, tips, what else there is to know of keys, and its own commands: none of these.
+    (0..4).for_each(|_| reply::set(out, version, 0));
 }
 
 fn document(row: &Row, version: Version, out: &mut Vec<u8>) {

@@ -8,6 +8,8 @@ use io_uring::{opcode, squeue};
 
 use super::{GROUP, Reactor};
 use crate::linux::task::NOTICE;
+#[cfg(doc)]
+use crate::ring::{Builder, Completion};
 
 /// The highest token that an operation may have. What is above says what kind of operation it was.
 pub const TOKEN_MAX: u64 = (1 << 62) - 1;
