@@ -19,8 +19,8 @@
  *   ESHUTDOWN *       the queue was destroyed
  *   EEXIST            a queue of that name is there; there was a setup already
  *   EAGAIN            no thread could be created
- *   ENOMEM            too many queues or pools
- *   EDEADLK           the caller would wait for itself
+ *   ENOMEM            too many queues or pools; no memory
+ *   EDEADLK           the caller would wait for itself, or end what it is inside of
  *   EOVERFLOW         the item is disabled 2047 times
  *   ETIMEDOUT         not done within the time
  *   EALREADY          the queues are frozen already
@@ -31,6 +31,8 @@
  *   ENOENT, EISDIR, ENOTDIR, EACCES   of an attribute: no such path, a folder, no folder, read only
  *   ERANGE            the mask has too little room
  *   EIO               the machine's description cannot be read
+ *   EMFILE            no descriptor is left
+ *   ENOSYS            not on this processor
  *   ENOTRECOVERABLE   a fault of the library's; uw_error_text() has its words
  *
  * Functions of items run on threads of the library. They may queue, wait, free their own item and create
@@ -403,7 +405,7 @@ int uw_percpu_reason(char *buffer, size_t size);
 
 /*
  * A block of `size` zero bytes for each CPU that the machine can have, aligned as malloc() does. To be destroyed when
- * nobody uses it any more.
+ * nobody uses it any more; EDEADLK: the caller holds a lock.
  */
 struct uw_percpu;
 struct uw_percpu *uw_percpu_create(size_t size);
@@ -488,8 +490,8 @@ int uw_percpu_cache_destroy(struct uw_percpu_cache *cache);
  * At any time, by several threads at once; one of them at most is in _drain_all().
  *
  * When _drain_all() returns, the sink has returned for every item whose _add() had returned before the call, whichever
- * thread called it. EDEADLK: the caller is in the sink of this batch. A sink may add, but must not wait for a thread
- * that drains; the sinks of two batches must not drain each other's.
+ * thread called it. EDEADLK, from that and from _destroy(): the caller is in the sink of this batch. A sink may add, but
+ * must not wait for a thread that drains; the sinks of two batches must not drain each other's.
  */
 struct uw_percpu_batch;
 
@@ -499,7 +501,10 @@ int uw_percpu_batch_add(struct uw_percpu_batch *batch, void *item);
 int64_t uw_percpu_batch_drain_all(struct uw_percpu_batch *batch);
 int uw_percpu_batch_destroy(struct uw_percpu_batch *batch);
 
-/* A number that every CPU adds to its part of. The sum has every addition before the call, and disturbs nobody. */
+/*
+ * A number that every CPU adds to its part of. The sum has every addition before the call, and disturbs nobody; that of
+ * NULL is 0.
+ */
 struct uw_percpu_counter;
 
 struct uw_percpu_counter *uw_percpu_counter_create(void);

@@ -987,8 +987,9 @@ public:
 
 	~percpu_batch()
 	{
-		if (batch_ != nullptr)
-			static_cast<void>(uw_percpu_batch_destroy(batch_));
+		// Inside its function it cannot end: it stays.
+		if (batch_ != nullptr && uw_percpu_batch_destroy(batch_) < 0)
+			static_cast<void>(sink_.release());
 	}
 
 	void add(T *item)

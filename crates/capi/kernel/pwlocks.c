@@ -39,6 +39,14 @@ static void check(int error, const char *function)
 		uw_kernel_bug(error == -EDEADLK ? "the caller holds this per-CPU lock already" : uw_error_text(), function, 0);
 }
 
+/* Whether that was taken: its holder may be the caller. */
+static bool taken(int error, const char *function)
+{
+	if (error != -EBUSY && error != -EDEADLK)
+		check(error, function);
+	return error >= 0;
+}
+
 void uw_kernel_pw_lock(void *first, int cpu)
 {
 	check(uw_locks_lock(locks_of(first), (unsigned int)cpu), "pw_lock");
@@ -46,7 +54,7 @@ void uw_kernel_pw_lock(void *first, int cpu)
 
 bool uw_kernel_pw_trylock(void *first, int cpu)
 {
-	return uw_locks_try(locks_of(first), (unsigned int)cpu) == 0;
+	return taken(uw_locks_try(locks_of(first), (unsigned int)cpu), "pw_trylock");
 }
 
 void uw_kernel_pw_unlock(void *first, int cpu)
@@ -76,11 +84,11 @@ bool uw_kernel_pw_trylock_local(void *first)
 
 	if (uw_kernel_is_cpu_held()) {
 		cpu = uw_kernel_this_cpu();
-		if (uw_locks_try(locks, (unsigned int)cpu) != 0)
+		if (!taken(uw_locks_try(locks, (unsigned int)cpu), "pw_trylock_local"))
 			return false;
 	} else {
 		cpu = uw_locks_try_here(locks);
-		if (cpu < 0)
+		if (!taken(cpu, "pw_trylock_local"))
 			return false;
 	}
 	uw_kernel_hold_cpu(cpu);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Functions for a certain task: task work of the library's. */
+#include <linux/bug.h>
 #include <linux/container_of.h>
 #include <linux/errno.h>
 #include <linux/task_work.h>
@@ -26,9 +27,18 @@ void init_task_work(struct callback_head *twork, task_work_func_t func)
 
 int task_work_add(struct task_struct *task, struct callback_head *twork, enum task_work_notify_mode mode)
 {
-	struct uw_task *handle = uw_task_handle(uw_task_of(task));
-	int added = handle ? uw_task_work_add(handle, &twork->uw_task_item, (unsigned int)mode) : -ESRCH;
+	struct uw_task *handle;
+	int added;
 
+	if (mode == TWA_NMI_CURRENT) {
+		if (WARN_ON_ONCE(task != current))
+			return -EINVAL;
+		mode = TWA_RESUME;
+	} else if (mode == TWA_SIGNAL_NO_IPI) {
+		mode = TWA_SIGNAL;
+	}
+	handle = uw_task_handle(uw_task_of(task));
+	added = handle ? uw_task_work_add(handle, &twork->uw_task_item, (unsigned int)mode) : -ESRCH;
 	uw_task_put(handle);
 	if (added > 0 && mode == TWA_SIGNAL)
 		uw_kernel_wake_task(task, TASK_INTERRUPTIBLE);

@@ -98,7 +98,11 @@ fn count(items: usize) -> c_int {
 /// An error of the system's.
 #[cold]
 fn refused(error: &io::Error) -> c_int {
-    fail(error.raw_os_error().unwrap_or(libc::EBUSY), error.to_string())
+    let other = match error.kind() {
+        io::ErrorKind::Unsupported => libc::ENOSYS,
+        _ => libc::EBUSY,
+    };
+    fail(error.raw_os_error().unwrap_or(other), error.to_string())
 }
 
 /// The calling thread.
@@ -333,13 +337,16 @@ pub unsafe extern "C" fn uw_task_read(fd: c_int, buffer: *mut c_void, size: usiz
     if fd < 0 {
         return fail(libc::EBADF, format!("the descriptor is {fd}")) as isize;
     }
-    if buffer.is_null() || size > isize::MAX as usize {
-        return misuse(libc::EINVAL, "the buffer is NULL, or too long") as isize;
+    if buffer.is_null() && size > 0 {
+        return misuse(libc::EINVAL, "the buffer is NULL") as isize;
     }
+    // No system call reads more at once.
+    let size = size.min(c_int::MAX as usize);
+    let buffer = NonNull::new(buffer.cast::<u8>()).unwrap_or(NonNull::dangling());
     // SAFETY: a buffer of that size, which is the caller's (uwork.h); it is written before it is read. A descriptor
     // that is not open is the system call's to refuse.
     let (fd, buffer) = unsafe {
-        (BorrowedFd::borrow_raw(fd), std::slice::from_raw_parts_mut(buffer.cast::<u8>(), size))
+        (BorrowedFd::borrow_raw(fd), std::slice::from_raw_parts_mut(buffer.as_ptr(), size))
     };
     match guarded(|| task::read(fd, buffer)) {
         Ok(Ok(bytes)) => bytes as isize,

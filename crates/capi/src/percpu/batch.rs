@@ -1,13 +1,16 @@
 //! Items collected for each CPU and handed on in bulk.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec::Drain;
 
 use uwork::percpu::Batch;
 
 use super::{count, made, there};
 use crate::cpu::given;
-use crate::error::{fail, guard, guarded, misuse};
+use crate::error::{fail, guard, guarded};
 
 /// An item: the user's, whatever it is.
 #[repr(transparent)]
@@ -17,7 +20,50 @@ struct Item(*mut c_void);
 unsafe impl Send for Item {}
 
 /// See the module.
-pub struct UwPercpuBatch(Batch<Item>);
+pub struct UwPercpuBatch {
+    batch: Batch<Item>,
+    /// Which one it is, for its sink.
+    id: u64,
+}
+
+/// A call of a sink that the calling thread is in.
+struct Call {
+    id: u64,
+    outer: *const Call,
+}
+
+thread_local! {
+    /// The innermost one.
+    static CALLS: Cell<*const Call> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls a sink of this batch, which is known as such meanwhile.
+fn inside<R>(id: u64, sink: impl FnOnce() -> R) -> R {
+    /// Also where the sink unwinds.
+    struct Leave(*const Call);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            CALLS.set(self.0);
+        }
+    }
+    let call = Call { id, outer: CALLS.get() };
+    let _leave = Leave(call.outer);
+    CALLS.set(&raw const call);
+    sink()
+}
+
+/// Whether the calling thread is in a sink of this batch.
+fn is_inside(id: u64) -> bool {
+    let mut call = CALLS.get();
+    // SAFETY: the calls are on this thread's stack for as long as they are in the list.
+    while let Some(Call { id: other, outer }) = unsafe { call.as_ref() } {
+        if *other == id {
+            return true;
+        }
+        call = *outer;
+    }
+    false
+}
 
 /// What takes the items of a batch.
 pub type UwPercpuSink = Option<unsafe extern "C-unwind" fn(*const *mut c_void, usize, *mut c_void)>;
@@ -48,12 +94,14 @@ pub unsafe extern "C" fn uw_percpu_batch_create(
             let text = format!("a batch of {capacity} items: 1 to {CAPACITY_MAX} are allowed");
             return Err(fail(libc::EINVAL, text));
         }
-        let arg = Arg(arg);
-        Ok(UwPercpuBatch(Batch::new(capacity as usize, move |items: Drain<'_, Item>| {
+        static BATCHES: AtomicU64 = AtomicU64::new(0);
+        let (arg, id) = (Arg(arg), BATCHES.fetch_add(1, Ordering::Relaxed));
+        let batch = Batch::new(capacity as usize, move |items: Drain<'_, Item>| {
             let items: &[Item] = items.as_slice();
             // SAFETY: by uwork.h; an `Item` is a pointer.
-            unsafe { sink(items.as_ptr().cast(), items.len(), arg.get()) };
-        })))
+            inside(id, || unsafe { sink(items.as_ptr().cast(), items.len(), arg.get()) });
+        });
+        Ok(UwPercpuBatch { batch, id })
     })
 }
 
@@ -66,7 +114,7 @@ pub unsafe extern "C" fn uw_percpu_batch_add(
     // SAFETY: by uwork.h.
     match unsafe { there(batch) } {
         Ok(batch) => guard(|| {
-            batch.0.add(Item(item));
+            batch.batch.add(Item(item));
             0
         }),
         Err(code) => code,
@@ -77,15 +125,20 @@ pub unsafe extern "C" fn uw_percpu_batch_add(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_batch_drain_all(batch: *mut UwPercpuBatch) -> i64 {
     // SAFETY: by uwork.h.
-    let drained = unsafe { there(batch) }.and_then(|batch| guarded(|| batch.0.drain_all()));
+    let drained = unsafe { there(batch) }.and_then(|batch| guarded(|| batch.batch.drain_all()));
     drained.map_or_else(i64::from, count)
 }
 
 /// Hands on what is left, and gives the batches back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_batch_destroy(batch: *mut UwPercpuBatch) -> c_int {
-    if batch.is_null() {
-        return misuse(libc::EINVAL, "the handle is NULL");
+    // SAFETY: by uwork.h.
+    match unsafe { there(batch) } {
+        Ok(known) if is_inside(known.id) => {
+            return fail(libc::EDEADLK, "the caller is in the sink of this batch");
+        }
+        Ok(_) => {}
+        Err(code) => return code,
     }
     guard(|| {
         // SAFETY: from `uw_percpu_batch_create`, and given back once (uwork.h).

@@ -48,13 +48,16 @@ pub unsafe extern "C" fn uw_percpu_cache_create(
             return Err(fail(libc::EINVAL, "an object has at least 1 byte"));
         }
         let align = if align == 0 { ALIGN } else { align };
-        let layout = Layout::from_size_align(size, align);
+        if !align.is_power_of_two() {
+            let text = format!("objects aligned to {align}: a power of 2, or 0 as malloc does");
+            return Err(fail(libc::EINVAL, text));
+        }
         // A chunk has several of them.
-        let layout = layout.ok().filter(|_| size <= isize::MAX as usize / 2 - align);
+        let most = (isize::MAX as usize / 2).saturating_sub(align);
+        let layout = Layout::from_size_align(size, align).ok().filter(|_| size <= most);
         let layout = layout.ok_or_else(|| {
-            let text =
-                format!("no objects of {size} bytes, aligned to {align}: a power of 2, or 0");
-            fail(libc::EINVAL, text)
+            let text = format!("no memory for objects of {size} bytes, aligned to {align}");
+            fail(libc::ENOMEM, text)
         })?;
         // SAFETY: a text (uwork.h).
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
@@ -137,7 +140,10 @@ pub unsafe extern "C" fn uw_percpu_cache_destroy(cache: *mut UwPercpuCache) -> c
     let Some(known) = (unsafe { cache.as_mut() }) else {
         return misuse(libc::EINVAL, "the handle is NULL");
     };
-    let out = known.raw.gather();
+    let out = match guarded(|| known.raw.gather()) {
+        Ok(out) => out,
+        Err(code) => return code,
+    };
     if out > 0 {
         let text =
             format!("{out} object(s) of cache {:?} are allocated: free them first", known.name);

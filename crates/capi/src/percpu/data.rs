@@ -113,8 +113,13 @@ pub extern "C" fn uw_percpu_create(size: usize) -> *mut UwPercpu {
 /// Gives the blocks back.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_destroy(percpu: *mut UwPercpu) -> c_int {
-    if percpu.is_null() {
-        return misuse(libc::EINVAL, "the handle is NULL");
+    // SAFETY: by uwork.h.
+    let locks = match unsafe { there(percpu) } {
+        Ok(known) => &known.locks,
+        Err(code) => return code,
+    };
+    if let Some(cpu) = (0..locks.cpus()).find(|&cpu| locks.is_held_on(cpu)) {
+        return fail(libc::EDEADLK, format!("the caller holds the lock of CPU {cpu}'s block"));
     }
     // SAFETY: from `uw_percpu_create`, and given back once (uwork.h).
     drop(unsafe { Box::from_raw(percpu) });

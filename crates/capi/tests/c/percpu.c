@@ -147,6 +147,7 @@ static void recursion(void)
 	CHECK(uw_percpu_lock(percpu, cpu) == NULL && errno == EDEADLK);
 	CHECK(uw_percpu_with(percpu, cpu, add_ten, NULL) == -EDEADLK);
 	CHECK(*block == 0);
+	CHECK(uw_percpu_destroy(percpu) == -EDEADLK);
 	CHECK(uw_percpu_unlock(percpu, block) == 0);
 	CHECK(uw_percpu_with(percpu, cpu, add_ten, NULL) == 0);
 	block = uw_percpu_trylock(percpu, cpu);
@@ -274,6 +275,8 @@ static void cache(void)
 	CHECK(uw_percpu_cache_destroy(cache) == 0);
 	CHECK(uw_percpu_cache_create("odd", 100, 3) == NULL && errno == EINVAL);
 	CHECK(uw_percpu_cache_create("empty", 0, 0) == NULL && errno == EINVAL);
+	CHECK(uw_percpu_cache_create("larger", SIZE_MAX, 0) == NULL && errno == ENOMEM);
+	CHECK(uw_percpu_cache_create("coarse", 8, SIZE_MAX / 4 + 1) == NULL && errno == ENOMEM);
 	cache = uw_percpu_cache_create("huge", SIZE_MAX / 8, 0);
 	CHECK(cache && uw_percpu_cache_alloc(cache) == NULL && errno == ENOMEM);
 	CHECK(uw_percpu_cache_destroy(cache) == 0);
@@ -322,6 +325,30 @@ static void batch(void)
 	CHECK(uw_percpu_batch_create(0, sink, NULL) == NULL && errno == EINVAL);
 }
 
+static struct uw_percpu_batch *ends_itself;
+
+static void end_itself(void *const *items, size_t count, void *arg)
+{
+	CHECK(count == 2 && items[0] == arg && items[1] == NULL);
+	CHECK(uw_percpu_batch_drain_all(ends_itself) == -EDEADLK);
+	CHECK(uw_percpu_batch_destroy(ends_itself) == -EDEADLK);
+	*(bool *)arg = true;
+}
+
+/* In its own sink a batch cannot end. */
+static void batch_in_its_sink(void)
+{
+	bool was_called = false;
+
+	ends_itself = uw_percpu_batch_create(2, end_itself, &was_called);
+	CHECK(ends_itself);
+	stay_on(first_cpu());
+	CHECK(uw_percpu_batch_add(ends_itself, &was_called) == 0 && uw_percpu_batch_add(ends_itself, NULL) == 0);
+	be_free();
+	CHECK(was_called && uw_percpu_batch_drain_all(ends_itself) == 0);
+	CHECK(uw_percpu_batch_destroy(ends_itself) == 0);
+}
+
 static void *everything(void *arg)
 {
 	choosing();
@@ -331,6 +358,7 @@ static void *everything(void *arg)
 	work();
 	cache();
 	batch();
+	batch_in_its_sink();
 	return arg;
 }
 

@@ -228,6 +228,7 @@ static void what_is_wrong_is_said(void)
 {
 	struct uw_task *task = uw_task_current();
 	struct item item;
+	int fds[2];
 	char byte;
 
 	init(&item);
@@ -235,6 +236,9 @@ static void what_is_wrong_is_said(void)
 	CHECK(uw_task_set_delivery(3) == -EINVAL && strstr(uw_error_text(), "allowed"));
 	CHECK(uw_task_set_signal(SIGUSR1, false) == -EINVAL && strstr(uw_error_text(), "allowed"));
 	CHECK(uw_task_set_signal(SIGRTMIN + 1, false) == -EBUSY);
+	CHECK(pipe(fds) == 0 && uw_task_read(fds[0], NULL, 0) == 0);
+	close(fds[0]);
+	close(fds[1]);
 	CHECK(uw_task_read(-1, &byte, 1) == -EBADF && uw_task_read(1000000, &byte, 1) == -EBADF);
 	uw_task_put(task);
 }

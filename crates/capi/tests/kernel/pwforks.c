@@ -182,8 +182,24 @@ static void a_holder(void)
 	kthread_stop(thread);
 }
 
+/* What no lock is for is no lock that somebody else has: who tries until it is free would do so for ever. */
+static void a_cpu_that_is_not_there(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		/* Its words are of no interest. */
+		close(STDERR_FILENO);
+		pw_trylock(&own, (int)nr_cpu_ids + 1000);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 static int __init pwforks_init(void)
 {
+	a_cpu_that_is_not_there();
 	a_holder();
 	a_storm();
 	return TESTS_END();

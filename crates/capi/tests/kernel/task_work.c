@@ -46,7 +46,7 @@ static void in_this_task(void)
 		init_task_work(&works[i].head, i == 1 ? other : count);
 		works[i].number = i / 2;
 		works[i].ran_in = NULL;
-		CHECK(task_work_add(current, &works[i].head, TWA_NONE) == 0);
+		CHECK(task_work_add(current, &works[i].head, i == 2 ? TWA_NMI_CURRENT : TWA_NONE) == 0);
 	}
 	CHECK(task_work_pending(current) && !works[0].ran_in);
 	CHECK(task_work_cancel_func(current, other) == &works[1].head && !task_work_cancel_func(current, other));
@@ -85,12 +85,13 @@ static void storm(void)
 	for (i = 0; i < WORKS; i++) {
 		init_task_work(&works[i].head, count);
 		works[i].number = i;
-		CHECK(task_work_add(task, &works[i].head, TWA_SIGNAL) == 0);
+		CHECK(task_work_add(task, &works[i].head, i % 2 ? TWA_SIGNAL : TWA_SIGNAL_NO_IPI) == 0);
 	}
+	init_task_work(&late.head, other);
+	CHECK(task_work_add(task, &late.head, TWA_NMI_CURRENT) == -EINVAL);
 	get_task_struct(task);
 	CHECK(kthread_stop(task) == 7);
 	/* What it has not run by then it runs at its end. */
-	init_task_work(&late.head, other);
 	while (task_work_add(task, &late.head, TWA_NONE) != -ESRCH || atomic_read(&next_number) < WORKS)
 		schedule_timeout_uninterruptible(1);
 	put_task_struct(task);

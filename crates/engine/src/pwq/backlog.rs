@@ -13,7 +13,7 @@ const SEARCH_MAX: usize = 1_000;
 pub(crate) struct Backlog {
     /// Items that wait to be taken.
     pub(crate) queued: usize,
-    /// Items that were started.
+    /// A number that grows with each item that was started, of this queue and of those that the pwq served before.
     pub(crate) started: u64,
     /// Places that are taken.
     pub(crate) nr_active: u32,
@@ -43,7 +43,7 @@ impl<H: Host> Pwq<H> {
         self.splice(&mut inner);
         Some(Backlog {
             queued: inner.queued,
-            started: inner.started,
+            started: inner.started_before + inner.started,
             nr_active: inner.nr_active,
             node: inner.node_id(),
             saturated: self.marks().1,

@@ -105,6 +105,8 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) item_ns: u64,
     /// Items that were started, for the statistics.
     pub(crate) started: u64,
+    /// The same of queues that it served before, and one for each: with it nobody takes one queue for another.
+    pub(crate) started_before: u64,
 }
 
 // SAFETY: `next_ready` is only touched under the guard named at the field, all else is atomic or
@@ -153,6 +155,7 @@ impl<H: Host> Pwq<H> {
                 waiters: Waiters::new(),
                 item_ns: uwork_policy::batch::UNKNOWN_RUN_NS,
                 started: 0,
+                started_before: 0,
             })),
         }
     }
@@ -171,6 +174,7 @@ impl<H: Host> Pwq<H> {
         inner.max_active = limits.max_active;
         inner.name = limits.name;
         inner.item_ns = uwork_policy::batch::UNKNOWN_RUN_NS;
+        inner.started_before += inner.started + 1;
         inner.started = 0;
         inner.spliced = 0;
         drop(inner);

@@ -103,6 +103,38 @@ fn an_ordered_queue_that_does_not_move_is_reported_once_for_each_stall() {
     });
 }
 
+// Catches: a new queue's stall that is taken for one that was told, of a queue that is gone: the new one has its pwq,
+// and another worker is as far as the one that was in the way there. Nobody has looked in between.
+#[test]
+fn a_queue_that_takes_the_place_of_another_is_no_part_of_its_stall() {
+    with_threshold("core:2", |engine| {
+        let (host, beside) = (engine.host(), ordered(engine, "beside"));
+        let (mut pwqs, busy) = (Vec::new(), Latch::default());
+        for told in [1, 2] {
+            let (q, latch) = (ordered(engine, "q"), Latch::default());
+            if told == 2 {
+                // The first one's worker, so that another one is needed.
+                queue(&busy.item(engine, true), &beside);
+                host.doze(MS);
+            }
+            queue(&latch.item(engine, true), &q);
+            queue(&idle(), &q);
+            host.doze(10 * SEC);
+            let stalls = stalls(host);
+            assert_eq!(stalls.len(), told);
+            let stall = stalls[told - 1].workers.iter().find(|worker| worker.blocks);
+            let running = stall.unwrap().worker.running.clone().expect("an item");
+            assert_eq!(running.run, 1, "its worker's first run");
+            pwqs.push(running.pwq);
+            latch.open(engine);
+            q.flush().unwrap();
+        }
+        busy.open(engine);
+        beside.flush().unwrap();
+        assert_eq!(pwqs[0], pwqs[1]);
+    });
+}
+
 #[test]
 fn the_text_of_a_stall() {
     with_threshold("core:2", |engine| {

@@ -16,7 +16,9 @@ typedef void (*task_work_func_t)(struct callback_head *work);
 enum task_work_notify_mode {
 	TWA_NONE,
 	TWA_RESUME, /* uw_task_safe_point() runs them as well */
-	TWA_SIGNAL  /* and the task's interruptible sleep ends, as do the waits of uw_task_park(3) */
+	TWA_SIGNAL, /* and the task's interruptible sleep ends, as do the waits of uw_task_park(3) */
+	TWA_SIGNAL_NO_IPI, /* the same: a task that computes is not interrupted by the other one either */
+	TWA_NMI_CURRENT    /* as TWA_RESUME, for the calling task only: -EINVAL for others */
 };
 
 #ifdef __cplusplus
