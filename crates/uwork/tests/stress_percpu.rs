@@ -1,5 +1,5 @@
-//! Per-CPU data of every kind at once, in each mode: threads that move, and are moved, from CPU to CPU all the time, reach
-//! each other's parts, and end with exact counts.
+//! Per-CPU data of every kind at once, in each mode: threads that move, and are moved, from CPU to CPU all the time,
+//! reach each other's parts, and end with exact counts.
 //!
 //! What each thread does follows from a seed; `UWORK_STRESS_SEED` sets it.
 

@@ -67,8 +67,8 @@ impl fmt::Display for Warning {
             Self::NoRing(reason) => write!(f, "{reason}: the case `ring` is left out"),
             Self::ShortRun { case, seconds, requests } => write!(
                 f,
-                "{case}: a run took {seconds:.1} s, and redis-benchmark with several threads counts in \
-                 steps of 0.25 s: use --requests {requests} or more, or --client-threads 1"
+                "{case}: a run took {seconds:.1} s, and redis-benchmark with several threads counts \
+                 in steps of 0.25 s: use --requests {requests} or more, or --client-threads 1"
             ),
             Self::Said { who, line } => write!(f, "{who} said: {line}"),
         }
