@@ -1,20 +1,20 @@
 //! Notes what the program is built from and with, for the figures that it writes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     // A change of any of it makes another state of the code; without a line of these, any file of this crate would do.
-    for path in ["crates", "Cargo.toml", "Cargo.lock"] {
-        println!("cargo:rerun-if-changed={}", root.join(path).display());
-    }
+    let mut paths: Vec<_> =
+        ["crates", "Cargo.toml", "Cargo.lock"].map(|path| root.join(path)).into();
     for log in ["HEAD", "logs/HEAD"] {
-        if let Some(path) =
-            said_by("git", &["rev-parse", "--path-format=absolute", "--git-path", log], &root)
-        {
-            println!("cargo:rerun-if-changed={path}");
-        }
+        let args = ["rev-parse", "--path-format=absolute", "--git-path", log];
+        paths.extend(said_by("git", &args, &root).map(PathBuf::from));
+    }
+    // One that is not there would be a change each time.
+    for path in paths.iter().filter(|path| path.exists()) {
+        println!("cargo:rerun-if-changed={}", path.display());
     }
     let commit = is_repository(&root).then(|| {
         said_by("git", &["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"], &root)
