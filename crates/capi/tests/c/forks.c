@@ -64,7 +64,7 @@ int main(void)
 
 	for (i = 0; CAN_FORK_WITH_THREADS && i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, keep_at_it, names[i]) == 0);
-	for (i = 0; i < FORKS; i++) {
+	for (i = 0; CAN_FORK_WITH_THREADS && i < FORKS; i++) {
 		pid_t pid = fork();
 
 		CHECK(pid >= 0);
