@@ -204,7 +204,8 @@ impl TaskHandle {
     /// [`cancel`](TaskHandle::cancel).
     ///
     /// `matches` is called under the list's lock. It must not take back from this thread's list, nor run it, which
-    /// would wait for itself. A panic goes through, and leaves everything in the list.
+    /// would wait for itself; nor from another's whose own `matches` may take back from this thread's, which would wait
+    /// for each other. A panic goes through, and leaves everything in the list.
     ///
     /// ```
     /// use uwork::task::{self, Notify, TaskHandle, TaskItem, TaskWork};

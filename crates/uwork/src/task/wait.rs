@@ -28,7 +28,7 @@ fn due(target: &Target) -> usize {
 
 /// Sleeps until the calling thread has something to run that was added with
 /// [`Notify::Signal`](super::Notify::Signal), and runs what there is. How many items that were: 0 is possible,
-/// where an item was taken back.
+/// where an item was taken back, and where [nothing can be run](super#runs-inside-of-items).
 ///
 /// # Panics
 /// If the thread's destructors have run.
@@ -186,8 +186,8 @@ impl Notifier {
 /// `read(2)`; while it waits, task work is run as it comes.
 ///
 /// # Errors
-/// As the system call. `Interrupted` if a signal of the program's, or a late one of uwork's, ended it;
-/// `Unsupported` on processors without a stub (all but x86-64 and AArch64).
+/// As the system call. `Interrupted` if a signal of the program's, or a late one of uwork's, ended it, or if items are
+/// due and [cannot be run](super#runs-inside-of-items); `Unsupported` on processors without a stub (all but x86-64 and AArch64).
 ///
 /// # Panics
 /// If the thread's destructors have run.
@@ -265,8 +265,11 @@ pub fn epoll_wait(
 fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         let result = call();
-        // Also where the items were taken back since, and none is left to run.
-        let told = super::is_notified();
+        // Also where the items were taken back since, and none is left to run. Where none can be run, the call would
+        // end again and again.
+        // SAFETY: the calling thread's own.
+        let told = current_or_none()
+            .is_some_and(|target| target.is_notified() && unsafe { target.can_run() });
         super::safe_point();
         match result {
             Err(error) if error.kind() == io::ErrorKind::Interrupted && told => {}
