@@ -85,7 +85,7 @@ static void storm(void)
 	for (i = 0; i < WORKS; i++) {
 		init_task_work(&works[i].head, count);
 		works[i].number = i;
-		CHECK(task_work_add(task, &works[i].head, TWA_SIGNAL) == 0);
+		CHECK(task_work_add(task, &works[i].head, i % 2 ? TWA_SIGNAL : TWA_SIGNAL_NO_IPI) == 0);
 	}
 	get_task_struct(task);
 	CHECK(kthread_stop(task) == 7);

@@ -16,7 +16,8 @@ typedef void (*task_work_func_t)(struct callback_head *work);
 enum task_work_notify_mode {
 	TWA_NONE,
 	TWA_RESUME, /* uw_task_safe_point() runs them as well */
-	TWA_SIGNAL  /* and the task's interruptible sleep ends, as do the waits of uw_task_park(3) */
+	TWA_SIGNAL, /* and the task's interruptible sleep ends, as do the waits of uw_task_park(3) */
+	TWA_SIGNAL_NO_IPI = TWA_SIGNAL /* a task that computes is interrupted by neither */
 };
 
 #ifdef __cplusplus
