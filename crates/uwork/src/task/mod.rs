@@ -46,12 +46,12 @@
 //!
 //! # Runs inside of items
 //!
-//! An item that calls [`run`], [`run_once`] or [`safe_point`], or waits, runs those behind it, inside of itself. In one of
-//! these nothing more is run: such a call gives 0, a wait for which something is due ends at once ([`park`] with 0,
-//! [`read`] with `Interrupted`), and what is there runs when the item has returned. So the stack does not grow with what
-//! others add, and no wait hangs. It is an error to repeat such a wait until another item of the thread has
-//! run: that one does not run before. The kernel's task work runs nothing at all from a wait inside of it, which ends by
-//! `EINTR`.
+//! An item that calls [`run`], [`run_once`] or [`safe_point`], or waits, runs those behind it, inside of itself. In
+//! one of these nothing more is run: such a call gives 0, a wait for which something is due ends at once ([`park`]
+//! with 0, [`read`] with `Interrupted`), and what is there runs when the item has returned. So the stack does not
+//! grow with what others add, and no wait hangs. It is an error to repeat such a wait until another item of the
+//! thread has run: that one does not run before. The kernel's task work runs nothing at all from a wait inside of it,
+//! which ends by `EINTR`.
 //!
 //! # Progress
 //!
@@ -198,8 +198,8 @@ pub fn set_delivery(delivery: Delivery) -> Result<(), SignalError> {
 /// first thread registers: otherwise the highest is taken that has no handler. A handler that the program has for
 /// it goes on to be called for all signals but uwork's.
 ///
-/// A program that takes signals without a handler, by `signalfd(2)` or `sigwait(3)`, looks to uwork as if it did not use
-/// them: if it takes the highest number so, it loses what is sent there to uwork's handler, and uwork's to
+/// A program that takes signals without a handler, by `signalfd(2)` or `sigwait(3)`, looks to uwork as if it did not
+/// use them: if it takes the highest number so, it loses what is sent there to uwork's handler, and uwork's to
 /// itself. It chooses another number here.
 ///
 /// `restarts`: system calls that uwork does not know go on after the signal, where they can (`SA_RESTART`). The

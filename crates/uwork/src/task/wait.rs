@@ -187,7 +187,8 @@ impl Notifier {
 ///
 /// # Errors
 /// As the system call. `Interrupted` if a signal of the program's, or a late one of uwork's, ended it, or if items are
-/// due and [cannot be run](super#runs-inside-of-items); `Unsupported` on processors without a stub (all but x86-64 and AArch64).
+/// due and [cannot be run](super#runs-inside-of-items); `Unsupported` on processors without a stub (all but x86-64 and
+/// AArch64).
 ///
 /// # Panics
 /// If the thread's destructors have run.
@@ -282,7 +283,8 @@ fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 /// and the call itself. Runs no item.
 ///
 /// # Errors
-/// As the system call. `Interrupted` if there is something to run ([`safe_point`](super::safe_point)), or if a signal
+/// As the system call. `Interrupted` if there is something to run ([`safe_point`](super::safe_point)) or that
+/// [cannot be run](super#runs-inside-of-items) here, or if a signal
 /// of the program's, or a late one of uwork's, ended the call: then the call has done nothing. `Unsupported` on
 /// processors without a stub; `Other` if each real-time signal has a handler of the program's.
 ///

@@ -63,8 +63,8 @@ impl Reactor {
     /// Accepts connections, one completion for each ([`Completion::into_fd`]), until it fails or is cancelled
     /// ([`Completion::more`]).
     ///
-    /// Submits what is queued, and this. Without a descriptor left (`EMFILE`) it ends at once, and connections wait: queue it again when one was closed,
-    /// not before.
+    /// Submits what is queued, and this. Without a descriptor left (`EMFILE`) it ends at once, and connections wait:
+    /// queue it again when one was closed, not before.
     ///
     /// # Errors
     /// As [`Reactor::push`].
