@@ -15,7 +15,7 @@ fn every_runner_of_every_case_has_its_records() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("records.json");
     let file = file.to_str().unwrap();
-    let output = bench(&["--quick", "--threads=4", "--rivals", "--json", file]);
+    let output = bench(&["--quick", "--threads=4", "--json", file]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let records: Vec<Value> =
         serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
@@ -39,6 +39,15 @@ fn every_runner_of_every_case_has_its_records() {
     for record in &records {
         assert_eq!(record["bench"], "taskwork");
         assert!(record["value"].as_f64().unwrap() >= 0.0, "{record}");
+    }
+}
+
+#[test]
+fn other_ways_to_post_can_be_left_out() {
+    for (option, has_tokio) in [("--no-rivals", false), ("--rivals", true)] {
+        let output = bench(&["--quick", "--threads=3", "--case=futex", option]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).contains("tokio"), has_tokio);
     }
 }
 

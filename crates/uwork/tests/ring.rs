@@ -235,6 +235,57 @@ fn an_operation_can_be_cancelled_by_its_token() {
 }
 
 #[test]
+fn a_cancel_by_kind_leaves_the_other_kind_with_that_token() {
+    let _watchdog = watchdog();
+    let (_listener, mut client, server) = connected();
+    let mut reactor = Reactor::builder().buffers(2, 4).build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    reactor.recv_multi(&server, 1).unwrap();
+    reactor.accept_multi(&listener, 1).unwrap();
+    reactor.cancel_accept(1).unwrap();
+    let ended = completion(&mut reactor);
+    assert_eq!(ended.result().unwrap_err().raw_os_error(), Some(libc::ECANCELED));
+    // The other is still there.
+    client.write_all(b"x").unwrap();
+    assert_eq!(completion(&mut reactor).buffer().unwrap(), *b"x");
+    reactor.accept_multi(&listener, 1).unwrap();
+    reactor.cancel_recv(1).unwrap();
+    let ended = completion(&mut reactor);
+    assert_eq!(ended.result().unwrap_err().raw_os_error(), Some(libc::ECANCELED));
+    let _other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    assert!(completion(&mut reactor).into_fd().is_ok());
+}
+
+/// What is received is that of the socket that was given, although its number is another's before the next wait.
+#[test]
+fn a_number_that_becomes_anothers_is_not_read() {
+    let _watchdog = watchdog();
+    let (_listener, mut client, server) = connected();
+    let (_other_listener, mut other_client, other) = connected();
+    let mut reactor = Reactor::builder().buffers(2, 8).build().unwrap();
+    reactor.recv_multi(&server, 1).unwrap();
+    // SAFETY: both are open; the number stays that of a socket which `server` owns.
+    assert!(unsafe { libc::dup2(other.as_raw_fd(), server.as_raw_fd()) } >= 0);
+    other_client.write_all(b"other").unwrap();
+    client.write_all(b"meant").unwrap();
+    assert_eq!(completion(&mut reactor).buffer().unwrap(), *b"meant");
+}
+
+#[test]
+fn more_than_one_operation_can_send_is_refused() {
+    let _watchdog = watchdog();
+    let (_listener, _client, server) = connected();
+    let mut reactor = Reactor::builder().build().unwrap();
+    let bytes = std::ptr::slice_from_raw_parts(std::ptr::dangling::<u8>(), 1 << 31);
+    // SAFETY: nothing is queued.
+    let errors = unsafe { [reactor.send(&server, bytes, 1), reactor.try_send(&server, bytes, 1)] };
+    for error in errors {
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+    assert!(reactor.all_submitted());
+}
+
+#[test]
 fn the_wait_ends_when_its_time_is_over() {
     let _watchdog = watchdog();
     let mut reactor = Reactor::builder().build().unwrap();

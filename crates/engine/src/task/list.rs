@@ -61,6 +61,10 @@ struct Chain {
 
 const NOTHING: Link<TaskWork> = Link(std::ptr::null_mut());
 
+/// Runs inside of each other, at most: one, and one in an item of that. The stack is so deep, and no deeper, however
+/// many items are added; and an item that runs others waits for those that were there, not for those that come.
+const DEPTH_MAX: u32 = 2;
+
 impl Chain {
     const EMPTY: Chain = Chain { head: NOTHING, tail: NOTHING };
 
@@ -131,6 +135,8 @@ pub struct TaskList {
     backlog: Lock<Chain>,
     /// What is being run. The target's alone.
     batch: Cell<Link<TaskWork>>,
+    /// Runs that have begun and not ended, one inside of the other. The target's alone.
+    depth: Cell<u32>,
     /// This is a forked child's copy of a list, whose items are the parent's. The target's alone.
     forgotten: Cell<bool>,
 }
@@ -151,6 +157,7 @@ impl TaskList {
             state: Line(State::new()),
             backlog: Lock::new(Chain::EMPTY),
             batch: Cell::new(NOTHING),
+            depth: Cell::new(0),
             forgotten: Cell::new(false),
         }
     }
@@ -216,11 +223,15 @@ impl TaskList {
     }
 
     /// Runs what has been added so far, first in, first out. How many items that were. What is added meanwhile
-    /// stays, and the target is told of it anew.
+    /// stays, and the target is told of it anew. Nothing where it [cannot run](TaskList::can_run).
     ///
     /// # Safety
     /// On the target's thread.
     pub unsafe fn run_once(&self) -> usize {
+        // SAFETY: on the target's thread.
+        if !unsafe { self.can_run() } {
+            return 0;
+        }
         // A run inside of an item goes on where the outer one was.
         // SAFETY: on the target's thread.
         let count = unsafe { self.run_batch() };
@@ -231,7 +242,17 @@ impl TaskList {
         }
     }
 
-    /// Runs until the list is empty.
+    /// Whether a run would run what there is. It would not in an item of a run that is inside of another: what is there
+    /// is left to those two, which go on with it as soon as the item returns.
+    ///
+    /// # Safety
+    /// On the target's thread.
+    pub unsafe fn can_run(&self) -> bool {
+        // SAFETY: the target's alone.
+        unsafe { self.depth.get() < DEPTH_MAX }
+    }
+
+    /// Runs until the list is empty, or nothing can be run.
     ///
     /// # Safety
     /// On the target's thread.
@@ -269,6 +290,8 @@ impl TaskList {
     /// On the target's thread.
     unsafe fn run_batch(&self) -> usize {
         let mut count = 0;
+        // SAFETY: the depth is the target's alone. Items do not unwind.
+        unsafe { self.depth.set(self.depth.get() + 1) };
         // SAFETY: the batch is the target's alone.
         while let Some(item) = NonNull::new(unsafe { self.batch.get() }.0) {
             // SAFETY: what is in the batch is live. The item is no longer in it, and no longer pending, when its
@@ -281,6 +304,8 @@ impl TaskList {
             }
             count += 1;
         }
+        // SAFETY: as above.
+        unsafe { self.depth.set(self.depth.get() - 1) };
         count
     }
 
@@ -327,9 +352,15 @@ impl TaskList {
     pub unsafe fn exit(&self, relax: impl FnMut(u32)) {
         // SAFETY: on the target's thread.
         unsafe {
-            self.run_batch();
-            self.detach(State::close);
-            self.run_batch();
+            // The one run that is deeper than others can be. In an item of it, which ends the list once more, what is
+            // there is left to it.
+            if self.depth.get() <= DEPTH_MAX {
+                self.run_batch();
+                self.detach(State::close);
+                self.run_batch();
+            } else if !self.forgotten.get() {
+                self.backlog.lock().append_stack(self.state.0.close());
+            }
             if !self.forgotten.get() {
                 self.until_sent(relax);
             }

@@ -16,6 +16,8 @@ pub(super) const ENDED: &str = "the thread ends: its task work is over";
 /// A registered thread, for which task work can be added from anywhere. Cloning costs one locked instruction.
 ///
 /// A handle does not keep its thread alive. After the thread has ended everything that is added comes back.
+/// If the thread had an eventfd, by a [`Notifier`](super::Notifier) or a reactor, that is open as long as any handle
+/// is left: a program that keeps the handles of many threads that have ended keeps as many descriptors.
 ///
 /// ```
 /// use uwork::task::{self, Notify, TaskHandle};
@@ -204,7 +206,8 @@ impl TaskHandle {
     /// [`cancel`](TaskHandle::cancel).
     ///
     /// `matches` is called under the list's lock. It must not take back from this thread's list, nor run it, which
-    /// would wait for itself. A panic goes through, and leaves everything in the list.
+    /// would wait for itself; nor from another's whose own `matches` may take back from this thread's, which would wait
+    /// for each other. A panic goes through, and leaves everything in the list.
     ///
     /// ```
     /// use uwork::task::{self, Notify, TaskHandle, TaskItem, TaskWork};

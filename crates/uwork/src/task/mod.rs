@@ -42,8 +42,16 @@
 //! # Order
 //!
 //! Items run in the order in which they were added, one after the other, whatever their [`Notify`] and whoever added
-//! them. What an item adds runs after what was there. A [`run`] inside of an item goes on with those behind it. What
-//! the adder wrote before is seen by the run.
+//! them. What an item adds runs after what was there. What the adder wrote before is seen by the run.
+//!
+//! # Runs inside of items
+//!
+//! An item that calls [`run`], [`run_once`] or [`safe_point`], or waits, runs those behind it, inside of itself. In
+//! one of these nothing more is run: such a call gives 0, a wait for which something is due ends at once ([`park`]
+//! with 0, [`read`] with `Interrupted`), and what is there runs when the item has returned. So the stack does not
+//! grow with what others add, and no wait hangs. It is an error to repeat such a wait until another item of the
+//! thread has run: that one does not run before. The kernel's task work runs nothing at all from a wait inside of it,
+//! which ends by `EINTR`.
 //!
 //! # Progress
 //!
@@ -83,7 +91,8 @@ use crate::linux::task::{current, current_or_none, set_signal as choose_signal, 
 /// Runs what was added for the calling thread, in the order in which it was added, until nothing is left. How many
 /// items that were.
 ///
-/// An item that adds itself again keeps this from returning, as in the kernel: loops want [`run_once`].
+/// An item that adds itself again keeps this from returning, as in the kernel: loops want [`run_once`]. Runs go
+/// [two deep](self#runs-inside-of-items): further inside it gives 0.
 ///
 /// ```
 /// use uwork::task::{Notify, TaskHandle, run};
@@ -188,6 +197,10 @@ pub fn set_delivery(delivery: Delivery) -> Result<(), SignalError> {
 /// Chooses the signal of this process's task work: a number from `SIGRTMIN` to `SIGRTMAX`. To be called before the
 /// first thread registers: otherwise the highest is taken that has no handler. A handler that the program has for
 /// it goes on to be called for all signals but uwork's.
+///
+/// A program that takes signals without a handler, by `signalfd(2)` or `sigwait(3)`, looks to uwork as if it did not
+/// use them: if it takes the highest number so, it loses what is sent there to uwork's handler, and uwork's to
+/// itself. It chooses another number here.
 ///
 /// `restarts`: system calls that uwork does not know go on after the signal, where they can (`SA_RESTART`). The
 /// program sees fewer `EINTR`; items wait until such a call returns by itself. Calls in [`read`], [`epoll_wait`] and

@@ -28,7 +28,7 @@ fn due(target: &Target) -> usize {
 
 /// Sleeps until the calling thread has something to run that was added with
 /// [`Notify::Signal`](super::Notify::Signal), and runs what there is. How many items that were: 0 is possible,
-/// where an item was taken back.
+/// where an item was taken back, and where [nothing can be run](super#runs-inside-of-items).
 ///
 /// # Panics
 /// If the thread's destructors have run.
@@ -74,8 +74,8 @@ fn park_until(deadline: Option<Instant>) -> usize {
 }
 
 /// A descriptor that becomes readable when the calling thread has something to run, for its own waits: put it in an
-/// epoll set, a poll, a ring, and wait inside of [`Notifier::wait`]. It is open as long as the thread or this lives. A
-/// forked child asks for a new one.
+/// epoll set, a poll, a ring, and wait inside of [`Notifier::wait`]. It is open as long as the thread, this, or a handle of
+/// the thread lives. A forked child asks for a new one.
 ///
 /// ```
 /// use std::os::fd::{AsFd, AsRawFd};
@@ -186,8 +186,9 @@ impl Notifier {
 /// `read(2)`; while it waits, task work is run as it comes.
 ///
 /// # Errors
-/// As the system call. `Interrupted` if a signal of the program's, or a late one of uwork's, ended it;
-/// `Unsupported` on processors without a stub (all but x86-64 and AArch64).
+/// As the system call. `Interrupted` if a signal of the program's, or a late one of uwork's, ended it, or if items are
+/// due and [cannot be run](super#runs-inside-of-items); `Unsupported` on processors without a stub (all but x86-64 and
+/// AArch64).
 ///
 /// # Panics
 /// If the thread's destructors have run.
@@ -265,8 +266,11 @@ pub fn epoll_wait(
 fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         let result = call();
-        // Also where the items were taken back since, and none is left to run.
-        let told = super::is_notified();
+        // Also where the items were taken back since, and none is left to run. Where none can be run, the call would
+        // end again and again.
+        // SAFETY: the calling thread's own.
+        let told = current_or_none()
+            .is_some_and(|target| target.is_notified() && unsafe { target.can_run() });
         super::safe_point();
         match result {
             Err(error) if error.kind() == io::ErrorKind::Interrupted && told => {}
@@ -279,7 +283,8 @@ fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
 /// and the call itself. Runs no item.
 ///
 /// # Errors
-/// As the system call. `Interrupted` if there is something to run ([`safe_point`](super::safe_point)), or if a signal
+/// As the system call. `Interrupted` if there is something to run ([`safe_point`](super::safe_point)) or that
+/// [cannot be run](super#runs-inside-of-items) here, or if a signal
 /// of the program's, or a late one of uwork's, ended the call: then the call has done nothing. `Unsupported` on
 /// processors without a stub; `Other` if each real-time signal has a handler of the program's.
 ///

@@ -1,5 +1,7 @@
 //! Adding and running: in which order, how often, on which thread, and until when.
 
+use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -156,4 +158,100 @@ fn an_item_that_panics_ends_neither_its_thread_nor_those_behind_it() {
     assert_eq!(task::run(), 2);
     assert_eq!(log.events(), [0]);
     assert!(uwork::panics() > before);
+}
+
+/// How deep items run inside of each other.
+#[derive(Default)]
+struct Nest {
+    depth: Cell<u32>,
+    deepest: Cell<u32>,
+    order: RefCell<Vec<u32>>,
+}
+
+thread_local! {
+    static NEST: Nest = Nest::default();
+}
+
+/// Notes that item `number` begins, calls `inside` with how deep it is, and notes the end.
+fn nested(number: u32, inside: impl FnOnce(u32)) {
+    let depth = NEST.with(|nest| {
+        nest.order.borrow_mut().push(number);
+        nest.depth.set(nest.depth.get() + 1);
+        nest.deepest.set(nest.deepest.get().max(nest.depth.get()));
+        nest.depth.get()
+    });
+    inside(depth);
+    NEST.with(|nest| nest.depth.set(nest.depth.get() - 1));
+}
+
+/// How deep it is now and was at most, and the items in the order in which they began.
+fn nest() -> (u32, u32, Vec<u32>) {
+    NEST.with(|nest| (nest.depth.get(), nest.deepest.get(), nest.order.take()))
+}
+
+const NESTED: u32 = 10_000;
+
+/// Adds an item that adds the next before it calls `inside`.
+fn add_nested(handle: TaskHandle, number: u32, inside: fn(u32)) {
+    let next = handle.clone();
+    let function = move || {
+        nested(number, |depth| {
+            if number + 1 < NESTED {
+                add_nested(next, number + 1, inside);
+                inside(depth);
+            }
+        });
+    };
+    handle.add_fn(Notify::Signal, function).unwrap();
+}
+
+#[test]
+fn runs_go_two_deep_however_many_items_are_added() {
+    let _watchdog = watchdog();
+    fn read(depth: u32) {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        match task::read(&null, &mut [0; 8]) {
+            Ok(bytes) => assert_eq!((depth, bytes), (1, 0)),
+            Err(error) => assert_eq!((depth, error.kind()), (2, ErrorKind::Interrupted)),
+        }
+    }
+    let insides: [fn(u32); 5] = [
+        |depth| assert_eq!(task::run() == 0, depth == 2),
+        |depth| assert_eq!(task::run_once(), usize::from(depth == 1)),
+        |depth| assert_eq!(task::safe_point(), usize::from(depth == 1)),
+        |depth| assert_eq!(task::park(), usize::from(depth == 1)),
+        read,
+    ];
+    for inside in insides {
+        let (depth, deepest, order) = within("a thread runs all", move || {
+            add_nested(TaskHandle::current(), 0, inside);
+            while task::safe_point() > 0 {}
+            nest()
+        });
+        assert_eq!((depth, deepest), (0, 2));
+        assert_eq!(order, (0..NESTED).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn items_that_all_end_the_list_run_once_and_do_not_pile_up() {
+    let _watchdog = watchdog();
+    let (depth, deepest, order) = within("a thread runs all", || {
+        let handle = TaskHandle::current();
+        for number in 0..NESTED {
+            let again = handle.clone();
+            let function = move || {
+                nested(number, |_| {
+                    task::exit();
+                    assert!(again.add_fn(Notify::None, || ()).is_err());
+                });
+            };
+            handle.add_fn(Notify::None, function).unwrap();
+        }
+        task::run();
+        nest()
+    });
+    // Two runs, and that of the end.
+    assert_eq!((depth, deepest), (0, 3));
+    assert_eq!(order, (0..NESTED).collect::<Vec<_>>());
 }

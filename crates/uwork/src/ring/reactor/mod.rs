@@ -163,8 +163,8 @@ impl Reactor {
     /// [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and
     /// after. How many items that were. Completions are then taken by [`Reactor::next`].
     ///
-    /// Returns without waiting if there are completions to be taken, or items were run. May return for nothing. An item
-    /// that panics has run.
+    /// Returns without waiting if there are completions to be taken, or items were run, or are due and
+    /// [cannot be run](task#runs-inside-of-items). May return for nothing. An item that panics has run.
     ///
     /// # Errors
     /// As `io_uring_enter(2)`; no error if it was interrupted or the time is over.
@@ -198,7 +198,9 @@ impl Reactor {
         // SAFETY: this thread's target, which knows the ring; the structures are live.
         outcome(unsafe { self.target.enter_ring(arguments) })?;
         let ran = task::safe_point();
-        if ran > 0 && !self.all_submitted() {
+        // SAFETY: this thread's own.
+        let can_run = unsafe { self.target.can_run() };
+        if !can_run || ran > 0 && !self.all_submitted() {
             // The system call was not made, as items came before it.
             self.submit()?;
         }

@@ -65,11 +65,8 @@ impl Reactor {
     /// Accepts connections, one completion for each ([`Completion::into_fd`]), until it fails or is cancelled
     /// ([`Completion::more`]).
     ///
-    /// The descriptor stays open until the operation was submitted, as with all operations here: otherwise another
-    /// file may be meant that has its number by then.
-    ///
-    /// Without a descriptor left (`EMFILE`) it ends at once, and connections wait: queue it again when one was closed,
-    /// not before.
+    /// Submits what is queued, and this. Without a descriptor left (`EMFILE`) it ends at once, and connections wait:
+    /// queue it again when one was closed, not before.
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -78,11 +75,12 @@ impl Reactor {
         let flags = libc::SOCK_CLOEXEC;
         let accept = opcode::AcceptMulti::new(fd).flags(flags).build();
         // SAFETY: no memory is involved.
-        unsafe { self.queue(accept.user_data(ACCEPT | check(token)?)) }
+        unsafe { self.queue(accept.user_data(ACCEPT | check(token)?))? };
+        self.submit_all()
     }
 
     /// Receives into the reactor's buffers, one completion for each ([`Completion::into_buffer`]), until the stream
-    /// ends, an error, a lack of buffers, or a cancellation ([`Completion::more`]).
+    /// ends, an error, a lack of buffers, or a cancellation ([`Completion::more`]). Submits what is queued, and this.
     ///
     /// # Errors
     /// As [`Reactor::push`]. Without [`Builder::buffers`] the operation completes with `ENOBUFS`.
@@ -90,16 +88,31 @@ impl Reactor {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let receive = opcode::RecvMulti::new(fd, GROUP).build();
         // SAFETY: the memory is that of the registered buffers.
-        unsafe { self.queue(receive.user_data(RECEIVE | check(token)?)) }
+        unsafe { self.queue(receive.user_data(RECEIVE | check(token)?))? };
+        self.submit_all()
+    }
+
+    /// Submits until nothing is queued. What was queued with a borrowed descriptor's number is so taken by the kernel
+    /// while the descriptor is borrowed: later the number may be another file's.
+    fn submit_all(&mut self) -> io::Result<()> {
+        loop {
+            // An error is one of the ring itself, which then submits nothing later either.
+            self.submit()?;
+            if self.ring.submission().is_empty() {
+                return Ok(());
+            }
+            // The kernel has no memory for it now.
+            std::thread::yield_now();
+        }
     }
 
     /// Sends. All of it, unless the socket fails (`MSG_WAITALL`), without a signal for a closed one (`MSG_NOSIGNAL`).
     ///
     /// # Errors
-    /// As [`Reactor::push`].
+    /// As [`Reactor::push`]. `InvalidInput` for 2 GiB and more, which no single operation sends.
     ///
     /// # Safety
-    /// The bytes stay, unchanged, until the operation has completed.
+    /// The bytes stay, unchanged, until the operation has completed. The socket stays open until it was submitted.
     pub unsafe fn send(
         &mut self,
         socket: &impl AsFd,
@@ -107,7 +120,7 @@ impl Reactor {
         token: u64,
     ) -> io::Result<()> {
         let fd = Fd(socket.as_fd().as_raw_fd());
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let len = sendable(bytes.len())?;
         let send = opcode::Send::new(fd, bytes.cast(), len)
             .flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
             .build();
@@ -121,10 +134,10 @@ impl Reactor {
     /// so.
     ///
     /// # Errors
-    /// As [`Reactor::push`].
+    /// As [`Reactor::send`].
     ///
     /// # Safety
-    /// The bytes stay, unchanged, until the operation was submitted.
+    /// The bytes stay, unchanged, and the socket stays open, until the operation was submitted.
     pub unsafe fn try_send(
         &mut self,
         socket: &impl AsFd,
@@ -132,7 +145,7 @@ impl Reactor {
         token: u64,
     ) -> io::Result<()> {
         let fd = Fd(socket.as_fd().as_raw_fd());
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let len = sendable(bytes.len())?;
         // `MSG_DONTWAIT`: never left for later. `MSG_WAITALL`: less than all is a failure, which is told.
         let send = opcode::Send::new(fd, bytes.cast(), len)
             .flags(libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
@@ -142,20 +155,45 @@ impl Reactor {
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
 
-    /// Cancels the operations with this token. They complete with `ECANCELED`, or with what came first.
+    /// Cancels the operations with this token, of every kind. They complete with `ECANCELED`, or with what came first.
+    /// [`Reactor::cancel_recv`] and [`Reactor::cancel_accept`] are cheaper where the kind is known.
     ///
     /// # Errors
     /// As [`Reactor::push`].
     pub fn cancel(&mut self, token: u64) -> io::Result<()> {
-        check(token)?;
-        for kind in [0, ACCEPT, RECEIVE] {
-            let matching = CancelBuilder::user_data(kind | token).all();
-            let cancel = opcode::AsyncCancel2::new(matching).build();
-            // SAFETY: no memory is involved.
-            unsafe { self.queue(cancel.user_data(CANCEL))? };
-        }
-        Ok(())
+        [0, ACCEPT, RECEIVE].into_iter().try_for_each(|kind| self.cancel_kind(kind, token))
     }
+
+    /// Cancels what [`Reactor::recv_multi`] has begun with this token, and nothing else. As [`Reactor::cancel`].
+    ///
+    /// # Errors
+    /// As [`Reactor::push`].
+    pub fn cancel_recv(&mut self, token: u64) -> io::Result<()> {
+        self.cancel_kind(RECEIVE, token)
+    }
+
+    /// Cancels what [`Reactor::accept_multi`] has begun with this token, and nothing else. As [`Reactor::cancel`].
+    ///
+    /// # Errors
+    /// As [`Reactor::push`].
+    pub fn cancel_accept(&mut self, token: u64) -> io::Result<()> {
+        self.cancel_kind(ACCEPT, token)
+    }
+
+    fn cancel_kind(&mut self, kind: u64, token: u64) -> io::Result<()> {
+        let matching = CancelBuilder::user_data(kind | check(token)?).all();
+        let cancel = opcode::AsyncCancel2::new(matching).build();
+        // SAFETY: no memory is involved.
+        unsafe { self.queue(cancel.user_data(CANCEL)) }
+    }
+}
+
+/// So many bytes, where one operation can send them: the kernel's count of them is signed.
+fn sendable(len: usize) -> io::Result<u32> {
+    i32::try_from(len).map(i32::cast_unsigned).map_err(|_| {
+        let what = format!("{len} bytes: at most {} can be sent at once", i32::MAX);
+        io::Error::new(io::ErrorKind::InvalidInput, what)
+    })
 }
 
 /// A token that is allowed.

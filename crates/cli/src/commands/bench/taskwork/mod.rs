@@ -13,6 +13,7 @@
 //! | `read` | a read of a pipe into which nothing is written |
 //! | `combiner` | (not a wait) eight threads send on one socket, through a `Combiner` or under a mutex |
 //!
+//! `futex` has tokio beside them, `epoll` an eventfd and a locked list, unless `--no-rivals` leaves them out.
 //! Runner `bare` is a futex by hand: what a wake costs on this machine.
 //!
 //! Variant `light` ends the wait as such, `signal` always sends a signal. In `read` both do, as nothing else ends it.
@@ -43,8 +44,12 @@ const VARIANTS: [(&str, Delivery); 2] = [("light", Delivery::Light), ("signal", 
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Run other ways to post as well: an eventfd, tokio
+    /// Leave out other ways to post: an eventfd, tokio
     #[arg(long)]
+    no_rivals: bool,
+    /// Run them, as without this option
+    #[arg(long, hide = true, conflicts_with = "no_rivals")]
+    #[allow(dead_code, reason = "other measurements have it, where it is not the default")]
     rivals: bool,
     /// Fewer posts and samples, for a look
     #[arg(long)]
@@ -81,7 +86,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let groups = cases.into_iter().map(|case| {
         let contestants = match case {
             COMBINER => combiner::contestants(args.quick),
-            case => posters(case, sizes, args.rivals),
+            case => posters(case, sizes, !args.no_rivals),
         };
         let yardstick = if case == COMBINER { "mutex" } else { "signal" };
         let title = match case {

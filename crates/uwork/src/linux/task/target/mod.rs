@@ -178,6 +178,15 @@ impl Target {
         unsafe { self.list.run_once() }
     }
 
+    /// As [`TaskList::can_run`].
+    ///
+    /// # Safety
+    /// On the target's own thread.
+    pub(crate) unsafe fn can_run(&self) -> bool {
+        // SAFETY: by this function's contract.
+        unsafe { self.list.can_run() }
+    }
+
     #[inline]
     pub(crate) fn is_notified(&self) -> bool {
         self.list.is_notified()
