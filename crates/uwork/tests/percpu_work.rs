@@ -68,7 +68,9 @@ fn a_queue_that_cannot_bring_work_to_its_cpu_is_refused() {
         let cpu = cpus()[0];
         let work = PerCpuWork::new(cpu, {
             let runs = runs.clone();
-            move |_| drop(runs.fetch_add(1, Ordering::Relaxed))
+            move |_| {
+                runs.fetch_add(1, Ordering::Relaxed);
+            }
         });
         let queues = [
             queue("unbound").build().unwrap(),

@@ -11,7 +11,8 @@ thread_local! {
 /// For threads without rseq: never a CPU, so that the system is asked.
 static NO_RSEQ: u32 = u32::MAX;
 
-/// Where the calling thread's CPU is found from now on, if it has an area of its own; the system is asked if it has not.
+/// Where the calling thread's CPU is found from now on, if it has an area of its own; if it has not, the system
+/// is asked.
 pub(super) fn settle(place: Option<*const u32>) {
     CPU_ID.set(place.unwrap_or(&raw const NO_RSEQ));
 }

@@ -183,9 +183,9 @@ impl<T> fmt::Debug for PerCpu<T> {
 ///
 /// If its thread panics meanwhile, the part is poisoned.
 ///
-/// A guard that is given to [`std::mem::forget`], or leaked otherwise, leaves the part locked: whoever wants it waits for
-/// ever. A lock knows its holder by where the thread lies in memory. So if that thread has ended, one that is made at
-/// the same place counts as the holder, and is told that it [would wait for
+/// A guard that is given to [`std::mem::forget`], or leaked otherwise, leaves the part locked: whoever wants it waits
+/// for ever. A lock knows its holder by where the thread lies in memory. So if that thread has ended, one that is
+/// made at the same place counts as the holder, and is told that it [would wait for
 /// itself](crate::percpu::LockError::would_deadlock).
 #[must_use = "the lock is given up at once"]
 pub struct Guard<'a, T> {

@@ -63,8 +63,8 @@ pub(crate) struct Rseq {
     /// Of the thread's area from its pointer; 0 where each thread registers its own, as an area never
     /// begins at the pointer.
     offset: isize,
-    /// The same, for sections that are to be quick: 0 where there are to be none, [`OWN`] where each thread registers its
-    /// own area.
+    /// The same, for sections that are to be quick: 0 where there are to be none, [`OWN`] where each thread
+    /// registers its own area.
     section_offset: isize,
 }
 
