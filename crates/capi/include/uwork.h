@@ -450,7 +450,8 @@ static inline struct uw_percpu_work *uw_to_percpu_work(struct uw_work *work)
 /*
  * Has the function called, which locks the block of the item's CPU: in mode 0 by `queue` on that CPU, once for all
  * calls before it starts (0: it was pending already); in modes 1 and 2 right here, before this returns 1, and by
- * several threads at once if they call this at once. EINVAL: the item is for another CPU. EPERM: it is disabled.
+ * several threads at once if they call this at once. EINVAL: the item is for another CPU; or, in mode 0, the queue has
+ * neither UW_PERCPU nor UW_BH, and would call it elsewhere. EPERM: it is disabled.
  *
  * uw_percpu_flush() waits until it has returned for every call that began before, also of other threads; 0: there was
  * none, or, at once, the caller is in the function itself. Other waits for the struct uw_work, as that of

@@ -39,6 +39,38 @@ static void check(int error, const char *function)
 		uw_kernel_bug(error == -EDEADLK ? "the caller holds this per-CPU lock already" : uw_error_text(), function, 0);
 }
 
+/* Locks that the thread has by a _local function, for which its CPU is held: each row's first. Those beyond are counted. */
+#define NOTED 16
+
+static __thread struct {
+	void *rows[NOTED];
+	unsigned int noted, beyond;
+} local;
+
+static void hold(void *first, int cpu)
+{
+	if (local.noted < NOTED)
+		local.rows[local.noted++] = first;
+	else
+		local.beyond++;
+	uw_kernel_hold_cpu(cpu);
+}
+
+/* Whether it was noted. */
+static bool let_go(void *first)
+{
+	unsigned int i;
+
+	for (i = local.noted; i-- > 0;) {
+		if (local.rows[i] == first) {
+			local.rows[i] = local.rows[--local.noted];
+			uw_kernel_let_cpu_go();
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Whether that was taken: its holder may be the caller. */
 static bool taken(int error, const char *function)
 {
@@ -60,6 +92,9 @@ bool uw_kernel_pw_trylock(void *first, int cpu)
 void uw_kernel_pw_unlock(void *first, int cpu)
 {
 	check(uw_locks_unlock(locks_of(first), (unsigned int)cpu), "pw_unlock");
+	/* Right in the kernel, where pwlocks=0 makes no difference between the two. */
+	if (unlikely(uw_kernel_is_cpu_held()) && uw_kernel_this_cpu() == cpu)
+		let_go(first);
 }
 
 void uw_kernel_pw_lock_local(void *first)
@@ -74,7 +109,7 @@ void uw_kernel_pw_lock_local(void *first)
 		cpu = uw_locks_lock_here(locks);
 		check(cpu, "pw_lock_local");
 	}
-	uw_kernel_hold_cpu(cpu);
+	hold(first, cpu);
 }
 
 bool uw_kernel_pw_trylock_local(void *first)
@@ -91,7 +126,7 @@ bool uw_kernel_pw_trylock_local(void *first)
 		if (!taken(cpu, "pw_trylock_local"))
 			return false;
 	}
-	uw_kernel_hold_cpu(cpu);
+	hold(first, cpu);
 	return true;
 }
 
@@ -100,6 +135,11 @@ void uw_kernel_pw_unlock_local(void *first)
 	if (unlikely(!uw_kernel_is_cpu_held()))
 		uw_kernel_bug("the caller holds no lock that it took by a _local function", "pw_unlock_local", 0);
 	check(uw_locks_unlock(locks_of(first), (unsigned int)uw_kernel_this_cpu()), "pw_unlock_local");
+	if (let_go(first))
+		return;
+	if (unlikely(local.beyond == 0))
+		uw_kernel_bug("this lock was taken by a function with a cpu", "pw_unlock_local", 0);
+	local.beyond--;
 	uw_kernel_let_cpu_go();
 }
 

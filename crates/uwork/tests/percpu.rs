@@ -92,6 +92,37 @@ fn as_an_error_a_refusal_says_the_same_and_gives_the_lock_up() {
     add(&data, 0).expect("it is free");
 }
 
+/// A thread that was moved meanwhile would take another CPU's lock, and could wait for a thread that waits for it.
+#[test]
+fn debug_builds_refuse_a_second_local_lock_wherever_the_thread_is() {
+    let _watchdog = watchdog();
+    in_each_mode("debug_builds_refuse_a_second_local_lock_wherever_the_thread_is", || {
+        let data = PerCpu::new(|_| 0_u64);
+        for (own, other) in cpus().into_iter().flat_map(|a| cpus().into_iter().map(move |b| (a, b)))
+        {
+            thread::scope(|scope| {
+                let nested = || {
+                    pin(own);
+                    let first = data.lock_local().expect("it is free");
+                    assert_eq!(first.cpu(), own);
+                    pin(other);
+                    let refused = match data.lock_local() {
+                        Ok(second) => {
+                            assert_eq!(second.cpu(), other);
+                            false
+                        }
+                        Err(error) => error.would_deadlock(),
+                    };
+                    assert_eq!(refused, own == other || cfg!(debug_assertions));
+                    drop(first);
+                    drop(data.lock_local().expect("nothing is held"));
+                };
+                scope.spawn(nested).join().expect("no panic");
+            });
+        }
+    });
+}
+
 #[test]
 fn everything_is_exact_in_the_mode_of_the_environment() {
     let _watchdog = watchdog();
@@ -109,19 +140,40 @@ fn everything_is_exact_in_each_mode() {
 #[test]
 fn each_thread_registers_its_own_area_where_glibc_has_none() {
     let _watchdog = watchdog();
-    let prepare = |command: &mut Command| {
-        command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0").env(VARIABLE, "2");
-    };
-    alone_with("each_thread_registers_its_own_area_where_glibc_has_none", prepare, || {
-        assert!(mode() == Mode::Asymmetric || !has_sections(), "{}", reason());
-        everything();
-        // Threads that end give their area back before their memory goes; new ones get the same memory.
-        for _ in 0..100 {
-            let counter = Counter::new();
-            thread::scope(|scope| drop(scope.spawn(|| counter.add(1))));
-            assert_eq!(counter.sum(), 1);
-        }
+    let test = "each_thread_registers_its_own_area_where_glibc_has_none";
+    let is_child = std::env::var_os("UWORK_TEST_ALONE").is_some();
+    for wanted in &Mode::ALL[..if is_child { 1 } else { Mode::ALL.len() }] {
+        let prepare = |command: &mut Command| {
+            command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+            command.env(VARIABLE, wanted.number().to_string());
+        };
+        alone_with(test, prepare, || {
+            let number = std::env::var(VARIABLE).expect("as it was set");
+            assert!(mode().number().to_string() == number || !has_sections(), "{}", reason());
+            use_own_areas();
+        });
+    }
+}
+
+fn use_own_areas() {
+    everything();
+    let data = PerCpu::new(|_| ());
+    thread::scope(|scope| {
+        let pinned = || {
+            // From the area, once it is there.
+            for cpu in cpus().into_iter().cycle().take(10) {
+                pin(cpu);
+                assert_eq!(data.lock_local().expect("it is free").cpu(), cpu);
+            }
+        };
+        scope.spawn(pinned).join().expect("no panic");
     });
+    // Threads that end give their area back before their memory goes; new ones get the same memory.
+    for _ in 0..100 {
+        let counter = Counter::new();
+        thread::scope(|scope| drop(scope.spawn(|| counter.add(1))));
+        assert_eq!(counter.sum(), 1);
+    }
 }
 
 #[test]

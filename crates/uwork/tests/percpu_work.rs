@@ -59,6 +59,42 @@ fn per_cpu_work() {
     assert_eq!(uwork::panics(), before + 1);
 }
 
+/// It would run elsewhere in mode 0, and nothing would say so.
+#[test]
+fn a_queue_that_cannot_bring_work_to_its_cpu_is_refused() {
+    let _watchdog = watchdog();
+    in_each_mode("a_queue_that_cannot_bring_work_to_its_cpu_is_refused", || {
+        let runs = Arc::new(AtomicU64::new(0));
+        let cpu = cpus()[0];
+        let work = PerCpuWork::new(cpu, {
+            let runs = runs.clone();
+            move |_| {
+                runs.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let queues = [
+            queue("unbound").build().unwrap(),
+            queue("ordered").ordered().build().unwrap(),
+            queue("bh").bh().build().unwrap(),
+        ];
+        let mut wanted = 0;
+        for (queue, is_per_cpu) in queues.iter().zip([false, false, true]) {
+            match work.queue_on(cpu, queue) {
+                Ok(queued) => {
+                    assert!(queued && (is_per_cpu || mode() != Mode::Local));
+                    wanted += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::NotForThisKind);
+                    assert!(!is_per_cpu && mode() == Mode::Local);
+                }
+            }
+            work.flush();
+            assert_eq!(runs.load(Ordering::Relaxed), wanted);
+        }
+    });
+}
+
 /// In all modes; in modes 1 and 2 the function runs in the call that another thread makes.
 #[test]
 fn a_flush_waits_for_the_function_that_another_thread_is_in() {

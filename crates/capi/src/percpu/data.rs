@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use uwork::foreign::{CpuLock, Locks, Place, Recursion, Registration, give_up};
 
-use super::{made, nothing, there};
+use super::{lock_here, made, nothing, there};
 use crate::attrs::cpu_of;
 use crate::cpu::given;
 use crate::error::{fail, failed, guard, guarded, misuse};
@@ -90,7 +90,10 @@ unsafe fn block(lock: NonNull<CpuLock>) -> *mut c_void {
 #[cold]
 #[inline(never)]
 fn recursion<T>() -> *mut T {
-    nothing(fail(libc::EDEADLK, "the caller holds the lock of this CPU's block already"))
+    nothing(fail(
+        libc::EDEADLK,
+        "the caller holds the lock of this CPU's block already, or of another one's",
+    ))
 }
 
 #[cold]
@@ -137,7 +140,7 @@ pub unsafe extern "C" fn uw_percpu_cpus(percpu: *const UwPercpu) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_lock_local(percpu: *mut UwPercpu) -> *mut c_void {
     // SAFETY: by uwork.h.
-    match unsafe { there(percpu) }.map(|percpu| percpu.locks.lock_here()) {
+    match unsafe { there(percpu) }.map(|percpu| lock_here(&percpu.locks)) {
         // SAFETY: a lock of these.
         Ok(Ok(lock)) => unsafe { block(lock) },
         Ok(Err(Recursion)) => recursion(),

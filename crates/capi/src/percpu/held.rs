@@ -21,6 +21,8 @@ struct Notes {
     used: AtomicUsize,
     /// Each row's first lock.
     rows: [AtomicPtr<CpuLock>; NOTED],
+    /// Locks for which there was no room. The thread's own.
+    beyond: Cell<usize>,
 }
 
 /// Notes on the heap, where forks find them.
@@ -65,7 +67,13 @@ fn notes(locks: &Locks, place: Place) -> Option<&'static Notes> {
 fn make(locks: &Locks, place: Place) -> *const Notes {
     let make = |known: &RefCell<Option<Known>>| {
         let rows = [const { AtomicPtr::new(ptr::null_mut()) }; NOTED];
-        let notes = Notes { thread: locks.token(), place, used: AtomicUsize::new(0), rows };
+        let notes = Notes {
+            thread: locks.token(),
+            place,
+            used: AtomicUsize::new(0),
+            rows,
+            beyond: Cell::new(0),
+        };
         let notes = Boxed(NonNull::from(Box::leak(Box::new(notes))));
         let pointer = notes.0;
         // SAFETY: on the heap until the registration is dropped; `child` is for notes.
@@ -86,6 +94,8 @@ pub(super) fn note(locks: &Locks, place: Place) {
         row.store(place.first.as_ptr(), Ordering::Relaxed);
         // Release: who sees the count, sees the row. A child sees a thread's stores in their order.
         notes.used.store(used + 1, Ordering::Release);
+    } else {
+        notes.beyond.set(notes.beyond.get() + 1);
     }
     // The lock is taken after that.
     compiler_fence(Ordering::SeqCst);
@@ -93,13 +103,21 @@ pub(super) fn note(locks: &Locks, place: Place) {
 
 /// The calling thread has given up a lock of this row, or not got it.
 #[inline(always)]
-pub(super) fn strike(place: Place) {
+pub(super) fn strike(locks: &Locks, place: Place) {
     // The lock was given up before that.
     compiler_fence(Ordering::SeqCst);
     // SAFETY: as in `notes`.
     let Some(notes) = (unsafe { NOTES.get().as_ref() }) else { return };
     let used = notes.used.load(Ordering::Relaxed);
     let is_it = |row: &AtomicPtr<CpuLock>| row.load(Ordering::Relaxed) == place.first.as_ptr();
+    if notes.beyond.get() > 0 {
+        // Locks of one row cannot be told apart here: one that is held still has first claim to a note.
+        let held = (0..locks.cpus()).filter(|&cpu| locks.is_held_on(cpu)).count();
+        if notes.rows[..used].iter().filter(|row| is_it(row)).count() <= held {
+            notes.beyond.set(notes.beyond.get() - 1);
+            return;
+        }
+    }
     if let Some(it) = notes.rows[..used].iter().rposition(is_it) {
         let last = notes.rows[used - 1].load(Ordering::Relaxed);
         notes.rows[it].store(last, Ordering::Relaxed);

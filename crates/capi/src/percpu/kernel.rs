@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use uwork::foreign::{Locks, Place};
 
-use super::held;
+use super::{held, lock_here};
 use crate::error::{fail, failed, guarded};
 
 /// `struct uw_locks` of kernel/pwlocks.c: where the first CPU's lock is, from one to the next, and how many.
@@ -42,7 +42,7 @@ impl UwLocks {
         held::note(&locks, self.place());
         let taken = take(&locks);
         if taken.is_err() {
-            held::strike(self.place());
+            held::strike(&locks, self.place());
         }
         taken
     }
@@ -57,7 +57,7 @@ fn code(taken: Result<c_int, c_int>) -> c_int {
 pub unsafe extern "C" fn uw_locks_lock_here(locks: UwLocks) -> c_int {
     // SAFETY: by pwlocks.c.
     code(unsafe {
-        locks.take(|locks| match locks.lock_here() {
+        locks.take(|locks| match lock_here(locks) {
             Ok(lock) => Ok(locks.cpu_of(lock) as c_int),
             Err(_) => Err(-libc::EDEADLK),
         })
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn uw_locks_unlock(row: UwLocks, cpu: c_uint) -> c_int {
     }
     // SAFETY: just seen.
     unsafe { locks.release(cpu) };
-    held::strike(row.place());
+    held::strike(&locks, row.place());
     0
 }
 
@@ -119,5 +119,5 @@ pub unsafe extern "C" fn uw_locks_unlock(row: UwLocks, cpu: c_uint) -> c_int {
 pub unsafe extern "C" fn uw_locks_is_held(locks: UwLocks) -> bool {
     // SAFETY: by pwlocks.c.
     let locks = unsafe { locks.get() };
-    (0..locks.cpus()).any(|cpu| locks.is_held_on(cpu))
+    locks.is_any_held()
 }

@@ -12,7 +12,9 @@ mod kernel;
 mod work;
 
 use std::ffi::{c_char, c_int};
+use std::ptr::NonNull;
 
+use uwork::foreign::{CpuLock, Locks, Recursion};
 use uwork::percpu::{mode, reason};
 
 pub use batch::*;
@@ -37,6 +39,16 @@ pub extern "C" fn uw_percpu_mode() -> c_int {
 pub unsafe extern "C" fn uw_percpu_reason(buffer: *mut c_char, size: usize) -> c_int {
     // SAFETY: by uwork.h.
     guard(|| unsafe { write_text(reason(), buffer, size) })
+}
+
+/// Takes the lock of the CPU that the caller is on. In the debug mode not if the caller has a lock of these: if he was
+/// moved meanwhile, it would be a second one's, and two such threads can wait for each other.
+#[inline(always)]
+fn lock_here(locks: &Locks) -> Result<NonNull<CpuLock>, Recursion> {
+    if crate::debug::is_on() && locks.is_any_held() {
+        return Err(Recursion);
+    }
+    locks.lock_here()
 }
 
 /// What was made, for C, or null and errno.

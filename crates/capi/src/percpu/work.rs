@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
+use uwork::Flags;
 use uwork::foreign::{is_disabled, percpu_call, percpu_flush};
 use uwork::percpu::{Mode, is_cpu_remote, mode};
 
@@ -50,6 +51,12 @@ pub unsafe extern "C" fn uw_percpu_queue_on(
     }
     guard(|| {
         if mode() == Mode::Local {
+            // What is no queue is found below.
+            if with_queue(handle, |queue| queue.flags().contains(Flags::PERCPU).into()) == 0 {
+                let text = "per-CPU work needs a queue with UW_PERCPU or UW_BH in mode 0; \
+                            others do not bring it to its CPU";
+                return fail(libc::EINVAL, text);
+            }
             // SAFETY: by uwork.h.
             return unsafe { uw_queue_work_on(handle, cpu, work.cast()) };
         }

@@ -195,11 +195,12 @@ static void drain(struct uw_work *work)
 static void work(void)
 {
 	struct uw_queue *queue = uw_queue_create("percpu-work", UW_PERCPU, 0);
+	struct uw_queue *unbound = uw_queue_create("unbound-work", UW_UNBOUND, 0);
 	struct uw_percpu_work variable = UW_PERCPU_WORK_INIT(drain, 1);
 	struct drain item;
 	int cpu = 0, runs = 0;
 
-	CHECK(queue && variable.cpu == 1);
+	CHECK(queue && unbound && variable.cpu == 1);
 	/* So that the question which CPU this is has one answer. */
 	stay_on(first_cpu());
 	atomic_init(&item.runs, 0);
@@ -220,11 +221,16 @@ static void work(void)
 		CHECK(uw_percpu_flush(&item.work) >= 0);
 		CHECK(atomic_load(&item.runs) == ++runs);
 	}
+	uw_percpu_work_init(&item.work, drain, first_cpu());
+	/* Its function would run anywhere in mode 0. */
+	CHECK(uw_percpu_queue_on(unbound, first_cpu(), &item.work) == (mode == 0 ? -EINVAL : 1));
+	runs += mode != 0;
+	CHECK(atomic_load(&item.runs) == runs);
 	uw_percpu_work_init(&item.work, drain, CPU_SETSIZE);
 	CHECK(uw_percpu_queue_on(queue, CPU_SETSIZE, &item.work) == -EINVAL);
 	CHECK(atomic_load(&item.runs) == runs);
 	be_free();
-	CHECK(uw_queue_destroy(queue) == 0);
+	CHECK(uw_queue_destroy(queue) == 0 && uw_queue_destroy(unbound) == 0);
 }
 
 #define OBJECTS 1000

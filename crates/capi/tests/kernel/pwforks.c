@@ -197,9 +197,63 @@ static void a_cpu_that_is_not_there(void)
 	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
+/* As many as are noted for a child, and one more. */
+#define NOTED 8
+static DEFINE_PER_CPU(pw_lock_t, first_row);
+static DEFINE_PER_CPU(struct { pw_lock_t lock[NOTED - 1]; }, rows);
+static DECLARE_COMPLETION(many_held);
+static DECLARE_COMPLETION(many_over);
+
+static int hold_many(void *arg)
+{
+	int i;
+
+	(void)arg;
+	pw_lock(&first_row, 0);
+	for (i = 0; i < NOTED - 1; i++)
+		pw_lock(&rows.lock[i], 0);
+	/* Not noted. Nothing is struck out for it, as the first CPU's is held. */
+	for (i = 0; i < 3; i++) {
+		pw_lock(&first_row, 1);
+		pw_unlock(&first_row, 1);
+		CHECK(!pw_trylock(&first_row, 0));
+	}
+	complete(&many_held);
+	wait_for_completion(&many_over);
+	for (i = 0; i < NOTED - 1; i++)
+		pw_unlock(&rows.lock[i], 0);
+	pw_unlock(&first_row, 0);
+	while (!kthread_should_stop())
+		cond_resched();
+	return 0;
+}
+
+static void a_holder_of_many(void)
+{
+	struct task_struct *thread;
+	int status, i;
+	pid_t child;
+
+	if (uw_kernel_nr_cpus() < 2)
+		return;
+	thread = kthread_run(hold_many, NULL, "many");
+	wait_for_completion(&many_held);
+	child = fork();
+	if (child == 0) {
+		CHECK(pw_trylock(&first_row, 0));
+		for (i = 0; i < NOTED - 1; i++)
+			CHECK(pw_trylock(&rows.lock[i], 0));
+		_exit(failed);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	complete(&many_over);
+	kthread_stop(thread);
+}
+
 static int __init pwforks_init(void)
 {
 	a_cpu_that_is_not_there();
+	a_holder_of_many();
 	a_holder();
 	a_storm();
 	return TESTS_END();

@@ -3,7 +3,10 @@
  * Per-CPU batches in the shape of the kernel's folio batches: each CPU collects pages under its own lock; whoever needs
  * all of them drains every CPU's batch, by a work item there or right here. Nothing may be lost or counted twice.
  */
+#include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <linux/completion.h>
 #include <linux/mutex.h>
@@ -191,6 +194,82 @@ static void locks_nest_on_one_cpu(void)
 	}
 }
 
+/* Each of the two says where the caller is; with pwlocks=0 the kernel makes no difference. */
+static void a_local_lock_may_be_given_up_by_its_cpu(void)
+{
+	int own, other;
+
+	for_each_online_cpu(own) {
+		set_cpus_allowed_ptr(current, cpumask_of(own));
+		pw_lock_local(&batches.lock);
+		CHECK(pw_trylock_local(&inner.lock));
+		pw_unlock(&inner.lock, own);
+		for_each_online_cpu(other) {
+			set_cpus_allowed_ptr(current, cpumask_of(other));
+			CHECK(smp_processor_id() == own);
+			/* Of another CPU, or taken for it: says nothing about this one. */
+			pw_lock(&inner.lock, other);
+			pw_unlock(&inner.lock, other);
+			CHECK(smp_processor_id() == own);
+		}
+		pw_unlock(&batches.lock, own);
+		for_each_online_cpu(other) {
+			set_cpus_allowed_ptr(current, cpumask_of(other));
+			CHECK(smp_processor_id() == other);
+		}
+	}
+	set_cpus_allowed_ptr(current, cpu_online_mask);
+}
+
+/* What ends the process, in a child. */
+static void try_no_cpu(void)
+{
+	pw_trylock(&inner.lock, (int)uw_kernel_nr_cpus());
+}
+
+static void unlock_what_is_not_local(void)
+{
+	pw_lock_local(&batches.lock);
+	pw_lock(&inner.lock, smp_processor_id());
+	pw_unlock_local(&inner.lock);
+}
+
+static void ends(void (*what)(void))
+{
+	pid_t child = fork();
+	int status = 0;
+
+	if (child == 0) {
+		what();
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void note_run(struct work_struct *work)
+{
+	int cpu = pw_get_cpu(work);
+
+	pw_lock(&inner.lock, cpu);
+	per_cpu_ptr(&inner, cpu)->count++;
+	pw_unlock(&inner.lock, cpu);
+}
+
+/* It is not lost, whoever calls its function. */
+static void work_on_an_unbound_queue_is_for_its_cpu(void)
+{
+	struct pw_struct pw;
+	int cpu, before;
+
+	for_each_online_cpu(cpu) {
+		before = per_cpu_ptr(&inner, cpu)->count;
+		INIT_PW(&pw, note_run, cpu);
+		CHECK(pw_queue_on(cpu, system_unbound_wq, &pw));
+		pw_flush(&pw);
+		CHECK(per_cpu_ptr(&inner, cpu)->count == before + 1);
+	}
+}
+
 static void locks_in_allocated_data(void)
 {
 	struct batches __percpu *own = alloc_percpu(struct batches);
@@ -345,6 +424,7 @@ static int pinned(void *data)
 	(void)data;
 	one_page_is_reached_on_every_cpu();
 	locks_nest_on_one_cpu();
+	a_local_lock_may_be_given_up_by_its_cpu();
 	return contract_end();
 }
 
@@ -365,6 +445,9 @@ static void pwlocks(void)
 	CHECK(wait_for_completion_timeout(&contract_ended, FOR_EVER) != 0);
 	kthread_stop(task);
 	every_page_is_drained_once();
+	ends(try_no_cpu);
+	ends(unlock_what_is_not_local);
+	work_on_an_unbound_queue_is_for_its_cpu();
 	locks_in_allocated_data();
 	a_disabled_item_is_refused();
 	a_function_may_free_its_item();

@@ -1,5 +1,5 @@
-//! The current CPU, from the thread's rseq area where glibc has registered one: one load, no system
-//! call.
+//! The current CPU, from the thread's rseq area where glibc or uwork has registered one: one load, no
+//! system call.
 
 use std::cell::Cell;
 
@@ -10,6 +10,12 @@ thread_local! {
 
 /// For threads without rseq: never a CPU, so that the system is asked.
 static NO_RSEQ: u32 = u32::MAX;
+
+/// Where the calling thread's CPU is found from now on, if it has an area of its own; if it has not, the system
+/// is asked.
+pub(super) fn settle(place: Option<*const u32>) {
+    CPU_ID.set(place.unwrap_or(&raw const NO_RSEQ));
+}
 
 /// The CPU that the caller runs on.
 #[inline]

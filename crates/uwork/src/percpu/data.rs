@@ -64,8 +64,13 @@ impl<T: Send> PerCpu<T> {
     /// The caller may be moved to another CPU at any time. The guard stays that of the CPU on which it was
     /// taken.
     ///
+    /// So whoever has a guard of these values must not ask for a second one by this: if he was moved meanwhile, it is
+    /// another CPU's, and two such threads can wait for each other for ever. Builds with debug assertions find
+    /// that, wherever the thread is.
+    ///
     /// # Errors
-    /// The part is poisoned, or the caller holds its lock already.
+    /// The part is poisoned; or the caller holds its lock already, in builds with debug assertions the lock of any
+    /// part.
     #[inline(always)]
     pub fn lock_local(&self) -> Result<Guard<'_, T>, LockError<Guard<'_, T>>> {
         match self.parts.lock_here() {
@@ -177,6 +182,11 @@ impl<T> fmt::Debug for PerCpu<T> {
 /// One CPU's part, locked. Dropping it unlocks it: a plain store, from whatever CPU.
 ///
 /// If its thread panics meanwhile, the part is poisoned.
+///
+/// A guard that is given to [`std::mem::forget`], or leaked otherwise, leaves the part locked: whoever wants it waits
+/// for ever. A lock knows its holder by where the thread lies in memory. So if that thread has ended, one that is
+/// made at the same place counts as the holder, and is told that it [would wait for
+/// itself](crate::percpu::LockError::would_deadlock).
 #[must_use = "the lock is given up at once"]
 pub struct Guard<'a, T> {
     held: Held<'a, T>,

@@ -51,7 +51,8 @@ impl<G> LockError<G> {
         }
     }
 
-    /// Whether the caller holds the lock already.
+    /// Whether the caller holds the lock already. That is also said to a thread that lies in memory where one lay that
+    /// has ended without dropping its [`Guard`](crate::percpu::Guard).
     pub fn would_deadlock(&self) -> bool {
         matches!(self, LockError::Failed(error) if error.would_deadlock())
     }

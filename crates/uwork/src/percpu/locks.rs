@@ -82,9 +82,13 @@ impl Locks {
     /// The same, as soon as it is free.
     ///
     /// # Errors
-    /// The caller holds it.
+    /// The caller holds it; in debug builds, any of these.
     #[inline(always)]
     pub fn lock_here(&self) -> Result<NonNull<CpuLock>, Recursion> {
+        // What happens else depends on whether the thread was moved.
+        if cfg!(debug_assertions) && self.is_any_held() {
+            return Err(Recursion);
+        }
         self.row.lock_here()
     }
 
@@ -127,6 +131,11 @@ impl Locks {
     /// Whether the calling thread holds the lock of a CPU.
     pub fn is_held_on(&self, cpu: u32) -> bool {
         self.row.at(cpu).is_held_by(self.token())
+    }
+
+    /// Whether the calling thread holds a lock of these: as many looks as there are CPUs.
+    pub fn is_any_held(&self) -> bool {
+        (0..self.cpus()).any(|cpu| self.is_held_on(cpu))
     }
 
     /// Who the calling thread is.

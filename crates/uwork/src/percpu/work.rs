@@ -38,6 +38,10 @@ use crate::queue::Queue;
 /// ```
 pub struct PerCpuWork(Arc<Inner>);
 
+/// What is wrong with a queue whose items do not run where they are queued.
+const NOT_PER_CPU: &str =
+    "per-CPU work needs a per-CPU or BH queue in mode 0; others do not bring it to its CPU";
+
 struct Inner {
     work: Work<Inner>,
     cpu: u32,
@@ -72,7 +76,9 @@ impl PerCpuWork {
     ///
     /// # Errors
     /// `cpu` is not the one that the item is for; the machine does not have it; or, in mode 0, the process may
-    /// not use it or it is offline, or `queue` takes no items.
+    /// not use it or it is offline, or `queue` takes no items, or is not per-CPU
+    /// ([`Builder::per_cpu`](crate::Builder::per_cpu), [`Builder::bh`](crate::Builder::bh)): it would run the
+    /// function wherever its workers are.
     pub fn queue_on(&self, cpu: u32, queue: &Queue) -> Result<bool, Error> {
         let possible = engine().config().topology.possible();
         if cpu != self.0.cpu || !possible.contains(cpu) {
@@ -89,6 +95,9 @@ impl PerCpuWork {
                 engine().host().report(Report::ItemPanicked { queue, message });
             }
             return Ok(true);
+        }
+        if !queue.0.is_per_cpu() {
+            return Err(QueueError::NotForThisKind(NOT_PER_CPU).into());
         }
         match queue.enqueue_on(cpu, self.0.clone()) {
             Ok(Enqueued::Queued) => Ok(true),

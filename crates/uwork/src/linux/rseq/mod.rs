@@ -34,6 +34,9 @@ pub(super) fn cpu_id() -> Option<*const u32> {
 }
 
 /// From the thread pointer to the area that glibc registers, if it does so.
+///
+/// Not found in a program that is linked statically. A weak reference would find it there, but gives a shared
+/// library that uses thread-local memory a need of glibc 2.35 for all time, as the linker binds it to that version.
 fn glibc_offset() -> Option<isize> {
     if !arch::HAS_SECTIONS {
         return None;
@@ -60,15 +63,19 @@ pub(crate) struct Rseq {
     /// Of the thread's area from its pointer; 0 where each thread registers its own, as an area never
     /// begins at the pointer.
     offset: isize,
-    /// The same, for sections that are to be quick: 0 also where there are to be none.
+    /// The same, for sections that are to be quick: 0 where there are to be none, [`OWN`] where each thread
+    /// registers its own area.
     section_offset: isize,
 }
+
+/// No offset: areas are aligned.
+const OWN: isize = 1;
 
 impl Rseq {
     /// What can be had here: sections, or why there are none. Threads have a token either way.
     pub(crate) fn new() -> (Rseq, Result<(), String>) {
         let offset = glibc_offset().unwrap_or(0);
-        let rseq = Rseq { offset, section_offset: offset };
+        let rseq = Rseq { offset, section_offset: if offset == 0 { OWN } else { offset } };
         (rseq, rseq.check())
     }
 
@@ -105,6 +112,21 @@ impl Rseq {
         assert!(!self.has_sections(u32::MAX));
     }
 
+    /// In the area that the thread has registered itself, if there are to be sections.
+    ///
+    /// # Safety
+    /// As for [`Sections::claim`].
+    #[cold]
+    unsafe fn claim_in_own_area(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
+        let area = own::registered();
+        if self.section_offset != OWN || area.is_null() {
+            return None;
+        }
+        let offset = area.addr().wrapping_sub(arch::thread_pointer().addr()) as isize;
+        // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
+        NonNull::new(unsafe { arch::claim(offset, place, token.value()) })
+    }
+
     /// The calling thread's area; null where it has none.
     #[inline(always)]
     fn area(&self) -> *mut u8 {
@@ -124,6 +146,10 @@ impl Sections for Rseq {
 
     #[inline]
     fn cpu(&self) -> u32 {
+        if self.offset == 0 {
+            // Registers it, which tells the CPU from then on.
+            own::area();
+        }
         super::cpu::current()
     }
 
@@ -139,8 +165,10 @@ impl Sections for Rseq {
 
     #[inline(always)]
     unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
-        if self.section_offset == 0 {
-            return None;
+        // One comparison for the two.
+        if self.section_offset as usize <= OWN as usize {
+            // SAFETY: by this function's contract.
+            return unsafe { self.claim_in_own_area(place, token) };
         }
         // SAFETY: the area of every thread, and a row that lives, by this function's contract.
         NonNull::new(unsafe { arch::claim(self.section_offset, place, token.value()) })
@@ -148,10 +176,14 @@ impl Sections for Rseq {
 
     #[inline(always)]
     fn cpu_quickly(&self) -> Option<u32> {
-        if self.offset == 0 {
+        let area = if self.offset == 0 {
+            own::registered()
+        } else {
+            arch::thread_pointer().wrapping_offset(self.offset)
+        };
+        if area.is_null() {
             return None;
         }
-        let area = arch::thread_pointer().wrapping_offset(self.offset);
         // SAFETY: the area of the calling thread, which the kernel writes while the thread does not run.
         Some(unsafe { area.add(field::CPU_ID).cast::<u32>().read_volatile() })
     }

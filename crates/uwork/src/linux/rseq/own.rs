@@ -8,6 +8,8 @@
 use std::cell::{Cell, UnsafeCell};
 
 use super::arch::SIGNATURE;
+use super::field;
+use crate::linux::cpu;
 
 /// `struct rseq`, in the size that every kernel takes.
 #[repr(C, align(32))]
@@ -30,6 +32,8 @@ enum State {
 }
 
 thread_local! {
+    /// The area, if it is registered: without a destructor, so that it is found by one load.
+    static AREA: Cell<*mut u8> = const { Cell::new(std::ptr::null_mut()) };
     static OWN: Registration = const {
         Registration { area: Area(UnsafeCell::new([0; SIZE as usize])), state: Cell::new(State::NotTried) }
     };
@@ -40,6 +44,11 @@ impl Registration {
         if self.state.get() == State::NotTried {
             let state = if self.call(0) { State::Registered } else { State::Refused };
             self.state.set(state);
+            if state == State::Registered {
+                let area: *mut u8 = self.area.0.get().cast();
+                AREA.set(area);
+                cpu::settle(Some(area.wrapping_add(field::CPU_ID).cast()));
+            }
         }
         match self.state.get() {
             State::Registered => self.area.0.get().cast(),
@@ -56,13 +65,27 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if self.state.replace(State::Refused) == State::Registered {
+            AREA.set(std::ptr::null_mut());
+            cpu::settle(None);
             self.call(UNREGISTER);
         }
     }
 }
 
+/// The calling thread's area; null if it has not registered one.
+#[inline(always)]
+pub(super) fn registered() -> *mut u8 {
+    AREA.get()
+}
+
 /// The calling thread's area, registered. Null if that is refused, or the thread is ending.
-#[cold]
+#[inline]
 pub(super) fn area() -> *mut u8 {
+    let area = registered();
+    if area.is_null() { register() } else { area }
+}
+
+#[cold]
+fn register() -> *mut u8 {
     OWN.try_with(Registration::area).unwrap_or(std::ptr::null_mut())
 }

@@ -122,11 +122,18 @@ static inline struct uw_percpu_work *uw_kernel_pw(struct pw_struct *pw)
 /*
  * Off: queues the item on that CPU. On: calls its function, which takes the lock of pw_get_cpu(). A disabled item is
  * refused either way.
+ *
+ * Off, and with a queue that is not per-CPU, it is as queue_work_on(): the function runs near that CPU, and need not be
+ * on it. It is queued all the same, since a drain that is not queued would lose more, and pw_get_cpu() is the item's
+ * CPU wherever it runs; a warning says so once.
  */
 static inline bool pw_queue_on(int cpu, struct workqueue_struct *wq, struct pw_struct *pw)
 {
-	if (!uw_kernel_pw_is_on())
+	if (!uw_kernel_pw_is_on()) {
+		WARN_ONCE((uw_queue_flags(uw_kernel_queue(wq)) & (WQ_UNBOUND | WQ_PERCPU)) == WQ_UNBOUND,
+			  "per-CPU work on a queue that is not per-CPU may run on another CPU\n");
 		return queue_work_on(cpu, wq, &pw->work);
+	}
 	if (WARN_ON_ONCE(cpu != pw->cpu))
 		cpu = pw->cpu;
 	return uw_kernel_queued(uw_percpu_queue_on(uw_kernel_queue(wq), cpu, uw_kernel_pw(pw)));
@@ -140,7 +147,7 @@ static inline bool pw_flush(struct pw_struct *pw)
 
 /*
  * The CPU whose data the function is for. That is the CPU that it runs on with pwlocks=0, unless that one has gone away
- * meanwhile: then it is not the data of some other one.
+ * meanwhile, or the queue is not per-CPU: then it is not the data of some other one.
  */
 static inline int pw_get_cpu(struct work_struct *work)
 {
