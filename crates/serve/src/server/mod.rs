@@ -17,6 +17,7 @@ mod session;
 mod shared;
 mod sink;
 mod slab;
+mod spare;
 
 use std::fmt;
 use std::io;

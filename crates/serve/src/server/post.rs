@@ -33,6 +33,10 @@ pub(crate) fn close() {
     swap(&mut Inbox::default());
 }
 
+/// A thread takes no more.
+#[derive(Debug)]
+pub(crate) struct Ended;
+
 /// Where to reach a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Post(TaskHandle);
@@ -53,10 +57,13 @@ impl Post {
         }
     }
 
-    /// Hands a new connection over; one that comes too late is closed.
-    pub(crate) fn connection(&self, socket: OwnedFd) {
+    /// Hands a new connection over.
+    ///
+    /// # Errors
+    /// The thread has ended, and the connection is closed.
+    pub(crate) fn connection(&self, socket: OwnedFd) -> Result<(), Ended> {
         let add = move || INBOX.with_borrow_mut(|inbox| inbox.connections.push(socket));
-        drop(self.0.add_fn(Notify::Signal, add));
+        self.0.add_fn(Notify::Signal, add).map_err(|_| Ended)
     }
 
     /// Has the thread end, after it has answered what it has received.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::net::SendFlags;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags};
 use uwork::task;
 
 use super::config::{Config, Receiver};
@@ -84,6 +85,7 @@ impl<D: Driver> Reactor<D> {
             // What was handed over is in the inbox afterwards.
             task::run_once();
             self.thread.now = self.thread.shared.now();
+            self.thread.spare.yield_to_others();
             self.look_into_inbox();
             while let Some(event) = self.driver.next() {
                 self.handle(event);
@@ -138,7 +140,7 @@ impl<D: Driver> Reactor<D> {
             self.look_at(item);
         }
         for socket in inbox.connections.drain(..) {
-            self.add(socket);
+            self.take_over(socket);
         }
         if std::mem::take(&mut inbox.stops) {
             self.stop();
@@ -274,11 +276,26 @@ impl<D: Driver> Reactor<D> {
         }
         shared.clients.fetch_add(1, Ordering::Relaxed);
         let thread = shared.thread_of_connection();
-        if thread == self.thread.index {
-            self.add(socket);
-        } else {
-            shared.posts[thread].connection(socket);
+        // The others may have come to their end when the server stops.
+        if thread == self.thread.index || self.deadline.is_some() {
+            return self.add(socket);
         }
+        // Until it has arrived, this is one that the keys have to wait for.
+        shared.busy.fetch_add(1, Ordering::Relaxed);
+        if shared.posts[thread].connection(socket).is_err() {
+            shared.busy.fetch_sub(1, Ordering::AcqRel);
+            shared.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection that another thread has accepted, and has counted as busy.
+    fn take_over(&mut self, socket: OwnedFd) {
+        self.add(socket);
+        if std::mem::take(&mut self.is_drained) {
+            // It is this thread's own mark now, which had taken its one back.
+            return;
+        }
+        self.thread.shared.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn add(&mut self, socket: OwnedFd) {
@@ -322,6 +339,15 @@ impl<D: Driver> Reactor<D> {
         self.accept_at = None;
         if let Some(listener) = self.listener.take() {
             self.driver.refuse(listener.as_fd());
+            // Whoever has connected by now may have sent something, which closing would throw away.
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            loop {
+                match rustix::net::accept_with(&listener, flags) {
+                    Ok(socket) => self.accepted(socket),
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(_) => break,
+                }
+            }
         }
         self.has_just_stopped = true;
     }
