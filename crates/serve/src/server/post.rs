@@ -15,6 +15,9 @@ pub(crate) struct Inbox {
     pub(crate) items: Vec<Item>,
     pub(crate) connections: Vec<OwnedFd>,
     pub(crate) stops: bool,
+    /// The thread is to panic.
+    #[cfg(test)]
+    pub(crate) panics: bool,
 }
 
 thread_local! {
@@ -71,6 +74,13 @@ impl Post {
         let stop = || INBOX.with_borrow_mut(|inbox| inbox.stops = true);
         // One that has ended already needs not be told.
         let _ = self.0.add_fn(Notify::Signal, stop);
+    }
+
+    /// Has the thread panic in its turn: a panic of task work's would be caught.
+    #[cfg(test)]
+    pub(crate) fn panic(&self) {
+        let panic = || INBOX.with_borrow_mut(|inbox| inbox.panics = true);
+        assert!(self.0.add_fn(Notify::Signal, panic).is_ok());
     }
 
     /// Has the thread look around.

@@ -14,6 +14,7 @@ use super::config::{Config, Receiver};
 use super::connection::Connection;
 use super::dispatch::Thread;
 use super::driver::{Driver, Event, Sent, Token};
+use super::failure::Patience;
 use super::handover::Item;
 use super::post::{self, Inbox};
 use super::session::Session;
@@ -29,6 +30,9 @@ const IDLE_LOOK_MS: u64 = 500;
 const ACCEPT_AGAIN_MS: u64 = 50;
 /// While the server stops: how often it is looked whether the other side has got what was sent.
 const PART_LOOK_MS: u64 = 2;
+
+/// A wait that the system has refused is tried again after this.
+const WAIT_AGAIN: Duration = Duration::from_millis(1);
 
 /// One thread of a server.
 pub(crate) struct Reactor<D> {
@@ -49,6 +53,7 @@ pub(crate) struct Reactor<D> {
     /// Those that are over as soon as the other side has got what was sent.
     parting: Vec<Token>,
     is_drained: bool,
+    patience: Patience,
 }
 
 impl<D: Driver> Reactor<D> {
@@ -72,6 +77,7 @@ impl<D: Driver> Reactor<D> {
             has_just_stopped: false,
             parting: Vec::new(),
             is_drained: false,
+            patience: Patience::default(),
             thread,
         }
     }
@@ -81,7 +87,10 @@ impl<D: Driver> Reactor<D> {
         loop {
             let most = self.until_next();
             self.thread.looks_again = false;
-            self.driver.wait(most)?;
+            if !self.patience.judge(self.driver.wait(most))? {
+                // The system is short of something: nothing else would be told of its return.
+                std::thread::sleep(WAIT_AGAIN);
+            }
             // What was handed over is in the inbox afterwards.
             task::run_once();
             self.thread.now = self.thread.shared.now();
@@ -136,6 +145,8 @@ impl<D: Driver> Reactor<D> {
     fn look_into_inbox(&mut self) {
         let mut inbox = std::mem::take(&mut self.inbox);
         post::swap(&mut inbox);
+        #[cfg(test)]
+        assert!(!inbox.panics, "for the test");
         for item in inbox.items.drain(..) {
             self.look_at(item);
         }
@@ -353,6 +364,10 @@ impl<D: Driver> Reactor<D> {
     }
 
     fn is_done(&mut self) -> bool {
+        if self.thread.shared.failure.has_happened() {
+            // What the others wait for may never come.
+            return true;
+        }
         let Some(deadline) = self.deadline else { return false };
         let shared = &self.thread.shared;
         if self.connections.is_empty() && !self.is_drained {

@@ -63,7 +63,10 @@ fn with_no_memory_left_what_makes_room_can_be_asked_for() {
         }
         // A connection that has nothing yet.
         Client::new(&server).ask("DEL 00000000 00000001 00000002\r\n", ":3\r\n");
-        Client::new(&server).ask("FLUSHALL\r\nSET a 1\r\n", "+OK\r\n+OK\r\n");
+        Client::new(&server).ask("FLUSHALL\r\n", "+OK\r\n");
+        // Many keys give their memory back on a worker.
+        while info(&mut client, "used_memory") > 1 << 20 {}
+        client.ask("SET a 1\r\n", "+OK\r\n");
     }
 }
 
