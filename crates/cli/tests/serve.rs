@@ -181,3 +181,20 @@ fn the_benchmark_writes_its_figures_under_their_names() {
         }
     }
 }
+
+#[test]
+fn a_second_signal_does_not_wait_for_a_client_that_does_not_read() {
+    let mut server = Serving::start(&["--drain-timeout", "1000000", "--send-buffer", "4096"]);
+    let mut client = TcpStream::connect(&server.address).unwrap();
+    let value = "v".repeat(1 << 20);
+    let set = format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n${}\r\n{value}\r\n", value.len());
+    client.write_all(set.as_bytes()).unwrap();
+    client.write_all("GET a\r\n".repeat(20).as_bytes()).unwrap();
+    arrived(&client);
+    server.signal(Signal::TERM);
+    let mut line = String::new();
+    server.lines.read_line(&mut line).unwrap();
+    assert!(line.starts_with("SIGTERM: answering what is in flight"), "{line}");
+    server.signal(Signal::TERM);
+    assert_eq!(server.child.wait().unwrap().code(), Some(128 + 15));
+}

@@ -34,6 +34,15 @@ impl Buffer {
         if has_room(bytes, more) { Ok(()) } else { charge.grow(bytes, more, FIRST) }
     }
 
+    /// Makes room for so many bytes in all; for `wanted`, which may be more, if there is memory for it.
+    pub(crate) fn make_room_of(&mut self, least: usize, wanted: usize) -> Result<(), OutOfMemory> {
+        let Self { bytes, charge } = self;
+        if bytes.capacity() >= least {
+            return Ok(());
+        }
+        charge.grow_to(bytes, least, wanted.max(FIRST))
+    }
+
     /// Makes room for a reply without a value.
     #[inline]
     pub(crate) fn make_room_for_line(&mut self) -> Result<(), OutOfMemory> {
@@ -51,6 +60,13 @@ impl Buffer {
     /// Appends bytes of any number.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), OutOfMemory> {
         self.make_room(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Appends what was asked for; the first of a buffer is had without asking, as in `make_room_for`.
+    pub(crate) fn append_reply(&mut self, bytes: &[u8]) -> Result<(), OutOfMemory> {
+        self.make_room_for(bytes.len())?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
@@ -80,6 +96,11 @@ impl Buffer {
         self.charge.budget()
     }
 
+    /// Bytes that it has taken from the budget.
+    pub(crate) fn charged(&self) -> usize {
+        self.charge.bytes()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -92,32 +113,6 @@ impl Buffer {
 #[inline]
 fn has_room(bytes: &Vec<u8>, more: usize) -> bool {
     bytes.capacity() - bytes.len() >= more
-}
-
-/// Buffers that are not in use, so that the next use allocates nothing.
-#[derive(Debug)]
-pub(crate) struct Spare {
-    buffers: Vec<Buffer>,
-    budget: Arc<Budget>,
-}
-
-/// So many are kept at most.
-const SPARE_MAX: usize = 256;
-
-impl Spare {
-    pub(crate) fn new(budget: &Arc<Budget>) -> Self {
-        Self { buffers: Vec::with_capacity(SPARE_MAX), budget: Arc::clone(budget) }
-    }
-
-    pub(crate) fn take(&mut self) -> Buffer {
-        self.buffers.pop().unwrap_or_else(|| Buffer::new(&self.budget))
-    }
-
-    pub(crate) fn give(&mut self, mut buffer: Buffer) {
-        if buffer.clear() && self.buffers.len() < SPARE_MAX {
-            self.buffers.push(buffer);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -161,18 +156,5 @@ mod tests {
             buffer.bytes.extend_from_slice(&[b'-'; LINE]);
         }
         assert_eq!((buffer.len(), budget.used()), (FIRST, FIRST));
-    }
-
-    #[test]
-    fn small_buffers_are_kept_and_large_ones_freed() {
-        let budget = Arc::new(Budget::new(1 << 20));
-        let mut spare = Spare::new(&budget);
-        for (size, kept) in [(100, FIRST), (KEPT_MAX + 1, 0)] {
-            let mut buffer = Buffer::new(&budget);
-            buffer.append(&vec![0; size]).unwrap();
-            spare.give(buffer);
-            assert_eq!(budget.used(), kept);
-            drop(spare.take());
-        }
     }
 }

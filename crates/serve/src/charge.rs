@@ -32,11 +32,21 @@ impl Charge {
         more: usize,
         first: usize,
     ) -> Result<(), OutOfMemory> {
-        self.settle(entries);
         let least = entries.len() + more;
-        let wanted = least.max(entries.capacity() * 2).max(first);
-        // Doubling saves copies; where there is no memory for that, just enough will do.
-        for capacity in [wanted, least] {
+        // Doubling saves copies.
+        self.grow_to(entries, least, (entries.capacity() * 2).max(first))
+    }
+
+    /// Makes room for the wanted number of entries in all; where there is no memory for that, just enough will do.
+    #[cold]
+    pub(crate) fn grow_to<T>(
+        &mut self,
+        entries: &mut Vec<T>,
+        least: usize,
+        wanted: usize,
+    ) -> Result<(), OutOfMemory> {
+        self.settle(entries);
+        for capacity in [least.max(wanted), least] {
             let added = capacity * size_of::<T>() - self.bytes;
             if self.budget.take(added) {
                 self.bytes += added;

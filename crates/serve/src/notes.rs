@@ -39,6 +39,11 @@ impl<T> Notes<T> {
         self.charge.settle(&self.entries);
     }
 
+    /// Bytes that it has taken from the budget.
+    pub(crate) fn charged(&self) -> usize {
+        self.charge.bytes()
+    }
+
     /// Takes all entries out.
     pub(crate) fn drain(&mut self) -> Drain<'_, T> {
         self.entries.drain(..)

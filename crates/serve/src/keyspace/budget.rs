@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Budget {
     limit: usize,
     used: AtomicUsize,
+    refusals: AtomicUsize,
 }
 
 impl Budget {
     /// A budget of so many bytes, of which none is used.
     pub fn new(limit: usize) -> Self {
-        Self { limit, used: AtomicUsize::new(0) }
+        Self { limit, used: AtomicUsize::new(0), refusals: AtomicUsize::new(0) }
     }
 
     /// Takes so many bytes, if they are left.
@@ -25,6 +26,7 @@ impl Budget {
         let fits = used.checked_add(bytes).is_some_and(|used| used <= self.limit);
         if !fits {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
+            self.refusals.fetch_add(1, Ordering::Relaxed);
         }
         fits
     }
@@ -37,6 +39,11 @@ impl Budget {
     /// Gives bytes back.
     pub fn give(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// How often bytes were not left.
+    pub(crate) fn refusals(&self) -> usize {
+        self.refusals.load(Ordering::Relaxed)
     }
 
     /// Bytes in use.

@@ -20,6 +20,8 @@ use crate::resp::{Limits, Parsed, Parser};
 const OUTPUT_HIGH: usize = 256 * 1024;
 /// So many bytes of the parser's are had without asking, so that what makes room can be asked for where none is left.
 const PARSER_FREE: usize = 512;
+/// Room for so much of a request is made before it has arrived, or for as much as has arrived.
+const AHEAD_MIN: usize = 16 * 1024;
 /// With so much received that is not looked at, no more is received.
 const INPUT_HIGH: usize = 64 * 1024;
 
@@ -238,9 +240,14 @@ impl Connection {
         if self.input.is_empty() {
             self.input = thread.spare.take();
         }
-        // A long argument gets all its room at once, within what may be asked for.
-        let ahead = self.parser.expected().saturating_sub(self.input.len());
-        let kept = self.input.make_room(ahead.max(bytes.len()));
+        // A long argument gets its room in few steps, but an announcement alone gets little.
+        let received = self.input.len() + bytes.len();
+        let kept = match self.parser.expected() {
+            known if known > received => {
+                self.input.make_room_of(received, known.min(received + received.max(AHEAD_MIN)))
+            }
+            _ => self.input.make_room(bytes.len()),
+        };
         if kept.and_then(|()| self.input.append(bytes)).is_err() {
             self.end_for_want_of_memory();
         }
@@ -357,7 +364,7 @@ impl Connection {
             }
             let replies = self.output.len() - before;
             self.pace.learn((parts, replies), round.digested());
-            thread.keep(round);
+            thread.spare.keep(round);
         }
         self.say_last_words();
         self.output.settle();
@@ -366,12 +373,12 @@ impl Connection {
     /// Keeps what the sink could not send.
     fn finish_lent(&mut self, thread: &mut Thread, mut round: Box<Round>) {
         self.provide_output(thread);
-        let is_kept = !round.has_failed && self.output.append(round.unsent()).is_ok();
+        let is_kept = !round.has_failed && self.output.append_reply(round.unsent()).is_ok();
         if !self.is_broken && !is_kept {
             self.refuse();
         }
         self.pace.learn((round.parts_had, round.len()), round.digested());
-        thread.keep(round);
+        thread.spare.keep(round);
         self.say_last_words();
         self.output.settle();
     }

@@ -4,12 +4,13 @@ mod many;
 
 use std::sync::Arc;
 
-use super::handover::{Handover, Item};
+use super::handover::Item;
 use super::round::{GatherKind, Pace, Part, Round};
 use super::session::{self, Session};
 use super::shared::Shared;
 use super::sink::Sink;
-use crate::buffer::{Buffer, Spare};
+use super::spare::Spare;
+use crate::buffer::Buffer;
 use crate::command::check::{Refusal, check};
 use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place};
 use crate::command::table::Command;
@@ -18,8 +19,6 @@ use crate::resp::{Args, reply};
 
 /// A round leaves once it has so many bytes of arguments for one thread, or of replies.
 const ROUND_BYTES_MAX: usize = 256 * 1024;
-/// Items and rounds that are kept for the next use.
-const SPARE_MAX: usize = 256;
 
 /// What one thread has, apart from its connections.
 pub(crate) struct Thread {
@@ -31,9 +30,6 @@ pub(crate) struct Thread {
     pub(crate) spare: Spare,
     pub(crate) requests: u64,
     pub(crate) handovers: u64,
-    items: Vec<Item>,
-    #[expect(clippy::vec_box, reason = "connections have them in boxes, as most have none")]
-    rounds: Vec<Box<Round>>,
     /// Empty between calls; kept for its memory.
     leaving: Vec<(usize, Item)>,
     /// There may be something in the inbox of which nobody told.
@@ -46,11 +42,9 @@ impl Thread {
             index,
             keys: Keyspace::new(Arc::clone(&shared.budget)),
             now: shared.now(),
-            spare: Spare::new(&shared.budget),
+            spare: Spare::new(&shared),
             requests: 0,
             handovers: 0,
-            items: Vec::with_capacity(SPARE_MAX),
-            rounds: Vec::with_capacity(SPARE_MAX),
             leaving: Vec::new(),
             looks_again: false,
             shared,
@@ -66,33 +60,6 @@ impl Thread {
         figures.expiring.store(self.keys.expiring(), Relaxed);
         figures.requests.store(self.requests, Relaxed);
         figures.handovers.store(self.handovers, Relaxed);
-    }
-
-    fn take_item(&mut self) -> Item {
-        let spare = self.items.pop();
-        spare.unwrap_or_else(|| Handover::new(&self.shared, &self.shared.budget))
-    }
-
-    fn take_round(&mut self) -> Box<Round> {
-        let Self { rounds, shared, .. } = self;
-        let new = || Box::new(Round::new(shared.posts.len(), &shared.budget));
-        rounds.pop().unwrap_or_else(new)
-    }
-
-    /// Takes a round back that is over, with its items.
-    pub(crate) fn keep(&mut self, mut round: Box<Round>) {
-        for slot in &mut round.items {
-            if let Some(mut item) = slot.take() {
-                item.as_mut().body().clear();
-                if self.items.len() < SPARE_MAX {
-                    self.items.push(item);
-                }
-            }
-        }
-        round.clear();
-        if self.rounds.len() < SPARE_MAX {
-            self.rounds.push(round);
-        }
     }
 
     /// Does what an item asks for, and sends it on: home, or to a worker first.
@@ -258,7 +225,7 @@ impl Dispatch<'_> {
 
     fn open_round(&mut self) -> &mut Round {
         if self.round.is_none() {
-            *self.round = Some(self.thread.take_round());
+            *self.round = Some(self.thread.spare.take_round());
         }
         self.round.as_mut().expect("it is open")
     }
@@ -268,7 +235,7 @@ impl Dispatch<'_> {
         if let Some(place) = self.open_round().open(thread) {
             return place;
         }
-        let mut item = self.thread.take_item();
+        let mut item = self.thread.spare.take_item();
         let body = item.as_mut().body();
         (body.home, body.connection) = (self.thread.index, self.connection);
         body.version = self.session.version;

@@ -200,6 +200,13 @@ impl Body {
         self.is_done = true;
     }
 
+    /// Bytes that it has taken from the budget.
+    pub(crate) fn charged(&self) -> usize {
+        let buffers = [&self.text, &self.replies, &self.value].map(Buffer::charged);
+        let notes = [self.spans.charged(), self.operations.charged(), self.answers.charged()];
+        buffers.into_iter().chain(notes).sum()
+    }
+
     /// Makes it empty, for the next use.
     pub(crate) fn clear(&mut self) {
         for buffer in [&mut self.text, &mut self.replies, &mut self.value] {

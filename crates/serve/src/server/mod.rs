@@ -5,6 +5,7 @@ mod connection;
 mod descriptors;
 mod dispatch;
 mod driver;
+mod failure;
 mod handover;
 mod help;
 mod info;
@@ -17,6 +18,7 @@ mod session;
 mod shared;
 mod sink;
 mod slab;
+mod spare;
 
 use std::fmt;
 use std::io;
@@ -33,6 +35,7 @@ pub use config::{Config, Io, Notify, Receiver};
 use driver::Driver;
 use driver::epoll::Epoll;
 use driver::ring::Ring;
+use failure::Ending;
 use post::Post;
 use reactor::Reactor;
 use shared::Shared;
@@ -148,6 +151,17 @@ impl Server {
     /// What people should know of this start: what the system has refused, and what was done about it.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Has the function called once a thread has failed, by an error of the system's or a panic: at once if one has
+    /// already. The server then ends by itself, with what is in flight, as a part of the keys is gone;
+    /// [`Server::stop`] gives the error. A second call replaces the function of the first.
+    ///
+    /// The function runs on the thread that has failed or on the caller's, and should only pass the message on.
+    pub fn on_failure(&self, call: impl FnOnce() + Send + 'static) {
+        if let Some(Running { shared, .. }) = &self.running {
+            shared.failure.on(Box::new(call));
+        }
     }
 
     /// Stops: accepts no more connections, answers what it has received, and ends. Waits for that, up to
@@ -272,7 +286,8 @@ fn serve<D: Driver>(
     let _ = ready.send(Ok(Ready { post: Post::current(), driver: D::NAME, refused }));
     // The server has not started after all.
     let Ok(shared) = outlet.recv() else { return Ok(()) };
+    let mut ending = Ending::of(&shared);
     let outcome = Reactor::new(driver, shared, index, listener).run();
-    post::close();
+    ending.is_in_order = outcome.is_ok();
     outcome
 }

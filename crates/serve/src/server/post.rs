@@ -15,6 +15,9 @@ pub(crate) struct Inbox {
     pub(crate) items: Vec<Item>,
     pub(crate) connections: Vec<OwnedFd>,
     pub(crate) stops: bool,
+    /// The thread is to panic.
+    #[cfg(test)]
+    pub(crate) panics: bool,
 }
 
 thread_local! {
@@ -32,6 +35,10 @@ pub(crate) fn close() {
     task::exit();
     swap(&mut Inbox::default());
 }
+
+/// A thread takes no more.
+#[derive(Debug)]
+pub(crate) struct Ended;
 
 /// Where to reach a thread.
 #[derive(Clone, Debug)]
@@ -53,10 +60,13 @@ impl Post {
         }
     }
 
-    /// Hands a new connection over; one that comes too late is closed.
-    pub(crate) fn connection(&self, socket: OwnedFd) {
+    /// Hands a new connection over.
+    ///
+    /// # Errors
+    /// The thread has ended, and the connection is closed.
+    pub(crate) fn connection(&self, socket: OwnedFd) -> Result<(), Ended> {
         let add = move || INBOX.with_borrow_mut(|inbox| inbox.connections.push(socket));
-        drop(self.0.add_fn(Notify::Signal, add));
+        self.0.add_fn(Notify::Signal, add).map_err(|_| Ended)
     }
 
     /// Has the thread end, after it has answered what it has received.
@@ -64,6 +74,13 @@ impl Post {
         let stop = || INBOX.with_borrow_mut(|inbox| inbox.stops = true);
         // One that has ended already needs not be told.
         let _ = self.0.add_fn(Notify::Signal, stop);
+    }
+
+    /// Has the thread panic in its turn: a panic of task work's would be caught.
+    #[cfg(test)]
+    pub(crate) fn panic(&self) {
+        let panic = || INBOX.with_borrow_mut(|inbox| inbox.panics = true);
+        assert!(self.0.add_fn(Notify::Signal, panic).is_ok());
     }
 
     /// Has the thread look around.

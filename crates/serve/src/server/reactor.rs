@@ -6,13 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustix::net::SendFlags;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags};
 use uwork::task;
 
 use super::config::{Config, Receiver};
 use super::connection::Connection;
 use super::dispatch::Thread;
 use super::driver::{Driver, Event, Sent, Token};
+use super::failure::Patience;
 use super::handover::Item;
 use super::post::{self, Inbox};
 use super::session::Session;
@@ -28,6 +30,9 @@ const IDLE_LOOK_MS: u64 = 500;
 const ACCEPT_AGAIN_MS: u64 = 50;
 /// While the server stops: how often it is looked whether the other side has got what was sent.
 const PART_LOOK_MS: u64 = 2;
+
+/// A wait that the system has refused is tried again after this.
+const WAIT_AGAIN: Duration = Duration::from_millis(1);
 
 /// One thread of a server.
 pub(crate) struct Reactor<D> {
@@ -48,6 +53,7 @@ pub(crate) struct Reactor<D> {
     /// Those that are over as soon as the other side has got what was sent.
     parting: Vec<Token>,
     is_drained: bool,
+    patience: Patience,
 }
 
 impl<D: Driver> Reactor<D> {
@@ -71,6 +77,7 @@ impl<D: Driver> Reactor<D> {
             has_just_stopped: false,
             parting: Vec::new(),
             is_drained: false,
+            patience: Patience::default(),
             thread,
         }
     }
@@ -80,10 +87,14 @@ impl<D: Driver> Reactor<D> {
         loop {
             let most = self.until_next();
             self.thread.looks_again = false;
-            self.driver.wait(most)?;
+            if !self.patience.judge(self.driver.wait(most))? {
+                // The system is short of something: nothing else would be told of its return.
+                std::thread::sleep(WAIT_AGAIN);
+            }
             // What was handed over is in the inbox afterwards.
             task::run_once();
             self.thread.now = self.thread.shared.now();
+            self.thread.spare.yield_to_others();
             self.look_into_inbox();
             while let Some(event) = self.driver.next() {
                 self.handle(event);
@@ -134,11 +145,13 @@ impl<D: Driver> Reactor<D> {
     fn look_into_inbox(&mut self) {
         let mut inbox = std::mem::take(&mut self.inbox);
         post::swap(&mut inbox);
+        #[cfg(test)]
+        assert!(!inbox.panics, "for the test");
         for item in inbox.items.drain(..) {
             self.look_at(item);
         }
         for socket in inbox.connections.drain(..) {
-            self.add(socket);
+            self.take_over(socket);
         }
         if std::mem::take(&mut inbox.stops) {
             self.stop();
@@ -274,11 +287,26 @@ impl<D: Driver> Reactor<D> {
         }
         shared.clients.fetch_add(1, Ordering::Relaxed);
         let thread = shared.thread_of_connection();
-        if thread == self.thread.index {
-            self.add(socket);
-        } else {
-            shared.posts[thread].connection(socket);
+        // The others may have come to their end when the server stops.
+        if thread == self.thread.index || self.deadline.is_some() {
+            return self.add(socket);
         }
+        // Until it has arrived, this is one that the keys have to wait for.
+        shared.busy.fetch_add(1, Ordering::Relaxed);
+        if shared.posts[thread].connection(socket).is_err() {
+            shared.busy.fetch_sub(1, Ordering::AcqRel);
+            shared.clients.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A connection that another thread has accepted, and has counted as busy.
+    fn take_over(&mut self, socket: OwnedFd) {
+        self.add(socket);
+        if std::mem::take(&mut self.is_drained) {
+            // It is this thread's own mark now, which had taken its one back.
+            return;
+        }
+        self.thread.shared.busy.fetch_sub(1, Ordering::AcqRel);
     }
 
     fn add(&mut self, socket: OwnedFd) {
@@ -322,11 +350,24 @@ impl<D: Driver> Reactor<D> {
         self.accept_at = None;
         if let Some(listener) = self.listener.take() {
             self.driver.refuse(listener.as_fd());
+            // Whoever has connected by now may have sent something, which closing would throw away.
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            loop {
+                match rustix::net::accept_with(&listener, flags) {
+                    Ok(socket) => self.accepted(socket),
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(_) => break,
+                }
+            }
         }
         self.has_just_stopped = true;
     }
 
     fn is_done(&mut self) -> bool {
+        if self.thread.shared.failure.has_happened() {
+            // What the others wait for may never come.
+            return true;
+        }
         let Some(deadline) = self.deadline else { return false };
         let shared = &self.thread.shared;
         if self.connections.is_empty() && !self.is_drained {

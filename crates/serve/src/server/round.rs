@@ -209,6 +209,11 @@ impl Round {
         self.whole.len()
     }
 
+    /// Bytes that it has taken from the budget, beside its items.
+    pub(crate) fn charged(&self) -> usize {
+        self.parts.charged() + self.here.charged() + self.whole.charged()
+    }
+
     /// Makes it empty, for the next use.
     pub(crate) fn clear(&mut self) {
         self.parts.clear(PARTS_KEPT);
@@ -243,7 +248,7 @@ impl Round {
         while let Some(part) = parts.next() {
             match part {
                 Part::Here(end) => {
-                    out.append(&here.bytes[here_start..end])?;
+                    out.append_reply(&here.bytes[here_start..end])?;
                     here_start = end;
                 }
                 Part::There(place) => {
@@ -251,7 +256,7 @@ impl Round {
                     if answer.outcome == Outcome::OutOfMemory {
                         return Err(OutOfMemory);
                     }
-                    out.append(text)?;
+                    out.append_reply(text)?;
                 }
                 Part::Gathered(mut gather, answers) => {
                     for part in parts.by_ref().take(answers as usize) {

@@ -10,6 +10,7 @@ use uwork::Queue;
 use uwork::task::Notify;
 
 use super::config::{Config, Receiver};
+use super::failure::Failure;
 use super::handover::Item;
 use super::post::Post;
 use super::roster::Roster;
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) busy: AtomicUsize,
     /// Nobody waits for digests any more.
     pub(crate) is_over: AtomicBool,
+    /// Of a thread.
+    pub(crate) failure: Failure,
     /// Whether people were told of HTTP.
     http: Once,
     started: Instant,
@@ -77,6 +80,7 @@ impl Shared {
             refused: AtomicU64::new(0),
             busy: AtomicUsize::new(threads),
             is_over: AtomicBool::new(false),
+            failure: Failure::default(),
             http: Once::new(),
             started: Instant::now(),
             hasher: RandomState::new(),

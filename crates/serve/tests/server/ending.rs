@@ -30,6 +30,25 @@ fn what_was_received_is_answered() {
     }
 }
 
+// Catches: connections that the system has, and that nobody has accepted when the server stops.
+#[test]
+fn who_has_connected_and_sent_is_answered_accepted_or_not() {
+    for config in configs() {
+        eprintln!("with {config:?}");
+        let server = start(config);
+        let mut clients: Vec<Client> = (0..100).map(|_| Client::new(&server)).collect();
+        clients.iter_mut().for_each(|client| client.send("INCR a\r\n".repeat(20)));
+        let address = server.address();
+        server.stop().unwrap();
+        for client in &mut clients {
+            let replies = client.rest();
+            let lines = replies.iter().filter(|&&byte| byte == b'\n').count();
+            assert_eq!(lines, 20, "{}", replies.escape_ascii());
+        }
+        assert!(TcpStream::connect(address).is_err());
+    }
+}
+
 #[test]
 fn who_does_not_read_is_not_waited_for_longer_than_the_limit() {
     let small = Some(4096);

@@ -7,15 +7,16 @@ mod signals;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::mpsc;
 
 use uwork_serve::Server;
 
 pub(crate) use settings::Args;
 
-use self::signals::Signals;
+use self::signals::{End, Signals};
 use super::UserError;
 
-/// Runs the command until a signal ends it.
+/// Runs the command until a signal ends it, or the failure of a thread.
 pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     let config = args.config()?;
     // Before any other thread exists: all of them inherit it.
@@ -38,8 +39,14 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     }
     say(&format!("{threads} thread(s), no persistence; SIGTERM or Ctrl-C stops"));
     say(&format!("listening on {address}"));
-    let signal = signals.wait();
-    say(&format!("{signal}: answering what is in flight"));
+    let (sender, ends) = mpsc::channel();
+    let failed = sender.clone();
+    server.on_failure(move || _ = failed.send(End::Failure));
+    signals.tell(sender).map_err(|error| UserError(format!("no thread for signals: {error}")))?;
+    // Both senders are there as long as nothing has come.
+    if let Ok(End::Signal(signal)) = ends.recv() {
+        say(&format!("{signal}: answering what is in flight"));
+    }
     server.stop().map_err(|error| UserError(format!("a thread has failed: {error}")))?;
     say("stopped");
     Ok(ExitCode::SUCCESS)

@@ -17,7 +17,8 @@ HELLO 3. Keys are in memory only.
 
 BYTES are a number, or a number with k, m or g (1024, 1024 x 1024, ...).
 
-SIGTERM and Ctrl-C stop the server: it accepts no more, answers what it has received, and exits with 0.";
+SIGTERM and Ctrl-C stop the server: it accepts no more, answers what it has received, and exits with 0. A second
+one ends it at once.";
 
 /// Numbers are read as text, so that a bad one gets a line that says what is allowed.
 #[derive(clap::Args)]
@@ -55,7 +56,7 @@ pub(crate) struct Args {
     /// Memory for keys, values, requests and replies
     #[arg(long, value_name = "BYTES", default_value = "1g", allow_hyphen_values = true)]
     max_memory: String,
-    /// Closes connections that have asked for nothing for so long; 0 leaves them open
+    /// Closes connections of which nothing is received, and to which nothing is sent, for so long; 0 leaves them open
     #[arg(long, value_name = "SECONDS", default_value = "0", allow_hyphen_values = true)]
     idle_timeout: String,
     /// How long answering what is in flight may take at the end

@@ -100,7 +100,7 @@ impl Connection {
         thread.shared.roster.forget(self.session.id);
         thread.shared.budget.give(self.parser_bytes);
         if let Some(round) = self.round {
-            thread.keep(round);
+            thread.spare.keep(round);
         }
         [self.input, self.output, self.sending]
             .into_iter()

@@ -14,6 +14,8 @@ use crate::server::config::Notify;
 
 /// Events that are taken from the system at once.
 const EVENTS_MAX: usize = 256;
+/// Connections that are accepted in a turn; the others come with the next one.
+const ACCEPTED_MAX: usize = 64;
 /// Bytes that are received at once.
 const BYTES_MAX: usize = 64 * 1024;
 /// In place of a token.
@@ -41,6 +43,8 @@ pub(crate) struct Epoll {
     connections: Vec<Option<Registered>>,
     /// Open as long as it is registered.
     listener: Option<RawFd>,
+    /// So many connections more may be accepted now, if there are any.
+    accepts: usize,
     ready: Vec<libc::epoll_event>,
     /// How many of `ready` have been looked at.
     at: usize,
@@ -65,6 +69,7 @@ impl Epoll {
             notifier,
             connections: Vec::new(),
             listener: None,
+            accepts: 0,
             ready: Vec::with_capacity(EVENTS_MAX),
             at: 0,
             told: VecDeque::new(),
@@ -93,12 +98,15 @@ impl Epoll {
         }
     }
 
-    fn accept_one(&mut self) -> Option<Event> {
+    /// A connection that waits, if any does.
+    fn accept_next(&mut self) -> Option<Event> {
+        self.accepts = self.accepts.checked_sub(1)?;
         // SAFETY: the listener is open as long as it is registered.
         let listener = unsafe { BorrowedFd::borrow_raw(self.listener?) };
         match rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(socket) => Some(Event::Accepted(socket)),
             Err(error) => {
+                self.accepts = 0;
                 let error = io::Error::from(error);
                 let is_passing = matches!(
                     error.kind(),
@@ -151,7 +159,8 @@ impl Epoll {
     fn look(&mut self, ready: libc::epoll_event) -> Option<Event> {
         let libc::epoll_event { events, u64: data } = ready;
         if data == LISTENER {
-            return self.accept_one();
+            self.accepts = ACCEPTED_MAX;
+            return None;
         }
         if data == NOTIFIER {
             return None;
@@ -269,6 +278,9 @@ impl Driver for Epoll {
     fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.told.pop_front() {
+                return Some(event);
+            }
+            if let Some(event) = self.accept_next() {
                 return Some(event);
             }
             let ready = *self.ready.get(self.at)?;

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::time::Duration;
 
+use rustix::net::Shutdown;
 use uwork::ring::{Buffer, Completion, Reactor, TOKEN_MAX};
 
 use super::{Driver, Event, Sent, Token};
@@ -263,16 +264,17 @@ impl Driver for Ring {
         Ok(Sent::Later)
     }
 
-    fn remove(&mut self, token: Token, _: BorrowedFd<'_>) {
+    fn remove(&mut self, token: Token, socket: BorrowedFd<'_>) {
         let Some(ongoing) = self.ongoing(token) else { return };
         ongoing.is_removed = true;
         let Ongoing { is_receiving, is_sending, .. } = *ongoing;
         for (is_going_on, operation) in
             [(is_receiving, receiving(token)), (is_sending, sending(token))]
         {
-            if is_going_on {
-                // Where there is no room for that, the operation ends with the other side.
-                let _ = self.reactor.cancel(operation);
+            if is_going_on && self.reactor.cancel(operation).is_err() {
+                // Where there is no room for that, this ends the operations: it takes nothing. It fails where the
+                // other side has gone, and then they end by themselves.
+                let _ = rustix::net::shutdown(socket, Shutdown::Both);
             }
         }
         self.ended(token, |_| ());
