@@ -81,7 +81,7 @@ impl Reactor {
     /// ends, an error, a lack of buffers, or a cancellation ([`Completion::more`]). Submits what is queued, and this.
     ///
     /// # Errors
-    /// As [`Reactor::push`]. Without [`Builder::buffers`] the operation completes with `ENOBUFS`.
+    /// As [`Reactor::push`]. Without [`Builder::buffers`](super::Builder::buffers) the operation completes with `ENOBUFS`.
     pub fn recv_multi(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let receive = opcode::RecvMulti::new(fd, GROUP).build();
