@@ -60,8 +60,8 @@ impl Reactor {
         Ok(())
     }
 
-    /// Accepts connections, one completion for each ([`Completion::into_fd`](crate::ring::Completion::into_fd)), until it
-    /// fails or is cancelled
+    /// Accepts connections, one completion for each
+    /// ([`Completion::into_fd`](crate::ring::Completion::into_fd)), until it fails or is cancelled
     /// ([`Completion::more`](crate::ring::Completion::more)).
     ///
     /// Submits what is queued, and this. Without a descriptor left (`EMFILE`) it ends at once, and connections wait:
