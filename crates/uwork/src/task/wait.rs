@@ -74,8 +74,8 @@ fn park_until(deadline: Option<Instant>) -> usize {
 }
 
 /// A descriptor that becomes readable when the calling thread has something to run, for its own waits: put it in an
-/// epoll set, a poll, a ring, and wait inside of [`Notifier::wait`]. It is open as long as the thread, this, or a handle of
-/// the thread lives. A forked child asks for a new one.
+/// epoll set, a poll, a ring, and wait inside of [`Notifier::wait`]. It is open as long as the thread, this, or a
+/// handle of the thread lives. A forked child asks for a new one.
 ///
 /// ```
 /// use std::os::fd::{AsFd, AsRawFd};

@@ -62,8 +62,9 @@ impl Reactor {
         Ok(())
     }
 
-    /// Accepts connections, one completion for each ([`Completion::into_fd`]), until it fails or is cancelled
-    /// ([`Completion::more`]).
+    /// Accepts connections, one completion for each
+    /// ([`Completion::into_fd`](crate::ring::Completion::into_fd)), until it fails or is cancelled
+    /// ([`Completion::more`](crate::ring::Completion::more)).
     ///
     /// Submits what is queued, and this. Without a descriptor left (`EMFILE`) it ends at once, and connections wait:
     /// queue it again when one was closed, not before.
@@ -79,11 +80,14 @@ impl Reactor {
         self.submit_all()
     }
 
-    /// Receives into the reactor's buffers, one completion for each ([`Completion::into_buffer`]), until the stream
-    /// ends, an error, a lack of buffers, or a cancellation ([`Completion::more`]). Submits what is queued, and this.
+    /// Receives into the reactor's buffers, one completion for each
+    /// ([`Completion::into_buffer`](crate::ring::Completion::into_buffer)), until the stream ends, an error, a lack of
+    /// buffers, or a cancellation ([`Completion::more`](crate::ring::Completion::more)). Submits what is queued, and
+    /// this.
     ///
     /// # Errors
-    /// As [`Reactor::push`]. Without [`Builder::buffers`] the operation completes with `ENOBUFS`.
+    /// As [`Reactor::push`]. Without [`Builder::buffers`](super::Builder::buffers) the operation completes with
+    /// `ENOBUFS`.
     pub fn recv_multi(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let receive = opcode::RecvMulti::new(fd, GROUP).build();
