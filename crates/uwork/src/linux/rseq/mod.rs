@@ -112,14 +112,14 @@ impl Rseq {
         assert!(!self.has_sections(u32::MAX));
     }
 
-    /// In the area that the thread has registered itself, if there are to be sections.
+    /// In the area that the thread has registered itself.
     ///
     /// # Safety
     /// As for [`Sections::claim`].
     #[cold]
     unsafe fn claim_in_own_area(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
         let area = own::registered();
-        if self.section_offset != OWN || area.is_null() {
+        if area.is_null() {
             return None;
         }
         let offset = area.addr().wrapping_sub(arch::thread_pointer().addr()) as isize;
@@ -165,8 +165,11 @@ impl Sections for Rseq {
 
     #[inline(always)]
     unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
-        // One comparison for the two.
+        // One comparison for the two where glibc has an area, and no call where there are to be no sections.
         if self.section_offset as usize <= OWN as usize {
+            if self.section_offset != OWN {
+                return None;
+            }
             // SAFETY: by this function's contract.
             return unsafe { self.claim_in_own_area(place, token) };
         }
