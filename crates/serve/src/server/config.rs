@@ -56,7 +56,8 @@ pub struct Config {
     pub request_max: usize,
     /// Bytes of keys, values, requests and replies.
     pub memory_max: usize,
-    /// A connection of which nothing is received, and to which nothing is sent, for so long is closed; `None` leaves it open.
+    /// A connection of which nothing is received, and to which nothing is sent, for so long is closed; `None` leaves it
+    /// open.
     pub idle_max: Option<Duration>,
     /// What is in flight when the server stops has so long to be answered.
     pub drain_max: Duration,

@@ -202,7 +202,7 @@ impl Driver for Ring {
     fn refuse(&mut self, _: BorrowedFd<'_>) {
         self.listener = None;
         // Where there is no room for that, the next connection is refused by its being closed.
-        let _ = self.reactor.cancel(ACCEPT);
+        let _ = self.reactor.cancel_accept(ACCEPT);
         let _ = self.reactor.submit();
     }
 
@@ -229,7 +229,7 @@ impl Driver for Ring {
         ongoing.wants = false;
         if ongoing.is_receiving {
             // Where there is no room for that, a bit more is received than should be.
-            let _ = self.reactor.cancel(receiving(token));
+            let _ = self.reactor.cancel_recv(receiving(token));
         }
     }
 
@@ -268,14 +268,13 @@ impl Driver for Ring {
         let Some(ongoing) = self.ongoing(token) else { return };
         ongoing.is_removed = true;
         let Ongoing { is_receiving, is_sending, .. } = *ongoing;
-        for (is_going_on, operation) in
-            [(is_receiving, receiving(token)), (is_sending, sending(token))]
-        {
-            if is_going_on && self.reactor.cancel(operation).is_err() {
-                // Where there is no room for that, this ends the operations: it takes nothing. It fails where the
-                // other side has gone, and then they end by themselves.
-                let _ = rustix::net::shutdown(socket, Shutdown::Both);
-            }
+        let reactor = &mut self.reactor;
+        let is_refused = (is_receiving && reactor.cancel_recv(receiving(token)).is_err())
+            || (is_sending && reactor.cancel(sending(token)).is_err());
+        if is_refused {
+            // Where there is no room for that, this ends the operations: it takes nothing. It fails where the other
+            // side has gone, and then they end by themselves.
+            let _ = rustix::net::shutdown(socket, Shutdown::Both);
         }
         self.ended(token, |_| ());
     }
