@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use super::config::Config;
 
 /// Connections that the system keeps before they are accepted; it may have a lower limit of its own.
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// A listening socket. What is set here holds for all connections that it accepts.
 pub(crate) fn listen(config: &Config) -> io::Result<OwnedFd> {

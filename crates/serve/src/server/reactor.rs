@@ -16,6 +16,7 @@ use super::dispatch::Thread;
 use super::driver::{Driver, Event, Sent, Token};
 use super::failure::Patience;
 use super::handover::Item;
+use super::listener::BACKLOG;
 use super::post::{self, Inbox};
 use super::session::Session;
 use super::shared::Shared;
@@ -352,7 +353,8 @@ impl<D: Driver> Reactor<D> {
             self.driver.refuse(listener.as_fd());
             // Whoever has connected by now may have sent something, which closing would throw away.
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            loop {
+            // No more than may have waited, however fast others go on connecting.
+            for _ in 0..=BACKLOG {
                 match rustix::net::accept_with(&listener, flags) {
                     Ok(socket) => self.accepted(socket),
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
