@@ -8,6 +8,13 @@
 
 static const uint64_t MS = 1000 * 1000;
 
+/* A child's new threads have the addresses of its parent's, which the thread sanitizer takes for the same threads. */
+#ifdef __SANITIZE_THREAD__
+#define CHILD_HAS_THREADS 0
+#else
+#define CHILD_HAS_THREADS 1
+#endif
+
 /* A child may use everything at once; the parent does not notice. */
 static void forked(void)
 {
@@ -62,7 +69,8 @@ static void ending(void)
 
 int main(void)
 {
-	forked();
+	if (CHILD_HAS_THREADS)
+		forked();
 	ending();
 	puts("ok");
 	return 0;
