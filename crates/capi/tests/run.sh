@@ -211,7 +211,7 @@ for what in "$@"; do
             # What is locked in a restartable sequence, the sanitizer cannot see.
             modes=1
             libs=("$out/names.o" "${static[@]}")
-            export TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 ${TSAN_OPTIONS:-}"
+            export TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 history_size=7 ${TSAN_OPTIONS:-}"
             link race c/race.c -std=gnu11 -fsanitize=thread
             if timeout 300 "$out/race" >"$out/log" 2>&1 || ! grep -q 'data race .*write_on_worker\|data race .*race.c' "$out/log"; then
                 say thread "FAILED: a race between an item and the main thread is not reported"
