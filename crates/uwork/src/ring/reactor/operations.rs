@@ -123,11 +123,7 @@ impl Reactor {
         bytes: *const [u8],
         token: u64,
     ) -> io::Result<()> {
-        let fd = Fd(socket.as_fd().as_raw_fd());
-        let len = sendable(bytes.len())?;
-        let send = opcode::Send::new(fd, bytes.cast(), len)
-            .flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
-            .build();
+        let send = sending(socket, bytes, 0)?.build();
         // SAFETY: by this function's contract.
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
@@ -148,13 +144,9 @@ impl Reactor {
         bytes: *const [u8],
         token: u64,
     ) -> io::Result<()> {
-        let fd = Fd(socket.as_fd().as_raw_fd());
-        let len = sendable(bytes.len())?;
-        // `MSG_DONTWAIT`: never left for later. `MSG_WAITALL`: less than all is a failure, which is told.
-        let send = opcode::Send::new(fd, bytes.cast(), len)
-            .flags(libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL)
-            .build()
-            .flags(squeue::Flags::SKIP_SUCCESS);
+        // Never left for later, and less than all is a failure, which is told.
+        let send =
+            sending(socket, bytes, libc::MSG_DONTWAIT)?.build().flags(squeue::Flags::SKIP_SUCCESS);
         // SAFETY: by this function's contract.
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
@@ -190,6 +182,13 @@ impl Reactor {
         // SAFETY: no memory is involved.
         unsafe { self.queue(cancel.user_data(CANCEL)) }
     }
+}
+
+/// Sends all of it or fails, without a signal for a closed socket.
+fn sending(socket: &impl AsFd, bytes: *const [u8], flags: i32) -> io::Result<opcode::Send> {
+    let fd = Fd(socket.as_fd().as_raw_fd());
+    let send = opcode::Send::new(fd, bytes.cast(), sendable(bytes.len())?);
+    Ok(send.flags(flags | libc::MSG_WAITALL | libc::MSG_NOSIGNAL))
 }
 
 /// So many bytes, where one operation can send them: the kernel's count of them is signed.
