@@ -3,6 +3,7 @@
 
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::Pwq;
 use crate::slot::{RemoteSlot, SetAside, Slot};
@@ -15,16 +16,6 @@ impl<H: Host> Engine<H> {
         if pwq.unpin() {
             self.pwqs().release(pwq.id);
         }
-    }
-
-    /// Puts a pwq whose readiness the caller claimed on its list. What waits in it was queued before,
-    /// and those who queue more find it ready and do not look: so somebody must look at it now, and the
-    /// watch if nobody can.
-    pub(crate) fn make_ready(&self, pwq: &Pwq<H>) {
-        let pool = pwq.home();
-        pool.push_ready(pwq);
-        pool.kick(self);
-        self.watch(pool);
     }
 
     /// Deals with what was set aside during a run that is over.
@@ -48,24 +39,14 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// A worker of `pool` has stopped counting as running; `running` others do. Brings up a
-    /// replacement if there is work, or if nobody is left to look after the timers.
-    pub(crate) fn after_block(&self, pool: &Pool<H>, running: u32) {
-        if pool.looks_ready() {
-            pool.kick(self);
-        } else if running == 0 && pool.next_wake() != NEVER {
-            pool.refresh_keeper(self, false);
-        }
-    }
-
     /// Wakes a worker of the nearest pod that has one to spare.
     #[cold]
-    pub(crate) fn kick_neighbour(&self, pool: &Pool<H>) {
+    pub(crate) fn kick_neighbour(&self, pool: &Pool<H>, maker: Maker) {
         for &id in &pool.spec().neighbours {
             let other = self.pool(id);
             let counts = other.state.counts();
             if counts.running < other.target() && other.state.begin_wake(other.target()) {
-                other.wake_one(self);
+                self.bring_worker(other, maker);
                 return;
             }
         }
@@ -76,8 +57,11 @@ impl<H: Host> Engine<H> {
         for &id in &pool.spec().neighbours {
             let other = self.pool(id);
             let idle = other.state.counts().idle > 0;
-            if idle && other.state.begin_wake(other.target()) && other.wake_idle(self) {
-                return;
+            if idle && other.state.begin_wake(other.target()) {
+                if self.wake_idle(other) {
+                    return;
+                }
+                other.give_up_wake().settle(self);
             }
         }
     }
@@ -86,7 +70,7 @@ impl<H: Host> Engine<H> {
     #[cold]
     pub(crate) fn kick_for_neighbours(&self, pool: &Pool<H>) {
         if pool.spec().neighbours.iter().any(|&id| self.pool(id).is_overloaded()) {
-            pool.kick(self);
+            self.bring_helper(pool);
         }
     }
 

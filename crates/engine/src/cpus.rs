@@ -229,11 +229,9 @@ impl<H: Host> Engine<H> {
             return;
         }
         pool.set_target(self.cpus().target(&spec.cpus));
-        // Somebody who looked at the old target may have woken nobody. One who looks between the
+        // A submitter that looked at the old target may have woken no worker. One that looks between the
         // two lines wakes too few at worst, and the next batch brings up the rest.
-        if pool.looks_ready() {
-            pool.kick(self);
-        }
+        self.settle(pool);
     }
 
     /// The calling thread begins to serve `slot`, on the CPUs that `placed` said for `pod`.

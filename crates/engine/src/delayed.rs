@@ -259,14 +259,14 @@ impl<H: Host> Queue<H> {
         // Read now: without the lock the item may be gone.
         let deferrable = delayed.deferrable;
         drop(timers);
-        self.tell_keeper(pool, is_earliest, deferrable);
+        self.note_armed(pool, is_earliest, deferrable);
         true
     }
 
-    /// After a change of a pool's timers.
-    fn tell_keeper(&self, pool: &Pool<H>, is_earliest: bool, deferrable: bool) {
+    /// After a timer was armed, which may expire before all others.
+    fn note_armed(&self, pool: &Pool<H>, is_earliest: bool, deferrable: bool) {
         if is_earliest && (!deferrable || pool.is_deserted()) {
-            pool.refresh_keeper(self.engine(), pool.is_run_by_caller(self.engine()));
+            pool.has_earlier_timer().settle(self.engine());
         }
     }
 
@@ -318,7 +318,7 @@ impl<H: Host> Queue<H> {
         unsafe { timers.insert(item.as_ptr(), now) };
         let is_earliest = base.publish(&timers);
         drop(timers);
-        self.tell_keeper(pool, is_earliest, deferrable);
+        self.note_armed(pool, is_earliest, deferrable);
         Queued::Yes
     }
 }

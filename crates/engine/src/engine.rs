@@ -16,21 +16,20 @@ pub(crate) use sets::{Context, PoolSet, SetKey};
 use crate::cpus::{Cpus, Versions};
 use crate::freeze::FreezeState;
 use crate::grace::Grace;
-use crate::host::{Host, Report, WorkerSpec};
+use crate::host::Host;
 use crate::pool::Pool;
 use crate::pwq::Pwq;
-use crate::queue::{Name, QueueError};
+use crate::queue::Name;
 use crate::registry::Registry;
 use crate::shutdown::Ending;
 use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::{AtomicBool, AtomicU32, Link, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Lock, LockGuard, Ordering};
 use crate::wake::WakeToken;
 use crate::watch::Hogs;
-use crate::watch::{COOL_DOWN_NS, Watch};
+use crate::watch::Watch;
 use crate::word::{RunId, SLOTS_MAX};
 use crate::work::Ticket;
-use crate::worker::Worker;
 
 /// How an engine is set up.
 #[derive(Clone, Debug)]
@@ -254,91 +253,6 @@ impl<H: Host> Engine<H> {
         self.names.lock().remove(name);
     }
 
-    /// A pool without any worker could never run an item, so the first must exist before a queue
-    /// may use the pool.
-    fn create_first_worker(&self, pool: &Pool<H>) -> Result<(), QueueError> {
-        if pool.state.begin_wake(1) { self.try_spawn(pool) } else { Ok(()) }
-            .map_err(QueueError::NoThread)
-    }
-
-    /// Creates a worker for which the wake was claimed. Failing is not fatal: the pool has others, and
-    /// rescuers, and the watch tries again.
-    pub(crate) fn spawn_worker(&self, pool: &Pool<H>) {
-        let now = self.host.now();
-        let again_at = pool.create_again_at.load(Ordering::Relaxed);
-        let outcome = match () {
-            () if self.transfer_worker(pool) => return,
-            () if self.is_full(pool) || now < again_at => {
-                pool.state.abort_wake();
-                if pool.spec().shares {
-                    // As many as may be, so some of them are elsewhere with nothing to do.
-                    self.wake_idle_neighbour(pool);
-                }
-                None
-            }
-            () => {
-                self.be_born();
-                Some(self.try_spawn(pool))
-            }
-        };
-        if outcome == Some(Ok(())) {
-            return pool.create_again_at.store(0, Ordering::Relaxed);
-        }
-        // While the claim stood, others left the waking to us, and a worker may have parked. One
-        // that parks from here on sees what is ready by itself.
-        while pool.looks_ready() && pool.state.begin_wake(pool.target()) {
-            if pool.wake_idle(self) || pool.state.counts().idle == 0 {
-                break;
-            }
-        }
-        // The one worker that there is to be comes round; a shutdown may have sent it home.
-        if pool.spec().single && self.is_full(pool) {
-            // It may be in a wait, with nobody at work.
-            self.be_seen(0);
-            return;
-        }
-        if outcome.is_none() && self.is_full(pool) {
-            self.note_full(pool);
-        }
-        if let Some(Err(reason)) = outcome {
-            pool.create_again_at.store(now.saturating_add(COOL_DOWN_NS), Ordering::Relaxed);
-            self.host.report(Report::SpawnFailed { reason });
-        }
-        self.send_maydays(pool);
-        self.wake_watch();
-    }
-
-    fn try_spawn(&self, pool: &Pool<H>) -> Result<(), String> {
-        let fail = |reason: String| {
-            pool.state.abort_wake();
-            Err(reason)
-        };
-        let Some(slot) = self.allocate_slot() else {
-            return fail(format!("an engine has at most {SLOTS_MAX} workers"));
-        };
-        let Some(engine) = self.me.upgrade() else {
-            self.slots.release(slot);
-            return fail("the engine is going away".to_owned());
-        };
-        self.slot(slot).home.store(pool.id, Ordering::Relaxed);
-        pool.state.add_worker();
-        pool.lock().workers.push(slot);
-        let placed = self.cpus();
-        let spec = WorkerSpec {
-            name: pool.spec().thread_name(),
-            cpus: placed.place(&pool.spec().cpus),
-            nice: pool.spec().nice,
-        };
-        let (id, placed) = (pool.id, Link(std::ptr::from_ref(placed).cast_mut()));
-        let main = Box::new(move || Worker::new(engine, id, slot).main(placed));
-        self.host.spawn(&spec, main).map_err(|error| {
-            pool.lock().workers.retain(|&worker| worker != slot);
-            pool.state.abort_worker();
-            self.slots.release(slot);
-            error.0
-        })
-    }
-
     /// Asks every worker to exit once it has nothing to do. The queues must be gone, or take nothing.
     pub fn retire(&self) {
         self.retire_pools();
@@ -352,7 +266,7 @@ impl<H: Host> Engine<H> {
         });
     }
 
-    /// Lets every parked worker of a pool look around.
+    /// Lets every parked worker of a pool look around, as the pool has changed in more than its items.
     pub(crate) fn nudge_all(&self, pool: &Pool<H>) {
         let mut events = Vec::new();
         let inner = pool.lock();
@@ -367,6 +281,7 @@ impl<H: Host> Engine<H> {
             // SAFETY: slots live as long as the engine.
             unsafe { WakeToken::<H>::new(event) }.send(&self.host);
         }
+        self.settle(pool);
     }
 
     /// Pools that were ever put to use. Pools are used again, and never go away.

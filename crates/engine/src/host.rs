@@ -336,4 +336,28 @@ pub trait Host: Send + Sync + Sized + 'static {
 
     /// Tells the user. Called without locks held. Does not unwind.
     fn report(&self, report: Report);
+
+    /// Whether a test wants the engine to be as it was before a defect was cured, to show that it finds the
+    /// defect. Never in production.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn reverts(&self, _cure: Cure) -> bool {
+        false
+    }
+}
+
+/// The cure of a defect of progress, which a test can take back.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cure {
+    /// The watch looks after timers that no parked worker keeps.
+    KeptTimers,
+    /// A worker that parks while items wait behind others calls the watch.
+    WatchedWork,
+    /// A shutdown lets go of one item at a time.
+    OneAtATime,
+    /// A pwq that moves between the ready lists is visible in one of them.
+    ReadyAsOne,
+    /// Only a worker of the pool is taken off its running count.
+    MarkedRun,
 }

@@ -192,7 +192,7 @@ impl<H: Host> Engine<H> {
             return;
         }
         let (mut rescuers, mut count) = ([0_u32; MAYDAYS_AT_ONCE], 0);
-        pool.for_each_ready(&mut pool.lock(), |pwq| {
+        pool.for_each_ready(self.host(), &mut pool.lock(), |pwq| {
             // A pwq on a ready list is live, though its queue may be gone; then nothing is in it.
             if let Some(slot) = pwq.rescuer()
                 && count < MAYDAYS_AT_ONCE
@@ -217,14 +217,13 @@ impl<H: Host> Engine<H> {
         self.go_to(slot, &pool.spec().cpus);
         let mut budget = RESCUER_BATCH;
         while budget > 0 {
-            let pinned = pool.take_ready(&mut pool.lock(), pwq);
+            let pinned = pool.take_ready(host, &mut pool.lock(), pwq);
             // A worker that leaves all the rest to others takes one item.
             let mut ready = |pwq: &Pwq<H>| self.make_ready(pwq);
             let taken = pwq.take(host, self.slots(), (id, slot), u32::MAX, &mut ready);
             let more = matches!(taken, Taken::Some { more: true, .. });
             if more && pwq.claim_ready() {
-                pool.push_ready(pwq);
-                self.watch(pool);
+                pool.push_ready(pwq).settle(self);
             }
             if pinned {
                 self.unpin(pwq);
@@ -235,7 +234,7 @@ impl<H: Host> Engine<H> {
             pool.took_at.set(began as usize);
             self.run_batch((id, slot), None, thread, pwq);
             if pwq.release(host.now().saturating_sub(began), count, &mut ready) {
-                pool.push_ready(pwq);
+                pool.push_ready(pwq).settle(self);
             }
             budget = budget.saturating_sub(count);
         }
@@ -243,6 +242,6 @@ impl<H: Host> Engine<H> {
             // Its turn comes again when the others had theirs.
             pwq.mayday.store(pool.id + 1, Ordering::SeqCst);
         }
-        pool.kick(self);
+        self.settle(pool);
     }
 }

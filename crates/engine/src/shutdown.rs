@@ -232,8 +232,7 @@ impl<H: Host> Engine<H> {
         let ready = unplug && pwq.is_ordered() && pwq.unplug(&mut inner);
         drop(inner);
         if ready {
-            pwq.home().push_ready(pwq);
-            pwq.home().kick(self);
+            self.make_ready(pwq);
         }
         // Before anything is let go of: what an item holds may be the queue itself, whose end waits for
         // these counts.

@@ -7,6 +7,7 @@ use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 
 use crate::host::{Host, Report};
 use crate::pool::Pool;
+use crate::pool::progress::Maker;
 use crate::pwq::Pwq;
 use crate::queue::{QueueError, Warned, Wq};
 use crate::sync::Ordering;
@@ -193,18 +194,13 @@ impl<H: Host> Wq<H> {
     fn make_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // An ordered queue's one pwq goes to the pool of the CPU that asks; all others have one.
         let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
-        pool.push_ready(pwq);
-        let counts = pool.state.counts();
-        if counts.waking || pool.is_served_by_caller(self.engine()) {
-            return;
+        let changed = pool.push_ready(pwq);
+        if pool.is_served_by_caller(self.engine()) {
+            return changed.left_to_caller(self.engine());
         }
-        if counts.running < pool.target() {
-            pool.kick(self.engine());
-        } else {
-            if pool.spec().shares {
-                self.consider_neighbour(pool);
-            }
-            self.engine().watch(pool);
+        changed.settle_for_submitter(self.engine());
+        if pool.spec().shares && pool.state.counts().running >= pool.target() {
+            self.consider_neighbour(pool);
         }
     }
 
@@ -212,7 +208,7 @@ impl<H: Host> Wq<H> {
     /// item be long against expectation, the watch sees it; a clock is not read here.)
     fn consider_neighbour(&self, pool: &Pool<H>) {
         if wake_neighbour(1, pool.item_ns.load(Ordering::Relaxed)) {
-            self.engine().kick_neighbour(pool);
+            self.engine().kick_neighbour(pool, Maker::Watch);
         }
     }
 }

@@ -7,7 +7,8 @@ use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbo
 
 use crate::cpus::Cpus;
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Cure, Host};
+use crate::pool::progress::Maker;
 use crate::pool::{MOVING, NEVER, Pool};
 use crate::pwq::{Pwq, Taken};
 use crate::queue::Wq;
@@ -34,9 +35,6 @@ enum Step {
 /// It runs now, queues its next item, and finds the worker awake: no wake, no sleep. On a CPU with
 /// nobody else to run the yield costs a system call.
 const YIELDS_BEFORE_PARK: u32 = 1;
-
-/// Items that take this long keep a worker from the timers for too long.
-const LONG_ITEM_NS: u64 = 1_000_000;
 
 /// See the module. Lives on its thread's stack.
 pub(crate) struct Worker<H: Host> {
@@ -82,6 +80,7 @@ impl<H: Host> Worker<H> {
         let thread = unsafe { &*host.thread() };
         thread.set_worker(std::ptr::from_ref(&self).cast());
         self.engine.enter_thread(self.slot(), &self.pool().spec().cpus, placed.0);
+        self.slot().set_worker(true);
         self.pool().state.arrive();
         loop {
             let step = match self.step(thread) {
@@ -94,6 +93,7 @@ impl<H: Host> Worker<H> {
                 Step::Again | Step::Park(_) => {}
             }
         }
+        self.slot().set_worker(false);
         thread.set_worker(std::ptr::null());
         self.engine.leave_thread(self.slot());
         self.engine.slots().release(self.slot);
@@ -113,7 +113,7 @@ impl<H: Host> Worker<H> {
                 self.yields.set(self.yields.get() + 1);
                 return Step::Yield;
             }
-            return self.lie_down(now);
+            return self.go_idle(now);
         }
         let pwq = self.find_pwq();
         let Some((pwq, from)) = pwq else {
@@ -121,7 +121,7 @@ impl<H: Host> Worker<H> {
                 self.yields.set(self.yields.get() + 1);
                 return Step::Yield;
             }
-            return self.lie_down(now);
+            return self.go_idle(now);
         };
         self.yields.set(0);
         self.work_on(thread, pwq, from, now);
@@ -133,14 +133,14 @@ impl<H: Host> Worker<H> {
     fn find_pwq(&self) -> Option<(&Pwq<H>, &Pool<H>)> {
         let pool = self.pool();
         if pool.looks_ready()
-            && let Some(pwq) = pool.pop_ready(&mut pool.lock())
+            && let Some(pwq) = pool.pop_ready(self.engine.host(), &mut pool.lock())
         {
             return Some((pwq, pool));
         }
         for &id in &pool.spec().neighbours {
             let other = self.engine.pool(id);
             if other.is_overloaded()
-                && let Some(pwq) = other.pop_ready(&mut other.lock())
+                && let Some(pwq) = other.pop_ready(self.engine.host(), &mut other.lock())
             {
                 return Some((pwq, other));
             }
@@ -158,17 +158,11 @@ impl<H: Host> Worker<H> {
         let taken = pwq.take(host, engine.slots(), (self.slot, slot), sharers, &mut ready);
         let Taken::Some { count, left, more, item_ns } = taken else {
             engine.unpin(pwq);
-            if from.looks_ready() {
-                // Who looked while we had this one in hands may have seen nothing.
-                from.kick(engine);
-            }
+            // A thread that looked while this worker held the pwq may have seen nothing.
+            engine.settle(from);
             return;
         };
-        if more && pwq.claim_ready() {
-            from.push_ready(pwq);
-            // Those who queue more find it ready and do not look.
-            engine.watch(from);
-        }
+        let left_more = (more && pwq.claim_ready()).then(|| from.push_ready(pwq));
         engine.unpin(pwq);
         slot.batch.set(pwq.id, now);
         pool.note_recent(self.slot);
@@ -179,19 +173,17 @@ impl<H: Host> Worker<H> {
             pool.lined_up.fetch_add(1, Ordering::SeqCst);
             // Release: whoever finds the batch finds it counted, and in this pool.
             slot.batch_began.store(now, Ordering::Release);
-            engine.watch(pool);
         }
         if intensive {
             slot.declare_absence();
-            self.stop_counting();
+            pool.block().settle(engine);
         }
+        // From here on this worker does not look again until its batch is over.
+        left_more.into_iter().for_each(|left_more| left_more.settle(engine));
         if from.looks_ready() {
-            self.bring_up_others(from, left as u64, item_ns);
+            self.share(from, left as u64, item_ns);
         }
-        if item_ns >= LONG_ITEM_NS && pool.next_wake() != NEVER {
-            // This worker will not look at the timers for a while.
-            pool.ensure_keeper(engine);
-        }
+        engine.settle(pool);
         let before = slot.number();
         let run = || engine.run_batch((self.slot, slot), Some(pool), thread, pwq);
         if count == 1 && !intensive && engine.presumes_sleep(pool, pwq) {
@@ -211,25 +203,26 @@ impl<H: Host> Worker<H> {
         // Asked for while we hold the pwq, and with it the queue.
         let next = self.pool_for_more(pwq);
         if pwq.release(host.now().saturating_sub(now), ran, &mut ready) {
-            next.push_ready(pwq);
-            if !std::ptr::eq(next, pool) {
-                next.kick(engine);
+            let changed = next.push_ready(pwq);
+            if std::ptr::eq(next, pool) {
+                changed.left_to_caller(engine);
+            } else {
+                changed.settle(engine);
             }
         }
     }
 
     /// There is more to do in `from`, of which this worker has just taken some.
-    fn bring_up_others(&self, from: &Pool<H>, left: u64, item_ns: u64) {
-        from.kick(&self.engine);
-        // What is left was queued while somebody was on the way up, who is the caller: nobody else looks.
-        self.engine.watch(from);
+    fn share(&self, from: &Pool<H>, left: u64, item_ns: u64) {
         if !std::ptr::eq(from, self.pool()) {
+            // What is left was queued while a worker was on its way up, which is this one.
+            self.engine.settle(from);
             // There is more to help with, and the others of this pod have nothing to do.
-            self.pool().kick(&self.engine);
+            self.engine.bring_helper(self.pool());
         }
         let at_target = from.state.counts().running >= from.target();
         if at_target && wake_neighbour(left, item_ns) {
-            self.engine.kick_neighbour(from);
+            self.engine.kick_neighbour(from, Maker::Caller);
         }
     }
 
@@ -244,12 +237,6 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// From here on the worker does not count as running; a replacement comes up if needed.
-    fn stop_counting(&self) {
-        let running = self.pool().state.block().running;
-        self.engine.after_block(self.pool(), running);
-    }
-
     /// Enters a declared wait inside an item. [`Worker::end_wait`] must follow.
     pub(crate) fn begin_wait(&self) {
         let (pool, slot) = (self.pool(), self.slot());
@@ -259,7 +246,7 @@ impl<H: Host> Worker<H> {
             // Nobody could stand in, and what is lined up stays in line.
             if slot.declare_absence() {
                 self.counts_after.set(true);
-                let _ = pool.state.block();
+                pool.state.block();
             }
             return;
         }
@@ -270,9 +257,9 @@ impl<H: Host> Worker<H> {
             self.counts_after.set(true);
         }
         if counted == Counted::Yes {
-            self.stop_counting();
+            pool.block().settle(&self.engine);
         } else {
-            self.engine.after_block(self.pool(), self.pool().state.counts().running);
+            self.engine.settle(pool);
         }
     }
 
@@ -292,8 +279,8 @@ impl<H: Host> Worker<H> {
         self.engine.be_seen(0);
     }
 
-    /// Lies down on the idle stack, unless there is work after all.
-    fn lie_down(&self, now: u64) -> Step {
+    /// Goes onto the idle stack, unless there is work after all.
+    fn go_idle(&self, now: u64) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
         let mut inner = pool.lock();
         let counts = pool.state.running_to_idle();
@@ -309,13 +296,19 @@ impl<H: Host> Worker<H> {
         self.yields.set(0);
         self.idle_since.set(now);
         let keeps_timers = pool.push_idle(engine, &mut inner, self.slot);
-        Step::Park(self.deadline(keeps_timers))
+        let deadline = self.deadline(keeps_timers);
+        drop(inner);
+        if !engine.host().reverts(Cure::WatchedWork) {
+            // What is ready now waits behind workers that run, and they may run for long.
+            engine.settle(pool);
+        }
+        Step::Park(deadline)
     }
 
     /// When a parked worker must look up by itself: for a timer, or to retire.
     fn deadline(&self, keeps_timers: bool) -> Option<u64> {
         let pool = self.pool();
-        let timer = if keeps_timers { pool.next_wake() } else { NEVER };
+        let timer = if keeps_timers { pool.keep_until() } else { NEVER };
         let retire = self.retires_at().unwrap_or(NEVER);
         let deadline = timer.min(retire);
         (deadline != NEVER).then_some(deadline)
@@ -352,6 +345,7 @@ impl<H: Host> Worker<H> {
                 if let Some(id) = next {
                     pool.nudge(engine, id);
                 }
+                engine.settle(pool);
                 return step;
             }
             if pool.next_wake() <= now || pool.has_due_timers(now) {
@@ -360,10 +354,8 @@ impl<H: Host> Worker<H> {
                 pool.state.idle_to_running();
                 return Step::Again;
             }
-            if inner.keeper.is_none() {
-                inner.keeper = Some(self.slot);
-            }
-            deadline = self.deadline(inner.keeper == Some(self.slot));
+            let keeps_timers = pool.adopt_timers(&mut inner, self.slot);
+            deadline = self.deadline(keeps_timers);
         }
         slot.picked.store(false, Ordering::Relaxed);
         let pool = self.settle_in();

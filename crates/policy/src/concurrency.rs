@@ -13,6 +13,8 @@ pub struct PoolCounts {
     pub workers: u32,
     /// Whether a worker is on its way up: picked or being created, not yet running.
     pub waking: bool,
+    /// Whether a parked worker keeps the timers: it sleeps no longer than until the next one.
+    pub kept: bool,
 }
 
 /// Whether a pool with pending work should wake or create one more worker.
@@ -21,7 +23,7 @@ pub struct PoolCounts {
 ///
 /// ```
 /// use uwork_policy::concurrency::{PoolCounts, need_more_workers};
-/// let idle = PoolCounts { running: 0, idle: 1, workers: 1, waking: false };
+/// let idle = PoolCounts { idle: 1, workers: 1, ..PoolCounts::default() };
 /// assert!(need_more_workers(idle, 1));
 /// assert!(!need_more_workers(PoolCounts { waking: true, ..idle }, 1));
 /// assert!(!need_more_workers(PoolCounts { running: 1, ..idle }, 1));

@@ -14,6 +14,7 @@
 //! - [`deadlock`]: who of those that wait for each other waits for ever
 //! - [`flags`]: the flags of a queue, and which of them go together
 //! - [`timer`]: where a timer goes in the wheel
+//! - [`progress`]: what a pool owes its items and timers after a change
 //! - [`percpu`]: how per-CPU data is locked, and which way a process gets
 //! - [`cpu_choice`]: which CPU a work item is queued for
 
@@ -28,6 +29,7 @@ pub mod cpuset;
 pub mod deadlock;
 pub mod flags;
 pub mod percpu;
+pub mod progress;
 pub mod scope;
 pub mod timer;
 pub mod topology;

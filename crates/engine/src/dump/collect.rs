@@ -144,7 +144,7 @@ impl<H: Host> Engine<H> {
         let mut nr_ready = 0;
         {
             let mut inner = pool.lock();
-            pool.for_each_ready(&mut inner, |pwq| {
+            pool.for_each_ready(self.host(), &mut inner, |pwq| {
                 nr_ready += 1;
                 if ready.len() < READY_MAX {
                     ready.push(pwq.id);

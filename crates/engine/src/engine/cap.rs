@@ -31,7 +31,7 @@ impl<H: Host> Engine<H> {
         self.pool_workers_max.store(workers.min(POOL_WORKERS_LIMIT), Ordering::SeqCst);
         self.for_each_pool(|pool| {
             pool.said_full.store(false, Ordering::Relaxed);
-            self.kick_waiting(pool);
+            self.settle(pool);
         });
     }
 
@@ -83,13 +83,6 @@ impl<H: Host> Engine<H> {
             pool.limits.fetch_add(u64::from(limit), Ordering::SeqCst);
             pool.limits.fetch_sub(u64::from(before), Ordering::SeqCst);
             pool.said_full.store(false, Ordering::Relaxed);
-        }
-    }
-
-    /// The cap of a pool may have risen.
-    pub(crate) fn kick_waiting(&self, pool: &Pool<H>) {
-        if pool.looks_ready() {
-            pool.kick(self);
         }
     }
 }

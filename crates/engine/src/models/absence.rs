@@ -32,12 +32,19 @@ struct World {
     items: [Work; 2],
 }
 
+/// The slot of a worker.
+fn worker_slot() -> Slot<LoomHost> {
+    let slot = Slot::new();
+    slot.set_worker(true);
+    slot
+}
+
 impl World {
     /// A worker that counts as running, with two items lined up.
     fn new() -> Arc<World> {
         let world = Arc::new(World {
             host: LoomHost::new(0),
-            slot: Slot::new(),
+            slot: worker_slot(),
             state: PoolState::new(),
             items: [Work::new(nothing), Work::new(nothing)],
         });
@@ -79,7 +86,7 @@ impl World {
     fn wait(&self) -> usize {
         let (mut behind, counted) = self.slot.begin_absence();
         if counted == Counted::Yes {
-            let _ = self.state.block();
+            self.state.block();
         }
         if counted != Counted::No {
             self.state.unblock();
@@ -105,12 +112,12 @@ impl World {
     fn mark(&self, why: Absence) -> usize {
         let Some(run) = self.slot.present_run() else { return 0 };
         let mut remote = self.slot.lock_remote(&self.host);
-        if !remote.mark_absent(run, why) {
+        if !remote.mark_absent(&self.host, run, why) {
             return 0;
         }
         let mut behind = remote.take_scheduled();
         drop(remote);
-        let _ = self.state.block();
+        self.state.block();
         std::iter::from_fn(|| Some(behind.pop_front()).filter(|item| !item.is_null())).count()
     }
 

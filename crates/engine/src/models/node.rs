@@ -80,7 +80,7 @@ impl World {
             // SAFETY: live and ours.
             unsafe { pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
             assert!(pwq.claim_ready());
-            world.pool.push_ready(pwq);
+            world.pool.push_ready(pwq).in_a_model();
         }
         world
     }
@@ -88,10 +88,10 @@ impl World {
     /// Takes the first ready pwq, runs a batch, and lets go. `inside` is called in each item. False if
     /// no pwq was ready.
     fn serve(&self, slot: u32, inside: impl Fn()) -> bool {
-        let popped = self.pool.pop_ready(&mut self.pool.lock());
+        let popped = self.pool.pop_ready(&self.host, &mut self.pool.lock());
         let Some(pwq) = popped else { return false };
         let own = self.slots.get(slot).unwrap();
-        let ready = &mut |pwq: &Pwq<LoomHost>| self.pool.push_ready(pwq);
+        let ready = &mut |pwq: &Pwq<LoomHost>| self.pool.push_ready(pwq).in_a_model();
         let taken = pwq.take(&self.host, &self.slots, (slot, own), 1, ready);
         assert!(!pwq.unpin());
         let Taken::Some { count, more, .. } = taken else { return true };
@@ -108,7 +108,7 @@ impl World {
         }
         assert!(!pwq.finish(0, count), "no flush waits");
         if pwq.release(0, count, ready) {
-            self.pool.push_ready(pwq);
+            self.pool.push_ready(pwq).in_a_model();
         }
         true
     }
@@ -123,7 +123,7 @@ impl World {
         for (pwq, _) in &self.pwqs {
             assert!(!pwq.set_max_active(max_active), "the limit is shared");
         }
-        self.node.pass_on(&mut |pwq| self.pool.push_ready(pwq));
+        self.node.pass_on(&mut |pwq| self.pool.push_ready(pwq).in_a_model());
     }
 
     /// Takes the item out of a pwq, as a cancel does. False if a worker has it.

@@ -62,7 +62,7 @@ impl World {
         assert!(world.slots.allocate(|_| Slot::new()).is_some());
         // A first round, after which the state counts as stored with `SeqCst` (see `sync`).
         assert!(world.pwq.claim_ready());
-        world.pool.push_ready(&world.pwq);
+        world.pool.push_ready(&world.pwq).in_a_model();
         assert!(world.serve(0, || {}));
         world
     }
@@ -75,7 +75,7 @@ impl World {
         // SAFETY: live and ours.
         unsafe { self.pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
         if self.pwq.claim_ready() {
-            self.pool.push_ready(&self.pwq);
+            self.pool.push_ready(&self.pwq).in_a_model();
         }
     }
 
@@ -90,7 +90,9 @@ impl World {
         if !self.pool.looks_ready() {
             return false;
         }
-        let Some(pwq) = self.pool.pop_ready(&mut self.pool.lock()) else { return false };
+        let Some(pwq) = self.pool.pop_ready(&self.host, &mut self.pool.lock()) else {
+            return false;
+        };
         let own = self.slots.get(slot).unwrap();
         let nobody = &mut |_: &Pwq<LoomHost>| unreachable!("no limit is shared");
         let taken = pwq.take(&self.host, &self.slots, (slot, own), 1, nobody);
@@ -99,7 +101,7 @@ impl World {
             return true;
         };
         if more && pwq.claim_ready() {
-            self.pool.push_ready(pwq);
+            self.pool.push_ready(pwq).in_a_model();
         }
         self.unpin();
         let mut number = own.number();
@@ -112,7 +114,7 @@ impl World {
         }
         assert!(!pwq.finish(0, count), "no flush waits");
         if pwq.release(0, count, nobody) {
-            self.pool.push_ready(pwq);
+            self.pool.push_ready(pwq).in_a_model();
         }
         true
     }
@@ -165,7 +167,7 @@ fn raising_the_limit_makes_ready() {
         };
         world.queue(1);
         if world.pwq.set_max_active(2) {
-            world.pool.push_ready(&world.pwq);
+            world.pool.push_ready(&world.pwq).in_a_model();
         }
         while *world.runs.lock().unwrap() < 1 {
             world.serve(0, || {});
@@ -183,14 +185,14 @@ fn given_back_exactly_once() {
         let world = World::new(1);
         // Somebody claimed the readiness for items that were cancelled since.
         assert!(world.pwq.claim_ready());
-        world.pool.push_ready(&world.pwq);
+        world.pool.push_ready(&world.pwq).in_a_model();
         let worker = {
             let world = world.clone();
             thread::spawn(move || world.serve(1, || {}))
         };
         // And once more, while the worker may have it in its hands.
         if world.pwq.claim_ready() {
-            world.pool.push_ready(&world.pwq);
+            world.pool.push_ready(&world.pwq).in_a_model();
         }
         if world.pwq.kill() {
             *world.released.lock().unwrap() += 1;

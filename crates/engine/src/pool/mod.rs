@@ -2,6 +2,8 @@
 //!
 //! README.md has the park and kick protocol.
 
+mod bring;
+pub(crate) mod progress;
 pub(crate) mod ready;
 pub(crate) mod state;
 mod transfer;
@@ -10,13 +12,14 @@ use uwork_policy::blocking::PATIENCE_MAX_NS;
 use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Cure, Host};
 use crate::inbox::Inbox;
 use crate::pwq::Pwq;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
 use crate::worker::Worker;
+use progress::Unsettled;
 use ready::ReadyList;
 use state::PoolState;
 pub(crate) use transfer::MOVING;
@@ -99,6 +102,15 @@ pub(crate) struct Pool<H: Host> {
     pub(crate) limits: AtomicU64,
     /// Whether it was said that it has as many workers as it may have, and all of them block.
     pub(crate) said_full: AtomicBool,
+    /// Until when the worker that keeps the timers sleeps; `NEVER` where that is not known. Written by that
+    /// worker, under the pool lock.
+    kept_until: AtomicU64,
+    /// Whether its timers were left to the watch lately. A hint.
+    left_timers: AtomicBool,
+    /// Whether a wake is claimed for a worker that the watch is to make.
+    pub(crate) wanted: AtomicBool,
+    /// Since when the watch has found it without a worker that it should have; 0: it has not.
+    pub(crate) stranded_since: AtomicU64,
     /// Queues that send new items here. Without any, nothing but its timers will bring a worker up.
     routed: AtomicU32,
     /// Timers that nobody gets up for.
@@ -142,6 +154,10 @@ impl<H: Host> Pool<H> {
             limits: AtomicU64::new(0),
             said_full: AtomicBool::new(false),
             sets_in_use: AtomicU32::new(0),
+            kept_until: AtomicU64::new(NEVER),
+            left_timers: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            stranded_since: AtomicU64::new(0),
             routed: AtomicU32::new(0),
             deferrable: TimerBase::new(),
             timers: TimerBase::new(),
@@ -166,6 +182,9 @@ impl<H: Host> Pool<H> {
         self.has_ready.0.store(false, Ordering::SeqCst);
         self.state.forget();
         self.lined_up.store(0, Ordering::SeqCst);
+        self.kept_until.store(NEVER, Ordering::SeqCst);
+        self.wanted.store(false, Ordering::SeqCst);
+        self.stranded_since.store(0, Ordering::Relaxed);
         self.create_again_at.store(0, Ordering::Relaxed);
         self.last_take.store(0, Ordering::Relaxed);
         self.suspect_until.store(0, Ordering::Relaxed);
@@ -232,10 +251,11 @@ impl<H: Host> Pool<H> {
         self.inner.lock()
     }
 
-    /// Whether a pwq is ready, as far as can be seen without the lock.
+    /// Whether a pwq is ready, as far as can be seen without the lock: one that is on neither list was taken.
     #[inline]
     pub(crate) fn looks_ready(&self) -> bool {
-        self.has_ready.0.load(Ordering::SeqCst) || !self.ready_inbox.is_empty()
+        // The inbox first: `gather_ready` sets the mark before it empties the inbox.
+        !self.ready_inbox.is_empty() || self.has_ready.0.load(Ordering::SeqCst)
     }
 
     /// Whether a pwq is ready.
@@ -285,16 +305,78 @@ impl<H: Host> Pool<H> {
     }
 
     /// Puts a pwq on the ready list. The caller has claimed its readiness.
-    pub(crate) fn push_ready(&self, pwq: &Pwq<H>) {
+    pub(crate) fn push_ready(&self, pwq: &Pwq<H>) -> Unsettled<'_, H> {
         // SAFETY: the claim on READY makes the link ours; pwqs are never freed while ready.
         unsafe { self.ready_inbox.push(std::ptr::from_ref(pwq).cast_mut()) };
+        Unsettled::new(self)
+    }
+
+    /// A worker stops counting as running.
+    pub(crate) fn block(&self) -> Unsettled<'_, H> {
+        self.state.block();
+        Unsettled::new(self)
+    }
+
+    /// The claimed wake comes to nothing. Others relied on it.
+    pub(crate) fn give_up_wake(&self) -> Unsettled<'_, H> {
+        self.state.abort_wake();
+        Unsettled::new(self)
+    }
+
+    /// A timer was armed that expires before all others.
+    pub(crate) fn has_earlier_timer(&self) -> Unsettled<'_, H> {
+        Unsettled::new(self)
+    }
+
+    /// Its timers were left to the watch since it last looked at them: it goes on looking after them.
+    fn note_left_timers(&self) {
+        if !self.left_timers.load(Ordering::Relaxed) {
+            self.left_timers.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether they were, since the last call.
+    pub(crate) fn take_left_timers(&self) -> bool {
+        self.left_timers.load(Ordering::Relaxed) && self.left_timers.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether what waits here could be run by another worker that exists.
+    pub(crate) fn others_may_help(&self) -> bool {
+        self.target() > 1 || self.spec().shares
     }
 
     /// Visits every ready pwq.
-    pub(crate) fn for_each_ready(&self, inner: &mut PoolInner<H>, f: impl FnMut(&Pwq<H>)) {
-        inner.ready.append(self.ready_inbox.take_all_in_order());
+    pub(crate) fn for_each_ready(
+        &self,
+        host: &H,
+        inner: &mut PoolInner<H>,
+        f: impl FnMut(&Pwq<H>),
+    ) {
+        self.gather_ready(host, inner);
         self.note_readiness(inner);
         inner.ready.for_each(f);
+    }
+
+    /// Moves what is in the inbox to the list. `note_readiness` must follow, under the same hold of the lock.
+    ///
+    /// The mark comes before the move, both sequentially consistent: a thread without the lock that finds the
+    /// inbox empty because of the move finds the mark afterwards. In the other order it would see neither:
+    ///
+    /// ```text
+    /// mover, under the lock                 worker that begins a wait
+    /// empties the inbox
+    ///                                       running -= 1
+    ///                                       anything in the inbox, or marked ? No: waits
+    /// marks
+    /// ```
+    fn gather_ready(&self, host: &H, inner: &mut PoolInner<H>) {
+        if self.ready_inbox.is_empty() {
+            return;
+        }
+        if !self.has_ready.0.load(Ordering::Relaxed) && !host.reverts(Cure::ReadyAsOne) {
+            self.has_ready.0.store(true, Ordering::SeqCst);
+        }
+        inner.ready.append(self.ready_inbox.take_all_in_order());
     }
 
     /// Keeps `has_ready` true to the list.
@@ -307,8 +389,8 @@ impl<H: Host> Pool<H> {
     }
 
     /// Takes this pwq off the ready list, pinned. False if it is not in it.
-    pub(crate) fn take_ready(&self, inner: &mut PoolInner<H>, pwq: &Pwq<H>) -> bool {
-        inner.ready.append(self.ready_inbox.take_all_in_order());
+    pub(crate) fn take_ready(&self, host: &H, inner: &mut PoolInner<H>, pwq: &Pwq<H>) -> bool {
+        self.gather_ready(host, inner);
         let found = inner.ready.remove(pwq);
         self.note_readiness(inner);
         if found {
@@ -318,48 +400,14 @@ impl<H: Host> Pool<H> {
     }
 
     /// Takes the first ready pwq, pinned.
-    pub(crate) fn pop_ready<'a>(&self, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
-        inner.ready.append(self.ready_inbox.take_all_in_order());
+    pub(crate) fn pop_ready<'a>(&self, host: &H, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
+        self.gather_ready(host, inner);
         let pwq = inner.ready.pop_front();
         self.note_readiness(inner);
         // SAFETY: a ready pwq is live, and the pin keeps it so.
         let pwq = unsafe { pwq.as_ref() }?;
         pwq.pin();
         Some(pwq)
-    }
-
-    /// Brings one more worker up, if there is reason to. Spends the wake itself.
-    #[inline]
-    pub(crate) fn kick(&self, engine: &Engine<H>) {
-        if self.state.begin_wake(self.target()) {
-            self.wake_one(engine);
-        }
-    }
-
-    /// The caller has claimed the wake.
-    #[cold]
-    pub(crate) fn wake_one(&self, engine: &Engine<H>) {
-        let mut inner = self.lock();
-        let picked = self.pick_idle(engine, &mut inner);
-        drop(inner);
-        match picked {
-            Some(token) => token.send(engine.host()),
-            None => engine.spawn_worker(self),
-        }
-    }
-
-    /// Wakes an idle worker for a wake that the caller has claimed; gives the claim up if there is
-    /// none. True if one was woken.
-    pub(crate) fn wake_idle(&self, engine: &Engine<H>) -> bool {
-        let picked = self.pick_idle(engine, &mut self.lock());
-        match picked {
-            Some(token) => token.send(engine.host()),
-            None => {
-                self.state.abort_wake();
-                return false;
-            }
-        }
-        true
     }
 
     /// Takes the worker that parked last off the idle stack; the one that watches the timers only
@@ -391,10 +439,28 @@ impl<H: Host> Pool<H> {
             slot.is_idle.set(true);
         }
         inner.idle_top = Some(id);
+        self.adopt_timers(inner, id)
+    }
+
+    /// Makes this parked worker the one that keeps the timers, if there is none. True if it is.
+    pub(crate) fn adopt_timers(&self, inner: &mut PoolInner<H>, id: u32) -> bool {
         if inner.keeper.is_none() {
             inner.keeper = Some(id);
+            self.state.set_kept(true);
         }
         inner.keeper == Some(id)
+    }
+
+    /// Until when the worker that keeps the timers may sleep. Under the pool lock.
+    ///
+    /// SeqCst: first the mark that the timers are kept and `NEVER`, then the look at the timers. A thread that
+    /// arms an earlier one publishes it first, then looks here: it finds `NEVER`, or a time that takes the
+    /// new timer into account, or one that is later than the timer; or the keeper sees the timer.
+    pub(crate) fn keep_until(&self) -> u64 {
+        self.kept_until.store(NEVER, Ordering::SeqCst);
+        let next = self.next_wake();
+        self.kept_until.store(next, Ordering::SeqCst);
+        next
     }
 
     /// Takes a worker off the idle stack, wherever in it.
@@ -420,6 +486,7 @@ impl<H: Host> Pool<H> {
         unsafe { slot.is_idle.set(false) };
         if inner.keeper == Some(id) {
             inner.keeper = None;
+            self.state.set_kept(false);
         }
     }
 
@@ -429,20 +496,6 @@ impl<H: Host> Pool<H> {
         let mut workers = Vec::with_capacity(self.state.counts().workers as usize + 1);
         workers.extend_from_slice(&self.lock().workers);
         workers
-    }
-
-    /// Sees to it that a parked worker watches the timers, if any worker is parked.
-    pub(crate) fn ensure_keeper(&self, engine: &Engine<H>) {
-        let inner = self.lock();
-        let missing = inner.keeper.is_none() && self.next_wake() != NEVER;
-        let candidate = inner.idle_top;
-        drop(inner);
-        match candidate {
-            _ if !missing => {}
-            // The worker looks around and lies down again, as the keeper.
-            Some(id) => self.nudge(engine, id),
-            None => self.bring_keeper(engine),
-        }
     }
 
     /// Whether the calling thread may run this pool's items: any thread for one that shares its work,
@@ -468,39 +521,9 @@ impl<H: Host> Pool<H> {
         thread.frame().is_null() && self.is_run_by_caller(engine)
     }
 
-    /// Brings up a worker to watch the timers, as all that exist are in items that may take long. It
-    /// finds nothing to do, or more running than should, and parks as the keeper.
-    fn bring_keeper(&self, engine: &Engine<H>) {
-        // One that is on its way up already will see the timers before it parks.
-        if self.state.begin_wake(u32::MAX) {
-            self.wake_one(engine);
-        }
-    }
-
     /// Wakes a parked worker without picking it: it looks around and lies down again.
     pub(crate) fn nudge(&self, engine: &Engine<H>, id: u32) {
         // SAFETY: slots live as long as the engine.
         unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host());
-    }
-
-    /// Wakes the worker that watches the timers, for it to look again; where there is none, brings
-    /// one up.
-    ///
-    /// `caller_will_look`: the caller is a worker that becomes the keeper when it parks, if there is
-    /// none.
-    pub(crate) fn refresh_keeper(&self, engine: &Engine<H>, caller_will_look: bool) {
-        let inner = self.lock();
-        let keeper = match inner.keeper {
-            None if !caller_will_look => inner.idle_top,
-            keeper => keeper,
-        };
-        // One that is neither parked nor in a batch looks at the timers before it parks.
-        let all_at_work = inner.workers.iter().all(|&id| engine.slot(id).is_at_work());
-        drop(inner);
-        match keeper {
-            Some(id) => self.nudge(engine, id),
-            None if all_at_work && !caller_will_look => self.bring_keeper(engine),
-            None => {}
-        }
     }
 }

@@ -7,6 +7,7 @@
 //! | 32..=47 | workers |
 //! | 48 | waking: a worker is on its way up |
 //! | 49 | retired: no queue uses the pool; workers exit |
+//! | 50 | kept: a parked worker sleeps no longer than until the next timer |
 
 use uwork_policy::concurrency::{PoolCounts, need_more_workers};
 
@@ -17,6 +18,7 @@ const IDLE: u64 = 1 << 16;
 const WORKERS: u64 = 1 << 32;
 const WAKING: u64 = 1 << 48;
 const RETIRED: u64 = 1 << 49;
+const KEPT: u64 = 1 << 50;
 const COUNT: u64 = 0xffff;
 /// The greatest number of workers of one pool.
 pub(crate) const WORKERS_MAX: u32 = COUNT as u32 - 1;
@@ -31,6 +33,7 @@ fn counts(word: u64) -> PoolCounts {
         idle: ((word / IDLE) & COUNT) as u32,
         workers: ((word / WORKERS) & COUNT) as u32,
         waking: word & WAKING != 0,
+        kept: word & KEPT != 0,
     }
 }
 
@@ -95,11 +98,10 @@ impl PoolState {
         self.0.fetch_sub(IDLE - RUNNING, Ordering::SeqCst);
     }
 
-    /// A running worker waits inside an item. The counters after that.
-    pub(crate) fn block(&self) -> PoolCounts {
+    /// A running worker waits inside an item. [`super::Pool::block`] is for all but pools of one worker.
+    pub(crate) fn block(&self) {
         let before = self.0.fetch_sub(RUNNING, Ordering::SeqCst);
         debug_assert!(counts(before).running > 0, "a worker blocks that does not count");
-        counts(before - RUNNING)
     }
 
     /// It is back.
@@ -112,14 +114,23 @@ impl PoolState {
         self.0.fetch_sub(IDLE + WORKERS, Ordering::SeqCst);
     }
 
-    /// A worker that never arrived is gone.
+    /// A worker that was being created does not come.
     pub(crate) fn abort_worker(&self) {
-        self.0.fetch_sub(WORKERS + WAKING, Ordering::SeqCst);
+        self.0.fetch_sub(WORKERS, Ordering::SeqCst);
     }
 
     /// In a child after a fork: no workers.
     pub(crate) fn forget(&self) {
         self.0.fetch_and(RETIRED, Ordering::SeqCst);
+    }
+
+    /// Says whether a parked worker keeps the timers. Under the pool lock.
+    pub(crate) fn set_kept(&self, kept: bool) {
+        if kept {
+            self.0.fetch_or(KEPT, Ordering::SeqCst);
+        } else {
+            self.0.fetch_and(!KEPT, Ordering::SeqCst);
+        }
     }
 
     pub(crate) fn set_retired(&self, retired: bool) {

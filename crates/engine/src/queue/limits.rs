@@ -121,7 +121,7 @@ impl<H: Host> BecameReady<H> {
         }
         self.waiters.complete(engine.host());
         self.deserted.iter().for_each(|&id| engine.nudge_all(engine.pool(id)));
-        self.roomier.iter().for_each(|&id| engine.kick_waiting(engine.pool(id)));
+        self.roomier.iter().for_each(|&id| engine.settle(engine.pool(id)));
     }
 }
 

@@ -5,7 +5,7 @@
 //! `SET_ASIDE` sends through the mutex, or the watch that finds it back earlier.
 
 use super::{RemoteSlot, Slot, into_hands};
-use crate::host::Host;
+use crate::host::{Cure, Host};
 use crate::sync::Ordering;
 use crate::work::WorkList;
 
@@ -38,6 +38,14 @@ pub(crate) enum Counted {
 }
 
 impl<H: Host> Slot<H> {
+    /// Owner: begins or ends to be a worker, which counts in its pool.
+    pub(crate) fn set_worker(&self, is_worker: bool) {
+        let guard = self.mutex.lock();
+        // SAFETY: `is_worker` is guarded by the mutex alone.
+        unsafe { (*self.lists.get()).is_worker = is_worker };
+        drop(guard);
+    }
+
     /// Owner, inside an item: declares itself absent, and takes everything that is lined up behind the
     /// item. If it is to count at the end, [`Slot::end_absence`] must follow.
     pub(crate) fn begin_absence(&self) -> (WorkList, Counted) {
@@ -122,13 +130,16 @@ impl<H: Host> Slot<H> {
 impl<H: Host> RemoteSlot<'_, H> {
     /// Lets the owner not count as running until the end of `run`, in which it is. False if the run is over
     /// or the owner does not count anyway. What is lined up behind the run is to be taken back.
+    ///
+    /// Slots are used again: the caller has seen a worker's run here, and this one may be a helper's.
     #[must_use]
-    pub(crate) fn mark_absent(&mut self, run: u64, why: Absence) -> bool {
+    pub(crate) fn mark_absent(&mut self, host: &H, run: u64, why: Absence) -> bool {
         debug_assert!(
             matches!(why, Absence::Hog | Absence::Asleep(_)),
             "the owner declares itself"
         );
-        if !self.slot.is_running(run) || self.lists().absence != Absence::No {
+        let counts = self.lists().is_worker || host.reverts(Cure::MarkedRun);
+        if !counts || !self.slot.is_running(run) || self.lists().absence != Absence::No {
             return false;
         }
         self.lists().absence = why;

@@ -88,6 +88,9 @@ struct Lists<H: Host> {
     waiters: Waiters<H>,
     /// Why the owner does not count as running in its pool. Guard: `mutex` alone.
     absence: Absence,
+    /// Whether the owner is a worker of a pool. Threads that help, and rescuers, count in no pool. Guard: `mutex`
+    /// alone.
+    is_worker: bool,
 }
 
 // SAFETY: `lists` is only reached through the biased lock, the cells by holders of the pool lock.
@@ -129,6 +132,7 @@ impl<H: Host> Slot<H> {
                 deferred: WorkList::new(),
                 waiters: Waiters::new(),
                 absence: Absence::No,
+                is_worker: false,
             }),
             mutex: Lock::new(()),
             batch_began: AtomicU64::new(u64::MAX),
@@ -411,6 +415,7 @@ impl<H: Host> RemoteSlot<'_, H> {
         items.append(lists.deferred.take());
         lists.waiters = Waiters::new();
         lists.absence = Absence::No;
+        lists.is_worker = false;
         items
     }
 

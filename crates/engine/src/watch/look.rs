@@ -4,18 +4,18 @@ use uwork_policy::blocking::Tier;
 
 use super::hogs::Runs;
 use super::sightings::Sightings;
-use super::{STUCK_NS, others_may_help, sleepers};
+use super::{STUCK_NS, sleepers};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::rescuer::MAYDAY_INTERVAL_NS;
 use crate::sync::Ordering;
 
-/// The longest interval between two looks.
-pub(super) const INTERVAL_MAX_NS: u64 = 10_000_000;
-/// The same where workers may be found asleep.
-const INTERVAL_UNDECLARED_NS: u64 = 2_000_000;
-/// The same where some were lately.
+/// The longest interval between two looks. A run that computes for too long is met within it, and counted out when
+/// it has used up its threshold from then on.
+pub(super) const INTERVAL_MAX_NS: u64 = 2_000_000;
+/// The same where sleeping workers were found lately.
 const INTERVAL_SUSPECT_NS: u64 = 1_000_000;
 
 /// What a look has found.
@@ -64,12 +64,8 @@ impl<H: Host> Engine<H> {
     /// One look: moves what is stuck, looks for sleepers and hogs, and after pools that could not get a
     /// worker.
     pub(super) fn look(&self, now: u64, seen: &mut SeenBefore<H>) -> Look {
-        let (mut waiting, mut overdue) = (Vec::new(), Vec::new());
-        let (mut stranded, mut next) = (false, NEVER);
-        let mut longest = match self.host().tier() {
-            Tier::Declared => INTERVAL_MAX_NS,
-            Tier::Events | Tier::Sampling => INTERVAL_UNDECLARED_NS,
-        };
+        let mut waiting = Vec::new();
+        let mut longest = INTERVAL_MAX_NS;
         seen.sightings.begin(now);
         if seen.tidy_at <= now {
             seen.tidy_at = now.saturating_add(REMEMBER_NS);
@@ -78,35 +74,18 @@ impl<H: Host> Engine<H> {
         self.for_each_pool(|pool| {
             let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
             let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
-            if (lined_up || pool.looks_ready()) && (starved || self.may_matter(pool)) {
+            if (lined_up || pool.looks_ready()) && (starved || self.watch_helps(pool)) {
                 waiting.push(pool.id);
             }
-            let timer = pool.next_wake();
-            if timer.saturating_add(STUCK_NS) <= now {
-                overdue.push(pool.id);
-            }
-            let starves = starved && pool.state.counts().idle == 0;
-            if timer != NEVER && (starves || self.is_stuck_full(pool)) {
-                // All its workers are taken, and it can get no other: nobody else looks after them.
-                stranded = true;
-                let again_at = pool.create_again_at.load(Ordering::Relaxed);
-                next = next.min(timer.saturating_add(STUCK_NS).max(again_at));
-            }
         });
-        for id in overdue {
-            let pool = self.pool(id);
-            pool.ensure_keeper(self);
-            if self.is_stuck_full(pool) {
-                // Nobody will come. There may be a rescuer for what is queued now.
-                self.fire_timers(pool, now);
-            }
-        }
+        self.look_for_stranded();
+        let mut next = self.serve_timers(now, false);
         for id in self.helpers_of(&waiting) {
             next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
         }
         for &id in &waiting {
             let pool = self.pool(id);
-            if others_may_help(pool) {
+            if pool.others_may_help() {
                 self.take_back_stuck(pool, now);
             }
             if !pool.spec().single {
@@ -118,19 +97,12 @@ impl<H: Host> Engine<H> {
             }
             self.feed_starved(pool, now);
             let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
-            if others_may_help(pool) && pool.looks_ready() && since_take >= STUCK_NS {
-                pool.kick(self);
-                self.kick_neighbour(pool);
+            if pool.others_may_help() && pool.looks_ready() && since_take >= STUCK_NS {
+                self.kick_neighbour(pool, Maker::Caller);
             }
         }
         let suspect = longest == INTERVAL_SUSPECT_NS;
-        Look { waiting: !waiting.is_empty() || stranded, next, longest, suspect }
-    }
-
-    /// Whether a pool has as many workers as it may have, and all of them wait.
-    fn is_stuck_full(&self, pool: &Pool<H>) -> bool {
-        let counts = pool.state.counts();
-        counts.idle == 0 && counts.running == 0 && !pool.spec().single && self.is_full(pool)
+        Look { waiting: !waiting.is_empty(), next, longest, suspect }
     }
 
     /// Whether sleeps are expected anywhere.
@@ -161,7 +133,7 @@ impl<H: Host> Engine<H> {
             return;
         }
         if again_at <= now {
-            pool.kick(self);
+            self.settle(pool);
         } else if pool.mayday_at.load(Ordering::Relaxed) <= now {
             pool.mayday_at.store(now.saturating_add(MAYDAY_INTERVAL_NS), Ordering::Relaxed);
             self.send_maydays(pool);

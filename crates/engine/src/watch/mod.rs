@@ -1,24 +1,25 @@
-//! Somebody looks again: one thread that is awake only while work waits behind work.
+//! One thread that looks at pools which cannot help themselves, and sleeps while there is none.
 //!
-//! Workers take batches, and a submitter that finds its pod busy wakes nobody. Both are right while
+//! Workers take batches, and a submitter that finds its pod busy wakes no worker. Both are right while
 //! items are short, which is all that can be known. Should one turn out long, what waits behind it
-//! must not wait for it while other CPUs have nothing to do. So whoever leaves something waiting
-//! makes sure that the watch is awake: a load where it is. The watch looks at growing intervals,
-//! moves what has become stuck, and goes to sleep when nothing has been waiting for a while.
+//! must not wait for it while other CPUs are idle. So the pool's rule ([`crate::pool::progress`]) calls
+//! the watch: a load where it is awake. The watch looks at growing intervals, moves what has become stuck,
+//! and goes to sleep when nothing has been waiting for a while.
 //!
 //! ```text
-//! who leaves something waiting          the watch
-//! lined_up += 1, or READY pushed        awake = ASLEEP
-//! awake == AWAKE ?                      something waiting ?
-//!   no: awake.swap(AWAKE) -> wake         yes: awake = AWAKE, go on
+//! a thread that leaves something waiting    the watch
+//! lined_up += 1, or READY pushed            awake = ASLEEP
+//! awake == AWAKE ?                          something waiting ?
+//!   no: awake.swap(AWAKE) -> wake             yes: awake = AWAKE, go on
 //! ```
 //!
 //! All of these are sequentially consistent: one of the two sees the other. Before it sleeps the watch
 //! lingers for a while (LINGERS, entered in the same way), so that not every other item wakes it. In
-//! a pool where workers sleep undeclared ([`sleepers`]) who leaves something waiting wakes it from that as
-//! well.
+//! a pool where workers sleep undeclared ([`sleepers`]) a thread that leaves something waiting wakes it from
+//! that as well.
 //!
-//! It also looks whether the CPUs have changed ([`changes`]).
+//! It also looks after timers that no parked worker keeps ([`timers`]), makes workers that submitters miss
+//! ([`wanted`]), and looks whether the CPUs have changed ([`changes`]).
 
 mod changes;
 mod deadlock;
@@ -28,6 +29,8 @@ mod sightings;
 mod sleepers;
 mod stall;
 mod telling;
+mod timers;
+mod wanted;
 mod watchdog;
 
 use std::collections::BTreeSet;
@@ -38,7 +41,6 @@ pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 
 use look::{INTERVAL_MAX_NS, REMEMBER_NS, SeenBefore};
 use sleepers::SOON_NS;
-use uwork_policy::blocking::Tier;
 pub use watchdog::WATCHDOG_THRESH_NS;
 use watchdog::{Guard, Watchdog};
 
@@ -64,11 +66,6 @@ const LINGERS: u32 = 2;
 /// How long after a failure the thread is not tried again (the kernel's `CREATE_COOLDOWN`).
 pub(crate) const COOL_DOWN_NS: u64 = 1_000_000_000;
 
-/// Whether what waits in this pool could be done by somebody else who exists.
-fn others_may_help<H: Host>(pool: &Pool<H>) -> bool {
-    pool.target() > 1 || pool.spec().shares
-}
-
 /// What the watch shares with others, under a lock.
 #[derive(Default)]
 pub(crate) struct Shared {
@@ -89,6 +86,14 @@ pub(crate) struct Watch<H: Host> {
     next_look: AtomicU64,
     /// A worker has asked for a look at the CPUs.
     called: AtomicBool,
+    /// When the watch looks at timers that no parked worker keeps, if it is asleep.
+    timers_at: AtomicU64,
+    /// Whether its thread serves.
+    present: AtomicBool,
+    /// Whether a pool has a worker made by the watch.
+    wanted: AtomicBool,
+    /// Pools that were found without a worker that they should have had.
+    rescues: AtomicU64,
     /// The thread, as the host names it. Guard: `placing` of the engine's CPUs.
     pub(crate) thread: AtomicU64,
     event: H::Event,
@@ -103,6 +108,10 @@ impl<H: Host> Watch<H> {
             awake: AtomicU32::new(ASLEEP),
             next_look: AtomicU64::new(NO_LOOK),
             called: AtomicBool::new(false),
+            timers_at: AtomicU64::new(NEVER),
+            present: AtomicBool::new(false),
+            wanted: AtomicBool::new(false),
+            rescues: AtomicU64::new(0),
             thread: AtomicU64::new(0),
             event: H::Event::default(),
             shared: Lock::new(Shared::default()),
@@ -125,27 +134,24 @@ impl<H: Host> Watch<H> {
         self.awake.store(ASLEEP, Ordering::SeqCst);
         self.next_look.store(NO_LOOK, Ordering::SeqCst);
         self.called.store(false, Ordering::SeqCst);
+        self.timers_at.store(NEVER, Ordering::SeqCst);
+        self.present.store(false, Ordering::SeqCst);
+        self.wanted.store(false, Ordering::SeqCst);
         self.thread.store(0, Ordering::Relaxed);
     }
 }
 
 impl<H: Host> Engine<H> {
-    /// The caller has left something waiting in `pool`. Without locks held.
+    /// Something waits in `pool` behind workers that run. Without locks held.
     #[inline]
-    pub(crate) fn watch(&self, pool: &Pool<H>) {
+    pub(crate) fn call_watch(&self, pool: &Pool<H>) {
         let awake = self.watch_state().awake.load(Ordering::SeqCst);
         // Where sleeps are expected, it is to look now and not with the next interval.
         let calls = awake == ASLEEP
             || (awake == LINGERS && pool.suspect_until.load(Ordering::Relaxed) != 0);
-        if calls && self.may_matter(pool) {
+        if calls {
             self.wake_watch();
         }
-    }
-
-    /// Whether a look at a pool where something waits can be of use.
-    fn may_matter(&self, pool: &Pool<H>) -> bool {
-        let finds = self.hogs().is_on() || self.host().tier() != Tier::Declared;
-        others_may_help(pool) || (finds && !pool.spec().single)
     }
 
     #[cold]
@@ -186,14 +192,19 @@ impl<H: Host> Engine<H> {
 fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     let (host, watch) = (engine.host(), engine.watch_state());
     engine.name_watch(host.thread_id());
+    watch.present.store(true, Ordering::SeqCst);
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
     let mut seen = SeenBefore::new();
     let (mut look_at, mut guard) = (None, Guard::new());
     while !retired() {
+        engine.make_wanted();
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
-            let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at).min(guard.next);
+            let timers_at = engine.look_at_timers();
+            let deadline =
+                look_at.unwrap_or(NEVER).min(seen.clear_at).min(guard.next).min(timers_at);
             let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
             look_at = engine.look_at_cpus(look_at);
+            engine.look_for_stranded();
             guard.look(engine, look_at.is_some());
             if seen.clear_at <= host.now() {
                 seen.clear();
@@ -207,6 +218,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
         }
         while !retired() {
+            engine.make_wanted();
             look_at = engine.look_at_cpus(look_at);
             guard.look(engine, true);
             let now = host.now();
@@ -247,5 +259,8 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             seen.clear_at = host.now().saturating_add(REMEMBER_NS);
         }
     }
+    // A claim that is left from here on stays with the thread that leaves it.
+    watch.present.store(false, Ordering::SeqCst);
+    engine.make_wanted();
     engine.name_watch(0);
 }

@@ -170,14 +170,14 @@ impl<H: Host> Engine<H> {
     /// else the function that runs, unless it has just ended.
     pub(super) fn count_out(&self, id: u32, run: u64, why: Absence) -> Option<Option<usize>> {
         let slot = self.slot(id);
-        let (function, pool, running) = self.take_back(slot, |remote| {
-            remote.mark_absent(run, why).then(|| {
+        let (function, pool, changed) = self.take_back(slot, |remote| {
+            remote.mark_absent(self.host(), run, why).then(|| {
                 let pool = self.home_of(id);
-                (slot.running().map(|running| running.func), pool, pool.state.block().running)
+                (slot.running().map(|running| running.func), pool, pool.block())
             })
         })?;
         self.end_line(slot);
-        self.after_block(pool, running);
+        changed.settle(self);
         if pool.spec().shares && !pool.looks_ready() {
             self.kick_for_neighbours(pool);
         }
@@ -272,8 +272,7 @@ impl<H: Host> Engine<H> {
         let time = || (host.now(), host.cpu_time(slot.thread.load(Ordering::Relaxed)).unwrap_or(0));
         slot.presume_absence();
         pool.note_presumed(id);
-        let running = pool.state.block().running;
-        self.after_block(pool, running);
+        pool.block().settle(self);
         let (began, cpu_began) = time();
         pool.presumed_at.store(began, Ordering::Relaxed);
         f();

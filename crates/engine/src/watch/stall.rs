@@ -126,7 +126,7 @@ impl<H: Host> Engine<H> {
     fn ready_in(&self, pool: u32) -> Vec<u32> {
         let mut ready = Vec::with_capacity(READY_MAX);
         let pool = self.pool(pool);
-        pool.for_each_ready(&mut pool.lock(), |pwq| {
+        pool.for_each_ready(self.host(), &mut pool.lock(), |pwq| {
             if ready.len() < READY_MAX {
                 ready.push(pwq.id);
             }

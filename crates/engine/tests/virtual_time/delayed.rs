@@ -71,7 +71,7 @@ fn a_cpu_that_is_named_is_where_it_runs() {
     });
 }
 
-/// Also: an expiry costs the one wake-up of the worker that watches the clock, and no more.
+/// Also: an expiry costs the one wake-up of the worker that keeps the timers, and no other worker's.
 #[test]
 fn thousands_of_timers_fire_in_the_order_of_their_deadlines() {
     const TIMERS: usize = 5_000;
@@ -104,9 +104,10 @@ fn thousands_of_timers_fire_in_the_order_of_their_deadlines() {
         times.dedup();
         assert_eq!(after.wake_ups - before.wake_ups, times.len() as u64);
         assert_eq!((after.wakes, after.spawns), (before.wakes, before.spawns));
-        // At most two looks at the CPUs in each quarter of a second in which an item ran.
+        // At most two looks at the CPUs in each quarter of a second in which an item ran, and as many at timers
+        // that are due so soon that an item might be in their way.
         let busy: BTreeSet<u64> = times.iter().map(|at| at / (SEC / 4)).collect();
-        assert!(after.looks - before.looks <= 2 * busy.len() as u64 + 2, "{after:?}");
+        assert!(after.looks - before.looks <= 5 * busy.len() as u64, "{after:?}");
     });
 }
 

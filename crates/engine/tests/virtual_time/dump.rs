@@ -51,9 +51,8 @@ pools
     slot 0    uw/0  idle  thread 2
   pool 1    cpus 1  nice 0  target 1  workers 1  running 1  idle 0  max 2
     slot 1    uw/1  running  thread 3  run 1  queue limited  for at most 2.0 ms  test::Item
-  pool 2    cpus 0-1  nice 0  target 2  workers 2  running 0  idle 1  max 1026  armed 1  next timer in 18.0 ms
+  pool 2    cpus 0-1  nice 0  target 2  workers 1  running 0  idle 0  max 1026  armed 1  next timer in 18.0 ms
     slot 2    uw/u0-1  waiting  thread 5  run 1  queue free  for at most 2.0 ms  test::Item
-    slot 3    uw/u0-1  idle  thread 6
     armed  in 18.0 ms  item LATER  test::Item  queue free  cpu 0
 
 queues

@@ -1,0 +1,91 @@
+//! Workers that submitters miss, and pools that lack one without reason.
+//!
+//! A thread that queues an item, and finds that one more worker should run and none is parked, would spend some
+//! 20 us on making a thread. It leaves its claim on the wake to the watch instead: WAKING stays set, so the
+//! pool is looked after, and the watch uses the claim up.
+//!
+//! The backstop: a pool where an item waits, fewer workers run than should, and none is on its way up, breaks
+//! the pool's rule. Between a change and its settling that is so for an instant. A pool that stays so for
+//! [`STRANDED_NS`] gets a worker, and `rescues` counts it: each one is a defect of the engine.
+
+use crate::engine::Engine;
+use crate::host::Host;
+use crate::pool::Pool;
+use crate::pool::progress::Maker;
+use crate::sync::Ordering;
+use crate::wake::WakeToken;
+use uwork_policy::progress::is_stranded;
+
+/// How long a pool may be without a worker that it should have. Longer than a thread that is about to settle its
+/// change may be kept from a CPU on a machine with many more threads than CPUs.
+pub(super) const STRANDED_NS: u64 = 250_000_000;
+
+impl<H: Host> Engine<H> {
+    /// Leaves the caller's claim on a wake in `pool` to the watch. False if the watch's thread does not serve.
+    pub(crate) fn leave_to_watch(&self, pool: &Pool<H>) -> bool {
+        let watch = self.watch_state();
+        if !watch.present.load(Ordering::SeqCst) {
+            return false;
+        }
+        pool.wanted.store(true, Ordering::SeqCst);
+        watch.wanted.store(true, Ordering::SeqCst);
+        // SeqCst, as are the two at the end of the watch: it finds the claim, or the caller finds it gone.
+        if !watch.present.load(Ordering::SeqCst) && pool.wanted.swap(false, Ordering::SeqCst) {
+            return false;
+        }
+        self.nudge_watch();
+        true
+    }
+
+    /// Lets the watch look around, wherever it is.
+    pub(crate) fn nudge_watch(&self) {
+        if self.start_watch().is_ok() {
+            // SAFETY: the event lives as long as the engine.
+            unsafe { WakeToken::<H>::new(&raw const self.watch_state().event) }.send(self.host());
+        }
+    }
+
+    /// Uses up the claims that were left to the watch.
+    pub(super) fn make_wanted(&self) {
+        let watch = self.watch_state();
+        if !watch.wanted.load(Ordering::SeqCst) || !watch.wanted.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        self.for_each_pool(|pool| {
+            if pool.wanted.swap(false, Ordering::SeqCst) {
+                self.bring_worker(pool, Maker::Caller);
+            }
+        });
+    }
+
+    /// Brings a worker up in each pool that has lacked one for long without reason.
+    pub(super) fn look_for_stranded(&self) {
+        let now = self.host().now();
+        self.for_each_pool(|pool| self.look_whether_stranded(pool, now));
+    }
+
+    fn look_whether_stranded(&self, pool: &Pool<H>, now: u64) {
+        let counts = pool.state.counts();
+        // Where no worker could be made, that is the reason.
+        let has_reason = pool.create_again_at.load(Ordering::Relaxed) != 0
+            || (counts.idle == 0 && self.is_full(pool));
+        if has_reason || !is_stranded(counts, pool.target(), pool.looks_ready()) {
+            pool.stranded_since.store(0, Ordering::Relaxed);
+            return;
+        }
+        let since = pool.stranded_since.load(Ordering::Relaxed);
+        if since == 0 {
+            pool.stranded_since.store(now.max(1), Ordering::Relaxed);
+        } else if now.saturating_sub(since) >= STRANDED_NS {
+            pool.stranded_since.store(0, Ordering::Relaxed);
+            self.watch_state().rescues.fetch_add(1, Ordering::Relaxed);
+            self.settle(pool);
+        }
+    }
+
+    /// How often the watch found a pool without a worker that it should have had, and brought one up. Anything but
+    /// 0 is a defect of the engine.
+    pub fn rescues(&self) -> u64 {
+        self.watch_state().rescues.load(Ordering::Relaxed)
+    }
+}
