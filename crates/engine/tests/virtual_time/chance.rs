@@ -11,6 +11,22 @@ pub(crate) struct Chaos {
     pub(crate) early_one_in: u64,
     /// One in so many thread creations fails. 0: never.
     pub(crate) spawn_fails_one_in: u64,
+    /// The time from a wake until the woken thread competes for a CPU.
+    pub(crate) wake_ns: u64,
+    /// The time from the creation of a thread until it competes for a CPU.
+    pub(crate) spawn_ns: u64,
+}
+
+impl Chaos {
+    /// The default, for constants: nothing is left to chance, and threads start at once.
+    pub(crate) const STEADY: Chaos = Chaos {
+        drawn_order: false,
+        preempt_one_in: 0,
+        early_one_in: 0,
+        spawn_fails_one_in: 0,
+        wake_ns: 0,
+        spawn_ns: 0,
+    };
 }
 
 /// A xorshift64* generator.

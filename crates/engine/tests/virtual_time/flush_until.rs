@@ -10,7 +10,7 @@ use crate::setup::{MS, Setup, US, VirtualEngine, make, spec, with_engine};
 
 /// Any order, and a thread may lose its CPU wherever it can.
 const CHAOS: Chaos =
-    Chaos { drawn_order: true, preempt_one_in: 4, early_one_in: 20, spawn_fails_one_in: 0 };
+    Chaos { drawn_order: true, preempt_one_in: 4, early_one_in: 20, ..Chaos::STEADY };
 
 fn burning(engine: &Arc<VirtualEngine>, ns: u64) -> Arc<Item> {
     let engine = Arc::downgrade(engine);

@@ -267,10 +267,7 @@ impl Host for VirtualHost {
             }
             return Err(SpawnError("no thread to be had".to_owned()));
         }
-        let mut machine = self.machine();
-        machine.counts.spawns += 1;
-        machine.add_thread(&spec.name, &spec.cpus, main);
-        drop(machine);
+        self.machine().spawn_thread(&spec.name, &spec.cpus, main);
         self.preempt();
         Ok(())
     }

@@ -39,6 +39,8 @@ pub(crate) enum Doing {
     Preempted,
     /// Off the CPU until woken or, perhaps, until a time.
     Parked,
+    /// Off the CPU until a time: woken or created, and not competing for a CPU yet.
+    Starting,
     /// Has ended.
     Gone,
 }
@@ -160,8 +162,21 @@ impl Machine {
             anchor: AtomicPtr::new(std::ptr::null_mut()),
             shields: 0,
         });
-        self.ready.push_back(self.threads.len() - 1);
-        self.threads.len() - 1
+        let id = self.threads.len() - 1;
+        self.ready.push_back(id);
+        id
+    }
+
+    /// As `add_thread`, for a thread that the engine creates: it starts after the machine's latency.
+    pub(crate) fn spawn_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
+        let id = self.add_thread(name, cpus, main);
+        self.counts.spawns += 1;
+        if self.chaos.spawn_ns > 0 {
+            let _ = self.ready.pop_back();
+            self.threads[id].doing = Doing::Starting;
+            self.add_event(self.now + self.chaos.spawn_ns, id);
+        }
+        id
     }
 
     /// What the thread is to execute; once.
@@ -317,8 +332,15 @@ impl Machine {
         } else {
             self.counts.wake_ups += 1;
         }
-        self.threads[id].doing = Doing::Ready;
-        self.ready.push_back(id);
+        if self.chaos.wake_ns > 0 {
+            self.threads[id].doing = Doing::Starting;
+            // The deadline of the park is void.
+            self.threads[id].pause += 1;
+            self.add_event(self.now + self.chaos.wake_ns, id);
+        } else {
+            self.threads[id].doing = Doing::Ready;
+            self.ready.push_back(id);
+        }
         true
     }
 
@@ -426,7 +448,7 @@ impl Machine {
             let thread = &self.threads[id];
             let waits = matches!(
                 thread.doing,
-                Doing::Burning | Doing::Dozing | Doing::Preempted | Doing::Parked
+                Doing::Burning | Doing::Dozing | Doing::Preempted | Doing::Parked | Doing::Starting
             );
             if waits && thread.pause == pause {
                 return Some(at);

@@ -34,6 +34,7 @@ mod ledger;
 mod machine;
 mod placement;
 mod places;
+mod progress;
 mod random;
 mod rescue;
 mod rest;

@@ -168,6 +168,7 @@ fn run(seed: u64) -> (u64, Counts) {
         preempt_one_in: *chance.pick(&[0, 3, 10, 40]),
         early_one_in: *chance.pick(&[0, 0, 4]),
         spawn_fails_one_in,
+        ..Chaos::STEADY
     };
     let moves = chance.one_in(3);
     let machine = MACHINES[chance.below(MACHINES.len() as u64) as usize];

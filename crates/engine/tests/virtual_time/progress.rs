@@ -1,0 +1,176 @@
+//! Ready items and due timers are served while a CPU could do so.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uwork_engine::{Kind, QueueSpec, Queued, Shutdown};
+use uwork_policy::blocking::Tier;
+use uwork_policy::scope::Scope;
+
+use crate::chance::Chaos;
+use crate::item::Item;
+use crate::setup::{MS, SEC, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
+
+/// A timer is served so soon where a CPU of its pod is free, or its workers block.
+const TIMER_LATE_MAX: u64 = 5 * MS;
+/// An item that computes counts as too long from here on.
+const COMPUTES_MAX: u64 = 10 * MS;
+
+/// Computes for this long, in slices: between two of them other threads get the CPU.
+fn compute(engine: &VirtualEngine, ns: u64) {
+    for _ in 0..ns / (100 * US) {
+        engine.host().burn(100 * US);
+    }
+}
+
+/// Arms a timer of 50 ms on an unbound queue, and queues an item that does this in the same pod. How
+/// late the timer is.
+fn timer_beside(
+    tier: Tier,
+    machine: &'static str,
+    body: fn(&VirtualEngine),
+    idle_workers: usize,
+) -> u64 {
+    with_engine(Setup::exact(machine), move |engine| {
+        let host = engine.host();
+        host.detecting().tier = tier;
+        let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
+        // As many workers as run these at the same time are idle afterwards.
+        let waits: Vec<_> = (0..idle_workers)
+            .map(|_| {
+                let inner = engine.clone();
+                Item::new(move || inner.blocking(|| inner.host().doze(MS)))
+            })
+            .collect();
+        waits.iter().for_each(|item| assert_eq!(item.queue(&queue), Queued::Yes));
+        queue.flush().unwrap();
+        host.doze(MS);
+        let ran = Arc::new(AtomicU64::new(u64::MAX));
+        let (clock, note) = (host.clone(), ran.clone());
+        let timer = Item::new(move || note.store(clock.time(), Ordering::Relaxed));
+        let due = host.time() + 50 * MS;
+        assert_eq!(timer.queue_delayed(&queue, None, 50 * MS), Queued::Yes);
+        host.doze(MS);
+        let inner = engine.clone();
+        let long = Item::new(move || body(&inner));
+        assert_eq!(long.queue(&queue), Queued::Yes);
+        host.doze(5 * SEC);
+        queue.flush().unwrap();
+        ran.load(Ordering::Relaxed) - due
+    })
+}
+
+/// The only idle worker watches the timers, and an item takes it.
+#[test]
+fn a_timer_is_served_beside_an_item_that_sleeps() {
+    for tier in Tier::ALL {
+        for (machine, idle) in [("core:1", 1), ("core:2", 1), ("core:2", 2)] {
+            let late = timer_beside(tier, machine, |engine| engine.host().doze(2 * SEC), idle);
+            assert!(late <= TIMER_LATE_MAX, "{tier}, {machine}, {idle} idle: {late} ns late");
+        }
+    }
+}
+
+#[test]
+fn a_timer_is_served_beside_an_item_that_computes() {
+    for tier in Tier::ALL {
+        for (machine, idle) in [("core:1", 1), ("core:2", 1), ("core:2", 2)] {
+            let late = timer_beside(tier, machine, |engine| compute(engine, 2 * SEC), idle);
+            let has_free_cpu = machine != "core:1";
+            let max = TIMER_LATE_MAX + if has_free_cpu { 0 } else { COMPUTES_MAX };
+            assert!(late <= max, "{tier}, {machine}, {idle} idle: {late} ns late");
+        }
+    }
+}
+
+/// When an item starts that is queued on the CPU of another one `queued_ns` after that has begun to wait
+/// for `wait_ns`, which it declares. Then the first computes for 60 ms. From its queueing on.
+fn start_behind_a_wait(tier: Tier, chaos: Chaos, warm: bool, wait_ns: u64, queued_ns: u64) -> u64 {
+    let setup = Setup { machine: "core:2", chaos, seed: 0 };
+    with_engine(setup, move |engine| {
+        let host = engine.host();
+        host.detecting().tier = tier;
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let items = if warm { 2 } else { 0 };
+        let waits = (0..items).map(|_| {
+            let inner = engine.clone();
+            Item::new(move || inner.blocking(|| inner.host().doze(MS)))
+        });
+        for item in waits {
+            assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
+        }
+        queue.flush().unwrap();
+        // Workers park, and the watch sleeps.
+        host.doze(SEC);
+        let began = Arc::new(AtomicU64::new(u64::MAX));
+        let (inner, clock) = (engine.clone(), host.clone());
+        let first = Item::new(move || {
+            inner.blocking(|| inner.host().doze(wait_ns));
+            compute(&inner, 60 * MS);
+        });
+        let note = began.clone();
+        let second = Item::new(move || note.store(clock.time(), Ordering::Relaxed));
+        assert_eq!(first.queue_on(&queue, 1), Queued::Yes);
+        host.doze(queued_ns);
+        let queued = host.time();
+        assert_eq!(second.queue_on(&queue, 1), Queued::Yes);
+        queue.flush().unwrap();
+        began.load(Ordering::Relaxed) - queued
+    })
+}
+
+/// The worker that is brought up for the second item arrives when the first one computes again: it
+/// parks with the item ready, and the item needs the watch.
+#[test]
+fn an_item_starts_beside_one_that_computes_after_a_wait() {
+    let latency = 50 * US;
+    let chaos = Chaos { wake_ns: latency, spawn_ns: latency, ..Chaos::STEADY };
+    for tier in Tier::ALL {
+        for warm in [false, true] {
+            // The first item starts a latency after it was queued.
+            for (wait_ns, queued_ns) in
+                [(60 * US, 80 * US), (120 * US, 150 * US), (500 * US, 530 * US)]
+            {
+                let after = start_behind_a_wait(tier, chaos, warm, wait_ns, queued_ns);
+                let about = format!("{tier}, warm {warm}, wait {wait_ns}, queued {queued_ns}");
+                assert!(after <= COMPUTES_MAX + 5 * MS, "{about}: {after} ns");
+            }
+        }
+    }
+}
+
+/// Cancels an item when it is dropped.
+struct CancelsOnDrop {
+    engine: Arc<VirtualEngine>,
+    peer: Arc<Item>,
+}
+
+impl Drop for CancelsOnDrop {
+    fn drop(&mut self) {
+        let _ = self.peer.cancel_sync(&self.engine).expect("not that deep");
+    }
+}
+
+/// A shutdown that lets go of an item drops what the item has captured: here that cancels the item
+/// queued behind it.
+#[test]
+fn shutdown_ends_though_a_destructor_cancels_the_next_item() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host();
+        let queue = make(engine, QueueSpec { max_active: 1, ..spec("q", Kind::PerCpu) });
+        let inner = engine.clone();
+        let long = Item::new(move || inner.host().doze(10 * MS));
+        let peer = Item::new(|| unreachable!("it is taken back"));
+        let on_drop = CancelsOnDrop { engine: engine.clone(), peer: peer.clone() };
+        let first = Item::new(move || unreachable!("it is taken back: {:p}", &on_drop));
+        assert_eq!(long.queue(&queue), Queued::Yes);
+        host.doze(MS);
+        assert_eq!(first.queue(&queue), Queued::Yes);
+        assert_eq!(peer.queue(&queue), Queued::Yes);
+        drop(first);
+        let began = host.time();
+        let report = engine.shutdown(Shutdown::Cancel, SEC).expect("not inside of an item");
+        assert!(report.is_complete(), "{report}");
+        assert!(host.time() - began <= SEC + 100 * MS);
+    });
+}
