@@ -1,11 +1,10 @@
 //! Random histories for the oracle: queues of every kind, items of every kind, and what may happen to
 //! them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use uwork_engine::{Engine, Queued, Rearmed};
-use uwork_policy::scope::Scope;
+use uwork_engine::{Queued, Rearmed, Shutdown};
 
 use crate::host::VirtualHost;
 use crate::item::Item;
@@ -20,6 +19,8 @@ const ITEMS: u32 = 200;
 const LONG_PHASES: u32 = 6;
 /// Items that a submitter may still do something to.
 const KEPT: usize = 4;
+/// How much longer than its limit a shutdown may take, for destructors that wait for an item.
+const SHUTDOWN_LATE_NS: u64 = 100 * MS;
 /// What moves an item's timer. It may expire in a run of the item, and then the oracle loses sight of it.
 const MOVES: u64 = 31;
 /// After this time everything must be over that was begun.
@@ -41,6 +42,31 @@ struct Job {
     item: Arc<Item>,
     deferrable: bool,
     slack_ns: u64,
+}
+
+/// What an item has captured: does something to the next item when it is dropped and the item has not
+/// run.
+struct Captured {
+    history: Weak<History>,
+    next: Job,
+    has_run: AtomicBool,
+}
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        let (has_run, panics) = (*self.has_run.get_mut(), std::thread::panicking());
+        if let Some(history) = self.history.upgrade().filter(|_| !has_run && !panics) {
+            history.note("destructor before item", self.next.no, 0);
+            history.forget(&self.next);
+            let (item, engine) = (&self.next.item, &history.engine);
+            match history.below(4) {
+                0 => drop(item.cancel(engine)),
+                1 => drop(item.flush(engine)),
+                2 => drop(history.queue_new(self.next.queue)),
+                _ => drop(item.cancel_sync(engine)),
+            }
+        }
+    }
 }
 
 /// The oracle of this machine, with the machine beside it.
@@ -108,8 +134,30 @@ impl History {
         Job { no, queue, item, deferrable: kind == 1, slack_ns }
     }
 
+    /// Queues an item with a destructor that meddles with the next one, and that next one.
+    fn queue_pair(self: &Arc<Self>, queue: usize) -> Option<Job> {
+        if self.queues[queue].is_bh || self.items_left.load(Ordering::Relaxed) < 2 {
+            return None;
+        }
+        let next = self.job(queue, false);
+        let (history, has_run) = (Arc::downgrade(self), AtomicBool::new(false));
+        let captured = Captured { history: history.clone(), next: next.clone(), has_run };
+        let no = with_oracle(self.host(), |oracle, _| oracle.add_item(self.queues[queue].no));
+        let item = Item::new(move || {
+            captured.has_run.store(true, Ordering::Relaxed);
+            History::run(&history, no, queue);
+        });
+        let first = Job { no, queue, item, deferrable: false, slack_ns: 0 };
+        for job in [first, next.clone()] {
+            let _ = History::take_one(&self.items_left);
+            self.queue(&job);
+        }
+        Some(next)
+    }
+
     fn run(history: &Weak<History>, no: ItemNo, queue: usize) {
-        let history = history.upgrade().expect("the history outlives its items");
+        let history = history.upgrade();
+        let history = history.unwrap_or_else(|| panic!("item {no} outlives its history"));
         let thread = with_oracle(history.host(), |oracle, machine| {
             let thread = machine.current.expect("a thread executes");
             let name = machine.name_of(thread);
@@ -195,17 +243,21 @@ impl History {
             return None;
         }
         let job = self.job(queue, false);
+        self.queue(&job);
+        Some(job)
+    }
+
+    fn queue(&self, job: &Job) {
         let cpu = self.any_cpu();
-        self.offer(&job, cpu);
-        let to = &self.queues[queue].queue;
+        self.offer(job, cpu);
+        let to = &self.queues[job.queue].queue;
         let queued = match cpu {
             Some(cpu) => job.item.queue_on(to, cpu),
             None => job.item.queue(to),
         };
         if queued == Queued::Yes {
-            self.accept(&job, cpu, None);
+            self.accept(job, cpu, None);
         }
-        Some(job)
     }
 
     fn offer(&self, job: &Job, cpu: Option<u32>) {
@@ -271,7 +323,8 @@ impl History {
         while self.items_left.load(Ordering::Relaxed) > 0 {
             let queue = self.below(self.queues.len() as u64) as usize;
             let job = match self.below(40) {
-                0..16 => self.queue_new(queue),
+                0..15 => self.queue_new(queue),
+                15 => self.queue_pair(queue),
                 16..22 => self.arm_new(queue),
                 22..30 => {
                     self.host().doze(self.brief() * 4);
@@ -369,12 +422,35 @@ impl History {
         }
     }
 
+    /// Ends the engine while others use it. It returns in time, whatever destructors do.
+    pub(crate) fn shut_down(&self) {
+        self.host().doze(self.long() / 4);
+        with_oracle(self.host(), |oracle, _| oracle.over = true);
+        let how = if self.below(3) == 0 { Shutdown::Drain } else { Shutdown::Cancel };
+        let limit = [0, 10 * MS, 10 * SEC][self.below(3) as usize];
+        self.end(how, limit);
+    }
+
+    /// Ends what a first shutdown has left.
+    pub(crate) fn shut_down_for_good(&self) {
+        assert!(self.end(Shutdown::Cancel, OVER_NS), "not over: {}", self.engine.dump());
+    }
+
+    fn end(&self, how: Shutdown, limit_ns: u64) -> bool {
+        self.note("shutdown", 0, limit_ns);
+        let began = self.host().time();
+        let report = self.engine.shutdown(how, limit_ns).expect("not inside of an item");
+        let took = self.host().time() - began;
+        assert!(took <= limit_ns + SHUTDOWN_LATE_NS, "{how:?}, {limit_ns}: took {took} ns");
+        report.is_complete()
+    }
+
     /// Waits until everything is over that will be without help.
     pub(crate) fn come_to_rest(&self) {
         let (begin, mut step) = (self.host().time(), MS);
         let is_over = || {
-            let armed = with_oracle(self.host(), |oracle, _| oracle.has_armed());
-            !armed && self.queues.iter().all(|known| known.queue.is_idle())
+            let is_empty = with_oracle(self.host(), |oracle, _| oracle.is_empty());
+            is_empty && self.queues.iter().all(|known| known.queue.is_idle())
         };
         while !is_over() {
             assert!(self.host().time() - begin < OVER_NS, "not over: {}", self.engine.dump());

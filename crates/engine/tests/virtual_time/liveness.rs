@@ -8,7 +8,7 @@ use uwork_policy::cpuset::CpuSet;
 use crate::chance::{Chance, Chaos};
 use crate::histories::{History, with_oracle};
 use crate::oracle::{Oracle, Rules};
-use crate::setup::{MS, Setup, US, with_engine};
+use crate::setup::{MS, SEC, Setup, US, with_engine};
 
 /// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.
 const SEEDS: u64 = 20_000;
@@ -30,10 +30,13 @@ fn run(seed: u64) -> (Tier, [u64; 2]) {
     let tier = *chance.pick(&Tier::ALL);
     let machine = *chance.pick(&MACHINES);
     let queues = 1 + chance.below(4) as usize;
+    let shuts_down = chance.below(6) == 0;
+    let watchdog_ns = *chance.pick(&[30 * SEC, 30 * SEC, 5 * MS]);
     let submitters = 1 + chance.below(2);
     with_engine(Setup { machine, chaos, seed }, move |engine| {
         let host = engine.host();
         host.detecting().tier = tier;
+        engine.set_watchdog_thresh(watchdog_ns);
         let threshold_ns = engine.cpu_intensive_thresh();
         let oracle = Oracle::new(Rules { tier, threshold_ns });
         host.machine().oracle = Some(Box::new(oracle));
@@ -46,8 +49,15 @@ fn run(seed: u64) -> (Tier, [u64; 2]) {
                 host.start(&CpuSet::single(cpu), move || theirs.submit())
             })
             .collect();
+        if shuts_down {
+            history.shut_down();
+        }
         threads.into_iter().for_each(|thread| thread.join(host));
-        history.come_to_rest();
+        if shuts_down {
+            history.shut_down_for_good();
+        } else {
+            history.come_to_rest();
+        }
         (tier, with_oracle(host, |oracle, _| oracle.worst))
     })
 }

@@ -235,3 +235,35 @@ fn the_watch_sleeps_while_a_full_pool_has_an_overdue_timer() {
         queue.flush().unwrap();
     });
 }
+
+/// Pods that share their work have as many workers as they may have, one each. The pod of the timer has
+/// its one in an item, and the others are idle.
+#[test]
+fn a_timer_is_served_where_the_only_workers_left_are_those_of_sharing_pods() {
+    for tier in Tier::ALL {
+        let bodies: [fn(&VirtualEngine); 2] =
+            [|engine| engine.host().doze(2 * SEC), |engine| compute(engine, SEC)];
+        for body in bodies {
+            let late = with_engine(Setup::exact("core:4"), move |engine| {
+                let host = engine.host();
+                host.detecting().tier = tier;
+                engine.set_pool_workers_max(4);
+                let kind = Kind::Unbound(attrs(engine, Scope::Cpu, false));
+                let queue = make(engine, spec("q", kind));
+                host.doze(MS);
+                let ran = Arc::new(AtomicU64::new(u64::MAX));
+                let (clock, note) = (host.clone(), ran.clone());
+                let timer = Item::new(move || note.store(clock.time(), Ordering::Relaxed));
+                let due = host.time() + 20 * MS;
+                assert_eq!(timer.queue_delayed(&queue, Some(3), 20 * MS), Queued::Yes);
+                let inner = engine.clone();
+                let long = Item::new(move || body(&inner));
+                assert_eq!(long.queue_on(&queue, 3), Queued::Yes);
+                host.doze(3 * SEC);
+                queue.flush().unwrap();
+                ran.load(Ordering::Relaxed) - due
+            });
+            assert!(late <= TIMER_LATE_MAX, "{tier}: {late} ns late");
+        }
+    }
+}

@@ -337,9 +337,9 @@ impl Oracle {
         self.frozen
     }
 
-    /// Whether a timer is armed that will expire.
-    pub(crate) fn has_armed(&self) -> bool {
-        !self.armed.is_empty()
+    /// Whether an item is armed or queued.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.armed.is_empty() && self.groups.iter().all(|group| group.pending.is_empty())
     }
 
     pub(crate) fn limit(&mut self, queue: QueueNo, max_active: u32) {
