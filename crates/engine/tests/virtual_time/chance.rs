@@ -15,6 +15,8 @@ pub(crate) struct Chaos {
     pub(crate) wake_ns: u64,
     /// The time from the creation of a thread until it competes for a CPU.
     pub(crate) spawn_ns: u64,
+    /// How long a thread that computes keeps a CPU that others want. 0: to the end.
+    pub(crate) slice_ns: u64,
 }
 
 impl Chaos {
@@ -26,6 +28,7 @@ impl Chaos {
         spawn_fails_one_in: 0,
         wake_ns: 0,
         spawn_ns: 0,
+        slice_ns: 0,
     };
 }
 

@@ -254,7 +254,7 @@ impl Host for VirtualHost {
 
     fn current_cpu(&self) -> u32 {
         self.preempt();
-        self.cpu()
+        self.machine().tell_cpu()
     }
 
     fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
@@ -265,6 +265,12 @@ impl Host for VirtualHost {
             if takes_ns > 0 {
                 self.doze(takes_ns);
             }
+            let mut machine = self.machine();
+            let now = machine.now;
+            if let Some(oracle) = &mut machine.oracle {
+                oracle.starve(now);
+            }
+            drop(machine);
             return Err(SpawnError("no thread to be had".to_owned()));
         }
         self.machine().spawn_thread(&spec.name, &spec.cpus, main);

@@ -2,7 +2,8 @@
 //!
 //! Instructions take no time. Time passes only when every thread that could run has been run, and
 //! then jumps to the next event. A thread that wants to burn CPU time queues for a CPU like one
-//! that has instructions to execute, and then holds it to the end: there are no time slices.
+//! that has instructions to execute, and then holds it to the end, unless `Chaos::slice_ns` gives
+//! the CPUs time slices.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use uwork_policy::cpuset::CpuSet;
 
 use crate::chance::{Chance, Chaos};
+use crate::oracle::{Oracle, Stance};
 use crate::simulation::Anchor;
 
 /// A thread's number, from 0 in the order of creation.
@@ -57,8 +59,13 @@ struct Thread {
     burn: u64,
     /// CPU time that it had, up to the burn that is going on.
     burnt: u64,
-    /// Until when it burns, if it does.
+    /// Since when and until when it burns, if it does.
+    burns_since: u64,
     burns_until: u64,
+    /// Whether there is an event for the end of its time slice.
+    is_sliced: bool,
+    /// The CPU that the engine was told last.
+    told_cpu: u32,
     /// Since when it dozes, if it does.
     asleep_since: Option<u64>,
     /// When it dozed last, and for how long.
@@ -107,6 +114,8 @@ pub(crate) struct Machine {
     pub(crate) chaos: Chaos,
     pub(crate) counts: Counts,
     pub(crate) current: Option<ThreadId>,
+    /// Checks that nothing waits for too long, if there is one.
+    pub(crate) oracle: Option<Box<Oracle>>,
     online: CpuSet,
     /// Who holds each CPU.
     cpus: Vec<Option<ThreadId>>,
@@ -131,6 +140,7 @@ impl Machine {
             chaos,
             counts: Counts::default(),
             current: None,
+            oracle: None,
             online,
             cpus: vec![None; cpus],
             threads: Vec::new(),
@@ -155,7 +165,10 @@ impl Machine {
             pause: 0,
             burn: 0,
             burnt: 0,
+            burns_since: 0,
             burns_until: 0,
+            is_sliced: false,
+            told_cpu: cpu,
             asleep_since: None,
             slept: None,
             main: Some(main),
@@ -200,12 +213,7 @@ impl Machine {
             return Some(thread.burnt);
         }
         // What it wants of the present burn is in `burnt` already.
-        let ends = self
-            .events
-            .iter()
-            .filter(|Reverse((_, _, of, pause))| *of == id && *pause == thread.pause);
-        let left = ends.map(|Reverse((at, ..))| at.saturating_sub(self.now)).max().unwrap_or(0);
-        Some(thread.burnt - left)
+        Some(thread.burnt - (thread.burns_until - self.now))
     }
 
     /// Threads that have not ended.
@@ -220,6 +228,24 @@ impl Machine {
 
     pub(crate) fn current_cpu(&self) -> u32 {
         self.current_thread().cpu
+    }
+
+    /// Tells the engine the CPU of the thread that executes.
+    pub(crate) fn tell_cpu(&mut self) -> u32 {
+        let current = self.current.expect("called from outside of the simulation");
+        let thread = &mut self.threads[current];
+        thread.told_cpu = thread.cpu;
+        thread.cpu
+    }
+
+    /// The CPU that the engine was told when this thread asked last.
+    pub(crate) fn told_cpu(&self, id: ThreadId) -> u32 {
+        self.threads[id].told_cpu
+    }
+
+    /// The thread's name.
+    pub(crate) fn name_of(&self, id: ThreadId) -> &str {
+        &self.threads[id].name
     }
 
     /// Adds to the shields of the thread that executes.
@@ -303,13 +329,20 @@ impl Machine {
         thread.cpus = cpus.and(&self.online);
         assert!(!thread.cpus.is_empty(), "a thread needs a CPU that is online");
         if thread.doing == Doing::Burning && !thread.cpus.contains(thread.cpu) {
-            self.cpus[thread.cpu as usize] = None;
-            thread.doing = Doing::Ready;
-            // The end of the burn that was is void.
-            thread.pause += 1;
-            thread.burn = thread.burns_until - self.now;
-            self.ready.push_back(id);
+            self.evict(id);
         }
+    }
+
+    /// Takes the CPU from a thread that burns. It goes on once one is free.
+    fn evict(&mut self, id: ThreadId) {
+        let thread = &mut self.threads[id];
+        self.cpus[thread.cpu as usize] = None;
+        thread.doing = Doing::Ready;
+        // The end of the burn that was is void.
+        thread.pause += 1;
+        thread.burn = thread.burns_until - self.now;
+        thread.burnt -= thread.burn;
+        self.ready.push_back(id);
     }
 
     /// Whether this is the engine's watch.
@@ -352,7 +385,7 @@ impl Machine {
     /// Who executes next. Moves the clock when nobody can.
     pub(crate) fn dispatch(&mut self) -> Next {
         loop {
-            while let Some((at, cpu)) = self.choose() {
+            while let Some((at, cpu)) = self.choose().or_else(|| self.choose_by_eviction()) {
                 let id = self.ready.remove(at).expect("chosen from the list");
                 self.count_dispatch();
                 let thread = &mut self.threads[id];
@@ -366,6 +399,8 @@ impl Machine {
                 }
                 thread.doing = Doing::Burning;
                 thread.burnt += burn;
+                thread.is_sliced = false;
+                thread.burns_since = self.now;
                 thread.burns_until = self.now + burn;
                 self.add_event(self.now + burn, id);
             }
@@ -409,17 +444,69 @@ impl Machine {
         Some((*at, *self.chance.pick(free)))
     }
 
+    /// With time slices: a ready thread, and a CPU that was taken from a thread that burns. A thread that
+    /// has instructions to execute gets one at once, a thread that burns as well after a slice.
+    fn choose_by_eviction(&mut self) -> Option<(usize, u32)> {
+        let slice = self.chaos.slice_ns;
+        if slice == 0 {
+            return None;
+        }
+        for at in 0..self.ready.len() {
+            let thread = &self.threads[self.ready[at]];
+            let burns = thread.burn > 0;
+            let holders: Vec<ThreadId> =
+                thread.cpus.iter().filter_map(|cpu| self.cpus[cpu as usize]).collect();
+            for id in holders {
+                let holder = &mut self.threads[id];
+                let slice_ends = holder.burns_since + slice;
+                if !burns || slice_ends <= self.now {
+                    let cpu = holder.cpu;
+                    self.evict(id);
+                    return Some((at, cpu));
+                }
+                if !holder.is_sliced && slice_ends < holder.burns_until {
+                    holder.is_sliced = true;
+                    self.add_event(slice_ends, id);
+                }
+            }
+        }
+        None
+    }
+
+    /// What a thread is at, for the oracle.
+    fn stance(&self, id: ThreadId) -> Stance {
+        match self.threads[id].doing {
+            Doing::Burning => Stance::OnCpu,
+            Doing::Ready | Doing::Running | Doing::Preempted => Stance::OffCpu,
+            Doing::Dozing => Stance::Dozes,
+            Doing::Parked | Doing::Starting | Doing::Gone => Stance::Parked,
+        }
+    }
+
+    /// Lets the oracle see what is so from now until then.
+    fn show_oracle(&mut self, until: u64) {
+        if let Some(mut oracle) = self.oracle.take() {
+            let disturbed = self.threads.iter().any(|thread| thread.doing == Doing::Preempted);
+            oracle.pass(self.now, until, disturbed, |id| self.stance(id));
+            self.oracle = Some(oracle);
+        }
+    }
+
     /// Jumps to the next event and lets everything happen that happens then.
     fn advance(&mut self) -> bool {
         let Some(at) = self.next_event() else { return false };
         assert!(at >= self.now, "an event in the past");
         if at > self.now {
             self.dispatches_now = 0;
+            self.show_oracle(at);
         }
         self.now = at;
         while self.next_event() == Some(at) {
             let Some(Reverse((_, _, id, _))) = self.events.pop() else { break };
             match self.threads[id].doing {
+                Doing::Burning if self.threads[id].burns_until > at => {
+                    self.threads[id].is_sliced = false;
+                }
                 Doing::Burning => {
                     // It has the CPU already, so it goes on before others get it.
                     self.cpus[self.threads[id].cpu as usize] = None;

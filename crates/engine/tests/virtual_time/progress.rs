@@ -1,11 +1,12 @@
 //! Ready items and due timers are served while a CPU could do so.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use uwork_engine::host::Host;
 use uwork_engine::{Kind, QueueSpec, Queued, Shutdown};
 use uwork_policy::blocking::Tier;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
 use crate::chance::Chaos;
@@ -16,6 +17,9 @@ use crate::setup::{MS, SEC, Setup, US, VirtualEngine, attrs, make, spec, with_en
 const TIMER_LATE_MAX: u64 = 5 * MS;
 /// An item that computes counts as too long from here on.
 const COMPUTES_MAX: u64 = 10 * MS;
+
+/// Threads that compute take turns on a CPU.
+const SLICED: Chaos = Chaos { slice_ns: MS, ..Chaos::STEADY };
 
 /// Computes for this long, in slices: between two of them other threads get the CPU.
 fn compute(engine: &VirtualEngine, ns: u64) {
@@ -188,4 +192,93 @@ fn shutdown_ends_though_a_destructor_cancels_the_next_item() {
         assert!(report.is_complete(), "{report}");
         assert!(host.time() - began <= SEC + 100 * MS);
     });
+}
+
+/// Items of a CPU-intensive queue run as many at a time as the limit permits: none may be lined up behind
+/// another one that computes for long while there is a place.
+#[test]
+fn no_item_is_lined_up_behind_a_cpu_intensive_one_while_there_is_a_place() {
+    with_engine(Setup { chaos: SLICED, ..Setup::exact("core:2") }, |engine| {
+        let host = engine.host();
+        let flags = Flags::CPU_INTENSIVE;
+        let queue = make(engine, QueueSpec { flags, max_active: 2, ..spec("q", Kind::PerCpu) });
+        // Brief items, so that several are taken at once.
+        let brief: Vec<_> = (0..50).map(|_| Item::new(|| {})).collect();
+        brief.iter().for_each(|item| assert_eq!(item.queue_on(&queue, 1), Queued::Yes));
+        queue.flush().unwrap();
+        host.doze(MS);
+        let queued = host.time();
+        let starts = Arc::new(Mutex::new(Vec::new()));
+        let items: Vec<_> = (0..8)
+            .map(|at| {
+                let (inner, starts) = (engine.clone(), starts.clone());
+                Item::new(move || {
+                    starts.lock().unwrap().push((at, inner.host().time() - queued));
+                    inner.host().burn(if at == 0 { 60 * MS } else { 100 * US });
+                })
+            })
+            .collect();
+        items.iter().for_each(|item| assert_eq!(item.queue_on(&queue, 1), Queued::Yes));
+        queue.flush().unwrap();
+        let starts = starts.lock().unwrap();
+        assert!(starts.iter().all(|&(_, at)| at <= COMPUTES_MAX + 5 * MS), "{starts:?}");
+    });
+}
+
+/// A pool has as many workers as it may have, all compute, and a timer of it is overdue: nothing can be
+/// done until a worker is back, and the watch does not try again and again.
+#[test]
+fn the_watch_sleeps_while_a_full_pool_has_an_overdue_timer() {
+    with_engine(Setup { chaos: SLICED, ..Setup::exact("core:2") }, |engine| {
+        let host = engine.host();
+        engine.set_pool_workers_max(1);
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        host.doze(MS);
+        let timer = Item::new(|| {});
+        assert_eq!(timer.queue_delayed(&queue, Some(1), 5 * MS), Queued::Yes);
+        let items = [MS, 40 * MS].map(|ns| {
+            let inner = engine.clone();
+            Item::new(move || inner.host().burn(ns))
+        });
+        // The second one waits for the first, so that the watch is awake when it starts.
+        items.iter().for_each(|item| assert_eq!(item.queue_on(&queue, 1), Queued::Yes));
+        host.doze(2 * MS);
+        let before = host.counts().looks;
+        host.doze(30 * MS);
+        let looks = host.counts().looks - before;
+        assert!(looks <= 30, "{looks} looks in 30 ms");
+        queue.flush().unwrap();
+    });
+}
+
+/// Pods that share their work have as many workers as they may have, one each. The pod of the timer has
+/// its one in an item, and the others are idle.
+#[test]
+fn a_timer_is_served_where_the_only_workers_left_are_those_of_sharing_pods() {
+    for tier in Tier::ALL {
+        let bodies: [fn(&VirtualEngine); 2] =
+            [|engine| engine.host().doze(2 * SEC), |engine| compute(engine, SEC)];
+        for body in bodies {
+            let late = with_engine(Setup::exact("core:4"), move |engine| {
+                let host = engine.host();
+                host.detecting().tier = tier;
+                engine.set_pool_workers_max(4);
+                let kind = Kind::Unbound(attrs(engine, Scope::Cpu, false));
+                let queue = make(engine, spec("q", kind));
+                host.doze(MS);
+                let ran = Arc::new(AtomicU64::new(u64::MAX));
+                let (clock, note) = (host.clone(), ran.clone());
+                let timer = Item::new(move || note.store(clock.time(), Ordering::Relaxed));
+                let due = host.time() + 20 * MS;
+                assert_eq!(timer.queue_delayed(&queue, Some(3), 20 * MS), Queued::Yes);
+                let inner = engine.clone();
+                let long = Item::new(move || body(&inner));
+                assert_eq!(long.queue_on(&queue, 3), Queued::Yes);
+                host.doze(3 * SEC);
+                queue.flush().unwrap();
+                ran.load(Ordering::Relaxed) - due
+            });
+            assert!(late <= TIMER_LATE_MAX, "{tier}: {late} ns late");
+        }
+    }
 }

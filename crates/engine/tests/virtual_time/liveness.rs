@@ -1,0 +1,89 @@
+//! No runnable item waits for long beside a free place, in any history ([`crate::oracle`]).
+
+use std::sync::Arc;
+
+use uwork_policy::blocking::Tier;
+use uwork_policy::cpuset::CpuSet;
+
+use crate::chance::{Chance, Chaos};
+use crate::histories::{History, with_oracle};
+use crate::oracle::{Oracle, Rules};
+use crate::setup::{MS, SEC, Setup, US, with_engine};
+
+/// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.
+const SEEDS: u64 = 20_000;
+const MACHINES: [&str; 6] =
+    ["core:1", "core:2", "core:2", "core:4", "llc:2 core:1", "llc:2 core:2"];
+
+/// Runs one history. The longest waits of items and of timers.
+fn run(seed: u64) -> (Tier, [u64; 2]) {
+    let mut chance = Chance::new(!seed);
+    let chaos = Chaos {
+        drawn_order: chance.below(2) == 0,
+        preempt_one_in: *chance.pick(&[0, 0, 5, 40]),
+        early_one_in: *chance.pick(&[0, 0, 0, 10]),
+        spawn_fails_one_in: *chance.pick(&[0, 0, 0, 0, 0, 0, 0, 3]),
+        wake_ns: *chance.pick(&[0, 5 * US, 50 * US]),
+        spawn_ns: *chance.pick(&[0, 20 * US, 100 * US]),
+        slice_ns: MS,
+    };
+    let tier = *chance.pick(&Tier::ALL);
+    let machine = *chance.pick(&MACHINES);
+    let queues = 1 + chance.below(4) as usize;
+    let shuts_down = chance.below(6) == 0;
+    let watchdog_ns = *chance.pick(&[30 * SEC, 30 * SEC, 5 * MS]);
+    let submitters = 1 + chance.below(2);
+    with_engine(Setup { machine, chaos, seed }, move |engine| {
+        let host = engine.host();
+        host.detecting().tier = tier;
+        engine.set_watchdog_thresh(watchdog_ns);
+        let threshold_ns = engine.cpu_intensive_thresh();
+        let oracle = Oracle::new(Rules { tier, threshold_ns });
+        host.machine().oracle = Some(Box::new(oracle));
+        let history = History::new(engine, queues);
+        let cpus = engine.config().allowed.len() as u64;
+        let threads: Vec<_> = (0..submitters)
+            .map(|_| {
+                let cpu = host.machine().chance.below(cpus) as u32;
+                let theirs: Arc<History> = history.clone();
+                host.start(&CpuSet::single(cpu), move || theirs.submit())
+            })
+            .collect();
+        if shuts_down {
+            history.shut_down();
+        }
+        threads.into_iter().for_each(|thread| thread.join(host));
+        if shuts_down {
+            history.shut_down_for_good();
+        } else {
+            history.come_to_rest();
+        }
+        (tier, with_oracle(host, |oracle, _| oracle.worst))
+    })
+}
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
+}
+
+#[test]
+fn no_runnable_item_waits_beside_a_free_place() {
+    if let Some(seed) = number("UWORK_SIM_SEED") {
+        let _ = run(seed);
+        return;
+    }
+    let seeds = number("UWORK_SIM_SEEDS").unwrap_or(SEEDS);
+    let first = number("UWORK_SIM_FIRST").unwrap_or(0);
+    let half = |odd: u64| {
+        let seeds = (first..first + seeds).filter(move |seed| seed % 2 == odd);
+        std::thread::spawn(move || {
+            seeds.for_each(|seed| {
+                let _ = run(seed);
+            })
+        })
+    };
+    let halves = [half(0), half(1)];
+    let ended = halves.map(std::thread::JoinHandle::join);
+    assert!(ended.iter().all(Result::is_ok), "a history failed: see above");
+}

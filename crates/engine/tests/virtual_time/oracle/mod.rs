@@ -1,0 +1,549 @@
+//! A check that nothing waits for too long, which knows the trace of a run and nothing of the engine.
+//!
+//! The items' scripts say what they queue, when an item starts and ends, and which waits it declares.
+//! The machine says what each thread is at. From these follows, for every instant, which items are
+//! *runnable*: queued, not frozen, within the limit of the queue, the timer due, no run of the item
+//! under way. It also follows how many runs *hold* a place in their pod: as many as the pod has CPUs
+//! may, and then a runnable item may have to wait.
+//!
+//! | a run | holds a place |
+//! |---|---|
+//! | computes, or competes for a CPU | yes |
+//! | has computed for longer than the threshold while something waited | no; but see *Shared pods* |
+//! | is in a declared wait | no |
+//! | sleeps undeclared, tier `Declared` | yes: it cannot be known |
+//! | sleeps undeclared, another tier | no |
+//! | of a `CPU_INTENSIVE` queue, on a rescuer, on a thread of the test | no |
+//! | of a BH or dedicated queue, whatever it is at | yes: it is never replaced |
+//!
+//! A violation: the pod has a place that no run holds and a runnable item, both without interruption
+//! for longer than the bound, and no item starts there.
+//!
+//! **Shared pods.** Items of an unbound queue whose pods share their work may run in any of them, so
+//! these pods are one here. Runs that compute for long are replaced up to twice the number of CPUs
+//! of a pod, and only where something waits in that pod itself.
+//!
+//! **The bounds** follow from the documented intervals of the watch. See [`Rules::bound`].
+
+mod rules;
+mod trace;
+
+use std::fmt::Write;
+
+use uwork_policy::blocking::Tier;
+
+use crate::machine::ThreadId;
+use rules::{COOL_DOWN_NS, EXPOSED_NS, LOOK_NS, MARGIN_NS};
+pub(crate) use rules::{PoolRules, QueueRules, Rules};
+use trace::Trace;
+
+const NEVER: u64 = u64::MAX;
+
+/// A pool, a queue, an item, by number.
+pub(crate) type PoolNo = usize;
+pub(crate) type QueueNo = usize;
+pub(crate) type ItemNo = usize;
+
+/// What a thread is at, as the machine sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stance {
+    /// It computes on a CPU.
+    OnCpu,
+    /// It competes for a CPU.
+    OffCpu,
+    /// It sleeps by itself.
+    Dozes,
+    /// It waits in the engine: a declared wait, if it is in an item.
+    Parked,
+}
+
+#[derive(Debug)]
+struct Pool {
+    rules: PoolRules,
+    /// Since when it has a free place and a runnable item.
+    since: Option<u64>,
+    /// The same, while that is because of runs that compute for too long.
+    exposed_since: Option<u64>,
+    /// Of this segment: runs that hold a place, that compute, that compute for too long.
+    held: u32,
+    computing: u32,
+    hogs: u32,
+    waits: bool,
+}
+
+impl Pool {
+    /// Whether runs that compute for too long are replaced.
+    fn has_room(&self) -> bool {
+        match (self.rules.per_cpu, self.rules.shared) {
+            (true, _) => true,
+            (false, false) => self.computing < 2 * self.rules.target,
+            (false, true) => self.computing <= self.rules.target,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    item: ItemNo,
+    since: u64,
+    is_timer: bool,
+}
+
+/// The items of a queue in one pool.
+#[derive(Debug)]
+struct Group {
+    queue: QueueNo,
+    pool: PoolNo,
+    pending: Vec<Pending>,
+    running: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Idle, or nothing is known.
+    Unknown,
+    /// A call that may queue it is under way.
+    Offered,
+    Pending,
+    /// Until then.
+    Armed(u64),
+}
+
+#[derive(Debug)]
+struct ItemBook {
+    queue: QueueNo,
+    group: Option<usize>,
+    /// The last call that may have queued it: its thread, and the CPU that was named.
+    offer: Option<(ThreadId, Option<u32>)>,
+    state: State,
+    runs: bool,
+}
+
+#[derive(Debug)]
+struct Run {
+    item: ItemNo,
+    group: usize,
+    /// When the watch has met it, if something waits.
+    met_at: u64,
+    /// CPU time since then.
+    hog_ns: u64,
+}
+
+/// A thread that is in an item.
+#[derive(Debug)]
+struct ThreadBook {
+    id: ThreadId,
+    is_worker: bool,
+    declares: bool,
+    runs: Vec<Run>,
+}
+
+/// See the module.
+pub(crate) struct Oracle {
+    rules: Rules,
+    pools: Vec<Pool>,
+    queues: Vec<QueueRules>,
+    groups: Vec<Group>,
+    items: Vec<ItemBook>,
+    threads: Vec<ThreadBook>,
+    armed: Vec<ItemNo>,
+    frozen: bool,
+    /// Nothing is checked any more: the engine shuts down.
+    pub(crate) over: bool,
+    starved_until: u64,
+    pub(crate) trace: Trace,
+    /// The longest waits beside a free place so far: of items, and of timers.
+    pub(crate) worst: [u64; 2],
+}
+
+impl Oracle {
+    pub(crate) fn new(rules: Rules) -> Oracle {
+        Oracle {
+            rules,
+            pools: Vec::new(),
+            queues: Vec::new(),
+            groups: Vec::new(),
+            items: Vec::new(),
+            threads: Vec::new(),
+            armed: Vec::new(),
+            frozen: false,
+            over: false,
+            starved_until: 0,
+            trace: Trace::default(),
+            worst: [0; 2],
+        }
+    }
+
+    pub(crate) fn add_pool(&mut self, rules: PoolRules) -> PoolNo {
+        let pool = Pool {
+            rules,
+            since: None,
+            exposed_since: None,
+            held: 0,
+            computing: 0,
+            hogs: 0,
+            waits: false,
+        };
+        self.pools.push(pool);
+        self.pools.len() - 1
+    }
+
+    /// The pool with this label.
+    pub(crate) fn pool_labelled(&self, label: &str) -> Option<PoolNo> {
+        self.pools.iter().position(|pool| pool.rules.label == label)
+    }
+
+    pub(crate) fn add_queue(&mut self, rules: QueueRules) -> QueueNo {
+        self.queues.push(rules);
+        self.queues.len() - 1
+    }
+
+    pub(crate) fn add_item(&mut self, queue: QueueNo) -> ItemNo {
+        self.items.push(ItemBook {
+            queue,
+            group: None,
+            offer: None,
+            state: State::Unknown,
+            runs: false,
+        });
+        self.items.len() - 1
+    }
+
+    fn group_of(&mut self, queue: QueueNo, cpu: u32) -> usize {
+        let pool = self.queues[queue].pools[cpu as usize];
+        let known = self.groups.iter().position(|group| group.queue == queue && group.pool == pool);
+        known.unwrap_or_else(|| {
+            self.groups.push(Group { queue, pool, pending: Vec::new(), running: 0 });
+            self.groups.len() - 1
+        })
+    }
+
+    /// An item that is queued while it runs goes to where it runs.
+    fn group_now(&self, item: ItemNo, group: usize) -> usize {
+        let mut runs = self.threads.iter().flat_map(|thread| &thread.runs);
+        runs.find(|run| run.item == item).map_or(group, |run| run.group)
+    }
+
+    /// A call that may queue or arm the item begins.
+    pub(crate) fn offer(&mut self, item: ItemNo, thread: ThreadId, cpu: Option<u32>) {
+        self.forget(item);
+        let book = &mut self.items[item];
+        (book.state, book.offer, book.group) = (State::Offered, Some((thread, cpu)), None);
+    }
+
+    /// That call has queued the item at `now`, or armed it until `due`, on that CPU. Nothing if it was started
+    /// meanwhile.
+    pub(crate) fn accept(&mut self, now: u64, item: ItemNo, cpu: u32, due: Option<u64>) {
+        if self.items[item].state != State::Offered {
+            return;
+        }
+        let group = self.group_of(self.items[item].queue, cpu);
+        self.items[item].group = Some(group);
+        match due {
+            // The timer may have expired during the run, and the run may be anywhere.
+            Some(_) if self.items[item].runs => self.items[item].state = State::Unknown,
+            Some(due) => {
+                self.items[item].state = State::Armed(due);
+                self.armed.push(item);
+            }
+            None => {
+                let group = self.group_now(item, group);
+                self.items[item].group = Some(group);
+                self.items[item].state = State::Pending;
+                self.groups[group].pending.push(Pending { item, since: now, is_timer: false });
+            }
+        }
+    }
+
+    /// Where the item is, is not known from here on, until it starts or is offered again.
+    pub(crate) fn forget(&mut self, item: ItemNo) {
+        match self.items[item].state {
+            State::Armed(_) => self.armed.retain(|&armed| armed != item),
+            State::Pending => {
+                let group = self.items[item].group.expect("a pending item has a group");
+                self.groups[group].pending.retain(|pending| pending.item != item);
+            }
+            State::Unknown | State::Offered => {}
+        }
+        self.items[item].state = State::Unknown;
+    }
+
+    /// The item starts on this thread. A worker's CPU says in which pool; for others it is where the item
+    /// was queued. `told`: the CPU that the engine was told by a thread.
+    pub(crate) fn start(
+        &mut self,
+        item: ItemNo,
+        (thread, worker_cpu): (ThreadId, Option<u32>),
+        told: impl Fn(ThreadId) -> u32,
+    ) {
+        self.forget(item);
+        let ItemBook { queue, group, offer, .. } = self.items[item];
+        let group = match (worker_cpu, group, offer) {
+            (Some(cpu), ..) | (None, None, Some((_, Some(cpu)))) => self.group_of(queue, cpu),
+            (None, Some(group), _) => group,
+            (None, None, Some((by, None))) => self.group_of(queue, told(by)),
+            (None, None, None) => unreachable!("it was queued"),
+        };
+        self.items[item].runs = true;
+        self.items[item].group = Some(group);
+        self.groups[group].running += 1;
+        let pool = &mut self.pools[self.groups[group].pool];
+        (pool.since, pool.exposed_since) = (None, None);
+        let run = Run { item, group, met_at: NEVER, hog_ns: 0 };
+        match self.threads.iter_mut().find(|known| known.id == thread) {
+            Some(known) => known.runs.push(run),
+            None => self.threads.push(ThreadBook {
+                id: thread,
+                is_worker: worker_cpu.is_some(),
+                declares: false,
+                runs: vec![run],
+            }),
+        }
+    }
+
+    /// The item's run ends.
+    pub(crate) fn end(&mut self, now: u64, item: ItemNo, thread: ThreadId) {
+        let at = self.threads.iter().position(|known| known.id == thread).expect("it started here");
+        let run = self.threads[at].runs.pop().expect("it started here");
+        assert_eq!(run.item, item, "runs end in the order in which they started");
+        if self.threads[at].runs.is_empty() {
+            let _ = self.threads.swap_remove(at);
+        }
+        self.items[item].runs = false;
+        self.groups[run.group].running -= 1;
+        // Queued again during the run, it is runnable from here on.
+        for group in &mut self.groups {
+            for pending in group.pending.iter_mut().filter(|pending| pending.item == item) {
+                pending.since = now;
+            }
+        }
+    }
+
+    /// The thread begins or ends a declared wait.
+    pub(crate) fn declare(&mut self, thread: ThreadId, declares: bool) {
+        if let Some(known) = self.threads.iter_mut().find(|known| known.id == thread) {
+            known.declares = declares;
+        }
+    }
+
+    /// Queues that take part are frozen, or may be.
+    pub(crate) fn freeze(&mut self, frozen: bool) {
+        self.frozen = frozen;
+        // What could run until now cannot, and the other way round.
+        self.pools.iter_mut().for_each(|pool| (pool.since, pool.exposed_since) = (None, None));
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    /// Whether an item is armed or queued.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.armed.is_empty() && self.groups.iter().all(|group| group.pending.is_empty())
+    }
+
+    pub(crate) fn limit(&mut self, queue: QueueNo, max_active: u32) {
+        self.queues[queue].max_active = max_active;
+    }
+
+    pub(crate) fn max_active(&self, queue: QueueNo) -> u32 {
+        self.queues[queue].max_active
+    }
+
+    /// A thread could not be created.
+    pub(crate) fn starve(&mut self, now: u64) {
+        self.starved_until = now + COOL_DOWN_NS + LOOK_NS + MARGIN_NS;
+    }
+
+    /// Nothing changes from `now` to `until`.
+    pub(crate) fn pass(
+        &mut self,
+        now: u64,
+        until: u64,
+        disturbed: bool,
+        stance: impl Fn(ThreadId) -> Stance,
+    ) {
+        let mut from = now;
+        while from < until && !self.over {
+            self.expire(from);
+            self.meet(from, &stance);
+            let to = self.boundary(from, until, &stance);
+            self.take_places(from, to, &stance);
+            self.check(from, to, disturbed);
+            from = to;
+        }
+    }
+
+    /// Timers that are due are as good as queued.
+    fn expire(&mut self, now: u64) {
+        let mut at = 0;
+        while at < self.armed.len() {
+            let item = self.armed[at];
+            match self.items[item].state {
+                State::Armed(due) if due <= now => {
+                    let _ = self.armed.swap_remove(at);
+                    self.items[item].state = State::Pending;
+                    let group = self.items[item].group.expect("an armed item has a group");
+                    let group = self.group_now(item, group);
+                    self.items[item].group = Some(group);
+                    let pending = Pending { item, since: due, is_timer: true };
+                    self.groups[group].pending.push(pending);
+                }
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Until when nothing changes: the next timer, the next run that computes for too long, or `until`.
+    fn boundary(&self, now: u64, until: u64, stance: &impl Fn(ThreadId) -> Stance) -> u64 {
+        let dues = self.armed.iter().filter_map(|&item| match self.items[item].state {
+            State::Armed(due) => Some(due),
+            _ => None,
+        });
+        let hogs = self.threads.iter().filter_map(|thread| {
+            let run = &thread.runs[0];
+            let left = self.rules.threshold_ns.checked_sub(run.hog_ns)?;
+            let counts = left > 0 && run.met_at <= now && stance(thread.id) == Stance::OnCpu;
+            counts.then_some(now + left)
+        });
+        let met = self.threads.iter().map(|thread| thread.runs[0].met_at);
+        dues.chain(hogs).chain(met).filter(|&at| at > now).fold(until, u64::min)
+    }
+
+    /// A group's first runnable item.
+    fn first_runnable(&self, group: &Group) -> Option<Pending> {
+        let rules = &self.queues[group.queue];
+        if group.pending.is_empty() || (self.frozen && rules.freezable) {
+            return None;
+        }
+        let mut under_way = group.running;
+        if rules.limit_in_all {
+            // Places may be promised to items of other pods.
+            let others = |other: &&Group| other.queue == group.queue && other.pool != group.pool;
+            let count = |other: &Group| other.running + other.pending.len() as u32;
+            under_way += self.groups.iter().filter(others).map(count).sum::<u32>();
+        }
+        let runnable = |pending: &&Pending| !self.items[pending.item].runs;
+        let first = || group.pending.iter().find(runnable).copied();
+        if under_way < rules.max_active { first() } else { None }
+    }
+
+    /// Something may have begun to wait at `now`: when the watch has met the runs of that pool.
+    fn meet(&mut self, now: u64, stance: &impl Fn(ThreadId) -> Stance) {
+        for at in 0..self.pools.len() {
+            let mut groups = self.groups.iter().filter(|group| group.pool == at);
+            let waits = groups.any(|group| self.first_runnable(group).is_some());
+            let pool = &mut self.pools[at];
+            (pool.held, pool.computing, pool.hogs, pool.waits) = (0, 0, 0, waits);
+        }
+        for thread in self.threads.iter().filter(|thread| thread.is_worker) {
+            let computes = matches!(stance(thread.id), Stance::OnCpu | Stance::OffCpu);
+            let pool = &mut self.pools[self.groups[thread.runs[0].group].pool];
+            pool.computing += u32::from(computes);
+        }
+        for run in self.threads.iter_mut().map(|thread| &mut thread.runs[0]) {
+            let pool = &self.pools[self.groups[run.group].pool];
+            if !pool.waits || !pool.has_room() {
+                (run.met_at, run.hog_ns) = (NEVER, 0);
+            } else if run.met_at == NEVER {
+                run.met_at = now + self.rules.look();
+            }
+        }
+    }
+
+    /// Counts the runs that hold a place from here to there.
+    fn take_places(&mut self, from: u64, to: u64, stance: &impl Fn(ThreadId) -> Stance) {
+        for thread in self.threads.iter_mut().filter(|thread| thread.is_worker) {
+            let stance = stance(thread.id);
+            let run = &mut thread.runs[0];
+            let group = &self.groups[run.group];
+            let pool = &mut self.pools[group.pool];
+            let computes = matches!(stance, Stance::OnCpu | Stance::OffCpu);
+            let is_hog = run.hog_ns >= self.rules.threshold_ns;
+            if stance == Stance::OnCpu && run.met_at <= from {
+                run.hog_ns += to - from;
+            }
+            if pool.rules.single {
+                pool.held += 1;
+            } else if self.queues[group.queue].intensive {
+                // It never counts.
+            } else if computes && is_hog {
+                pool.hogs += 1;
+            } else if computes {
+                pool.held += 1;
+            } else if stance == Stance::Dozes && !thread.declares {
+                pool.held += u32::from(self.rules.tier == Tier::Declared);
+            }
+        }
+    }
+
+    fn check(&mut self, from: u64, to: u64, disturbed: bool) {
+        for at in 0..self.pools.len() {
+            let pool = &mut self.pools[at];
+            let starves = pool.waits && pool.held < pool.rules.target;
+            if !starves || from < self.starved_until {
+                (pool.since, pool.exposed_since) = (None, None);
+                continue;
+            }
+            let since = *pool.since.get_or_insert(from);
+            let exposed = pool.held + pool.hogs >= pool.rules.target;
+            pool.exposed_since = if exposed { pool.exposed_since.or(Some(from)) } else { None };
+            if disturbed {
+                for since in [&mut pool.since, &mut pool.exposed_since] {
+                    *since = since.map(|since| since + (to - from));
+                }
+                continue;
+            }
+            let exposed_since = pool.exposed_since;
+            let groups = self.groups.iter().filter(|group| group.pool == at);
+            let alone = groups.clone().map(|group| group.pending.len()).sum::<usize>() == 1;
+            let first = groups.filter_map(|group| self.first_runnable(group));
+            let Some(first) = first.min_by_key(|first| first.since) else { continue };
+            let is_timer = first.is_timer && alone;
+            let mut waited = to - since.max(first.since);
+            let mut bound = self.rules.bound(is_timer, self.pools[at].rules.shared);
+            if let Some(since) = exposed_since
+                && !self.pools[at].rules.shared
+                && !is_timer
+            {
+                (waited, bound) = (to - since.max(first.since), EXPOSED_NS);
+            }
+            let worst = &mut self.worst[usize::from(is_timer)];
+            *worst = waited.max(*worst);
+            if waited > bound {
+                let pool = &self.pools[at];
+                panic!(
+                    "item {} has waited for {waited} ns at {to} ns, in pool {:?}, of whose {} places {} are \
+                     held\n{}",
+                    first.item,
+                    pool.rules.label,
+                    pool.rules.target,
+                    pool.held,
+                    self.describe(at)
+                );
+            }
+        }
+    }
+
+    /// The end of the trace, and what is so at present.
+    fn describe(&self, pool: PoolNo) -> String {
+        let is_shown = |item: ItemNo| {
+            let group = self.items.get(item).and_then(|book| book.group);
+            group.is_none_or(|group| self.groups[group].pool == pool)
+        };
+        let queue_of = |item: ItemNo| self.items.get(item).map(|book| book.queue);
+        let mut text = format!("{:?}\n{}", self.rules, self.trace.describe(is_shown, queue_of));
+        for pool in &self.pools {
+            let _ = writeln!(text, "{pool:?}");
+        }
+        for group in
+            self.groups.iter().filter(|group| group.running > 0 || !group.pending.is_empty())
+        {
+            let _ = writeln!(text, "{group:?} of {:?}", self.queues[group.queue]);
+        }
+        for thread in &self.threads {
+            let _ = writeln!(text, "{thread:?}");
+        }
+        text
+    }
+}

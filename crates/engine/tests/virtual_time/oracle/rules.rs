@@ -1,0 +1,89 @@
+//! What the oracle allows, and why.
+
+use uwork_policy::blocking::{PATIENCE_MAX_NS, Tier};
+
+use super::PoolNo;
+use crate::setup::{MS, SEC, US};
+
+/// The longest interval between two looks of the watch.
+pub(super) const LOOK_NS: u64 = 10 * MS;
+/// The same where undeclared sleeps are noticed.
+const LOOK_UNDECLARED_NS: u64 = 2 * MS;
+/// For how long an item must have been running before what is lined up behind it is taken back.
+const STUCK_NS: u64 = 200 * US;
+/// Latencies of the machine: some wakes and creations of threads, one after the other.
+pub(super) const MARGIN_NS: u64 = MS;
+/// A due timer is served within this time where a place is free.
+const TIMER_NS: u64 = 5 * MS;
+/// How long after a thread could not be created the next is tried.
+pub(super) const COOL_DOWN_NS: u64 = SEC;
+/// For how long a run that has computed for too long may still hold its place. The watch knows when to
+/// look again, but for the time slices of other threads on that CPU.
+pub(super) const EXPOSED_NS: u64 = STUCK_NS + 4 * MARGIN_NS;
+/// What the bounds depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    pub(crate) tier: Tier,
+    /// The CPU time after which a run computes for too long.
+    pub(crate) threshold_ns: u64,
+}
+
+impl Rules {
+    /// The longest interval between two looks.
+    pub(super) fn look(self) -> u64 {
+        match self.tier {
+            Tier::Declared => LOOK_NS,
+            Tier::Events | Tier::Sampling => LOOK_UNDECLARED_NS,
+        }
+    }
+
+    /// For how long an item may wait beside a free place.
+    ///
+    /// Tier `Declared`: the watch looks at the latest after `LOOK_NS`, and takes back what is lined up
+    /// behind an item that has been running for `STUCK_NS`. A run that computes for long is met at the
+    /// first look at which something waits, which is as late.
+    ///
+    /// Other tiers look every `LOOK_UNDECLARED_NS`. A sleeper is met at the first look, found asleep at
+    /// the second, and counted out at the third, after the pool's patience.
+    ///
+    /// A due timer that waits alone is bounded by `TIMER_NS`.
+    ///
+    /// Where pods share their work, the place may be in another pod than the item: then the runs of the
+    /// item's own pod come first, each up to the threshold.
+    pub(super) fn bound(self, is_timer: bool, shared: bool) -> u64 {
+        let bound = match self.tier {
+            _ if is_timer => TIMER_NS,
+            Tier::Declared => LOOK_NS + STUCK_NS + MARGIN_NS,
+            Tier::Events | Tier::Sampling => {
+                3 * LOOK_UNDECLARED_NS + PATIENCE_MAX_NS + STUCK_NS + MARGIN_NS
+            }
+        };
+        bound + if shared { self.threshold_ns } else { 0 }
+    }
+}
+
+/// The pods that a queue's items run in, one by one or all together.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolRules {
+    pub(crate) label: String,
+    /// Runs that may hold a place at the same time: its CPUs.
+    pub(crate) target: u32,
+    /// One worker, which is never replaced.
+    pub(crate) single: bool,
+    /// For items of its CPU alone.
+    pub(crate) per_cpu: bool,
+    /// Several pods that share their work.
+    pub(crate) shared: bool,
+}
+
+/// A queue as it was specified.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueRules {
+    /// The pool for each CPU.
+    pub(crate) pools: Vec<PoolNo>,
+    pub(crate) max_active: u32,
+    /// Whether the limit is for all pools together.
+    pub(crate) limit_in_all: bool,
+    pub(crate) freezable: bool,
+    pub(crate) intensive: bool,
+}

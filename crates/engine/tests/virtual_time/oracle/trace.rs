@@ -1,0 +1,55 @@
+//! What happened, for the reader of a failure.
+
+use std::fmt::Write;
+
+use super::ItemNo;
+use crate::machine::ThreadId;
+use crate::setup::US;
+
+/// Entries of the trace that a failure prints.
+const PRINTED: usize = 150;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    at: u64,
+    thread: ThreadId,
+    what: &'static str,
+    item: usize,
+    more: u64,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Trace(Vec<Entry>);
+
+impl Trace {
+    pub(crate) fn note(
+        &mut self,
+        at: u64,
+        thread: ThreadId,
+        what: &'static str,
+        item: ItemNo,
+        more: u64,
+    ) {
+        self.0.push(Entry { at, thread, what, item, more });
+    }
+
+    /// The end of what happened to these items. `queue_of` says which queue an item is for.
+    pub(super) fn describe(
+        &self,
+        is_shown: impl Fn(ItemNo) -> bool,
+        queue_of: impl Fn(ItemNo) -> Option<usize>,
+    ) -> String {
+        let entries: Vec<_> = self.0.iter().filter(|entry| is_shown(entry.item)).collect();
+        let mut text = String::new();
+        for entry in &entries[entries.len().saturating_sub(PRINTED)..] {
+            let Entry { at, thread, what, item, more } = entry;
+            let _ = write!(text, "{:>12} us  thread {thread:<3} {what} {item} {more}", at / US);
+            let _ = match queue_of(*item) {
+                Some(queue) => writeln!(text, ", queue {queue}"),
+                None => writeln!(text),
+            };
+        }
+        text
+    }
+}
