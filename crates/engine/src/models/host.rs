@@ -8,12 +8,15 @@ use crate::cpus::Cpus;
 use uwork_policy::blocking::Tier;
 
 use crate::host::{
-    Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+    Activity, Cure, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
 };
 use crate::thread::ThreadState;
 
 /// The time in every model. So early that no batch ever counts as stuck.
 pub(crate) const NOW: u64 = 1;
+
+/// A deadline from here on is never over in a model.
+pub(crate) const FAR: u64 = 1 << 40;
 
 /// See the module.
 pub(crate) struct LoomHost {
@@ -23,6 +26,8 @@ pub(crate) struct LoomHost {
     spawns_left: std::sync::Mutex<u32>,
     threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
     reports: std::sync::Mutex<Vec<Report>>,
+    /// A cure that the model takes back.
+    reverts: std::sync::Mutex<Option<Cure>>,
 }
 
 impl LoomHost {
@@ -33,7 +38,13 @@ impl LoomHost {
             spawns_left: std::sync::Mutex::new(threads),
             threads: std::sync::Mutex::default(),
             reports: std::sync::Mutex::default(),
+            reverts: std::sync::Mutex::default(),
         }
+    }
+
+    /// Takes this cure back.
+    pub(crate) fn revert(&self, cure: Option<Cure>) {
+        *self.reverts.lock().unwrap() = cure;
     }
 
     /// Turns exploration on or off, for all threads.
@@ -77,6 +88,11 @@ impl Event {
         }
     }
 
+    /// Whether a wake is remembered for the next sleeper.
+    pub(crate) fn is_woken(&self) -> bool {
+        *self.woken.lock().unwrap()
+    }
+
     /// Wakes the sleeper, or the next one.
     pub(crate) fn wake(&self) {
         let mut woken = self.woken.lock().unwrap();
@@ -118,7 +134,7 @@ impl Host for LoomHost {
     }
 
     fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
-        if deadline.is_none() {
+        if deadline.is_none_or(|deadline| deadline >= FAR) {
             event.wait();
             return true;
         }
@@ -215,5 +231,9 @@ impl Host for LoomHost {
 
     fn report(&self, report: Report) {
         self.reports.lock().unwrap().push(report);
+    }
+
+    fn reverts(&self, cure: Cure) -> bool {
+        *self.reverts.lock().unwrap() == Some(cure)
     }
 }

@@ -10,8 +10,8 @@
 //! outside of [`world::World::explored`] is done in one order only.
 //!
 //! Not explored: more preemptions than the bound; who goes next when a thread relaxes in a wait for
-//! a few instructions of another; time, which stands still, so that timers and the watch have no
-//! part; and `membarrier`, which is modelled by a full fence on both sides. And loom leaves out what
+//! a few instructions of another; time, which stands still, so that of timers and the
+//! watch only the handshakes have a part; and `membarrier`, which is modelled by a full fence on both sides. And loom leaves out what
 //! it takes for the same as something explored, for which it remembers but the last access to each
 //! atomic: it finds a load that comes after a store much better than a store that comes after a
 //! load. So a model creates last who looks at what the others do, and a model that was not seen to
@@ -25,6 +25,7 @@ mod cancel;
 mod combine;
 mod exit;
 mod flush;
+mod keeper;
 mod kick;
 mod node;
 mod pending;
@@ -37,6 +38,8 @@ mod underway;
 mod whole;
 
 use std::sync::{Arc, Mutex};
+
+pub(crate) use host::Event;
 
 /// Bounds on the switches away from a thread that could go on.
 #[derive(Clone, Copy)]

@@ -263,6 +263,11 @@ impl<H: Host> Pool<H> {
         !inner.ready.is_empty() || !self.ready_inbox.is_empty()
     }
 
+    /// Until when the keeper sleeps; [`NEVER`] where it has not said.
+    pub(crate) fn kept_until(&self) -> u64 {
+        self.kept_until.load(Ordering::SeqCst)
+    }
+
     /// Whether a timer of either kind is due. A hint.
     #[inline]
     pub(crate) fn has_due_timers(&self, now: u64) -> bool {

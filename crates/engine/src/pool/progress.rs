@@ -97,7 +97,7 @@ impl<H: Host> Pool<H> {
             scheduled: self.lined_up.load(Ordering::SeqCst) > 0,
             watch_helps: engine.watch_helps(self),
             timer,
-            kept_until: self.kept_until.load(Ordering::SeqCst),
+            kept_until: self.kept_until(),
             timer_slack: self.timer_slack(),
         }
     }

@@ -264,3 +264,52 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     engine.make_wanted();
     engine.name_watch(0);
 }
+
+
+/// What the models ask of the watch, of which they have no thread.
+#[cfg(all(test, loom))]
+mod model {
+    use super::{ASLEEP, SeenBefore};
+    use crate::engine::Engine;
+    use crate::host::Host;
+    use crate::models::Event;
+    use crate::pool::NEVER;
+    use crate::sync::Ordering;
+    use crate::watch::AWAKE;
+
+    impl<H: Host<Event = Event>> Engine<H> {
+        /// The watch goes to sleep: the steps at the end of its loop, and at the beginning of the next round.
+        pub(crate) fn watch_sleeps(&self) {
+            let watch = self.watch_state();
+            watch.awake.store(ASLEEP, Ordering::SeqCst);
+            if self.look(self.host().now(), &mut SeenBefore::new()).waiting {
+                watch.awake.store(AWAKE, Ordering::SeqCst);
+            }
+            self.look_at_timers();
+        }
+
+        /// Whether the watch is awake, or was woken.
+        pub(crate) fn watch_is_called(&self) -> bool {
+            let watch = self.watch_state();
+            watch.awake.load(Ordering::SeqCst) != ASLEEP || watch.event.is_woken()
+        }
+
+        /// Whether a thread sleeps no longer than until the next timer of this pool, or was woken to look at it.
+        pub(crate) fn covers_timers(&self, pool: u32) -> bool {
+            let (watch, pool) = (self.watch_state(), self.pool(pool));
+            let next = pool.next_wake();
+            assert_ne!(next, NEVER, "a timer is armed");
+            let inner = pool.lock();
+            let keeper = inner.keeper.is_some_and(|id| {
+                pool.kept_until() <= next || self.slot(id).event.is_woken()
+            });
+            let by_watch = watch.timers_at.load(Ordering::SeqCst) <= next + pool.timer_slack();
+            keeper || by_watch || self.watch_is_called()
+        }
+
+        /// Moves what is ready from the inboxes to the lists, as a dump does.
+        pub(crate) fn move_ready_lists(&self) {
+            self.for_each_pool(|pool| pool.for_each_ready(self.host(), &mut pool.lock(), |_| {}));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Timers and ready items that no worker is on its way for: the keeper, and the watch before it sleeps.
+//!
+//! **Proves.** When every thread has come to rest, each armed timer is covered by the timed sleep of a thread that
+//! will see it, and each item that waits behind a running worker has the watch awake: while a worker parks as the
+//! keeper, is picked, or arms a timer itself, and while the watch goes to sleep. A worker that begins a wait while
+//! another thread moves the ready list brings up a replacement.
+//!
+//! **Bounds.** The production worker, queue and timers; the steps of the watch before it sleeps, on a thread of the
+//! model's; one or two workers, one timer, one or two items; up to two preemptions.
+//!
+//! **Seen to fail** when the keeper reads the timers before it marks them as kept, when it does not take back
+//! `kept_until` first, when a worker does not settle before it runs a batch, when the watch looks at the pools
+//! before it says that it sleeps, or says until when before it looks. And, in the tests below, when the list's mark
+//! is set after the inbox was emptied.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use loom::thread;
+
+use super::host::{Event, FAR, LoomHost};
+use super::world::{Item, World};
+use super::{Preemptions, explore};
+use crate::delayed::Delayed;
+use crate::host::Cure;
+use crate::owner::Queue;
+use crate::submit::Queued;
+use crate::work::{Action, Work};
+
+/// An item with a timer that never expires in a model.
+#[repr(C)]
+struct Timer(Delayed<LoomHost>);
+
+// SAFETY: what a model does with it goes through the engine.
+unsafe impl Sync for Timer {}
+// SAFETY: as above.
+unsafe impl Send for Timer {}
+
+unsafe fn never(_: NonNull<Work>, action: Action) {
+    assert_ne!(action, Action::Run, "time stands still");
+}
+
+impl Timer {
+    fn new() -> Arc<Timer> {
+        Arc::new(Timer(Delayed::new(never)))
+    }
+
+    fn arm(&self, queue: &Queue<LoomHost>) {
+        // SAFETY: every model keeps its timer until it has cancelled it.
+        let armed = unsafe { queue.queue_delayed(None, NonNull::from(&self.0), FAR) };
+        assert_eq!(armed.unwrap(), Queued::Yes);
+    }
+
+    fn cancel(&self, world: &World) {
+        // SAFETY: as in `arm`.
+        assert!(unsafe { world.engine.cancel(NonNull::from(&self.0).cast()) });
+    }
+}
+
+/// A worker parks, or is woken, while a timer is armed.
+#[test]
+fn a_timer_is_armed_while_a_worker_parks() {
+    explore("keeper: a timer is armed while a worker parks", Preemptions::AtMost(3), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        let (item, timer) = (Item::new(), Timer::new());
+        world.explored(|| {
+            let (handle, theirs) = (queue.clone(), timer.clone());
+            let other = thread::spawn(move || theirs.arm(&handle));
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            item.done.wait();
+            other.join().unwrap();
+        });
+        world.settle();
+        assert!(world.engine.covers_timers(0), "a parked worker, or the watch, wakes in time");
+        timer.cancel(&world);
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+/// The keeper is picked for an item that does not end, while the watch goes to sleep.
+#[test]
+fn the_keeper_is_picked_while_the_watch_goes_to_sleep() {
+    explore("keeper: picked while the watch goes to sleep", Preemptions::AtMost(3), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        let (gate, timer) = (Arc::new(Event::default()), Timer::new());
+        let closed = gate.clone();
+        let held = Item::with(move |_| closed.wait());
+        world.settle();
+        timer.arm(&queue);
+        world.settle();
+        world.explored(|| {
+            let engine = world.engine.clone();
+            let watch = thread::spawn(move || engine.watch_sleeps());
+            assert_eq!(held.queue(&queue), Queued::Yes);
+            watch.join().unwrap();
+        });
+        world.settle();
+        assert!(world.engine.covers_timers(0), "the watch wakes in time, or was woken");
+        timer.cancel(&world);
+        gate.wake();
+        held.done.wait();
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+/// An item is queued behind one that does not end, while the watch goes to sleep.
+#[test]
+fn an_item_is_queued_while_the_watch_goes_to_sleep() {
+    explore("keeper: queued while the watch goes to sleep", Preemptions::AtMost(3), || {
+        let world = World::new(1, 2);
+        let queue = world.per_cpu(2);
+        world.settle();
+        let (held, gate) = world.hold_a_worker(&queue);
+        let item = Item::new();
+        world.engine.wake_watch();
+        world.explored(|| {
+            let engine = world.engine.clone();
+            let watch = thread::spawn(move || engine.watch_sleeps());
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            watch.join().unwrap();
+        });
+        world.settle();
+        assert!(world.engine.watch_is_called(), "the watch looks at the item that waits");
+        gate.wake();
+        held.done.wait();
+        item.done.wait();
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+/// A worker begins a wait while another thread moves what is ready from the inbox to the list.
+fn a_wait_begins_while_the_ready_list_moves(reverts: Option<Cure>) {
+    let name = "keeper: a wait begins while the ready list moves";
+    explore(name, Preemptions::AtMost(2), move || {
+        let world = World::new(1, 2);
+        world.engine.host().revert(reverts);
+        let queue = world.per_cpu(2);
+        // The first item waits, as declared, for the second, which is ready when it begins.
+        let (gate, second) = (Arc::new(Event::default()), Item::new());
+        let (engine, awaited, closed) = (world.engine.clone(), second.clone(), gate.clone());
+        let first = Item::with(move |_| {
+            closed.wait();
+            engine.blocking(|| awaited.done.wait());
+        });
+        assert_eq!(first.queue(&queue), Queued::Yes);
+        world.settle();
+        assert_eq!(second.queue(&queue), Queued::Yes);
+        world.explored(|| {
+            let engine = world.engine.clone();
+            let mover = thread::spawn(move || engine.move_ready_lists());
+            gate.wake();
+            first.done.wait();
+            mover.join().unwrap();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!((first.runs(), second.runs()), (1, 1));
+    });
+}
+
+#[test]
+fn a_replacement_comes_while_the_ready_list_moves() {
+    a_wait_begins_while_the_ready_list_moves(None);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_pwq_between_the_ready_lists_loses_a_wake() {
+    a_wait_begins_while_the_ready_list_moves(Some(Cure::ReadyAsOne));
+}
