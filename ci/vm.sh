@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of per-CPU data and of task work in a virtual machine with isolated CPUs and CPUs that go offline.
+# Runs the tests of per-CPU data, of task work, and of queues on many CPUs in a virtual machine with isolated CPUs and
+# CPUs that go offline, and shows that no thread of uwork's ran on an isolated CPU.
 # Arguments: x86_64 (16 CPUs, 2 nodes) or aarch64 (8 CPUs), both by default. Without KVM: qemu translates, so it
 # is slow. No step of make test; docs/reliability.md says what comes of it.
 #
@@ -80,8 +81,9 @@ build() {
     local triple=$1-unknown-linux-gnu root=$2 variable kind name binary
     variable=${triple^^}
     export "CARGO_TARGET_${variable//-/_}_LINKER=$1-linux-gnu-gcc" UWORK_TEST_SLOW=$slow
-    cargo test --no-run --message-format=json --target "$triple" --package uwork --lib --test 'percpu*' --test 'task*' \
-        --test cpu_changes >"$root/../artifacts"
+    local built=(cargo test --no-run --message-format=json --target "$triple")
+    "${built[@]}" --package uwork --lib --test '*' >"$root/../artifacts"
+    "${built[@]}" --package uwork-policy --test rules >>"$root/../artifacts"
     while read -r kind name binary; do
         [ "$kind" = test ] || name=unit
         cp "$binary" "$root/tests/$name"
@@ -120,7 +122,8 @@ pack() {
     add_libraries "$arch" "$root"
     cp "$folder/busybox" "$root/bin/busybox"
     cp ci/vm/init "$root/init"
-    chmod +x "$root/init"
+    cp ci/vm/isolation "$root/bin/isolation"
+    chmod +x "$root/init" "$root/bin/isolation"
     (cd "$root" && find . | cpio --quiet -o -H newc -R 0:0 | gzip -1) >"$folder/initramfs"
 }
 

@@ -58,6 +58,7 @@ impl Flood {
             // The harness of the process has things to say as well.
             line.split_once(SAYS).map(|(_, said)| said.to_owned())
         });
+        support::guard::progress();
         assert_eq!(said.as_deref(), Some(what));
     }
 

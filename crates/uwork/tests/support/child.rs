@@ -2,7 +2,11 @@
 //! thresholds do.
 
 use std::io::{BufRead, BufReader, Lines, Write};
+use std::panic::Location;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use super::guard::progress;
 
 /// Which test a process was started for.
 const ALONE: &str = "UWORK_TEST_ALONE";
@@ -12,20 +16,27 @@ fn is_alone(test: &str) -> bool {
     std::env::var_os(ALONE).is_some_and(|chosen| chosen == test)
 }
 
-/// This test binary again, with one test.
+/// This test binary again, with one test: the one of this name in the file of the caller, which is a module of the
+/// binary or all of it.
+#[track_caller]
 fn command(test: &str) -> Command {
+    let file = Path::new(Location::caller().file());
+    let module = file.file_stem().and_then(|stem| stem.to_str()).expect("a source file");
+    let in_module = format!("{module}::{test}");
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(ALONE, test);
+    command.args(["--exact", test, &in_module, "--nocapture", "--test-threads=1"]).env(ALONE, test);
     command
 }
 
 /// Runs `body` in a process of its own: this test binary again, with the calling test alone, whose name
 /// is `test`. Panics with what that process said if it fails.
+#[track_caller]
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     alone_with(test, |_| {}, body);
 }
 
 /// As [`alone`], with an environment.
+#[track_caller]
 pub(crate) fn alone_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) {
     if let Some(said) = words_of(test, prepare, body) {
         eprint!("{said}");
@@ -33,6 +44,7 @@ pub(crate) fn alone_with(test: &str, prepare: impl FnOnce(&mut Command), body: i
 }
 
 /// As [`alone`], once for each of these values of an environment variable, and without another.
+#[track_caller]
 pub(crate) fn alone_each(
     test: &str,
     variable: &str,
@@ -50,6 +62,7 @@ pub(crate) fn alone_each(
 }
 
 /// As [`alone_with`]; what the process wrote to its standard error, for the starting process only.
+#[track_caller]
 pub(crate) fn words_of(
     test: &str,
     prepare: impl FnOnce(&mut Command),
@@ -82,6 +95,7 @@ pub(crate) struct Other {
 
 impl Other {
     /// As [`alone_with`], but while `body` runs in a process of its own, this one talks to it. `None` there.
+    #[track_caller]
     pub(crate) fn start(
         test: &str,
         prepare: impl FnOnce(&mut Command),
@@ -114,6 +128,7 @@ impl Other {
         let lines = self.answers.by_ref().map(|line| line.expect("text"));
         // The harness has things to say as well.
         let said = lines.filter_map(|line| Some(line.split_once(SAYS)?.1.to_owned())).next();
+        progress();
         said.expect("it has more to say")
     }
 

@@ -1,9 +1,14 @@
 //! Children of a fork that must not take the test with them.
 
+use std::io::Error;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How long a child may take: it must not hang for ever if something is wrong.
-pub(crate) const CHILD_MAX_S: u32 = 20 * super::slow::SLOW as u32;
+use super::guard::Guard;
+use super::{WAIT_CAP, WAIT_MAX};
+
+/// When a child ends by itself that its parent does not end: it must not outlive a test that failed.
+pub(crate) const CHILD_MAX_S: u32 = WAIT_CAP.as_secs() as u32;
 
 /// Runs `f` in a child, and panics here if it panics, crashes or hangs there.
 pub(crate) fn in_child(f: impl FnOnce()) {
@@ -22,11 +27,39 @@ pub(crate) fn in_child(f: impl FnOnce()) {
     }
 }
 
-/// How a child ends.
+/// How a child ends. Ends it if it hangs, and panics.
 pub(crate) fn status_of(child: libc::pid_t) -> i32 {
+    let ended = descriptor_of(child);
+    let mut guard = Guard::of_child(WAIT_MAX, child);
+    let mut hang = None;
+    while hang.is_none() && !has_ended(&ended, guard.turn().as_millis() as libc::c_int) {
+        hang = guard.look().err();
+    }
+    if hang.is_some() {
+        // SAFETY: no pointers; the child was not waited for, so its number is its own.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+    }
     let mut status = 0;
     // SAFETY: the status is live.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
+    if let Some(hang) = hang {
+        panic!("the child {hang}");
+    }
     status
+}
+
+/// Readable once the child has ended.
+fn descriptor_of(child: libc::pid_t) -> OwnedFd {
+    // SAFETY: numbers only.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, child, 0) } as libc::c_int;
+    assert!(descriptor >= 0, "pidfd_open: {}", Error::last_os_error());
+    // SAFETY: just opened, and no other owner has it.
+    unsafe { OwnedFd::from_raw_fd(descriptor) }
+}
+
+fn has_ended(child: &OwnedFd, timeout_ms: libc::c_int) -> bool {
+    let mut one = libc::pollfd { fd: child.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, live. An interruption counts as a look in vain.
+    unsafe { libc::poll(&raw mut one, 1, timeout_ms) == 1 }
 }

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::WAIT_MAX;
+use super::guard::{in_turns, progress};
 
 /// Closed until opened, once.
 #[derive(Clone, Default)]
@@ -15,6 +16,7 @@ impl Gate {
     }
 
     pub(crate) fn open(&self) {
+        progress();
         *self.lock() = true;
         self.0.1.notify_all();
     }
@@ -25,9 +27,12 @@ impl Gate {
 
     /// Waits without telling the pool: to the pool this is an item that computes.
     pub(crate) fn wait(&self) {
-        let open = self.0.1.wait_timeout_while(self.lock(), WAIT_MAX, |open| !*open);
-        let (_open, timeout) = open.unwrap_or_else(PoisonError::into_inner);
-        assert!(!timeout.timed_out(), "a gate was not opened");
+        let is_open = |turn| {
+            let open = self.0.1.wait_timeout_while(self.lock(), turn, |open| !*open);
+            let (open, _timeout) = open.unwrap_or_else(PoisonError::into_inner);
+            open.then_some(())
+        };
+        in_turns(WAIT_MAX, is_open).unwrap_or_else(|hang| panic!("a gate was not opened: {hang}"));
     }
 
     /// Waits with the wait declared.
@@ -50,6 +55,7 @@ impl<E: Clone + PartialEq + Debug> Log<E> {
     }
 
     pub(crate) fn push(&self, event: E) {
+        progress();
         self.lock().push(event);
         self.0.1.notify_all();
     }
@@ -73,12 +79,14 @@ impl<E: Clone + PartialEq + Debug> Log<E> {
     }
 
     fn wait_until(&self, what: &str, happened: impl Fn(&[E]) -> bool) {
-        let (events, timeout) = self
-            .0
-            .1
-            .wait_timeout_while(self.lock(), WAIT_MAX, |events| !happened(events))
-            .unwrap_or_else(PoisonError::into_inner);
-        assert!(!timeout.timed_out(), "{what} did not happen; what did: {:?}", *events);
+        let has_happened = |turn| {
+            let waited = self.0.1.wait_timeout_while(self.lock(), turn, |events| !happened(events));
+            let (events, _timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            happened(&events).then_some(())
+        };
+        in_turns(WAIT_MAX, has_happened).unwrap_or_else(|hang| {
+            panic!("{what} did not happen ({hang}); what did: {:?}", self.events())
+        });
     }
 
     /// Asserts that `first` happened, and before `then`, if that happened.

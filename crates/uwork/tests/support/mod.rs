@@ -10,6 +10,7 @@ pub(crate) mod counting;
 pub(crate) mod filter;
 pub(crate) mod forked;
 pub(crate) mod gate;
+pub(crate) mod guard;
 pub(crate) mod items;
 pub(crate) mod machine;
 pub(crate) mod moved;
@@ -20,26 +21,33 @@ pub(crate) mod slow;
 pub(crate) mod tiers;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use guard::{Guard, Hang, in_turns};
 use uwork::{Builder, Queue};
 
-/// How long a whole test may take.
+/// How long a whole test may stand still.
 const TEST_MAX: Duration = Duration::from_secs(60 * slow::SLOW);
-/// How long one wait may take.
+/// How long the process may stand still in one wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20 * slow::SLOW);
+/// How long a wait may take whose end only the system sees, as a timeout of a system call.
+pub(crate) const WAIT_CAP: Duration = WAIT_MAX.saturating_mul(guard::CAP);
 
-/// Aborts the process, with the name of the test, if the test is not over in time.
+/// Aborts the process, with the name of the test, if the test hangs.
 pub(crate) struct Watchdog(Option<Sender<()>>);
 
 pub(crate) fn watchdog() -> Watchdog {
     let (alive, over) = channel::<()>();
     let test = thread::current().name().unwrap_or("a test").to_owned();
     let watch = move || {
-        if over.recv_timeout(TEST_MAX) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("{test} hangs: not over after {TEST_MAX:?}");
+        let is_over = |turn| match over.recv_timeout(turn) {
+            Err(RecvTimeoutError::Timeout) => None,
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => Some(()),
+        };
+        if let Err(hang) = in_turns(TEST_MAX, is_over) {
+            eprintln!("{test} {hang}");
             std::process::abort();
         }
     };
@@ -58,24 +66,40 @@ impl Drop for Watchdog {
 pub(crate) fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, result) = channel();
     let thread = thread::spawn(move || drop(done.send(f())));
-    match result.recv_timeout(WAIT_MAX) {
+    match received(&result) {
         Ok(value) => {
             thread.join().expect("the thread has sent its result");
             value
         }
-        Err(RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
-        Err(RecvTimeoutError::Disconnected) => match thread.join() {
+        Err(Missing::Hangs(hang)) => panic!("{what}: {hang}"),
+        Err(Missing::SenderGone) => match thread.join() {
             Err(payload) => std::panic::resume_unwind(payload),
             Ok(()) => unreachable!("a thread that returns has sent its result"),
         },
     }
 }
 
+/// Why nothing was received.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    SenderGone,
+    Hangs(Hang),
+}
+
+/// The next message.
+pub(crate) fn received<T>(from: &Receiver<T>) -> Result<T, Missing> {
+    let next = |turn| match from.recv_timeout(turn) {
+        Err(RecvTimeoutError::Timeout) => None,
+        other => Some(other.map_err(|_| Missing::SenderGone)),
+    };
+    in_turns(WAIT_MAX, next).unwrap_or_else(|hang| Err(Missing::Hangs(hang)))
+}
+
 /// Yields until `condition` holds.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + WAIT_MAX;
+    let mut guard = Guard::new(WAIT_MAX);
     while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        guard.poll().unwrap_or_else(|hang| panic!("waited in vain until {what}: {hang}"));
         thread::yield_now();
     }
 }

@@ -17,6 +17,7 @@ pub(crate) fn has_sections() -> bool {
 }
 
 /// Runs `body` in a process of its own for each mode.
+#[track_caller]
 pub(crate) fn in_each_mode(test: &str, body: impl Fn()) {
     let is_child = std::env::var_os("UWORK_TEST_ALONE").is_some();
     for wanted in &Mode::ALL[..if is_child { 1 } else { Mode::ALL.len() }] {

@@ -1,7 +1,12 @@
 //! Task work: what is promised of adding, running, taking back and the end.
 
 mod cancel;
+mod end;
+mod faults;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod nested;
 mod running;
+mod signal;
 #[path = "../support/mod.rs"]
 mod support;
 mod target;

@@ -11,7 +11,7 @@ use uwork::task::{self, Delivery, Notifier, Notify, TaskHandle};
 
 use crate::support::gate::{Gate, Log};
 use crate::support::slow::times;
-use crate::support::{WAIT_MAX, until, watchdog, within};
+use crate::support::{received, until, watchdog, within};
 use crate::target::{Target, jobs};
 
 /// Ways to wait, with the deliveries that end them.
@@ -75,7 +75,7 @@ fn every_wait_ends_for_a_signal_whatever_the_delivery() {
             let (send, receive) = channel();
             let sent = move || send.send(std::thread::current().id()).unwrap();
             assert!(target.handle.add_fn(Notify::Signal, sent).is_ok());
-            let ran_on = receive.recv_timeout(WAIT_MAX);
+            let ran_on = received(&receive);
             let ran_on = ran_on.unwrap_or_else(|_| panic!("{name}, round {round}: not run"));
             assert_eq!(ran_on, target.thread.thread().id());
         }
@@ -213,7 +213,7 @@ fn items_that_panic_end_waits_as_others_do() {
             let (send, receive) = channel();
             assert!(target.handle.add_fn(Notify::Signal, || panic!("on purpose")).is_ok());
             assert!(target.handle.add_fn(Notify::Signal, move || send.send(()).unwrap()).is_ok());
-            assert_eq!(receive.recv_timeout(WAIT_MAX), Ok(()), "{name}");
+            assert_eq!(received(&receive), Ok(()), "{name}");
         }
         target.end();
     }

@@ -4,7 +4,7 @@ use super::registers::{Registers, thread_pointer};
 
 /// The most that is copied of a stack. A frame has some 100 bytes; who has large arrays on the stack is
 /// seen in part.
-const STACK_MAX: usize = 64 * 1024;
+pub(super) const STACK_MAX: usize = 64 * 1024;
 const WORD: usize = size_of::<u64>();
 /// The kernel copies a range that is described in pieces up to the first piece that it cannot read:
 /// pieces end where pages may end. The least page size will do for the others.

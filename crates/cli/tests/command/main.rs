@@ -1,0 +1,9 @@
+//! The command `uwork`, each subcommand by its output, its files and its exit code.
+
+mod bench;
+mod bench_blocking;
+mod bench_percpu;
+mod bench_taskwork;
+mod serve;
+mod sum;
+mod topology;

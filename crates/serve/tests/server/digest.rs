@@ -1,0 +1,79 @@
+//! Digests of one connection are made at the same time. Queues are frozen for it, which holds for the whole process.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use uwork_serve::{Config, Io, Notify, Receiver, Server};
+
+use crate::refused::in_child;
+
+/// Of "abc".
+const DIGEST: &str = "$64\r\nba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\r\n";
+
+fn expect(client: &mut TcpStream, expected: &str) {
+    let mut got = vec![0; expected.len()];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(String::from_utf8_lossy(&got), expected);
+}
+
+/// How many digests workers have to make.
+fn in_flight(client: &mut TcpStream) -> usize {
+    const NAME: &str = "digests_in_flight:";
+    client.write_all(b"INFO stats\r\n").unwrap();
+    let mut text = String::new();
+    let mut bytes = [0; 4096];
+    while !text.ends_with("\r\n\r\n") {
+        let len = client.read(&mut bytes).unwrap();
+        text.push_str(std::str::from_utf8(&bytes[..len]).unwrap());
+    }
+    let line = text.lines().find_map(|line| line.strip_prefix(NAME)).expect("the figure");
+    line.parse().unwrap()
+}
+
+#[test]
+fn pipelined_digests_are_made_together_and_answered_in_order() {
+    if in_child("digest::pipelined_digests_are_made_together_and_answered_in_order").is_some() {
+        return;
+    }
+    let config = |threads, receiver, io, notify| Config {
+        address: "127.0.0.1:0".parse().unwrap(),
+        threads,
+        receiver,
+        io,
+        notify,
+        ..Config::default()
+    };
+    for config in [
+        config(1, Receiver::Shared, Io::Auto, Notify::Light),
+        config(3, Receiver::Shared, Io::Auto, Notify::Light),
+        config(2, Receiver::Shared, Io::Epoll, Notify::Signal),
+        config(2, Receiver::Dedicated, Io::Auto, Notify::Light),
+    ] {
+        eprintln!("with {config:?}");
+        let server = Server::start(config).unwrap();
+        let connect = || TcpStream::connect(server.address()).unwrap();
+        let (mut client, mut other) = (connect(), connect());
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let keys = 0..8;
+        for key in keys.clone() {
+            client.write_all(format!("SET {key} abc\r\n").as_bytes()).unwrap();
+            expect(&mut client, "+OK\r\n");
+        }
+        // How large the values are is learnt first.
+        for _ in 0..10 {
+            client.write_all("DIGEST 1\r\n".repeat(8).as_bytes()).unwrap();
+            expect(&mut client, &DIGEST.repeat(8));
+        }
+        // Each key is changed behind its digest, which is that of the value before.
+        let digest = |key| format!("DIGEST {key}\r\nSET {key} x\r\nGET {key}\r\n");
+        let requests: String = keys.clone().map(digest).collect();
+        uwork::freeze::begin().unwrap();
+        client.write_all(requests.as_bytes()).unwrap();
+        while in_flight(&mut other) < keys.len() {}
+        uwork::freeze::thaw().unwrap();
+        expect(&mut client, &format!("{DIGEST}+OK\r\n$1\r\nx\r\n").repeat(keys.len()));
+        assert_eq!(in_flight(&mut other), 0);
+        server.stop().unwrap();
+    }
+}

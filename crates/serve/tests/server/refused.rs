@@ -1,0 +1,132 @@
+//! What the system refuses: descriptors, and io_uring. Both hold for the whole process, so each has one of its own.
+
+use std::env;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use uwork_serve::{Config, Io, Server};
+
+const CHILD: &str = "UWORK_SERVE_TEST_CHILD";
+
+/// Runs the test of this name again, alone, in a process of its own; `None` in that process.
+pub(crate) fn in_child(test: &str) -> Option<String> {
+    if env::var_os(CHILD).is_some() {
+        return None;
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    let out = command.args(["--exact", test, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let text = [out.stdout, out.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    // A name that is not a test's would run none.
+    assert!(out.status.success() && text.contains("1 passed"), "{test}: {text}");
+    Some(text)
+}
+
+fn config(clients_max: usize) -> Config {
+    Config { address: "127.0.0.1:0".parse().unwrap(), threads: 2, clients_max, ..Config::default() }
+}
+
+fn ping(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"PING\r\n").unwrap();
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+PONG\r\n");
+    stream
+}
+
+fn limit_descriptors(current: u64) {
+    let limit = Rlimit { current: Some(current), maximum: Some(current) };
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
+#[test]
+fn fewer_descriptors_than_clients_is_fewer_clients_and_said() {
+    if in_child("refused::fewer_descriptors_than_clients_is_fewer_clients_and_said").is_some() {
+        return;
+    }
+    limit_descriptors(200);
+    let server = Server::start(config(10_000)).unwrap();
+    let note = server.notes().iter().find(|note| note.contains("open descriptors")).unwrap();
+    assert!(note.starts_with("10000 clients need "), "{note}");
+    assert!(note.contains("200 are allowed: at most 160 clients"), "{note}");
+    drop(ping(server.address()));
+    server.stop().unwrap();
+}
+
+#[test]
+fn the_limit_is_raised_as_far_as_it_may() {
+    if in_child("refused::the_limit_is_raised_as_far_as_it_may").is_some() {
+        return;
+    }
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let low = Rlimit { current: Some(100), maximum };
+    setrlimit(Resource::Nofile, low).unwrap();
+    let server = Server::start(config(500)).unwrap();
+    assert_eq!(server.notes(), [] as [&str; 0]);
+    assert!(getrlimit(Resource::Nofile).current.is_none_or(|current| current > 500));
+}
+
+#[test]
+fn without_a_descriptor_left_clients_wait_until_one_goes() {
+    if in_child("refused::without_a_descriptor_left_clients_wait_until_one_goes").is_some() {
+        return;
+    }
+    limit_descriptors(64);
+    for io in [Io::Auto, Io::Epoll] {
+        let server = Server::start(Config { io, ..config(50) }).unwrap();
+        let first = ping(server.address());
+        // Everything that is open takes a descriptor from both sides, and then there is none.
+        let mut files = Vec::new();
+        while let Ok(file) = std::fs::File::open("/proc/self/stat") {
+            files.push(file);
+        }
+        // One for the client's socket; the server has none to accept it with.
+        drop(files.pop());
+        let mut waiting = TcpStream::connect(server.address()).unwrap();
+        waiting.write_all(b"PING\r\n").unwrap();
+        drop(first);
+        let mut reply = [0; 7];
+        waiting.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
+        server.stop().unwrap();
+    }
+}
+
+#[test]
+fn where_io_uring_is_refused_it_is_epoll_and_said() {
+    if in_child("refused::where_io_uring_is_refused_it_is_epoll_and_said").is_some() {
+        return;
+    }
+    refuse_io_uring();
+    let server = Server::start(config(10)).unwrap();
+    let expected = "the system refuses io_uring (io_uring_setup: Operation not permitted (os error \
+                    1)): waiting with epoll";
+    assert_eq!(server.notes(), [expected]);
+    drop(ping(server.address()));
+    server.stop().unwrap();
+}
+
+/// `io_uring_setup` fails with EPERM, as container runtimes have it.
+fn refuse_io_uring() {
+    use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
+
+    let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let step = |code, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let mut filter = [
+        // The number of the system call is the first word.
+        step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
+        step(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, libc::SYS_io_uring_setup as u32),
+        step(BPF_RET | BPF_K, 0, 0, refused),
+        step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    // SAFETY: the program is live and well-formed; it holds for this thread and those that it starts.
+    let outcome = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+    };
+    assert_eq!(outcome, 0);
+}

@@ -1,0 +1,111 @@
+//! Adding to a batch allocates nothing on a CPU that has a buffer, whoever drains it from wherever; nor do objects of a
+//! cache that has as many. Counted per thread, by the allocator of this process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::vec::Drain;
+
+use crate::support::child::alone_each;
+use crate::support::counting::counted;
+use crate::support::gate::Gate;
+use crate::support::machine::{cpus, on_cpu};
+use crate::support::watchdog;
+use uwork::percpu::{Batch, Cache};
+
+const CAPACITY: u64 = 8;
+const ROUNDS: u64 = 100;
+
+/// What the adds of a thread on `cpu` allocate, between which another thread drains; the first one is not counted.
+/// Every batch has `items` then.
+fn allocated_by_adds(batch: &Batch<u64>, cpu: u32, items: u64) -> u64 {
+    let turns: Vec<(Gate, Gate)> = (0..ROUNDS).map(|_| Default::default()).collect();
+    let turns = &turns;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for (added, drained) in turns {
+                added.wait();
+                batch.drain_all().unwrap();
+                drained.open();
+            }
+        });
+        on_cpu(cpu, || {
+            batch.add(1);
+            let mut allocated = 0;
+            for (added, drained) in turns {
+                let before = counted();
+                (0..items).for_each(|_| batch.add(1));
+                allocated += counted() - before;
+                added.open();
+                drained.wait();
+            }
+            allocated
+        })
+    })
+}
+
+// Catches: a drain that takes a CPU's buffer together with its items; a full batch whose buffer does not come back.
+#[test]
+fn an_add_after_a_drain_allocates_nothing() {
+    let _watchdog = watchdog();
+    let test = "an_add_after_a_drain_allocates_nothing";
+    alone_each(test, "UWORK_PWLOCKS", &["0", "1", "2"], "UWORK_DEBUG", |mode| {
+        let sunk = Arc::new(AtomicU64::new(0));
+        let batch = Batch::new(CAPACITY as usize, {
+            let sunk = sunk.clone();
+            move |items: Drain<'_, u64>| _ = sunk.fetch_add(items.sum(), Ordering::Relaxed)
+        });
+        let mut added = 0;
+        // Every other CPU's batch has something as well: buffers go from one to the next.
+        for cpu in cpus() {
+            for items in [1, CAPACITY - 1, CAPACITY, 3 * CAPACITY + 1] {
+                cpus().iter().for_each(|&other| on_cpu(other, || batch.add(1)));
+                assert_eq!(allocated_by_adds(&batch, cpu, items), 0, "mode {mode}, CPU {cpu}");
+                added += cpus().len() as u64 + 1 + ROUNDS * items;
+            }
+        }
+        assert_eq!(batch.drain_all(), Ok(0));
+        assert_eq!(sunk.load(Ordering::Relaxed), added);
+    });
+}
+
+// Catches: lists of free objects that grow, or change their owner, where a thread allocates or frees: the allocator's
+// locks are other threads', too.
+#[test]
+fn objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator() {
+    /// Several magazines of them.
+    const OBJECTS: usize = 2_000;
+    let _watchdog = watchdog();
+    let test = "objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator";
+    alone_each(test, "UWORK_PWLOCKS", &["0", "1", "2"], "UWORK_DEBUG", |mode| {
+        let cache = Cache::<[u64; 8]>::new("counted");
+        let turns: Vec<(Gate, Gate)> = (0..ROUNDS).map(|_| Default::default()).collect();
+        let (cache, turns) = (&cache, &turns);
+        let allocated = thread::scope(|scope| {
+            scope.spawn(move || {
+                for (freed, flushed) in turns {
+                    freed.wait();
+                    cache.flush_all().unwrap();
+                    flushed.open();
+                }
+            });
+            let mut out = Vec::with_capacity(OBJECTS);
+            let mut allocated = 0;
+            for (number, (freed, flushed)) in turns.iter().enumerate() {
+                let before = counted();
+                // All of them at first; then a few, or all.
+                let count = if number % 3 == 1 { 5 } else { OBJECTS };
+                out.extend((0..count).map(|_| cache.alloc_raw()));
+                for object in out.drain(..) {
+                    // SAFETY: from this cache, and nobody uses it.
+                    unsafe { cache.free_raw(object) };
+                }
+                allocated += if number > 0 { counted() - before } else { 0 };
+                freed.open();
+                flushed.wait();
+            }
+            allocated
+        });
+        assert_eq!((allocated, cache.stats().out), (0, 0), "mode {mode}");
+    });
+}

@@ -1,0 +1,162 @@
+//! A forked child's threads are new: what was added in the parent runs there.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+
+use crate::support::child::alone_each;
+use crate::support::forked::in_child;
+use crate::support::watchdog;
+use uwork::task::{self, Notify, TaskHandle};
+
+#[test]
+fn a_child_begins_without_the_parents_items_and_handles() {
+    let _watchdog = watchdog();
+    let (own, ran) = (TaskHandle::current(), Arc::new(AtomicU32::new(0)));
+    // A thread that lives on in the parent.
+    let (send, receive) = std::sync::mpsc::channel();
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        send.send(TaskHandle::current()).unwrap();
+        let _ = ends.recv();
+    });
+    let other = receive.recv().unwrap();
+    let runs = ran.clone();
+    own.add_fn(Notify::Signal, move || _ = runs.fetch_add(1, Ordering::Relaxed)).unwrap();
+    // SAFETY: the child calls nothing that another thread could have locked but the allocator, which the C library
+    // takes care of.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refuses = |handle: &TaskHandle| handle.add_fn(Notify::Signal, || ()).is_err();
+        let mut right = task::run() == 0 && refuses(&own) && refuses(&other);
+        let new = TaskHandle::current();
+        right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
+        right &= ran.load(Ordering::Relaxed) == 0;
+        // SAFETY: ends the child without the test harness's ends.
+        unsafe { libc::_exit(i32::from(!right)) };
+    }
+    let mut status = -1;
+    // SAFETY: the status is live.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child found something else");
+    assert_eq!(task::run(), 1);
+    assert_eq!(ran.load(Ordering::Relaxed), 1);
+    assert!(other.add_fn(Notify::None, || ()).is_ok());
+    drop(end);
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
+    let _watchdog = watchdog();
+    let (own, ran) = (TaskHandle::current(), Arc::new(AtomicU32::new(0)));
+    let child = Arc::new(AtomicI32::new(-1));
+    let forks = child.clone();
+    let to = own.clone();
+    let fork = move || {
+        // Not in the batch that is being run: the list itself has it.
+        let _ = to.add_fn(Notify::Signal, || ());
+        // SAFETY: as above.
+        forks.store(unsafe { libc::fork() }, Ordering::Relaxed);
+    };
+    own.add_fn(Notify::Signal, fork).unwrap();
+    for _ in 0..3 {
+        let runs = ran.clone();
+        own.add_fn(Notify::Signal, move || _ = runs.fetch_add(1, Ordering::Relaxed)).unwrap();
+    }
+    let count = task::run();
+    let child = child.load(Ordering::Relaxed);
+    if child == 0 {
+        let mut right = count == 1 && ran.load(Ordering::Relaxed) == 0 && !task::is_notified();
+        let new = TaskHandle::current();
+        right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
+        // SAFETY: ends the child without the test harness's ends.
+        unsafe { libc::_exit(i32::from(!right)) };
+    }
+    let mut status = -1;
+    // SAFETY: the status is live.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child found something else");
+    assert_eq!((count, ran.load(Ordering::Relaxed)), (5, 3));
+}
+
+// Catches: a child that takes what was written to the descriptor for its parent, who then sleeps on.
+#[test]
+fn a_child_that_is_forked_in_a_wait_leaves_the_parents_notification() {
+    let _watchdog = watchdog();
+    let notifier = task::notifier().unwrap();
+    let handle = TaskHandle::current();
+    let mut status = -1;
+    let ready = notifier.wait(|| {
+        let adder = std::thread::spawn(move || handle.add_fn(Notify::Signal, || ()).is_ok());
+        assert!(adder.join().unwrap());
+        // SAFETY: as above.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            return None;
+        }
+        // SAFETY: the status is live.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        let fd = notifier.as_fd().as_raw_fd();
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which is live.
+        Some(unsafe { libc::poll(&raw mut poll, 1, 0) })
+    });
+    match ready.expect("nothing was to be run") {
+        // SAFETY: ends the child without the test harness's ends.
+        None => unsafe { libc::_exit(0) },
+        Some(ready) => assert_eq!((status, ready), (0, 1)),
+    }
+    assert_eq!(task::run(), 1);
+}
+
+// Catches: a child that reaches for a ring that is the parent's, and is not mapped in the child.
+#[cfg(feature = "ring")]
+#[test]
+fn a_child_can_drop_the_parents_reactor() {
+    let _watchdog = watchdog();
+    let mut reactor = uwork::ring::Reactor::builder().buffers(4, 16).build().unwrap();
+    // SAFETY: as above.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(reactor);
+        // A new one is its own.
+        let own = uwork::ring::Reactor::builder().build();
+        // SAFETY: ends the child without the test harness's ends.
+        unsafe { libc::_exit(i32::from(own.is_err())) };
+    }
+    let mut status = -1;
+    // SAFETY: the status is live.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child has crashed, or has no ring of its own");
+    let handle = TaskHandle::current();
+    handle.add_fn(Notify::Signal, || ()).unwrap();
+    assert_eq!(reactor.wait(None).unwrap(), 1);
+}
+
+// Catches: a child that waits for ever for the signal that a thread was choosing, which the child does not have.
+#[test]
+fn a_fork_during_the_first_registration() {
+    let body = |_: &str| {
+        let _watchdog = watchdog();
+        let registered = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                drop(TaskHandle::current());
+                registered.store(true, Ordering::Relaxed);
+            });
+            let mut forks = 0;
+            while !registered.load(Ordering::Relaxed) || forks < 3 {
+                in_child(|| {
+                    let own = TaskHandle::current();
+                    assert!(own.add_fn(Notify::Signal, || ()).is_ok());
+                    assert_eq!(task::park(), 1);
+                });
+                forks += 1;
+            }
+        });
+    };
+    // It is chosen once in a process.
+    let (test, round) = ("a_fork_during_the_first_registration", "UWORK_TEST_ROUND");
+    alone_each(test, round, &["1"; 20], round, body);
+}

@@ -1,0 +1,237 @@
+//! fork(2): the parent goes on, the child starts afresh and runs nothing of the parent's.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::support::forked::{CHILD_MAX_S, in_child, status_of};
+use crate::support::gate::Gate;
+use crate::support::items::{Job, Later};
+use crate::support::{queue, until, watchdog};
+use uwork::{Queue, rcu};
+
+/// What a child can do with queues, old and new: everything.
+fn use_uwork(queues: &[&Queue]) {
+    for queue in queues {
+        let handles: Vec<_> = (0..100).map(|n| queue.spawn(move || n)).collect();
+        queue.flush().expect("not from an item");
+        let sum: i32 = handles.into_iter().map(|handle| handle.join().expect("it ran")).sum();
+        assert_eq!(sum, 99 * 100 / 2);
+        let (job, timed) = (Job::new(|_| {}), Later::new(|_| {}));
+        assert!(queue.enqueue(job.clone()).is_queued());
+        assert!(queue.enqueue_delayed(timed.clone(), Duration::from_millis(1)).is_queued());
+        timed.work.flush();
+        queue.flush().expect("not from an item");
+        assert_eq!((job.tally.finished(), timed.tally.finished()), (1, 1));
+        queue.drain().expect("not from an item");
+    }
+    uwork::on_each_cpu(|_| {}).expect("not from an item");
+    let again = queue("child").build().expect("a queue");
+    assert_eq!(again.spawn(|| 7).join().expect("it ran"), 7);
+}
+
+#[test]
+fn a_child_uses_the_queues_that_were_there_and_new_ones() {
+    let _watchdog = watchdog();
+    let queues = [
+        queue("unbound").build().unwrap(),
+        queue("percpu").per_cpu().build().unwrap(),
+        queue("ordered").ordered().build().unwrap(),
+        queue("reclaim").mem_reclaim().build().unwrap(),
+        queue("dedicated").dedicated().build().unwrap(),
+        queue("bh").bh().build().unwrap(),
+        queue("limited").max_active(1).build().unwrap(),
+    ];
+    let all: Vec<&Queue> = queues.iter().collect();
+    use_uwork(&all);
+    in_child(|| {
+        use_uwork(&all);
+        // A child of the child.
+        in_child(|| use_uwork(&all));
+        use_uwork(&all);
+    });
+    use_uwork(&all);
+}
+
+#[test]
+fn a_fork_in_a_flood_harms_nobody() {
+    let _watchdog = watchdog();
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let queues =
+        [queue("flood").build().unwrap(), queue("flood").per_cpu().max_active(2).build().unwrap()];
+    let stop = Arc::new(AtomicBool::new(false));
+    let submitters: Vec<_> = (0..2)
+        .map(|_| {
+            let (queues, stop) = (queues.clone(), stop.clone());
+            std::thread::spawn(move || {
+                let mut queued = 0_u32;
+                while !stop.load(Ordering::Relaxed) {
+                    for queue in &queues {
+                        drop(queue.spawn(|| RUNS.fetch_add(1, Ordering::Relaxed)));
+                        queued += 1;
+                    }
+                    if queued.is_multiple_of(1_000) {
+                        queues.iter().for_each(|queue| queue.flush().expect("not from an item"));
+                    }
+                }
+                queued
+            })
+        })
+        .collect();
+    for _ in 0..20 {
+        let before = RUNS.load(Ordering::Relaxed);
+        until("the flood goes on", || RUNS.load(Ordering::Relaxed) > before + 100);
+        in_child(|| {
+            let runs = RUNS.load(Ordering::Relaxed);
+            use_uwork(&[&queues[0], &queues[1]]);
+            assert_eq!(RUNS.load(Ordering::Relaxed), runs, "nothing of the parent's has run");
+        });
+    }
+    stop.store(true, Ordering::Relaxed);
+    let queued: u32 = submitters.into_iter().map(|thread| thread.join().expect("no panic")).sum();
+    queues.iter().for_each(|queue| queue.flush().unwrap());
+    assert_eq!(RUNS.load(Ordering::Relaxed), queued, "nothing was lost in the parent");
+}
+
+/// Whatever an item was waiting for in the parent, it is idle in the child, and can be queued there.
+#[test]
+fn what_was_pending_is_idle_in_the_child() {
+    let _watchdog = watchdog();
+    let queue = queue("pending").max_active(1).build().unwrap();
+    let (gate, started) = (Gate::new(), Gate::new());
+    let (inside, begun) = (gate.clone(), started.clone());
+    let running = Job::new(move |_| {
+        begun.open();
+        inside.wait();
+    });
+    assert!(queue.enqueue(running.clone()).is_queued());
+    started.wait();
+    let (queued, armed) = (Job::new(|_| {}), Later::new(|_| {}));
+    assert!(queue.enqueue(queued.clone()).is_queued());
+    assert!(queue.enqueue(running.clone()).is_queued(), "again, behind itself");
+    assert!(queue.enqueue_delayed(armed.clone(), Duration::from_secs(3_600)).is_queued());
+    in_child(|| {
+        assert!(!running.work.is_pending() && !queued.work.is_pending());
+        assert!(!armed.work.is_pending());
+        assert!(!running.work.busy().running, "its worker is in the parent");
+        // There is nothing to wait for or to take back.
+        assert!(!queued.work.flush() && !armed.work.flush());
+        assert!(queued.work.cancel_sync().unwrap().is_none());
+        queue.flush().expect("not from an item");
+        assert_eq!((queued.tally.started(), armed.tally.started()), (0, 0));
+        assert!(queue.enqueue(queued.clone()).is_queued());
+        assert!(queue.enqueue_delayed(armed.clone(), Duration::from_millis(1)).is_queued());
+        armed.work.flush();
+        queue.flush().expect("not from an item");
+        assert_eq!((queued.tally.finished(), armed.tally.finished()), (1, 1));
+    });
+    assert!(queued.work.is_pending() && running.work.is_pending() && armed.work.is_pending());
+    gate.open();
+    queue.flush().unwrap();
+    assert_eq!((running.tally.finished(), queued.tally.finished()), (2, 1));
+    assert!(armed.work.cancel().is_some());
+}
+
+#[test]
+fn a_fork_inside_of_an_item() {
+    let _watchdog = watchdog();
+    let queue = queue("forks").build().unwrap();
+    let (inner, allowed) = (queue.clone(), queue.cpumask().len());
+    let forks = move || {
+        in_child(|| {
+            use_uwork(&[&inner]);
+            let seen = std::thread::available_parallelism().expect("a number").get();
+            assert_eq!(seen, allowed, "the worker's CPUs are not the child's");
+        });
+        uwork::blocking(|| in_child(|| use_uwork(&[&inner])));
+        // SAFETY: the child returns from the item and ends with it.
+        match unsafe { libc::fork() } {
+            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+            0 => {
+                // SAFETY: no pointers.
+                unsafe { libc::alarm(CHILD_MAX_S) };
+                None
+            }
+            child => Some(status_of(child)),
+        }
+    };
+    // On a worker: the join of this thread may take the item over, a flush does not.
+    let handle = queue.spawn(forks.clone());
+    queue.flush().unwrap();
+    assert_eq!(handle.join().unwrap(), Some(0));
+    queue.flush().unwrap();
+}
+
+/// A thread that helps is in the item as well; in the child it goes on behind the help.
+#[test]
+fn a_fork_while_helping() {
+    let _watchdog = watchdog();
+    let queue = queue("helped").ordered().build().unwrap();
+    let (gate, started) = (Gate::new(), Gate::new());
+    let (inside, begun) = (gate.clone(), started.clone());
+    let first = queue.spawn(move || {
+        begun.open();
+        inside.wait();
+    });
+    started.wait();
+    let pid = std::process::id();
+    // SAFETY: the child leaves below.
+    let second = queue.spawn(|| unsafe { libc::fork() });
+    gate.open();
+    first.join().unwrap();
+    let child = second.join().unwrap();
+    if std::process::id() != pid {
+        let outcome = catch_unwind(AssertUnwindSafe(|| use_uwork(&[&queue])));
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 1 }) };
+    }
+    assert_eq!(status_of(child), 0);
+    use_uwork(&[&queue]);
+}
+
+#[test]
+fn readers_of_the_parent_hold_nothing_back_in_the_child() {
+    let _watchdog = watchdog();
+    struct Reclaim {
+        work: rcu::RcuWork<Reclaim>,
+        ran: AtomicU32,
+    }
+    uwork::has_rcu_work!(impl HasRcuWork for Reclaim { work });
+    impl uwork::WorkItem for Reclaim {
+        type Pointer = Arc<Reclaim>;
+        fn run(this: Arc<Reclaim>) {
+            this.ran.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let queue = queue("rcu").build().unwrap();
+    let item = || Arc::new(Reclaim { work: rcu::RcuWork::new(), ran: AtomicU32::new(0) });
+    let before = item();
+    assert!(queue.enqueue_rcu(before.clone()).is_queued());
+    before.work.flush();
+    let (gate, reads) = (Gate::new(), Gate::new());
+    let (held, reading) = (gate.clone(), reads.clone());
+    let reader = std::thread::spawn(move || {
+        let _guard = rcu::read_lock();
+        reading.open();
+        held.wait();
+    });
+    reads.wait();
+    let waiting = item();
+    assert!(queue.enqueue_rcu(waiting.clone()).is_queued());
+    in_child(|| {
+        assert!(!waiting.work.is_pending());
+        let fresh = item();
+        assert!(queue.enqueue_rcu(fresh.clone()).is_queued());
+        fresh.work.flush();
+        assert_eq!(
+            (fresh.ran.load(Ordering::Relaxed), waiting.ran.load(Ordering::Relaxed)),
+            (1, 0)
+        );
+    });
+    assert_eq!(waiting.ran.load(Ordering::Relaxed), 0);
+    gate.open();
+    reader.join().unwrap();
+    waiting.work.flush();
+    assert_eq!(waiting.ran.load(Ordering::Relaxed), 1);
+}

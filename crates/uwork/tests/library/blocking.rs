@@ -1,0 +1,83 @@
+//! Workers that block in an item and do not say so: replaced in the tiers that notice, not in the one that
+//! does not. Each scene is a process of its own, as the tier is chosen once. How soon is asserted in
+//! virtual time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::blocks::{every_kind, gates};
+use crate::support::child::{alone_each, alone_with};
+use crate::support::items::Later;
+use crate::support::tiers::{
+    Blocked, VARIABLE, are_replaced, collect_reports, perf_files, reported,
+    say_so_and_are_replaced, workers_of,
+};
+use crate::support::{queue, until, watchdog};
+use uwork::{Queue, Scope, ScopeChoice};
+
+/// Items that block at once.
+const BLOCKED: usize = 8;
+
+/// Queues that allow one item more, with pools of their own: the cap of a pool is the sum of its queues'.
+fn queues() -> [Queue; 4] {
+    let scope = |scope| queue("blocks").affinity_scope(ScopeChoice::Explicit(scope));
+    [
+        queue("blocks").nice(1),
+        queue("blocks").per_cpu(),
+        scope(Scope::Cpu).affinity_strict(true).nice(2),
+        scope(Scope::System).nice(3),
+    ]
+    .map(|builder| builder.max_active(BLOCKED as u32 + 1).build().unwrap())
+}
+
+// Catches: a sleep that is not noticed, in a kind of wait or of pool; an item that runs twice or never as
+// it was given to somebody else; a worker for each block.
+#[test]
+fn workers_that_block_undeclared_are_replaced() {
+    let test = "workers_that_block_undeclared_are_replaced";
+    alone_each(test, VARIABLE, &["events", "sampling"], VARIABLE, |tier| {
+        let _watchdog = watchdog();
+        collect_reports();
+        for queue in queues() {
+            for round in 0..3 {
+                for (what, obstacle) in every_kind(BLOCKED) {
+                    eprintln!("{tier}: {what}, round {round}, {queue:?}");
+                    are_replaced(&queue, obstacle, BLOCKED);
+                }
+            }
+        }
+        match (tier, &reported()[..]) {
+            ("sampling", reported) => assert_eq!((perf_files(), reported), (0, &[][..])),
+            (_, []) => assert!(perf_files() > 0, "nobody was observed"),
+            (_, reported) => eprintln!("{test}: events: skipped: {reported:?}"),
+        }
+    });
+}
+
+/// What a timer needs to go off, which is long for a watch that looks for sleepers.
+const LONG: Duration = Duration::from_millis(50);
+
+// Catches: workers that are replaced though that was not asked for.
+#[test]
+fn declared_is_what_it_says() {
+    let test = "declared_is_what_it_says";
+    let declared = |command: &mut std::process::Command| _ = command.env(VARIABLE, "declared");
+    alone_with(test, declared, || {
+        let _watchdog = watchdog();
+        collect_reports();
+        let queue = queue("blocks").per_cpu().max_active(BLOCKED as u32 + 1).build().unwrap();
+        let before = workers_of(&queue);
+        let blocked = Blocked::queue(&queue, Arc::new(gates(BLOCKED)), BLOCKED);
+        blocked.until_inside(1);
+        let elsewhere = crate::support::queue("clock").dedicated().build().unwrap();
+        let later = Later::counting();
+        assert!(elsewhere.enqueue_delayed(later.clone(), LONG).is_queued());
+        until("the time is over", || later.tally.finished() == 1);
+        let (entered, workers) = (blocked.entered(), workers_of(&queue));
+        blocked.release();
+        assert_eq!((entered, workers), (1, before), "nobody stood in");
+        assert_eq!((perf_files(), &reported()[..]), (0, &[][..]));
+
+        say_so_and_are_replaced(&queue, BLOCKED);
+    });
+}

@@ -1,0 +1,250 @@
+//! What noticing blocked workers costs is bounded: files, workers, threads that are observed; however many
+//! pools there are, whoever else is on the CPUs, and whatever ends meanwhile. Each scene is a process of
+//! its own.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::support::blocks::{compute, compute_first};
+use crate::support::child::alone_each;
+use crate::support::items::Job;
+use crate::support::machine::{cpus, mask};
+use crate::support::tiers::{
+    BLOCKED, Blocked, VARIABLE, collect_reports, perf_files, reported, scene,
+};
+use crate::support::{queue, until, watchdog};
+use uwork::Queue;
+
+/// Threads that are observed at once, at most, and the file that keeps the system ready.
+const FILES_MAX: usize = 64 + 1;
+const TIERS: [&str; 2] = ["events", "sampling"];
+
+/// A note that the test is skipped, where records are refused.
+fn are_refused(test: &str) -> bool {
+    let reported = reported();
+    if !reported.is_empty() {
+        eprintln!("{test}: skipped: {reported:?}");
+    }
+    !reported.is_empty()
+}
+
+// Catches: the file of a thread that has ended, kept for good; one that ends being taken for one that sleeps,
+// or waited for.
+#[test]
+fn workers_end_while_they_are_observed() {
+    let test = "workers_end_while_they_are_observed";
+    alone_each(test, VARIABLE, &TIERS, VARIABLE, |tier| {
+        let _watchdog = watchdog();
+        collect_reports();
+        let mut most = 0;
+        // A scene's queue is destroyed at its end, and with it its pools and their workers.
+        for _ in 0..100 {
+            scene();
+            most = most.max(perf_files());
+        }
+        until("all workers have ended", || {
+            uwork::dump().pools.iter().all(|pool| !pool.retired || pool.nr_workers == 0)
+        });
+        assert!(most <= FILES_MAX, "{most}");
+        if tier == "events" && !are_refused(test) {
+            assert!(most >= 2, "somebody was observed");
+            until("nobody is observed any more", || perf_files() == 1);
+        }
+        scene();
+    });
+}
+
+/// Queues in many pools: one each, and others that differ in what makes pools.
+fn many_queues() -> Vec<(Queue, bool)> {
+    let dedicated = (0..900).map(|_| (queue("one").dedicated().build().unwrap(), false));
+    let mut queues: Vec<_> = dedicated.collect();
+    let all = cpus();
+    for nice in -20..20 {
+        for strict in [false, true] {
+            for mask in [mask(&all[..1]), mask(&all)] {
+                let builder = queue("kind").nice(nice).affinity_strict(strict).max_active(4);
+                queues.push((builder.cpumask(mask).build().unwrap(), true));
+            }
+        }
+    }
+    queues
+}
+
+// Catches: files or threads by the pool; a pool that is forgotten among many; counts that go wrong.
+#[test]
+fn a_thousand_pools_block_at_once() {
+    let test = "a_thousand_pools_block_at_once";
+    alone_each(test, VARIABLE, &TIERS, VARIABLE, |_| {
+        let _watchdog = watchdog();
+        collect_reports();
+        let queues = many_queues();
+        let blocked: Vec<_> = queues
+            .iter()
+            .map(|(queue, is_pool)| {
+                let places = if *is_pool { 3 } else { 1 };
+                Blocked::queue(queue, Arc::new(compute_first(places)), places)
+            })
+            .collect();
+        let behind: Vec<_> = queues
+            .iter()
+            .map(|(queue, _)| {
+                let item = Job::counting();
+                assert!(queue.enqueue(item.clone()).is_queued());
+                item
+            })
+            .collect();
+        let mut most = 0;
+        for (blocked, (_, is_pool)) in blocked.iter().zip(&queues) {
+            blocked.until_inside(if *is_pool { 3 } else { 1 });
+            most = most.max(perf_files());
+        }
+        for (item, (_, is_pool)) in behind.iter().zip(&queues) {
+            // Where there is one worker and never another, it waits.
+            if *is_pool {
+                until("what is behind has run", || item.tally.finished() == 1);
+            } else {
+                assert_eq!(item.tally.started(), 0);
+            }
+            most = most.max(perf_files());
+        }
+        let pools = uwork::dump().pools;
+        assert!(pools.len() >= 1_000, "{} pools", pools.len());
+        for pool in &pools {
+            assert!(pool.nr_workers <= pool.workers_max, "{}", uwork::dump());
+        }
+        assert!(most <= FILES_MAX, "{most}");
+        blocked.into_iter().for_each(Blocked::release);
+        queues.iter().for_each(|(queue, _)| queue.flush().unwrap());
+        assert!(behind.iter().all(|item| (item.tally.started(), item.tally.finished()) == (1, 1)));
+    });
+}
+
+/// A process that computes and nothing else, until this is dropped.
+struct Burner(libc::pid_t);
+
+impl Burner {
+    /// Before there are threads that it would have to do without.
+    fn start() -> Burner {
+        // SAFETY: the child makes two system calls and then none.
+        match unsafe { libc::fork() } {
+            -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+            0 => {
+                // SAFETY: numbers only. It ends with its parent's thread, or in a minute.
+                unsafe {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    libc::alarm(60);
+                }
+                loop {
+                    std::hint::spin_loop();
+                }
+            }
+            child => Burner(child),
+        }
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        // SAFETY: our own child, which has not been waited for.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Items of the flood, and how long each computes.
+const ITEMS: u32 = 6_000;
+const ITEM: Duration = Duration::from_micros(50);
+
+// Catches: a worker that was preempted, taken for one that sleeps.
+#[test]
+fn preempted_workers_are_not_replaced() {
+    let test = "preempted_workers_are_not_replaced";
+    alone_each(test, VARIABLE, &TIERS, VARIABLE, |tier| {
+        let _watchdog = watchdog();
+        let _burners: Vec<_> = (0..std::thread::available_parallelism().unwrap().get())
+            .map(|_| Burner::start())
+            .collect();
+        let queues = [queue("flood").build().unwrap(), queue("flood").per_cpu().build().unwrap()];
+        let ran = Arc::new(AtomicU32::new(0));
+        for _ in 0..ITEMS / 2 {
+            for queue in &queues {
+                let ran = ran.clone();
+                let item = Job::new(move |_| {
+                    compute(ITEM);
+                    ran.fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(queue.enqueue(item).is_queued());
+            }
+        }
+        let mut looks = 0;
+        until("the flood is over", || {
+            for pool in &uwork::dump().pools {
+                let (workers, target) = (pool.nr_workers, pool.target);
+                assert!(workers <= target + 1, "{tier}: {workers} workers for {target}");
+            }
+            looks += 1;
+            ran.load(Ordering::Relaxed) == ITEMS
+        });
+        assert!(looks > 1, "the flood was over at the first look");
+        queues.iter().for_each(|queue| queue.flush().unwrap());
+    });
+}
+
+/// Runs `f` in a child after a fork, which must succeed.
+fn in_child(f: impl FnOnce()) {
+    // SAFETY: the child uses uwork and this test's own code, then leaves without running what the
+    // parent has registered for its exit.
+    match unsafe { libc::fork() } {
+        -1 => panic!("fork: {}", std::io::Error::last_os_error()),
+        0 => {
+            // SAFETY: no pointers.
+            unsafe { libc::alarm(30) };
+            let outcome = catch_unwind(AssertUnwindSafe(f));
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(outcome.is_err())) };
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: the status is live.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the child has failed");
+        }
+    }
+}
+
+// Catches: files of the parent that stay open in a child; a child that notices nobody, or a parent that does
+// not any more.
+#[test]
+fn a_fork_while_workers_are_observed() {
+    let test = "a_fork_while_workers_are_observed";
+    alone_each(test, VARIABLE, &TIERS, VARIABLE, |tier| {
+        let _watchdog = watchdog();
+        collect_reports();
+        for _ in 0..10 {
+            // Not with the pools of the child's scenes.
+            let queue = queue("parent").nice(2).max_active(BLOCKED as u32 + 1).build().unwrap();
+            let blocked = Blocked::queue(&queue, Arc::new(compute_first(BLOCKED)), BLOCKED);
+            blocked.until_inside(BLOCKED);
+            in_child(|| {
+                assert_eq!(perf_files(), 0, "the parent's are closed");
+                (0..5).for_each(|_| scene());
+                if tier == "events" && reported().is_empty() {
+                    while perf_files() < 2 {
+                        scene();
+                    }
+                }
+            });
+            blocked.release();
+            scene();
+        }
+        if tier == "events" && !are_refused(test) {
+            while perf_files() < 2 {
+                scene();
+            }
+        }
+    });
+}

@@ -1,0 +1,280 @@
+//! What the system refuses of what is needed to notice blocked workers, at the start or later: the next
+//! best way is taken, told once, and nothing is lost. Each scene is a process of its own.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Error;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use perf_event_open_sys::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE, perf_event_attr};
+use perf_event_open_sys::perf_event_open;
+
+use crate::support::blocks::every_kind;
+use crate::support::child::{alone_each, alone_with, become_nobody, limit, words_of};
+use crate::support::filter::refuse;
+use crate::support::tiers::{
+    BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, in_best_tier, perf_files, reported,
+    say_so_and_are_replaced, scene,
+};
+use crate::support::watchdog;
+
+/// Scenes until something must have happened that each of them gives an occasion to.
+const SCENES_MAX: usize = 500;
+/// Plays scenes until something is so.
+#[track_caller]
+fn scenes_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..SCENES_MAX {
+        scene();
+        if condition() {
+            return;
+        }
+    }
+    panic!("{SCENES_MAX} scenes and not: {what}; reported: {:?}", reported());
+}
+
+/// Whether the system lets this process observe its threads; else a note that the test is skipped.
+fn can_observe(test: &str) -> bool {
+    let outcome = Event::open();
+    if let Err(error) = &outcome {
+        eprintln!("{test}: skipped: perf_event_open: {error}");
+    }
+    outcome.is_ok()
+}
+
+/// An event of the calling thread's.
+struct Event(OwnedFd);
+
+impl Event {
+    fn open() -> Result<Event, Error> {
+        let mut attr = perf_event_attr {
+            size: size_of::<perf_event_attr>() as u32,
+            type_: PERF_TYPE_SOFTWARE,
+            config: u64::from(PERF_COUNT_SW_DUMMY),
+            ..perf_event_attr::default()
+        };
+        attr.set_exclude_kernel(1);
+        // SAFETY: the attributes are live and their size is in them.
+        let file = unsafe { perf_event_open(&raw mut attr, 0, -1, -1, 0) };
+        if file < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: a file that was just opened, and that nobody else knows of.
+        Ok(Event(unsafe { OwnedFd::from_raw_fd(file) }))
+    }
+
+    /// Maps so many pages of records, for good, which locks them.
+    fn map(&self, pages: usize) -> Result<(), Error> {
+        // SAFETY: no pointers.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let (null, protection) = (std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE);
+        let (bytes, file) = ((1 + pages) * page, self.0.as_raw_fd());
+        // SAFETY: a new mapping of an open file; the kernel chooses where.
+        let at = unsafe { libc::mmap(null, bytes, protection, libc::MAP_SHARED, file, 0) };
+        if at == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// Asserts that one tier was reported, for a reason with these words in it.
+#[track_caller]
+fn assert_reported(tier: &str, words: &[&str]) {
+    let reported = reported();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    let (told, reason) = &reported[0];
+    assert_eq!(told, tier, "{reason}");
+    words.iter().for_each(|word| assert!(reason.contains(word), "{word:?} is not in {reason:?}"));
+}
+
+// Catches: a refusal that ends in declared waits only, in an error, in silence or in many words.
+#[test]
+fn a_filter_of_system_calls_leads_to_sampling() {
+    let test = "a_filter_of_system_calls_leads_to_sampling";
+    let errors = ["EPERM", "EACCES", "ENOSYS"];
+    alone_each(test, "UWORK_TEST_ERRNO", &errors, VARIABLE, |errno| {
+        let _watchdog = watchdog();
+        collect_reports();
+        let number = match errno {
+            "EPERM" => libc::EPERM,
+            "EACCES" => libc::EACCES,
+            _ => libc::ENOSYS,
+        };
+        refuse(libc::SYS_perf_event_open, number);
+        let queue = blocks();
+        for (_, obstacle) in every_kind(BLOCKED) {
+            are_replaced(&queue, obstacle, BLOCKED);
+        }
+        let error = Error::from_raw_os_error(number).to_string();
+        assert_reported("sampling", &["events is refused: perf_event_open", &error]);
+        assert_eq!(perf_files(), 0);
+    });
+}
+
+// Catches: workers that are waited for by way of records that no longer come, or told of at each look.
+#[test]
+fn what_was_allowed_is_refused_later() {
+    let test = "what_was_allowed_is_refused_later";
+    alone_with(test, in_best_tier, || {
+        let _watchdog = watchdog();
+        if !can_observe(test) {
+            return;
+        }
+        collect_reports();
+        // One file keeps the system ready, the next is of a worker.
+        scenes_until("a worker is observed", || perf_files() >= 2);
+        assert_eq!(reported(), []);
+        refuse(libc::SYS_perf_event_open, libc::EPERM);
+        scenes_until("the refusal is noticed", || !reported().is_empty());
+        (0..20).for_each(|_| scene());
+        for (_, obstacle) in every_kind(BLOCKED) {
+            are_replaced(&blocks(), obstacle, BLOCKED);
+        }
+        assert_reported("sampling", &["was allowed, and is refused now", "not permitted"]);
+    });
+}
+
+/// What a process says of its tier, played with this environment.
+fn lines_of(test: &str, value: Option<&str>, prepare: fn()) -> Option<Vec<String>> {
+    let environment = |command: &mut std::process::Command| match value {
+        Some(value) => _ = command.env(VARIABLE, value),
+        None => _ = command.env_remove(VARIABLE),
+    };
+    let said = words_of(test, environment, || {
+        let _watchdog = watchdog();
+        prepare();
+        let queue = blocks();
+        (0..20).for_each(|_| say_so_and_are_replaced(&queue, BLOCKED));
+    })?;
+    let own = said.lines().filter(|line| line.contains("uwork: "));
+    Some(own.map(str::to_owned).collect())
+}
+
+// Catches: an odd value that is taken for something, or is an error, or is told more than once; a choice
+// that is told though it is what was asked for.
+#[test]
+fn a_value_that_is_none_is_told_with_those_that_are() {
+    let test = "a_value_that_is_none_is_told_with_those_that_are";
+    for value in ["Events", "events ", "off", "events,sampling"] {
+        let Some(lines) = lines_of(test, Some(value), || {}) else { return };
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let wanted = format!(
+            "uwork: UWORK_BLOCKING={value:?} is ignored: allowed are declared, events, sampling; in use: "
+        );
+        assert!(lines[0].starts_with(&wanted), "{lines:?}");
+    }
+    for value in ["declared", "sampling"] {
+        assert_eq!(lines_of(test, Some(value), || {}), Some(Vec::new()), "{value}");
+    }
+}
+
+// Catches: a fallback that is told more than once, or to nobody where there is no reporter.
+#[test]
+fn a_refusal_is_one_line_on_standard_error() {
+    let test = "a_refusal_is_one_line_on_standard_error";
+    let refuses = || refuse(libc::SYS_perf_event_open, libc::EPERM);
+    for value in [None, Some("events")] {
+        let Some(lines) = lines_of(test, value, refuses) else { return };
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("uwork: workers that block are noticed by way of sampling"));
+        assert!(lines[0].contains("perf_event_paranoid is "), "{lines:?}");
+    }
+}
+
+/// Opens files until their numbers reach this one, or there are no more.
+fn take_files(end: u64) -> Vec<File> {
+    let open = || File::open("/dev/null").ok().filter(|file| (file.as_raw_fd() as u64) < end);
+    std::iter::from_fn(open).collect()
+}
+
+// Catches: a tier that takes the program's last files; one that notices nobody when there are no more.
+#[test]
+fn files_run_out() {
+    let test = "files_run_out";
+    const FILES: u64 = 32;
+    alone_with(test, in_best_tier, || {
+        let _watchdog = watchdog();
+        if !can_observe(test) {
+            return;
+        }
+        collect_reports();
+        limit(libc::RLIMIT_NOFILE, FILES);
+        let theirs = take_files(FILES / 2);
+        scenes_until("a file is refused", || !reported().is_empty());
+        assert_reported("events", &["some workers are sampled", "Too many open files"]);
+        let left = take_files(FILES);
+        assert!(!left.is_empty(), "some files are left to the program");
+        (0..20).for_each(|_| scene());
+        drop((theirs, left));
+        (0..20).for_each(|_| scene());
+        assert_eq!(reported().len(), 1, "{:?}", reported());
+    });
+}
+
+/// Locks as much memory in rings as this user may.
+fn take_all_locked_memory() -> Vec<Event> {
+    let mut events = Vec::new();
+    for pages in [64, 16, 4, 1] {
+        loop {
+            let event = Event::open().expect("an event");
+            match event.map(pages) {
+                Ok(()) => events.push(event),
+                Err(error) if error.raw_os_error() == Some(libc::EPERM) => break,
+                Err(error) => panic!("a ring of {pages} pages: {error}"),
+            }
+        }
+    }
+    events
+}
+
+// Catches: the limit of locked memory taken for a refusal of records as such.
+#[test]
+fn locked_memory_runs_out() {
+    let test = "locked_memory_runs_out";
+    alone_with(test, in_best_tier, || {
+        let _watchdog = watchdog();
+        become_nobody();
+        limit(libc::RLIMIT_MEMLOCK, 0);
+        if !can_observe(test) {
+            return;
+        }
+        collect_reports();
+        let taken = take_all_locked_memory();
+        scenes_until("a ring is refused", || !reported().is_empty());
+        assert_reported("events", &["some workers are sampled", "not permitted"]);
+        (0..20).for_each(|_| scene());
+        drop(taken);
+        (0..20).for_each(|_| scene());
+        assert_eq!(reported().len(), 1, "{:?}", reported());
+    });
+}
+
+/// Puts an empty directory in place of `/proc`, for the calling thread and those that it starts.
+fn hide_proc() -> Result<(), Error> {
+    let [root, proc, kind] = ["/", "/proc", "tmpfs"].map(|text| CString::new(text).unwrap());
+    let (null, private) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
+    let (at, fs) = (proc.as_ptr(), kind.as_ptr());
+    // SAFETY: strings that end with a zero byte; the mounts are this thread's own after the first call.
+    let done = unsafe {
+        libc::unshare(libc::CLONE_NEWNS) == 0
+            && libc::mount(null, root.as_ptr(), null, private, null.cast()) == 0
+            && libc::mount(fs, at, fs, 0, null.cast()) == 0
+    };
+    if done { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+// Catches: a tier in use that cannot work, as the states of threads cannot be read.
+#[test]
+fn there_is_no_proc() {
+    let test = "there_is_no_proc";
+    alone_each(test, "UWORK_TEST_RECORDS", &["allowed", "refused"], VARIABLE, |records| {
+        let _watchdog = watchdog();
+        if let Err(error) = hide_proc() {
+            return eprintln!("{test}: skipped: no /proc without a /proc: {error}");
+        }
+        assert!(!std::fs::exists("/proc/self").unwrap());
+        collect_reports();
+        if records == "refused" {
+            refuse(libc::SYS_perf_event_open, libc::EPERM);
+        }
+        say_so_and_are_replaced(&blocks(), BLOCKED);
+        assert_reported("declared", &["events is refused", "sampling is refused: /proc/self/task"]);
+    });
+}

@@ -1,0 +1,204 @@
+//! Workers that a debugger or a signal has stopped are told of, and not replaced; when they go on, all is as
+//! before. What is stopped is a process of its own, by the test that started it.
+
+use std::collections::BTreeSet;
+use std::io::Error;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::support::child::{Other, asked, say};
+use crate::support::gate::Gate;
+use crate::support::items::{Job, Later};
+use crate::support::machine::{cpus, thread_id};
+use crate::support::tiers::{VARIABLE, scene, workers_of};
+use crate::support::{queue, until, watchdog};
+use uwork::Report;
+
+/// Times that all threads are stopped.
+const STOPS: usize = 20;
+/// What a timer needs to go off, which is long for a watch that looks for sleepers.
+const LONG: Duration = Duration::from_millis(50);
+const TIERS: [&str; 2] = ["events", "sampling"];
+
+fn in_tier(tier: &str) -> impl FnOnce(&mut Command) {
+    move |command| _ = command.env(VARIABLE, tier)
+}
+
+/// A ptrace(2) request without data.
+fn trace(request: libc::c_uint, thread: libc::pid_t) -> Result<(), Error> {
+    let null = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: requests that read and write no memory.
+    let outcome = unsafe { libc::ptrace(request, thread, null, null) };
+    if outcome == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+/// Waits until a thread that is traced, or a process, has stopped. False if it has ended.
+fn until_stopped(thread: libc::pid_t, options: i32) -> bool {
+    let mut status = 0;
+    // SAFETY: the status is live.
+    let waited = unsafe { libc::waitpid(thread, &raw mut status, options) };
+    assert_eq!(waited, thread, "{}", Error::last_os_error());
+    libc::WIFSTOPPED(status)
+}
+
+/// Attaches to a thread and stops it. False if it has ended.
+fn stop(thread: libc::pid_t) -> bool {
+    match trace(libc::PTRACE_SEIZE, thread).and_then(|()| trace(libc::PTRACE_INTERRUPT, thread)) {
+        Ok(()) => until_stopped(thread, libc::__WALL),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => false,
+        Err(error) => panic!("thread {thread}: {error}"),
+    }
+}
+
+fn go_on(thread: libc::pid_t) {
+    trace(libc::PTRACE_DETACH, thread).expect("a thread that is stopped");
+}
+
+/// Says whom nobody stands in for.
+fn report(report: &Report) {
+    if let Report::WorkerStopped { thread } = report {
+        say(&format!("stopped {thread}"));
+    }
+}
+
+/// An item that blocks, and one behind it.
+fn one_behind_another() {
+    let _watchdog = watchdog();
+    uwork::set_reporter(report).expect("the first reporter");
+    // Workers have been found asleep lately, and are observed.
+    (0..5).for_each(|_| scene());
+    let queue = queue("blocks").per_cpu().build().unwrap();
+    let (inside, may_end) = (Gate::new(), Gate::new());
+    let (entered, held) = (inside.clone(), may_end.clone());
+    let first = Job::new(move |_| {
+        say(&format!("thread {}", thread_id()));
+        entered.open();
+        held.wait();
+    });
+    assert!(queue.enqueue_on(cpus()[0], first.clone()).unwrap().is_queued());
+    inside.wait();
+    let behind = Job::new(|_| say("behind"));
+    let clock = crate::support::queue("clock").dedicated().build().unwrap();
+    while let Some(question) = asked() {
+        match &question[..] {
+            "next" => assert!(queue.enqueue_on(cpus()[0], behind.clone()).unwrap().is_queued()),
+            "workers" => {
+                let later = Later::counting();
+                assert!(clock.enqueue_delayed(later.clone(), LONG).is_queued());
+                until("the time is over", || later.tally.finished() == 1);
+                say(&format!("workers {}", workers_of(&queue)));
+            }
+            _ => break,
+        }
+    }
+    may_end.open();
+    queue.flush().unwrap();
+    assert_eq!((first.tally.finished(), behind.tally.finished()), (1, 1));
+    say("done");
+}
+
+// Catches: a worker in the debugger that is taken for one that sleeps, and replaced; or told of at each look;
+// or not looked at any more when it goes on.
+#[test]
+fn a_worker_that_a_debugger_stops_is_told_of_and_not_replaced() {
+    let test = "a_worker_that_a_debugger_stops_is_told_of_and_not_replaced";
+    let _watchdog = watchdog();
+    for tier in TIERS {
+        let Some(mut other) = Other::start(test, in_tier(tier), one_behind_another) else { return };
+        let said = other.hear();
+        let thread: libc::pid_t = said.strip_prefix("thread ").expect("one").parse().unwrap();
+        other.ask("workers");
+        let workers = other.hear();
+        assert!(stop(thread), "the worker is there");
+        other.ask("next");
+        assert_eq!(other.hear(), format!("stopped {thread}"));
+        // Neither told of again, nor replaced meanwhile.
+        for _ in 0..2 {
+            other.ask("workers");
+            assert_eq!(other.hear(), workers, "{tier}: nobody stands in");
+        }
+        go_on(thread);
+        assert_eq!(other.hear(), "behind", "{tier}: it sleeps, and somebody stands in");
+        other.ask("end");
+        assert_eq!(other.hear(), "done");
+        other.end();
+    }
+}
+
+/// Scenes until the starting process has enough.
+fn scenes() {
+    let _watchdog = watchdog();
+    static ENOUGH: AtomicBool = AtomicBool::new(false);
+    scene();
+    say("ready");
+    std::thread::spawn(|| {
+        let _ = asked();
+        ENOUGH.store(true, Ordering::Relaxed);
+    });
+    while !ENOUGH.load(Ordering::Relaxed) {
+        scene();
+    }
+    // After all stops.
+    scene();
+    say("played");
+}
+
+/// All threads of a process, but those that have just been made.
+fn threads(pid: libc::pid_t) -> BTreeSet<libc::pid_t> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
+    let name = |task: std::io::Result<std::fs::DirEntry>| task.expect("a task").file_name();
+    tasks.map(|task| name(task).to_str().expect("a number").parse().expect("a number")).collect()
+}
+
+/// Stops all threads of a process, until there are no others.
+fn stop_all(pid: libc::pid_t) -> BTreeSet<libc::pid_t> {
+    let (mut seen, mut stopped) = (BTreeSet::new(), BTreeSet::new());
+    loop {
+        let fresh: Vec<_> = threads(pid).difference(&seen).copied().collect();
+        if fresh.is_empty() {
+            return stopped;
+        }
+        stopped.extend(fresh.iter().copied().filter(|&thread| stop(thread)));
+        seen.extend(fresh);
+    }
+}
+
+// Catches: threads that are taken for asleep as they were stopped together, and replaced; a count that is
+// wrong afterwards. Each scene checks the number of workers.
+#[test]
+fn a_process_that_a_debugger_stops_goes_on_as_before() {
+    let test = "a_process_that_a_debugger_stops_goes_on_as_before";
+    let _watchdog = watchdog();
+    for tier in TIERS {
+        let Some(mut other) = Other::start(test, in_tier(tier), scenes) else { return };
+        assert_eq!(other.hear(), "ready");
+        for _ in 0..STOPS {
+            stop_all(other.pid()).into_iter().for_each(go_on);
+        }
+        other.ask("enough");
+        assert_eq!(other.hear(), "played");
+        other.end();
+    }
+}
+
+// Catches: as above, for the signals of a shell's job control.
+#[test]
+fn a_process_that_a_signal_stops_goes_on_as_before() {
+    let test = "a_process_that_a_signal_stops_goes_on_as_before";
+    let _watchdog = watchdog();
+    for tier in TIERS {
+        let Some(mut other) = Other::start(test, in_tier(tier), scenes) else { return };
+        assert_eq!(other.hear(), "ready");
+        for _ in 0..STOPS {
+            // SAFETY: signals to our own child, which has not been waited for.
+            assert_eq!(unsafe { libc::kill(other.pid(), libc::SIGSTOP) }, 0);
+            assert!(until_stopped(other.pid(), libc::WUNTRACED));
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::kill(other.pid(), libc::SIGCONT) }, 0);
+        }
+        other.ask("enough");
+        assert_eq!(other.hear(), "played");
+        other.end();
+    }
+}

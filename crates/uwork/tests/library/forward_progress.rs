@@ -1,0 +1,316 @@
+//! Work goes on though no thread can be had: with RLIMIT_NPROC or a control group's pids.max at what the
+//! process has. Each scene is a process of its own. How soon a pool gets its worker once threads can be
+//! had again is asserted in virtual time.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use std::{env, fs};
+
+use crate::support::child::{alone, alone_with, become_nobody, limit};
+use crate::support::gate::{Gate, Log};
+use crate::support::items::{Job, Later};
+use crate::support::machine::cpus;
+use crate::support::{queue, until, watchdog};
+use uwork::{Builder, ErrorKind, Queue, Report, Scope, ScopeChoice};
+
+/// Items of each queue and round.
+const ITEMS: usize = 200;
+
+static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
+
+fn failures() -> usize {
+    let failed = |report: &&Report| matches!(report, Report::SpawnFailed { .. });
+    REPORTS.lock().unwrap().iter().filter(failed).count()
+}
+
+/// Threads of this process.
+fn threads() -> u64 {
+    fs::read_dir("/proc/self/task").expect("the threads of this process").count() as u64
+}
+
+fn can_make_a_thread() -> bool {
+    std::thread::Builder::new().spawn(|| {}).map(|thread| thread.join().unwrap()).is_ok()
+}
+
+/// Queues of every kind.
+fn every_kind() -> Vec<Queue> {
+    let scope =
+        |scope| move |builder: Builder| builder.affinity_scope(ScopeChoice::Explicit(scope));
+    let kinds: [&dyn Fn(Builder) -> Builder; 12] = [
+        &Builder::per_cpu,
+        &|builder| builder.per_cpu().max_active(1),
+        &|builder| builder.per_cpu().highpri(),
+        &|builder| builder.per_cpu().cpu_intensive(),
+        &|builder| builder.per_cpu().mem_reclaim(),
+        &scope(Scope::System),
+        &|builder| scope(Scope::Cpu)(builder).affinity_strict(true),
+        &|builder| builder.max_active(2),
+        &|builder| builder.mem_reclaim(),
+        &|builder| builder.ordered().mem_reclaim(),
+        &Builder::ordered,
+        &Builder::dedicated,
+    ];
+    let mut queues: Vec<_> =
+        kinds.iter().map(|kind| kind(queue("kind")).build().unwrap()).collect();
+    queues.push(queue("kind").bh().build().unwrap());
+    queues
+}
+
+/// Items that compute, that wait, that queue another one, and that are delayed: all run, those of an
+/// ordered queue in order.
+fn drains(queue: &Queue) {
+    let log = Log::new();
+    let waits = !queue.flags().contains(uwork::Flags::BH);
+    let chained = Job::counting();
+    let later = Later::counting();
+    assert!(queue.enqueue_delayed(later.clone(), Duration::from_millis(1)).is_queued());
+    for number in 0..ITEMS {
+        let (log, own, chained) = (log.clone(), queue.clone(), chained.clone());
+        let item = Job::new(move |_| {
+            if waits && number % 10 == 0 {
+                uwork::blocking(std::thread::yield_now);
+            }
+            if number == ITEMS / 2 {
+                assert!(own.enqueue(chained.clone()).is_queued());
+            }
+            log.push(number);
+        });
+        assert!(queue.enqueue(item).is_queued());
+    }
+    queue.flush().unwrap();
+    later.work.flush();
+    queue.drain().unwrap();
+    assert_eq!((chained.tally.finished(), later.tally.finished()), (1, 1), "{}", queue.name());
+    let mut ran = log.events();
+    if !queue.is_ordered() {
+        ran.sort_unstable();
+    }
+    assert_eq!(ran, (0..ITEMS).collect::<Vec<_>>(), "{}", queue.name());
+}
+
+/// A process that can have the threads that it has and no more, until the limit is lifted.
+struct Starved<'a> {
+    lift: &'a dyn Fn(),
+}
+
+impl<'a> Starved<'a> {
+    /// `limit` sets the limit, or takes it away.
+    fn new(set: &dyn Fn(u64), lift: &'a dyn Fn()) -> Starved<'a> {
+        let _ = uwork::set_reporter(|report| REPORTS.lock().unwrap().push(report.clone()));
+        let before = threads();
+        assert!(can_make_a_thread());
+        until("that thread is gone", || threads() == before);
+        set(before);
+        assert!(!can_make_a_thread(), "{} threads, {before} allowed", threads());
+        Starved { lift }
+    }
+
+    fn end(&self) {
+        (self.lift)();
+        assert!(can_make_a_thread());
+    }
+}
+
+/// The first CPU's workers of plain per-CPU queues wait until the gate is opened: it is one, and there
+/// are no others to be had.
+fn stuck(plain: &Queue) -> (Arc<Job>, Gate) {
+    let (started, may_end) = (Gate::new(), Gate::new());
+    let held = Job::held(&started, &may_end);
+    assert!(plain.enqueue_on(cpus()[0], held.clone()).unwrap().is_queued());
+    started.wait();
+    (held, may_end)
+}
+
+/// The whole scene.
+fn goes_on(set: &dyn Fn(u64), lift: &dyn Fn()) {
+    let queues = every_kind();
+    let reclaim = queue("reclaim").per_cpu().mem_reclaim().build().unwrap();
+    let plain = queue("plain").per_cpu().build().unwrap();
+    let cpu = cpus()[0];
+    let starved = Starved::new(set, lift);
+    for _ in 0..3 {
+        queues.iter().for_each(drains);
+    }
+    // A queue that needs threads is refused, one that has all it needs is not.
+    let refused = queue("refused").dedicated().build().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoThread, "{refused}");
+    let refused = queue("refused").per_cpu().mem_reclaim().build().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NoThread, "{refused}");
+    drains(&queue("shares").per_cpu().build().unwrap());
+
+    // A pool whose only worker is stuck: the rescuer runs what its queue has, in order.
+    let (held, may_end) = stuck(&plain);
+    let log = Log::new();
+    for number in 0..ITEMS {
+        let log = log.clone();
+        let item = Job::new(move |_| log.push((number, uwork::current_is_rescuer())));
+        assert!(reclaim.enqueue_on(cpu, item).unwrap().is_queued());
+    }
+    reclaim.flush().unwrap();
+    assert_eq!(log.events(), (0..ITEMS).map(|number| (number, true)).collect::<Vec<_>>());
+    assert!(failures() > 0, "it was tried and reported");
+
+    // What has no rescuer waits, and runs without another submit once a thread can be had.
+    let waits = Job::counting();
+    assert!(plain.enqueue_on(cpu, waits.clone()).unwrap().is_queued());
+    reclaim.flush().unwrap();
+    assert_eq!(waits.tally.started(), 0);
+    starved.end();
+    until("the pool got a worker", || waits.tally.finished() == 1);
+    // A gate that waited too long panics.
+    let stuck = (held.tally.started(), held.tally.finished(), uwork::panics());
+    assert_eq!(stuck, (1, 0, 0), "the first worker is still stuck");
+    let log = Log::new();
+    let theirs = log.clone();
+    let item = Job::new(move |_| theirs.push(uwork::current_is_rescuer()));
+    assert!(reclaim.enqueue_on(cpu, item).unwrap().is_queued());
+    log.wait_for(&false);
+    may_end.open();
+    plain.flush().unwrap();
+    queues.iter().for_each(drains);
+    queues.iter().for_each(|queue| queue.destroy().unwrap());
+}
+
+/// RLIMIT_NPROC counts threads of a user, and does not bind the privileged.
+fn with_nproc(scene: impl FnOnce(&dyn Fn(u64), &dyn Fn())) {
+    let _watchdog = watchdog();
+    become_nobody();
+    scene(&|threads| limit(libc::RLIMIT_NPROC, threads), &|| limit(libc::RLIMIT_NPROC, u64::MAX));
+}
+
+// Catches: an item that is lost, held up or out of order because a thread could not be made; a pool
+// that stays without a worker when there are threads again.
+#[test]
+fn every_queue_drains_at_the_limit_of_rlimit_nproc() {
+    alone("every_queue_drains_at_the_limit_of_rlimit_nproc", || with_nproc(goes_on));
+}
+
+/// Where the control group is, for the process that is in it.
+const GROUP: &str = "UWORK_TEST_GROUP";
+
+/// A control group that counts threads, removed at the end. Errors are reasons to skip.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Result<Group, String> {
+        let root = Path::new("/sys/fs/cgroup");
+        let enabled = fs::read_to_string(root.join("cgroup.subtree_control")).unwrap_or_default();
+        let parent = match () {
+            () if root.join("pids/cgroup.procs").exists() => root.join("pids"),
+            () if enabled.split_whitespace().any(|name| name == "pids") => root.to_owned(),
+            () => return Err(format!("no pids controller for groups below {root:?}")),
+        };
+        let group = Group(parent.join(format!("uwork-test-{}-pids", std::process::id())));
+        fs::create_dir(&group.0).map_err(|error| format!("{:?}: {error}", group.0))?;
+        // Whether a process may be added is seen by the one that adds itself.
+        match fs::write(group.0.join("pids.max"), "max") {
+            Ok(()) => Ok(group),
+            Err(error) => Err(format!("{:?}: {error}", group.0)),
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The process in it has been waited for; its last thread may still be on its way out.
+        until("the group is empty", || match fs::remove_dir(&self.0) {
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+            Ok(()) => true,
+        });
+    }
+}
+
+// Catches: as above, for a limit that binds everybody.
+#[test]
+fn every_queue_drains_at_the_limit_of_pids_max() {
+    let test = "every_queue_drains_at_the_limit_of_pids_max";
+    let inside = env::var_os(GROUP).map(PathBuf::from);
+    let group = match inside.is_none().then(Group::new).transpose() {
+        Ok(group) => group,
+        Err(why) => return eprintln!("{test}: skipped: {why}"),
+    };
+    let path = group.as_ref().map(|group| group.0.clone()).or(inside).expect("one of them");
+    let scene = || {
+        let _watchdog = watchdog();
+        if let Err(why) = fs::write(path.join("cgroup.procs"), "0") {
+            return eprintln!("{test}: skipped: {path:?}: {why}");
+        }
+        let set = |limit: &str| fs::write(path.join("pids.max"), limit).expect("a limit");
+        goes_on(&|threads| set(&threads.to_string()), &|| set("max"));
+    };
+    alone_with(test, |command| _ = command.env(GROUP, &path), scene);
+}
+
+// Catches: a flush, a cancel or a join that waits for its own caller, or for nobody, because the
+// caller is a rescuer.
+#[test]
+fn what_an_item_may_do_in_a_rescuer() {
+    alone("what_an_item_may_do_in_a_rescuer", || with_nproc(in_a_rescuer));
+}
+
+fn in_a_rescuer(set: &dyn Fn(u64), lift: &dyn Fn()) {
+    let [own, other] =
+        ["own", "other"].map(|name| queue(name).per_cpu().mem_reclaim().build().unwrap());
+    let plain = queue("plain").per_cpu().build().unwrap();
+    let unbound = queue("unbound").build().unwrap();
+    let cpu = cpus()[0];
+    let starved = Starved::new(set, lift);
+    let (held, may_end) = stuck(&plain);
+    let log = Log::new();
+    let behind = Job::counting();
+    let all_are_queued = Gate::new();
+    let (theirs, target, begins) = (log.clone(), behind.clone(), all_are_queued.clone());
+    let queues = (own.clone(), other.clone(), plain.clone(), unbound.clone());
+    let item = Job::new(move |this| {
+        begins.wait();
+        assert!(uwork::current_is_rescuer());
+        assert_eq!(uwork::current_work(), Some(this.work.id()));
+        let (own, other, plain, unbound) = &queues;
+        let shown = own.dump();
+        assert_eq!(shown.slots, [shown.rescuer.as_ref().unwrap().slot], "{shown}");
+        assert!(shown.to_string().contains("  rescuer slot "), "{shown}");
+        // Its own queue cannot be waited for.
+        for call in [Queue::flush, Queue::drain, Queue::destroy] {
+            assert!(call(own).unwrap_err().would_deadlock());
+        }
+        // Itself: nothing to wait for, and what is queued again is taken back.
+        assert!(this.work.cancel_sync().unwrap().is_none());
+        assert!(own.enqueue_on(cpu, this.clone()).unwrap().is_queued());
+        assert!(this.work.cancel_sync().unwrap().is_some());
+        theirs.push("itself");
+        // Another queue whose rescuer is free.
+        let elsewhere = Job::new(|_| assert!(uwork::current_is_rescuer()));
+        assert!(other.enqueue_on(cpu, elsewhere.clone()).unwrap().is_queued());
+        // Says whether there was anything to wait for.
+        let _ = elsewhere.work.flush();
+        assert_eq!(elsewhere.tally.finished(), 1);
+        other.flush().unwrap();
+        other.drain().unwrap();
+        theirs.push("another rescuer");
+        // A queue whose workers are there.
+        assert_eq!(unbound.spawn(|| 1).join().unwrap(), 1);
+        unbound.flush().unwrap();
+        theirs.push("an unbound queue");
+        // What cannot run now can be taken back, without a wait and with one.
+        let (one, two) = (Job::counting(), Job::counting());
+        assert!(plain.enqueue_on(cpu, one.clone()).unwrap().is_queued());
+        assert!(plain.enqueue_on(cpu, two.clone()).unwrap().is_queued());
+        assert!(one.work.cancel().is_some());
+        assert!(two.work.cancel_sync().unwrap().is_some());
+        // And what is behind it in its own queue.
+        assert!(target.work.cancel_sync().unwrap().is_some());
+        assert!(own.enqueue_on(cpu, target.clone()).unwrap().is_queued());
+        theirs.push("cancels");
+    });
+    assert!(own.enqueue_on(cpu, item.clone()).unwrap().is_queued());
+    assert!(own.enqueue_on(cpu, behind.clone()).unwrap().is_queued());
+    all_are_queued.open();
+    own.flush().unwrap();
+    until("what it queued has run", || behind.tally.finished() == 1);
+    assert_eq!(log.events(), ["itself", "another rescuer", "an unbound queue", "cancels"]);
+    assert_eq!((item.tally.finished(), held.tally.finished()), (1, 0));
+    starved.end();
+    may_end.open();
+    plain.flush().unwrap();
+}

@@ -1,0 +1,48 @@
+//! What the library promises, a file for each behaviour. One program, as each costs a link.
+//!
+//! Tests run beside each other in one process. What is the whole process's (environment, limits, reporter, count of panics,
+//! freezing, shutdown, the choice of a mode) is tested in a process of its own: `support::child`. Programs of their own are
+//! left to tests that fork or count allocations, and to those that take CPUs away from the whole machine.
+
+mod attributes;
+mod bad_input;
+mod blocking;
+mod blocking_bounds;
+mod blocking_faults;
+mod blocking_stopped;
+mod combine;
+mod every_cpu;
+mod forward_progress;
+mod futures;
+mod futures_load;
+mod golden;
+mod idle;
+mod inside_items;
+mod looking_in;
+mod on_stack;
+mod percpu;
+mod percpu_work;
+mod query;
+#[cfg(feature = "ring")]
+mod ring;
+mod scope;
+mod semantics_admission;
+mod semantics_cancel;
+mod semantics_delayed;
+mod semantics_drain;
+mod semantics_flags;
+mod semantics_flush;
+mod semantics_flush_dependency;
+mod semantics_freeze;
+mod semantics_ordered;
+mod semantics_queueing;
+mod semantics_rcu;
+mod semantics_running;
+mod setup;
+mod shared_items;
+mod shutdown;
+#[path = "../support/mod.rs"]
+mod support;
+mod sysfs;
+mod watchdog;
+mod workers_max;

@@ -1,0 +1,254 @@
+//! Closures that borrow, and a scope that does not end before them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::support::gate::Gate;
+use crate::support::{keep, queue, watchdog, within};
+use uwork::{JoinError, Queue, scope};
+
+fn every_kind() -> [Queue; 4] {
+    [
+        queue("scope"),
+        queue("scope").per_cpu(),
+        queue("scope").ordered(),
+        queue("scope").max_active(2),
+    ]
+    .map(|builder| builder.build().unwrap())
+}
+
+// Catches: a scope that ends before its closures, a result that gets lost.
+#[test]
+fn closures_borrow_and_write_what_is_around_the_scope() {
+    let _watchdog = watchdog();
+    for queue in every_kind() {
+        let words = ["deferred".to_owned(), "work".to_owned(), String::new()];
+        let mut lengths = [0; 3];
+        let total = scope(&queue, |s| {
+            let handles: Vec<_> = words
+                .iter()
+                .zip(&mut lengths)
+                .map(|(word, length)| {
+                    s.spawn(move || {
+                        *length = word.len();
+                        &word[..]
+                    })
+                })
+                .collect();
+            let joined = handles.into_iter().map(|handle| handle.join().unwrap().len());
+            joined.sum::<usize>()
+        });
+        assert_eq!((total, &lengths[..]), (12, &[8, 4, 0][..]));
+    }
+}
+
+// Catches: a scope that waits only for what was joined.
+#[test]
+fn the_end_of_the_scope_waits_for_dropped_handles() {
+    let _watchdog = watchdog();
+    for queue in every_kind() {
+        let mut done = [0_u32; 100];
+        scope(&queue, |s| {
+            for (number, done) in done.iter_mut().enumerate() {
+                drop(s.spawn(move || {
+                    uwork::blocking(std::thread::yield_now);
+                    *done = number as u32;
+                }));
+            }
+        });
+        assert!(done.iter().enumerate().all(|(number, &done)| done == number as u32));
+    }
+}
+
+// Catches: a panic that is lost or passed on too early, while others still borrow.
+#[test]
+fn a_panic_is_passed_on_after_all_have_finished() {
+    let _watchdog = watchdog();
+    for queue in every_kind() {
+        let finished = AtomicU32::new(0);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            scope(&queue, |s| {
+                for number in 0..20 {
+                    let finished = &finished;
+                    drop(s.spawn(move || {
+                        assert!(number != 3, "on purpose");
+                        uwork::blocking(std::thread::yield_now);
+                        finished.fetch_add(1, Ordering::Relaxed);
+                    }));
+                }
+            });
+        }));
+        assert!(outcome.is_err());
+        assert_eq!(finished.into_inner(), 19);
+
+        let finished = AtomicU32::new(0);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            scope(&queue, |s| {
+                for _ in 0..20 {
+                    drop(s.spawn(|| finished.fetch_add(1, Ordering::Relaxed)));
+                }
+                panic!("on purpose, in the scope's own function");
+            });
+        }));
+        let payload = outcome.unwrap_err();
+        assert!(payload.downcast_ref::<&str>().is_some_and(|text| text.contains("own function")));
+        assert_eq!(finished.into_inner(), 20);
+    }
+}
+
+// Catches: a panic that was seen at its handle and is passed on once more.
+#[test]
+fn a_panic_that_was_joined_is_dealt_with() {
+    let _watchdog = watchdog();
+    for queue in every_kind() {
+        let value = scope(&queue, |s| {
+            let bad = s.spawn(|| -> u32 { panic!("on purpose") });
+            let good = s.spawn(|| 5);
+            assert!(matches!(bad.join(), Err(JoinError::Panicked(_))));
+            good.join().unwrap()
+        });
+        assert_eq!(value, 5);
+    }
+}
+
+// Catches: a result that is dropped after the scope has ended, with a borrow in it.
+#[test]
+fn results_are_dropped_before_the_scope_ends() {
+    let _watchdog = watchdog();
+    struct Borrows<'a>(&'a AtomicU32);
+    impl Drop for Borrows<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    for queue in every_kind() {
+        for _ in 0..50 {
+            let dropped = AtomicU32::new(0);
+            scope(&queue, |s| {
+                drop(s.spawn(|| Borrows(&dropped)));
+                drop(s.spawn(|| Borrows(&dropped)).join());
+                let captured = Borrows(&dropped);
+                drop(s.spawn(move || {
+                    let _whole = &captured;
+                }));
+            });
+            assert_eq!(dropped.into_inner(), 3);
+        }
+    }
+}
+
+/// Sums up by halves, each half in a scope of its own.
+fn sum(queue: &Queue, numbers: &[u64]) -> u64 {
+    if numbers.len() <= 8 {
+        return numbers.iter().sum();
+    }
+    let (low, high) = numbers.split_at(numbers.len() / 2);
+    scope(queue, |s| {
+        let low = s.spawn(|| sum(queue, low));
+        sum(queue, high) + low.join().unwrap()
+    })
+}
+
+// Catches: nested scopes that starve each other, or an item of an ordered queue that waits for
+// closures behind itself.
+#[test]
+fn scopes_nest_also_inside_items() {
+    let _watchdog = watchdog();
+    let numbers: Arc<Vec<u64>> = Arc::new((1..=400).collect());
+    for queue in every_kind() {
+        keep(&queue);
+        assert_eq!(sum(&queue, &numbers), 80_200);
+        let (own, theirs) = (queue.clone(), numbers.clone());
+        let handle = queue.spawn(move || sum(&own, &theirs));
+        let outcome = within("scopes inside an item", move || handle.join());
+        assert_eq!(outcome.unwrap(), 80_200);
+    }
+}
+
+// Catches: closures on an ordered queue that run in another order than they were spawned in.
+#[test]
+fn inside_an_ordered_item_closures_run_at_once_and_here() {
+    let _watchdog = watchdog();
+    let queue = queue("scope").ordered().build().unwrap();
+    let own = queue.clone();
+    let handle = queue.spawn(move || {
+        let here = std::thread::current().id();
+        let ran = AtomicU32::new(0);
+        scope(&own, |s| {
+            for number in 0..10 {
+                let ran = &ran;
+                drop(s.spawn(move || {
+                    assert_eq!(std::thread::current().id(), here);
+                    assert_eq!(ran.fetch_add(1, Ordering::Relaxed), number);
+                }));
+                assert_eq!(ran.load(Ordering::Relaxed), number + 1);
+            }
+        });
+        ran.into_inner()
+    });
+    assert_eq!(within("a scope in an ordered item", move || handle.join()).unwrap(), 10);
+}
+
+// Catches: a closure that a destroyed queue keeps, with its borrow, or a scope that waits for it.
+#[test]
+fn a_scope_on_a_destroyed_queue_ends() {
+    let _watchdog = watchdog();
+    let queue = queue("scope").build().unwrap();
+    queue.destroy().unwrap();
+    let outcome = within("a scope on a destroyed queue", move || {
+        let ran = AtomicU32::new(0);
+        let refused = scope(&queue, |s| {
+            drop(s.spawn(|| ran.fetch_add(1, Ordering::Relaxed)));
+            s.spawn(|| ran.fetch_add(1, Ordering::Relaxed)).join()
+        });
+        (matches!(refused, Err(JoinError::Refused)), ran.into_inner())
+    });
+    assert_eq!(outcome, (true, 0));
+}
+
+// Catches: a join that helps while the closure already runs, or waits without being woken.
+#[test]
+fn join_waits_for_a_closure_that_runs() {
+    let _watchdog = watchdog();
+    for queue in every_kind() {
+        let (started, may_end) = (Gate::new(), Gate::new());
+        let value = scope(&queue, |s| {
+            let handle = s.spawn(|| {
+                started.open();
+                may_end.wait_blocking();
+                9
+            });
+            started.wait();
+            let opener = may_end.clone();
+            let opening = std::thread::spawn(move || opener.open());
+            let value = handle.join().unwrap();
+            opening.join().unwrap();
+            value
+        });
+        assert_eq!(value, 9);
+    }
+}
+
+/// An item of a BH queue must not wait, and is told so; but what it has lent is waited for all the same.
+#[test]
+fn a_scope_in_a_bh_item_waits_for_what_it_has_lent() {
+    let _watchdog = watchdog();
+    let (bh, other) = (queue("bh").bh().build().unwrap(), queue("scope").build().unwrap());
+    let (started, may_end) = (Gate::new(), Gate::new());
+    let (begun, end) = (started.clone(), may_end.clone());
+    let handle = bh.spawn(move || {
+        let lent = AtomicU32::new(7);
+        scope(&other, |s| {
+            drop(s.spawn(|| {
+                begun.open();
+                end.wait();
+                lent.fetch_add(1, Ordering::Relaxed);
+            }));
+        });
+        lent.into_inner()
+    });
+    started.wait();
+    may_end.open();
+    assert_eq!(handle.join().unwrap(), 8);
+}

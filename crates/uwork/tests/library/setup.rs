@@ -1,0 +1,101 @@
+//! What a program chooses before uwork starts. Each test in a process of its own.
+
+use std::process::Command;
+use std::sync::Barrier;
+use std::thread;
+
+use crate::support::child::{alone, alone_with};
+use crate::support::queue;
+use uwork::{BlockingTier, Setup, SetupError};
+
+const VARIABLE: &str = "UWORK_BLOCKING";
+
+fn without_variable(command: &mut Command) {
+    command.env_remove(VARIABLE);
+}
+
+// Catches: a choice that is not passed on, or whose author is not named.
+#[test]
+fn the_program_chooses_the_tier() {
+    let test = "the_program_chooses_the_tier";
+    alone_with(test, without_variable, || {
+        Setup::new().blocking_tier(BlockingTier::Declared).install().unwrap();
+        let blocking = uwork::dump().blocking;
+        assert_eq!(blocking.tier, BlockingTier::Declared);
+        assert_eq!(blocking.reason, "the program asked for it");
+    });
+}
+
+// Catches: a program that overrides who runs it.
+#[test]
+fn the_environment_comes_before_the_program() {
+    let test = "the_environment_comes_before_the_program";
+    let declared = |command: &mut Command| {
+        command.env(VARIABLE, "declared");
+    };
+    alone_with(test, declared, || {
+        Setup::new().blocking_tier(BlockingTier::Sampling).install().unwrap();
+        let dump = uwork::dump();
+        assert_eq!(dump.blocking.tier, BlockingTier::Declared);
+        assert_eq!(dump.blocking.reason, "UWORK_BLOCKING=declared");
+        let text = dump.to_string();
+        assert!(text.contains("\nblocking declared: UWORK_BLOCKING=declared\n"), "{text}");
+    });
+}
+
+// Catches: calls that start uwork unawares.
+#[test]
+fn what_needs_no_pools_does_not_start_uwork() {
+    alone("what_needs_no_pools_does_not_start_uwork", || {
+        uwork::set_reporter(|_| {}).unwrap();
+        assert!(uwork::topology::Machine::read().is_ok());
+        assert_eq!(uwork::blocking(|| 42), 42);
+        uwork::watchdog::touch();
+        assert!(!uwork::current_is_rescuer());
+        Setup::new().install().unwrap();
+        assert_eq!(queue("after").build().unwrap().spawn(|| 42).join().unwrap(), 42);
+        let error = Setup::new().install().unwrap_err();
+        assert_eq!(error, SetupError::InstalledAlready);
+        assert!(error.to_string().ends_with("one is allowed in a process"));
+    });
+}
+
+// Catches: a setup that is taken and has no effect.
+#[test]
+fn a_setup_after_the_first_queue_is_refused() {
+    alone("a_setup_after_the_first_queue_is_refused", || {
+        let queue = queue("before").build().unwrap();
+        let late = Setup::new().blocking_tier(BlockingTier::Declared);
+        for _ in 0..2 {
+            let error = late.clone().install().unwrap_err();
+            assert_eq!(error, SetupError::StartedAlready);
+            assert!(error.to_string().ends_with("allowed before its first use only"));
+        }
+        assert_ne!(uwork::dump().blocking.reason, "the program asked for it");
+        drop(queue);
+    });
+}
+
+// Catches: two that are both told that theirs is in force.
+#[test]
+fn of_several_setups_one_is_installed() {
+    alone_with("of_several_setups_one_is_installed", without_variable, || {
+        let barrier = Barrier::new(8);
+        let tiers = BlockingTier::ALL.into_iter().cycle().take(8);
+        let install = |tier| {
+            barrier.wait();
+            Setup::new().blocking_tier(tier).install().map(|()| tier)
+        };
+        let install = &install;
+        let installed: Vec<BlockingTier> = thread::scope(|scope| {
+            let threads: Vec<_> = tiers.map(|tier| scope.spawn(move || install(tier))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap().ok()).collect()
+        });
+        assert_eq!(installed.len(), 1);
+        let dump = uwork::dump();
+        assert!(dump.blocking.reason.starts_with("the program asked for it"));
+        if installed[0] == BlockingTier::Declared {
+            assert_eq!(dump.blocking.tier, BlockingTier::Declared);
+        }
+    });
+}

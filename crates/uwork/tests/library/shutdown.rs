@@ -1,0 +1,291 @@
+//! Shutting down. The engine is the process's, so each test is a process: this program again, with
+//! one test and a mark in its environment.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::gate::Gate;
+use crate::support::items::{Job, Later};
+use crate::support::{received, until, watchdog, within};
+use uwork::{Enqueued, JoinError, Queue, Shutdown, shutdown, system};
+
+/// Set in a child: the test that it is to run.
+const MARK: &str = "UWORK_TEST_CHILD";
+/// A limit that is never reached.
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// Runs `body` in a process of its own.
+fn in_a_process(test: &str, body: fn()) {
+    if std::env::var(MARK).is_ok_and(|marked| marked == test) {
+        let _watchdog = watchdog();
+        return body();
+    }
+    let program = std::env::current_exe().expect("this program");
+    let child = Command::new(program)
+        .args(["--exact", &format!("shutdown::{test}"), "--nocapture", "--test-threads=1"])
+        .env(MARK, test)
+        .output()
+        .expect("this program can be run");
+    let text = String::from_utf8_lossy(&child.stdout);
+    let errors = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{test}: {}\n{text}\n{errors}", child.status);
+    assert!(text.contains("1 passed"), "{test} was not run: {text}");
+}
+
+/// Worker threads of this process.
+fn worker_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc");
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
+    tasks.filter_map(name).filter(|name| name.starts_with("uw/")).count()
+}
+
+#[test]
+fn a_drain_runs_everything_and_then_everything_is_refused() {
+    in_a_process("a_drain_runs_everything_and_then_everything_is_refused", || {
+        let (sum, own) = (Arc::new(AtomicU32::new(0)), Queue::builder("own").build().unwrap());
+        let ordered = Queue::builder("ordered").ordered().build().unwrap();
+        let queues = [&own, &ordered, system::percpu(), system::dfl()];
+        for _ in 0..250 {
+            for queue in queues {
+                let sum = sum.clone();
+                drop(queue.spawn(move || sum.fetch_add(1, Ordering::Relaxed)));
+            }
+        }
+        let later = Later::counting();
+        assert!(own.enqueue_delayed(later.clone(), LONG).is_queued());
+        // A thread names itself once it runs.
+        until("there are workers", || worker_threads() > 0);
+        let report = shutdown(Shutdown::Drain, LONG).unwrap();
+        assert!(report.is_complete(), "{report}");
+        assert_eq!(sum.load(Ordering::Relaxed), 1_000);
+        assert_eq!(
+            (report.released, later.tally.started(), later.work.is_pending()),
+            (1, 0, false)
+        );
+        assert_eq!(Arc::strong_count(&later), 1, "it was let go of");
+        for queue in queues {
+            assert!(matches!(queue.spawn(|| 1).join(), Err(JoinError::Refused)));
+            assert!(matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_)));
+        }
+        // One that nobody has used before, and one that is made now.
+        assert!(matches!(system::long().spawn(|| 1).join(), Err(JoinError::Refused)));
+        let late = Queue::builder("late").build().unwrap();
+        assert!(matches!(late.spawn_future(async { 1 }).join(), Err(JoinError::Refused)));
+        late.flush().unwrap();
+        until("the workers have gone", || worker_threads() == 0);
+    });
+}
+
+#[test]
+fn a_drain_takes_what_running_items_queue() {
+    in_a_process("a_drain_takes_what_running_items_queue", || {
+        let (queue, other) =
+            (Queue::builder("a").build().unwrap(), Queue::builder("b").build().unwrap());
+        let (started, gate) = (Gate::new(), Gate::new());
+        let (own, elsewhere) = (queue.clone(), other.clone());
+        let (begun, may_end) = (started.clone(), gate.clone());
+        let chain = queue.spawn(move || {
+            begun.open();
+            may_end.wait_blocking();
+            (own.spawn(|| 1), elsewhere.spawn(|| 2))
+        });
+        started.wait();
+        let ending = thread::spawn(|| shutdown(Shutdown::Drain, LONG).unwrap());
+        until("the queue is shut", || {
+            matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_))
+        });
+        gate.open();
+        assert!(ending.join().unwrap().is_complete());
+        let (own, elsewhere) = chain.join().unwrap();
+        assert_eq!((own.join().unwrap(), elsewhere.join().unwrap()), (1, 2));
+    });
+}
+
+#[test]
+fn a_cancel_lets_go_of_what_has_not_started() {
+    in_a_process("a_cancel_lets_go_of_what_has_not_started", || {
+        let queue = Queue::builder("q").ordered().build().unwrap();
+        let (started, gate) = (Gate::new(), Gate::new());
+        let held = Job::held(&started, &gate);
+        assert!(queue.enqueue(held.clone()).is_queued());
+        started.wait();
+        let waiting: Vec<_> = (0..100).map(|n| queue.spawn(move || n)).collect();
+        let future = queue.spawn_future(async { 7 });
+        let job = Job::counting();
+        assert!(queue.enqueue(job.clone()).is_queued());
+        // The run is queued once more: that is set aside for its end.
+        assert!(queue.enqueue(held.clone()).is_queued());
+        let ending = thread::spawn(|| shutdown(Shutdown::Cancel, LONG).unwrap());
+        // A handle that is waited for hears of it while the one that runs still does.
+        for handle in waiting {
+            let outcome = within("join of a cancelled closure", move || handle.join());
+            assert!(matches!(outcome, Err(JoinError::Cancelled)), "{outcome:?}");
+        }
+        assert!(within("join of a cancelled future", move || future.join()).is_err());
+        until("the items are let go of", || Arc::strong_count(&job) == 1);
+        gate.open();
+        let report = ending.join().unwrap();
+        assert!(report.is_complete() && report.released == 103, "{report}");
+        assert_eq!((held.tally.finished(), job.tally.started()), (1, 0));
+    });
+}
+
+#[test]
+fn what_does_not_end_in_time_is_reported_by_name() {
+    in_a_process("what_does_not_end_in_time_is_reported_by_name", || {
+        let queue = Queue::builder("stuck").max_active(1).ordered().build().unwrap();
+        let (done, wait) = mpsc::channel::<()>();
+        let (begun, started) = mpsc::channel::<()>();
+        let stuck = queue.spawn(move || {
+            begun.send(()).unwrap();
+            let _ = received(&wait);
+        });
+        started.recv().unwrap();
+        let pending = queue.spawn(|| ());
+        let report = shutdown(Shutdown::Drain, Duration::from_millis(20)).unwrap();
+        let [left] = &report.unfinished[..] else { panic!("{report}") };
+        assert_eq!((&*left.queue.name, left.pending(), left.running()), ("stuck", 1, 1));
+        assert!(report.took_ns >= 20_000_000, "{report}");
+        assert!(report.to_string().contains("queue stuck: 1 pending, 1 running"), "{report}");
+        let again = shutdown(Shutdown::Cancel, Duration::ZERO).unwrap();
+        assert_eq!((again.released, again.is_complete()), (1, false), "{again}");
+        drop(done);
+        assert!(shutdown(Shutdown::Drain, LONG).unwrap().is_complete());
+        stuck.join().unwrap();
+        assert!(matches!(pending.join(), Err(JoinError::Cancelled)));
+        until("the workers have gone", || worker_threads() == 0);
+    });
+}
+
+#[test]
+fn not_from_inside_an_item() {
+    in_a_process("not_from_inside_an_item", || {
+        let inside = system::dfl().spawn(|| shutdown(Shutdown::Cancel, LONG));
+        assert!(inside.join().unwrap().unwrap_err().would_deadlock());
+        assert_eq!(system::dfl().spawn(|| 3).join().unwrap(), 3, "nothing was done");
+    });
+}
+
+#[test]
+fn two_at_once_beside_producers_lose_nothing() {
+    in_a_process("two_at_once_beside_producers_lose_nothing", || {
+        let queues: Arc<Vec<Queue>> = Arc::new(vec![
+            Queue::builder("p").per_cpu().build().unwrap(),
+            Queue::builder("u").build().unwrap(),
+            Queue::builder("o").ordered().build().unwrap(),
+        ]);
+        let (queued, ran) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let producers: Vec<_> = (0..4)
+            .map(|_| {
+                let (queues, queued, ran) = (queues.clone(), queued.clone(), ran.clone());
+                thread::spawn(move || {
+                    let mut handles = Vec::new();
+                    for n in 0.. {
+                        let ran = ran.clone();
+                        let queue: &Queue = &queues[n % 3];
+                        let handle = queue.spawn(move || ran.fetch_add(1, Ordering::SeqCst));
+                        queued.fetch_add(1, Ordering::SeqCst);
+                        if handle.is_finished() && n % 64 == 63 && is_shut(queue) {
+                            break;
+                        }
+                        handles.push(handle);
+                    }
+                    handles.into_iter().map(|handle| u32::from(handle.join().is_ok())).sum::<u32>()
+                })
+            })
+            .collect();
+        until("work is under way", || ran.load(Ordering::SeqCst) > 1_000);
+        let ends: Vec<_> = [Shutdown::Drain, Shutdown::Cancel]
+            .map(|how| thread::spawn(move || shutdown(how, LONG).unwrap()))
+            .into_iter()
+            .collect();
+        assert!(ends.into_iter().all(|end| end.join().unwrap().is_complete()));
+        let fine: u32 = producers.into_iter().map(|producer| producer.join().unwrap()).sum();
+        let (queued, ran) = (queued.load(Ordering::SeqCst), ran.load(Ordering::SeqCst));
+        assert!(fine <= ran && ran <= queued, "{fine} handles, {ran} runs, {queued} queued");
+        assert!(queues.iter().all(|queue| queue.is_idle() && is_shut(queue)));
+    });
+}
+
+fn is_shut(queue: &Queue) -> bool {
+    matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_))
+}
+
+/// What waits for a grace period is let go of as what is armed.
+#[test]
+fn items_that_wait_for_a_grace_period_are_let_go_of() {
+    in_a_process("items_that_wait_for_a_grace_period_are_let_go_of", || {
+        struct Old {
+            work: uwork::rcu::RcuWork<Old>,
+        }
+        uwork::has_rcu_work!(impl HasRcuWork for Old { work });
+        impl uwork::WorkItem for Old {
+            type Pointer = Arc<Old>;
+            fn run(_: Arc<Old>) {
+                panic!("it was let go of");
+            }
+        }
+        let queue = Queue::builder("rcu").build().unwrap();
+        let guard = uwork::rcu::read_lock();
+        let item = Arc::new(Old { work: uwork::rcu::RcuWork::new() });
+        assert!(queue.enqueue_rcu(item.clone()).is_queued());
+        let report = shutdown(Shutdown::Drain, LONG).unwrap();
+        assert!(report.is_complete(), "{report}");
+        assert!(!item.work.is_pending());
+        assert_eq!(Arc::strong_count(&item), 1);
+        assert!(!item.work.flush());
+        drop(guard);
+        assert!(matches!(queue.enqueue_rcu(item), Enqueued::Refused(_)));
+        assert_eq!(uwork::panics(), 0);
+    });
+}
+
+#[test]
+fn a_function_on_a_cpu_is_refused_afterwards() {
+    in_a_process("a_function_on_a_cpu_is_refused_afterwards", || {
+        let cpu = Queue::builder("q").build().unwrap().cpumask().first().unwrap();
+        assert_eq!(uwork::work_on_cpu(cpu, || 1).unwrap(), 1);
+        shutdown(Shutdown::Drain, LONG).unwrap();
+        let error = uwork::work_on_cpu(cpu, || panic!("it was refused")).unwrap_err();
+        assert_eq!(error.kind(), uwork::ErrorKind::Refused);
+        let error = uwork::on_each_cpu(|_| panic!("it was refused")).unwrap_err();
+        assert_eq!(error.kind(), uwork::ErrorKind::Refused);
+    });
+}
+
+/// A destructor that a shutdown runs may use uwork, whose queue or not.
+#[test]
+fn what_is_let_go_of_may_wait_and_ask() {
+    struct Holder {
+        work: uwork::DelayedWork<Holder>,
+        other: Queue,
+    }
+    uwork::has_delayed_work!(impl HasDelayedWork for Holder { work });
+    impl uwork::WorkItem for Holder {
+        type Pointer = Arc<Holder>;
+        fn run(_: Arc<Holder>) {}
+    }
+    static DROPPED: AtomicU32 = AtomicU32::new(0);
+    impl Drop for Holder {
+        fn drop(&mut self) {
+            self.other.flush().unwrap();
+            assert_eq!(uwork::current_work(), None);
+            assert!(!uwork::set_worker_desc("nobody"));
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    in_a_process("what_is_let_go_of_may_wait_and_ask", || {
+        let other = Queue::builder("other").build().unwrap();
+        let queue = Queue::builder("gone").build().unwrap();
+        let item = Arc::new(Holder { work: uwork::DelayedWork::new(), other });
+        assert!(queue.enqueue_delayed(item, LONG).is_queued());
+        drop(queue);
+        shutdown(Shutdown::Drain, LONG).unwrap();
+        assert_eq!((DROPPED.load(Ordering::Relaxed), uwork::panics()), (1, 0));
+    });
+}

@@ -1,0 +1,218 @@
+//! The attribute tree: names, formats, and what is refused and how.
+
+use std::time::Duration;
+
+use crate::support::machine::cpus;
+use crate::support::queue;
+use uwork::sysfs::{EntryKind, Error, get, list, set};
+use uwork::{Queue, Scope, ScopeChoice};
+
+fn names(path: &str) -> Vec<String> {
+    list(path).unwrap().into_iter().map(|entry| entry.name).collect()
+}
+
+fn text(error: Result<impl std::fmt::Debug, Error>) -> String {
+    let text = error.unwrap_err().to_string();
+    assert!(!text.contains('\n'), "{text:?}");
+    text
+}
+
+fn path(queue: &Queue, attribute: &str) -> String {
+    format!("devices/{}/{attribute}", queue.name())
+}
+
+#[test]
+fn the_tree_has_the_kernels_names() {
+    assert_eq!(
+        names(""),
+        ["cpumask", "cpumask_isolated", "cpumask_requested", "devices", "module"]
+    );
+    assert_eq!(names("module"), ["parameters"]);
+    let parameters = [
+        "cache_shard_size",
+        "cpu_intensive_thresh_us",
+        "cpu_intensive_warning_thresh",
+        "default_affinity_scope",
+        "pool_workers_max",
+        "power_efficient",
+        "watchdog_thresh",
+    ];
+    assert_eq!(names("module/parameters"), parameters);
+    assert_eq!(names("/module/parameters/"), parameters, "slashes at the ends do not matter");
+    let unbound = queue("tree-u").sysfs().build().unwrap();
+    let per_cpu = queue("tree-p").per_cpu().sysfs().build().unwrap();
+    let ordered = queue("tree-o").ordered().sysfs().build().unwrap();
+    let hidden = queue("tree-h").build().unwrap();
+    let devices = names("devices");
+    assert!([&unbound, &per_cpu, &ordered].iter().all(|q| devices.contains(&q.name().to_owned())));
+    assert!(!devices.contains(&hidden.name().to_owned()), "without the flag it is not there");
+    assert!(list(&format!("devices/{}", hidden.name())).is_err());
+    assert_eq!(names(&path(&per_cpu, "")), ["max_active", "per_cpu"]);
+    let all = ["affinity_scope", "affinity_strict", "cpumask", "max_active", "nice", "per_cpu"];
+    assert_eq!(names(&path(&unbound, "")), all);
+    let kind = |queue: &Queue| {
+        let entries = list(&path(queue, "")).unwrap();
+        entries.iter().find(|entry| entry.name == "max_active").unwrap().kind
+    };
+    assert_eq!((kind(&unbound), kind(&ordered)), (EntryKind::ReadWrite, EntryKind::ReadOnly));
+    let gone = path(&unbound, "nice");
+    drop(unbound);
+    assert!(matches!(get(&gone), Err(Error::NoSuchQueue { .. })));
+}
+
+#[test]
+fn a_slash_in_a_name_shows_as_an_exclamation_mark() {
+    let queue = queue("crypt/253:0").sysfs().build().unwrap();
+    let shown = queue.name().replace('/', "!");
+    assert!(names("devices").contains(&shown));
+    assert_eq!(get(&format!("devices/{shown}/max_active")).unwrap(), "1024");
+}
+
+#[test]
+fn global_values_are_read_and_not_written() {
+    let isolated = get("cpumask_isolated").unwrap();
+    let width = get("cpumask").unwrap().len();
+    assert_eq!((isolated.len(), get("cpumask_requested").unwrap().len()), (width, width));
+    let cpu = cpus()[0];
+    let digit = |mask: &str| {
+        let digits: Vec<char> = mask.chars().rev().filter(|&c| c != ',').collect();
+        digits[cpu as usize / 4].to_digit(16).unwrap()
+    };
+    let bits = digit(&get("cpumask").unwrap()) | digit(&isolated);
+    assert_eq!(bits >> (cpu % 4) & 1, 1, "a CPU of the process is in the mask, or isolated");
+    assert_eq!(get("module/parameters/default_affinity_scope").unwrap(), "cache");
+    assert_eq!(get("module/parameters/cache_shard_size").unwrap(), "8");
+    for path in ["cpumask", "cpumask_isolated", "module/parameters/cache_shard_size"] {
+        assert_eq!(text(set(path, "1")), format!("{path:?}: can only be read"));
+    }
+}
+
+/// As below.
+#[test]
+fn the_threshold_of_the_watchdog_can_be_set() {
+    let path = "module/parameters/watchdog_thresh";
+    assert_eq!(get(path).unwrap(), "30", "the kernel's default");
+    for (value, kept) in [("0", "0"), ("4294967295\n", "4294967295"), ("0.250", "0.25")] {
+        set(path, value).unwrap();
+        assert_eq!(get(path).unwrap(), kept);
+    }
+    assert_eq!(uwork::watchdog::thresh(), Duration::from_millis(250));
+    for (most, kept) in [(Duration::MAX, "4294967295"), (Duration::from_nanos(1), "0.001")] {
+        uwork::watchdog::set_thresh(most);
+        assert_eq!(get(path).unwrap(), kept);
+        let thresh = uwork::watchdog::thresh();
+        set(path, kept).unwrap();
+        assert_eq!(uwork::watchdog::thresh(), thresh, "what is shown can be set");
+    }
+    for wrong in ["", "-1", "4294967296", "10s", "1e3", "0.0000000001"] {
+        let text = text(set(path, wrong));
+        let allowed = "allowed are 0 to 4294967295, with up to nine decimals";
+        assert!(text.ends_with(allowed), "{text}");
+    }
+    assert_eq!(get(path).unwrap(), "0.001", "nothing was changed by those");
+    set(path, "30").unwrap();
+}
+
+/// The thresholds of the whole process: only here, so that no other test meets them changed.
+#[test]
+fn the_thresholds_of_hogs_can_be_set() {
+    let names = ["cpu_intensive_thresh_us", "cpu_intensive_warning_thresh"];
+    let [thresh, warning] = names.map(|name| format!("module/parameters/{name}"));
+    let values = || (get(&thresh).unwrap(), get(&warning).unwrap());
+    assert_eq!(values(), ("10000".to_owned(), "4".to_owned()), "the kernel's defaults");
+    for (value, kept) in [("0", "0"), ("4294967295\n", "4294967295"), ("2500", "2500")] {
+        set(&thresh, value).unwrap();
+        assert_eq!(get(&thresh).unwrap(), kept);
+    }
+    set(&warning, "7").unwrap();
+    for wrong in ["", "-1", "4294967296", "10ms", "1\n\n"] {
+        for path in [&thresh, &warning] {
+            let text = text(set(path, wrong));
+            assert!(text.ends_with("allowed are 0 to 4294967295"), "{text}");
+        }
+    }
+    assert_eq!(values(), ("2500".to_owned(), "7".to_owned()), "nothing was changed by those");
+    let writable = [names[0], names[1], "pool_workers_max", "watchdog_thresh"];
+    for entry in list("module/parameters").unwrap() {
+        let writable = writable.contains(&entry.name.as_str());
+        assert_eq!(entry.kind == EntryKind::ReadWrite, writable, "{}", entry.name);
+    }
+}
+
+#[test]
+fn attributes_are_those_of_the_queue() {
+    let queue = queue("attrs").sysfs().build().unwrap();
+    let at = |attribute: &str| path(&queue, attribute);
+    assert_eq!(get(&at("per_cpu")).unwrap(), "0");
+    assert_eq!(get(&at("affinity_scope")).unwrap(), queue.affinity_scope().unwrap().to_string());
+    assert!(get(&at("affinity_scope")).unwrap().starts_with("default (cache"));
+    set(&at("affinity_scope"), "numa\n").unwrap();
+    assert_eq!(queue.affinity_scope().unwrap().choice, ScopeChoice::Explicit(Scope::Numa));
+    set(&at("affinity_strict"), "1").unwrap();
+    assert_eq!(get(&at("affinity_strict")).unwrap(), "1");
+    set(&at("nice"), "5").unwrap();
+    assert_eq!((get(&at("nice")).unwrap(), queue.dump().nice), ("5".to_owned(), 5));
+    set(&at("max_active"), "7").unwrap();
+    assert_eq!(queue.max_active(), 7);
+    let first = cpus()[0];
+    set(&at("cpumask"), &format!("{:x}", 1_u128 << (first % 32)).repeat(1)).ok();
+    let all = get(&at("cpumask")).unwrap();
+    set(&at("cpumask"), &all).unwrap();
+    assert_eq!(get(&at("cpumask")).unwrap(), all, "what is read can be written");
+    assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_is_allowed() {
+    let queue = queue("wrong").sysfs().build().unwrap();
+    let ordered = crate::support::queue("wrong-o").ordered().sysfs().build().unwrap();
+    let at = |attribute: &str| path(&queue, attribute);
+    let before: Vec<_> = names(&at("")).iter().map(|name| get(&at(name)).unwrap()).collect();
+    for (attribute, value, allowed) in [
+        ("max_active", "0", "1 to 2048"),
+        ("max_active", "2049", "1 to 2048"),
+        ("max_active", "", "1 to 2048"),
+        ("nice", "-21", "-20 to 19"),
+        ("nice", "much", "-20 to 19"),
+        (
+            "affinity_scope",
+            "socket",
+            "default, cpu, smt, cluster, cache_shard, cache, numa, system",
+        ),
+        ("affinity_strict", "2", "0 and 1"),
+        ("cpumask", "0", "hexadecimal masks with CPUs of"),
+        ("cpumask", "x", "hexadecimal masks with CPUs of"),
+        ("cpumask", "ffffffffffffffff", "hexadecimal masks with CPUs of"),
+    ] {
+        let text = text(set(&at(attribute), value));
+        let begins = format!("{:?}: {value:?} is not a value of it; allowed are ", at(attribute));
+        assert!(text.starts_with(&begins) && text.contains(allowed), "{text}");
+    }
+    assert_eq!(text(set(&at("per_cpu"), "1")), format!("{:?}: can only be read", at("per_cpu")));
+    let limit = path(&ordered, "max_active");
+    assert_eq!(text(set(&limit, "1")), format!("{limit:?}: can only be read"));
+    assert_eq!(
+        text(get("module/parameter")),
+        "\"module/parameter\": no such attribute; there are parameters"
+    );
+    let text_of = text(get(&at("color")));
+    assert!(text_of.ends_with(
+        "there are affinity_scope, affinity_strict, cpumask, max_active, nice, per_cpu"
+    ));
+    let nowhere = text(get("devices/no-such-queue/nice"));
+    assert!(
+        nowhere.contains(": there is no queue \"no-such-queue\" here; there are "),
+        "{nowhere}"
+    );
+    assert!(nowhere.contains(queue.name()));
+    assert!(text(get("")).starts_with("\"\": a directory"));
+    assert_eq!(
+        get("//devices///no-such//nice").unwrap_err(),
+        get("devices/no-such/nice").unwrap_err()
+    );
+    assert_eq!(get(&at("//max_active")), get(&at("max_active")));
+    assert!(text(set("devices", "1")).contains("a directory"));
+    assert!(text(list("cpumask")).contains("not a directory"));
+    let after: Vec<_> = names(&at("")).iter().map(|name| get(&at(name)).unwrap()).collect();
+    assert_eq!(before, after, "nothing was changed");
+}

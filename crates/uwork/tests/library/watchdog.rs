@@ -1,0 +1,243 @@
+//! Work that waits while nothing moves is reported (SEMANTICS 2.36), with what is in the way. Thresholds and
+//! reports are those of a process, so each test has one of its own.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+use crate::support::child::alone;
+use crate::support::gate::Gate;
+use crate::support::items::Job;
+use crate::support::{queue, until, watchdog};
+use uwork::dump::WorkerState;
+use uwork::watchdog::{Awaited, Stall, Wants};
+use uwork::{Queue, Report};
+
+/// Long enough for a machine with other things to do, and short enough for a test.
+const THRESH: Duration = Duration::from_millis(50);
+
+static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
+
+/// Collects what is reported from here on.
+fn watch() {
+    let collect = |report: &Report| {
+        if let Report::Stalled(stall) = report {
+            STALLS.lock().unwrap().push((**stall).clone());
+        }
+    };
+    uwork::set_reporter(collect).expect("the first");
+    uwork::watchdog::set_thresh(THRESH);
+}
+
+/// The stalls of a queue.
+fn stalls_of(queue: &Queue) -> Vec<Stall> {
+    let is_of = |stall: &&Stall| stall.queues.iter().any(|name| name == queue.name());
+    STALLS.lock().unwrap().iter().filter(is_of).cloned().collect()
+}
+
+#[inline(never)]
+fn stands_at_the_gate(gate: &Gate, declared: bool) -> bool {
+    if declared {
+        gate.wait_blocking()
+    } else {
+        gate.wait()
+    }
+    std::hint::black_box(gate.is_open())
+}
+
+/// Whether a stack has this function. Builds with line tables only name functions without their paths.
+fn has(stall: &Stall, function: &str) -> bool {
+    let stacks = stall.workers.iter().filter_map(|worker| worker.stack.as_ref().ok());
+    let names = stacks.flatten().filter_map(|frame| frame.symbol.as_ref());
+    let mut last = names.filter_map(|name| name.rsplit("::").next());
+    last.any(|name| name == function)
+}
+
+// Catches: a stall that is not seen, or again and again; calls of another thread, or without names; a
+// queue that is not the one that waits.
+#[test]
+fn s2_36_a_stall_is_reported_once_with_the_calls_of_who_is_in_the_way() {
+    alone("s2_36_a_stall_is_reported_once_with_the_calls_of_who_is_in_the_way", || {
+        let _watchdog = watchdog();
+        watch();
+        let kinds = [queue("ordered").ordered(), queue("one").per_cpu().max_active(1)];
+        for (kind, builder) in kinds.into_iter().enumerate() {
+            let queue = builder.build().unwrap();
+            for round in 1..=2 {
+                let (started, gate) = (Gate::new(), Gate::new());
+                let (entered, closed) = (started.clone(), gate.clone());
+                let stuck = Job::new(move |_| {
+                    entered.open();
+                    assert!(stands_at_the_gate(&closed, kind == 0));
+                });
+                let behind = Job::counting();
+                assert!(
+                    queue
+                        .enqueue_on(crate::support::machine::cpus()[0], stuck)
+                        .unwrap()
+                        .is_queued()
+                );
+                started.wait();
+                let cpu = crate::support::machine::cpus()[0];
+                assert!(queue.enqueue_on(cpu, behind.clone()).unwrap().is_queued());
+                until("the stall is reported", || stalls_of(&queue).len() == round);
+                let stall = stalls_of(&queue).pop().unwrap();
+                assert_eq!((stall.wants, stall.pending), (Wants::Place, 1), "{stall}");
+                assert!(u128::from(stall.stalled_ns) >= THRESH.as_nanos());
+                let blocker = &stall.workers[0];
+                let running = blocker.worker.running.as_ref().expect("it runs an item");
+                assert!(blocker.blocks && running.queue.as_deref() == Some(queue.name()));
+                let function = running.function.as_ref().and_then(|f| f.name.as_deref());
+                assert!(function.is_some_and(|name| name.ends_with("::Job")), "{function:?}");
+                if cfg!(feature = "symbols") {
+                    assert!(has(&stall, "stands_at_the_gate"), "{stall}");
+                    assert!(!has(&stall, "run_item") && !has(&stall, "thread_start"), "{stall}");
+                    assert!(!stall.to_string().contains("/rustc/"), "{stall}");
+                }
+                let state = if kind == 0 { WorkerState::Waiting } else { WorkerState::Asleep };
+                assert_eq!(blocker.worker.state, state, "{stall}");
+                gate.open();
+                queue.flush().unwrap();
+                assert_eq!(behind.tally.finished(), 1);
+            }
+            assert_eq!(stalls_of(&queue).len(), 2, "once for each stall");
+        }
+    });
+}
+
+/// A reporter that does not return before a sleeper has got a stand-in.
+#[test]
+fn a_reporter_holds_up_nobody_who_waits_for_a_stand_in() {
+    alone("a_reporter_holds_up_nobody_who_waits_for_a_stand_in", || {
+        static ENTERED: AtomicBool = AtomicBool::new(false);
+        static STOOD_IN: AtomicBool = AtomicBool::new(false);
+        static RETURNS: AtomicBool = AtomicBool::new(false);
+        let _watchdog = watchdog();
+        if uwork::dump().blocking.tier == uwork::BlockingTier::Declared {
+            return;
+        }
+        let waits = |report: &Report| {
+            if let Report::Stalled(_) = report {
+                ENTERED.store(true, Ordering::SeqCst);
+                until("somebody stands in", || STOOD_IN.load(Ordering::SeqCst));
+                RETURNS.store(true, Ordering::SeqCst);
+            }
+        };
+        uwork::set_reporter(waits).expect("the first");
+        uwork::watchdog::set_thresh(THRESH);
+        let (stuck, cpu) =
+            (queue("stuck").ordered().build().unwrap(), crate::support::machine::cpus()[0]);
+        let gates = [Gate::new(), Gate::new()];
+        let first = gates[0].clone();
+        assert!(stuck.enqueue(Job::new(move |_| first.wait_blocking())).is_queued());
+        let behind = Job::counting();
+        assert!(stuck.enqueue(behind.clone()).is_queued());
+        until("the reporter is entered", || ENTERED.load(Ordering::SeqCst));
+        let (sleepers, second) = (queue("sleepers").per_cpu().build().unwrap(), gates[1].clone());
+        let sleeps = Job::new(move |_| second.wait());
+        assert!(sleepers.enqueue_on(cpu, sleeps).unwrap().is_queued());
+        let next = Job::new(|_| STOOD_IN.store(true, Ordering::SeqCst));
+        assert!(sleepers.enqueue_on(cpu, next).unwrap().is_queued());
+        until("the reporter returns", || RETURNS.load(Ordering::SeqCst));
+        gates.iter().for_each(Gate::open);
+        stuck.flush().unwrap();
+        sleepers.flush().unwrap();
+    });
+}
+
+/// Two items, each of an ordered queue, join one that is behind the other.
+#[test]
+fn s2_36_items_that_wait_for_each_other_are_named() {
+    alone("s2_36_items_that_wait_for_each_other_are_named", || {
+        let _watchdog = watchdog();
+        watch();
+        let build = |name| queue(name).ordered().build().unwrap();
+        let queues = [build("left"), build("right")];
+        let both = Arc::new(Barrier::new(2));
+        for (at, here) in queues.iter().enumerate() {
+            let (there, both) = (queues[1 - at].clone(), both.clone());
+            let item = Job::new(move |_| {
+                uwork::blocking(|| both.wait());
+                there.spawn(|| ()).join().expect("never");
+            });
+            assert!(here.enqueue(item).is_queued());
+        }
+        let deadlocks = || {
+            let stalls = queues.iter().flat_map(stalls_of);
+            stalls.filter(|stall| !stall.deadlock.is_empty()).collect::<Vec<_>>()
+        };
+        until("the deadlock is reported", || deadlocks().len() == 1);
+        for stall in deadlocks() {
+            let names: Vec<&str> = stall.deadlock.iter().map(|item| item.queue.as_str()).collect();
+            assert!(names.len() == 2 && names[0] != names[1], "{stall}");
+            for item in &stall.deadlock {
+                let at = usize::from(item.queue == queues[1].name());
+                assert_eq!(item.queue, queues[at].name(), "{stall}");
+                let Awaited::Pending { queue, ordered: true, .. } = &item.waits_for else {
+                    panic!("{stall}");
+                };
+                assert_eq!(queue, queues[1 - at].name());
+            }
+            assert!(stall.to_string().contains("\n  deadlock: item "), "{stall}");
+        }
+        // Their last handles would wait for what never ends.
+        queues.into_iter().for_each(std::mem::forget);
+    });
+}
+
+#[inline(never)]
+fn reads_what_does_not_come() -> usize {
+    let mut text = String::new();
+    let read = std::io::stdin().read_to_string(&mut text).expect("the parent closes it");
+    std::hint::black_box(read)
+}
+
+/// What a process says whose item reads from a pipe until that is closed.
+#[test]
+fn a_stall_is_printed_where_nobody_collects_reports() {
+    const CHILD: &str = "UWORK_TEST_STALLS";
+    const NAME: &str = "a_stall_is_printed_where_nobody_collects_reports";
+    let _watchdog = watchdog();
+    if std::env::var_os(CHILD).is_some() {
+        uwork::sysfs::set("module/parameters/watchdog_thresh", "0.05").unwrap();
+        let queue = Queue::builder("printed").ordered().build().unwrap();
+        // Joined, hence run by this thread, unless a worker is there first.
+        let reads = queue.spawn(reads_what_does_not_come);
+        let behind = queue.spawn(|| ());
+        assert_eq!(reads.join().unwrap(), 0, "it read on after its stack was taken");
+        return behind.join().unwrap();
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("watchdog::{NAME}"), "--nocapture", "--test-threads=1"])
+        .env(CHILD, "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = Vec::new();
+    let last = if cfg!(feature = "symbols") { "reads_what_does_not_come" } else { "in the way" };
+    for line in &mut lines {
+        said.push(line);
+        if said.last().is_some_and(|line| line.contains(last)) {
+            break;
+        }
+    }
+    drop(child.stdin.take());
+    said.extend(lines);
+    assert!(child.wait().unwrap().success(), "{said:#?}");
+    let first = said.iter().position(|line| line.starts_with("uwork: nothing has moved for "));
+    let first = first.unwrap_or_else(|| panic!("{said:#?}"));
+    let place = "in queue \"printed\"; 1 item waits for a place under max_active";
+    assert!(said[first].ends_with(place), "{said:#?}");
+    assert!(said[first + 1].starts_with("  in the way: "), "{said:#?}");
+    assert!(
+        said[first + 1].contains("asleep, in library::watchdog::reads_what_does_not_come"),
+        "{said:#?}"
+    );
+    let reports = said.iter().filter(|line| line.contains("nothing has moved")).count();
+    assert_eq!(reports, 1, "{said:#?}");
+}

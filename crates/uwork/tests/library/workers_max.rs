@@ -1,0 +1,147 @@
+//! How many workers a pool may have: the default, the knob, and what is said. Each test in a process of its
+//! own.
+
+use std::sync::LazyLock;
+
+use crate::support::child::{alone, limit};
+use crate::support::gate::{Gate, Log};
+use crate::support::items::Job;
+use crate::support::machine::cpus;
+use crate::support::{queue, until, watchdog};
+use uwork::dump::PoolDump;
+use uwork::{Queue, Report, Scope, ScopeChoice, sysfs};
+
+const KNOB: &str = "module/parameters/pool_workers_max";
+
+/// Items that wait at once.
+const WAITING: u32 = 48;
+
+static REPORTS: LazyLock<Log<Report>> = LazyLock::new(Log::new);
+
+/// Reports of caps that are used up, of pools with this many workers.
+fn told(max: u32) -> usize {
+    let is_it =
+        |report: &&Report| matches!(report, Report::WorkersMax { max: of, .. } if *of == max);
+    REPORTS.events().iter().filter(is_it).count()
+}
+
+/// Items that wait, declared, until the gate opens; the log has those that have started.
+fn fill(queue: &Queue, items: u32) -> (Gate, Log<u32>) {
+    let (gate, started) = (Gate::new(), Log::new());
+    for item in 0..items {
+        let (gate, started) = (gate.clone(), started.clone());
+        drop(queue.spawn(move || {
+            started.push(item);
+            gate.wait_blocking();
+        }));
+    }
+    (gate, started)
+}
+
+fn wait_for_report(pool: &str, max: u32) {
+    REPORTS.wait_for(&Report::WorkersMax { pool: pool.to_owned(), max });
+}
+
+/// The only pool of this queue: its name, its workers, how many they may be.
+fn pool_of(queue: &Queue) -> (String, u32, u32) {
+    let dump = uwork::dump();
+    let seen = dump.queues.iter().find(|seen| seen.name == queue.name()).unwrap();
+    let pool = dump.pools.iter().find(|pool| pool.id == seen.pwqs[0].pool).unwrap();
+    (format!("u{}", pool.cpus), pool.nr_workers, pool.workers_max)
+}
+
+fn system_wide(name: &str, max_active: u32) -> Queue {
+    queue(name)
+        .affinity_scope(ScopeChoice::Explicit(Scope::System))
+        .max_active(max_active)
+        .build()
+        .unwrap()
+}
+
+// Catches: a cap that is not kept, not told, told again and again, or that cannot be lifted.
+#[test]
+fn the_knob_caps_a_pool_and_lifts_the_cap() {
+    alone("the_knob_caps_a_pool_and_lifts_the_cap", || {
+        let _watchdog = watchdog();
+        uwork::set_reporter(|report| REPORTS.push(report.clone())).unwrap();
+        assert_eq!(sysfs::get(KNOB).unwrap(), "0");
+        sysfs::set(KNOB, "3\n").unwrap();
+        let queue = system_wide("capped", 100);
+        let (gate, started) = fill(&queue, 12);
+        started.wait_for_count(3);
+        let (name, ..) = pool_of(&queue);
+        wait_for_report(&name, 3);
+        assert_eq!((started.events().len(), pool_of(&queue)), (3, (name, 3, 3)));
+        assert_eq!(told(3), 1);
+        sysfs::set(KNOB, "0").unwrap();
+        started.wait_for_count(12);
+        gate.open();
+        queue.flush().unwrap();
+        assert_eq!(
+            REPORTS.events().iter().filter(|r| matches!(r, Report::WorkersMax { .. })).count(),
+            1
+        );
+    });
+}
+
+// Catches: values that are taken and mean something else.
+#[test]
+fn the_knob_says_what_is_allowed() {
+    alone("the_knob_says_what_is_allowed", || {
+        for wrong in ["", "-1", "65535", "many"] {
+            let error = sysfs::set(KNOB, wrong).unwrap_err().to_string();
+            assert!(error.ends_with("allowed are 0 to 65534"), "{error}");
+        }
+        sysfs::set(KNOB, "65534").unwrap();
+        assert_eq!(sysfs::get(KNOB).unwrap(), "65534");
+    });
+}
+
+// Catches: a pool that takes all the threads that the user may have.
+#[test]
+fn the_default_leaves_half_of_the_threads_to_others() {
+    alone("the_default_leaves_half_of_the_threads_to_others", || {
+        limit(libc::RLIMIT_NPROC, 40);
+        let queue = system_wide("limited", 256);
+        let (_, _, max) = pool_of(&queue);
+        let mine = uwork::topology::Machine::read().unwrap().threads_max.unwrap();
+        assert!(mine <= 40);
+        assert_eq!(u64::from(max), mine / 2);
+    });
+}
+
+// Catches: a pool for each pod that grows as if it were alone.
+#[test]
+fn pods_that_share_need_no_more_workers_than_one() {
+    alone("pods_that_share_need_no_more_workers_than_one", || {
+        let _watchdog = watchdog();
+        let cpus = cpus();
+        if cpus.len() < 2 {
+            return eprintln!("skipped: there is one CPU");
+        }
+        let pods = queue("pods").affinity_scope(ScopeChoice::Explicit(Scope::Cpu));
+        let pods = pods.max_active(WAITING).build().unwrap();
+        // Queues that are there only let the pools grow further.
+        let _other = queue("other").affinity_scope(ScopeChoice::Explicit(Scope::Cpu)).build();
+        for round in 0..6 {
+            let (gate, started) = (Gate::new(), Log::new());
+            for item in 0..WAITING {
+                let (gate, started) = (gate.clone(), started.clone());
+                let job = Job::new(move |_| {
+                    started.push(item);
+                    gate.wait_blocking();
+                });
+                assert!(pods.enqueue_on(cpus[round % 2], job).unwrap().is_queued());
+            }
+            started.wait_for_count(WAITING as usize);
+            let workers: u32 = uwork::dump().pools.iter().map(|pool| pool.nr_workers).sum();
+            // In each pod as many may be idle as it has CPUs, and one on its way.
+            let most = WAITING + 2 * cpus.len() as u32;
+            assert!(workers <= most, "round {round}: {workers}\n{}", uwork::dump());
+            gate.open();
+            pods.flush().unwrap();
+            let idle = |pool: &PoolDump| pool.nr_idle == pool.nr_workers;
+            until("all are idle", || uwork::dump().pools.iter().all(idle));
+        }
+    });
+}

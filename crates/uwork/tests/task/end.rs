@@ -1,0 +1,77 @@
+//! The end of a thread's task work: what destructors of its data may do before it and after it.
+
+use std::cell::OnceCell;
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::support::gate::Log;
+use crate::support::{watchdog, within};
+use uwork::task::{self, Notify, TaskHandle};
+
+/// Runs and adds when the thread's data is dropped.
+struct AtTheEnd(TaskHandle, Log<&'static str>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        let AtTheEnd(handle, log) = self;
+        let ran = log.clone();
+        match handle.add_fn(Notify::Signal, move || ran.push("ran")) {
+            Ok(()) => log.push("added"),
+            Err(_) => log.push("came back"),
+        }
+        task::safe_point();
+        task::run();
+        task::exit();
+        assert!(!task::is_notified());
+    }
+}
+
+#[test]
+fn a_threads_destructors_may_run_and_add_what_is_left() {
+    thread_local! {
+        static BEFORE: OnceCell<AtTheEnd> = const { OnceCell::new() };
+        static AFTER: OnceCell<AtTheEnd> = const { OnceCell::new() };
+        /// Dropped before or after the thread's task work has ended.
+        #[cfg(feature = "ring")]
+        static REACTORS: OnceCell<uwork::ring::Reactor> = const { OnceCell::new() };
+    }
+    let _watchdog = watchdog();
+    for reactor_first in [false, true] {
+        let log = Log::new();
+        let events = log.clone();
+        let handle = within("the thread ends", move || {
+            BEFORE.with(|_| ());
+            let reactor = || {
+                #[cfg(feature = "ring")]
+                REACTORS.with(|reactor| {
+                    reactor.set(uwork::ring::Reactor::builder().build().unwrap()).unwrap();
+                });
+            };
+            #[cfg(feature = "ring")]
+            if reactor_first {
+                REACTORS.with(|_| ());
+            }
+            // Whichever is dropped first.
+            let early = BEFORE.with(|end| end.set(AtTheEnd(TaskHandle::current(), log.clone())));
+            reactor();
+            let late = AFTER.with(|end| end.set(AtTheEnd(TaskHandle::current(), log.clone())));
+            assert!(early.is_ok() && late.is_ok());
+            TaskHandle::current()
+        });
+        let events = events.events();
+        assert_eq!(events, ["added", "ran", "came back"], "reactor first: {reactor_first}");
+        assert!(handle.add_fn(Notify::Signal, || ()).is_err());
+    }
+}
+
+// Catches: a borrowed descriptor that is closed, or another's by then, though what it is borrowed from is there.
+#[test]
+fn a_notifier_that_is_left_behind_keeps_its_descriptor_open() {
+    let _watchdog = watchdog();
+    let borrow = || {
+        let notifier: &'static task::Notifier = Box::leak(Box::new(task::notifier().unwrap()));
+        notifier.as_fd()
+    };
+    let fd = std::thread::spawn(borrow).join().unwrap();
+    let file = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    assert_eq!(file.unwrap().to_str(), Some("anon_inode:[eventfd]"));
+}

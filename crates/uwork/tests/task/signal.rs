@@ -1,0 +1,91 @@
+//! The signal of task work: chosen once per process, so all of it is one test.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+
+use crate::support::child::alone;
+use crate::support::{received, until, watchdog, within};
+use uwork::task::{self, Delivery, Notify, SignalError, TaskHandle};
+
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn handler(_: libc::c_int) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn a_chosen_signal_goes_on_to_reach_the_programs_handler() {
+    alone("a_chosen_signal_goes_on_to_reach_the_programs_handler", || {
+        let _watchdog = watchdog();
+        let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
+        for number in [0, libc::SIGUSR1, first - 1, last + 1, -1, i32::MAX] {
+            let refused = task::set_signal(number, false);
+            assert_eq!(refused, Err(SignalError::NotRealTime { number, first, last }));
+        }
+        let number = first + 3;
+        // SAFETY: zeros are a valid value; the handler is async-signal-safe and lives as long as the process.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as libc::sighandler_t;
+            assert_eq!(libc::sigaction(number, &raw const action, std::ptr::null_mut()), 0);
+        }
+        // System calls of the program's own go on after it.
+        task::set_signal(number, true).unwrap();
+        assert_eq!(task::set_signal(number + 1, false), Err(SignalError::Chosen { number }));
+
+        // A thread in a read of the program's own, which the signal does not end.
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let (send, receive) = channel();
+        let plain = std::thread::spawn(move || {
+            task::set_delivery(Delivery::Auto).unwrap();
+            send.send(TaskHandle::current()).unwrap();
+            let mut byte = [0_u8; 1];
+            // SAFETY: the buffer is live and of the length given.
+            let bytes = unsafe { libc::read(reader.as_raw_fd(), byte.as_mut_ptr().cast(), 1) };
+            (bytes, task::safe_point())
+        });
+        let handle = receive.recv().unwrap();
+        for _ in 0..100 {
+            handle.add_fn(Notify::Signal, || ()).unwrap();
+        }
+        std::io::Write::write_all(&mut writer, b"x").unwrap();
+        assert_eq!(within("the read ends", move || plain.join().unwrap()), (1, 100));
+
+        // And one in a read through uwork, which it ends all the same, also where it restarts the call.
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let (send, receive) = channel();
+        let ended = Arc::new(AtomicU32::new(0));
+        let ends = ended.clone();
+        let target = move || {
+            send.send(TaskHandle::current()).unwrap();
+            let mut byte = [0_u8; 1];
+            let buffer = byte.as_mut_ptr().expose_provenance();
+            let arguments = [reader.as_raw_fd() as usize, buffer, 1, 0, 0, 0];
+            while ends.load(Ordering::Relaxed) < 1_000 {
+                // SAFETY: the buffer is live and of the length given.
+                assert!(unsafe { task::syscall(libc::SYS_read, arguments) }.is_err());
+                task::safe_point();
+            }
+        };
+        let target = std::thread::spawn(target);
+        let handle = receive.recv().unwrap();
+        for round in 1..=1_000 {
+            let (send, receive) = channel();
+            let ended = ended.clone();
+            let end = move || {
+                ended.store(round, Ordering::Relaxed);
+                send.send(()).unwrap();
+            };
+            handle.add_fn(Notify::Signal, end).unwrap();
+            assert_eq!(received(&receive), Ok(()), "round {round}");
+        }
+        within("the target ends", move || target.join().unwrap());
+
+        assert_eq!(HANDLED.load(Ordering::Relaxed), 0, "uwork's own are not the program's");
+        // SAFETY: no pointers; the signal has a handler.
+        unsafe { libc::kill(libc::getpid(), number) };
+        until("the program's handler was called", || HANDLED.load(Ordering::Relaxed) == 1);
+    });
+}
