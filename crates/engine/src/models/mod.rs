@@ -39,7 +39,7 @@ mod whole;
 
 use std::sync::{Arc, Mutex};
 
-pub(crate) use host::Event;
+pub(crate) use host::LoomHost;
 
 /// Bounds on the switches away from a thread that could go on.
 #[derive(Clone, Copy)]

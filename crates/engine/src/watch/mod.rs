@@ -272,12 +272,12 @@ mod model {
     use super::{ASLEEP, SeenBefore};
     use crate::engine::Engine;
     use crate::host::Host;
-    use crate::models::Event;
+    use crate::models::LoomHost;
     use crate::pool::NEVER;
     use crate::sync::Ordering;
     use crate::watch::AWAKE;
 
-    impl<H: Host<Event = Event>> Engine<H> {
+    impl Engine<LoomHost> {
         /// The watch goes to sleep: the steps at the end of its loop, and at the beginning of the next round.
         pub(crate) fn watch_sleeps(&self) {
             let watch = self.watch_state();
