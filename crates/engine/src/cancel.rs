@@ -205,6 +205,8 @@ impl<H: Host> Engine<H> {
                 // SAFETY: by this function's contract.
                 Place::Grace(_) => unsafe { self.leave_grace(work) },
                 // SAFETY: by this function's contract.
+                Place::Disposal(_) => unsafe { self.leave_disposal(work) },
+                // SAFETY: by this function's contract.
                 _ => unsafe { self.take_off(work) },
             };
             if taken {
@@ -239,7 +241,11 @@ impl<H: Host> Engine<H> {
                 Some(self.slots().get(slot)?.lock_remote(self.host()))
             }
             // Not pushed yet, or started, or moving.
-            Place::Hands | Place::Inbox | Place::Timer(_) | Place::Grace(_) => return None,
+            Place::Hands
+            | Place::Inbox
+            | Place::Timer(_)
+            | Place::Grace(_)
+            | Place::Disposal(_) => return None,
         };
         // Under the slot's lock as well: the item may have started, and be back by another pwq.
         let (now, ticket) = item.spot();

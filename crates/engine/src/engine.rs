@@ -14,6 +14,7 @@ pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use sets::{Context, PoolSet, SetKey};
 
 use crate::cpus::{Cpus, Versions};
+use crate::disposal::Disposal;
 use crate::freeze::FreezeState;
 use crate::grace::Grace;
 use crate::host::{Host, Report, WorkerSpec};
@@ -96,6 +97,7 @@ pub struct Engine<H: Host> {
     /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `freeze`.
     freeze_epoch: AtomicU32,
     grace: Grace<H>,
+    disposal: Disposal<H>,
     pub(crate) ending: Ending,
     /// After a fork, in the child: what goes with the first worker is still to be done.
     pub(crate) newborn: AtomicBool,
@@ -125,6 +127,7 @@ impl<H: Host> Engine<H> {
             freeze: Lock::new(FreezeState::new()),
             freeze_epoch: AtomicU32::new(0),
             grace: Grace::new(),
+            disposal: Disposal::new(),
             ending: Ending::new(),
             newborn: AtomicBool::new(false),
         })
@@ -185,6 +188,10 @@ impl<H: Host> Engine<H> {
 
     pub(crate) fn grace(&self) -> &Grace<H> {
         &self.grace
+    }
+
+    pub(crate) fn disposal(&self) -> &Disposal<H> {
+        &self.disposal
     }
 
     pub(crate) fn hogs(&self) -> &Hogs {

@@ -25,6 +25,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cpus::Cpus;
+use crate::disposal::State as Disposed;
 use crate::engine::{Engine, PoolSet};
 use crate::flush::FlushState;
 use crate::freeze::FreezeState;
@@ -59,6 +60,7 @@ struct Held<'a, H: Host> {
     timers: Vec<LockGuard<'a, Timers<H>>>,
     pools: Vec<LockGuard<'a, PoolInner<H>>>,
     rows: Vec<LockGuard<'a, VecDeque<Link<Pwq<H>>>>>,
+    disposal: LockGuard<'a, Disposed<H>>,
     slots: Vec<RemoteSlot<'a, H>>,
     pwqs: Vec<LockGuard<'a, Inner<H>>>,
     flushes: Vec<LockGuard<'a, FlushState<H>>>,
@@ -108,6 +110,7 @@ impl<H: Host> Engine<H> {
         self.slots().for_each(|(id, _)| {
             slots.extend(self.slots().get(id).map(|slot| slot.lock_remote(self.host())));
         });
+        let disposal = self.disposal().hold();
         let rows = queues.iter().flat_map(|wq| wq.nodes()).map(|node| node.hold()).collect();
         let places = self.versions().hold_places();
         let (mut pools, mut timers) = (Vec::new(), Vec::new());
@@ -132,6 +135,7 @@ impl<H: Host> Engine<H> {
             timers,
             pools,
             rows,
+            disposal,
             slots,
             pwqs,
             flushes,
@@ -230,6 +234,8 @@ impl<H: Host> Forking<'_, H> {
             }
         });
         forget_all(&held.grace.forget());
+        let (items, owners) = held.disposal.forget();
+        forget_all(&items);
         held.flushes.iter_mut().for_each(|flush| **flush = FlushState::new());
         let mut at = held.rows.iter_mut();
         for node in self.owners.iter().flat_map(|owner| owner.wq().nodes()) {
@@ -244,6 +250,7 @@ impl<H: Host> Forking<'_, H> {
         drop(held);
         engine.slots().for_each(|(id, slot)| slot.forget(engine.host(), in_use.contains(&id)));
         self.owners.iter().for_each(|owner| owner.wq().forget());
+        self.owners.extend(owners);
         engine.newborn.store(true, Ordering::SeqCst);
     }
 }

@@ -51,6 +51,11 @@ impl ItemFn {
         ItemFn(std::ptr::with_exposed_provenance(identity))
     }
 
+    /// Whether it is one of another language: then the item has no destructor.
+    pub(crate) fn is_foreign(self) -> bool {
+        self.rust().is_none()
+    }
+
     /// Where its code is.
     pub(crate) fn address(self) -> usize {
         self.0.addr() & !RUST

@@ -16,6 +16,7 @@ mod cpus;
 mod deadlock;
 mod deferrable;
 mod delayed;
+mod disposal;
 mod drain;
 mod dump;
 mod faults;
