@@ -13,7 +13,7 @@ use crate::owner::{Owner, Queue};
 use crate::pool::{NEVER, Pool};
 use crate::queue::QueueError;
 use crate::submit::Queued;
-use crate::sync::{Cell, Link, prefetch};
+use crate::sync::{Cell, Link, assert_nothing_held, prefetch};
 use crate::timer::{TimerBase, Timers};
 use crate::word::{Acquire, Owned};
 use crate::work::{Place, Work, WorkFn};
@@ -473,6 +473,7 @@ impl<H: Host> Engine<H> {
     /// The holder has not been told, and the item is in nobody's list. The caller does not use it
     /// afterwards.
     pub(crate) unsafe fn let_go(&self, work: NonNull<Work>, func: ItemFn) {
+        assert_nothing_held("an item's destructor");
         // SAFETY: by this function's contract.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func.release(work) }));
         if let Err(payload) = outcome {

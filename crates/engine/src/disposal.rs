@@ -33,7 +33,7 @@ use crate::host::{Host, Report, WorkerSpec};
 use crate::inbox::Node;
 use crate::owner::Owner;
 use crate::queue::Wq;
-use crate::sync::{Lock, LockGuard};
+use crate::sync::{Lock, LockGuard, Rank};
 use crate::wake::{Waiter, Waiters};
 use crate::work::{Place, Work, WorkList};
 
@@ -172,14 +172,17 @@ impl<H: Host> State<H> {
 
 impl<H: Host> Disposal<H> {
     pub(crate) fn new() -> Disposal<H> {
-        Disposal(Lock::new(State {
-            batches: Vec::new(),
-            under_way: Vec::new(),
-            next: 0,
-            released: 0,
-            disposers: 0,
-            waiters: Waiters::new(),
-        }))
+        Disposal(Lock::ranked(
+            Rank::Disposal,
+            State {
+                batches: Vec::new(),
+                under_way: Vec::new(),
+                next: 0,
+                released: 0,
+                disposers: 0,
+                waiters: Waiters::new(),
+            },
+        ))
     }
 
     /// Holds on to what is in it.
@@ -407,7 +410,7 @@ impl<H: Host> Engine<H> {
         state.disposers -= 1;
         let is_only = state.disposers == 0;
         drop(state);
-        self.host().report(Report::SpawnFailed { reason });
+        self.report(Report::SpawnFailed { reason });
         if is_only {
             while self.dispose_next(false) {}
         }

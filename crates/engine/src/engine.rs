@@ -22,10 +22,11 @@ use crate::pool::Pool;
 use crate::pwq::Pwq;
 use crate::queue::{Name, QueueError};
 use crate::registry::Registry;
+use crate::reports::Untold;
 use crate::shutdown::Ending;
 use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::{AtomicBool, AtomicU32, Link, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Link, Lock, LockGuard, Ordering, Rank};
 use crate::wake::WakeToken;
 use crate::watch::Hogs;
 use crate::watch::{COOL_DOWN_NS, Watch};
@@ -98,6 +99,7 @@ pub struct Engine<H: Host> {
     freeze_epoch: AtomicU32,
     grace: Grace<H>,
     disposal: Disposal<H>,
+    untold: Untold,
     pub(crate) ending: Ending,
     /// After a fork, in the child: what goes with the first worker is still to be done.
     pub(crate) newborn: AtomicBool,
@@ -118,16 +120,17 @@ impl<H: Host> Engine<H> {
             slots: Slab::new(SLOTS_MAX),
             pwqs: Slab::new(Ticket::PWQS_MAX),
             pools: Slab::new(POOLS_MAX),
-            sets: Lock::new(Vec::new()),
+            sets: Lock::ranked(Rank::EngineSets, Vec::new()),
             names: Lock::new(HashSet::new()),
             registry: Registry::new(),
             watch: Watch::new(),
             hogs: Hogs::new(),
             pool_workers_max: AtomicU32::new(0),
-            freeze: Lock::new(FreezeState::new()),
+            freeze: Lock::ranked(Rank::Freeze, FreezeState::new()),
             freeze_epoch: AtomicU32::new(0),
             grace: Grace::new(),
             disposal: Disposal::new(),
+            untold: Untold::new(),
             ending: Ending::new(),
             newborn: AtomicBool::new(false),
         })
@@ -192,6 +195,10 @@ impl<H: Host> Engine<H> {
 
     pub(crate) fn disposal(&self) -> &Disposal<H> {
         &self.disposal
+    }
+
+    pub(crate) fn untold(&self) -> &Untold {
+        &self.untold
     }
 
     pub(crate) fn hogs(&self) -> &Hogs {
@@ -309,7 +316,7 @@ impl<H: Host> Engine<H> {
         }
         if let Some(Err(reason)) = outcome {
             pool.create_again_at.store(now.saturating_add(COOL_DOWN_NS), Ordering::Relaxed);
-            self.host.report(Report::SpawnFailed { reason });
+            self.report(Report::SpawnFailed { reason });
         }
         self.send_maydays(pool);
         self.wake_watch();

@@ -264,7 +264,7 @@ impl<H: Host> Wq<H> {
             let again = rounds % DRAIN_REPORTS_AGAIN == 0 && rounds <= DRAIN_REPORTS_LAST;
             if rounds == DRAIN_REPORTS || again {
                 let queue = self.name().to_owned();
-                self.engine().host().report(Report::DrainIsLong { queue, rounds });
+                self.engine().report(Report::DrainIsLong { queue, rounds });
             }
         }
     }

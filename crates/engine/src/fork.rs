@@ -39,7 +39,7 @@ use crate::queue::{Name, Pwqs, Tunable, Wq};
 use crate::registry::HeldRegistry;
 use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
-use crate::sync::{Link, LockGuard, Ordering};
+use crate::sync::{Link, LockGuard, Ordering, take_all};
 use crate::timer::Timers;
 use crate::watch::Shared;
 use crate::work::{Work, WorkList};
@@ -93,6 +93,7 @@ impl<H: Host> Engine<H> {
 
     /// `None` if a queue was made meanwhile that is not held.
     fn hold_everything(&self) -> Option<Forking<'_, H>> {
+        take_all(true);
         let changing = self.versions().hold();
         let freeze = self.freeze_state().lock();
         let known = self.registry().hold().1;
@@ -174,7 +175,7 @@ impl<H: Host> Engine<H> {
                 && let Err(error) = wq.start_rescuer(rescuer)
             {
                 let reason = error.to_string();
-                self.host().report(Report::SpawnFailed { reason });
+                self.report(Report::SpawnFailed { reason });
             }
         });
     }
@@ -248,6 +249,7 @@ impl<H: Host> Forking<'_, H> {
         let kept: Vec<u32> = in_use.iter().copied().chain(rescuers.map(|r| r.slot())).collect();
         held.ids[0].free_all_but(&kept);
         drop(held);
+        take_all(false);
         engine.slots().for_each(|(id, slot)| slot.forget(engine.host(), in_use.contains(&id)));
         self.owners.iter().for_each(|owner| owner.wq().forget());
         self.owners.extend(owners);
@@ -258,6 +260,7 @@ impl<H: Host> Forking<'_, H> {
 impl<H: Host> Drop for Forking<'_, H> {
     fn drop(&mut self) {
         self.held = None;
+        take_all(false);
         std::mem::take(&mut self.owners).into_iter().for_each(Owner::let_go);
     }
 }

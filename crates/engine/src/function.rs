@@ -7,6 +7,7 @@
 
 use std::ptr::NonNull;
 
+use crate::sync::assert_nothing_held;
 use crate::work::{Action, ItemName, Work, WorkFn};
 
 /// A function of another language. It gets the item.
@@ -102,6 +103,7 @@ impl ItemFn {
 
     /// What the function says that it is called; a foreign one says nothing.
     pub(crate) fn name(self) -> Option<ItemName> {
+        assert_nothing_held("the name of an item's function");
         self.rust().and_then(ItemName::ask)
     }
 }

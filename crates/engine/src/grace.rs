@@ -38,7 +38,7 @@ use crate::host::Host;
 use crate::inbox::Node;
 use crate::owner::{Owner, Queue};
 use crate::submit::Queued;
-use crate::sync::{Cell, Link, Lock, LockGuard};
+use crate::sync::{Cell, Link, Lock, LockGuard, Rank};
 use crate::wake::{Waiter, Waiters};
 use crate::word::Acquire;
 use crate::work::{Place, Work, WorkFn, WorkList};
@@ -99,12 +99,15 @@ impl<H: Host> Lists<H> {
 
 impl<H: Host> Grace<H> {
     pub(crate) fn new() -> Grace<H> {
-        Grace(Lock::new(Lists {
-            items: [WorkList::new(), WorkList::new()],
-            arrivals: 0,
-            driven: false,
-            waiters: Waiters::new(),
-        }))
+        Grace(Lock::ranked(
+            Rank::Grace,
+            Lists {
+                items: [WorkList::new(), WorkList::new()],
+                arrivals: 0,
+                driven: false,
+                waiters: Waiters::new(),
+            },
+        ))
     }
 }
 

@@ -32,6 +32,7 @@ mod pwq;
 mod query;
 mod queue;
 mod registry;
+mod reports;
 mod rescuer;
 mod run;
 mod shutdown;

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use crate::function::{ForeignFn, ItemFn};
 use crate::inbox::Node;
-use crate::sync::{AtomicU64, Cell, Link, Ordering, prefetch};
+use crate::sync::{AtomicU64, Cell, Link, Ordering, item_moves, prefetch};
 use crate::word::Word;
 
 /// What the engine asks of an item's function.
@@ -273,6 +273,7 @@ impl Work {
     /// For the owner, or the holder of the guards of the list that the item is in.
     #[inline]
     pub(crate) fn set_spot(&self, place: Place, ticket: Ticket) {
+        item_moves(|| self.place() == Place::Hands, place == Place::Hands);
         self.spot.store(pack(place, ticket), Ordering::Release);
     }
 

@@ -43,5 +43,6 @@ mod shutdown;
 mod simulation;
 mod sleepers;
 mod sleepers_beside;
+mod user_code;
 mod watchdog;
 mod world;
