@@ -320,8 +320,8 @@ impl<H: Host> Engine<H> {
                 Place::Timer(_) | Place::Grace(_) => {
                     return run.is_some_and(|run| self.wait_for_run(run)) || waited;
                 }
-                // SAFETY: by this function's contract.
                 Place::Disposal(_) => {
+                    // SAFETY: by this function's contract.
                     if unsafe { self.dispose_of(work) } {
                         return true;
                     }

@@ -3,9 +3,12 @@
 //! An item is in hand between leaving a list (or becoming pending) and being put into one, started or
 //! released: for those instructions every other operation on it spins, so no user code may run then.
 
+mod order;
+
 use std::cell::Cell;
 
-use super::rank::{MAY_CALL_UNDER, MAY_WAKE_UNDER, RANKS, Rank};
+use super::Rank;
+use order::{MAY_CALL_UNDER, MAY_WAKE_UNDER, RANKS};
 
 /// A thread's record. A host whose threads share one of the system's exchanges it with them ([`exchange`]).
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! Builds without debug assertions, and models: nothing is recorded. See `checked.rs`.
 
-use super::rank::Rank;
+use super::Rank;
 
 /// See `checked.rs`.
 #[derive(Clone, Copy, Debug)]
