@@ -110,6 +110,22 @@ struct Afterwards<H: Host> {
     waiters: Waiters<H>,
 }
 
+/// The owner of a queue whose last item has left the disposal. Let go of when this is dropped, which may wait for
+/// threads of the queue's: with no item in hand.
+pub(crate) struct Kept<H: Host>(Option<Arc<Owner<H>>>);
+
+impl<H: Host> Kept<H> {
+    pub(crate) fn nothing() -> Kept<H> {
+        Kept(None)
+    }
+}
+
+impl<H: Host> Drop for Kept<H> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Owner::let_go);
+    }
+}
+
 impl<H: Host> Afterwards<H> {
     fn finish(self, engine: &Engine<H>) {
         self.waiters.complete(engine.host());
@@ -259,11 +275,11 @@ impl<H: Host> Engine<H> {
     }
 
     /// Takes an item out of the disposal, for a caller that takes it back. False if it is not there any
-    /// more.
+    /// more. What `kept` gets is dropped when the item is idle or in a list again.
     ///
     /// # Safety
     /// `work` is live.
-    pub(crate) unsafe fn leave_disposal(&self, work: NonNull<Work>) -> bool {
+    pub(crate) unsafe fn leave_disposal(&self, work: NonNull<Work>, kept: &mut Kept<H>) -> bool {
         let mut state = self.disposal().0.lock();
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
@@ -273,9 +289,10 @@ impl<H: Host> Engine<H> {
             unsafe { batch.items.remove(work.as_ptr()) };
         }
         item.set_place(Place::Hands);
-        let afterwards = state.settle(id);
+        let Afterwards { owner, waiters } = state.settle(id);
         drop(state);
-        afterwards.finish(self);
+        kept.0 = owner;
+        waiters.complete(self.host());
         true
     }
 

@@ -41,9 +41,9 @@ impl<H: Host> Engine<H> {
     /// As [`Engine::cancel`].
     pub unsafe fn help(&self, work: NonNull<Work>) -> Helped {
         // SAFETY: by this function's contract.
-        if let Place::Disposal(_) = unsafe { work.as_ref() }.place()
-            && unsafe { self.dispose_of(work) }
-        {
+        let place = unsafe { work.as_ref() }.place();
+        // SAFETY: as above.
+        if matches!(place, Place::Disposal(_)) && unsafe { self.dispose_of(work) } {
             return Helped::Ran;
         }
         let Some(id) = self.allocate_slot() else { return Helped::No };

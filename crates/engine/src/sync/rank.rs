@@ -1,5 +1,5 @@
-//! What a lock is. docs/locking.md says what each lock guards and in which order they are taken; `order.rs` has that as a
-//! table.
+//! What a lock is. docs/locking.md says what each lock guards and in which order they are taken; `order.rs`
+//! has that as a table.
 
 /// What a lock is, for the order in which locks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

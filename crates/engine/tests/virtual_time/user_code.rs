@@ -11,11 +11,10 @@ use crate::host::BrokenSpawn;
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, attrs, make, spec, with_engine};
 
-fn use_cpus(engine: &VirtualEngine, list: &str) -> bool {
-    let allowed = list.parse().expect("a list");
-    engine
-        .host()
-        .unpreempted(|| engine.set_cpus(Cpus::new(&engine.config().topology, allowed, None)))
+fn limit_cpu_time(engine: &VirtualEngine, limit: Option<u32>) -> bool {
+    let config = engine.config();
+    let cpus = Cpus::new(&config.topology, config.allowed.clone(), limit);
+    engine.host().unpreempted(|| engine.set_cpus(cpus))
 }
 
 #[test]
@@ -46,7 +45,7 @@ fn a_change_of_attributes_may_change_and_ask_the_same_queue() {
 fn what_a_change_of_cpus_has_to_report_is_told_without_its_lock() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
-        assert!(use_cpus(engine, "0"));
+        assert!(limit_cpu_time(engine, Some(1)));
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));
         let queue = make(engine, spec("q", kind));
         let weak = Arc::downgrade(engine);
@@ -59,7 +58,7 @@ fn what_a_change_of_cpus_has_to_report_is_told_without_its_lock() {
         host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0 }));
         let before = host.reports().len();
         // More workers should run at once, and cannot be made.
-        assert!(use_cpus(engine, "0-3"));
+        assert!(limit_cpu_time(engine, None));
         host.break_spawn(None);
         let told = host.reports().split_off(before);
         let failed = |report: &Report| matches!(report, Report::SpawnFailed { .. });
