@@ -5,6 +5,7 @@
 
 use std::ptr::NonNull;
 
+use crate::disposal::Kept;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pwq::{Inner, Pwq};
@@ -17,10 +18,12 @@ use crate::work::{Place, Work};
 
 /// What a grab found.
 #[must_use = "the caller owns the item and must let go of its word"]
-pub(crate) struct Grabbed {
+pub(crate) struct Grabbed<H: Host> {
     pub(crate) owned: Owned,
     /// Whether the item was pending: queued or armed.
     pub(crate) was_pending: bool,
+    /// Given up with this, which is after the word: it may take long.
+    _kept: Kept<H>,
 }
 
 /// The disable depth would leave its range.
@@ -190,13 +193,13 @@ impl<H: Host> Engine<H> {
     ///
     /// # Safety
     /// As [`Engine::cancel`].
-    pub(crate) unsafe fn grab(&self, work: NonNull<Work>) -> Grabbed {
+    pub(crate) unsafe fn grab(&self, work: NonNull<Work>) -> Grabbed<H> {
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
-        let mut round = 0;
+        let (mut round, mut kept) = (0, Kept::nothing());
         loop {
             if let Acquire::Owned(owned) = item.word.acquire() {
-                return Grabbed { owned, was_pending: false };
+                return Grabbed { owned, was_pending: false, _kept: kept };
             }
             let taken = match item.place() {
                 Place::Hands => false,
@@ -205,10 +208,12 @@ impl<H: Host> Engine<H> {
                 // SAFETY: by this function's contract.
                 Place::Grace(_) => unsafe { self.leave_grace(work) },
                 // SAFETY: by this function's contract.
+                Place::Disposal(_) => unsafe { self.leave_disposal(work, &mut kept) },
+                // SAFETY: by this function's contract.
                 _ => unsafe { self.take_off(work) },
             };
             if taken {
-                return Grabbed { owned: item.word.owned(), was_pending: true };
+                return Grabbed { owned: item.word.owned(), was_pending: true, _kept: kept };
             }
             // In somebody's hands for a few instructions, unless that thread is preempted.
             self.host().relax(round);
@@ -239,7 +244,11 @@ impl<H: Host> Engine<H> {
                 Some(self.slots().get(slot)?.lock_remote(self.host()))
             }
             // Not pushed yet, or started, or moving.
-            Place::Hands | Place::Inbox | Place::Timer(_) | Place::Grace(_) => return None,
+            Place::Hands
+            | Place::Inbox
+            | Place::Timer(_)
+            | Place::Grace(_)
+            | Place::Disposal(_) => return None,
         };
         // Under the slot's lock as well: the item may have started, and be back by another pwq.
         let (now, ticket) = item.spot();

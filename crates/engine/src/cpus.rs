@@ -33,10 +33,11 @@ use uwork_policy::topology::Topology;
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
+use crate::owner::Owner;
 use crate::pool::Pool;
 use crate::queue::QueueError;
 use crate::slot::Slot;
-use crate::sync::{AtomicBool, AtomicPtr, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, Lock, LockGuard, Ordering, Rank};
 
 /// What the process may use of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +91,8 @@ impl Versions {
         Versions {
             now: AtomicPtr::new(Arc::as_ptr(&first).cast_mut()),
             kept: Lock::new(vec![first]),
-            changing: Lock::new(()),
-            placing: Lock::new(()),
+            changing: Lock::ranked(Rank::Changing, ()),
+            placing: Lock::ranked(Rank::Placing, ()),
             unfit: AtomicBool::new(false),
         }
     }
@@ -157,14 +158,19 @@ impl<H: Host> Engine<H> {
         let unbound_cpumask = if unbound.is_empty() { allowed.clone() } else { unbound };
         let report = Report::CpusChanged { allowed: allowed.clone(), limit: cpus.cpu_limit };
         let versions = self.versions();
+        let change = self.begin_change();
         let changing = versions.changing.lock();
         if !versions.publish(Cpus { allowed, unbound_cpumask, ..cpus }) {
             return false;
         }
-        self.place_all();
+        // Kept until the lock is released: the last owner of a queue waits for what is left in it.
+        let owners = self.registry().owners();
+        self.place_all(&owners);
         self.for_each_pool(|pool| self.retarget(pool));
-        let failed = self.refit_all();
+        let failed = self.refit_all(&owners);
         drop(changing);
+        drop(change);
+        owners.into_iter().for_each(Owner::let_go);
         self.host().report(report);
         if let Some(QueueError::NoThread(reason)) = failed {
             self.host().report(Report::SpawnFailed { reason });
@@ -176,33 +182,37 @@ impl<H: Host> Engine<H> {
     pub(crate) fn refit_again(&self) {
         let versions = self.versions();
         if versions.unfit.load(Ordering::Relaxed) {
-            let _changing = versions.changing.lock();
-            let _ = self.refit_all();
+            let _change = self.begin_change();
+            let changing = versions.changing.lock();
+            let owners = self.registry().owners();
+            let _ = self.refit_all(&owners);
+            drop(changing);
+            owners.into_iter().for_each(Owner::let_go);
         }
     }
 
     /// Gives every queue its routes. What the first failure was.
-    fn refit_all(&self) -> Option<QueueError> {
+    fn refit_all(&self, owners: &[Arc<Owner<H>>]) -> Option<QueueError> {
         let mut failed = None;
-        self.for_each_queue(|wq| {
-            if let Err(error) = wq.refit() {
+        for owner in owners {
+            if let Err(error) = owner.wq().refit() {
                 failed.get_or_insert(error);
             }
-        });
+        }
         self.versions().unfit.store(failed.is_some(), Ordering::Relaxed);
         failed
     }
 
     /// Moves every thread to where the value in force wants it.
-    fn place_all(&self) {
+    fn place_all(&self, owners: &[Arc<Owner<H>>]) {
         let (cpus, host) = (self.cpus(), self.host());
-        // Without the lock, as the memory of a queue may be given back here. A rescuer that is not
+        // Without the lock, as a queue's attributes are looked at. A rescuer that is not
         // listed yet sees the new value by itself; a slot that changes hands meanwhile is placed
         // again, as a worker's.
         let mut rescuers = Vec::new();
-        self.for_each_queue(|wq| {
+        for wq in owners.iter().map(|owner| owner.wq()) {
             rescuers.extend(wq.rescuer().map(|rescuer| (rescuer.slot(), cpus.place(&wq.cpus()))));
-        });
+        }
         let _placing = self.versions().placing.lock();
         let place = |thread: u64, cpus: &CpuSet| {
             if thread != 0 {

@@ -13,7 +13,7 @@ use crate::owner::{Owner, Queue};
 use crate::pool::{NEVER, Pool};
 use crate::queue::QueueError;
 use crate::submit::Queued;
-use crate::sync::{Cell, Link, prefetch};
+use crate::sync::{Cell, Link, assert_nothing_held, prefetch};
 use crate::timer::{TimerBase, Timers};
 use crate::word::{Acquire, Owned};
 use crate::work::{Place, Work, WorkFn};
@@ -386,7 +386,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Takes off everything that is armed in a pool and lets go of it. How many items that were.
+    /// Takes off everything that is armed in a pool, to be let go of. How many items that were.
     pub(crate) fn release_armed(&self, pool: &Pool<H>) -> u64 {
         pool.timer_bases().into_iter().map(|base| self.release_armed_in(base)).sum()
     }
@@ -399,17 +399,13 @@ impl<H: Host> Engine<H> {
             base.publish(&timers);
             let Some(item) = NonNull::new(item) else { return released };
             // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
-            unsafe {
-                let work = &item.as_ref().work;
-                let func = work.func();
-                work.set_place(Place::Hands);
+            let owner = unsafe {
+                item.as_ref().work.set_place(Place::Hands);
                 drop(timers);
-                let owner = Weak::from_raw(item.as_ref().node.queue.get().0).upgrade();
-                work.word.release(work.word.owned());
-                let wq = owner.as_ref().map(|owner| owner.wq());
-                self.as_in_an_item(wq, || self.let_go(work_of(item), func));
-                owner.into_iter().for_each(Owner::let_go);
-            }
+                Weak::from_raw(item.as_ref().node.queue.get().0).upgrade()
+            };
+            // SAFETY: as above, and in nobody's list.
+            unsafe { self.dispose_later(owner, work_of(item)) };
             released += 1;
         }
     }
@@ -477,6 +473,7 @@ impl<H: Host> Engine<H> {
     /// The holder has not been told, and the item is in nobody's list. The caller does not use it
     /// afterwards.
     pub(crate) unsafe fn let_go(&self, work: NonNull<Work>, func: ItemFn) {
+        assert_nothing_held("an item's destructor");
         // SAFETY: by this function's contract.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe { func.release(work) }));
         if let Err(payload) = outcome {

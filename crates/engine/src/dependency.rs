@@ -44,7 +44,7 @@ impl<H: Host> Engine<H> {
     fn report_dependency(&self, from: &Wq<H>, on: &str) {
         if from.warn_once(Warned::FLUSH_DEPENDENCY) {
             let (from, on) = (from.name().to_owned(), on.to_owned());
-            self.host().report(Report::FlushDependency { from, on });
+            self.report(Report::FlushDependency { from, on });
         }
     }
 }

@@ -14,6 +14,7 @@ pub use cap::POOL_WORKERS_LIMIT;
 pub(crate) use sets::{Context, PoolSet, SetKey};
 
 use crate::cpus::{Cpus, Versions};
+use crate::disposal::Disposal;
 use crate::freeze::FreezeState;
 use crate::grace::Grace;
 use crate::host::Host;
@@ -21,10 +22,11 @@ use crate::pool::Pool;
 use crate::pwq::Pwq;
 use crate::queue::Name;
 use crate::registry::Registry;
+use crate::reports::Untold;
 use crate::shutdown::Ending;
 use crate::slab::Slab;
 use crate::slot::Slot;
-use crate::sync::{AtomicBool, AtomicU32, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Lock, LockGuard, Ordering, Rank};
 use crate::wake::WakeToken;
 use crate::watch::Hogs;
 use crate::watch::Watch;
@@ -95,6 +97,8 @@ pub struct Engine<H: Host> {
     /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `freeze`.
     freeze_epoch: AtomicU32,
     grace: Grace<H>,
+    disposal: Disposal<H>,
+    untold: Untold,
     pub(crate) ending: Ending,
     /// After a fork, in the child: what goes with the first worker is still to be done.
     pub(crate) newborn: AtomicBool,
@@ -115,15 +119,17 @@ impl<H: Host> Engine<H> {
             slots: Slab::new(SLOTS_MAX),
             pwqs: Slab::new(Ticket::PWQS_MAX),
             pools: Slab::new(POOLS_MAX),
-            sets: Lock::new(Vec::new()),
+            sets: Lock::ranked(Rank::EngineSets, Vec::new()),
             names: Lock::new(HashSet::new()),
             registry: Registry::new(),
             watch: Watch::new(),
             hogs: Hogs::new(),
             pool_workers_max: AtomicU32::new(0),
-            freeze: Lock::new(FreezeState::new()),
+            freeze: Lock::ranked(Rank::Freeze, FreezeState::new()),
             freeze_epoch: AtomicU32::new(0),
             grace: Grace::new(),
+            disposal: Disposal::new(),
+            untold: Untold::new(),
             ending: Ending::new(),
             newborn: AtomicBool::new(false),
         })
@@ -184,6 +190,14 @@ impl<H: Host> Engine<H> {
 
     pub(crate) fn grace(&self) -> &Grace<H> {
         &self.grace
+    }
+
+    pub(crate) fn disposal(&self) -> &Disposal<H> {
+        &self.disposal
+    }
+
+    pub(crate) fn untold(&self) -> &Untold {
+        &self.untold
     }
 
     pub(crate) fn hogs(&self) -> &Hogs {

@@ -264,7 +264,7 @@ impl<H: Host> Wq<H> {
             let again = rounds % DRAIN_REPORTS_AGAIN == 0 && rounds <= DRAIN_REPORTS_LAST;
             if rounds == DRAIN_REPORTS || again {
                 let queue = self.name().to_owned();
-                self.engine().host().report(Report::DrainIsLong { queue, rounds });
+                self.engine().report(Report::DrainIsLong { queue, rounds });
             }
         }
     }
@@ -319,6 +319,12 @@ impl<H: Host> Engine<H> {
                 // Armed, not queued: there is nothing to wait for but what still runs.
                 Place::Timer(_) | Place::Grace(_) => {
                     return run.is_some_and(|run| self.wait_for_run(run)) || waited;
+                }
+                Place::Disposal(_) => {
+                    // SAFETY: by this function's contract.
+                    if unsafe { self.dispose_of(work) } {
+                        return true;
+                    }
                 }
                 Place::Hands => {}
                 _ => {

@@ -25,6 +25,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cpus::Cpus;
+use crate::disposal::State as Disposed;
 use crate::engine::{Engine, PoolSet};
 use crate::flush::FlushState;
 use crate::freeze::FreezeState;
@@ -38,7 +39,7 @@ use crate::queue::{Name, Pwqs, Tunable, Wq};
 use crate::registry::HeldRegistry;
 use crate::slab::HeldIds;
 use crate::slot::{HeldDescription, RemoteSlot};
-use crate::sync::{Link, LockGuard, Ordering};
+use crate::sync::{Link, LockGuard, Ordering, take_all};
 use crate::timer::Timers;
 use crate::watch::Shared;
 use crate::work::{Work, WorkList};
@@ -59,6 +60,7 @@ struct Held<'a, H: Host> {
     timers: Vec<LockGuard<'a, Timers<H>>>,
     pools: Vec<LockGuard<'a, PoolInner<H>>>,
     rows: Vec<LockGuard<'a, VecDeque<Link<Pwq<H>>>>>,
+    disposal: LockGuard<'a, Disposed<H>>,
     slots: Vec<RemoteSlot<'a, H>>,
     pwqs: Vec<LockGuard<'a, Inner<H>>>,
     flushes: Vec<LockGuard<'a, FlushState<H>>>,
@@ -91,6 +93,7 @@ impl<H: Host> Engine<H> {
 
     /// `None` if a queue was made meanwhile that is not held.
     fn hold_everything(&self) -> Option<Forking<'_, H>> {
+        take_all(true);
         let changing = self.versions().hold();
         let freeze = self.freeze_state().lock();
         let known = self.registry().hold().1;
@@ -108,6 +111,7 @@ impl<H: Host> Engine<H> {
         self.slots().for_each(|(id, _)| {
             slots.extend(self.slots().get(id).map(|slot| slot.lock_remote(self.host())));
         });
+        let disposal = self.disposal().hold();
         let rows = queues.iter().flat_map(|wq| wq.nodes()).map(|node| node.hold()).collect();
         let places = self.versions().hold_places();
         let (mut pools, mut timers) = (Vec::new(), Vec::new());
@@ -132,6 +136,7 @@ impl<H: Host> Engine<H> {
             timers,
             pools,
             rows,
+            disposal,
             slots,
             pwqs,
             flushes,
@@ -170,7 +175,7 @@ impl<H: Host> Engine<H> {
                 && let Err(error) = wq.start_rescuer(rescuer)
             {
                 let reason = error.to_string();
-                self.host().report(Report::SpawnFailed { reason });
+                self.report(Report::SpawnFailed { reason });
             }
         });
     }
@@ -230,6 +235,8 @@ impl<H: Host> Forking<'_, H> {
             }
         });
         forget_all(&held.grace.forget());
+        let (items, owners) = held.disposal.forget();
+        forget_all(&items);
         held.flushes.iter_mut().for_each(|flush| **flush = FlushState::new());
         let mut at = held.rows.iter_mut();
         for node in self.owners.iter().flat_map(|owner| owner.wq().nodes()) {
@@ -242,8 +249,10 @@ impl<H: Host> Forking<'_, H> {
         let kept: Vec<u32> = in_use.iter().copied().chain(rescuers.map(|r| r.slot())).collect();
         held.ids[0].free_all_but(&kept);
         drop(held);
+        take_all(false);
         engine.slots().for_each(|(id, slot)| slot.forget(engine.host(), in_use.contains(&id)));
         self.owners.iter().for_each(|owner| owner.wq().forget());
+        self.owners.extend(owners);
         engine.newborn.store(true, Ordering::SeqCst);
     }
 }
@@ -251,6 +260,7 @@ impl<H: Host> Forking<'_, H> {
 impl<H: Host> Drop for Forking<'_, H> {
     fn drop(&mut self) {
         self.held = None;
+        take_all(false);
         std::mem::take(&mut self.owners).into_iter().for_each(Owner::let_go);
     }
 }

@@ -7,6 +7,7 @@
 
 use std::ptr::NonNull;
 
+use crate::sync::assert_nothing_held;
 use crate::work::{Action, ItemName, Work, WorkFn};
 
 /// A function of another language. It gets the item.
@@ -49,6 +50,11 @@ impl ItemFn {
     /// `identity` is one of an item's function.
     pub(crate) unsafe fn known_as(identity: usize) -> ItemFn {
         ItemFn(std::ptr::with_exposed_provenance(identity))
+    }
+
+    /// Whether it is one of another language: then the item has no destructor.
+    pub(crate) fn is_foreign(self) -> bool {
+        self.rust().is_none()
     }
 
     /// Where its code is.
@@ -97,6 +103,7 @@ impl ItemFn {
 
     /// What the function says that it is called; a foreign one says nothing.
     pub(crate) fn name(self) -> Option<ItemName> {
+        assert_nothing_held("the name of an item's function");
         self.rust().and_then(ItemName::ask)
     }
 }

@@ -38,7 +38,7 @@ use crate::host::Host;
 use crate::inbox::Node;
 use crate::owner::{Owner, Queue};
 use crate::submit::Queued;
-use crate::sync::{Cell, Link, Lock, LockGuard};
+use crate::sync::{Cell, Link, Lock, LockGuard, Rank};
 use crate::wake::{Waiter, Waiters};
 use crate::word::Acquire;
 use crate::work::{Place, Work, WorkFn, WorkList};
@@ -99,12 +99,15 @@ impl<H: Host> Lists<H> {
 
 impl<H: Host> Grace<H> {
     pub(crate) fn new() -> Grace<H> {
-        Grace(Lock::new(Lists {
-            items: [WorkList::new(), WorkList::new()],
-            arrivals: 0,
-            driven: false,
-            waiters: Waiters::new(),
-        }))
+        Grace(Lock::ranked(
+            Rank::Grace,
+            Lists {
+                items: [WorkList::new(), WorkList::new()],
+                arrivals: 0,
+                driven: false,
+                waiters: Waiters::new(),
+            },
+        ))
     }
 }
 
@@ -214,7 +217,7 @@ impl<H: Host> Engine<H> {
         self.grace().0.lock().driven = false;
     }
 
-    /// Takes off everything that waits for a grace period and lets go of it. How many items that were.
+    /// Takes off everything that waits for a grace period, to be let go of. How many items that were.
     pub(crate) fn release_graced(&self) -> u64 {
         let mut released = 0;
         loop {
@@ -223,20 +226,16 @@ impl<H: Host> Engine<H> {
             let item = if first.is_null() { lists.items[1].pop_front() } else { first };
             let Some(work) = NonNull::new(item) else { return released };
             // SAFETY: an item of the lists is live, and ours from here on, with its weak reference.
-            let (item, owner) = unsafe {
-                let graced = work.cast::<Graced<H>>().as_ref();
-                (work.as_ref(), Weak::from_raw(graced.queue.get().0).upgrade())
+            let owner = unsafe {
+                work.as_ref().set_place(Place::Hands);
+                Weak::from_raw(work.cast::<Graced<H>>().as_ref().queue.get().0).upgrade()
             };
-            let func = item.func();
-            item.set_place(Place::Hands);
             let waiters = lists.take_waiters(work);
             drop(lists);
-            item.word.release(item.word.owned());
-            let wq = owner.as_ref().map(|owner| owner.wq());
-            // SAFETY: it is in nobody's list, and its holder is told once.
-            self.as_in_an_item(wq, || unsafe { self.let_go(work, func) });
+            // SAFETY: as above, and in nobody's list.
+            unsafe { self.dispose_later(owner, work) };
+            // They look again, and let go of it themselves.
             waiters.complete(self.host());
-            owner.into_iter().for_each(Owner::let_go);
             released += 1;
         }
     }

@@ -40,6 +40,12 @@ impl<H: Host> Engine<H> {
     /// # Safety
     /// As [`Engine::cancel`].
     pub unsafe fn help(&self, work: NonNull<Work>) -> Helped {
+        // SAFETY: by this function's contract.
+        let place = unsafe { work.as_ref() }.place();
+        // SAFETY: as above.
+        if matches!(place, Place::Disposal(_)) && unsafe { self.dispose_of(work) } {
+            return Helped::Ran;
+        }
         let Some(id) = self.allocate_slot() else { return Helped::No };
         // SAFETY: by this function's contract.
         match unsafe { self.help_in(id, work) } {

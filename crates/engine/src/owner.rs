@@ -111,7 +111,7 @@ fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) {
     let kept = ManuallyDrop::new(what);
     let reap = Box::new(move || drop(ManuallyDrop::into_inner(kept)));
     if let Err(error) = engine.host().spawn(&spec, reap) {
-        engine.host().report(Report::SpawnFailed { reason: error.0 });
+        engine.report(Report::SpawnFailed { reason: error.0 });
     }
 }
 

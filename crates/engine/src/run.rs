@@ -10,6 +10,7 @@ use crate::host::{Host, Report};
 use crate::pwq::Pwq;
 use crate::queue::Wq;
 use crate::slot::Slot;
+use crate::sync::assert_nothing_held;
 use crate::word::{RUN_MASK, RunId};
 use crate::work::Work;
 
@@ -23,6 +24,7 @@ pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
     let work = unsafe { &*item };
     let func = work.func();
     work.word.start(RunId { slot, run });
+    assert_nothing_held("an item's function");
     // SAFETY: the item was queued and is ours; from here on it is its function's.
     unsafe { func.run(NonNull::new_unchecked(item)) };
 }
@@ -110,6 +112,7 @@ impl<H: Host> Engine<H> {
     /// Reports a panic. Does not unwind, whatever the payload's destructor does.
     pub(crate) fn report_payload(&self, queue: &str, payload: Box<dyn Any + Send>) {
         self.report_message(queue, &*payload);
+        assert_nothing_held("a panic's payload");
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             // A payload that panics when dropped may throw another of its kind.
             std::mem::forget(again);

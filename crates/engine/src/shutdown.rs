@@ -6,6 +6,7 @@
 //! armed items:          taken off, let go of
 //! pending items:        Drain: run     Cancel: taken off, let go of
 //! running items:        waited for, at most until the deadline
+//! destructors:          the same
 //! sealed:               whatever happens, nothing is taken from here on
 //! idle workers:         go
 //! ```
@@ -16,20 +17,28 @@
 //! is taken off or run by the rounds that follow, or, if it comes after all of them, run by a worker that
 //! it brings up itself. An item that is being armed is treated likewise: see `arm_owned`.
 //!
+//! **User code.** Taking off calls none. What was taken off is let go of one item at a time, by threads that
+//! hold nothing and that the caller need not wait for: [`disposal`](crate::disposal).
+//!
 //! **It ends.** In Drain mode items may queue items for as long as they like: the deadline ends that.
 //! No lock is held while anything is waited for, and each wait is a flush that gives up in time.
 
-use std::ptr::NonNull;
+use std::sync::Arc;
 
+use crate::disposal::Releasing;
 use crate::dump::{QueueDump, WorkerDump};
 use crate::engine::Engine;
 use crate::host::Host;
+use crate::owner::Owner;
 use crate::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, SEALED, SHUT, Wq};
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread::Frame;
 use crate::wake::Waiters;
-use crate::work::{Place, Work, WorkList};
+use crate::work::{Place, WorkList};
+
+/// What destructors get at least, however small the limit.
+const RELEASE_NS: u64 = 50_000_000;
 
 /// What becomes of items that have not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +58,14 @@ pub struct ShutdownReport {
     pub how: Shutdown,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
-    /// Items that were let go of without being run, delayed ones included.
+    /// Items that were taken off without being run, delayed ones included.
     pub released: u64,
     /// Queues with items that did not end in time; none if all did.
     pub unfinished: Vec<Unfinished>,
+    /// Destructors of items that were taken off, which did not return in time.
+    pub releasing: Vec<Releasing>,
+    /// Items that were taken off and whose destructors have not begun.
+    pub unreleased: u64,
 }
 
 /// A queue that was not empty in time.
@@ -70,7 +83,7 @@ pub struct Unfinished {
 impl ShutdownReport {
     /// Whether everything ended in time.
     pub fn is_complete(&self) -> bool {
-        self.unfinished.is_empty()
+        self.unfinished.is_empty() && self.releasing.is_empty() && self.unreleased == 0
     }
 }
 
@@ -117,7 +130,8 @@ impl<H: Host> Engine<H> {
     }
 
     /// Ends the engine's work, within `limit_ns` nanoseconds: see the module. Returns when nothing is
-    /// left or the time is over. Queues that are made later take nothing.
+    /// left or the time is over. Queues that are made later take nothing. Destructors get 50 ms, however
+    /// small the limit is.
     ///
     /// A second call does the same again: it waits for what the first one left, and a `Cancel` takes
     /// off what a `Drain` left. Calls at the same time both do that.
@@ -130,17 +144,18 @@ impl<H: Host> Engine<H> {
         }
         let began = self.host().now();
         let deadline = began.saturating_add(limit_ns);
+        let dispose_until = deadline.max(began.saturating_add(RELEASE_NS));
         self.shut_all(match how {
             Shutdown::Drain => SHUT,
             Shutdown::Cancel => SHUT | SEALED,
         });
-        let mut released = self.release_all_armed() + self.release_graced();
+        let mut released = self.take_off_timed();
         let complete = loop {
             if how == Shutdown::Cancel {
                 // Whatever the limit: it bounds the wait for what runs.
-                self.for_each_queue(|wq| released += self.release_pending(wq));
+                released += self.take_off_pending();
             }
-            let mut settled = true;
+            let mut settled = self.dispose_until(dispose_until);
             self.for_each_queue(|wq| settled &= wq.settle_until(Some(deadline)));
             if self.is_quiet() {
                 break true;
@@ -150,8 +165,10 @@ impl<H: Host> Engine<H> {
             }
         };
         self.shut_all(SHUT | SEALED);
-        released += self.release_all_armed() + self.release_graced();
+        released += self.take_off_timed();
+        self.dispose_until(dispose_until);
         let unfinished = if complete { Vec::new() } else { self.unfinished() };
+        let (releasing, unreleased) = self.not_disposed();
         // What is left needs somebody who looks again.
         if unfinished.is_empty() {
             self.retire()
@@ -159,7 +176,7 @@ impl<H: Host> Engine<H> {
             self.retire_pools()
         }
         let took_ns = self.host().now().saturating_sub(began);
-        Ok(ShutdownReport { how, took_ns, released, unfinished })
+        Ok(ShutdownReport { how, took_ns, released, unfinished, releasing, unreleased })
     }
 
     /// Whether nothing is queued or runs on any queue: two surveys in a row that find nothing, and the
@@ -178,8 +195,10 @@ impl<H: Host> Engine<H> {
         first.0 && survey() == first
     }
 
-    fn release_all_armed(&self) -> u64 {
-        let mut released = 0;
+    /// Takes off everything that is armed or waits for a grace period, to be let go of. How many items that
+    /// were.
+    fn take_off_timed(&self) -> u64 {
+        let mut released = self.release_graced();
         self.for_each_pool(|pool| released += self.release_armed(pool));
         released
     }
@@ -197,13 +216,25 @@ impl<H: Host> Engine<H> {
         busy.map(with_workers).collect()
     }
 
-    /// Takes off everything that is pending on a queue and lets go of it. How many items that were.
-    fn release_pending(&self, wq: &Wq<H>) -> u64 {
-        let pwqs = wq.pwq_ids().into_iter().filter_map(|(id, _)| self.pwqs().get(id));
-        pwqs.map(|pwq| self.release_pending_of(wq, pwq)).sum()
+    /// Takes off everything that is pending on any queue, to be let go of. How many items that were.
+    fn take_off_pending(&self) -> u64 {
+        let mut released = 0;
+        for owner in self.registry().owners() {
+            let batch = self.disposal().open(Some(&owner));
+            let pwqs = owner.wq().pwq_ids().into_iter();
+            for pwq in pwqs.filter_map(|(id, _)| self.pwqs().get(id)) {
+                released += self.take_off_pending_of(&owner, pwq, batch);
+            }
+            self.close_disposal(batch);
+            Owner::let_go(owner);
+        }
+        released
     }
 
-    fn release_pending_of(&self, wq: &Wq<H>, pwq: &Pwq<H>) -> u64 {
+    /// The same of one pwq, into a batch of the disposal that is open. Calls no user code: the items stay
+    /// pending and are in a list again before the pwq's lock is released.
+    fn take_off_pending_of(&self, owner: &Arc<Owner<H>>, pwq: &Pwq<H>, batch: u32) -> u64 {
+        let wq = owner.wq();
         let mut inner = pwq.lock();
         pwq.splice(&mut inner);
         if pwq.is_quiet() {
@@ -220,14 +251,28 @@ impl<H: Host> Engine<H> {
             unplug |= slot.lock_remote(self.host()).take_all_of(pwq.id, &mut items);
         }
         let (mut counts, mut waiters) = ([0_u32; COLOURS], Waiters::new());
-        for_each(&items, |item| {
-            let ticket = item.ticket();
+        let mut with_destructors = WorkList::new();
+        loop {
+            let item = items.pop_front();
+            // SAFETY: an item that came off a list that we hold: live and ours.
+            let Some(work) = (unsafe { item.as_ref() }) else { break };
+            let ticket = work.ticket();
             counts[ticket.colour()] += 1;
             if ticket.waited_for() {
-                waiters.append(inner.waiters.take_matching(std::ptr::from_ref(item).addr()));
+                // They look again, and let go of the item themselves where that is due.
+                let mut those = inner.waiters.take_matching(item.addr());
+                waiters.append(those.take_to_look_again());
             }
-            item.set_spot(Place::Hands, ticket.with_waited_for(false));
-        });
+            work.set_spot(Place::Hands, ticket.with_waited_for(false));
+            if work.func().is_foreign() {
+                // Another language counts no holders: with this the item is its holder's again.
+                work.word.release(work.word.owned());
+            } else {
+                // SAFETY: in no list now.
+                unsafe { with_destructors.push_back(item) };
+            }
+        }
+        self.disposal().add(batch, with_destructors);
         // As in a cancel: an ordered queue's item that was set aside holds the queue's place.
         let ready = unplug && pwq.is_ordered() && pwq.unplug(&mut inner);
         drop(inner);
@@ -242,20 +287,7 @@ impl<H: Host> Engine<H> {
             }
         }
         waiters.complete(self.host());
-        let mut released = 0;
-        self.as_in_an_item(Some(wq), || {
-            while let Some(item) = NonNull::new(items.pop_front()) {
-                // SAFETY: it came off its list: it is live and ours, until it is let go of.
-                unsafe {
-                    let (word, func) = (&item.as_ref().word, item.as_ref().func());
-                    // From here on it is its holder's, who may be waiting for just this.
-                    word.release(word.owned());
-                    self.let_go(item, func);
-                }
-                released += 1;
-            }
-        });
-        released
+        counts.iter().map(|&count| u64::from(count)).sum()
     }
 
     /// Calls `f` as if from inside an item of the queue: what an item's holder drops may be the last
@@ -270,16 +302,5 @@ impl<H: Host> Engine<H> {
         thread.set_frame(&frame);
         f();
         thread.set_frame(frame.outer);
-    }
-}
-
-/// Visits the items of a list that the caller holds.
-fn for_each(items: &WorkList, mut f: impl FnMut(&Work)) {
-    let mut item = items.front();
-    // SAFETY: the items of a list are live and the caller's.
-    while let Some(work) = unsafe { item.as_ref() } {
-        f(work);
-        // SAFETY: as above.
-        item = unsafe { <Work as crate::inbox::Node>::next(item) };
     }
 }

@@ -54,26 +54,71 @@ pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fe
 
 pub(crate) use imp::{SLAB_FIRST_CHUNK, WORK_SIZE_MAX, low_half};
 
-/// A mutual exclusion lock without poisoning: no user code ever runs under one.
-pub struct Lock<T>(imp::Mutex<T>);
+#[cfg(all(debug_assertions, not(loom)))]
+#[path = "sync/checked.rs"]
+mod held;
+#[cfg(any(not(debug_assertions), loom))]
+#[path = "sync/unchecked.rs"]
+mod held;
+mod rank;
+
+pub use held::{Holding, assert_nothing_held, exchange};
+pub(crate) use held::{assert_may_wake, item_gone, item_in_hand, item_moves, take_all};
+pub use rank::Rank;
+
+/// A mutual exclusion lock without poisoning: no user code ever runs under one. Builds with debug assertions
+/// check the order in which a thread takes them.
+pub struct Lock<T> {
+    mutex: imp::Mutex<T>,
+    rank: held::Ranked,
+}
 
 #[cfg(not(loom))]
-pub(crate) type LockGuard<'a, T> = std::sync::MutexGuard<'a, T>;
+type MutexGuard<'a, T> = std::sync::MutexGuard<'a, T>;
 #[cfg(loom)]
-pub(crate) type LockGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
+type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
+
+/// A [`Lock`] that is held until this is dropped. The mutex first, then the record of it.
+pub struct LockGuard<'a, T> {
+    guard: MutexGuard<'a, T>,
+    _held: held::Held,
+}
+
+impl<T> std::ops::Deref for LockGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T> std::ops::DerefMut for LockGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
 
 impl<T> Lock<T> {
-    /// A lock around `value`.
+    /// A lock around `value` under which no other is taken.
     pub fn new(value: T) -> Self {
-        Lock(imp::Mutex::new(value))
+        Lock::ranked(Rank::Last, value)
+    }
+
+    /// A lock around `value` with a place in the order.
+    pub fn ranked(rank: Rank, value: T) -> Self {
+        Lock { mutex: imp::Mutex::new(value), rank: held::Ranked::new(rank) }
     }
 
     /// Waits for the lock and takes it.
     #[inline]
+    #[track_caller]
     pub fn lock(&self) -> LockGuard<'_, T> {
-        match self.0.lock() {
-            Ok(guard) => guard,
-            Err(poisoned) => poisoned.into_inner(),
+        let held = self.rank.take();
+        match self.mutex.lock() {
+            Ok(guard) => LockGuard { guard, _held: held },
+            Err(poisoned) => LockGuard { guard: poisoned.into_inner(), _held: held },
         }
     }
 }

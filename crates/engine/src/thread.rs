@@ -26,6 +26,8 @@ pub struct ThreadState {
     forks: Cell<u32>,
     /// Read sides that another language has begun here and not ended.
     read_sides: Cell<u32>,
+    /// Changes that the thread is making, during which it calls no reporter.
+    changes: Cell<u32>,
 }
 
 impl Default for ThreadState {
@@ -44,7 +46,18 @@ impl ThreadState {
             number: Cell::new(0),
             forks: Cell::new(0),
             read_sides: Cell::new(0),
+            changes: Cell::new(0),
         }
+    }
+
+    /// Whether the thread is making a change, during which it calls no reporter.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.changes.get() > 0
+    }
+
+    /// A change begins (1) or ends (-1).
+    pub(crate) fn count_change(&self, by: i32) {
+        self.changes.set(self.changes.get().wrapping_add_signed(by));
     }
 
     /// How many read sides the thread has begun that are to end with the item that has begun them.

@@ -12,7 +12,7 @@ use uwork_policy::timer::{LEVELS, SLOTS, Spot, first_tick, place, tick_of};
 use crate::delayed::Delayed;
 use crate::host::Host;
 use crate::pool::NEVER;
-use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank};
 
 /// The spot of a timer on the due list.
 const DUE: (u8, u8) = (u8::MAX, 0);
@@ -36,7 +36,7 @@ impl<H: Host> TimerBase<H> {
         TimerBase {
             next: AtomicU64::new(NEVER),
             has_slots: AtomicBool::new(false),
-            timers: Lock::new(Timers::new()),
+            timers: Lock::ranked(Rank::Timers, Timers::new()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Wake-ups as values: decided under locks, spent after them.
 
 use crate::host::Host;
-use crate::sync::{Cell, Link};
+use crate::sync::{Cell, Link, assert_may_wake};
 
 /// Somebody must be woken. Spend it with [`WakeToken::send`] once every lock is released.
 #[must_use = "a wake that is not sent leaves a thread asleep with work waiting"]
@@ -18,6 +18,7 @@ impl<H: Host> WakeToken<H> {
     pub(crate) fn send(self, host: &H) {
         let event = self.0;
         std::mem::forget(self);
+        assert_may_wake();
         // SAFETY: live, by the contract of `new`.
         unsafe { host.wake(event) };
     }

@@ -25,7 +25,7 @@
 //! | 1 | 0 | any | pending (and may be running at the same time), or held for an instant |
 //! | 1 | d | any | held for an instant by a `queue`, `disable`, `enable` or `cancel`; never in a list |
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, item_gone, item_in_hand};
 
 const PENDING: u64 = 1;
 const DEPTH_SHIFT: u32 = 1;
@@ -118,7 +118,11 @@ impl Word {
     #[inline]
     pub(crate) fn acquire(&self) -> Acquire {
         let found = self.0.fetch_or(PENDING, Ordering::AcqRel);
-        if found & PENDING != 0 { Acquire::Pending } else { Acquire::Owned(Owned(found | PENDING)) }
+        if found & PENDING != 0 {
+            return Acquire::Pending;
+        }
+        item_in_hand();
+        Acquire::Owned(Owned(found | PENDING))
     }
 
     /// The owner's view of a word that it already owns (it came off a list).
@@ -129,6 +133,7 @@ impl Word {
 
     /// The owner gives the item back, unchanged and not pending.
     pub(crate) fn release(&self, owned: Owned) {
+        item_gone();
         self.0.swap(owned.0 & !PENDING, Ordering::AcqRel);
     }
 
@@ -138,6 +143,7 @@ impl Word {
         // Acquire pairs with every `fetch_or` that found the bit set: their stores are seen by the
         // run. Release publishes the runner's current run number along with the name of the run.
         let word = ((u64::from(id.slot) + 1) << RUNNER_SHIFT) | ((id.run & RUN_MASK) << RUN_SHIFT);
+        item_gone();
         self.0.swap(word, Ordering::AcqRel);
     }
 

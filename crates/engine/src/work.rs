@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use crate::function::{ForeignFn, ItemFn};
 use crate::inbox::Node;
-use crate::sync::{AtomicU64, Cell, Link, Ordering, prefetch};
+use crate::sync::{AtomicU64, Cell, Link, Ordering, item_moves, prefetch};
 use crate::word::Word;
 
 /// What the engine asks of an item's function.
@@ -90,6 +90,8 @@ pub(crate) enum Place {
     Timer(u32),
     /// In this one of the two lists for grace periods (guard: the grace lock).
     Grace(u32),
+    /// Taken off by a shutdown, in this batch of the disposal (guard: the disposal's lock).
+    Disposal(u32),
 }
 
 impl Place {
@@ -103,6 +105,7 @@ impl Place {
             Place::Deferred(slot) => 4 | slot << 3,
             Place::Timer(pool) => 5 | pool << 3,
             Place::Grace(list) => 6 | list << 3,
+            Place::Disposal(batch) => 7 | batch << 3,
         }
     }
 
@@ -114,7 +117,8 @@ impl Place {
             3 => Place::Scheduled(packed >> 3),
             4 => Place::Deferred(packed >> 3),
             5 => Place::Timer(packed >> 3),
-            _ => Place::Grace(packed >> 3),
+            6 => Place::Grace(packed >> 3),
+            _ => Place::Disposal(packed >> 3),
         }
     }
 }
@@ -269,6 +273,7 @@ impl Work {
     /// For the owner, or the holder of the guards of the list that the item is in.
     #[inline]
     pub(crate) fn set_spot(&self, place: Place, ticket: Ticket) {
+        item_moves(|| self.place() == Place::Hands, place == Place::Hands);
         self.spot.store(pack(place, ticket), Ordering::Release);
     }
 
@@ -511,6 +516,7 @@ mod tests {
             Place::Deferred(7),
             Place::Timer(1 << 20),
             Place::Grace(1),
+            Place::Disposal(9),
         ] {
             assert_eq!(Place::unpack(place.pack()), place);
         }

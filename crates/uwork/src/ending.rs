@@ -21,8 +21,13 @@ use crate::linux::engine;
 /// A second call does the same for what the first one left: a `Cancel` after a `Drain` that took too long
 /// takes off what is pending. Several calls at once each do that. There is no way back.
 ///
-/// What runs destructors of what is let go of is this call. They are treated as if they ran in an
-/// item: they cannot wait for their own queue.
+/// Destructors of what is let go of run with nothing held, one after the other, on a thread that the call makes for
+/// them, as one that never returns cannot be stopped; where one takes longer than 10 ms, further ones run beside it.
+/// They get at least 50 ms, however small `limit` is. Then the report names those that have not returned, and
+/// counts the items behind them; those are still pending, and can be taken back. Where nothing is let go of, no thread
+/// is made; where none can be made, the call itself runs the destructors. They are treated as if they ran in an item:
+/// they may cancel, flush, join and queue, and cannot wait for their own queue. A thread that flushes or joins an item
+/// that is about to be let go of does that itself.
 ///
 /// # Errors
 /// The caller is in a work item and would wait for itself; nothing was done.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
 use uwork_engine::{Action, ItemName, Queued, Work as RawWork};
@@ -26,7 +26,8 @@ struct FutureTask<F: Future> {
     work: RawWork,
     queue: Queue,
     /// The future until it is done, pinned by the task's `Arc`. Polls never meet at this lock, as
-    /// the item does not run twice at once; a poll and a giving-up may.
+    /// the item does not run twice at once; a poll and a giving-up may. User code runs under it (the
+    /// future is polled and dropped in its place), so it is only ever tried, never waited for.
     future: Mutex<Option<F>>,
     /// `CANCELLED` or `REFUSED` once the future is to be given up.
     give_up: AtomicU8,
@@ -74,7 +75,8 @@ where
     }
 
     fn poll(self: &Arc<Self>) {
-        let mut slot = self.future.lock().unwrap_or_else(PoisonError::into_inner);
+        // Not waited for: what holds it runs user code. It gives the future up, or has found none.
+        let Ok(mut slot) = self.future.try_lock() else { return };
         let Some(future) = slot.as_mut() else { return };
         // SAFETY: the future stays in the task's allocation until it is dropped in place.
         let future = unsafe { Pin::new_unchecked(future) };

@@ -86,7 +86,7 @@ pub use setup::{Setup, SetupError};
 pub use uwork_engine::Busy;
 pub use uwork_engine::dump;
 pub use uwork_engine::host::Report;
-pub use uwork_engine::{Shutdown, ShutdownReport, Unfinished};
+pub use uwork_engine::{Releasing, Shutdown, ShutdownReport, Unfinished};
 pub use uwork_policy::blocking::Tier as BlockingTier;
 pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};

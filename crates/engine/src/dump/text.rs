@@ -9,6 +9,7 @@ use super::{
     ArmedItem, Dump, Function, Gate, ItemDump, Items, NodeDump, PoolDump, PwqDump, QueueDump,
     RescuerDump, ScopeDump, WorkerDump, WorkerState,
 };
+use crate::disposal::Releasing;
 use crate::plural::Count;
 use crate::shutdown::{Shutdown, ShutdownReport};
 
@@ -236,7 +237,24 @@ impl fmt::Display for ShutdownReport {
         if self.is_complete() {
             return writeln!(f, "; nothing is left");
         }
-        writeln!(f, "; {} did not end", Count(self.unfinished.len() as u64, "queue"))?;
+        write!(f, "; {} did not end", Count(self.unfinished.len() as u64, "queue"))?;
+        if !self.releasing.is_empty() {
+            let count = self.releasing.len() as u64;
+            write!(f, "; {} did not return", Count(count, "destructor"))?;
+        }
+        if self.unreleased > 0 {
+            write!(f, "; {} not let go of", Count(self.unreleased, "item"))?;
+        }
+        writeln!(f)?;
+        for left in &self.releasing {
+            let Releasing { queue, function, thread, for_ns } = left;
+            let name = function.name.as_deref().unwrap_or("an unnamed function");
+            write!(f, "  destructor of {name}")?;
+            if !queue.is_empty() {
+                write!(f, ", queue {queue}")?;
+            }
+            writeln!(f, ", thread {thread}, for {}", Nanos(*for_ns))?;
+        }
         for left in &self.unfinished {
             let (pending, running) = (left.pending(), left.running());
             writeln!(f, "  queue {}: {pending} pending, {running} running", left.queue.name)?;

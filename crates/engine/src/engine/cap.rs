@@ -73,7 +73,7 @@ impl<H: Host> Engine<H> {
         let stuck = pool.looks_ready() && self.sum_over_sharers(pool, able) == 0;
         if stuck && !pool.said_full.swap(true, Ordering::Relaxed) {
             let max = self.workers_max(pool);
-            self.host().report(Report::WorkersMax { pool: pool.spec().label.clone(), max });
+            self.report(Report::WorkersMax { pool: pool.spec().label.clone(), max });
         }
     }
 

@@ -72,7 +72,7 @@ fn a_timer_is_armed_while_a_worker_parks() {
             other.join().unwrap();
         });
         world.settle();
-        assert!(world.engine.covers_timers(0), "a parked worker, or the watch, wakes in time");
+        world.engine.check_timers(0);
         timer.cancel(&world);
         drop(queue);
         assert!(world.end().is_empty());
@@ -98,7 +98,7 @@ fn the_keeper_is_picked_while_the_watch_goes_to_sleep() {
             watch.join().unwrap();
         });
         world.settle();
-        assert!(world.engine.covers_timers(0), "the watch wakes in time, or was woken");
+        world.engine.check_timers(0);
         timer.cancel(&world);
         gate.wake();
         held.done.wait();

@@ -104,7 +104,7 @@ impl<H: Host> Engine<H> {
             NoWorker::Refused(reason) => {
                 let again_at = self.host().now().saturating_add(COOL_DOWN_NS);
                 pool.create_again_at.store(again_at, Ordering::Relaxed);
-                self.host().report(Report::SpawnFailed { reason });
+                self.report(Report::SpawnFailed { reason });
             }
         }
         self.send_maydays(pool);

@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::host::{Cure, Host};
 use crate::inbox::Inbox;
 use crate::pwq::Pwq;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Hint, Line, Lock, LockGuard, Ordering, Rank};
 use crate::timer::TimerBase;
 use crate::wake::WakeToken;
 use crate::worker::Worker;
@@ -162,12 +162,15 @@ impl<H: Host> Pool<H> {
             deferrable: TimerBase::new(),
             timers: TimerBase::new(),
             id,
-            inner: Lock::new(PoolInner {
-                ready: ReadyList::new(),
-                idle_top: None,
-                keeper: None,
-                workers: Vec::new(),
-            }),
+            inner: Lock::ranked(
+                Rank::Pool,
+                PoolInner {
+                    ready: ReadyList::new(),
+                    idle_top: None,
+                    keeper: None,
+                    workers: Vec::new(),
+                },
+            ),
             spec: std::sync::OnceLock::new(),
         }
     }

@@ -18,7 +18,9 @@ use crate::host::Host;
 use crate::inbox::{Inbox, Node};
 use crate::pool::Pool;
 use crate::queue::{Name, Wq};
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Cell, Line, Link, Lock, LockGuard, Ordering};
+use crate::sync::{
+    AtomicBool, AtomicPtr, AtomicU32, Cell, Line, Link, Lock, LockGuard, Ordering, Rank,
+};
 use crate::wake::Waiters;
 use crate::work::{Place, WorkList};
 
@@ -142,21 +144,24 @@ impl<H: Host> Pwq<H> {
             next_ready: Cell::new(Link(std::ptr::null_mut())),
             sleepy: AtomicU32::new(0),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
-            inner: Line(Lock::new(Inner {
-                worklist: WorkList::new(),
-                queued: 0,
-                spliced: 0,
-                nr_active: 0,
-                name: Name::EMPTY,
-                max_active: 1,
-                node: std::ptr::null(),
-                granted: 0,
-                colour: 0,
-                waiters: Waiters::new(),
-                item_ns: uwork_policy::batch::UNKNOWN_RUN_NS,
-                started: 0,
-                started_before: 0,
-            })),
+            inner: Line(Lock::ranked(
+                Rank::Pwq,
+                Inner {
+                    worklist: WorkList::new(),
+                    queued: 0,
+                    spliced: 0,
+                    nr_active: 0,
+                    name: Name::EMPTY,
+                    max_active: 1,
+                    node: std::ptr::null(),
+                    granted: 0,
+                    colour: 0,
+                    waiters: Waiters::new(),
+                    item_ns: uwork_policy::batch::UNKNOWN_RUN_NS,
+                    started: 0,
+                    started_before: 0,
+                },
+            )),
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::{Pwq, SATURATED};
 use crate::host::Host;
-use crate::sync::{AtomicU32, Line, Link, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicU32, Line, Link, Lock, LockGuard, Ordering, Rank};
 
 /// See the module. Lives as long as its queue.
 pub(crate) struct Node<H: Host> {
@@ -36,7 +36,10 @@ pub(super) enum Offered {
 impl<H: Host> Node<H> {
     pub(crate) fn new() -> Node<H> {
         let (nr, max, waiting) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
-        Node { count: Line(Count { nr, max, waiting }), row: Line(Lock::new(VecDeque::new())) }
+        Node {
+            count: Line(Count { nr, max, waiting }),
+            row: Line(Lock::ranked(Rank::Row, VecDeque::new())),
+        }
     }
 
     /// Places that are taken, places, and pwqs that wait, if several pwqs share them.

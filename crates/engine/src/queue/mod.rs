@@ -25,7 +25,9 @@ use crate::host::Host;
 use crate::pool::Pool;
 use crate::pwq::Pwq;
 use crate::rescuer::Rescuer;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
+use crate::sync::{
+    AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank, assert_nothing_held,
+};
 use limits::Nodes;
 use route::Route;
 
@@ -156,13 +158,13 @@ impl<H: Host> Wq<H> {
             ordered,
             per_cpu: matches!(spec.kind, Kind::PerCpu),
             flags: spec.flags,
-            tunable: Lock::new(Tunable::new(spec.kind.clone(), spec.max_active)),
+            tunable: Lock::ranked(Rank::Tunable, Tunable::new(spec.kind.clone(), spec.max_active)),
             nodes: (matches!(spec.kind, Kind::Unbound(_))
                 && !spec.flags.contains(Flags::POD_LIMITS))
             .then(|| Nodes::new(&engine.config().topology)),
-            pwqs: Lock::new(Vec::new()),
-            flush: Lock::new(FlushState::new()),
-            sets: Lock::new(Vec::new()),
+            pwqs: Lock::ranked(Rank::Pwqs, Vec::new()),
+            flush: Lock::ranked(Rank::Flush, FlushState::new()),
+            sets: Lock::ranked(Rank::QueueSets, Vec::new()),
             rescuer: OnceLock::new(),
         });
         // From here on, dropping the box undoes everything.
@@ -248,21 +250,27 @@ impl<H: Host> Wq<H> {
     /// Changes the attributes of an unbound or ordered queue while it is in use. Items that are
     /// queued already run where they are; ordered ones keep their order.
     ///
+    /// `change` is called with a copy, and with nothing held. Another change may be made at the same time: then
+    /// each attribute that `change` leaves as it was is what the other one made of it.
+    ///
     /// # Errors
     /// For per-CPU queues, and as [`Wq::new`]; nothing is changed then.
     pub fn change_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), QueueError> {
+        let kind = self.kind();
+        let Some(before) = kind.attrs() else {
+            return Err(QueueError::NotForThisKind(
+                "nice, cpumask, affinity_scope and affinity_strict are for unbound and ordered \
+                 queues; this one is per-CPU",
+            ));
+        };
+        let mut after = before.clone();
+        assert_nothing_held("a change of attributes");
+        change(&mut after);
         self.change(|wq, tunable| {
             let mut kind = tunable.kind.clone();
-            match &mut kind {
-                Kind::PerCpu => {
-                    return Err(QueueError::NotForThisKind(
-                        "nice, cpumask, affinity_scope and affinity_strict are for unbound and ordered \
-                         queues; this one is per-CPU",
-                    ));
-                }
-                Kind::Unbound(attrs) | Kind::Ordered(attrs) | Kind::Dedicated(attrs) => {
-                    change(attrs);
-                }
+            if let Kind::Unbound(attrs) | Kind::Ordered(attrs) | Kind::Dedicated(attrs) = &mut kind
+            {
+                attrs.take_changes(before, after);
             }
             wq.apply_new(tunable, kind)
         })
@@ -373,7 +381,8 @@ impl<H: Host> Drop for Wq<H> {
         }
         let routed = self.tunable.lock().routed.take();
         let deserted = self.remove_routes(routed);
-        for UsedSet { set, counted } in std::mem::take(&mut *self.sets.lock()) {
+        let sets = std::mem::take(&mut *self.sets.lock());
+        for UsedSet { set, counted } in sets {
             self.engine.count_limit(&set, 0, counted);
             self.engine.leave_set(&set);
         }

@@ -102,6 +102,7 @@ impl<H: Host> Wq<H> {
         &self,
         change: impl FnOnce(&Self, &mut Tunable) -> Result<BecameReady<H>, QueueError>,
     ) -> Result<(), QueueError> {
+        let _change = self.engine.begin_change();
         let mut tunable = self.tunable.lock();
         let outcome = change(self, &mut tunable);
         drop(tunable);

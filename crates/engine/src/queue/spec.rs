@@ -52,6 +52,25 @@ pub struct Attrs {
     pub strict: bool,
 }
 
+impl Attrs {
+    /// Takes each attribute of `after` that is another one than in `before`.
+    pub(super) fn take_changes(&mut self, before: &Attrs, after: Attrs) {
+        let Attrs { nice, cpumask, scope, strict } = after;
+        if nice != before.nice {
+            self.nice = nice;
+        }
+        if cpumask != before.cpumask {
+            self.cpumask = cpumask;
+        }
+        if scope != before.scope {
+            self.scope = scope;
+        }
+        if strict != before.strict {
+            self.strict = strict;
+        }
+    }
+}
+
 /// What a new queue should be.
 #[derive(Clone, Debug)]
 pub struct QueueSpec {

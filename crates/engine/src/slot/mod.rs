@@ -17,7 +17,7 @@ pub(crate) use wait::WaitsFor;
 
 use crate::host::Host;
 use crate::inbox::Node;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Cell, Lock, LockGuard, Ordering, Rank};
 use crate::wake::Waiters;
 use crate::word::RUN_MASK;
 use crate::work::{Place, Ticket, Work, WorkList};
@@ -134,7 +134,7 @@ impl<H: Host> Slot<H> {
                 absence: Absence::No,
                 is_worker: false,
             }),
-            mutex: Lock::new(()),
+            mutex: Lock::ranked(Rank::Slot, ()),
             batch_began: AtomicU64::new(u64::MAX),
             batch: BatchHint::new(),
             event: H::Event::default(),

@@ -4,7 +4,7 @@ use std::ops::Deref;
 
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Mutex;
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// The model's atomics are larger.
 pub(crate) const WORK_SIZE_MAX: usize = 1024;
@@ -42,6 +42,26 @@ impl AtomicBool {
 
 impl Deref for AtomicBool {
     type Target = loom::sync::atomic::AtomicBool;
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+/// As [`AtomicBool`].
+#[derive(Debug)]
+pub struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+impl AtomicU64 {
+    /// A number.
+    pub fn new(value: u64) -> Self {
+        let number = loom::sync::atomic::AtomicU64::new(value);
+        number.store(value, Ordering::SeqCst);
+        AtomicU64(number)
+    }
+}
+
+impl Deref for AtomicU64 {
+    type Target = loom::sync::atomic::AtomicU64;
     fn deref(&self) -> &Self::Target {
         &self.0
     }

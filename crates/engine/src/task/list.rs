@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use super::item::TaskWork;
 use super::state::{NOTIFIED, Notify, Pushed, State};
-use crate::sync::{Cell, Line, Link, Lock};
+use crate::sync::{Cell, Line, Link, Lock, Rank, assert_nothing_held};
 
 /// What became of an item that was to be added.
 #[must_use = "an item that was not added is still the caller's, and a kick is to be sent"]
@@ -155,7 +155,7 @@ impl TaskList {
     pub fn new() -> TaskList {
         TaskList {
             state: Line(State::new()),
-            backlog: Lock::new(Chain::EMPTY),
+            backlog: Lock::ranked(Rank::TaskList, Chain::EMPTY),
             batch: Cell::new(NOTHING),
             depth: Cell::new(0),
             forgotten: Cell::new(false),
@@ -300,6 +300,7 @@ impl TaskList {
                 self.batch.set(Link(TaskWork::next(item.as_ptr())));
                 let run = item.as_ref().calls().run;
                 item.as_ref().let_go();
+                assert_nothing_held("task work");
                 run(item);
             }
             count += 1;

@@ -265,7 +265,6 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     engine.name_watch(0);
 }
 
-
 /// What the models ask of the watch, of which they have no thread.
 #[cfg(all(test, loom))]
 mod model {
@@ -294,17 +293,22 @@ mod model {
             watch.awake.load(Ordering::SeqCst) != ASLEEP || watch.event.is_woken()
         }
 
-        /// Whether a thread sleeps no longer than until the next timer of this pool, or was woken to look at it.
-        pub(crate) fn covers_timers(&self, pool: u32) -> bool {
+        /// A thread sleeps no longer than until the next timer of this pool, or was woken to look at it.
+        pub(crate) fn check_timers(&self, pool: u32) {
             let (watch, pool) = (self.watch_state(), self.pool(pool));
             let next = pool.next_wake();
             assert_ne!(next, NEVER, "a timer is armed");
             let inner = pool.lock();
-            let keeper = inner.keeper.is_some_and(|id| {
-                pool.kept_until() <= next || self.slot(id).event.is_woken()
-            });
-            let by_watch = watch.timers_at.load(Ordering::SeqCst) <= next + pool.timer_slack();
-            keeper || by_watch || self.watch_is_called()
+            let sleeps_for_it = |id| pool.kept_until() <= next || self.slot(id).event.is_woken();
+            let by_keeper = inner.keeper.is_some_and(sleeps_for_it);
+            let watch_at = watch.timers_at.load(Ordering::SeqCst);
+            let by_watch = watch_at <= next + pool.timer_slack() || self.watch_is_called();
+            let counts = pool.state.counts();
+            let (keeper, kept) = (inner.keeper, pool.kept_until());
+            assert!(
+                by_keeper || by_watch,
+                "timer {next}: keeper {keeper:?} until {kept}, watch {watch_at}, {counts:?}"
+            );
         }
 
         /// Moves what is ready from the inboxes to the lists, as a dump does.

@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uwork_engine::host::{
     Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
 };
+use uwork_engine::sync::{Holding, assert_nothing_held, exchange};
 use uwork_engine::{Cpus, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -197,8 +198,11 @@ impl VirtualHost {
         let anchor = machine.anchor();
         machine.pause(doing, burn, until);
         drop(machine);
+        // The threads of the machine share one of the system's, and with it the record of what is held.
+        let holding = exchange(Holding::NOTHING);
         // SAFETY: the anchor of the calling thread, on whose stack we are.
         unsafe { Anchor::switch(anchor) };
+        exchange(holding);
     }
 
     /// A place where the calling thread may lose the CPU.
@@ -434,6 +438,7 @@ impl Host for VirtualHost {
     }
 
     fn report(&self, report: Report) {
+        assert_nothing_held("a reporter");
         self.0.reports.lock().expect("no panic under this lock").push(report);
     }
 }

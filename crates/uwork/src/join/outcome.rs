@@ -16,6 +16,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Waker};
 
+use uwork_engine::sync::assert_nothing_held;
+
 use crate::linux::futex;
 
 const DONE: u32 = 1;
@@ -79,6 +81,7 @@ impl Outcome {
             futex::wake(state);
         }
         if let Some(waker) = left {
+            assert_nothing_held("a waker");
             waker.wake();
         }
         now & ABANDONED != 0
@@ -107,6 +110,11 @@ impl Outcome {
 
     /// The handle's side: whether the result is there; if not, `context` is woken when it is.
     pub(crate) fn poll_done(&self, context: &Context<'_>) -> bool {
+        if self.is_done() {
+            return true;
+        }
+        // Before the cell is taken back: cloning is user code and may unwind.
+        let waker = Box::new(context.waker().clone());
         // Take the cell back, if the item has not.
         let now = self.state.fetch_and(!WAKER, Ordering::Acquire);
         if now & DONE != 0 {
@@ -121,8 +129,11 @@ impl Outcome {
             return true;
         }
         // SAFETY: ours, as said.
-        unsafe { *self.waker.get() = Some(Box::new(context.waker().clone())) };
-        self.state.fetch_or(WAKER | POLLED, Ordering::AcqRel) & DONE != 0
+        let old = unsafe { (*self.waker.get()).replace(waker) };
+        let is_done = self.state.fetch_or(WAKER | POLLED, Ordering::AcqRel) & DONE != 0;
+        // Once the new one is in its place: dropping is user code and may unwind.
+        drop(old);
+        is_done
     }
 
     fn is_first_poll(&self) -> bool {

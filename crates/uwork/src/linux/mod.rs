@@ -30,6 +30,7 @@ use std::time::Duration;
 use uwork_engine::host::{
     Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
 };
+use uwork_engine::sync::assert_nothing_held;
 use uwork_engine::{Config, Cpus, Engine, ThreadState};
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
@@ -190,6 +191,7 @@ impl Host for Linux {
     }
 
     fn report(&self, report: Report) {
+        assert_nothing_held("a reporter");
         if let Report::ItemPanicked { .. } = report {
             PANICS.fetch_add(1, Ordering::Relaxed);
         }

@@ -289,3 +289,88 @@ fn what_is_let_go_of_may_wait_and_ask() {
         assert_eq!((DROPPED.load(Ordering::Relaxed), uwork::panics()), (1, 0));
     });
 }
+
+/// Calls a closure when it is dropped.
+struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> OnDrop<F> {
+    fn new(f: F) -> OnDrop<F> {
+        OnDrop(Some(f))
+    }
+}
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|f| f());
+    }
+}
+
+/// Queues something that keeps an ordered queue busy until the gate opens.
+fn hold(queue: &Queue) -> (Arc<Job>, Gate) {
+    let (started, gate) = (Gate::new(), Gate::new());
+    let held = Job::held(&started, &gate);
+    assert!(queue.enqueue(held.clone()).is_queued());
+    started.wait();
+    (held, gate)
+}
+
+#[test]
+fn a_destructor_may_cancel_flush_join_and_destroy() {
+    in_a_process("a_destructor_may_cancel_flush_join_and_destroy", || {
+        let queue = Queue::builder("q").ordered().build().unwrap();
+        let other = Queue::builder("other").build().unwrap();
+        let (_held, gate) = hold(&queue);
+        let (peers, done) = ([Job::counting(), Job::counting()], Arc::new(AtomicU32::new(0)));
+        // The peers wait behind the items whose destructors use them.
+        let (own, theirs, place) =
+            (queue.clone(), peers.clone(), Arc::new(std::sync::Mutex::new(None)));
+        let (joined, finished) = (place.clone(), done.clone());
+        let destructor = OnDrop::new(move || {
+            let [first, second] = &theirs;
+            assert!(first.work.cancel_sync().is_ok_and(|was| was.is_some()));
+            second.work.flush();
+            assert!(matches!(own.enqueue(second.clone()), Enqueued::Refused(_)));
+            assert!(own.flush().unwrap_err().would_deadlock());
+            let handle: uwork::JoinHandle<()> = joined.lock().unwrap().take().unwrap();
+            assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+            other.destroy().unwrap();
+            finished.fetch_add(1, Ordering::SeqCst);
+        });
+        drop(queue.spawn(move || drop(destructor)));
+        *place.lock().unwrap() = Some(queue.spawn(|| ()));
+        for peer in &peers {
+            assert!(queue.enqueue(peer.clone()).is_queued());
+        }
+        let panics = OnDrop::new(|| panic!("on purpose"));
+        drop(queue.spawn(move || drop(panics)));
+        let ending = thread::spawn(|| shutdown(Shutdown::Cancel, LONG).unwrap());
+        until("the destructor has returned", || done.load(Ordering::SeqCst) == 1);
+        gate.open();
+        let report = within("the shutdown", move || ending.join().unwrap());
+        assert!(report.is_complete() && report.released == 5, "{report}");
+        assert!(peers.iter().all(|peer| Arc::strong_count(peer) == 1 && !peer.work.is_pending()));
+    });
+}
+
+#[test]
+fn a_destructor_that_does_not_return_is_reported_by_name() {
+    in_a_process("a_destructor_that_does_not_return_is_reported_by_name", || {
+        let queue = Queue::builder("q").ordered().build().unwrap();
+        let (_held, gate) = hold(&queue);
+        let (done, wait) = mpsc::channel::<()>();
+        let stuck = OnDrop::new(move || assert!(wait.recv().is_err()));
+        drop(queue.spawn(move || drop(stuck)));
+        let behind = queue.spawn(|| ());
+        let report = shutdown(Shutdown::Cancel, Duration::from_millis(200)).unwrap();
+        let [left] = &report.releasing[..] else { panic!("{report}") };
+        assert_eq!((&*left.queue, report.unfinished.len()), ("q", 1), "{report}");
+        let name = left.function.name.as_deref().unwrap_or_default();
+        assert!(name.contains("a_destructor_that_does_not_return_is_reported_by_name"), "{name}");
+        assert!(report.to_string().contains(name), "{report}");
+        assert!(matches!(behind.join(), Err(JoinError::Cancelled)));
+        gate.open();
+        drop(done);
+        assert!(shutdown(Shutdown::Cancel, LONG).unwrap().is_complete());
+        until("the workers have gone", || worker_threads() == 0);
+    });
+}

@@ -1,0 +1,468 @@
+//! Items that a shutdown has taken off, on their way to their destructors.
+//!
+//! A shutdown takes every pending, armed and graced item off first, and calls no user code meanwhile.
+//! The items then wait in lists of their own ([`Place::Disposal`]), each still pending and each in a
+//! list that a lock guards: a cancel takes an item back from there as from any other list, and a thread
+//! that flushes or joins an item lets go of that item itself.
+//!
+//! ```text
+//! shutdown:      takes all items off ----> lists of the disposal
+//! disposer:      takes ONE item, without a lock: makes it idle, calls its destructor; again
+//! shutdown:      waits until the lists are empty and no destructor runs, at most until its limit
+//! ```
+//!
+//! **Threads.** A destructor that never returns cannot be stopped, so it must not run on the thread that
+//! has called the shutdown. Workers are no place either: all of them may be inside items that never
+//! return, and items that are taken off must still reach their holders. So the first item that has a
+//! destructor starts a *disposer*, a thread that ends when the lists are empty. If no item was let go of
+//! for [`PATIENCE_NS`] while some wait, the disposer is stuck inside a destructor, and another one
+//! starts beside it, up to [`DISPOSERS_MAX`]. A shutdown that finds nothing to let go of starts no thread;
+//! nor do items of another language, which have no destructor.
+//!
+//! Where no thread can be made, the caller of the shutdown does the work of the first disposer itself.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use uwork_policy::cpuset::CpuSet;
+
+use crate::dump::Function;
+use crate::engine::Engine;
+use crate::function::ItemFn;
+use crate::host::{Host, Report, WorkerSpec};
+use crate::inbox::Node;
+use crate::owner::Owner;
+use crate::queue::Wq;
+use crate::sync::{Lock, LockGuard, Rank};
+use crate::wake::{Waiter, Waiters};
+use crate::work::{Place, Work, WorkList};
+
+/// Without an item being let go of for this long, another disposer starts.
+pub(crate) const PATIENCE_NS: u64 = 10_000_000;
+/// Disposers at most.
+pub(crate) const DISPOSERS_MAX: usize = 16;
+
+/// A destructor that a shutdown has started and that has not returned.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Releasing {
+    /// The queue's name; empty if the queue was gone when its item was taken off.
+    pub queue: String,
+    /// The item's function, which names the type or the closure.
+    pub function: Function,
+    /// The thread that is inside the destructor, as the host names it; 0 where it has no name.
+    pub thread: u64,
+    /// For how long, in nanoseconds.
+    pub for_ns: u64,
+}
+
+/// See the module.
+pub(crate) struct Disposal<H: Host>(Lock<State<H>>);
+
+/// Guard: the disposal's lock. Rank: after the locks of pwqs and slots.
+pub(crate) struct State<H: Host> {
+    batches: Vec<Batch<H>>,
+    under_way: Vec<UnderWay>,
+    /// The number of the next destructor.
+    next: u64,
+    /// Items that were let go of, ever.
+    released: u64,
+    /// Threads that let go of items.
+    disposers: usize,
+    /// Threads that wait until nothing is left.
+    waiters: Waiters<H>,
+}
+
+/// The items of one queue.
+struct Batch<H: Host> {
+    id: u32,
+    /// Keeps the queue while its items are here; `None`: it was gone.
+    owner: Option<Arc<Owner<H>>>,
+    items: WorkList,
+    /// Threads that are about to add items or to call their destructors.
+    users: u32,
+}
+
+/// A destructor that runs.
+struct UnderWay {
+    number: u64,
+    batch: u32,
+    func: ItemFn,
+    thread: u64,
+    since: u64,
+}
+
+/// An item that was taken out of the disposal, to be let go of by the calling thread.
+#[must_use = "the item must be let go of"]
+struct Taken<H: Host> {
+    item: NonNull<Work>,
+    func: ItemFn,
+    batch: u32,
+    number: u64,
+    /// Live until the batch's user count is given up.
+    wq: *const Wq<H>,
+}
+
+/// What is to be done once the disposal's lock is free.
+#[must_use = "it is done without the lock"]
+struct Afterwards<H: Host> {
+    owner: Option<Arc<Owner<H>>>,
+    waiters: Waiters<H>,
+}
+
+/// The owner of a queue whose last item has left the disposal. Let go of when this is dropped, which may wait for
+/// threads of the queue's: with no item in hand.
+pub(crate) struct Kept<H: Host>(Option<Arc<Owner<H>>>);
+
+impl<H: Host> Kept<H> {
+    pub(crate) fn nothing() -> Kept<H> {
+        Kept(None)
+    }
+}
+
+impl<H: Host> Drop for Kept<H> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Owner::let_go);
+    }
+}
+
+impl<H: Host> Afterwards<H> {
+    fn finish(self, engine: &Engine<H>) {
+        self.waiters.complete(engine.host());
+        self.owner.into_iter().for_each(Owner::let_go);
+    }
+}
+
+impl<H: Host> State<H> {
+    fn batch(&mut self, id: u32) -> Option<&mut Batch<H>> {
+        self.batches.iter_mut().find(|batch| batch.id == id)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.under_way.is_empty() && !self.has_items()
+    }
+
+    fn has_items(&self) -> bool {
+        self.batches.iter().any(|batch| !batch.items.is_empty())
+    }
+
+    /// A batch without items and users goes.
+    fn settle(&mut self, id: u32) -> Afterwards<H> {
+        let done = |batch: &Batch<H>| batch.id == id && batch.users == 0 && batch.items.is_empty();
+        let at = self.batches.iter().position(done);
+        let owner = at.and_then(|at| self.batches.swap_remove(at).owner);
+        let waiters = if self.is_idle() { self.waiters.take() } else { Waiters::new() };
+        Afterwards { owner, waiters }
+    }
+
+    /// Hands an item that has left its batch to the calling thread.
+    fn hand_out(&mut self, id: u32, item: NonNull<Work>, thread: u64, since: u64) -> Taken<H> {
+        // SAFETY: an item of a batch is live, and the caller's from here on.
+        let work = unsafe { item.as_ref() };
+        work.set_place(Place::Hands);
+        let (func, number) = (work.func(), self.next);
+        self.next += 1;
+        self.under_way.push(UnderWay { number, batch: id, func, thread, since });
+        let mut wq = std::ptr::null();
+        if let Some(batch) = self.batch(id) {
+            batch.users += 1;
+            wq = batch.owner.as_ref().map_or(wq, |owner| std::ptr::from_ref(owner.wq()));
+        }
+        Taken { item, func, batch: id, number, wq }
+    }
+
+    /// In a child after a fork: everything that waits here, for the caller to make idle, and the owners
+    /// of the queues, for the caller to let go of without locks.
+    pub(crate) fn forget(&mut self) -> (WorkList, Vec<Arc<Owner<H>>>) {
+        let (mut items, mut owners) = (WorkList::new(), Vec::new());
+        for batch in self.batches.drain(..) {
+            items.append(batch.items);
+            owners.extend(batch.owner);
+        }
+        self.under_way.clear();
+        self.disposers = 0;
+        self.waiters = Waiters::new();
+        (items, owners)
+    }
+}
+
+impl<H: Host> Disposal<H> {
+    pub(crate) fn new() -> Disposal<H> {
+        Disposal(Lock::ranked(
+            Rank::Disposal,
+            State {
+                batches: Vec::new(),
+                under_way: Vec::new(),
+                next: 0,
+                released: 0,
+                disposers: 0,
+                waiters: Waiters::new(),
+            },
+        ))
+    }
+
+    /// Holds on to what is in it.
+    pub(crate) fn hold(&self) -> LockGuard<'_, State<H>> {
+        self.0.lock()
+    }
+
+    /// Makes room for items of a queue. [`Engine::close_disposal`] must follow.
+    pub(crate) fn open(&self, owner: Option<&Arc<Owner<H>>>) -> u32 {
+        let is_same = |known: &Option<Arc<Owner<H>>>| match (known, owner) {
+            (Some(known), Some(owner)) => Arc::ptr_eq(known, owner),
+            (None, None) => true,
+            _ => false,
+        };
+        let mut state = self.0.lock();
+        if let Some(batch) = state.batches.iter_mut().find(|batch| is_same(&batch.owner)) {
+            batch.users += 1;
+            return batch.id;
+        }
+        let taken = |id: &u32| state.batches.iter().any(|batch| batch.id == *id);
+        let id = (0..).find(|id| !taken(id)).expect("there are fewer queues than numbers");
+        let owner = owner.cloned();
+        state.batches.push(Batch { id, owner, items: WorkList::new(), users: 1 });
+        id
+    }
+
+    /// Adds items, which are the caller's and in no list, to an open batch. Their tickets stay.
+    pub(crate) fn add(&self, id: u32, items: WorkList) {
+        let mut state = self.0.lock();
+        let mut item = items.front();
+        while !item.is_null() {
+            // SAFETY: the items of a list that the caller hands over.
+            unsafe {
+                (*item).set_place(Place::Disposal(id));
+                item = <Work as Node>::next(item);
+            }
+        }
+        let batch = state.batch(id).expect("an open batch stays");
+        batch.items.append(items);
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Ends [`Disposal::open`].
+    pub(crate) fn close_disposal(&self, id: u32) {
+        let mut state = self.disposal().0.lock();
+        if let Some(batch) = state.batch(id) {
+            batch.users -= 1;
+        }
+        let afterwards = state.settle(id);
+        drop(state);
+        afterwards.finish(self);
+    }
+
+    /// Adds one item, which is the caller's and in no list.
+    ///
+    /// # Safety
+    /// The item is live, pending and the caller's, with its place `Hands`.
+    pub(crate) unsafe fn dispose_later(&self, owner: Option<Arc<Owner<H>>>, work: NonNull<Work>) {
+        // SAFETY: by this function's contract.
+        let item = unsafe { work.as_ref() };
+        if item.func().is_foreign() {
+            // Another language counts no holders: with this the item is its holder's again.
+            item.word.release(item.word.owned());
+        } else {
+            let id = self.disposal().open(owner.as_ref());
+            let mut items = WorkList::new();
+            // SAFETY: by this function's contract.
+            unsafe { items.push_back(work.as_ptr()) };
+            self.disposal().add(id, items);
+            self.close_disposal(id);
+        }
+        owner.into_iter().for_each(Owner::let_go);
+    }
+
+    /// Takes an item out of the disposal, for a caller that takes it back. False if it is not there any
+    /// more. What `kept` gets is dropped when the item is idle or in a list again.
+    ///
+    /// # Safety
+    /// `work` is live.
+    pub(crate) unsafe fn leave_disposal(&self, work: NonNull<Work>, kept: &mut Kept<H>) -> bool {
+        let mut state = self.disposal().0.lock();
+        // SAFETY: by this function's contract.
+        let item = unsafe { work.as_ref() };
+        let Place::Disposal(id) = item.place() else { return false };
+        if let Some(batch) = state.batch(id) {
+            // SAFETY: its place, read under the lock, names the batch.
+            unsafe { batch.items.remove(work.as_ptr()) };
+        }
+        item.set_place(Place::Hands);
+        let Afterwards { owner, waiters } = state.settle(id);
+        drop(state);
+        kept.0 = owner;
+        waiters.complete(self.host());
+        true
+    }
+
+    /// Lets go of this item on the calling thread, which waits for it. False if it is not in the disposal
+    /// any more.
+    ///
+    /// # Safety
+    /// `work` is live.
+    pub(crate) unsafe fn dispose_of(&self, work: NonNull<Work>) -> bool {
+        let (thread, now) = (self.host().thread_id(), self.host().now());
+        let mut state = self.disposal().0.lock();
+        // SAFETY: by this function's contract.
+        let Place::Disposal(id) = (unsafe { work.as_ref() }).place() else { return false };
+        if let Some(batch) = state.batch(id) {
+            // SAFETY: its place, read under the lock, names the batch.
+            unsafe { batch.items.remove(work.as_ptr()) };
+        }
+        let taken = state.hand_out(id, work, thread, now);
+        drop(state);
+        self.finish_disposal(taken);
+        true
+    }
+
+    /// Lets go of the item that has waited longest in the first batch. False if none waits; a disposer
+    /// must end then, and is not counted any more.
+    fn dispose_next(&self, is_disposer: bool) -> bool {
+        let (thread, now) = (self.host().thread_id(), self.host().now());
+        let mut state = self.disposal().0.lock();
+        let next = state
+            .batches
+            .iter_mut()
+            .find_map(|batch| NonNull::new(batch.items.pop_front()).map(|item| (batch.id, item)));
+        let Some((id, item)) = next else {
+            state.disposers -= usize::from(is_disposer);
+            return false;
+        };
+        let taken = state.hand_out(id, item, thread, now);
+        drop(state);
+        self.finish_disposal(taken);
+        true
+    }
+
+    /// Calls the destructor of one item, with nothing held.
+    fn finish_disposal(&self, taken: Taken<H>) {
+        let Taken { item, func, batch, number, wq } = taken;
+        // SAFETY: null, or the queue of a batch that has a user: its owner keeps it.
+        let wq = unsafe { wq.as_ref() };
+        // SAFETY: it came off its list: it is live and ours, until it is let go of.
+        let word = unsafe { &item.as_ref().word };
+        // From here on the item is its holder's, which may be waiting for just this.
+        word.release(word.owned());
+        // SAFETY: as above, and its holder is told once.
+        self.as_in_an_item(wq, || unsafe { self.let_go(item, func) });
+        let mut state = self.disposal().0.lock();
+        let Some(at) = state.under_way.iter().position(|known| known.number == number) else {
+            // In a child that the destructor has forked: nothing of this is known there.
+            return;
+        };
+        state.under_way.swap_remove(at);
+        state.released += 1;
+        if let Some(batch) = state.batch(batch) {
+            batch.users -= 1;
+        }
+        let afterwards = state.settle(batch);
+        drop(state);
+        afterwards.finish(self);
+    }
+
+    /// What a disposer does.
+    fn dispose_all(&self) {
+        // SAFETY: the host's promise for the calling thread.
+        let thread = unsafe { &*self.host().thread() };
+        let forks = thread.forks();
+        while self.dispose_next(true) {
+            if thread.forks() != forks {
+                self.host().end_forked_thread();
+            }
+        }
+    }
+
+    /// Waits until every item that was taken off is let go of, at most until `deadline`. False if the
+    /// time was over first.
+    pub(crate) fn dispose_until(&self, deadline: u64) -> bool {
+        let mut seen = None;
+        loop {
+            let mut state = self.disposal().0.lock();
+            if state.is_idle() {
+                return true;
+            }
+            let is_stuck = state.disposers == 0 || seen == Some(state.released);
+            if state.has_items() && is_stuck && state.disposers < DISPOSERS_MAX {
+                state.disposers += 1;
+                drop(state);
+                self.start_disposer();
+                state = self.disposal().0.lock();
+                if state.is_idle() {
+                    return true;
+                }
+            }
+            seen = Some(state.released);
+            let waiter = Waiter::new(0);
+            // SAFETY: in no chain; this thread goes on when it was taken out of this one.
+            unsafe { state.waiters.push(&waiter) };
+            drop(state);
+            let now = self.host().now();
+            let woken = waiter.wait_until(self.host(), deadline.min(now + PATIENCE_NS));
+            if !woken {
+                let removed = self.disposal().0.lock().waiters.remove(&waiter);
+                if !removed {
+                    // It was taken out: its wake is a few instructions away.
+                    waiter.wait(self.host());
+                }
+                if self.host().now() >= deadline {
+                    return self.disposal().0.lock().is_idle();
+                }
+            }
+        }
+    }
+
+    /// Starts a disposer, which is counted already.
+    fn start_disposer(&self) {
+        let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
+        let outcome = match self.me() {
+            Some(engine) => self
+                .host()
+                .spawn(&spec, Box::new(move || engine.dispose_all()))
+                .map_err(|error| error.0),
+            None => Err("the engine is going away".to_owned()),
+        };
+        let Err(reason) = outcome else { return };
+        let mut state = self.disposal().0.lock();
+        state.disposers -= 1;
+        let is_only = state.disposers == 0;
+        drop(state);
+        self.report(Report::SpawnFailed { reason });
+        if is_only {
+            while self.dispose_next(false) {}
+        }
+    }
+
+    /// The destructors that run, and how many items wait for theirs.
+    pub(crate) fn not_disposed(&self) -> (Vec<Releasing>, u64) {
+        let now = self.host().now();
+        let state = self.disposal().0.lock();
+        let name = |id: u32| {
+            let batch = state.batches.iter().find(|batch| batch.id == id);
+            let owner = batch.and_then(|batch| batch.owner.as_ref());
+            owner.map(|owner| owner.wq().name().to_owned()).unwrap_or_default()
+        };
+        let mut waiting = 0;
+        for batch in &state.batches {
+            let mut item = batch.items.front();
+            while !item.is_null() {
+                waiting += 1;
+                // SAFETY: the items of a list that we hold.
+                item = unsafe { <Work as Node>::next(item) };
+            }
+        }
+        let show = |known: &UnderWay| Releasing {
+            queue: name(known.batch),
+            function: Function::of(known.func),
+            thread: known.thread,
+            for_ns: now.saturating_sub(known.since),
+        };
+        let mut releasing: Vec<Releasing> = state.under_way.iter().map(show).collect();
+        drop(state);
+        for known in &mut releasing {
+            // SAFETY: the identity of an item's function.
+            known.function = unsafe { Function::at(known.function.address) };
+        }
+        (releasing, waiting)
+    }
+}

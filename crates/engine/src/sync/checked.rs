@@ -1,0 +1,195 @@
+//! What the calling thread holds, in builds with debug assertions: locks by rank, and items in hand.
+//!
+//! An item is in hand between leaving a list (or becoming pending) and being put into one, started or
+//! released: for those instructions every other operation on it spins, so no user code may run then.
+
+mod order;
+
+use std::cell::Cell;
+
+use super::Rank;
+use order::{MAY_CALL_UNDER, MAY_WAKE_UNDER, RANKS};
+
+/// A thread's record. A host whose threads share one of the system's exchanges it with them ([`exchange`]).
+#[derive(Clone, Copy, Debug)]
+pub struct Holding {
+    /// Locks, by rank.
+    locks: [u16; RANKS],
+    /// Items.
+    items: i32,
+    /// A fork takes every lock there is, several of a rank.
+    forks: bool,
+}
+
+impl Holding {
+    /// That of a thread that holds nothing.
+    pub const NOTHING: Holding = Holding { locks: [0; RANKS], items: 0, forks: false };
+
+    fn ranks(&self) -> u32 {
+        let bits = self.locks.iter().enumerate();
+        bits.fold(0, |held, (rank, &count)| held | u32::from(count > 0) << rank)
+    }
+}
+
+thread_local! {
+    static HOLDING: Cell<Holding> = const { Cell::new(Holding::NOTHING) };
+}
+
+fn change(f: impl FnOnce(&mut Holding)) {
+    let mut holding = HOLDING.get();
+    f(&mut holding);
+    HOLDING.set(holding);
+}
+
+/// Puts another record in place of the calling thread's, and gives that.
+pub fn exchange(holding: Holding) -> Holding {
+    HOLDING.replace(holding)
+}
+
+/// The rank of a lock.
+#[derive(Clone, Copy)]
+pub(super) struct Ranked(Rank);
+
+/// A lock that is held.
+pub(super) struct Held(Rank);
+
+impl Ranked {
+    pub(super) fn new(rank: Rank) -> Ranked {
+        Ranked(rank)
+    }
+
+    /// The calling thread is about to take the lock.
+    #[track_caller]
+    pub(super) fn take(self) -> Held {
+        let (rank, holding) = (self.0, HOLDING.get());
+        let wrong = holding.ranks() & !rank.may_be_under();
+        assert!(
+            wrong == 0 || holding.forks || std::thread::panicking(),
+            "a lock of rank {rank:?} is taken under others: {holding:?}"
+        );
+        change(|holding| holding.locks[rank as usize] += 1);
+        Held(rank)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        change(|holding| holding.locks[self.0 as usize] -= 1);
+    }
+}
+
+/// The calling thread begins or ends to take every lock, for a fork.
+pub(crate) fn take_all(forks: bool) {
+    change(|holding| holding.forks = forks);
+}
+
+/// The calling thread has got an item in hand.
+#[inline]
+pub(crate) fn item_in_hand() {
+    change(|holding| holding.items += 1);
+}
+
+/// The calling thread has an item in hand no more.
+#[inline]
+pub(crate) fn item_gone() {
+    change(|holding| holding.items -= 1);
+}
+
+/// The calling thread moves an item.
+#[inline]
+pub(crate) fn item_moves(was_in_hand: impl FnOnce() -> bool, is_in_hand: bool) {
+    match (was_in_hand(), is_in_hand) {
+        (true, false) => item_gone(),
+        (false, true) => item_in_hand(),
+        _ => {}
+    }
+}
+
+/// User code is about to be called.
+///
+/// # Panics
+/// In builds with debug assertions, if the calling thread holds a lock of the engine, or has an item in hand.
+#[inline]
+#[track_caller]
+pub fn assert_nothing_held(user_code: &str) {
+    let holding = HOLDING.get();
+    assert!(
+        holding.ranks() & !MAY_CALL_UNDER == 0 && holding.items == 0 || std::thread::panicking(),
+        "{user_code} is called while something is held: {holding:?}"
+    );
+}
+
+/// A wake is about to be sent.
+#[inline]
+#[track_caller]
+pub(crate) fn assert_may_wake() {
+    let holding = HOLDING.get();
+    assert!(
+        holding.ranks() & !MAY_WAKE_UNDER == 0 || std::thread::panicking(),
+        "a wake is sent under a lock: {holding:?}"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::sync::{Lock, Rank};
+
+    /// Whether `f` panics, on a thread that holds nothing.
+    fn panics(f: impl FnOnce() + Send) -> bool {
+        std::thread::scope(|scope| {
+            let caught = || catch_unwind(AssertUnwindSafe(f)).is_err();
+            scope.spawn(caught).join().expect("it is caught")
+        })
+    }
+
+    #[test]
+    fn a_lock_that_is_taken_out_of_order_is_found() {
+        let (pwq, slot) = (Lock::ranked(Rank::Pwq, ()), Lock::ranked(Rank::Slot, ()));
+        let (timers, last) = (Lock::ranked(Rank::Timers, ()), Lock::new(()));
+        assert!(!panics(|| drop((pwq.lock(), slot.lock(), last.lock()))));
+        assert!(panics(|| drop((slot.lock(), pwq.lock()))));
+        assert!(panics(|| drop((pwq.lock(), timers.lock()))));
+        let other = Lock::ranked(Rank::Pwq, ());
+        assert!(panics(|| drop((pwq.lock(), other.lock()))));
+        let fork = || {
+            take_all(true);
+            drop((pwq.lock(), other.lock(), timers.lock()));
+            take_all(false);
+        };
+        assert!(!panics(fork));
+    }
+
+    #[test]
+    fn a_wake_under_a_lock_is_found() {
+        let (pool, tunable) = (Lock::ranked(Rank::Pool, ()), Lock::ranked(Rank::Tunable, ()));
+        assert!(!panics(assert_may_wake));
+        let wake_under = |lock: &Lock<()>| {
+            let _guard = lock.lock();
+            assert_may_wake();
+        };
+        assert!(panics(|| wake_under(&pool)));
+        assert!(!panics(|| wake_under(&tunable)));
+    }
+
+    #[test]
+    fn user_code_under_a_lock_or_with_an_item_in_hand_is_found() {
+        let lock = Lock::new(());
+        assert!(!panics(|| assert_nothing_held("a test")));
+        assert!(panics(|| {
+            let _guard = lock.lock();
+            assert_nothing_held("a test");
+        }));
+        assert!(panics(|| {
+            item_in_hand();
+            assert_nothing_held("a test");
+        }));
+        assert!(!panics(|| {
+            item_in_hand();
+            item_gone();
+            assert_nothing_held("a test");
+        }));
+    }
+}

@@ -1,0 +1,68 @@
+//! User code other than items' functions, and what the engine holds while it runs: nothing. The host of these
+//! tests checks that in every report.
+
+use std::sync::Arc;
+
+use uwork_engine::host::Report;
+use uwork_engine::{Cpus, Kind, Queued};
+use uwork_policy::scope::Scope;
+
+use crate::host::BrokenSpawn;
+use crate::item::Item;
+use crate::setup::{MS, Setup, VirtualEngine, attrs, make, spec, with_engine};
+
+fn limit_cpu_time(engine: &VirtualEngine, limit: Option<u32>) -> bool {
+    let config = engine.config();
+    let cpus = Cpus::new(&config.topology, config.allowed.clone(), limit);
+    engine.host().unpreempted(|| engine.set_cpus(cpus))
+}
+
+#[test]
+fn a_change_of_attributes_may_change_and_ask_the_same_queue() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let queue = make(engine, spec("q", kind));
+        let same = queue.clone();
+        queue
+            .change_attrs(move |outer| {
+                same.change_attrs(|inner| {
+                    inner.nice = 5;
+                    inner.strict = true;
+                })
+                .unwrap();
+                assert_eq!(same.kind().attrs().map(|attrs| attrs.nice), Some(5));
+                outer.nice = 7;
+            })
+            .unwrap();
+        let kind = queue.kind();
+        let attrs = kind.attrs().expect("it is unbound");
+        // Each attribute is as it was changed last: the outer change has left this one alone.
+        assert_eq!((attrs.nice, attrs.strict), (7, true));
+    });
+}
+
+#[test]
+fn what_a_change_of_cpus_has_to_report_is_told_without_its_lock() {
+    with_engine(Setup::exact("core:4"), |engine| {
+        let host = engine.host();
+        assert!(limit_cpu_time(engine, Some(1)));
+        let kind = Kind::Unbound(attrs(engine, Scope::System, false));
+        let queue = make(engine, spec("q", kind));
+        let weak = Arc::downgrade(engine);
+        let burn = move || weak.upgrade().expect("it runs this").host().burn(5 * MS);
+        let items: Vec<_> = (0..8).map(|_| Item::new(burn.clone())).collect();
+        for item in &items {
+            assert_eq!(item.queue(&queue), Queued::Yes);
+        }
+        host.doze(MS);
+        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0 }));
+        let before = host.reports().len();
+        // More workers should run at once, and cannot be made.
+        assert!(limit_cpu_time(engine, None));
+        host.break_spawn(None);
+        let told = host.reports().split_off(before);
+        let failed = |report: &Report| matches!(report, Report::SpawnFailed { .. });
+        assert!(told.iter().any(failed), "{told:?}");
+        queue.flush().unwrap();
+    });
+}
