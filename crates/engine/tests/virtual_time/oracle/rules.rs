@@ -18,8 +18,8 @@ const TIMER_NS: u64 = 5 * MS;
 /// How long after a thread could not be created the next is tried.
 pub(super) const COOL_DOWN_NS: u64 = SEC;
 /// For how long a run that has computed for too long may still hold its place. The watch knows when to
-/// look again, but for the time slices of other threads on that CPU.
-pub(super) const EXPOSED_NS: u64 = STUCK_NS + 4 * MARGIN_NS;
+/// look again, but for the time slices of other threads on that CPU: four at most, for two slices each.
+pub(super) const EXPOSED_NS: u64 = STUCK_NS + 8 * MARGIN_NS;
 /// What the bounds depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
