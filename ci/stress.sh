@@ -16,6 +16,11 @@ if [ "${#packages[@]}" = 0 ]; then
     exit 0
 fi
 
+# Random histories in virtual time, under the oracle of liveness.
+echo "stress: ${HISTORIES:=1000000} histories"
+UWORK_SIM_SEEDS="$HISTORIES" cargo test --release --package uwork-engine --test virtual_time \
+    liveness::no_runnable_item_waits_beside_a_free_place
+
 for ((round = 1; round <= rounds; round++)); do
     echo "stress: round $round of $rounds"
     cargo test --release "${packages[@]}" --test 'stress*'

@@ -5,6 +5,9 @@
 //! `item` gives tests work items that cannot be misused. All else are tests. They know the engine
 //! by its public interface only, and the engine does not know of them.
 //!
+//! `liveness` runs `histories` on queues of all `kinds` under the eyes of the `oracle`, which fails one in
+//! which a runnable item waits for too long. `UWORK_SIM_FIRST=N` begins with that seed.
+//!
 //! Same seed, same run. A failure prints its seed; `UWORK_SIM_SEED=N` runs that one alone, and
 //! `UWORK_SIM_SEEDS=N` runs more of them than usual.
 

@@ -282,3 +282,37 @@ fn a_timer_is_served_where_the_only_workers_left_are_those_of_sharing_pods() {
         }
     }
 }
+
+/// A shared pool has twice as many workers that compute as it has CPUs. One of them was found to compute
+/// for too long and sleeps now, undeclared: it leaves room for another one.
+#[test]
+fn a_run_that_computed_for_too_long_and_sleeps_leaves_room_for_another() {
+    for tier in [Tier::Events, Tier::Sampling] {
+        with_engine(Setup { chaos: SLICED, ..Setup::exact("core:1") }, move |engine| {
+            let host = engine.host();
+            host.detecting().tier = tier;
+            let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
+            host.doze(MS);
+            let (sleeps_at, starts_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+            let (inner, note) = (engine.clone(), sleeps_at.clone());
+            let first = Item::new(move || {
+                inner.host().burn(30 * MS);
+                note.store(inner.host().time(), Ordering::Relaxed);
+                inner.host().doze(500 * MS);
+            });
+            let inner = engine.clone();
+            let second = Item::new(move || inner.host().burn(300 * MS));
+            let (clock, note) = (host.clone(), starts_at.clone());
+            let third = Item::new(move || note.store(clock.time(), Ordering::Relaxed));
+            for item in [&first, &second, &third] {
+                assert_eq!(item.queue(&queue), Queued::Yes);
+                host.doze(MS);
+            }
+            queue.flush().unwrap();
+            let (slept, started) =
+                (sleeps_at.load(Ordering::Relaxed), starts_at.load(Ordering::Relaxed));
+            let late = started.saturating_sub(slept);
+            assert!(late <= 2 * COMPUTES_MAX, "{tier}: {late} ns after the first went to sleep");
+        });
+    }
+}

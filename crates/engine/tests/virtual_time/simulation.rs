@@ -1,8 +1,9 @@
 //! Runs the threads of a virtual machine as coroutines on the calling thread.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use corosensei::stack::DefaultStack;
@@ -45,24 +46,41 @@ impl Anchor {
     }
 }
 
+thread_local! {
+    /// Hears of each simulation of this thread that begins, and of its end.
+    static WATCHER: Sender<Option<String>> = watcher();
+    /// Stacks of threads that have ended.
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Starts a thread that aborts the process when a simulation hangs.
+fn watcher() -> Sender<Option<String>> {
+    let (sender, simulations) = channel::<Option<String>>();
+    std::thread::spawn(move || {
+        while let Ok(begun) = simulations.recv() {
+            let Some(message) = begun else { continue };
+            if simulations.recv_timeout(HANGS_AFTER) == Err(RecvTimeoutError::Timeout) {
+                // Not by `eprintln`: what the test harness has captured goes with the process.
+                let text = format!("{message}: hangs; is a thread suspended with a lock held?\n");
+                let _ = std::io::stderr().write_all(text.as_bytes());
+                std::process::abort();
+            }
+        }
+    });
+    sender
+}
+
 /// Runs until every thread has ended.
 ///
 /// # Panics
 /// When a thread panics, when nobody can run any more, or when time stands still. `about` is
 /// printed then, with the state of the machine.
 pub(crate) fn run(host: &VirtualHost, about: &str) {
-    let (_running, watched) = channel::<()>();
-    let message = about.to_owned();
-    std::thread::spawn(move || {
-        if watched.recv_timeout(HANGS_AFTER) == Err(RecvTimeoutError::Timeout) {
-            // Not by `eprintln`: what the test harness has captured goes with the process.
-            let text = format!("{message}: hangs; is a thread suspended with a lock held?\n");
-            let _ = std::io::stderr().write_all(text.as_bytes());
-            std::process::abort();
-        }
-    });
+    WATCHER
+        .with(|watcher| watcher.send(Some(about.to_owned())).expect("it lives as long as we do"));
     let mut fibers: Vec<Option<Fiber>> = Vec::new();
     let outcome = catch_unwind(AssertUnwindSafe(|| dispatch(host, &mut fibers)));
+    WATCHER.with(|watcher| watcher.send(None).expect("it lives as long as we do"));
     if let Err(payload) = outcome {
         let machine = host.describe();
         eprintln!("{about}: {machine}");
@@ -91,14 +109,17 @@ fn dispatch(host: &VirtualHost, fibers: &mut Vec<Option<Fiber>>) {
         }
         let fiber = fibers[id].as_mut().expect("a thread that has begun and not ended");
         if let CoroutineResult::Return(()) = fiber.resume(()) {
-            fibers[id] = None;
+            let fiber = fibers[id].take().expect("it has just ended");
+            STACKS.with_borrow_mut(|stacks| stacks.push(fiber.into_stack()));
             host.machine().end_current();
         }
     }
 }
 
 fn fiber(host: VirtualHost, id: ThreadId, main: Main) -> Fiber {
-    let stack = DefaultStack::new(STACK_BYTES).expect("memory for a stack");
+    let known = STACKS.with_borrow_mut(Vec::pop);
+    let stack =
+        known.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("memory for a stack"));
     Coroutine::with_stack(stack, move |yielder, ()| {
         let anchor = Anchor { yielder, state: ThreadState::new() };
         host.machine().set_anchor(id, &raw const anchor);

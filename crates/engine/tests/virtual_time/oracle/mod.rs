@@ -152,8 +152,6 @@ pub(crate) struct Oracle {
     pub(crate) over: bool,
     starved_until: u64,
     pub(crate) trace: Trace,
-    /// The longest waits beside a free place so far: of items, and of timers.
-    pub(crate) worst: [u64; 2],
 }
 
 impl Oracle {
@@ -170,7 +168,6 @@ impl Oracle {
             over: false,
             starved_until: 0,
             trace: Trace::default(),
-            worst: [0; 2],
         }
     }
 
@@ -485,7 +482,7 @@ impl Oracle {
                 (pool.since, pool.exposed_since) = (None, None);
                 continue;
             }
-            let since = *pool.since.get_or_insert(from);
+            pool.since = pool.since.or(Some(from));
             let exposed = pool.held + pool.hogs >= pool.rules.target;
             pool.exposed_since = if exposed { pool.exposed_since.or(Some(from)) } else { None };
             if disturbed {
@@ -494,34 +491,42 @@ impl Oracle {
                 }
                 continue;
             }
-            let exposed_since = pool.exposed_since;
-            let groups = self.groups.iter().filter(|group| group.pool == at);
-            let alone = groups.clone().map(|group| group.pending.len()).sum::<usize>() == 1;
-            let first = groups.filter_map(|group| self.first_runnable(group));
-            let Some(first) = first.min_by_key(|first| first.since) else { continue };
-            let is_timer = first.is_timer && alone;
-            let mut waited = to - since.max(first.since);
-            let mut bound = self.rules.bound(is_timer, self.pools[at].rules.shared);
-            if let Some(since) = exposed_since
-                && !self.pools[at].rules.shared
-                && !is_timer
-            {
-                (waited, bound) = (to - since.max(first.since), EXPOSED_NS);
-            }
-            let worst = &mut self.worst[usize::from(is_timer)];
-            *worst = waited.max(*worst);
-            if waited > bound {
-                let pool = &self.pools[at];
-                panic!(
-                    "item {} has waited for {waited} ns at {to} ns, in pool {:?}, of whose {} places {} are \
-                     held\n{}",
-                    first.item,
-                    pool.rules.label,
-                    pool.rules.target,
-                    pool.held,
-                    self.describe(at)
-                );
-            }
+            self.judge(at, to);
+        }
+    }
+
+    /// Whether a queue's places are for several pods together, one by one.
+    fn shares_places(&self, queue: QueueNo) -> bool {
+        let QueueRules { pools, limit_in_all, .. } = &self.queues[queue];
+        *limit_in_all && pools.iter().any(|pool| *pool != pools[0])
+    }
+
+    /// A pool has had a runnable item and a free place until now.
+    ///
+    /// # Panics
+    /// When that was for too long.
+    fn judge(&self, at: PoolNo, now: u64) {
+        let Pool { rules, held, since, exposed_since, .. } = &self.pools[at];
+        let groups = self.groups.iter().filter(|group| group.pool == at);
+        let alone = groups.clone().map(|group| group.pending.len()).sum::<usize>() == 1;
+        let first = groups.filter_map(|group| self.first_runnable(group));
+        let Some(first) = first.min_by_key(|first| first.since) else { return };
+        let is_timer = first.is_timer && alone;
+        let elsewhere = rules.shared || self.shares_places(self.items[first.item].queue);
+        let (since, bound) = match exposed_since {
+            Some(since) if !elsewhere && !is_timer => (Some(*since), EXPOSED_NS),
+            _ => (*since, self.rules.bound(is_timer, elsewhere)),
+        };
+        let waited = now - since.unwrap_or(now).max(first.since);
+        if waited > bound {
+            panic!(
+                "item {} has waited for {waited} ns at {now} ns, {bound} ns are allowed, in pool {:?}, of \
+                 whose {} places {held} are held\n{}",
+                first.item,
+                rules.label,
+                rules.target,
+                self.describe(at)
+            );
         }
     }
 

@@ -18,8 +18,8 @@ const TIMER_NS: u64 = 5 * MS;
 /// How long after a thread could not be created the next is tried.
 pub(super) const COOL_DOWN_NS: u64 = SEC;
 /// For how long a run that has computed for too long may still hold its place. The watch knows when to
-/// look again, but for the time slices of other threads on that CPU.
-pub(super) const EXPOSED_NS: u64 = STUCK_NS + 4 * MARGIN_NS;
+/// look again, but for the time slices of other threads on that CPU: four at most, for two slices each.
+pub(super) const EXPOSED_NS: u64 = STUCK_NS + 8 * MARGIN_NS;
 /// What the bounds depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
@@ -48,9 +48,11 @@ impl Rules {
     ///
     /// A due timer that waits alone is bounded by `TIMER_NS`.
     ///
-    /// Where pods share their work, the place may be in another pod than the item: then the runs of the
-    /// item's own pod come first, each up to the threshold.
-    pub(super) fn bound(self, is_timer: bool, shared: bool) -> u64 {
+    /// `elsewhere`: what the item needs may be in another pod. Where pods share their work that is the free
+    /// place: the runs of the item's own pod come first, each up to the threshold. Where they share the
+    /// limit of the queue it is a place under the limit that was promised to another pod, which gives it
+    /// back when a worker looks, at the latest after a run has computed for too long there.
+    pub(super) fn bound(self, is_timer: bool, elsewhere: bool) -> u64 {
         let bound = match self.tier {
             _ if is_timer => TIMER_NS,
             Tier::Declared => LOOK_NS + STUCK_NS + MARGIN_NS,
@@ -58,7 +60,7 @@ impl Rules {
                 3 * LOOK_UNDECLARED_NS + PATIENCE_MAX_NS + STUCK_NS + MARGIN_NS
             }
         };
-        bound + if shared { self.threshold_ns } else { 0 }
+        bound + if elsewhere { self.threshold_ns + self.look() } else { 0 }
     }
 }
 
