@@ -29,7 +29,7 @@ use crate::cpus::Cpus;
 use crate::engine::Engine;
 use crate::host::{Host, WorkerSpec};
 use crate::pool::Pool;
-use crate::pwq::{Pwq, Taken};
+use crate::pwq::{ALONE, Pwq, Taken};
 use crate::queue::{QueueError, Wq};
 use crate::sync::{AtomicBool, Link, Ordering};
 use crate::wake::WakeToken;
@@ -220,7 +220,7 @@ impl<H: Host> Engine<H> {
             let pinned = pool.take_ready(host, &mut pool.lock(), pwq);
             // A worker that leaves all the rest to others takes one item.
             let mut ready = |pwq: &Pwq<H>| self.make_ready(pwq);
-            let taken = pwq.take(host, self.slots(), (id, slot), u32::MAX, &mut ready);
+            let taken = pwq.take(host, self.slots(), (id, slot), ALONE, &mut ready);
             let more = matches!(taken, Taken::Some { more: true, .. });
             if more && pwq.claim_ready() {
                 pool.push_ready(pwq).settle(self);

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::host::{Cure, Host};
 use crate::pool::progress::Maker;
 use crate::pool::{MOVING, NEVER, Pool};
-use crate::pwq::{Pwq, Taken};
+use crate::pwq::{ALONE, Pwq, Taken};
 use crate::queue::Wq;
 use crate::slot::{Counted, Slot};
 use crate::sync::{Link, Ordering};
@@ -153,7 +153,7 @@ impl<H: Host> Worker<H> {
         let (engine, pool, slot) = (&*self.engine, self.pool(), self.slot());
         let host = engine.host();
         let intensive = pwq.cpu_intensive();
-        let sharers = if intensive { u32::MAX } else { pool.target() };
+        let sharers = if intensive { ALONE } else { pool.target() };
         let mut ready = |pwq: &Pwq<H>| engine.make_ready(pwq);
         let taken = pwq.take(host, engine.slots(), (self.slot, slot), sharers, &mut ready);
         let Taken::Some { count, left, more, item_ns } = taken else {

@@ -86,10 +86,7 @@ impl<H: Host> Pool<H> {
     #[inline]
     fn view(&self, engine: &Engine<H>) -> PoolView {
         let counts = self.state.counts();
-        // The only worker that there is to be looks at the timers after its item, before which theirs could not
-        // run anyway.
-        let only_one = self.spec().single && counts.workers > 0 && !counts.kept;
-        let timer = if only_one || self.state.is_retired() { NEVER } else { self.next_wake() };
+        let timer = if self.state.is_retired() { NEVER } else { self.next_wake() };
         PoolView {
             counts,
             target: self.target(),

@@ -10,7 +10,7 @@ mod take;
 
 pub(crate) use backlog::Backlog;
 pub(crate) use node::Node as PwqNode;
-pub(crate) use take::Taken;
+pub(crate) use take::{ALONE, Taken};
 
 use uwork_policy::blocking::{PRESUME_AFTER, sleepy_after};
 

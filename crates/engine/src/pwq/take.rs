@@ -28,10 +28,13 @@ pub(crate) enum Taken {
     Nothing,
 }
 
+/// As many sharers as there are items: no item is lined up behind another.
+pub(crate) const ALONE: u32 = u32::MAX;
+
 impl<H: Host> Pwq<H> {
-    /// Takes a batch into `slot`, whose owner the caller is. The pwq is pinned. `ready` is called,
-    /// without locks held, for each pwq that must be put on a ready list on account of a place that
-    /// was given back.
+    /// Takes a batch into `slot`, whose owner the caller is. The pwq is pinned. `sharers` workers may take the rest:
+    /// [`ALONE`] takes one item, and leaves all others. `ready` is called, without locks held, for each pwq that
+    /// must be put on a ready list on account of a place that was given back.
     pub(crate) fn take(
         &self,
         host: &H,
@@ -50,7 +53,10 @@ impl<H: Host> Pwq<H> {
             return Taken::Nothing;
         }
         let item_ns = inner.item_ns;
-        let wanted = batch_size(inner.queued, sharers.min(inner.sharers()), item_ns);
+        let wanted = match sharers {
+            ALONE => 1,
+            sharers => batch_size(inner.queued, sharers.min(inner.sharers()), item_ns),
+        };
         let (batch, count) = self.cut_batch(host, slots, &mut inner, slot.0, wanted);
         if count == 0 {
             if self.is_ordered() {

@@ -12,11 +12,12 @@
 
 use std::collections::HashMap;
 
+use uwork_policy::blocking::Tier;
 use uwork_policy::concurrency::{has_room_for_hogs, hog_report_due};
 
 use crate::dump::Function;
 use crate::engine::Engine;
-use crate::host::{Host, Report};
+use crate::host::{Activity, Host, Report};
 use crate::pool::{NEVER, Pool};
 use crate::slot::Absence;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering};
@@ -142,8 +143,18 @@ impl<H: Host> Engine<H> {
 
     /// How many of these workers are in an item and neither wait nor were found asleep.
     fn computing(&self, workers: &[u32]) -> u32 {
-        let computes = |&&id: &&u32| self.slot(id).computes();
+        let computes = |&&id: &&u32| self.slot(id).computes() && !self.is_sleeping_hog(id);
         workers.iter().filter(computes).count() as u32
+    }
+
+    /// Whether a worker that computed for too long sleeps now. It counts as running no more, so no sample is taken
+    /// of it: the system is asked.
+    fn is_sleeping_hog(&self, id: u32) -> bool {
+        let slot = self.slot(id);
+        self.host().tier() != Tier::Declared && slot.absence() == Absence::Hog && {
+            let thread = slot.thread.load(Ordering::Relaxed);
+            matches!(self.host().activity(thread), Some(Activity::Sleeps { .. }))
+        }
     }
 
     fn expose_hog(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
