@@ -377,12 +377,9 @@ impl<H: Host> Engine<H> {
     /// In a child after a fork: takes off everything that is armed, without a word to anybody.
     pub(crate) fn forget_armed(timers: &mut Timers<H>) {
         while let Some(item) = NonNull::new(timers.pop_any()) {
-            // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
-            unsafe {
-                let item = item.as_ref();
-                drop(Weak::from_raw(item.node.queue.get().0));
-                item.work.forget();
-            }
+            // The weak reference stays behind: the last one of a queue would free memory.
+            // SAFETY: an item that came off the wheel is live and ours.
+            unsafe { item.as_ref() }.work.forget();
         }
     }
 

@@ -17,9 +17,10 @@ use crate::cpus::{Cpus, Versions};
 use crate::freeze::FreezeState;
 use crate::grace::Grace;
 use crate::host::{Host, Report, WorkerSpec};
+use crate::inbox::Inbox;
 use crate::pool::Pool;
 use crate::pwq::Pwq;
-use crate::queue::{Name, QueueError};
+use crate::queue::{Name, QueueError, Wq};
 use crate::registry::Registry;
 use crate::shutdown::Ending;
 use crate::slab::Slab;
@@ -99,6 +100,8 @@ pub struct Engine<H: Host> {
     pub(crate) ending: Ending,
     /// After a fork, in the child: what goes with the first worker is still to be done.
     pub(crate) newborn: AtomicBool,
+    /// Queues that a fork was the last to keep.
+    left: Inbox<Wq<H>>,
 }
 
 impl<H: Host> Engine<H> {
@@ -127,6 +130,7 @@ impl<H: Host> Engine<H> {
             grace: Grace::new(),
             ending: Ending::new(),
             newborn: AtomicBool::new(false),
+            left: Inbox::new(),
         })
     }
 
@@ -230,6 +234,11 @@ impl<H: Host> Engine<H> {
     /// Takes a free run slot.
     pub(crate) fn allocate_slot(&self) -> Option<u32> {
         self.slots.allocate(|_| Slot::new()).map(|(id, _)| id)
+    }
+
+    /// Queues that a fork was the last to keep, until they are released.
+    pub(crate) fn left(&self) -> &Inbox<Wq<H>> {
+        &self.left
     }
 
     /// Holds on to which pool sets and names exist.
