@@ -442,7 +442,6 @@ mod tests {
             }
         };
         let runs = queue(handle).unwrap().spawn(item);
-        let before = rested::count();
         let calls = [(); 2].map(|()| {
             let call = Destroys::begin(handle.expose_provenance());
             call.settle();
@@ -453,7 +452,7 @@ mod tests {
         codes.sort_unstable();
         assert_eq!(codes, [-libc::EALREADY, 0]);
         runs.join().unwrap();
-        assert_eq!(rested::count(), before + 1, "the handle rests once");
+        assert_eq!(rested::count_of(handle), 1, "the handle rests once");
         // SAFETY: a handle.
         let again = unsafe { uw_queue_destroy(handle.cast_mut()) };
         assert_eq!(again, -libc::ESHUTDOWN);

@@ -43,36 +43,37 @@ impl std::fmt::Display for Stays {
     }
 }
 
-/// Has every other thread of the process pass a full barrier.
-pub(super) fn everywhere() -> Result<(), Stays> {
+/// Has every other thread of the process pass a full barrier. The CPUs where the caller was.
+pub(super) fn everywhere() -> Result<Mask, Stays> {
     cross(|_| true)
 }
 
 /// Has every other thread on `cpu` pass a full barrier, and begin its restartable sequence again.
-pub(super) fn on(cpu: u32) -> Result<(), Stays> {
+pub(super) fn on(cpu: u32) -> Result<Mask, Stays> {
     cross(|one| one == cpu)
 }
 
-fn cross(wanted: impl Fn(u32) -> bool) -> Result<(), Stays> {
+fn cross(wanted: impl Fn(u32) -> bool) -> Result<Mask, Stays> {
     let before = Mask::of(0).ok_or_else(|| Stays::NoMove(Errno(fatal::errno())))?;
-    let mut outcome = Ok(());
-    for _ in 0..ROUNDS {
-        outcome = cross_once(&wanted);
+    let mut outcome = cross_once(&wanted);
+    for _ in 1..ROUNDS {
         // A CPU that has gone offline is in no mask the next time.
         if !matches!(outcome, Err(Stays::KeptOff(_))) {
             break;
         }
+        outcome = cross_once(&wanted);
     }
     before.set();
     outcome
 }
 
-fn cross_once(wanted: &impl Fn(u32) -> bool) -> Result<(), Stays> {
-    let threads = masks_of_all_threads()?;
+fn cross_once(wanted: &impl Fn(u32) -> bool) -> Result<Mask, Stays> {
+    let (threads, mut visited) = (masks_of_all_threads()?, Mask::empty());
     for cpu in threads.cpus().filter(|&cpu| wanted(cpu)) {
         visit(cpu)?;
+        visited.add(&Mask::only(cpu));
     }
-    Ok(())
+    Ok(visited)
 }
 
 /// Runs on `cpu` for a moment.
@@ -92,11 +93,15 @@ fn visit(cpu: u32) -> Result<(), Stays> {
 }
 
 /// An affinity mask.
-struct Mask([u64; CPUS / 64]);
+pub(super) struct Mask([u64; CPUS / 64]);
 
 impl Mask {
+    fn empty() -> Mask {
+        Mask([0; CPUS / 64])
+    }
+
     fn only(cpu: u32) -> Mask {
-        let mut mask = Mask([0; CPUS / 64]);
+        let mut mask = Mask::empty();
         if let Some(word) = mask.0.get_mut(cpu as usize / 64) {
             *word = 1 << (cpu % 64);
         }
@@ -105,7 +110,7 @@ impl Mask {
 
     /// That of a thread, 0 for the calling one. `None` if the thread is gone, or it cannot be asked.
     fn of(thread: libc::pid_t) -> Option<Mask> {
-        let mut mask = Mask([0; CPUS / 64]);
+        let mut mask = Mask::empty();
         // SAFETY: the mask is live and as long as said.
         let read = unsafe {
             libc::syscall(
@@ -150,7 +155,7 @@ fn masks_of_all_threads() -> Result<Mask, Stays> {
     if folder < 0 {
         return Err(refused());
     }
-    let mut all = Mask([0; CPUS / 64]);
+    let mut all = Mask::empty();
     let outcome = for_each_entry(folder, |thread| {
         if let Some(mask) = Mask::of(thread) {
             all.add(&mask);
@@ -207,58 +212,59 @@ fn number(name: &[u8]) -> Option<libc::pid_t> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::linux::thread::tid;
 
-    fn switches(thread: libc::pid_t) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
-        let counts = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:"));
-        counts.map(|(_, count)| count.trim().parse::<u64>().unwrap()).sum()
+    fn allowed() -> Vec<u32> {
+        Mask::of(0).expect("the calling thread's").cpus().collect()
     }
 
-    // Catches: a CPU that is left out: the thread on it has passed no barrier.
+    // Catches: a CPU that is left out, as the caller's own mask does not have it; a caller that does not come back.
     #[test]
-    fn every_thread_that_computes_is_switched_out_by_a_crossing() {
-        let cpus: Vec<u32> = Mask::of(0).unwrap().cpus().collect();
-        let (stop, ready) = (AtomicBool::new(false), AtomicU64::new(0));
-        let (send, receive) = std::sync::mpsc::channel();
+    fn a_crossing_reaches_the_cpus_of_every_thread() {
+        let cpus = allowed();
+        let (first, last) = (cpus[0], cpus[cpus.len() - 1]);
+        let (stop, stopped) = channel::<()>();
+        let (ready, is_ready) = channel();
         std::thread::scope(|scope| {
-            for &cpu in &cpus {
-                let (send, stop, ready) = (send.clone(), &stop, &ready);
-                scope.spawn(move || {
-                    Mask::only(cpu).set();
-                    send.send(tid()).unwrap();
-                    ready.fetch_add(1, Ordering::Relaxed);
-                    while !stop.load(Ordering::Relaxed) {
-                        std::hint::spin_loop();
-                    }
-                });
-            }
-            let threads: Vec<_> = cpus.iter().map(|_| receive.recv().unwrap()).collect();
-            while ready.load(Ordering::Relaxed) < cpus.len() as u64 {
-                std::thread::yield_now();
-            }
-            for _ in 0..20 {
-                let before: Vec<_> = threads.iter().map(|&thread| switches(thread)).collect();
-                assert!(everywhere().is_ok());
-                let after = threads.iter().map(|&thread| switches(thread));
-                assert!(before.iter().zip(after).all(|(&before, after)| after > before));
-            }
-            stop.store(true, Ordering::Relaxed);
+            scope.spawn(move || {
+                Mask::only(last).set();
+                ready.send(()).expect("it waits");
+                let _ = stopped.recv();
+            });
+            is_ready.recv().expect("it is there");
+            scope.spawn(move || {
+                Mask::only(first).set();
+                let visited = everywhere().ok().expect("no CPU is refused");
+                for cpu in [first, last] {
+                    assert!(visited.cpus().any(|one| one == cpu), "CPU {cpu} of {cpus:?}");
+                    let visited: Vec<u32> = on(cpu).ok().expect("as before").cpus().collect();
+                    assert_eq!(visited, [cpu]);
+                }
+                // No thread can be on a CPU that does not exist.
+                assert_eq!(on(CPUS as u32 - 1).ok().expect("nothing to do").cpus().count(), 0);
+                assert_eq!(allowed(), [first]);
+                drop(stop);
+            });
         });
-        assert_eq!(Mask::of(0).unwrap().cpus().collect::<Vec<_>>(), cpus);
     }
 
     #[test]
-    fn a_crossing_to_one_cpu_comes_back() {
-        let before: Vec<u32> = Mask::of(0).unwrap().cpus().collect();
-        for &cpu in &before {
-            assert!(on(cpu).is_ok());
-        }
-        // No thread can be on a CPU that is missing.
-        assert!(on(CPUS as u32 - 1).is_ok());
-        assert_eq!(Mask::of(0).unwrap().cpus().collect::<Vec<_>>(), before);
+    fn a_folder_of_threads_is_read_in_parts() {
+        let (stop, stopped) = channel::<()>();
+        let stopped = std::sync::Mutex::new(stopped);
+        std::thread::scope(|scope| {
+            // More than fit into the buffer.
+            (0..300).for_each(|_| _ = scope.spawn(|| stopped.lock().map(|stopped| stopped.recv())));
+            let mut threads = std::collections::BTreeSet::new();
+            let folder = std::fs::File::open("/proc/self/task").expect("a folder");
+            let read = for_each_entry(std::os::fd::AsRawFd::as_raw_fd(&folder), |thread| {
+                threads.insert(thread);
+            });
+            assert_eq!(read, Ok(()));
+            assert!(threads.len() > 300 && threads.contains(&crate::linux::thread::tid()));
+            drop(stop);
+        });
     }
 }

@@ -98,7 +98,7 @@ pub(super) fn restart(cpu: u32) {
     }
 }
 
-fn cross(outcome: Result<(), crossing::Stays>, error: &Errno) {
+fn cross(outcome: Result<crossing::Mask, crossing::Stays>, error: &Errno) {
     if let Err(stays) = outcome {
         fatal::abort(format_args!(
             "membarrier(2) was allowed and is refused ({error}), and nothing can replace it: {stays}"
