@@ -252,19 +252,18 @@ mod tests {
 
     #[test]
     fn a_folder_of_threads_is_read_in_parts() {
-        let (stop, stopped) = channel::<()>();
-        let stopped = std::sync::Mutex::new(stopped);
+        // More than fit into the buffer.
+        let end = std::sync::Barrier::new(301);
         std::thread::scope(|scope| {
-            // More than fit into the buffer.
-            (0..300).for_each(|_| _ = scope.spawn(|| stopped.lock().map(|stopped| stopped.recv())));
+            (0..300).for_each(|_| _ = scope.spawn(|| _ = end.wait()));
             let mut threads = std::collections::BTreeSet::new();
             let folder = std::fs::File::open("/proc/self/task").expect("a folder");
             let read = for_each_entry(std::os::fd::AsRawFd::as_raw_fd(&folder), |thread| {
                 threads.insert(thread);
             });
+            end.wait();
             assert_eq!(read, Ok(()));
             assert!(threads.len() > 300 && threads.contains(&crate::linux::thread::tid()));
-            drop(stop);
         });
     }
 }
