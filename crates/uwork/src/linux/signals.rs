@@ -8,7 +8,7 @@
 //!
 //! | signal | blocked | because |
 //! |---|---|---|
-//! | SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS | no | an item's own fault: blocked, the kernel ends the process without calling the handler |
+//! | the faults, below | no | an item's own: blocked, the kernel ends the process and calls no handler |
 //! | the signal for stacks | no | asks a worker for its calls |
 //! | the signal of task work | until the item's first use | `accept` takes it for the thread that asks |
 //! | SIGKILL, SIGSTOP, the C library's two | no | cannot be |
