@@ -267,7 +267,7 @@ fn without_threads_from_the_start_no_queue_is_made() {
         let _watchdog = watchdog();
         refuse_threads(number_of(errno));
         for _ in 0..2 {
-            let error = queue("refused").build().err().expect("no thread can be made");
+            let error = queue("refused").build().expect_err("no thread can be made");
             assert_eq!(error.kind(), ErrorKind::NoThread, "{error}");
         }
     });
@@ -296,7 +296,7 @@ fn without_threads_later_work_goes_on_with_those_there_are() {
             queue.flush().unwrap();
         }
         let error =
-            queue("refused").per_cpu().highpri().build().err().expect("no thread can be made");
+            queue("refused").per_cpu().highpri().build().expect_err("no thread can be made");
         assert_eq!(error.kind(), ErrorKind::NoThread, "{error}");
     });
 }
