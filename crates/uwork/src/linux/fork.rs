@@ -113,15 +113,14 @@ extern "C" fn parent() {
         if let Some(forking) = forking {
             forking.parent();
         }
-        end(names, making);
+        end(making, names);
     }
 }
 
-/// Gives up what was taken first, and with it the right to the memory.
-fn end(names: crate::symbols::Held, making: first_use::Making) {
+/// Gives up what was taken first, and with it the right to the memory. Parameters are dropped from the last to the
+/// first: names are free when the reports are told that the first one holds back.
+fn end(_making: first_use::Making, _names: crate::symbols::Held) {
     Memory::give_back();
-    drop(names);
-    drop(making);
 }
 
 extern "C" fn child() {
@@ -135,6 +134,6 @@ extern "C" fn child() {
         if let Some(forking) = forking {
             forking.child();
         }
-        end(names, making);
+        end(making, names);
     }
 }
