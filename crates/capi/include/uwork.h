@@ -24,6 +24,7 @@
  *   EOVERFLOW         the item is disabled 2047 times
  *   ETIMEDOUT         not done within the time
  *   EALREADY          the queues are frozen already
+ *   EALREADY *        another call destroys the queue
  *   EBUSY             the library has started; the lock is held by somebody else; objects of the cache are
  *                     allocated; the signal cannot be had
  *   ECANCELED         the job was cancelled
@@ -231,7 +232,8 @@ struct uw_queue *uw_queue_create_attrs(const char *name, const struct uw_queue_a
 /*
  * Waits until the queue is empty, refusing what others queue, and ends it. The handle must not be used any
  * more; calls that do so find that out (ESHUTDOWN) until its memory is used for another queue, which is after
- * 4096 others were destroyed. Armed items are let go of when they expire, unrun.
+ * 4096 others were destroyed. Armed items are let go of when they expire, unrun. Of two calls for one queue, the
+ * second fails: EALREADY while the first is under way, ESHUTDOWN afterwards.
  */
 int uw_queue_destroy(struct uw_queue *queue);
 

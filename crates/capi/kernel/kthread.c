@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Threads of the kernel's kind. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +49,22 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* As a kernel thread it takes no signal, but for the faults of its own instructions. It begins with its creator's mask. */
+static int start(pthread_t *thread, const pthread_attr_t *attr, struct task *task)
+{
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
+	sigset_t blocked, before;
+	int error;
+
+	sigfillset(&blocked);
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigdelset(&blocked, faults[i]);
+	pthread_sigmask(SIG_BLOCK, &blocked, &before);
+	error = pthread_create(thread, attr, run, task);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
 static struct task_struct *create(int (*function)(void *data), void *data, const char *name)
 {
 	struct task *task = uw_task_new();
@@ -66,7 +83,7 @@ static struct task_struct *create(int (*function)(void *data), void *data, const
 	uw_kernel_get_task(&task->public);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	error = pthread_create(&thread, &attr, run, task);
+	error = start(&thread, &attr, task);
 	pthread_attr_destroy(&attr);
 	if (error) {
 		uw_kernel_put_task(&task->public);

@@ -35,6 +35,12 @@ pub(crate) fn keep(handle: &'static UwQueue) {
     rested().push_back(handle);
 }
 
+/// How often a handle rests.
+#[cfg(test)]
+pub(crate) fn count_of(handle: *const UwQueue) -> usize {
+    rested().iter().filter(|&&one| std::ptr::eq(one, handle)).count()
+}
+
 /// What is held from before a fork until after it. Not the thread's own, as one may fork when what is its own is gone.
 struct Forking(UnsafeCell<Option<MutexGuard<'static, Handles>>>);
 

@@ -377,12 +377,9 @@ impl<H: Host> Engine<H> {
     /// In a child after a fork: takes off everything that is armed, without a word to anybody.
     pub(crate) fn forget_armed(timers: &mut Timers<H>) {
         while let Some(item) = NonNull::new(timers.pop_any()) {
-            // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
-            unsafe {
-                let item = item.as_ref();
-                drop(Weak::from_raw(item.node.queue.get().0));
-                item.work.forget();
-            }
+            // The weak reference stays behind: the last one of a queue would free memory.
+            // SAFETY: an item that came off the wheel is live and ours.
+            unsafe { item.as_ref() }.work.forget();
         }
     }
 
@@ -415,7 +412,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: the caller's promise that the item is live.
         let Some(queue) = (unsafe { self.unlink(item, pool) }) else { return false };
         // SAFETY: the item is ours, as it came off the wheel.
-        unsafe { self.expired(item, queue) };
+        unsafe { self.expired(item, queue, None) };
         true
     }
 
@@ -425,11 +422,18 @@ impl<H: Host> Engine<H> {
     /// may well want to cancel another one that is due.
     #[cold]
     pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
-        self.fire_base(&pool.timers, now);
-        self.fire_base(&pool.deferrable, now);
+        // The watch, which fires where no worker can come, may be anywhere.
+        let cpus = &pool.spec().cpus;
+        let cpu = match cpus.contains(self.host().current_cpu()) {
+            true => None,
+            false => cpus.first(),
+        };
+        self.fire_base(&pool.timers, now, cpu);
+        self.fire_base(&pool.deferrable, now, cpu);
     }
 
-    fn fire_base(&self, base: &TimerBase<H>, now: u64) {
+    /// `cpu`: where the timers expire, if that is not where the caller is.
+    fn fire_base(&self, base: &TimerBase<H>, now: u64, cpu: Option<u32>) {
         loop {
             let mut timers = base.lock();
             let item = timers.pop_due(now);
@@ -439,12 +443,12 @@ impl<H: Host> Engine<H> {
             unsafe {
                 item.as_ref().work.set_place(Place::Hands);
                 drop(timers);
-                self.expired(item, Weak::from_raw(item.as_ref().node.queue.get().0));
+                self.expired(item, Weak::from_raw(item.as_ref().node.queue.get().0), cpu);
             }
         }
     }
 
-    unsafe fn expired(&self, item: NonNull<Delayed<H>>, queue: Weak<Owner<H>>) {
+    unsafe fn expired(&self, item: NonNull<Delayed<H>>, queue: Weak<Owner<H>>, cpu: Option<u32>) {
         // SAFETY: the item is the caller's.
         let work = unsafe { &item.as_ref().work };
         let owned = work.word.owned();
@@ -453,7 +457,8 @@ impl<H: Host> Engine<H> {
         let outcome = match queue.upgrade() {
             // SAFETY: ours, and live until its function was called.
             Some(owner) => unsafe {
-                owner.wq().queue_owned(work_of(item), owned, item.as_ref().node.cpu.get())
+                let cpu = item.as_ref().node.cpu.get().or(cpu);
+                owner.wq().queue_owned(work_of(item), owned, cpu)
             },
             None => {
                 work.word.release(owned);

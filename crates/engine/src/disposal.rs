@@ -173,16 +173,17 @@ impl<H: Host> State<H> {
 
     /// In a child after a fork: everything that waits here, for the caller to make idle, and the owners
     /// of the queues, for the caller to let go of without locks.
-    pub(crate) fn forget(&mut self) -> (WorkList, Vec<Arc<Owner<H>>>) {
-        let (mut items, mut owners) = (WorkList::new(), Vec::new());
-        for batch in self.batches.drain(..) {
+    pub(crate) fn forget(&mut self, keep: impl FnMut(Arc<Owner<H>>)) -> WorkList {
+        let mut items = WorkList::new();
+        let owners = self.batches.drain(..).filter_map(|batch| {
             items.append(batch.items);
-            owners.extend(batch.owner);
-        }
+            batch.owner
+        });
+        owners.for_each(keep);
         self.under_way.clear();
         self.disposers = 0;
         self.waiters = Waiters::new();
-        (items, owners)
+        items
     }
 }
 

@@ -18,9 +18,10 @@ use crate::disposal::Disposal;
 use crate::freeze::FreezeState;
 use crate::grace::Grace;
 use crate::host::Host;
+use crate::inbox::Inbox;
 use crate::pool::Pool;
 use crate::pwq::Pwq;
-use crate::queue::Name;
+use crate::queue::{Name, Wq};
 use crate::registry::Registry;
 use crate::reports::Untold;
 use crate::shutdown::Ending;
@@ -102,6 +103,8 @@ pub struct Engine<H: Host> {
     pub(crate) ending: Ending,
     /// After a fork, in the child: what goes with the first worker is still to be done.
     pub(crate) newborn: AtomicBool,
+    /// Queues that a fork was the last to keep.
+    left: Inbox<Wq<H>>,
 }
 
 impl<H: Host> Engine<H> {
@@ -132,6 +135,7 @@ impl<H: Host> Engine<H> {
             untold: Untold::new(),
             ending: Ending::new(),
             newborn: AtomicBool::new(false),
+            left: Inbox::new(),
         })
     }
 
@@ -243,6 +247,11 @@ impl<H: Host> Engine<H> {
     /// Takes a free run slot.
     pub(crate) fn allocate_slot(&self) -> Option<u32> {
         self.slots.allocate(|_| Slot::new()).map(|(id, _)| id)
+    }
+
+    /// Queues that a fork was the last to keep, until they are released.
+    pub(crate) fn left(&self) -> &Inbox<Wq<H>> {
+        &self.left
     }
 
     /// Holds on to which pool sets and names exist.

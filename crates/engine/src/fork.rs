@@ -20,9 +20,17 @@
 //! **What the locks do not cover.** An item that another thread was just handing over (between taking
 //! PENDING and pushing it, or between two lists) is in no list. In the child it stays pending for ever;
 //! a cancel of it there would not return. That is some tens of nanoseconds of each item's life.
+//!
+//! **No call of the allocator**, neither before the fork nor after it: the forking thread may hold the
+//! allocator's locks at that time. What is needed meanwhile lies in [`Pages`]; what the fork turns out to keep
+//! last is released later, by a thread that makes or drops a queue ([`Engine::release_left`]).
+
+mod pages;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
+
+pub use pages::{PageList, Pages};
 
 use crate::cpus::Cpus;
 use crate::disposal::State as Disposed;
@@ -47,32 +55,33 @@ use crate::work::{Work, WorkList};
 /// Every lock of an engine, from before a fork until after it. Stays on its thread.
 pub struct Forking<'a, H: Host> {
     engine: &'a Engine<H>,
+    pages: &'a Pages<H>,
     /// There until they are given up.
     held: Option<Held<'a, H>>,
     /// The queues that the locks are of: given up after them.
-    owners: Vec<Arc<Owner<H>>>,
+    owners: PageList<'a, H, Arc<Owner<H>>>,
 }
 
 /// The locks. Given up in this order, which does not matter.
 struct Held<'a, H: Host> {
     ids: [HeldIds<'a>; 3],
     grace: HeldGrace<'a, H>,
-    timers: Vec<LockGuard<'a, Timers<H>>>,
-    pools: Vec<LockGuard<'a, PoolInner<H>>>,
-    rows: Vec<LockGuard<'a, VecDeque<Link<Pwq<H>>>>>,
+    timers: PageList<'a, H, LockGuard<'a, Timers<H>>>,
+    pools: PageList<'a, H, LockGuard<'a, PoolInner<H>>>,
+    rows: PageList<'a, H, LockGuard<'a, VecDeque<Link<Pwq<H>>>>>,
     disposal: LockGuard<'a, Disposed<H>>,
-    slots: Vec<RemoteSlot<'a, H>>,
-    pwqs: Vec<LockGuard<'a, Inner<H>>>,
-    flushes: Vec<LockGuard<'a, FlushState<H>>>,
+    slots: PageList<'a, H, RemoteSlot<'a, H>>,
+    pwqs: PageList<'a, H, LockGuard<'a, Inner<H>>>,
+    flushes: PageList<'a, H, LockGuard<'a, FlushState<H>>>,
     watch: LockGuard<'a, Shared>,
-    _descriptions: Vec<HeldDescription<'a>>,
+    _descriptions: PageList<'a, H, HeldDescription<'a>>,
     _registry: HeldRegistry<'a, H>,
     _hogs: LockGuard<'a, Vec<(usize, u64)>>,
     _names: LockGuard<'a, HashSet<Name>>,
     _places: (LockGuard<'a, ()>, LockGuard<'a, Vec<Arc<Cpus>>>),
-    _lists: Vec<Pwqs<'a, H>>,
+    _lists: PageList<'a, H, Pwqs<'a, H>>,
     _sets: LockGuard<'a, Vec<Arc<PoolSet>>>,
-    _tunables: Vec<LockGuard<'a, Tunable>>,
+    _tunables: PageList<'a, H, LockGuard<'a, Tunable>>,
     _changing: LockGuard<'a, ()>,
     _freeze: LockGuard<'a, FreezeState<H>>,
 }
@@ -81,40 +90,46 @@ impl<H: Host> Engine<H> {
     /// The calling thread is about to fork: waits until no other thread has anything half done, and
     /// keeps it so. Then fork, and call [`Forking::parent`] or [`Forking::child`].
     ///
-    /// Takes some microseconds, and some more for each queue. Not to be called with a lock of the
-    /// engine held: neither is user code.
-    pub fn before_fork(&self) -> Forking<'_, H> {
+    /// Takes some microseconds, and some more for each queue. Calls no allocator: what it needs lies in `pages`.
+    /// Not to be called with a lock of the engine held: neither is user code.
+    pub fn before_fork<'a>(&'a self, pages: &'a Pages<H>) -> Forking<'a, H> {
         loop {
-            if let Some(forking) = self.hold_everything() {
+            if let Some(forking) = self.hold_everything(pages) {
                 return forking;
             }
         }
     }
 
     /// `None` if a queue was made meanwhile that is not held.
-    fn hold_everything(&self) -> Option<Forking<'_, H>> {
+    fn hold_everything<'a>(&'a self, pages: &'a Pages<H>) -> Option<Forking<'a, H>> {
         take_all(true);
         let changing = self.versions().hold();
         let freeze = self.freeze_state().lock();
         let known = self.registry().hold().1;
-        let owners = self.registry().owners();
+        let mut owners = PageList::new(pages);
+        self.registry().owners_into(&mut owners);
+        let mut queues = PageList::new(pages);
         // SAFETY: the owners are given up after everything that is taken of them.
-        let queues: Vec<&Wq<H>> =
-            owners.iter().map(|owner| unsafe { &*std::ptr::from_ref(owner.wq()) }).collect();
-        let tunables = queues.iter().map(|wq| wq.hold_tunable()).collect();
+        queues.extend(owners.iter().map(|owner| unsafe { &*std::ptr::from_ref(owner.wq()) }));
+        let queues: PageList<'_, H, &'a Wq<H>> = queues;
+        let mut tunables = PageList::new(pages);
+        tunables.extend(queues.iter().map(|wq| wq.hold_tunable()));
         let sets = self.hold_sets();
-        let flushes = queues.iter().map(|wq| wq.flush.lock()).collect();
-        let lists = queues.iter().map(|wq| wq.pwqs()).collect();
-        let mut pwqs = Vec::new();
+        let mut flushes = PageList::new(pages);
+        flushes.extend(queues.iter().map(|wq| wq.flush.lock()));
+        let mut lists = PageList::new(pages);
+        lists.extend(queues.iter().map(|wq| wq.pwqs()));
+        let mut pwqs = PageList::new(pages);
         self.pwqs().for_each(|(id, _)| pwqs.extend(self.pwqs().get(id).map(Pwq::lock)));
-        let mut slots = Vec::new();
+        let mut slots = PageList::new(pages);
         self.slots().for_each(|(id, _)| {
             slots.extend(self.slots().get(id).map(|slot| slot.lock_remote(self.host())));
         });
         let disposal = self.disposal().hold();
-        let rows = queues.iter().flat_map(|wq| wq.nodes()).map(|node| node.hold()).collect();
+        let mut rows = PageList::new(pages);
+        rows.extend(queues.iter().flat_map(|wq| wq.nodes()).map(|node| node.hold()));
         let places = self.versions().hold_places();
-        let (mut pools, mut timers) = (Vec::new(), Vec::new());
+        let (mut pools, mut timers) = (PageList::new(pages), PageList::new(pages));
         let table = self.pools_table();
         table.for_each(|(id, _)| pools.extend(table.get(id).map(|pool| pool.lock())));
         table.for_each(|(id, _)| {
@@ -125,7 +140,7 @@ impl<H: Host> Engine<H> {
         let (hogs, names) = (self.hogs().hold(), self.hold_names());
         let (registry, made) = self.registry().hold();
         let watch = self.watch_state().hold();
-        let mut descriptions = Vec::new();
+        let mut descriptions = PageList::new(pages);
         self.slots().for_each(|(id, _)| {
             descriptions.extend(self.slots().get(id).map(|slot| slot.hold_description()));
         });
@@ -152,7 +167,7 @@ impl<H: Host> Engine<H> {
             _changing: changing,
             _freeze: freeze,
         };
-        let forking = Forking { engine: self, held: Some(held), owners };
+        let forking = Forking { engine: self, pages, held: Some(held), owners };
         (made == known).then_some(forking)
     }
 
@@ -203,7 +218,8 @@ impl<H: Host> Forking<'_, H> {
         let engine = self.engine;
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*engine.host().thread() };
-        let in_use: Vec<u32> = thread.frames().map(|frame| frame.slot).collect();
+        let mut in_use = PageList::new(self.pages);
+        in_use.extend(thread.frames().map(|frame| frame.slot));
         if (thread.is_rescuer() || !thread.worker().is_null()) && engine.host().thread_id() != 0 {
             // The thread was kept on the CPUs of a pod. It is the whole process now.
             engine.host().set_cpus(engine.host().thread_id(), &engine.cpus().allowed);
@@ -216,7 +232,7 @@ impl<H: Host> Forking<'_, H> {
                 forget_all(&pwq.forget(inner));
             }
         });
-        for slot in &mut held.slots {
+        for slot in held.slots.iter_mut() {
             forget_all(&slot.forget());
         }
         let mut at = held.pools.iter_mut();
@@ -235,7 +251,8 @@ impl<H: Host> Forking<'_, H> {
             }
         });
         forget_all(&held.grace.forget());
-        let (items, owners) = held.disposal.forget();
+        let mut disposed = PageList::new(self.pages);
+        let items = held.disposal.forget(|owner| disposed.extend(Some(owner)));
         forget_all(&items);
         held.flushes.iter_mut().for_each(|flush| **flush = FlushState::new());
         let mut at = held.rows.iter_mut();
@@ -246,13 +263,16 @@ impl<H: Host> Forking<'_, H> {
         }
         engine.watch_state().forget(engine.host(), &mut held.watch);
         let rescuers = self.owners.iter().filter_map(|owner| owner.wq().rescuer());
-        let kept: Vec<u32> = in_use.iter().copied().chain(rescuers.map(|r| r.slot())).collect();
+        let mut kept = PageList::new(self.pages);
+        kept.extend(in_use.iter().copied().chain(rescuers.map(|rescuer| rescuer.slot())));
         held.ids[0].free_all_but(&kept);
         drop(held);
         take_all(false);
         engine.slots().for_each(|(id, slot)| slot.forget(engine.host(), in_use.contains(&id)));
         self.owners.iter().for_each(|owner| owner.wq().forget());
-        self.owners.extend(owners);
+        while let Some(owner) = disposed.pop() {
+            self.owners.extend(Some(owner));
+        }
         engine.newborn.store(true, Ordering::SeqCst);
     }
 }
@@ -261,6 +281,8 @@ impl<H: Host> Drop for Forking<'_, H> {
     fn drop(&mut self) {
         self.held = None;
         take_all(false);
-        std::mem::take(&mut self.owners).into_iter().for_each(Owner::let_go);
+        while let Some(owner) = self.owners.pop() {
+            Owner::let_go_later(owner);
+        }
     }
 }

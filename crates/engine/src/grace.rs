@@ -35,7 +35,6 @@ use std::sync::{Arc, Weak};
 use crate::engine::Engine;
 use crate::function::ForeignFn;
 use crate::host::Host;
-use crate::inbox::Node;
 use crate::owner::{Owner, Queue};
 use crate::submit::Queued;
 use crate::sync::{Cell, Link, Lock, LockGuard, Rank};
@@ -128,14 +127,7 @@ impl<H: Host> HeldGrace<'_, H> {
         items.append(lists.items[1].take());
         lists.driven = false;
         lists.waiters = Waiters::new();
-        let mut item = items.front();
-        while !item.is_null() {
-            // SAFETY: an item of the lists is live, and owns its weak reference.
-            unsafe {
-                drop(Weak::from_raw((*item.cast::<Graced<H>>()).queue.get().0));
-                item = <Work as Node>::next(item);
-            }
-        }
+        // The items' weak references stay behind: the last one of a queue would free memory.
         items
     }
 }

@@ -2,6 +2,9 @@
 
 mod text;
 
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::FlagsWarning;
@@ -200,11 +203,22 @@ pub enum Report {
     },
     /// Items wait, and nothing has moved for the watchdog's threshold. Once for each stall.
     Stalled(Box<Stall>),
+    /// The system refuses barriers on other CPUs (`membarrier`), which it had allowed. Cheap fences are full ones
+    /// from now on. Once.
+    BarrierRefused {
+        /// The system's error.
+        reason: String,
+    },
     /// A worker thread could not be created. Its pool goes on with those it has.
     SpawnFailed {
         /// Why.
         reason: String,
     },
+}
+
+/// Of memory that stands for pages on a platform that does not say better.
+fn page_layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, 4096).expect("it fits into memory")
 }
 
 /// The platform. One implementation pins it to Linux, one runs in virtual time, one under loom.
@@ -329,6 +343,24 @@ pub trait Host: Send + Sync + Sized + 'static {
 
     /// Makes the event as new: whoever slept on it is not there any more. After a fork, in the child.
     fn renew(&self, event: &Self::Event);
+
+    /// Fresh memory of so many bytes, aligned to a page, that is not the allocator's: a fork needs it while the
+    /// allocator may be locked. Some microseconds. Where there is none the process ends with a message.
+    fn map_pages(bytes: usize) -> NonNull<u8> {
+        let layout = page_layout(bytes);
+        // SAFETY: not of size 0.
+        let pages = unsafe { std::alloc::alloc(layout) };
+        NonNull::new(pages).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+    }
+
+    /// Gives such memory back.
+    ///
+    /// # Safety
+    /// From [`Host::map_pages`] with so many bytes, and not used any more.
+    unsafe fn unmap_pages(pages: NonNull<u8>, bytes: usize) {
+        // SAFETY: by this function's contract.
+        unsafe { std::alloc::dealloc(pages.as_ptr(), page_layout(bytes)) };
+    }
 
     /// Ends the process, as a thread that returns does whose process has no other: a child was forked
     /// inside a work item, and the item has returned.

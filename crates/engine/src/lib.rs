@@ -56,7 +56,7 @@ pub use cpus::Cpus;
 pub use delayed::{Delayed, Rearmed};
 pub use disposal::Releasing;
 pub use engine::{Config, Engine, POOL_WORKERS_LIMIT};
-pub use fork::Forking;
+pub use fork::{Forking, PageList, Pages};
 pub use freeze::FreezeError;
 pub use function::ForeignFn;
 pub use grace::Graced;

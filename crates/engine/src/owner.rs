@@ -11,7 +11,9 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::engine::Engine;
 use crate::host::{Host, Report, WorkerSpec};
+use crate::inbox::Node;
 use crate::queue::{QueueError, QueueSpec, Wq};
+use crate::sync::Link;
 
 /// A handle to a queue. When the last one goes, the queue is closed and worked off; whoever drops
 /// it waits for that, unless it is inside a work item: then a thread of its own does the waiting.
@@ -40,10 +42,67 @@ impl<H: Host> Owner<H> {
     /// Lets go of an owner that was held for a look. Does not wait: if it has become the last one of
     /// a queue with items in it, a thread of its own does that.
     pub(crate) fn let_go(owner: Arc<Owner<H>>) {
+        if let Some(last) = Arc::into_inner(owner) {
+            last.go();
+        }
+    }
+
+    /// Drops the last owner, without waiting.
+    fn go(self) {
+        if !self.wq().is_idle() {
+            let engine = self.wq().engine().clone();
+            drop_elsewhere(&engine, self);
+        }
+    }
+}
+
+// SAFETY: the link is a field of the queue, for nothing else.
+unsafe impl<H: Host> Node for Wq<H> {
+    unsafe fn set_next(this: *mut Self, next: *mut Self) {
+        // SAFETY: by this function's contract.
+        unsafe { (*this).next_left.set(Link(next)) };
+    }
+
+    unsafe fn next(this: *mut Self) -> *mut Self {
+        // SAFETY: by this function's contract.
+        unsafe { (*this).next_left.get().0 }
+    }
+}
+
+impl<H: Host> Owner<H> {
+    /// As [`Owner::let_go`], where no memory may be freed: what was kept last waits for
+    /// [`Engine::release_left`].
+    pub(crate) fn let_go_later(owner: Arc<Owner<H>>) {
+        // The registry's weak entry keeps the count's memory until the owner is dropped.
         let Some(last) = Arc::into_inner(owner) else { return };
-        if !last.wq().is_idle() {
-            let engine = last.wq().engine().clone();
-            drop_elsewhere(&engine, last);
+        let mut last = ManuallyDrop::new(last);
+        // SAFETY: taken once: the owner is not dropped here.
+        let wq = Box::into_raw(unsafe { ManuallyDrop::take(&mut last.0) });
+        // SAFETY: live, and ours alone. The queue keeps its engine.
+        unsafe { (*wq).engine().left().push(wq) };
+    }
+}
+
+impl<H: Host> Engine<H> {
+    /// Gives up the queues that a fork was the last to keep. Without locks held.
+    #[inline]
+    pub(crate) fn release_left(&self) {
+        if !self.left().is_empty() {
+            self.release_all_left();
+        }
+    }
+
+    #[cold]
+    fn release_all_left(&self) {
+        let mut next = self.left().take_all();
+        while !next.is_null() {
+            let wq = next;
+            // SAFETY: from `let_go_later`, which has made it of a box; taken off once, and so ours alone.
+            let last = unsafe {
+                next = <Wq<H> as Node>::next(wq);
+                Owner(ManuallyDrop::new(Box::from_raw(wq)))
+            };
+            last.go();
         }
     }
 }
@@ -70,6 +129,7 @@ impl<H: Host> Queue<H> {
     /// # Errors
     /// See [`QueueError`]; nothing is left behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Queue<H>, QueueError> {
+        engine.release_left();
         let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)));
         // First listed, then fitted again if the CPUs have changed since: a change publishes first
         // and then goes through the list, so that it finds the queue or the queue sees it.
@@ -104,15 +164,19 @@ fn must_not_wait<H: Host>(engine: &Engine<H>) -> bool {
     !thread.worker().is_null() || !thread.frame().is_null()
 }
 
-/// Lets a thread of its own drop something that waits.
-fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) {
+/// Lets a thread of its own drop something that waits. False where no thread can be made: then it is never
+/// dropped.
+fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -> bool {
     let spec = WorkerSpec { name: "uw/reaper".to_owned(), cpus: CpuSet::new(), nice: 0 };
     // Where no thread can be made, the memory is not given back; the queue is closed either way.
     let kept = ManuallyDrop::new(what);
     let reap = Box::new(move || drop(ManuallyDrop::into_inner(kept)));
-    if let Err(error) = engine.host().spawn(&spec, reap) {
+    let outcome = engine.host().spawn(&spec, reap);
+    let begun = outcome.is_ok();
+    if let Err(error) = outcome {
         engine.report(Report::SpawnFailed { reason: error.0 });
     }
+    begun
 }
 
 /// A queue that is worked off by a thread of its own. Until that is done somebody owns it: who goes
@@ -131,7 +195,10 @@ impl<H: Host> Drop for Handle<H> {
         let wq = self.0.wq();
         wq.close_gate();
         if must_not_wait(wq.engine()) {
-            drop_elsewhere(wq.engine(), Reaped(self.0.clone()));
+            if !drop_elsewhere(wq.engine(), Reaped(self.0.clone())) {
+                // The memory stays, for the items that are left; the name goes to whoever wants it.
+                wq.release_name();
+            }
         } else {
             wq.settle();
             // Others may keep the memory for an instant: not the name.

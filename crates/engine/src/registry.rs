@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use crate::engine::Engine;
+use crate::fork::PageList;
 use crate::host::Host;
 use crate::owner::Owner;
 use crate::queue::Wq;
@@ -49,6 +50,11 @@ impl<H: Host> Registry<H> {
         self.0.lock().entries.remove(&owner.wq().registered.load(Ordering::Relaxed));
     }
 
+    /// As [`Registry::owners`], without an allocation.
+    pub(crate) fn owners_into(&self, owners: &mut PageList<'_, H, Arc<Owner<H>>>) {
+        owners.extend(self.0.lock().entries.values().filter_map(Weak::upgrade));
+    }
+
     /// The owners that live, kept by the caller.
     pub(crate) fn owners(&self) -> Vec<Arc<Owner<H>>> {
         self.0.lock().entries.values().filter_map(Weak::upgrade).collect()
@@ -62,6 +68,7 @@ impl<H: Host> Engine<H> {
     /// memory until the end of the visit, not its name. It is never waited for here, even if it still
     /// has items that run.
     pub fn for_each_queue(&self, mut f: impl FnMut(&Wq<H>)) {
+        self.release_left();
         for owner in self.registry().owners() {
             f(owner.wq());
             Owner::let_go(owner);

@@ -65,6 +65,10 @@ impl<T: Send + Sync> Slab<T> {
             }
             None => return None,
         };
+        // So that neither `release` nor a fork allocates.
+        let given_out = free.next as usize;
+        let room = given_out.saturating_sub(free.ids.len());
+        free.ids.reserve(room);
         if id >= free.created {
             let (chunk, first, size) = chunk_of(id);
             let entries: Box<[T]> = (first..first + size).map(&mut make).collect();
@@ -97,8 +101,10 @@ pub(crate) struct HeldIds<'a>(LockGuard<'a, Free>);
 impl HeldIds<'_> {
     /// All ids are free again, but for these.
     pub(crate) fn free_all_but(&mut self, kept: &[u32]) {
-        let next = self.0.next;
-        self.0.ids = (0..next).rev().filter(|id| !kept.contains(id)).collect();
+        let Free { ids, next, .. } = &mut *self.0;
+        ids.clear();
+        // There is room for every id that was given out (`allocate`).
+        ids.extend((0..*next).rev().filter(|id| !kept.contains(id)));
     }
 }
 

@@ -12,7 +12,7 @@ use uwork_engine::{Delayed, Graced};
 use crate::delayed::DelayedWork;
 use crate::item::Work;
 use crate::linux::Linux;
-pub use crate::percpu::cache::raw::{RawCache, capacity};
+pub use crate::percpu::cache::raw::{Capacity, RawCache, capacity};
 pub use crate::percpu::calls::{call as percpu_call, flush as percpu_flush};
 pub use crate::percpu::forks::{Registration, give_up};
 pub use crate::percpu::locks::Locks;

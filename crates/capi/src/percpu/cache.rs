@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
-use uwork::foreign::{RawCache, capacity};
+use uwork::foreign::{Capacity, RawCache, capacity};
 
 use super::{count, made, nothing, there};
 use crate::error::{fail, guarded, misuse};
@@ -12,7 +12,7 @@ use crate::error::{fail, guarded, misuse};
 /// See the module.
 pub struct UwPercpuCache {
     raw: RawCache,
-    capacity: usize,
+    capacity: Capacity,
     name: String,
     size: usize,
 }

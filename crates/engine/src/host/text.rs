@@ -31,6 +31,10 @@ impl fmt::Display for Report {
                 f,
                 "niceness {wanted} was wanted, got {got}: lower needs CAP_SYS_NICE or RLIMIT_NICE"
             ),
+            Report::BarrierRefused { reason } => write!(
+                f,
+                "membarrier(2) was allowed and is refused now: {reason}; fences cost more from here on"
+            ),
             Report::SpawnFailed { reason } => write!(f, "no further worker thread: {reason}"),
             Report::FlagsChanged { queue, warning } => f.write_str(&match warning {
                 FlagsWarning::NeitherPerCpuNorUnbound => {

@@ -26,7 +26,8 @@ use crate::pool::Pool;
 use crate::pwq::Pwq;
 use crate::rescuer::Rescuer;
 use crate::sync::{
-    AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering, Rank, assert_nothing_held,
+    AtomicBool, AtomicU32, AtomicU64, Cell, Link, Lock, LockGuard, Ordering, Rank,
+    assert_nothing_held,
 };
 use limits::Nodes;
 use route::Route;
@@ -56,6 +57,8 @@ pub struct Wq<H: Host> {
     name: Name,
     /// Whether the name is the queue's no more.
     name_released: AtomicBool,
+    /// The next queue that a fork was the last to keep. Guard: the owner of the whole list.
+    pub(crate) next_left: Cell<Link<Wq<H>>>,
     /// The queue's place in the list of all.
     pub(crate) registered: AtomicU64,
     /// By CPU id; null where the queue does not reach. Replaced entry by entry.
@@ -150,6 +153,7 @@ impl<H: Host> Wq<H> {
             engine: engine.clone(),
             name,
             name_released: AtomicBool::new(false),
+            next_left: Cell::new(Link(std::ptr::null_mut())),
             registered: AtomicU64::new(0),
             routes: (0..cpus).map(|_| Route::new()).collect(),
             gate: AtomicU32::new(0),

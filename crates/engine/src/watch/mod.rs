@@ -129,7 +129,8 @@ impl<H: Host> Watch<H> {
 
     /// In a child after a fork: there is no thread, and what was to be told is the parent's.
     pub(crate) fn forget(&self, host: &H, shared: &mut Shared) {
-        *shared = Shared::default();
+        // Not dropped: the allocator may be locked for the fork.
+        std::mem::forget(std::mem::take(shared));
         host.renew(&self.event);
         self.awake.store(ASLEEP, Ordering::SeqCst);
         self.next_look.store(NO_LOOK, Ordering::SeqCst);

@@ -90,3 +90,23 @@ fn work_that_came_while_a_thread_failed_to_start_is_not_forgotten() {
         assert!(ran_at.is_some_and(|at| at <= begin + 51 * US), "{ran_at:?} from {begin}");
     });
 }
+
+/// The last handle goes inside an item, and no thread can be made that waits for the queue.
+#[test]
+fn the_name_of_a_queue_that_no_thread_can_wait_for_is_free_again() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host().clone();
+        let (queue, dropped) = (make(engine, spec("q", Kind::PerCpu)), Arc::new(Mutex::new(None)));
+        *dropped.lock().unwrap() = Some(make(engine, spec("dropped", Kind::PerCpu)));
+        host.doze(MS);
+        host.break_spawn(Some(NO_MORE));
+        let item = Item::new(move || drop(dropped.lock().unwrap().take()));
+        assert_eq!(item.queue(&queue), Queued::Yes);
+        queue.flush().unwrap();
+        let failed = |report: &Report| matches!(report, Report::SpawnFailed { .. });
+        assert!(host.reports().iter().any(failed));
+        host.break_spawn(None);
+        let again = Queue::new(engine, spec("dropped", Kind::PerCpu));
+        assert_eq!(again.as_ref().err(), None);
+    });
+}

@@ -2,11 +2,15 @@
 //!
 //! Only `fork` itself calls these. A child made by `vfork`, `posix_spawn` or a bare `clone` must not use
 //! uwork before it executes another program.
+//!
+//! **No handler calls the allocator.** One that registers handlers of its own later than uwork, as a linked jemalloc
+//! does at its first use, holds its locks when uwork's handlers run: an allocation there would never return. So what
+//! a handler needs lies in [`Pages`] of the system's, and what is to be freed is freed later.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use uwork_engine::Forking;
+use uwork_engine::{Forking, Pages};
 
 use super::{Linux, started};
 use crate::first_use;
@@ -23,6 +27,28 @@ unsafe impl Sync for Slot {}
 
 static HELD: Slot = Slot(UnsafeCell::new(None));
 
+/// The memory of [`HELD`].
+struct Memory(UnsafeCell<Pages<Linux>>);
+
+// SAFETY: as for `Slot`.
+unsafe impl Sync for Memory {}
+
+static MEMORY: Memory = Memory(UnsafeCell::new(Pages::new()));
+
+impl Memory {
+    /// For what is held.
+    fn pages() -> &'static Pages<Linux> {
+        // SAFETY: the forking thread alone has references, and until `give_back` shared ones only.
+        unsafe { &*MEMORY.0.get() }
+    }
+
+    /// With nothing held any more, but that lock.
+    fn give_back() {
+        // SAFETY: as above; what has borrowed it is gone.
+        unsafe { (*MEMORY.0.get()).give_back() };
+    }
+}
+
 impl Slot {
     fn take(&self) -> Option<Held> {
         // SAFETY: see `Sync`; nobody keeps a reference.
@@ -35,7 +61,7 @@ struct Held {
     forking: Option<Forking<'static, Linux>>,
     _names: crate::symbols::Held,
     percpu: crate::percpu::forks::Held,
-    _making: first_use::Making,
+    making: first_use::Making,
 }
 
 /// Called when the program starts, or the library is loaded. A handler that is registered later is not called by a fork
@@ -72,22 +98,29 @@ extern "C" fn prepare() {
     let making = first_use::hold();
     // Names are looked for with none of the engine's locks held.
     let names = crate::symbols::hold();
-    let forking = started().map(|engine| engine.before_fork());
+    let forking = started().map(|engine| engine.before_fork(Memory::pages()));
     // Last: who has one of these asks for nothing else.
-    let percpu = crate::percpu::forks::hold();
-    let held = Held { forking, _names: names, percpu, _making: making };
+    let percpu = crate::percpu::forks::hold(Memory::pages());
+    let held = Held { forking, _names: names, percpu, making };
     // SAFETY: see `Sync`; nobody keeps a reference.
     unsafe { *HELD.0.get() = Some(held) };
 }
 
 extern "C" fn parent() {
-    if let Some(held) = HELD.take() {
+    if let Some(Held { forking, _names: names, percpu, making }) = HELD.take() {
         // First, as the engine may free what it has in a cache.
-        drop(held.percpu);
-        if let Some(forking) = held.forking {
+        drop(percpu);
+        if let Some(forking) = forking {
             forking.parent();
         }
+        end(making, names);
     }
+}
+
+/// Gives up what was taken first, and with it the right to the memory. Parameters are dropped from the last to the
+/// first: names are free when the reports are told that the first one holds back.
+fn end(_making: first_use::Making, _names: crate::symbols::Held) {
+    Memory::give_back();
 }
 
 extern "C" fn child() {
@@ -95,10 +128,12 @@ extern "C" fn child() {
     super::asleep::close_after_fork();
     super::stack::forget();
     super::task::child();
-    if let Some(held) = HELD.take() {
-        held.percpu.child();
-        if let Some(forking) = held.forking {
+    super::signals::child();
+    if let Some(Held { forking, _names: names, percpu, making }) = HELD.take() {
+        percpu.child();
+        if let Some(forking) = forking {
             forking.child();
         }
+        end(making, names);
     }
 }

@@ -1,7 +1,12 @@
 //! futex(2) on a private word.
+//!
+//! Where the system refuses the call the process ends with a message: threads that cannot sleep would compute for
+//! ever, and the C library ends the process at its own next wait.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
+
+use super::fatal::{self, Errno};
 
 /// Sleeps while the word holds `expected`, for `timeout` at most. May return early.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
@@ -13,14 +18,20 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
         timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the word is live, the timeout is null or points to this frame. Every outcome, early
     // returns included, leads the caller to look at the word again.
-    unsafe {
+    let outcome = unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
             libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
             expected,
             timeout,
-        );
+        )
+    };
+    if outcome < 0 {
+        let error = fatal::errno();
+        if !matches!(error, libc::EAGAIN | libc::EINTR | libc::ETIMEDOUT) {
+            refused(error);
+        }
     }
 }
 
@@ -28,7 +39,20 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
 /// Wakes one thread that sleeps on the word. Only the address is used.
 pub(crate) fn wake(word: *const AtomicU32) {
     // SAFETY: the kernel takes any address; waking one on which nobody sleeps does nothing.
-    unsafe {
-        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1_i32);
+    let outcome = unsafe {
+        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1_i32)
+    };
+    if outcome < 0 {
+        let error = fatal::errno();
+        // The memory may be gone, and with it the thread that slept.
+        if error != libc::EFAULT {
+            refused(error);
+        }
     }
+}
+
+#[cold]
+fn refused(error: i32) -> ! {
+    let error = Errno(error);
+    fatal::abort(format_args!("futex(2) is refused ({error}): no thread can wait for another"));
 }

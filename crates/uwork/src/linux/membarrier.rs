@@ -1,6 +1,27 @@
-//! Asymmetric fences by `membarrier(2)`.
+//! Asymmetric fences by `membarrier(2)`, and what replaces them where it is refused.
+//!
+//! | the system | light side | heavy side |
+//! |---|---|---|
+//! | registers the process | keeps the compiler from reordering | `membarrier` |
+//! | refuses that from the start | full fence | full fence |
+//! | refuses `membarrier` later: a filter, no memory | full fence | the first time a [crossing], then a full fence |
+//!
+//! **The change to full fences.** A light side that has just read that it need not fence may still have its load
+//! before its store. The thread that finds `membarrier` refused stores that light sides are full fences from now on,
+//! and then crosses all CPUs. A thread that has passed its switch reads that value, so its next light side is a full
+//! fence; and a light side that was under way at the switch is ordered by the switch, which is a full barrier. Only
+//! then does the thread say that a full fence is enough for the heavy side. A heavy side that runs meanwhile does not
+//! see that yet, finds `membarrier` refused, and crosses by itself.
+//!
+//! Where the crossing is not possible either, the process ends with a message: a heavy side without a partner would
+//! let two threads into one list.
 
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+
+use uwork_engine::host::Report;
+
+use super::crossing;
+use super::fatal::{self, Errno};
 
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
@@ -8,53 +29,110 @@ const REGISTER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 8;
 const PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 7;
 /// The command is for one CPU.
 const FLAG_CPU: u32 = 1;
+/// How often a command is tried again for which the system had no memory.
+const TRIES: u32 = 4;
 
-/// Both halves: with `membarrier` the light one is free, without it both are full fences.
+/// `membarrier` was allowed and is refused, which has not been reported yet: the system's error, 0 if there is none.
+static UNSAID: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+/// That was noted.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
+
+/// Both halves. See the module.
 pub(super) struct Fences {
-    asymmetric: bool,
+    /// Light sides are full fences from now on.
+    light_is_full: AtomicBool,
+    /// Every light side that may still be under way is a full fence.
+    all_are_full: AtomicBool,
 }
 
 impl Fences {
     pub(super) fn new() -> Fences {
-        Fences { asymmetric: membarrier(REGISTER_PRIVATE_EXPEDITED) }
+        let refused = call(REGISTER_PRIVATE_EXPEDITED, 0, 0).is_err();
+        Fences { light_is_full: AtomicBool::new(refused), all_are_full: AtomicBool::new(refused) }
     }
 
     #[inline(always)]
     pub(super) fn light(&self) {
-        if self.asymmetric {
-            compiler_fence(Ordering::SeqCst);
-        } else {
+        // Relaxed: whoever stores it has every thread pass a barrier afterwards.
+        if self.light_is_full.load(Ordering::Relaxed) {
             fence(Ordering::SeqCst);
+        } else {
+            compiler_fence(Ordering::SeqCst);
         }
     }
 
     pub(super) fn heavy(&self) {
         fence(Ordering::SeqCst);
-        if self.asymmetric {
-            // Registered, so it cannot fail; were it to, the light side would have no partner.
-            assert!(membarrier(PRIVATE_EXPEDITED), "membarrier failed after its registration");
+        // Acquire: its partner is the release in `change`. The barriers of the crossing come before what follows.
+        if self.all_are_full.load(Ordering::Acquire) {
+            return;
         }
+        if let Err(error) = call(PRIVATE_EXPEDITED, 0, 0) {
+            self.change(error);
+        }
+    }
+
+    #[cold]
+    fn change(&self, error: Errno) {
+        note(&error);
+        self.light_is_full.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        cross(crossing::everywhere(), &error);
+        // Release: as said in `heavy`.
+        self.all_are_full.store(true, Ordering::Release);
     }
 }
 
 /// Makes ready for [`restart`]. False where the kernel has no such command.
 pub(super) fn register_restart() -> bool {
-    membarrier(REGISTER_PRIVATE_EXPEDITED_RSEQ)
+    call(REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0).is_ok()
 }
 
 /// Restarts the restartable sequence that a thread of this process is in on `cpu`, if there is one, with
 /// full barriers there and here. Only after [`register_restart`].
 pub(super) fn restart(cpu: u32) {
-    let done = call(PRIVATE_EXPEDITED_RSEQ, FLAG_CPU, cpu);
-    // Registered, so it cannot fail; were it to, two threads could have one lock.
-    assert!(done, "membarrier failed after its registration");
+    if let Err(error) = call(PRIVATE_EXPEDITED_RSEQ, FLAG_CPU, cpu) {
+        note(&error);
+        fence(Ordering::SeqCst);
+        cross(crossing::on(cpu), &error);
+    }
 }
 
-fn membarrier(command: i32) -> bool {
-    call(command, 0, 0)
+fn cross(outcome: Result<crossing::Mask, crossing::Stays>, error: &Errno) {
+    if let Err(stays) = outcome {
+        fatal::abort(format_args!(
+            "membarrier(2) was allowed and is refused ({error}), and nothing can replace it: {stays}"
+        ));
+    }
 }
 
-fn call(command: i32, flags: u32, cpu: u32) -> bool {
-    // SAFETY: the command takes no pointers.
-    unsafe { libc::syscall(libc::SYS_membarrier, command, flags, cpu) == 0 }
+/// Keeps the refusal for [`unsaid`], once.
+fn note(error: &Errno) {
+    if !IS_LOST.swap(true, Ordering::Relaxed) {
+        UNSAID.store(error.0, Ordering::Relaxed);
+    }
+}
+
+/// What there is to report, once, by a thread that holds nothing.
+pub(super) fn unsaid() -> Option<Report> {
+    if UNSAID.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let error = UNSAID.swap(0, Ordering::Relaxed);
+    (error != 0).then(|| Report::BarrierRefused { reason: Errno(error).to_string() })
+}
+
+fn call(command: i32, flags: u32, cpu: u32) -> Result<(), Errno> {
+    for round in 1.. {
+        // SAFETY: the command takes no pointers.
+        if unsafe { libc::syscall(libc::SYS_membarrier, command, flags, cpu) } == 0 {
+            return Ok(());
+        }
+        let error = fatal::errno();
+        if !matches!(error, libc::ENOMEM | libc::EAGAIN) || round == TRIES {
+            return Err(Errno(error));
+        }
+        super::relax(round << 5);
+    }
+    unreachable!("the rounds end")
 }

@@ -3,11 +3,15 @@
 pub(crate) mod asleep;
 mod changes;
 mod cpu;
+mod crossing;
 mod event;
+mod fatal;
 mod fork;
 pub(crate) mod futex;
 mod membarrier;
+mod pages;
 pub(crate) mod rseq;
+mod signals;
 #[cfg_attr(
     all(feature = "symbols", any(target_arch = "x86_64", target_arch = "aarch64")),
     path = "stack/mod.rs"
@@ -23,6 +27,7 @@ mod thread;
 use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -179,11 +184,23 @@ impl Host for Linux {
     }
 
     fn cpus_changed(&self) -> Option<Cpus> {
+        if let Some(report) = membarrier::unsaid() {
+            self.report(report);
+        }
         self.changes.look()
     }
 
     fn renew(&self, event: &Event) {
         event.renew();
+    }
+
+    fn map_pages(bytes: usize) -> NonNull<u8> {
+        pages::map(bytes)
+    }
+
+    unsafe fn unmap_pages(start: NonNull<u8>, bytes: usize) {
+        // SAFETY: by this function's contract.
+        unsafe { pages::unmap(start, bytes) };
     }
 
     fn end_forked_thread(&self) -> ! {

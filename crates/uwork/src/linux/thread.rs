@@ -6,6 +6,8 @@ use uwork_engine::ThreadState;
 use uwork_engine::host::{Host, Report, SpawnError, WorkerSpec};
 use uwork_policy::cpuset::CpuSet;
 
+use super::signals;
+
 thread_local! {
     static STATE: ThreadState = const { ThreadState::new() };
 }
@@ -18,20 +20,31 @@ pub(super) fn state() -> *const ThreadState {
 
 pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
     let (cpus, nice) = (spec.cpus.clone(), spec.nice);
-    std::thread::Builder::new()
-        .name(short(&spec.name))
-        .spawn(move || {
-            pin(&cpus);
-            set_nice(nice);
-            wake_on_time();
-            let host = super::engine().host();
-            if let Some(report) = host.asleep.unsaid() {
-                host.report(report);
-            }
-            main();
-        })
-        .map(drop)
-        .map_err(|error| SpawnError(error.to_string()))
+    let body = move || {
+        pin(&cpus);
+        set_nice(nice);
+        wake_on_time();
+        let host = super::engine().host();
+        let unsaid = host.asleep.unsaid().into_iter().chain(super::membarrier::unsaid());
+        unsaid.for_each(|report| host.report(report));
+        main();
+    };
+    start(&spec.name, body).map_err(|error| SpawnError(error.to_string()))
+}
+
+/// Starts a thread of the library's, which takes none of the program's signals. Every thread of the library's
+/// begins here.
+pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let inherited = signals::block_in_creator();
+    let known = inherited.before();
+    let begin = move || {
+        signals::begin(known);
+        body();
+    };
+    let outcome = std::thread::Builder::new().name(short(name)).spawn(begin);
+    // The creator has its mask again, whatever became of the thread.
+    drop(inherited);
+    outcome.map(drop)
 }
 
 /// As much of a thread's name as the system keeps: 15 bytes.
@@ -91,16 +104,21 @@ pub(super) fn id() -> u64 {
     u64::try_from(tid()).unwrap_or(0)
 }
 
+/// CPUs that a thread can be placed on: as many as Linux can have.
+const PLACES: usize = 8_192;
+
 /// Keeps a thread on these CPUs, 0 for the calling one; as `pin`.
 pub(super) fn place(thread: u64, cpus: &CpuSet) {
-    let Some(last) = cpus.last() else { return };
-    let mut mask = vec![0_u64; last as usize / 64 + 1];
+    // On the stack: a child after a fork must not call the allocator.
+    let mut mask = [0_u64; PLACES / 64];
+    let Some(last) = cpus.last().filter(|&last| (last as usize) < PLACES) else { return };
     for cpu in cpus.iter() {
         mask[cpu as usize / 64] |= 1 << (cpu % 64);
     }
+    let mask = &mask[..=last as usize / 64];
     // SAFETY: the mask is live and as long as said.
     unsafe {
-        libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(&mask[..]), mask.as_ptr());
+        libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(mask), mask.as_ptr());
     }
 }
 

@@ -1,14 +1,17 @@
 //! fork(2): which locks and depots there are, and what becomes of them in a child. `docs/percpu.md` argues it.
+//! Nothing here calls the allocator between the taking of the locks and the end of the fork: see `linux/fork.rs`.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::percpu::{CpuLock, Place, Sections, Token};
+use uwork_engine::{PageList, Pages};
 
 use super::cache::depot::{Depot, Depots, Flushed};
 use super::calls;
 use super::mode::chosen;
+use crate::linux::Linux;
 
 /// What a child does with a part whose holder it does not have: puts right what the lock guards, and gives the
 /// lock up.
@@ -17,9 +20,17 @@ use super::mode::chosen;
 pub(crate) type Lost = unsafe fn(NonNull<CpuLock>);
 
 enum Entry {
-    Locks { place: Place, lost: Lost },
+    Locks {
+        place: Place,
+        lost: Lost,
+    },
     Depots(NonNull<Depots>),
-    Other { address: NonNull<()>, child: unsafe fn(NonNull<()>) -> bool },
+    Other {
+        address: NonNull<()>,
+        child: unsafe fn(NonNull<()>) -> bool,
+    },
+    /// In a child: it is gone, and its registration is never dropped.
+    Gone,
 }
 
 // SAFETY: the locks are atomic; what is behind them is for the child only, which has one thread. Depots are
@@ -43,7 +54,8 @@ pub struct Registration(usize);
 impl Registration {
     fn new(address: usize, entry: Entry) -> Registration {
         let before = registry().insert(address, entry);
-        debug_assert!(before.is_none(), "nothing is registered twice");
+        let is_free = before.is_none_or(|before| matches!(before, Entry::Gone));
+        debug_assert!(is_free, "nothing is registered twice");
         Registration(address)
     }
 
@@ -93,19 +105,20 @@ pub unsafe fn give_up(lock: NonNull<CpuLock>) {
 pub(crate) struct Held {
     calls: calls::Held,
     // Given up before the registry.
-    depots: Vec<(MutexGuard<'static, Flushed>, MutexGuard<'static, Depot>)>,
+    depots: PageList<'static, Linux, (MutexGuard<'static, Flushed>, MutexGuard<'static, Depot>)>,
     registry: MutexGuard<'static, Registry>,
 }
 
 /// Takes them.
-pub(crate) fn hold() -> Held {
+pub(crate) fn hold(pages: &'static Pages<Linux>) -> Held {
     let registry = registry();
-    let depots = registry.values().filter_map(|entry| match entry {
+    let all = registry.values().filter_map(|entry| match entry {
         // SAFETY: registered, so it is there; it stays while we have the registry.
         Entry::Depots(depots) => Some(unsafe { depots.as_ref() }),
-        Entry::Locks { .. } | Entry::Other { .. } => None,
+        Entry::Locks { .. } | Entry::Other { .. } | Entry::Gone => None,
     });
-    let depots = depots.map(Depots::lock).collect();
+    let mut depots = PageList::new(pages);
+    depots.extend(all.map(Depots::lock));
     Held { calls: calls::hold(), depots, registry }
 }
 
@@ -118,8 +131,13 @@ impl Held {
             return;
         }
         let own = chosen().rseq.token();
-        // SAFETY: we are the child's only thread, and it is registered, so it is there.
-        self.registry.retain(|_, entry| unsafe { entry.child(own) });
+        for entry in self.registry.values_mut() {
+            // SAFETY: we are the child's only thread, and it is registered, so it is there.
+            if !unsafe { entry.child(own) } {
+                // Not taken out, which would free memory.
+                *entry = Entry::Gone;
+            }
+        }
     }
 }
 
@@ -131,7 +149,7 @@ impl Entry {
     unsafe fn child(&self, own: Token) -> bool {
         let (place, lost) = match *self {
             Entry::Locks { place, lost } => (place, lost),
-            Entry::Depots(_) => return true,
+            Entry::Depots(_) | Entry::Gone => return true,
             // SAFETY: by this function's contract.
             Entry::Other { address, child } => return unsafe { child(address) },
         };

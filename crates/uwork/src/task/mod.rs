@@ -195,8 +195,8 @@ pub fn set_delivery(delivery: Delivery) -> Result<(), SignalError> {
 }
 
 /// Chooses the signal of this process's task work: a number from `SIGRTMIN` to `SIGRTMAX`. To be called before the
-/// first thread registers: otherwise the highest is taken that has no handler. A handler that the program has for
-/// it goes on to be called for all signals but uwork's.
+/// first thread registers: otherwise the highest is taken that has no handler and is not that of workers' stacks. A
+/// handler that the program has for it goes on to be called for all signals but uwork's.
 ///
 /// A program that takes signals without a handler, by `signalfd(2)` or `sigwait(3)`, looks to uwork as if it did not
 /// use them: if it takes the highest number so, it loses what is sent there to uwork's handler, and uwork's to

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::panic::Location;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use super::guard::progress;
 
@@ -81,6 +81,23 @@ pub(crate) fn words_of(
     let passed = output.status.success() && out.contains("1 passed");
     assert!(passed, "{test} in a process of its own: {}\n{out}{err}", output.status);
     Some(err)
+}
+
+/// As [`words_of`], of a process that may end in any way: how it did, and what it wrote to its standard error.
+pub(crate) fn ending_of(
+    test: &str,
+    prepare: impl FnOnce(&mut Command),
+    body: impl FnOnce(),
+) -> Option<(ExitStatus, String)> {
+    if is_alone(test) {
+        limit(libc::RLIMIT_CORE, 0);
+        body();
+        return None;
+    }
+    let mut command = command(test);
+    prepare(&mut command);
+    let output = command.stdin(Stdio::null()).output().expect("a process");
+    Some((output.status, String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
 /// What a process that is talked to has to say begins with this.

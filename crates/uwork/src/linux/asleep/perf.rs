@@ -113,7 +113,7 @@ fn is_warm() -> bool {
             let _ = ANCHOR.set(file);
         };
         // Without a thread nothing is observed until there is one.
-        let begun = std::thread::Builder::new().name("uw/perf".to_owned()).spawn(warm_up);
+        let begun = super::super::thread::start("uw/perf", warm_up);
         BEGUN.store(begun.is_ok(), Ordering::Relaxed);
     }
     false

@@ -7,5 +7,10 @@ pub(crate) fn of_thread(_: u64) -> Result<Vec<Frame>, NoStack> {
     Err(NoStack::Unavailable)
 }
 
+/// Stacks need no signal where there are none.
+pub(super) fn signal() -> Option<libc::c_int> {
+    None
+}
+
 /// Nothing to forget.
 pub(super) fn forget() {}

@@ -20,6 +20,7 @@ use uwork_engine::host::{Frame, NoStack};
 use crate::symbols;
 
 pub(super) use exchange::forget;
+pub(super) use signal::number as signal;
 
 /// How long a thread may take to answer. One that runs takes microseconds.
 const ANSWER_MAX: Duration = Duration::from_millis(100);

@@ -24,6 +24,25 @@ const _: () = assert!(std::mem::offset_of!(Request, pid) == 16);
 /// The signal, once it was chosen; 0 before.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
+/// The signal that threads of the library's do not block: the highest real-time signal without a handler when the
+/// first such thread is made. Its handler is installed when the first stack is asked for.
+pub(in crate::linux) fn number() -> Option<libc::c_int> {
+    // Not a cell that is made once: a fork would find it half made.
+    static CHOSEN: AtomicI32 = AtomicI32::new(0);
+    let known = CHOSEN.load(Ordering::Relaxed);
+    if known != 0 {
+        return Some(known);
+    }
+    let is_free = |&signal: &libc::c_int| action_of(signal).is_some_and(|action| is_free(&action));
+    let found = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(is_free)?;
+    let first = CHOSEN.compare_exchange(0, found, Ordering::Relaxed, Ordering::Relaxed);
+    Some(first.map_or_else(|other| other, |_| found))
+}
+
+fn is_free(action: &libc::sigaction) -> bool {
+    action.sa_sigaction == libc::SIG_DFL || is_ours(action)
+}
+
 /// The signal, with our handler installed. `None` if every real-time signal has another one.
 pub(super) fn installed() -> Option<libc::c_int> {
     let known = SIGNAL.load(Ordering::Relaxed);
@@ -31,7 +50,9 @@ pub(super) fn installed() -> Option<libc::c_int> {
         return Some(known);
     }
     // Two at once may choose different ones. Both work.
-    let signal = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(|&signal| install(signal))?;
+    // First the one that workers take. Another one reaches threads of the program's only.
+    let all = number().into_iter().chain((libc::SIGRTMIN()..=libc::SIGRTMAX()).rev());
+    let signal = { all }.find(|&signal| install(signal))?;
     SIGNAL.store(signal, Ordering::Relaxed);
     Some(signal)
 }
@@ -76,8 +97,7 @@ fn handler_address() -> libc::sighandler_t {
 
 /// Installs our handler if the signal has none.
 fn install(signal: libc::c_int) -> bool {
-    let free = |action: &libc::sigaction| action.sa_sigaction == libc::SIG_DFL || is_ours(action);
-    if !action_of(signal).is_some_and(|action| free(&action)) {
+    if !action_of(signal).is_some_and(|action| is_free(&action)) {
         return false;
     }
     // SAFETY: zeros are a valid value of this structure.
@@ -91,7 +111,7 @@ fn install(signal: libc::c_int) -> bool {
         if libc::sigaction(signal, &raw const action, &raw mut before) != 0 {
             return false;
         }
-        if !free(&before) {
+        if !is_free(&before) {
             // Somebody else took it between our look and now: it is theirs.
             libc::sigaction(signal, &raw const before, std::ptr::null_mut());
             return false;

@@ -103,7 +103,11 @@ pub(super) fn accept() -> Result<(), SignalError> {
         number = SIGNAL.load(Ordering::Acquire);
         if number == 0 {
             let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
-            let is_free = |&number: &i32| action_of(number).sa_sigaction == libc::SIG_DFL;
+            // Threads of the library's take the one for stacks, and no other.
+            let of_stacks = crate::linux::stack::signal();
+            let is_free = |&number: &i32| {
+                Some(number) != of_stacks && action_of(number).sa_sigaction == libc::SIG_DFL
+            };
             number = (first..=last).rev().find(is_free).ok_or(SignalError::NoneFree)?;
             install(number, false);
         }

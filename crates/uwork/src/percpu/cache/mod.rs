@@ -15,7 +15,7 @@ use uwork_engine::host::{Host, Report};
 
 use crate::error::Error;
 use crate::linux::engine;
-use raw::{RawCache, capacity};
+use raw::{Capacity, RawCache, capacity};
 
 /// A cache of objects of one type: memory for a `T` without a system allocator's work, from a magazine of the
 /// CPU that the caller is on.
@@ -61,7 +61,7 @@ pub struct CacheStats {
 }
 
 impl<T> Cache<T> {
-    const CAPACITY: usize = capacity(size_of::<T>());
+    const CAPACITY: Capacity = capacity(size_of::<T>());
 
     /// A cache without memory. The name is for reports.
     pub fn new(name: impl Into<String>) -> Cache<T> {

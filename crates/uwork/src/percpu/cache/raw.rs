@@ -52,20 +52,25 @@ impl Lost<Magazine> for Forget {
     }
 }
 
+/// How many objects a magazine has: from [`capacity`] only, and so between `MAGAZINE_MIN` and `MAGAZINE`. Magazines
+/// are accessed without a look at their length because of that.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity(usize);
+
 /// How many objects a magazine has, for objects of a size: what every user of a [`RawCache`] gives to it.
-pub const fn capacity(size: usize) -> usize {
+pub const fn capacity(size: usize) -> Capacity {
     let fit = MAGAZINE_BYTES / if size == 0 { 1 } else { size };
-    if fit < MAGAZINE_MIN {
+    Capacity(if fit < MAGAZINE_MIN {
         MAGAZINE_MIN
     } else if fit < MAGAZINE {
         fit
     } else {
         MAGAZINE
-    }
+    })
 }
 
-/// See the module. `capacity` is that of the objects' size wherever it is asked for: a constant for who knows the
-/// size when it is compiled.
+/// See the module. `capacity` should be that of the objects' size wherever it is asked for: a constant where the
+/// size is known to the compiler. Another one is slower, and wrong in no other way.
 pub struct RawCache {
     magazines: Parts<Magazine>,
     /// Dropped before the depot.
@@ -92,7 +97,7 @@ impl RawCache {
 
     /// Memory for an object, uninitialized. Nothing where the system has none.
     #[inline(always)]
-    pub fn alloc(&self, capacity: usize) -> Option<NonNull<u8>> {
+    pub fn alloc(&self, capacity: Capacity) -> Option<NonNull<u8>> {
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
             if used > 0 {
@@ -108,13 +113,13 @@ impl RawCache {
     /// Gives memory back.
     ///
     /// # Safety
-    /// `object` is from this cache, was not given back since, and nobody uses it. `capacity` is that of the size.
+    /// `object` is from this cache, was not given back since, and nobody uses it.
     #[inline(always)]
-    pub unsafe fn free(&self, object: NonNull<u8>, capacity: usize) {
+    pub unsafe fn free(&self, object: NonNull<u8>, capacity: Capacity) {
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
-            if used < capacity {
-                // SAFETY: below the magazine's length.
+            if used < capacity.0 {
+                // SAFETY: below the magazine's length, which no capacity exceeds.
                 unsafe { held.0.get_unchecked_mut(used) }.write(object);
                 held.set_used(used as u32 + 1);
                 return;
@@ -125,14 +130,14 @@ impl RawCache {
 
     /// One object from the depot, and some for the magazine of this CPU.
     #[cold]
-    fn refill(&self, capacity: usize) -> Option<NonNull<u8>> {
+    fn refill(&self, Capacity(capacity): Capacity) -> Option<NonNull<u8>> {
         let mut objects = [NonNull::dangling(); BULK];
         let taken = self.depots.take(current_cpu(), &mut objects[..=capacity / 2]);
         // The last of them is the caller's, as it would be from the magazine.
         let (&object, mut rest) = objects[..taken].split_last()?;
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
-            let (fits, others) = rest.split_at(rest.len().min(capacity - used));
+            let (fits, others) = rest.split_at(rest.len().min(capacity.saturating_sub(used)));
             for (place, &object) in held.0[used..].iter_mut().zip(fits) {
                 place.write(object);
             }
@@ -147,14 +152,14 @@ impl RawCache {
 
     /// Takes an object that the magazine of this CPU has no room for.
     #[cold]
-    fn spill(&self, object: NonNull<u8>, capacity: usize) {
+    fn spill(&self, object: NonNull<u8>, Capacity(capacity): Capacity) {
         let mut objects = [object; BULK];
         let mut spilled = 0;
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
-            // Half of it, or less if somebody else was here.
-            let rest = used.min(capacity - capacity / 2);
-            spilled = used - rest;
+            // Half of it, or less if another thread was here; more stays if it was filled to a larger capacity.
+            spilled = used.saturating_sub(capacity - capacity / 2).min(BULK - 1);
+            let rest = used - spilled;
             for (to, from) in objects.iter_mut().zip(&held.0[rest..used]) {
                 // SAFETY: below `used`.
                 *to = unsafe { from.assume_init() };
@@ -259,7 +264,7 @@ mod tests {
     use crate::percpu::tests::{cpus, modes, on_cpu};
 
     const OBJECT: Layout = Layout::new::<[u64; 8]>();
-    const CAPACITY: usize = capacity(OBJECT.size());
+    const CAPACITY: Capacity = capacity(OBJECT.size());
 
     fn alloc(cache: &RawCache, count: usize) -> Vec<NonNull<u8>> {
         (0..count).map(|_| cache.alloc(CAPACITY).expect("there is memory")).collect()
@@ -276,7 +281,7 @@ mod tests {
         for mode in modes() {
             let cache = RawCache::in_mode(mode, OBJECT);
             // Over several chunks and many magazines, with what a flush has brought and without.
-            for count in [10 * CAPACITY, 40 * CAPACITY] {
+            for count in [10 * CAPACITY.0, 40 * CAPACITY.0] {
                 free(&cache, alloc(&cache, count));
                 cache.flush_all().unwrap();
                 let preempted = cache.depots.flushed();
@@ -292,7 +297,7 @@ mod tests {
     // may be preempted.
     #[test]
     fn nobody_waits_for_who_is_in_one_of_the_two_lists() {
-        const COUNT: usize = 10 * CAPACITY;
+        const COUNT: usize = 10 * CAPACITY.0;
         for mode in modes() {
             for cpu in cpus() {
                 let cache = RawCache::in_mode(mode, OBJECT);
@@ -319,12 +324,38 @@ mod tests {
         }
     }
 
+    // Catches: a capacity of the caller's that is taken for the length of a magazine, and bounds what is written there.
+    #[test]
+    fn a_capacity_of_another_size_bounds_no_access_to_a_magazine() {
+        let (large, small) = (capacity(1), capacity(MAGAZINE_BYTES));
+        for mode in modes() {
+            let cache = RawCache::in_mode(mode, OBJECT);
+            on_cpu(0, || {
+                let fill = || {
+                    let objects = alloc(&cache, 2 * MAGAZINE);
+                    // SAFETY: from this cache, and nobody uses them.
+                    objects.into_iter().for_each(|object| unsafe { cache.free(object, large) });
+                    cache.stats().in_magazines
+                };
+                let full = fill();
+                assert!(full > MAGAZINE_MIN && full <= MAGAZINE, "mode {mode}: {full}");
+                // The magazine has more objects than the capacity given here.
+                let object = cache.refill(small).expect("there is memory");
+                assert_eq!(cache.stats().in_magazines, full, "mode {mode}");
+                cache.spill(object, small);
+                assert!(cache.stats().in_magazines <= full, "mode {mode}");
+                assert!(fill() <= MAGAZINE, "mode {mode}");
+            });
+            assert_eq!(cache.stats().out, 0, "mode {mode}");
+        }
+    }
+
     // Catches: objects that stay in the list of flushes while new memory is taken.
     #[test]
     fn what_a_flush_has_brought_is_allocated_before_new_memory() {
         for mode in modes() {
             let cache = RawCache::in_mode(mode, OBJECT);
-            free(&cache, alloc(&cache, CAPACITY / 2));
+            free(&cache, alloc(&cache, CAPACITY.0 / 2));
             let before = cache.stats();
             for _ in 0..10 * before.objects {
                 free(&cache, alloc(&cache, 1));

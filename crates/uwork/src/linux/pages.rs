@@ -1,0 +1,29 @@
+//! Memory straight from the system, for what must not call the allocator.
+
+use std::ptr::NonNull;
+
+use super::fatal::{self, Errno};
+
+/// Fresh memory, aligned to a page.
+pub(super) fn map(bytes: usize) -> NonNull<u8> {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping, at an address that the system chooses.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+    match NonNull::new(at.cast()) {
+        Some(pages) if at != libc::MAP_FAILED => pages,
+        _ => {
+            let error = Errno(fatal::errno());
+            fatal::abort(format_args!("no {bytes} bytes of memory for the time of a fork: {error}"))
+        }
+    }
+}
+
+/// Gives memory back.
+///
+/// # Safety
+/// From [`map`], with so many bytes, and not used any more.
+pub(super) unsafe fn unmap(pages: NonNull<u8>, bytes: usize) {
+    // SAFETY: by this function's contract.
+    unsafe { libc::munmap(pages.as_ptr().cast(), bytes) };
+}

@@ -1,0 +1,166 @@
+//! A fork's handlers do not call the allocator: one whose own handlers were registered after the library's holds its
+//! locks then, and an allocation would wait for the calling thread itself. Here that is an error, by this process's
+//! allocator.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use support::forked::status_of;
+use support::gate::Gate;
+use support::items::{Job, Later};
+use support::{queue, watchdog};
+use uwork::percpu::{Batch, Cache, Counter, PerCpu};
+use uwork::rcu::RcuWork;
+use uwork::{Queue, WorkItem};
+
+thread_local! {
+    /// The thread is in the handlers of a fork.
+    static FORKS: Cell<bool> = const { Cell::new(false) };
+    /// How often it has called the allocator there.
+    static CALLS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The system's allocator, with locks that are held while a thread forks.
+struct Locked;
+
+fn note() {
+    let _ = FORKS.try_with(|forks| {
+        if forks.get() {
+            CALLS.set(CALLS.get() + 1);
+        }
+    });
+}
+
+// SAFETY: every call goes on to the system's allocator unchanged; the counter allocates nothing.
+unsafe impl GlobalAlloc for Locked {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        note();
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Locked = Locked;
+
+extern "C" fn lock() {
+    FORKS.set(true);
+}
+
+extern "C" fn unlock() {
+    FORKS.set(false);
+}
+
+/// Registers the allocator's handlers, later than the library did: called first before a fork, last after it.
+fn register() {
+    static REGISTERED: AtomicBool = AtomicBool::new(false);
+    if !REGISTERED.swap(true, Ordering::Relaxed) {
+        // SAFETY: functions of this program, which do not unwind.
+        assert_eq!(unsafe { libc::pthread_atfork(Some(lock), Some(unlock), Some(unlock)) }, 0);
+    }
+}
+
+/// Forks. The calls of the allocator in the handlers, before the fork and in the parent, and in the child.
+fn calls_of_a_fork() -> (u32, u32) {
+    CALLS.set(0);
+    // SAFETY: the child reads a number and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let calls = i32::try_from(CALLS.get().min(100)).unwrap_or(100);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(calls) };
+    }
+    assert!(child > 0, "fork: {}", std::io::Error::last_os_error());
+    let calls = CALLS.get();
+    let status = status_of(child);
+    assert!(libc::WIFEXITED(status), "{status:#x}");
+    (calls, libc::WEXITSTATUS(status) as u32)
+}
+
+/// An item that waits for a grace period.
+struct Graced {
+    work: RcuWork<Graced>,
+}
+
+uwork::has_rcu_work!(impl HasRcuWork for Graced { work });
+
+impl WorkItem for Graced {
+    type Pointer = Arc<Graced>;
+
+    fn run(_this: Arc<Graced>) {}
+}
+
+// Catches: a list that is made for the locks, for what is to be forgotten, or for what is to be released.
+#[test]
+fn the_handlers_of_a_fork_do_not_call_the_allocator() {
+    let _watchdog = watchdog();
+    let bare = calls_of_a_fork();
+    register();
+    assert_eq!(bare, (0, 0), "nothing was registered");
+    assert_eq!(calls_of_a_fork(), (0, 0), "nothing was used");
+    let mut queues: Vec<Queue> = vec![
+        queue("unbound").build().unwrap(),
+        queue("percpu").per_cpu().build().unwrap(),
+        queue("ordered").ordered().build().unwrap(),
+        queue("reclaim").mem_reclaim().build().unwrap(),
+        queue("dedicated").dedicated().build().unwrap(),
+        queue("bh").bh().build().unwrap(),
+        queue("limited").max_active(1).build().unwrap(),
+    ];
+    assert_eq!(calls_of_a_fork(), (0, 0), "idle queues");
+    // More than fits into the first memory of each list.
+    queues.extend((0..100).map(|_| queue("many").build().unwrap()));
+    assert_eq!(calls_of_a_fork(), (0, 0), "many queues");
+    // Per-CPU data of every kind.
+    let (data, counter) = (PerCpu::new(|_| 0_u64), Counter::new());
+    let caches: Vec<Cache<[u64; 8]>> = (0..40).map(|_| Cache::new("cache")).collect();
+    let batch = Batch::new(16, |_| {});
+    caches.iter().for_each(|cache| drop(cache.alloc([0; 8])));
+    batch.add(1);
+    counter.add(1);
+    assert_eq!(calls_of_a_fork(), (0, 0), "per-CPU data");
+    let guard = data.lock_local().unwrap();
+    assert_eq!(calls_of_a_fork(), (0, 0), "a CPU's lock is held");
+    drop(guard);
+    // Items that run, wait behind them, are armed, and wait for a grace period.
+    let (started, may_end) = (Gate::new(), Gate::new());
+    let reader = uwork::rcu::read_lock();
+    let graced = Arc::new(Graced { work: RcuWork::new() });
+    assert!(queues[0].enqueue_rcu(graced.clone()).is_queued());
+    let held = Job::held(&started, &may_end);
+    assert!(queues[6].enqueue(held.clone()).is_queued());
+    started.wait();
+    let jobs: Vec<_> = (0..50).map(|_| Job::counting()).collect();
+    jobs.iter().for_each(|job| assert!(queues[6].enqueue(job.clone()).is_queued()));
+    let later: Vec<_> = (0..50).map(|_| Later::counting()).collect();
+    for (number, item) in later.iter().enumerate() {
+        let queue = &queues[number % 7];
+        assert!(queue.enqueue_delayed(item.clone(), Duration::from_secs(3_600)).is_queued());
+    }
+    assert_eq!(calls_of_a_fork(), (0, 0), "items of every kind");
+    // In an item, whose thread has a place to go to in the child.
+    let inside = queues[1].spawn(calls_of_a_fork).join().unwrap();
+    assert_eq!(inside, (0, 0), "inside an item");
+    drop(reader);
+    may_end.open();
+    later.iter().for_each(|item| _ = item.work.cancel());
+    queues.iter().for_each(|queue| queue.drain().unwrap());
+    drop((counter, batch, data));
+}
