@@ -4,6 +4,7 @@ mod limits;
 mod name;
 mod route;
 mod spec;
+mod turns;
 
 use std::sync::{Arc, OnceLock};
 
@@ -28,6 +29,7 @@ use crate::rescuer::Rescuer;
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 use limits::Nodes;
 use route::Route;
+use turns::Turns;
 
 /// The queue takes items only from its own items: it drains.
 const DRAINING: u32 = 1;
@@ -62,8 +64,8 @@ pub struct Wq<H: Host> {
     pub(crate) gate: AtomicU32,
     /// What was reported of this queue: bits of [`Warned`].
     warned: AtomicU32,
-    /// The CPU that was used last for a caller outside the mask.
-    round_robin: AtomicU32,
+    /// Whose turn it is for a caller outside of the mask.
+    turns: Turns,
     ordered: bool,
     per_cpu: bool,
     flags: Flags,
@@ -152,7 +154,7 @@ impl<H: Host> Wq<H> {
             routes: (0..cpus).map(|_| Route::new()).collect(),
             gate: AtomicU32::new(0),
             warned: AtomicU32::new(0),
-            round_robin: AtomicU32::new(0),
+            turns: Turns::new(cpus),
             ordered,
             per_cpu: matches!(spec.kind, Kind::PerCpu),
             flags: spec.flags,
