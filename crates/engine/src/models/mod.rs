@@ -35,6 +35,7 @@ mod task;
 mod transfer;
 mod underway;
 mod whole;
+mod wrap;
 
 use std::sync::{Arc, Mutex};
 
