@@ -7,9 +7,11 @@ use loom::thread::JoinHandle;
 use crate::cpus::Cpus;
 use uwork_policy::blocking::Tier;
 
+use crate::futex::Futex;
 use crate::host::{
     Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
 };
+use crate::sync::{AtomicU32, Ordering};
 use crate::thread::ThreadState;
 
 /// The time in every model. So early that no batch ever counts as stuck.
@@ -83,6 +85,57 @@ impl Event {
         *woken = true;
         // Under the lock: the event may go away as soon as its sleeper has seen this.
         self.changed.notify_one();
+    }
+}
+
+/// Threads that sleep on words, and time, which a thread of the model ends.
+#[derive(Default)]
+pub(crate) struct WordSleep(Mutex<Sleepers>);
+
+#[derive(Default)]
+struct Sleepers {
+    /// The time of every wait is over.
+    over: bool,
+    /// In the order in which they came: the address that each sleeps on.
+    asleep: Vec<(usize, std::sync::Arc<Event>)>,
+}
+
+impl WordSleep {
+    /// The time of every wait is over.
+    pub(crate) fn expire(&self) {
+        let mut sleepers = self.0.lock().unwrap();
+        sleepers.over = true;
+        sleepers.asleep.drain(..).for_each(|(_, event)| event.wake());
+    }
+
+    /// Waits have no limit again.
+    pub(crate) fn renew(&self) {
+        self.0.lock().unwrap().over = false;
+    }
+}
+
+impl Futex for WordSleep {
+    /// As futex(2): the look at the word and the sleep are one step for those who wake.
+    fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
+        let mut sleepers = self.0.lock().unwrap();
+        if sleepers.over {
+            return false;
+        }
+        if word.load(Ordering::Relaxed) == expected {
+            let event = std::sync::Arc::new(Event::default());
+            sleepers.asleep.push((std::ptr::from_ref(word).addr(), event.clone()));
+            drop(sleepers);
+            event.wait();
+        }
+        true
+    }
+
+    fn wake(&self, word: *const AtomicU32) {
+        let mut sleepers = self.0.lock().unwrap();
+        let sleeper = sleepers.asleep.iter().position(|&(on, _)| on == word.addr());
+        if let Some(sleeper) = sleeper {
+            sleepers.asleep.remove(sleeper).1.wake();
+        }
     }
 }
 
