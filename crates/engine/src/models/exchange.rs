@@ -96,7 +96,7 @@ impl World {
 
 #[test]
 fn an_answer_is_whole_or_late() {
-    explore("exchange: whole or late", Preemptions::AtMost(3), || {
+    explore("exchange: whole or late", Preemptions::AtMost(2), || {
         let world = World::new(1);
         let time = {
             let world = world.clone();
@@ -111,7 +111,7 @@ fn an_answer_is_whole_or_late() {
 /// The second request has the exchange of the first, whose handler may still come.
 #[test]
 fn a_late_handler_leaves_the_next_request_alone() {
-    explore("exchange: a late handler", Preemptions::AtMost(3), || {
+    explore("exchange: a late handler", Preemptions::AtMost(2), || {
         let world = World::new(1);
         world.futex.expire();
         let _ = World::ask(&world);

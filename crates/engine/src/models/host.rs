@@ -171,7 +171,7 @@ impl Host for LoomHost {
     }
 
     fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
-        if deadline.is_none() {
+        if deadline.is_none_or(|at| at == u64::MAX) {
             event.wait();
             return true;
         }
