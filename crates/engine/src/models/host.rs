@@ -171,11 +171,11 @@ impl Host for LoomHost {
     }
 
     fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
-        if deadline.is_none_or(|at| at == u64::MAX) {
+        if deadline.is_none_or(|at| at > NOW) {
             event.wait();
             return true;
         }
-        // Time passes only where nothing else does: a deadline may be over at any moment.
+        // The deadline is over: what was not woken by now gives up.
         std::mem::replace(&mut *event.woken.lock().unwrap(), false)
     }
 
