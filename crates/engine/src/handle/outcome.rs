@@ -29,7 +29,7 @@ pub struct Outcome {
     /// Guard: the side that cleared WAKER, or the handle while WAKER was never set. Boxed, as most
     /// handles are never polled.
     #[allow(clippy::box_collection, reason = "eight bytes instead of sixteen in every task")]
-    waker: UnsafeCell<Option<Box<Waker>>>,
+    pub(crate) waker: UnsafeCell<Option<Box<Waker>>>,
 }
 
 // SAFETY: the waker's cell is guarded as said there, and wakers may change threads.

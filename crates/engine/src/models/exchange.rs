@@ -1,11 +1,12 @@
 //! Requests for another thread's stack, and answers that come in time, late, or never.
 //!
-//! **Proves.** A caller that gets an answer reads the whole answer to its own request; a handler whose caller
-//! has gone touches no buffer that is another's; an exchange is given back once; a caller that waits for an
-//! answer, or for an exchange, is woken.
+//! **Proves.** A caller that gets an answer reads the whole answer to its own request; a handler
+//! whose caller has gone touches no buffer that is another's; an exchange is given back once; a
+//! caller that waits for an answer, or for an exchange, is woken.
 //!
-//! **Bounds.** The production exchange, one or two of them; one or two callers, handlers that run when a request has
-//! been sent, and time as a thread that may end any wait. Up to three preemptions.
+//! **Bounds.** The production exchange, one or two of them; one or two callers, handlers that run
+//! when a request has been sent, and time as a thread that may end any wait. Up to three
+//! preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!

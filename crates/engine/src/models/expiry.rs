@@ -1,11 +1,12 @@
 //! The last drop of a queue against an expiry.
 //!
-//! **Proves.** An item whose timer expires while its queue goes runs, or is let go of, once. The thread that drops
-//! the queue's last handle, the expiry that holds the memory for an instant, and the worker that is inside an
-//! item do not free the queue twice, nor while the item is in it.
+//! **Proves.** An item whose timer expires while its queue goes runs, or is let go of, once. The
+//! thread that drops the queue's last handle, the expiry that holds the memory for an instant, and
+//! the worker that is inside an item do not free the queue twice, nor while the item is in it.
 //!
-//! **Bounds.** The production worker and queue; the expiry on a thread of its own, or inside an item of another queue, where
-//! a thread of its own has to wait for the queue; up to two preemptions.
+//! **Bounds.** The production worker and queue; the expiry on a thread of its own, or inside an
+//! item of another queue, where a thread of its own has to wait for the queue; up to two
+//! preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!

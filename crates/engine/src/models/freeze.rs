@@ -1,10 +1,11 @@
 //! Freezing against a queue call.
 //!
-//! **Proves.** Once a freeze has begun and no worker holds items of a frozen queue, nothing of it runs until the
-//! thaw; what was queued before, meanwhile and during the freeze runs once, after it, without another kick. A flush
-//! that waits for a frozen item ends after the thaw.
+//! **Proves.** Once a freeze has begun and no worker holds items of a frozen queue, nothing of it
+//! runs until the thaw; what was queued before, meanwhile and during the freeze runs once, after
+//! it, without another kick. A flush that waits for a frozen item ends after the thaw.
 //!
-//! **Bounds.** The production worker and queue; one item that is queued beside a freeze and a thaw; up to two preemptions (one for the flush).
+//! **Bounds.** The production worker and queue; one item that is queued beside a freeze and a thaw;
+//! up to two preemptions (one for the flush).
 //!
 //! **Seen to fail** with each of these:
 //!

@@ -1,12 +1,13 @@
 //! What an item shares with its handle: the outcome, and which thread has a future.
 //!
-//! **Proves.** A result is delivered once and seen whole; one of the two sides frees the task, after the
-//! other has touched it for the last time; a sleeper and the waker that was left last are woken. A future
-//! is dropped once, by a thread that sees what the last poll did, and is not polled after that; a reason
-//! that comes first is the one that is told.
+//! **Proves.** A result is delivered once and seen whole; one of the two sides frees the task,
+//! after the other has touched it for the last time; a sleeper and the waker that was left last are
+//! woken. A future is dropped once, by a thread that sees what the last poll did, and is not polled
+//! after that; a reason that comes first is the one that is told.
 //!
-//! **Bounds.** The production words; an item's side, a handle that sleeps, polls twice or is dropped;
-//! a worker that polls twice, a thread that cancels and a thread that refuses. Any number of preemptions.
+//! **Bounds.** The production words; an item's side, a handle that sleeps, polls twice or is
+//! dropped; a worker that polls twice, a thread that cancels and a thread that refuses. Any number
+//! of preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!
@@ -50,6 +51,8 @@ impl Task {
             self.freed.set(self.freed.get() + 1);
             self.result.set(u32::MAX);
         }
+        // With the task goes the waker.
+        self.outcome.waker.with_mut(|_| ());
     }
 
     /// The item's side.

@@ -3,9 +3,9 @@
 //! **Proves.** When `Held::end` returns, every run is over, every queueing has come to its end, and the
 //! engine does not touch the item again: what the frame does then is not unordered with any of it.
 //!
-//! **Bounds.** The production worker, queue and timers; an item that is queued, that queues itself, that
-//! another thread queues or cancels, and one whose timer expires after its queue is gone; up to two preemptions (three where
-//! no worker takes part).
+//! **Bounds.** The production worker, queue and timers; an item that is queued, that queues itself,
+//! that another thread queues or cancels, and one whose timer expires after its queue is gone; up
+//! to two preemptions (three where no worker takes part).
 //!
 //! **Seen to fail** with each of these:
 //!

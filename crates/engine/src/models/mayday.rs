@@ -1,11 +1,11 @@
 //! The mayday handshake: a pool that gets no worker, and the rescuer of a queue.
 //!
-//! **Proves.** An item that waits in a pool whose only worker is blocked, and for which no thread can be made, is
-//! run by the rescuer, without the watch: the mark that is made after the rescuer's look ends its park. The end
-//! of the queue ends the rescuer, also where a mayday is on its way.
+//! **Proves.** An item that waits in a pool whose only worker is blocked, and for which no thread
+//! can be made, is run by the rescuer, without the watch: the mark that is made after the rescuer's
+//! look ends its park. The end of the queue ends the rescuer, also where a mayday is on its way.
 //!
-//! **Bounds.** The production worker, queue and rescuer; one worker that waits for the item that the rescuer has to run; up to
-//! two preemptions.
+//! **Bounds.** The production worker, queue and rescuer; one worker that waits for the item that
+//! the rescuer has to run; up to two preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!

@@ -10,12 +10,13 @@
 //! outside of [`world::World::explored`] is done in one order only.
 //!
 //! Not explored: more preemptions than the bound; who goes next when a thread relaxes in a wait for
-//! a few instructions of another; time, which stands still, so that timers and the watch have no
-//! part; and `membarrier`, which is modelled by a full fence on both sides. And loom leaves out what
-//! it takes for the same as something explored, for which it remembers but the last access to each
-//! atomic: it finds a load that comes after a store much better than a store that comes after a
-//! load. So a model creates last who looks at what the others do, and a model that was not seen to
-//! fail when the engine is weakened proves nothing, however many executions it has.
+//! a few instructions of another; time, which stands still: a deadline is over from the start or
+//! never, a timer expires where the model says so, and the watch has no part; and `membarrier`,
+//! which is modelled by a full fence on both sides. And loom leaves out what it takes for the same
+//! as something explored, for which it remembers but the last access to each atomic: it finds a
+//! load that comes after a store much better than a store that comes after a load. So a model
+//! creates last who looks at what the others do, and a model that was not seen to fail when the
+//! engine is weakened proves nothing, however many executions it has.
 
 mod host;
 mod world;

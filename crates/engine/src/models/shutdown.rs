@@ -1,10 +1,11 @@
 //! A shutdown's gates against submit and arm.
 //!
-//! **Proves.** An item that is queued or armed while a shutdown goes on is refused, or it runs or is let go
-//! of, once: none is left in a list or in a wheel. A queue that is made meanwhile gets the marks.
+//! **Proves.** An item that is queued or armed while a shutdown goes on is refused, or it runs or
+//! is let go of, once: none is left in a list or in a wheel. A queue that is made meanwhile gets
+//! the marks.
 //!
-//! **Bounds.** The production worker and queue; one submitter with one item, one shutdown of either kind without a limit;
-//! up to two preemptions.
+//! **Bounds.** The production worker and queue; one submitter with one item, one shutdown of either
+//! kind without a limit; up to two preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!

@@ -28,7 +28,7 @@ fn item_of_an_old_run(world: &World, queue: &Queue<LoomHost>) -> Arc<Item> {
     world.settle();
     // SAFETY: the item is live.
     let run = unsafe { old.work().as_ref() }.word.snapshot().1.expect("it has run");
-    world.engine.slot(run.slot).set_number(run.run - 1);
+    world.engine.slot(run.slot).leave(run.run - 1);
     old
 }
 

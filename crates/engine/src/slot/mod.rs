@@ -205,12 +205,6 @@ impl<H: Host> Slot<H> {
         self.run.load(Ordering::Relaxed) >> PHASE_BITS
     }
 
-    /// As if it had counted on to this number. The owner is in no item.
-    #[cfg(all(test, loom))]
-    pub(crate) fn set_number(&self, number: u64) {
-        self.leave(number);
-    }
-
     /// Owner: goes to its lists. True if it has them, false if a remote thread wants them.
     #[inline(always)]
     fn enter(&self, host: &H, number: u64, ignore: u32) -> bool {
@@ -224,7 +218,7 @@ impl<H: Host> Slot<H> {
 
     /// Owner: leaves its lists, in no item.
     #[inline(always)]
-    fn leave(&self, number: u64) {
+    pub(crate) fn leave(&self, number: u64) {
         self.run.store(number << PHASE_BITS | OUT, Ordering::Release);
     }
 
