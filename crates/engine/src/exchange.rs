@@ -161,6 +161,12 @@ fn with_phase(state: u64, phase: u64) -> u64 {
     state & !PHASE_MASK | phase
 }
 
+impl Default for Exchange {
+    fn default() -> Exchange {
+        Exchange::new()
+    }
+}
+
 impl Exchange {
     const_unless_modelled! {
         /// One that is free.
