@@ -4,9 +4,8 @@
 //! whose caller has gone touches no buffer that is another's; an exchange is given back once; a
 //! caller that waits for an answer, or for an exchange, is woken.
 //!
-//! **Bounds.** The production exchange, one or two of them; one or two callers, handlers that run
-//! when a request has been sent, and time as a thread that may end any wait. Up to three
-//! preemptions.
+//! **Bounds.** One production exchange; one or two callers, handlers that run when a request has been
+//! sent, and time as a thread that may end any wait. Up to two preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!
@@ -35,6 +34,8 @@ struct World {
     /// Of each exchange, two words of one answer.
     buffers: Vec<[Cell<usize>; 2]>,
     futex: WordSleep,
+    /// Requests so far.
+    requests: Mutex<usize>,
     /// Handlers that were started.
     handlers: Mutex<Vec<thread::JoinHandle<()>>>,
 }
@@ -46,6 +47,7 @@ impl World {
             freed: AtomicU32::new(0),
             buffers: (0..exchanges).map(|_| [Cell::new(0), Cell::new(0)]).collect(),
             futex: WordSleep::default(),
+            requests: Mutex::new(0),
             handlers: Mutex::default(),
         })
     }
@@ -54,11 +56,12 @@ impl World {
         Exchanges { all: &self.states, freed: &self.freed }
     }
 
-    /// A handler on the thread that is asked. The answer is the number of the request.
-    fn answer(&self, number: usize) {
+    /// A handler on the thread that is asked. The answer says for which request it is, as the model
+    /// counts them.
+    fn answer(&self, number: usize, request: usize) {
         self.all().answer(number, THREAD, &self.futex, |index| {
             // SAFETY: the buffer is the handler's. That is what is being checked.
-            self.buffers[index].iter().for_each(|word| unsafe { word.set(number) });
+            self.buffers[index].iter().for_each(|word| unsafe { word.set(request) });
         });
     }
 
@@ -66,9 +69,12 @@ impl World {
     fn ask(world: &Arc<World>) -> bool {
         let mut asked = 0;
         let send = |number| {
-            asked = number;
+            let mut requests = world.requests.lock().unwrap();
+            *requests += 1;
+            asked = *requests;
+            drop(requests);
             let theirs = world.clone();
-            let handler = thread::spawn(move || theirs.answer(number));
+            let handler = thread::spawn(move || theirs.answer(number, asked));
             world.handlers.lock().unwrap().push(handler);
             true
         };

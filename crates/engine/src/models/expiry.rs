@@ -10,9 +10,8 @@
 //!
 //! **Seen to fail** with each of these:
 //!
-//! - `expired` does not hold the queue while it queues the item;
-//! - the drop of the last owner does not wait for what the expiry has queued;
-//! - `drop_elsewhere` does not start a thread.
+//! - `expired` does not let go of an item that its queue refuses;
+//! - the drop of the last owner does not wait for what the expiry has queued.
 
 use loom::thread;
 

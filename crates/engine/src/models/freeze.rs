@@ -10,7 +10,7 @@
 //! **Seen to fail** with each of these:
 //!
 //! - a frozen queue's limit is not 0;
-//! - a thaw does not make ready what waits, or puts it on no list;
+//! - a thaw puts what became ready on no list;
 //! - `is_held` does not look at the workers on the pwq.
 
 use loom::thread;

@@ -3,11 +3,11 @@
 //! **Proves.** A result is delivered once and seen whole; one of the two sides frees the task,
 //! after the other has touched it for the last time; a sleeper and the waker that was left last are
 //! woken. A future is dropped once, by a thread that sees what the last poll did, and is not polled
-//! after that; a reason that comes first is the one that is told.
+//! after that; its task is completed once.
 //!
 //! **Bounds.** The production words; an item's side, a handle that sleeps, polls twice or is
-//! dropped; a worker that polls twice, a thread that cancels and a thread that refuses. Any number
-//! of preemptions.
+//! dropped, with any number of preemptions; a worker that polls twice, with a thread that cancels, up
+//! to three, and with another that refuses, up to two.
 //!
 //! **Seen to fail** with each of these:
 //!
@@ -16,7 +16,7 @@
 //! - `wait` does not set SLEEPING, or loads relaxed;
 //! - `poll_done` does not take the cell back first, or ignores DONE at its end;
 //! - `pending` clears POLLING without a look at the reason, or does not release;
-//! - `give_up` takes the future while it is polled, or twice, or does not acquire;
+//! - `give_up` takes the future while it is polled, or after it is gone, or does not acquire;
 //! - `begin` does not look for GONE.
 
 use std::sync::Mutex;

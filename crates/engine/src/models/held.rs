@@ -12,7 +12,7 @@
 //! - `end` does not wait for 0, or waits relaxed;
 //! - `end` does not count what `disable_sync` took off, or disables without waiting;
 //! - `end_one` is relaxed;
-//! - `offer` counts after the queueing, or does not end a queueing that was refused.
+//! - `offer` does not end a queueing that was refused.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};

@@ -10,7 +10,6 @@
 //! **Seen to fail** with each of these:
 //!
 //! - `send_maydays` wakes before it marks, or does not wake;
-//! - the rescuer takes the mark away after it has looked at the pwq, or parks without a look;
 //! - `stop_rescuer` wakes before it stores `stop`.
 
 use std::sync::Arc;

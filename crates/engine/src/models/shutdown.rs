@@ -11,7 +11,7 @@
 //!
 //! - `arm_owned` does not look at the gate under the timers' lock, or a shutdown takes off what is armed before
 //!   it shuts the gates;
-//! - `release_pending_of` does not splice the inbox, or does not count what it takes off;
+//! - `release_pending_of` does not count what it takes off;
 //! - `shut_late_queue` does nothing.
 
 use loom::thread;

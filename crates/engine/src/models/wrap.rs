@@ -9,15 +9,13 @@
 //!
 //! **Seen to fail** when `Engine::runs`, `defer`, `wait_for` or `take_over` compares the number alone.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use super::host::Event;
+use super::host::{Event, LoomHost};
 use super::world::{Item, World};
 use super::{Preemptions, explore};
 use crate::owner::Queue;
 use crate::submit::Queued;
-
-use super::host::LoomHost;
 
 /// Runs a new item once on the first worker, and then sets that worker's number back: the next run has the
 /// number that the item names.
@@ -36,7 +34,7 @@ fn item_of_an_old_run(world: &World, queue: &Queue<LoomHost>) -> Arc<Item> {
 fn flushed_from_inside(world: World, queue: Queue<LoomHost>) {
     let old = item_of_an_old_run(&world, &queue);
     let (item, home, engine): (_, _, Weak<_>) =
-        (old.clone(), std::sync::Mutex::new(Some(queue.clone())), Arc::downgrade(&world.engine));
+        (old.clone(), Mutex::new(Some(queue.clone())), Arc::downgrade(&world.engine));
     let outer = Item::with(move |_| {
         let (queue, engine) = (home.lock().unwrap().take().unwrap(), engine.upgrade().unwrap());
         assert_eq!(item.queue(&queue), Queued::Yes);
@@ -69,6 +67,30 @@ fn a_flush_from_inside_a_run_of_the_same_number_lends_its_place() {
         let world = World::new(1, 2);
         let queue = world.unbound("u", 1);
         flushed_from_inside(world, queue);
+    });
+}
+
+/// The item is queued from inside that run, which waits for it: set aside, it would never run.
+#[test]
+fn an_item_is_not_set_aside_behind_another_run_of_the_same_number() {
+    explore("wrap: not set aside", Preemptions::AtMost(2), || {
+        let world = World::new(1, 3);
+        let queue = world.per_cpu(2);
+        let old = item_of_an_old_run(&world, &queue);
+        let (item, home) = (old.clone(), Mutex::new(Some(queue.clone())));
+        let engine = Arc::downgrade(&world.engine);
+        let outer = Item::with(move |_| {
+            let (queue, engine) = (home.lock().unwrap().take().unwrap(), engine.upgrade().unwrap());
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            engine.blocking(|| item.done.wait());
+        });
+        world.explored(|| {
+            assert_eq!(outer.queue(&queue), Queued::Yes);
+            outer.done.wait();
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+        assert_eq!((outer.runs(), old.runs()), (1, 2));
     });
 }
 
