@@ -154,9 +154,9 @@ impl<H: Host> Engine<H> {
         // SAFETY: by this function's contract.
         let was_pending = unsafe { self.disable(work) }?;
         // SAFETY: by this function's contract.
-        let (_, run) = unsafe { work.as_ref() }.word.snapshot();
-        if let Some(run) = run {
-            self.wait_for_run(run);
+        let item = unsafe { work.as_ref() };
+        if let (_, Some(run)) = item.word.snapshot() {
+            self.wait_for_run(run, item);
         }
         Ok(was_pending)
     }
@@ -286,16 +286,16 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// Waits until a run has ended. At once if it has, or if the caller is inside it.
-    pub(crate) fn wait_for_run(&self, run: RunId) -> bool {
+    /// Waits until a run, which `item` names, has ended. At once if it has, or if the caller is inside it.
+    pub(crate) fn wait_for_run(&self, run: RunId, item: &Work) -> bool {
         let Some(slot) = self.slots().get(run.slot) else { return false };
-        if !slot.is_running(run.run) || self.runs(run) {
+        if !slot.is_running(run.run) || self.runs(run, item) {
             return false;
         }
         self.before_wait();
         let waiter = Waiter::new(0);
         // SAFETY: the waiter is in no chain, and waited for below if it was put into one.
-        let waits = unsafe { slot.lock_remote(self.host()).wait_for(run.run, &waiter) };
+        let waits = unsafe { slot.lock_remote(self.host()).wait_for(run.run, item, &waiter) };
         if waits {
             let _noted = self.note_wait(WaitsFor::Run(run));
             let _blocked = self.block();

@@ -32,7 +32,7 @@ use crate::wake::WakeToken;
 use crate::watch::Hogs;
 use crate::watch::Watch;
 use crate::word::{RunId, SLOTS_MAX};
-use crate::work::Ticket;
+use crate::work::{Ticket, Work};
 
 /// How an engine is set up.
 #[derive(Clone, Debug)]
@@ -150,8 +150,8 @@ impl<H: Host> Engine<H> {
     }
 
     /// Whether the calling thread is inside a run of this item.
-    pub fn runs_item(&self, item: &crate::work::Work) -> bool {
-        item.word.snapshot().1.is_some_and(|run| self.runs(run))
+    pub fn runs_item(&self, item: &Work) -> bool {
+        item.word.snapshot().1.is_some_and(|run| self.runs(run, item))
     }
 
     /// Whether the calling thread is inside an item of the queue with this identity.
@@ -166,12 +166,12 @@ impl<H: Host> Engine<H> {
         !unsafe { &*self.host.thread() }.frame().is_null()
     }
 
-    /// Whether the calling thread is inside this run.
-    pub(crate) fn runs(&self, run: RunId) -> bool {
+    /// Whether the calling thread is inside this run, which `item` names.
+    pub(crate) fn runs(&self, run: RunId, item: &Work) -> bool {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host.thread() };
         // A slot that this thread runs items in can only be in the run that the thread is in.
-        thread.runs_slot(run.slot) && self.slot(run.slot).is_running(run.run)
+        thread.runs_slot(run.slot) && self.slot(run.slot).is_running_item(run.run, item)
     }
 
     /// A counted reference, unless the engine is going away.

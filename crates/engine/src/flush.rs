@@ -309,16 +309,16 @@ impl<H: Host> Engine<H> {
                 self.check_item_dependency(pwq);
             }
             if !pending {
-                return run.is_some_and(|run| self.wait_for_run(run)) || waited;
+                return run.is_some_and(|run| self.wait_for_run(run, item)) || waited;
             }
-            if run.is_some_and(|run| self.runs(run)) {
+            if run.is_some_and(|run| self.runs(run, item)) {
                 // The coming run starts when this one has ended.
                 return waited;
             }
             match item.place() {
                 // Armed, not queued: there is nothing to wait for but what still runs.
                 Place::Timer(_) | Place::Grace(_) => {
-                    return run.is_some_and(|run| self.wait_for_run(run)) || waited;
+                    return run.is_some_and(|run| self.wait_for_run(run, item)) || waited;
                 }
                 Place::Disposal(_) => {
                     // SAFETY: by this function's contract.

@@ -314,7 +314,7 @@ impl<H: Host> Engine<H> {
         loop {
             let (pending, run) = item.word.snapshot();
             let place = item.place();
-            let inside = run.is_some_and(|run| self.runs(run));
+            let inside = run.is_some_and(|run| self.runs(run, item));
             match place {
                 // The coming run starts when this one has ended.
                 Place::Grace(_) if pending && (inside || !may_wait) => return false,

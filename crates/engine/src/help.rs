@@ -106,6 +106,17 @@ impl<H: Host> Engine<H> {
         Helped::Ran
     }
 
+    /// Whether an item of a worklist, whose lock the caller holds, runs. An item that was taken out of
+    /// its worklist does not: it was looked at there.
+    fn still_runs(&self, item: &Work) -> bool {
+        if !item.ticket().collision() {
+            return false;
+        }
+        let Some(run) = item.word.owned().last_run() else { return false };
+        let slot = self.slots().get(run.slot).filter(|slot| slot.is_running(run.run));
+        slot.is_some_and(|slot| slot.lock_remote(self.host()).is_running_item(run.run, item))
+    }
+
     /// Takes a queued item out of its list, with a place under `max_active`.
     unsafe fn take_over(&self, work: NonNull<Work>) -> Option<Taken<'_, H>> {
         // SAFETY: the caller's promise that the item is live.
@@ -116,15 +127,11 @@ impl<H: Host> Engine<H> {
         // SAFETY: the caller's promise, handed on.
         let mut found = unsafe { self.locate(work) }?;
         let inner = &mut found.inner;
-        let runs = || {
-            let run = item.word.owned().last_run()?;
-            self.slots().get(run.slot).map(|slot| slot.is_running(run.run))
-        };
         if inner.is_frozen()
             || !found.pwq.home().admits_caller(self)
             || (found.pwq.is_ordered() && inner.worklist.front() != work.as_ptr())
             || matches!(found.place, Place::Deferred(_))
-            || (item.ticket().collision() && runs() == Some(true))
+            || (found.place == Place::Worklist && self.still_runs(item))
         {
             return None;
         }

@@ -29,7 +29,7 @@ impl<H: Host> Engine<H> {
     pub fn busy(&self, item: &Work) -> Busy {
         let (pending, run) = item.word.snapshot();
         let running = run.is_some_and(|run| {
-            self.slots().get(run.slot).is_some_and(|slot| slot.is_running(run.run))
+            self.slots().get(run.slot).is_some_and(|slot| slot.is_running_item(run.run, item))
         });
         Busy { pending, running }
     }
@@ -48,6 +48,8 @@ impl<H: Host> Engine<H> {
     /// What the item's run says of itself, if it runs and has said something. From any thread.
     pub fn description(&self, item: &Work) -> Option<String> {
         let run = item.word.snapshot().1?;
-        self.slots().get(run.slot)?.description(run.run)
+        let slot = self.slots().get(run.slot)?;
+        let text = slot.description(run.run)?;
+        slot.is_running_item(run.run, item).then_some(text)
     }
 }

@@ -16,7 +16,7 @@ mod imp {
 
     impl<T> UnsafeCell<T> {
         #[inline(always)]
-        pub(crate) fn new(value: T) -> Self {
+        pub(crate) const fn new(value: T) -> Self {
             UnsafeCell(std::cell::UnsafeCell::new(value))
         }
 
@@ -39,6 +39,14 @@ mod imp {
         halves.wrapping_add(low)
     }
 
+    /// A constructor that statics can use. The model's atomics have none that is `const`.
+    macro_rules! const_unless_modelled {
+        ($(#[$about:meta])* $access:vis fn $($rest:tt)*) => {
+            $(#[$about])* $access const fn $($rest)*
+        };
+    }
+    pub(crate) use const_unless_modelled;
+
     /// Keeps the compiler from moving memory accesses across; costs nothing at run time.
     #[inline(always)]
     pub fn compiler_fence() {
@@ -52,7 +60,9 @@ mod imp;
 
 pub use imp::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
-pub(crate) use imp::{SLAB_FIRST_CHUNK, WORK_SIZE_MAX, low_half};
+pub(crate) use imp::{
+    SLAB_FIRST_CHUNK, UnsafeCell, WORK_SIZE_MAX, const_unless_modelled, low_half,
+};
 
 #[cfg(all(debug_assertions, not(loom)))]
 #[path = "sync/checked.rs"]

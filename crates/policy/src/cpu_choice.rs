@@ -1,37 +1,14 @@
-//! Which CPU a work item is queued for, when the caller named none or only a node.
+//! Which CPU a work item is queued for, when the caller named a node.
 
 use crate::cpuset::CpuSet;
 use crate::topology::Topology;
-
-/// The CPU for an item of an unbound queue: the submitter's own when the unbound mask allows it,
-/// else the next of the mask after the one chosen last.
-///
-/// The caller keeps `round_robin_last` (one per CPU, so that nothing is shared) and stores the
-/// answer there when it differs from `local`. An empty mask gives `local`: no CPU is allowed, so
-/// nothing is better than staying.
-///
-/// ```
-/// use uwork_policy::cpu_choice::choose_unbound;
-///
-/// let mask = "2-4".parse().unwrap();
-/// assert_eq!(choose_unbound(3, &mask, 2), 3);
-/// assert_eq!(choose_unbound(0, &mask, 2), 3);
-/// assert_eq!(choose_unbound(0, &mask, 4), 2);
-/// ```
-#[must_use]
-pub fn choose_unbound(local: u32, mask: &CpuSet, round_robin_last: u32) -> u32 {
-    match mask.contains(local) {
-        true => local,
-        false => mask.next_wrapping(round_robin_last).unwrap_or(local),
-    }
-}
 
 /// What [`choose_node`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeChoice {
     /// Queue for this CPU.
     Cpu(u32),
-    /// No usable node: treat the item as if no node had been named ([`choose_unbound`]).
+    /// No usable node: treat the item as if no node had been named.
     Unbound,
 }
 

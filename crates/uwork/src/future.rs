@@ -5,19 +5,18 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
+use uwork_engine::handle::{Outcome, Polled, Why};
+use uwork_engine::host::Host;
 use uwork_engine::{Action, ItemName, Queued, Work as RawWork};
 
 use crate::error::JoinError;
-use crate::join::{JoinHandle, Joinable, Outcome, panicked};
+use crate::join::{JoinHandle, Joinable, panicked};
+use crate::linux::engine;
+use crate::linux::futex::Forever;
 use crate::queue::Queue;
-
-/// Why an unfinished future is given up.
-const CANCELLED: u8 = 1;
-const REFUSED: u8 = 2;
 
 /// One future is one work item: being pending is what makes a second wake-up do nothing, and never
 /// running twice at once is what `poll` asks for.
@@ -25,18 +24,16 @@ const REFUSED: u8 = 2;
 struct FutureTask<F: Future> {
     work: RawWork,
     queue: Queue,
-    /// The future until it is done, pinned by the task's `Arc`. Polls never meet at this lock, as
-    /// the item does not run twice at once; a poll and a giving-up may. User code runs under it (the
-    /// future is polled and dropped in its place), so it is only ever tried, never waited for.
-    future: Mutex<Option<F>>,
-    /// `CANCELLED` or `REFUSED` once the future is to be given up.
-    give_up: AtomicU8,
+    /// Which thread has the future.
+    polled: Polled,
+    /// The future until it is done, pinned by the task's `Arc`. Guard: `polled`.
+    future: UnsafeCell<Option<F>>,
     outcome: Outcome,
-    /// Guard: whoever took the future, until it is done; then the handle.
+    /// Guard: the thread that has the future, until it is done; then the handle.
     value: UnsafeCell<Option<Result<F::Output, JoinError>>>,
 }
 
-// SAFETY: the future is locked; the value is handed over through the outcome.
+// SAFETY: the future belongs to one thread at a time, by `polled`; the value is handed over through the outcome.
 unsafe impl<F: Future + Send> Sync for FutureTask<F> where F::Output: Send {}
 
 impl<F> FutureTask<F>
@@ -57,7 +54,7 @@ where
             drop(unsafe { Arc::from_raw(raw) });
         }
         if matches!(outcome, Queued::Refused | Queued::Disabled) {
-            self.give_up(REFUSED);
+            self.give_up(Why::Refused);
         }
     }
 
@@ -68,67 +65,70 @@ where
         let task = || unsafe { Arc::from_raw(work.cast::<FutureTask<F>>().as_ptr()) };
         match action {
             Action::Run => task().poll(),
-            Action::Release => task().give_up(REFUSED),
+            Action::Release => task().give_up(Why::Refused),
             // SAFETY: the engine has asked for it.
             Action::Name => unsafe { ItemName::of_type::<F>(0).tell(work) },
         }
     }
 
     fn poll(self: &Arc<Self>) {
-        // Not waited for: what holds it runs user code. It gives the future up, or has found none.
-        let Ok(mut slot) = self.future.try_lock() else { return };
-        let Some(future) = slot.as_mut() else { return };
+        if !self.polled.begin() {
+            return;
+        }
+        // SAFETY: ours by `begin`, which also says that it was not dropped.
+        let future = unsafe { &mut *self.future.get() }.as_mut().expect("it is not gone");
         // SAFETY: the future stays in the task's allocation until it is dropped in place.
         let future = unsafe { Pin::new_unchecked(future) };
         let waker = Waker::from(self.clone());
         let mut context = Context::from_waker(&waker);
         let value = match catch_unwind(AssertUnwindSafe(|| future.poll(&mut context))) {
             Ok(Poll::Pending) => {
-                drop(slot);
-                // After the unlock: who wanted to give the future up while we had the lock has left
-                // word before it tried the lock.
-                self.try_give_up();
+                if let Some(why) = self.polled.pending() {
+                    // SAFETY: ours for good, as `pending` has said why.
+                    unsafe { self.finish(Err(error(why))) };
+                }
                 return;
             }
             Ok(Poll::Ready(value)) => Ok(value),
             Err(payload) => Err(panicked(payload)),
         };
-        self.finish(slot, value);
+        self.polled.finished();
+        // SAFETY: ours for good.
+        unsafe { self.finish(value) };
     }
 
-    /// Drops the future and completes the task. Once: the future was there.
-    fn finish(&self, mut slot: MutexGuard<'_, Option<F>>, value: Result<F::Output, JoinError>) {
-        // SAFETY of pinning: dropped in place.
-        let dropped = catch_unwind(AssertUnwindSafe(|| *slot = None));
-        drop(slot);
+    /// Drops the future and completes the task.
+    ///
+    /// # Safety
+    /// The caller has the future for good.
+    unsafe fn finish(&self, value: Result<F::Output, JoinError>) {
+        // SAFETY: by this function's contract. Of pinning: dropped in place.
+        let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { *self.future.get() = None }));
         let value = match dropped {
             Ok(()) => value,
             Err(payload) => Err(panicked(payload)),
         };
-        // SAFETY: once: only who found the future comes here, and the handle does not look yet.
+        // SAFETY: once: one thread has the future for good, and the handle does not look yet.
         unsafe { *self.value.get() = Some(value) };
         // SAFETY: live: the caller has a reference. Whether the handle is gone does not matter, as
         // the task's references are counted.
-        let _ = unsafe { Outcome::complete(&raw const self.outcome) };
+        let _ = unsafe { Outcome::complete(&raw const self.outcome, &Forever) };
     }
 
-    /// Leaves word that the future is to be given up, and does it unless it is being polled.
-    fn give_up(&self, why: u8) {
-        let _ = self.give_up.compare_exchange(0, why, Ordering::SeqCst, Ordering::SeqCst);
-        self.try_give_up();
-    }
-
-    fn try_give_up(&self) {
-        let error = match self.give_up.load(Ordering::SeqCst) {
-            0 => return,
-            CANCELLED => JoinError::Cancelled,
-            _ => JoinError::Refused,
-        };
-        if let Ok(slot) = self.future.try_lock()
-            && slot.is_some()
-        {
-            self.finish(slot, Err(error));
+    /// Gives the future up, or lets the worker that polls it do so.
+    fn give_up(&self, why: Why) {
+        if self.polled.give_up(why) {
+            // SAFETY: ours for good.
+            unsafe { self.finish(Err(error(why))) };
         }
+    }
+}
+
+/// What the handle of a future that was given up says.
+fn error(why: Why) -> JoinError {
+    match why {
+        Why::Cancelled => JoinError::Cancelled,
+        Why::Refused => JoinError::Refused,
     }
 }
 
@@ -160,7 +160,7 @@ where
     }
 
     fn wait(&self) {
-        self.outcome.wait();
+        self.outcome.wait(&Forever);
     }
 
     fn take(&self) -> Result<F::Output, JoinError> {
@@ -169,13 +169,13 @@ where
     }
 
     fn poll_done(&self, context: &Context<'_>) -> bool {
-        self.outcome.poll_done(context)
+        self.outcome.poll_done(context, |round| engine().host().relax(round))
     }
 
     fn cancel(&self) -> bool {
         let finished = self.outcome.is_done();
         if !finished {
-            self.give_up(CANCELLED);
+            self.give_up(Why::Cancelled);
         }
         !finished
     }
@@ -214,8 +214,8 @@ impl Queue {
         let task = Arc::new(FutureTask {
             work: RawWork::new(FutureTask::<F>::perform),
             queue: self.clone(),
-            future: Mutex::new(Some(future)),
-            give_up: AtomicU8::new(0),
+            polled: Polled::new(),
+            future: UnsafeCell::new(Some(future)),
             outcome: Outcome::new(),
             value: UnsafeCell::new(None),
         });

@@ -9,21 +9,16 @@
 //!   does not would free the function under its own feet.
 //!
 //! So the item belongs to a function here, [`on_stack`], as with `std::thread::scope`: users only get
-//! references, which they can neither move from nor keep. It returns, or unwinds, when
-//!
-//! 1. the item is disabled, off every list, and no run is going on (`disable_sync`). That wait cannot
-//!    be for the caller itself: a run on this thread began inside `body`, and is over before `body` is;
-//! 2. every queueing has ended: `held` counts those that were neither run, nor cancelled, nor let go
-//!    of. The third is for a timer whose queue is gone: the engine makes the item idle first and then
-//!    tells its holder, so "idle" alone would be too early. Telling is its last touch.
+//! references, which they can neither move from nor keep. It returns, or unwinds, when the engine does
+//! not know the item any more: see `uwork_engine::handle::Held`. The wait for that cannot be for the caller itself:
+//! a run on this thread began inside `body`, and is over before `body` is.
 
 use std::fmt;
 use std::marker::PhantomPinned;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use uwork_engine::host::Host;
+use uwork_engine::handle::Held;
 use uwork_engine::{Action, Busy, Delayed, ItemName, Queued, Work as RawWork, WorkFn};
 
 use crate::delayed::nanos;
@@ -38,7 +33,7 @@ pub struct StackWork {
     /// First, so that the address of its work is that of the frame.
     raw: Delayed<Linux>,
     /// Queueings that have not come to their end.
-    held: AtomicU32,
+    held: Held,
     pinned: PhantomPinned,
 }
 
@@ -66,7 +61,7 @@ unsafe fn perform<F: Fn(&StackWork)>(work: NonNull<RawWork>, action: Action) {
     // release, until `held` was counted down.
     let frame = unsafe { &*frame };
     // For a release the last touch: the frame may be gone afterwards.
-    frame.item.end_one();
+    frame.item.held.end_one();
     if action == Action::Run {
         (frame.function)(&frame.item);
     }
@@ -74,27 +69,15 @@ unsafe fn perform<F: Fn(&StackWork)>(work: NonNull<RawWork>, action: Action) {
 
 impl StackWork {
     fn new(func: WorkFn) -> StackWork {
-        StackWork { raw: Delayed::new(func), held: AtomicU32::new(0), pinned: PhantomPinned }
+        StackWork { raw: Delayed::new(func), held: Held::new(), pinned: PhantomPinned }
     }
 
     fn raw(&self) -> NonNull<RawWork> {
         NonNull::from(&self.raw).cast()
     }
 
-    /// A queueing has come to its end.
-    fn end_one(&self) {
-        // Release: whoever waits for 0 goes on after what this side did to the item.
-        self.held.fetch_sub(1, Ordering::Release);
-    }
-
     fn offer(&self, queue: impl FnOnce() -> Queued) -> Enqueued<()> {
-        // Before the item can run. Relaxed: handed on by the queueing itself.
-        self.held.fetch_add(1, Ordering::Relaxed);
-        let outcome = queue();
-        if outcome != Queued::Yes {
-            self.end_one();
-        }
-        match outcome {
+        match self.held.offer(queue) {
             Queued::Yes => Enqueued::Queued,
             Queued::AlreadyPending => Enqueued::Pending(()),
             Queued::Disabled => Enqueued::Disabled(()),
@@ -139,11 +122,7 @@ impl StackWork {
     /// Takes the item off its queue or its timer, without waiting for a run. True if it was pending.
     pub fn cancel(&self) -> bool {
         // SAFETY: live, and only ever queued on the process's engine.
-        let was_pending = unsafe { engine().cancel(self.raw()) };
-        if was_pending {
-            self.end_one();
-        }
-        was_pending
+        unsafe { self.held.cancel(engine(), self.raw()) }
     }
 
     /// Queues the item at once if it is armed, and waits until its last queueing has run. False if it
@@ -166,19 +145,10 @@ struct End<'a>(&'a StackWork);
 impl Drop for End<'_> {
     fn drop(&mut self) {
         let item = self.0;
-        // SAFETY: live, and only ever queued on the process's engine.
-        match unsafe { engine().disable_sync(item.raw()) } {
-            Ok(true) => item.end_one(),
-            Ok(false) => {}
-            // Nobody else can disable it. The frame must not go away on a guess.
-            Err(_) => std::process::abort(),
-        }
-        let mut round = 0;
-        // Acquire: pairs with `end_one`.
-        while item.held.load(Ordering::Acquire) != 0 {
-            // A timer's expiry is about to let go of it, in some instructions.
-            engine().host().relax(round);
-            round += 1;
+        // SAFETY: live, and only ever queued on the process's engine; `body` is over.
+        if unsafe { item.held.end(engine(), item.raw()) }.is_err() {
+            // No other caller can disable it. The frame must not go away on a guess.
+            std::process::abort();
         }
     }
 }
@@ -194,8 +164,7 @@ impl Drop for End<'_> {
 /// If `body` does; the item is dealt with before.
 ///
 /// ```
-/// use std::sync::atomic::{AtomicU32, Ordering};
-/// let queue = uwork::Queue::builder("on-stack").build()?;
+/// /// let queue = uwork::Queue::builder("on-stack").build()?;
 /// let runs = AtomicU32::new(0);
 /// uwork::on_stack(
 ///     |_| { runs.fetch_add(1, Ordering::Relaxed); },

@@ -7,15 +7,17 @@ use loom::thread::JoinHandle;
 use crate::cpus::Cpus;
 use uwork_policy::blocking::Tier;
 
+use crate::futex::Futex;
 use crate::host::{
     Activity, Cure, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
 };
+use crate::sync::{AtomicU32, Ordering};
 use crate::thread::ThreadState;
 
 /// The time in every model. So early that no batch ever counts as stuck.
 pub(crate) const NOW: u64 = 1;
 
-/// A deadline from here on is never over in a model.
+/// A deadline that is never over in a model.
 pub(crate) const FAR: u64 = 1 << 40;
 
 /// See the module.
@@ -102,6 +104,57 @@ impl Event {
     }
 }
 
+/// Threads that sleep on words, and time, which a thread of the model ends.
+#[derive(Default)]
+pub(crate) struct WordSleep(Mutex<Sleepers>);
+
+#[derive(Default)]
+struct Sleepers {
+    /// The time of every wait is over.
+    over: bool,
+    /// In the order in which they came: the address that each sleeps on.
+    asleep: Vec<(usize, std::sync::Arc<Event>)>,
+}
+
+impl WordSleep {
+    /// The time of every wait is over.
+    pub(crate) fn expire(&self) {
+        let mut sleepers = self.0.lock().unwrap();
+        sleepers.over = true;
+        sleepers.asleep.drain(..).for_each(|(_, event)| event.wake());
+    }
+
+    /// Waits have no limit again.
+    pub(crate) fn renew(&self) {
+        self.0.lock().unwrap().over = false;
+    }
+}
+
+impl Futex for WordSleep {
+    /// As futex(2): the look at the word and the sleep are one step for those who wake.
+    fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
+        let mut sleepers = self.0.lock().unwrap();
+        if sleepers.over {
+            return false;
+        }
+        if word.load(Ordering::Relaxed) == expected {
+            let event = std::sync::Arc::new(Event::default());
+            sleepers.asleep.push((std::ptr::from_ref(word).addr(), event.clone()));
+            drop(sleepers);
+            event.wait();
+        }
+        true
+    }
+
+    fn wake(&self, word: *const AtomicU32) {
+        let mut sleepers = self.0.lock().unwrap();
+        let sleeper = sleepers.asleep.iter().position(|&(on, _)| on == word.addr());
+        if let Some(sleeper) = sleeper {
+            sleepers.asleep.remove(sleeper).1.wake();
+        }
+    }
+}
+
 loom::thread_local! {
     static THREAD: ThreadState = ThreadState::new();
 }
@@ -134,11 +187,11 @@ impl Host for LoomHost {
     }
 
     fn park(&self, event: &Event, deadline: Option<u64>) -> bool {
-        if deadline.is_none_or(|deadline| deadline >= FAR) {
+        if deadline.is_none_or(|at| at > NOW) {
             event.wait();
             return true;
         }
-        // Time passes only where nothing else does: a deadline may be over at any moment.
+        // The deadline is over: what was not woken by now gives up.
         std::mem::replace(&mut *event.woken.lock().unwrap(), false)
     }
 

@@ -10,12 +10,13 @@
 //! outside of [`world::World::explored`] is done in one order only.
 //!
 //! Not explored: more preemptions than the bound; who goes next when a thread relaxes in a wait for
-//! a few instructions of another; time, which stands still, so that of timers and the
-//! watch only the handshakes have a part; and `membarrier`, which is modelled by a full fence on both sides. And loom leaves out what
-//! it takes for the same as something explored, for which it remembers but the last access to each
-//! atomic: it finds a load that comes after a store much better than a store that comes after a
-//! load. So a model creates last who looks at what the others do, and a model that was not seen to
-//! fail when the engine is weakened proves nothing, however many executions it has.
+//! a few instructions of another; time, which stands still: a deadline is over from the start or
+//! never, a timer expires where the model says so, and the watch has a part only where a model takes its steps;
+//! and `membarrier`, which is modelled by a full fence on both sides. And loom leaves out what it takes for the same
+//! as something explored, for which it remembers but the last access to each atomic: it finds a
+//! load that comes after a store much better than a store that comes after a load. So a model
+//! creates last who looks at what the others do, and a model that was not seen to fail when the
+//! engine is weakened proves nothing, however many executions it has.
 
 mod host;
 mod world;
@@ -23,19 +24,27 @@ mod world;
 mod absence;
 mod cancel;
 mod combine;
+mod exchange;
 mod exit;
+mod expiry;
 mod flush;
+mod freeze;
+mod handle;
+mod held;
 mod keeper;
 mod kick;
+mod mayday;
 mod node;
 mod pending;
 mod percpu;
 mod pwq;
+mod shutdown;
 mod slot;
 mod task;
 mod transfer;
 mod underway;
 mod whole;
+mod wrap;
 
 use std::sync::{Arc, Mutex};
 

@@ -194,8 +194,11 @@ fn woken_at_the_end_of_the_run() {
             let world = world.clone();
             thread::spawn(move || {
                 let waiter = Waiter::new(0);
+                let mut lists = world.slot.lock_remote(&world.host);
                 // SAFETY: in no chain, and waited for if it was put in.
-                if unsafe { world.slot.lock_remote(&world.host).wait_for(run, &waiter) } {
+                let waits = unsafe { lists.wait_for(run, &raw const world.items[0], &waiter) };
+                drop(lists);
+                if waits {
                     waiter.wait(&world.host);
                 }
                 assert!(!world.slot.is_running(run), "the run that was waited for is over");

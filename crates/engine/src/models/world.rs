@@ -4,10 +4,12 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 use uwork_policy::cpuset::CpuSet;
+use uwork_policy::flags::Flags;
 use uwork_policy::scope::{Scope, ScopeChoice};
 use uwork_policy::topology::Topology;
 
 use super::host::{Event, LoomHost};
+use crate::delayed::Delayed;
 use crate::engine::{Config, Engine};
 use crate::host::Report;
 use crate::owner::Queue;
@@ -65,7 +67,13 @@ impl World {
     /// Any queue.
     pub(crate) fn queue(&self, name: &str, kind: Kind, max_active: u32) -> Queue<LoomHost> {
         let name = name.to_owned();
-        let spec = QueueSpec { name, kind, flags: uwork_policy::flags::Flags::empty(), max_active };
+        let spec = QueueSpec { name, kind, flags: Flags::empty(), max_active };
+        Queue::new(&self.engine, spec).unwrap()
+    }
+
+    /// A per-CPU queue with these flags.
+    pub(crate) fn flagged(&self, flags: Flags, max_active: u32) -> Queue<LoomHost> {
+        let spec = QueueSpec { name: "f".to_owned(), kind: Kind::PerCpu, flags, max_active };
         Queue::new(&self.engine, spec).unwrap()
     }
 
@@ -154,5 +162,50 @@ impl Item {
     pub(crate) fn requeue(&self) -> Queued {
         let home = self.home.lock().unwrap();
         self.queue(home.as_ref().unwrap())
+    }
+}
+
+/// An item with a timer, which counts what became of it as [`Item`] does.
+#[repr(C)]
+pub(crate) struct Timed {
+    delayed: Delayed<LoomHost>,
+    runs: Cell<u32>,
+    released: Cell<u32>,
+}
+
+unsafe fn end_timed(work: NonNull<Work>, action: Action) {
+    // SAFETY: every item with this function is the first field of a `Timed` that outlives its runs.
+    let item = unsafe { work.cast::<Timed>().as_ref() };
+    let count = if action == Action::Run { &item.runs } else { &item.released };
+    // SAFETY: what becomes of an item is ordered. That is what is being checked.
+    unsafe { count.set(count.get() + 1) };
+}
+
+impl Timed {
+    pub(crate) fn new() -> Arc<Timed> {
+        let (runs, released) = (Cell::new(0), Cell::new(0));
+        Arc::new(Timed { delayed: Delayed::new(end_timed), runs, released })
+    }
+
+    fn work(&self) -> NonNull<Work> {
+        NonNull::from(self).cast()
+    }
+
+    /// Queues it.
+    pub(crate) fn queue(&self, queue: &Queue<LoomHost>) -> Queued {
+        // SAFETY: every model keeps its items until the engine has ended.
+        unsafe { queue.queue(self.work()) }
+    }
+
+    /// Arms it.
+    pub(crate) fn arm(&self, queue: &Queue<LoomHost>) -> Queued {
+        // SAFETY: as in `queue`.
+        unsafe { queue.queue_delayed(None, NonNull::from(self).cast(), 1_000) }.unwrap()
+    }
+
+    /// How often it ran, and how often it was let go of unrun. The engine has ended.
+    pub(crate) fn ends(&self) -> (u32, u32) {
+        // SAFETY: as said.
+        unsafe { (self.runs.get(), self.released.get()) }
     }
 }

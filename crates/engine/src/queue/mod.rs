@@ -4,6 +4,7 @@ mod limits;
 mod name;
 mod route;
 mod spec;
+mod turns;
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,6 +32,7 @@ use crate::sync::{
 };
 use limits::Nodes;
 use route::Route;
+use turns::Turns;
 
 /// The queue takes items only from its own items: it drains.
 const DRAINING: u32 = 1;
@@ -67,8 +69,8 @@ pub struct Wq<H: Host> {
     pub(crate) gate: AtomicU32,
     /// What was reported of this queue: bits of [`Warned`].
     warned: AtomicU32,
-    /// The CPU that was used last for a caller outside the mask.
-    round_robin: AtomicU32,
+    /// Whose turn it is for a caller outside of the mask.
+    turns: Turns,
     ordered: bool,
     per_cpu: bool,
     flags: Flags,
@@ -158,7 +160,7 @@ impl<H: Host> Wq<H> {
             routes: (0..cpus).map(|_| Route::new()).collect(),
             gate: AtomicU32::new(0),
             warned: AtomicU32::new(0),
-            round_robin: AtomicU32::new(0),
+            turns: Turns::new(cpus),
             ordered,
             per_cpu: matches!(spec.kind, Kind::PerCpu),
             flags: spec.flags,

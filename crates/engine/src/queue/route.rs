@@ -6,6 +6,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, Pods, effective_cpumask};
 
+use super::turns::Turns;
 use super::{Attrs, BecameReady, Kind, NICE_HIGHPRI, QueueError, Tunable, UsedSet, Wq};
 use crate::cpus::Cpus;
 use crate::engine::{Context, PoolSet, SetKey};
@@ -38,7 +39,7 @@ impl<H: Host> Wq<H> {
                 return pwq;
             }
         }
-        self.route_elsewhere(cpu).0
+        self.pwq_elsewhere()
     }
 
     /// The pool for a caller on `cpu`.
@@ -49,21 +50,33 @@ impl<H: Host> Wq<H> {
                 return pool;
             }
         }
-        self.route_elsewhere(cpu).1
+        self.pool_elsewhere()
     }
 
-    /// The caller's CPU is outside the mask: take turns among those in it.
+    /// The pwq for a caller whose CPU is outside of the mask.
     #[cold]
-    fn route_elsewhere(&self, cpu: u32) -> (&Pwq<H>, &Pool<H>) {
-        // The lock keeps the routes in step with the mask.
-        let tunable = self.tunable.lock();
-        let last = self.round_robin.load(Ordering::Relaxed);
-        let chosen = uwork_policy::cpu_choice::choose_unbound(cpu, &tunable.mask, last);
-        self.round_robin.store(chosen, Ordering::Relaxed);
-        let route = &self.routes[chosen as usize];
-        // SAFETY: every CPU of the mask has a route; its pwq lives as long as the queue, its pool
-        // as long as the engine.
-        unsafe { (&*route.pwq.load(Ordering::Acquire), &*route.pool.load(Ordering::Acquire)) }
+    fn pwq_elsewhere(&self) -> &Pwq<H> {
+        // All CPUs of an ordered queue have the same pwq: only its readiness takes a turn.
+        let turn = if self.ordered { Turns::any } else { Turns::take };
+        loop {
+            let route = &self.routes[turn(&self.turns) as usize];
+            // SAFETY: null, or a pwq of the queue, which lives as long as the queue.
+            if let Some(pwq) = unsafe { route.pwq.load(Ordering::Acquire).as_ref() } {
+                return pwq;
+            }
+        }
+    }
+
+    /// The pool for a caller whose CPU is outside of the mask.
+    #[cold]
+    fn pool_elsewhere(&self) -> &Pool<H> {
+        loop {
+            let route = &self.routes[self.turns.take() as usize];
+            // SAFETY: null, or a pool, which lives as long as the engine.
+            if let Some(pool) = unsafe { route.pool.load(Ordering::Acquire).as_ref() } {
+                return pool;
+            }
+        }
     }
 
     /// Whether items can be queued for this CPU.
@@ -172,22 +185,23 @@ impl<H: Host> Wq<H> {
         ready.append(self.apply_limits(tunable));
         ready.roomier = self.count_limits(tunable);
         set.pools.iter().for_each(|&id| self.engine.pool(id).add_route());
-        for (cpu, route) in self.routes.iter().enumerate() {
-            let pod = set.pod_of(cpu as u32);
-            let (pwq, pool) = match pod {
-                Some(pod) => (pwqs[if self.ordered { 0 } else { pod }], set.pools[pod]),
-                None => {
-                    route.pwq.store(std::ptr::null_mut(), Ordering::Release);
-                    route.pool.store(std::ptr::null_mut(), Ordering::Release);
-                    continue;
-                }
-            };
+        let routes = || (0..).zip(&self.routes);
+        let reached = |&(cpu, _): &(u32, &Route<H>)| set.pod_of(cpu).is_some();
+        for (cpu, route) in routes().filter(reached) {
+            let pod = set.pod_of(cpu).expect("filtered");
+            let pwq = pwqs[if self.ordered { 0 } else { pod }];
             // A submitter may pair the new pool with the old pwq or the other way round. Readiness
             // only says which pool looks at the pwq first, so either is right for the queue's
             // guarantees.
-            let pool: *const Pool<H> = self.engine.pool(pool);
+            let pool: *const Pool<H> = self.engine.pool(set.pools[pod]);
             route.pool.store(pool.cast_mut(), Ordering::Release);
             route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
+        }
+        // Between the routes that come and those that go: see `turns`.
+        self.turns.set(&tunable.mask);
+        for (_, route) in routes().filter(|route| !reached(route)) {
+            route.pwq.store(std::ptr::null_mut(), Ordering::Release);
+            route.pool.store(std::ptr::null_mut(), Ordering::Release);
         }
         tunable.fitted = cpus;
         let before = tunable.routed.replace(set);

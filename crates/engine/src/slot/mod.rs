@@ -169,6 +169,14 @@ impl<H: Host> Slot<H> {
         self.run.load(Ordering::Acquire) == (run & RUN_MASK) << PHASE_BITS | RUNNING
     }
 
+    /// Whether this run is still going on and is one of `item`, which names it. A number alone comes again
+    /// after 2^36 runs, when an item that has not run since takes another one's run for its own.
+    ///
+    /// Exact for the owner and under the slot's lock. Elsewhere the run may have ended when this returns.
+    pub(crate) fn is_running_item(&self, run: u64, item: *const Work) -> bool {
+        self.is_running(run) && self.now.is_about(item)
+    }
+
     /// Whether the owner is in a batch. A hint.
     pub(crate) fn is_at_work(&self) -> bool {
         self.run.load(Ordering::Relaxed) & PHASE_MASK != OUT
@@ -214,7 +222,7 @@ impl<H: Host> Slot<H> {
 
     /// Owner: leaves its lists, in no item.
     #[inline(always)]
-    fn leave(&self, number: u64) {
+    pub(crate) fn leave(&self, number: u64) {
         self.run.store(number << PHASE_BITS | OUT, Ordering::Release);
     }
 
@@ -464,7 +472,7 @@ impl<H: Host> RemoteSlot<'_, H> {
         item: *mut Work,
         unlink: impl FnOnce(),
     ) -> bool {
-        if !self.slot.is_running(run) {
+        if !self.slot.is_running_item(run, item) {
             return false;
         }
         // The run may end from here on; its owner then waits for our mutex.
@@ -478,12 +486,23 @@ impl<H: Host> RemoteSlot<'_, H> {
         true
     }
 
-    /// Lets `waiter` be woken at the end of `run`. False if that run is over.
+    /// Whether `run` is going on and is one of `item`. It may end at any time, but as long as the caller
+    /// holds the slot, the owner begins no other run.
+    pub(crate) fn is_running_item(&self, run: u64, item: *const Work) -> bool {
+        self.slot.is_running_item(run, item)
+    }
+
+    /// Lets `waiter` be woken at the end of `run`, which `item` names. False if that run is over.
     ///
     /// # Safety
     /// As for [`Waiters::push`].
-    pub(crate) unsafe fn wait_for(&mut self, run: u64, waiter: &crate::wake::Waiter<H>) -> bool {
-        if !self.slot.is_running(run) {
+    pub(crate) unsafe fn wait_for(
+        &mut self,
+        run: u64,
+        item: *const Work,
+        waiter: &crate::wake::Waiter<H>,
+    ) -> bool {
+        if !self.slot.is_running_item(run, item) {
             return false;
         }
         // SAFETY: by this function's contract.

@@ -1,6 +1,7 @@
 //! What a slot runs now, for those who ask which item it is, and what that item said of itself.
 //!
-//! Nothing in the engine decides by this. The owner stores the item as it begins a run, between two
+//! The engine decides by one thing only: whether a run that an item names is one of that item
+//! (`Slot::is_running_item`). The owner stores the item as it begins a run, between two
 //! values of the run word, so that a reader on any thread who sees the same value before and after
 //! has what belongs to that run:
 //!
@@ -41,6 +42,11 @@ impl Now {
     pub(super) fn set(&self, item: *const Work, func: usize) {
         self.item.set(item.addr());
         self.func.set(func);
+    }
+
+    /// Whether the current or last run is one of `item`.
+    pub(super) fn is_about(&self, item: *const Work) -> bool {
+        self.item.get() == item.addr()
     }
 
     pub(super) fn get(&self) -> Running {

@@ -12,6 +12,12 @@ pub(crate) const WORK_SIZE_MAX: usize = 1024;
 /// Every atomic of every entry costs time in every execution.
 pub(crate) const SLAB_FIRST_CHUNK: u32 = 2;
 
+/// loom's atomics are not made at compile time.
+macro_rules! const_unless_modelled {
+    ($($function:tt)*) => { $($function)* };
+}
+pub(crate) use const_unless_modelled;
+
 /// loom has no processor that could honour a compiler fence, so it is modelled as a full one.
 #[inline(always)]
 pub fn compiler_fence() {

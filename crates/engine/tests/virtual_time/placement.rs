@@ -1,12 +1,15 @@
 //! Which CPU does the work: pods help each other, except strict ones.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use uwork_engine::{Kind, QueueSpec, Queued};
+use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
+use crate::chance::Chaos;
 use crate::item::Item;
 use crate::setup::{MS, Setup, attrs, make, spec, with_engine};
 
@@ -111,4 +114,74 @@ fn what_is_lined_up_behind_a_declared_wait_goes_on_at_once() {
             assert_eq!((*last.lock().unwrap() - begin, host.time() - begin), (0, 100 * MS));
         });
     }
+}
+
+/// Submitters on two CPUs outside of the mask, preempted at any point.
+fn turns_of_submitters_outside(seed: u64) -> Vec<usize> {
+    let chaos = Chaos { drawn_order: true, preempt_one_in: 3, ..Chaos::default() };
+    with_engine(Setup { machine: "core:5", chaos, seed }, |engine| {
+        let host = engine.host().clone();
+        let mut attrs = attrs(engine, Scope::Cpu, true);
+        attrs.cpumask = "2-4".parse().unwrap();
+        let queue = make(engine, spec("q", Kind::Unbound(attrs)));
+        let ran_on = Arc::new(Mutex::new(Vec::new()));
+        let submitters = [0, 0, 1].map(|cpu| {
+            let (queue, ran_on, clock) = (queue.clone(), ran_on.clone(), host.clone());
+            host.start(&CpuSet::single(cpu), move || {
+                for _ in 0..20 {
+                    let (ran_on, clock) = (ran_on.clone(), clock.clone());
+                    let item = Item::new(move || ran_on.lock().unwrap().push(clock.cpu()));
+                    assert_eq!(item.queue(&queue), Queued::Yes);
+                }
+            })
+        });
+        submitters.into_iter().for_each(|submitter| submitter.join(&host));
+        queue.flush().unwrap();
+        let ran_on = ran_on.lock().unwrap();
+        (0..5).map(|cpu| ran_on.iter().filter(|&&on| on == cpu).count()).collect()
+    })
+}
+
+#[test]
+fn submitters_outside_of_the_mask_reach_each_cpu_of_it_equally_often() {
+    for seed in 0..50 {
+        assert_eq!(turns_of_submitters_outside(seed), [0, 0, 20, 20, 20], "seed {seed}");
+    }
+}
+
+/// One pwq serves the whole queue, whose readiness alone takes turns.
+#[test]
+fn readiness_of_an_ordered_queue_takes_turns_among_all_pools_of_the_mask() {
+    let ran_on = with_engine(Setup::exact("core:3"), |engine| {
+        let host = engine.host().clone();
+        let mut attrs = attrs(engine, Scope::Cpu, true);
+        attrs.cpumask = "1-2".parse().unwrap();
+        let queue = make(engine, spec("q", Kind::Ordered(attrs)));
+        let ran_on = Arc::new(Mutex::new(Vec::new()));
+        for _ in 0..4 {
+            let (ran_on, clock) = (ran_on.clone(), host.clone());
+            let item = Item::new(move || ran_on.lock().unwrap().push(clock.cpu()));
+            assert_eq!(item.queue(&queue), Queued::Yes);
+            queue.flush().unwrap();
+        }
+        let ran_on = ran_on.lock().unwrap();
+        ran_on.clone()
+    });
+    assert_eq!(ran_on, [1, 2, 1, 2]);
+}
+
+/// The attributes are locked while they change: a submitter that took that lock would wait for itself.
+#[test]
+fn a_submitter_outside_of_the_mask_waits_for_no_change_of_the_attributes() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let mut attrs = attrs(engine, Scope::Cpu, true);
+        attrs.cpumask = CpuSet::single(1);
+        let queue = make(engine, spec("q", Kind::Unbound(attrs)));
+        let ran = Arc::new(AtomicBool::new(false));
+        let seen = ran.clone();
+        let item = Item::new(move || seen.store(true, Ordering::Relaxed));
+        queue.change_attrs(|_| assert_eq!(item.queue(&queue), Queued::Yes)).unwrap();
+        queue.flush().unwrap();
+        assert!(ran.load(Ordering::Relaxed));
+    });
 }

@@ -1,7 +1,7 @@
 //! Affinity scopes: the pods of each, the default's fallback, masks, and the choice of a CPU.
 
 use proptest::prelude::*;
-use uwork_policy::cpu_choice::{NodeChoice, choose_node, choose_unbound};
+use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::scope::{
     DEFAULT_SHARD_SIZE, EffectiveScope, Pods, Scope, ScopeChoice, effective_cpumask,
@@ -163,19 +163,6 @@ fn an_effective_mask_is_never_emptier_than_the_unbound_mask() {
 fn a_pod_without_an_online_cpu_uses_the_whole_mask() {
     assert_eq!(pod_cpumask(&set("0-3"), &set("2-9"), &set("0-1,3")), set("2-3"));
     assert_eq!(pod_cpumask(&set("0-3"), &set("2-9"), &set("0-1,4-9")), set("2-9"));
-}
-
-/// SEMANTICS 2.9.
-#[test]
-fn an_item_stays_on_its_cpu_where_the_mask_allows_it_and_goes_round_robin_where_not() {
-    let mask = set("2,5,9");
-    assert_eq!(choose_unbound(5, &mask, 9), 5);
-    let mut last = 0;
-    for expected in [2, 5, 9, 2] {
-        last = choose_unbound(7, &mask, last);
-        assert_eq!(last, expected);
-    }
-    assert_eq!(choose_unbound(7, &CpuSet::new(), 0), 7);
 }
 
 /// SEMANTICS 2.10.

@@ -5,11 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::task::Context;
 
+use uwork_engine::handle::Outcome;
+use uwork_engine::host::Host;
 use uwork_engine::{Action, ItemName, Queued, Work as RawWork};
 
-use super::{JoinHandle, Joinable, Outcome, panicked};
+use super::{JoinHandle, Joinable, panicked};
 use crate::error::JoinError;
 use crate::linux::engine;
+use crate::linux::futex::Forever;
 use crate::queue::Queue;
 
 /// A closure on its way, and then its result. Given back by the second of item and handle to let
@@ -45,7 +48,7 @@ impl<F, R> Task<F, R> {
         // SAFETY: by this function's contract; the closure was taken out before.
         unsafe {
             *task.as_ref().stage.get() = stage;
-            if Outcome::complete(&raw const (*task.as_ptr()).outcome) {
+            if Outcome::complete(&raw const (*task.as_ptr()).outcome, &Forever) {
                 drop(Box::from_raw(task.as_ptr()));
             }
         }
@@ -101,7 +104,7 @@ impl<F: FnOnce() -> R + Send, R: Send> Joinable<R> for Task<F, R> {
     }
 
     fn wait(&self) {
-        self.outcome.wait();
+        self.outcome.wait(&Forever);
     }
 
     fn take(&self) -> Result<R, JoinError> {
@@ -114,7 +117,7 @@ impl<F: FnOnce() -> R + Send, R: Send> Joinable<R> for Task<F, R> {
     }
 
     fn poll_done(&self, context: &Context<'_>) -> bool {
-        self.outcome.poll_done(context)
+        self.outcome.poll_done(context, |round| engine().host().relax(round))
     }
 
     fn cancel(&self) -> bool {

@@ -1,7 +1,6 @@
 //! Handles that wait for spawned closures and futures.
 
 mod closure;
-mod outcome;
 
 use std::any::Any;
 use std::future::Future;
@@ -11,8 +10,6 @@ use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
 use uwork_engine::{Helped, Work as RawWork};
-
-pub(crate) use outcome::Outcome;
 
 use crate::error::JoinError;
 use crate::linux::{engine, report_panic};

@@ -4,7 +4,41 @@
 //! ever, and the C library ends the process at its own next wait.
 
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use uwork_engine::futex::Futex;
+
+/// Sleeps without a limit.
+pub(crate) struct Forever;
+
+impl Futex for Forever {
+    fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
+        wait(word, expected, None);
+        true
+    }
+
+    fn wake(&self, word: *const AtomicU32) {
+        wake(word);
+    }
+}
+
+/// Sleeps until a deadline at most.
+pub(crate) struct Until(pub(crate) Instant);
+
+impl Futex for Until {
+    fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
+        let left = self.0.saturating_duration_since(Instant::now());
+        if left == Duration::ZERO {
+            return false;
+        }
+        wait(word, expected, Some(left));
+        true
+    }
+
+    fn wake(&self, word: *const AtomicU32) {
+        wake(word);
+    }
+}
 
 use super::fatal::{self, Errno};
 

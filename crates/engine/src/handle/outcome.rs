@@ -2,60 +2,64 @@
 //!
 //! | bit | set by | meaning |
 //! |---|---|---|
-//! | DONE | the item, once | the result is there |
-//! | ABANDONED | the handle, once | nobody will take the result |
+//! | DONE | the item, once | the result is delivered |
+//! | ABANDONED | the handle, once | the handle does not take the result |
 //! | SLEEPING | the handle | a thread sleeps on the word until DONE |
-//! | WAKER | the handle | a waker was left in the cell |
-//! | POLLED | the handle | a waker was left at least once |
+//! | WAKER | the handle | the cell holds a waker |
+//! | POLLED | the handle | the cell has held a waker |
 //!
-//! Who clears WAKER owns the waker's cell until it sets WAKER again; the item does so only before
-//! DONE. So once DONE is set, nobody but the handle touches the task, and the second of DONE and
-//! ABANDONED to be set says who gives it back.
+//! The side that clears WAKER owns the waker's cell until the handle sets WAKER again; the item clears
+//! it only before it sets DONE. So from DONE on only the handle touches the task, and the second of
+//! DONE and ABANDONED to be set says which side frees it.
 
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Waker};
 
-use uwork_engine::sync::assert_nothing_held;
-
-use crate::linux::futex;
+use crate::futex::Futex;
+use crate::sync::{AtomicU32, Ordering, UnsafeCell, assert_nothing_held};
 
 const DONE: u32 = 1;
 const ABANDONED: u32 = 2;
 const SLEEPING: u32 = 4;
 const WAKER: u32 = 8;
-/// A waker was left at least once.
 const POLLED: u32 = 16;
 
 /// See the module.
-pub(crate) struct Outcome {
+pub struct Outcome {
     state: AtomicU32,
-    /// Guard: whoever cleared WAKER, or the handle while WAKER was never set. Boxed, as most
+    /// Guard: the side that cleared WAKER, or the handle while WAKER was never set. Boxed, as most
     /// handles are never polled.
     #[allow(clippy::box_collection, reason = "eight bytes instead of sixteen in every task")]
-    waker: UnsafeCell<Option<Box<Waker>>>,
+    pub(crate) waker: UnsafeCell<Option<Box<Waker>>>,
 }
 
 // SAFETY: the waker's cell is guarded as said there, and wakers may change threads.
 unsafe impl Sync for Outcome {}
 
+impl Default for Outcome {
+    fn default() -> Outcome {
+        Outcome::new()
+    }
+}
+
 impl Outcome {
-    pub(crate) fn new() -> Outcome {
+    /// Of an item that has not ended.
+    pub fn new() -> Outcome {
         Outcome { state: AtomicU32::new(0), waker: UnsafeCell::new(None) }
     }
 
-    pub(crate) fn is_done(&self) -> bool {
+    /// Whether the result is delivered. If so, it is visible.
+    pub fn is_done(&self) -> bool {
         // Acquire pairs with `complete`: the result is visible.
         self.state.load(Ordering::Acquire) & DONE != 0
     }
 
-    /// The item's side, once, after it has left the result. True if the handle is gone: then the
-    /// task is the caller's to give back. Otherwise the task may be gone when this returns.
+    /// The item's side, once, after it has stored the result. True if the handle is gone: then the
+    /// caller frees the task. Otherwise the task may be gone when this returns.
     ///
     /// # Safety
     /// `this` is live until DONE is set.
     #[must_use]
-    pub(crate) unsafe fn complete(this: *const Outcome) -> bool {
+    pub unsafe fn complete(this: *const Outcome, futex: &impl Futex) -> bool {
         // SAFETY: live until DONE is set; only the address is used after that.
         let (state, waker) = unsafe { (&raw const (*this).state, &raw const (*this).waker) };
         let mut left = None;
@@ -70,7 +74,7 @@ impl Outcome {
             match exchanged {
                 Ok(_) if now & WAKER != 0 => {
                     // SAFETY: we cleared WAKER, so the cell is ours; DONE is not set yet.
-                    left = unsafe { (*(*waker).get()).take() };
+                    left = unsafe { (*waker).with_mut(|cell| (*cell).take()) };
                     now = next;
                 }
                 Ok(_) => break,
@@ -78,7 +82,7 @@ impl Outcome {
             }
         }
         if now & SLEEPING != 0 {
-            futex::wake(state);
+            futex.wake(state);
         }
         if let Some(waker) = left {
             assert_nothing_held("a waker");
@@ -87,29 +91,30 @@ impl Outcome {
         now & ABANDONED != 0
     }
 
-    /// The handle's side: nobody will take the result. True if the item is done: then the task is
-    /// the caller's to give back. Otherwise the item's side does so.
+    /// The handle's side: it does not take the result. True if the item is done: then the caller frees
+    /// the task. Otherwise the item's side does so.
     #[must_use]
-    pub(crate) fn abandon(&self) -> bool {
+    pub fn abandon(&self) -> bool {
         // Acquire: everything that the item did to the task. Release: what the handle did.
         self.state.fetch_or(ABANDONED, Ordering::AcqRel) & DONE != 0
     }
 
-    /// The handle's side: sleeps until the result is there.
-    pub(crate) fn wait(&self) {
+    /// The handle's side: sleeps until the result is delivered. `futex` sets no limit.
+    pub fn wait(&self, futex: &impl Futex) {
         let mut now = self.state.load(Ordering::Acquire);
         while now & DONE == 0 {
             if now & SLEEPING == 0 {
                 now = self.state.fetch_or(SLEEPING, Ordering::Acquire) | SLEEPING;
                 continue;
             }
-            futex::wait(&self.state, now, None);
+            let _ = futex.wait(&self.state, now);
             now = self.state.load(Ordering::Acquire);
         }
     }
 
-    /// The handle's side: whether the result is there; if not, `context` is woken when it is.
-    pub(crate) fn poll_done(&self, context: &Context<'_>) -> bool {
+    /// The handle's side: whether the result is delivered; if not, `context` is woken when it is. `relax`
+    /// lets the item's side go on, which is some instructions away from the delivery.
+    pub fn poll_done(&self, context: &Context<'_>, relax: impl Fn(u32)) -> bool {
         if self.is_done() {
             return true;
         }
@@ -120,23 +125,22 @@ impl Outcome {
         if now & DONE != 0 {
             return true;
         }
-        // Where WAKER was set, clearing it made the cell ours. Where it was not, either it never
-        // was, and the cell is the handle's, or the item has cleared it and is about to set DONE.
-        if now & WAKER == 0 && !self.is_first_poll() {
+        // WAKER was set: clearing it made the cell ours. It was clear: either it was never set, and the
+        // cell is the handle's, or the item has cleared it and is about to set DONE.
+        if now & WAKER == 0 && now & POLLED != 0 {
+            let mut round = 0;
             while !self.is_done() {
-                std::thread::yield_now();
+                relax(round);
+                round += 1;
             }
             return true;
         }
         // SAFETY: ours, as said.
-        let old = unsafe { (*self.waker.get()).replace(waker) };
+        let old = self.waker.with_mut(|cell| unsafe { (*cell).replace(waker) });
+        // Release: the waker in the cell. Acquire: the result.
         let is_done = self.state.fetch_or(WAKER | POLLED, Ordering::AcqRel) & DONE != 0;
         // Once the new one is in its place: dropping is user code and may unwind.
         drop(old);
         is_done
-    }
-
-    fn is_first_poll(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & POLLED == 0
     }
 }

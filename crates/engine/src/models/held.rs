@@ -1,0 +1,153 @@
+//! The end of a frame with an item on it, against everything that may still touch the item.
+//!
+//! **Proves.** When `Held::end` returns, every run is over, every queueing has come to its end, and the
+//! engine does not touch the item again: what the frame does then is not unordered with any of it.
+//!
+//! **Bounds.** The production worker, queue and timers; an item that is queued, that queues itself,
+//! that another thread queues or cancels, and one whose timer expires after its queue is gone; up
+//! to two preemptions (three where no worker takes part).
+//!
+//! **Seen to fail** with each of these:
+//!
+//! - `end` does not wait for 0, or waits relaxed;
+//! - `end` does not count what `disable_sync` took off, or disables without waiting;
+//! - `end_one` is relaxed;
+//! - `offer` does not end a queueing that was refused.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+use loom::thread;
+
+use super::host::LoomHost;
+use super::world::World;
+use super::{Preemptions, explore};
+use crate::delayed::Delayed;
+use crate::handle::Held;
+use crate::owner::Queue;
+use crate::submit::Queued;
+use crate::sync::Cell;
+use crate::work::{Action, Work};
+
+/// What is on the frame. The model keeps its memory, so that loom sees a touch that comes too late.
+#[repr(C)]
+struct Frame {
+    item: Delayed<LoomHost>,
+    held: Held,
+    /// What the item's function borrows.
+    borrowed: Cell<u32>,
+    /// Where the first run queues the item again.
+    again: Mutex<Option<Queue<LoomHost>>>,
+}
+
+unsafe fn perform(work: NonNull<Work>, action: Action) {
+    // SAFETY: the first field of a frame that the model keeps.
+    let frame = unsafe { work.cast::<Frame>().as_ref() };
+    if action != Action::Run {
+        // SAFETY: the frame has not ended. That is what is being checked.
+        let _ = unsafe { frame.borrowed.get() };
+        return frame.held.end_one();
+    }
+    frame.held.end_one();
+    // SAFETY: as above.
+    unsafe { frame.borrowed.set(frame.borrowed.get() + 1) };
+    let again = frame.again.lock().unwrap().take();
+    if let Some(queue) = again {
+        let _ = frame.queue(&queue);
+    }
+}
+
+impl Frame {
+    fn new() -> Arc<Frame> {
+        let item = Delayed::new(perform);
+        let (held, borrowed, again) = (Held::new(), Cell::new(0), Mutex::new(None));
+        Arc::new(Frame { item, held, borrowed, again })
+    }
+
+    fn work(&self) -> NonNull<Work> {
+        NonNull::from(self).cast()
+    }
+
+    fn queue(&self, queue: &Queue<LoomHost>) -> Queued {
+        // SAFETY: the model keeps the frame.
+        self.held.offer(|| unsafe { queue.queue(self.work()) })
+    }
+
+    /// The frame ends: how often the item ran.
+    fn end(&self, world: &World) -> u32 {
+        // SAFETY: live, only this engine knows the item, and the caller is outside of it.
+        unsafe { self.held.end(&world.engine, self.work()) }.unwrap();
+        // SAFETY: nothing touches the frame any more. That is what is being checked.
+        unsafe {
+            let runs = self.borrowed.get();
+            self.borrowed.set(u32::MAX);
+            runs
+        }
+    }
+}
+
+#[test]
+fn a_frame_ends_after_a_run_that_queues_the_item_again() {
+    explore("held: it queues itself", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(1);
+        let frame = Frame::new();
+        *frame.again.lock().unwrap() = Some(queue.clone());
+        world.settle();
+        world.explored(|| {
+            assert_eq!(frame.queue(&queue), Queued::Yes);
+            assert!(frame.end(&world) <= 2);
+        });
+        *frame.again.lock().unwrap() = None;
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+#[test]
+fn a_frame_ends_after_a_cancel_by_another_thread() {
+    explore("held: it is cancelled", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(1);
+        let frame = Frame::new();
+        world.settle();
+        world.explored(|| {
+            assert_eq!(frame.queue(&queue), Queued::Yes);
+            let (theirs, engine) = (frame.clone(), world.engine.clone());
+            // A reference to the item does not outlive the frame: the other thread is joined first.
+            let other = thread::spawn(move || {
+                // SAFETY: the model keeps the frame.
+                let cancelled = unsafe { theirs.held.cancel(&engine, theirs.work()) };
+                u32::from(cancelled)
+            });
+            let cancelled = other.join().unwrap();
+            assert!(frame.end(&world) + cancelled <= 1);
+        });
+        drop(queue);
+        assert!(world.end().is_empty());
+    });
+}
+
+/// The engine makes the item idle and then tells its holder: between the two a disable finds nothing.
+#[test]
+fn a_frame_ends_after_its_expired_timer_was_let_go_of() {
+    explore("held: its queue is gone", Preemptions::AtMost(3), || {
+        let world = World::new(1, 1);
+        let queue = world.per_cpu(1);
+        let frame = Frame::new();
+        let pool = queue.pool_of(0).id;
+        // SAFETY: the model keeps the frame.
+        let arm = || unsafe { queue.queue_delayed(None, frame.work().cast(), 1_000) }.unwrap();
+        assert_eq!(frame.held.offer(arm), Queued::Yes);
+        drop(queue);
+        world.settle();
+        world.explored(|| {
+            let engine = world.engine.clone();
+            let later = 1_000_000;
+            let expiry = thread::spawn(move || engine.fire_timers(engine.pool(pool), later));
+            assert_eq!(frame.end(&world), 0);
+            expiry.join().unwrap();
+        });
+        assert!(world.end().is_empty());
+    });
+}

@@ -1,0 +1,90 @@
+//! A shutdown's gates against submit and arm.
+//!
+//! **Proves.** An item that is queued or armed while a shutdown goes on is refused, or it runs or
+//! is let go of, once: none is left in a list or in a wheel. A queue that is made meanwhile gets
+//! the marks.
+//!
+//! **Bounds.** The production worker and queue; one submitter with one item, one shutdown of either
+//! kind without a limit; up to two preemptions.
+//!
+//! **Seen to fail** with each of these:
+//!
+//! - `arm_owned` does not look at the gate under the timers' lock, or a shutdown takes off what is armed before
+//!   it shuts the gates;
+//! - `release_pending_of` does not count what it takes off;
+//! - `shut_late_queue` does nothing.
+
+use loom::thread;
+
+use super::world::{Timed, World};
+use super::{Preemptions, explore};
+use crate::owner::Queue;
+use crate::queue::Kind;
+use crate::shutdown::Shutdown;
+use crate::submit::Queued;
+
+use super::host::LoomHost;
+
+type Submit = fn(&Timed, &Queue<LoomHost>) -> Queued;
+
+/// `submit` beside a shutdown: what it returned, and how often the item ran and was let go of.
+fn beside(how: Shutdown, submit: Submit) -> (Queued, (u32, u32)) {
+    let world = World::new(1, 2);
+    let queue = world.per_cpu(1);
+    let item = Timed::new();
+    world.settle();
+    let queued = world.explored(|| {
+        let (target, handle) = (item.clone(), queue.clone());
+        let submitter = thread::spawn(move || submit(&target, &handle));
+        let report = world.engine.shutdown(how, u64::MAX).unwrap();
+        assert!(report.is_complete());
+        submitter.join().unwrap()
+    });
+    drop(queue);
+    let _ = world.end();
+    (queued, item.ends())
+}
+
+fn queued(how: Shutdown) {
+    let (queued, (runs, released)) = beside(how, Timed::queue);
+    assert_eq!(runs + released, u32::from(queued.is_queued()), "{queued:?}");
+    assert!(released == 0 || how == Shutdown::Cancel);
+}
+
+#[test]
+fn an_item_that_is_queued_beside_a_cancelling_shutdown_ends_once() {
+    explore("shutdown: cancel, queue", Preemptions::AtMost(2), || queued(Shutdown::Cancel));
+}
+
+#[test]
+fn an_item_that_is_queued_beside_a_draining_shutdown_runs() {
+    explore("shutdown: drain, queue", Preemptions::AtMost(2), || queued(Shutdown::Drain));
+}
+
+#[test]
+fn an_item_that_is_armed_beside_a_shutdown_is_let_go_of() {
+    explore("shutdown: cancel, arm", Preemptions::AtMost(2), || {
+        let (armed, ends) = beside(Shutdown::Cancel, Timed::arm);
+        assert_eq!(ends, (0, u32::from(armed.is_queued())), "{armed:?}");
+    });
+}
+
+#[test]
+fn a_queue_that_is_made_beside_a_shutdown_takes_nothing() {
+    explore("shutdown: a late queue", Preemptions::AtMost(2), || {
+        let world = World::new(1, 1);
+        let made = world.explored(|| {
+            let engine = world.engine.clone();
+            let other = thread::spawn(move || {
+                engine.shutdown(Shutdown::Cancel, u64::MAX).unwrap();
+            });
+            let made = world.queue("late", Kind::PerCpu, 1);
+            other.join().unwrap();
+            made
+        });
+        let item = Timed::new();
+        assert_eq!(item.queue(&made), Queued::Refused);
+        drop(made);
+        let _ = world.end();
+    });
+}
