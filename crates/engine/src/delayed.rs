@@ -4,11 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
+use uwork_policy::cpuset::CpuSet;
 use uwork_policy::timer::expiry;
 
 use crate::engine::Engine;
 use crate::function::{ForeignFn, ItemFn};
-use crate::host::Host;
+use crate::host::{Host, WorkerSpec};
 use crate::owner::{Owner, Queue};
 use crate::pool::{NEVER, Pool};
 use crate::queue::QueueError;
@@ -323,6 +324,15 @@ impl<H: Host> Queue<H> {
     }
 }
 
+/// Where the holder of an item that cannot be queued is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holder {
+    /// On the calling thread.
+    ToldHere,
+    /// On another thread: the caller must not wait in user code.
+    ToldElsewhere,
+}
+
 impl<H: Host> Engine<H> {
     /// Queues an armed item at once and waits for it, as [`Engine::flush_work`]: false as well if the
     /// caller runs items of the ordered queue that the item has come to, and does not wait for it.
@@ -412,7 +422,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: the caller's promise that the item is live.
         let Some(queue) = (unsafe { self.unlink(item, pool) }) else { return false };
         // SAFETY: the item is ours, as it came off the wheel.
-        unsafe { self.expired(item, queue, None) };
+        unsafe { self.expired(item, queue, None, Holder::ToldHere) };
         true
     }
 
@@ -422,18 +432,22 @@ impl<H: Host> Engine<H> {
     /// may well want to cancel another one that is due.
     #[cold]
     pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
-        // The watch, which fires where no worker can come, may be anywhere.
-        let cpus = &pool.spec().cpus;
-        let cpu = match cpus.contains(self.host().current_cpu()) {
-            true => None,
-            false => cpus.first(),
-        };
-        self.fire_base(&pool.timers, now, cpu);
-        self.fire_base(&pool.deferrable, now, cpu);
+        for base in pool.timer_bases() {
+            self.fire_base(base, now, None, Holder::ToldHere);
+        }
+    }
+
+    /// As [`Engine::fire_timers`], for the watch where no worker of the pool can come: on a CPU of the pool, and
+    /// without user code on the watch's thread.
+    pub(crate) fn fire_timers_as_watch(&self, pool: &Pool<H>, now: u64) {
+        let cpu = pool.spec().cpus.first();
+        for base in pool.timer_bases() {
+            self.fire_base(base, now, cpu, Holder::ToldElsewhere);
+        }
     }
 
     /// `cpu`: where the timers expire, if that is not where the caller is.
-    fn fire_base(&self, base: &TimerBase<H>, now: u64, cpu: Option<u32>) {
+    fn fire_base(&self, base: &TimerBase<H>, now: u64, cpu: Option<u32>, holder: Holder) {
         loop {
             let mut timers = base.lock();
             let item = timers.pop_due(now);
@@ -443,12 +457,19 @@ impl<H: Host> Engine<H> {
             unsafe {
                 item.as_ref().work.set_place(Place::Hands);
                 drop(timers);
-                self.expired(item, Weak::from_raw(item.as_ref().node.queue.get().0), cpu);
+                let queue = Weak::from_raw(item.as_ref().node.queue.get().0);
+                self.expired(item, queue, cpu, holder);
             }
         }
     }
 
-    unsafe fn expired(&self, item: NonNull<Delayed<H>>, queue: Weak<Owner<H>>, cpu: Option<u32>) {
+    unsafe fn expired(
+        &self,
+        item: NonNull<Delayed<H>>,
+        queue: Weak<Owner<H>>,
+        cpu: Option<u32>,
+        holder: Holder,
+    ) {
         // SAFETY: the item is the caller's.
         let work = unsafe { &item.as_ref().work };
         let owned = work.word.owned();
@@ -465,9 +486,33 @@ impl<H: Host> Engine<H> {
                 Queued::Refused
             }
         };
-        if outcome != Queued::Yes {
+        if outcome == Queued::Yes {
+            return;
+        }
+        let item = work_of(item);
+        match holder {
             // SAFETY: the item came off the wheel and goes nowhere.
-            self.as_in_an_item(None, || unsafe { self.let_go(work_of(item), func) });
+            Holder::ToldHere => self.as_in_an_item(None, || unsafe { self.let_go(item, func) }),
+            Holder::ToldElsewhere => self.let_go_elsewhere(item, func),
+        }
+    }
+
+    /// Lets the holder of an item that goes nowhere know, on a thread of its own if there is one to be had.
+    #[cold]
+    fn let_go_elsewhere(&self, work: NonNull<Work>, func: ItemFn) {
+        let Some(engine) = self.me() else { return };
+        let link = Link(work.as_ptr());
+        let main = Box::new(move || {
+            let link = link;
+            if let Some(work) = NonNull::new(link.0) {
+                // SAFETY: the item came off the wheel and goes nowhere.
+                engine.as_in_an_item(None, || unsafe { engine.let_go(work, func) });
+            }
+        });
+        let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
+        if self.host().spawn(&spec, main).is_err() {
+            // SAFETY: as above, and `main` was not called.
+            self.as_in_an_item(None, || unsafe { self.let_go(work, func) });
         }
     }
 

@@ -167,13 +167,13 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// A timer of `pool` is overdue, and no worker has come for it.
+    /// A timer of `pool` is overdue, and no worker has come for it. Called by the watch.
     pub(crate) fn bring_for_timers(&self, pool: &Pool<H>, now: u64) {
         // One that is on its way up sees the timers. Above the target as well: this one will find nothing else
         // to do, and park.
         if pool.state.begin_wake(u32::MAX) && !self.bring_worker(pool, Maker::Caller) {
             // No worker can come. There may be a rescuer for what is queued now.
-            self.fire_timers(pool, now);
+            self.fire_timers_as_watch(pool, now);
         }
     }
 }
