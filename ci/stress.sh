@@ -18,5 +18,5 @@ fi
 
 for ((round = 1; round <= rounds; round++)); do
     echo "stress: round $round of $rounds"
-    cargo test --release "${packages[@]}" --test 'stress*'
+    cargo test --profile stress "${packages[@]}" --test 'stress*'
 done
