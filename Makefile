@@ -40,13 +40,13 @@ doc: ## build the documentation, warnings denied
 loom: ## check the engine's protocols over all interleavings
 	ci/loom.sh
 
-stress: ## mix every operation on real threads, optimized, several rounds
-	ci/stress.sh
+stress: ## mix every operation on real threads, optimized, for STRESS_ROUNDS (20) rounds; make test has 3
+	ci/stress.sh $${STRESS_ROUNDS:-20}
 
 fuzz: ## look for input that breaks a parser, for FUZZ_SECONDS (60)
 	ci/fuzz.sh
 
-vm: ## per-CPU data and task work in virtual machines (x86_64 and aarch64): isolated CPUs, CPUs that go offline
+vm: ## queues, per-CPU data and task work in virtual machines (x86_64, aarch64): isolated CPUs, CPUs that go offline
 	ci/vm.sh
 
 bench: build ## the whole workqueue benchmark with rivals; takes minutes

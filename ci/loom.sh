@@ -7,10 +7,6 @@ cd "$(dirname "$0")/.."
 # A folder of its own: the flag changes every crate, and would have everything built twice each time.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
-# Fast models that still assert; one set of link-time optimization would cost more than it saves.
-export CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true
-export CARGO_PROFILE_RELEASE_LTO=off
-export CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 # A model that fails panics in several threads: pages of stacks would hide the first line.
 export RUST_BACKTRACE="${RUST_BACKTRACE:-0}"
 
@@ -20,4 +16,4 @@ else
     echo "loom: each model within bounds of its own; LOOM_MAX_PREEMPTIONS=4 looks deeper, and takes hours"
 fi
 # What each model prints, in one table: how many executions, within which bound, for how long.
-cargo test --package uwork-engine --release --lib -- --nocapture "${@:-models::}" | grep --line-buffered -v '^test .* ok$'
+cargo test --package uwork-engine --profile models --lib -- --nocapture "${@:-models::}" | grep --line-buffered -v '^test .* ok$'

@@ -31,6 +31,9 @@ unset CARGO_TARGET_DIR
 
 # A mutant that hangs is caught: in virtual time all tests together take seconds.
 common=(--dir "$out/tree" --gitignore=false --timeout 30 --build-timeout 300)
+for package in uwork-engine uwork-policy; do
+    common+=("-C=--config=profile.dev.package.$package.opt-level=0")
+done
 status=0
 cargo mutants "${common[@]}" --output "$out/engine" --test-package uwork-engine -C=--lib -C=--test=virtual_time \
     "${files[@]}" "$@" || status=$?

@@ -23,5 +23,5 @@ UWORK_SIM_SEEDS="$HISTORIES" cargo test --release --package uwork-engine --test 
 
 for ((round = 1; round <= rounds; round++)); do
     echo "stress: round $round of $rounds"
-    cargo test --release "${packages[@]}" --test 'stress*'
+    cargo test --profile stress "${packages[@]}" --test 'stress*'
 done

@@ -11,6 +11,7 @@ strict=(-Wall -Wextra -Wpedantic -Wconversion -Werror)
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
+cpus=$(nproc)
 compilers=(gcc)
 # The C++ compiler of the same make.
 plus_of() {
@@ -38,45 +39,71 @@ link() {
     shift 2
     "$cc" -O1 -g "${strict[@]}" -I$include -I$include/uwork/kernel "$@" -o "$out/$name" "$source" "${libs[@]}"
 }
+
+# start_link NAME SOURCE FLAGS...: the same beside others, one for each CPU.
+start_link() {
+    while [ "$(jobs -rp | wc -l)" -ge "$cpus" ]; do
+        wait -n || exit 1
+    done
+    link "$@" &
+}
+
+# Waits for those that were started.
+finish_links() {
+    while [ -n "$(jobs -p)" ]; do
+        wait -n || exit 1
+    done
+}
 shared=(-L"$library" -luwork -Wl,-rpath,"$library")
 static=("$library/libuwork.a" -lgcc_s -lpthread -lm -ldl)
 
 contracts() {
-    local how=$1 rounds=$2 test mode started=$SECONDS
+    local how=$1 rounds=$2 test name mode plus started=$SECONDS
     shift 2
-    for test in contract/*.c; do
-        link contract "$test" -std=c11 "$@"
-        run "$how" "$out/contract" rounds="$rounds"
-    done
-    for test in items queues functions ending choices forks read_side task; do
-        link "$test" "c/$test.c" -std=gnu11 "$@"
-        run "$how" "$out/$test"
-    done
-    cc=$(plus_of "$cc") link raii c/raii.cpp -std=c++17 -Wshadow "$@"
-    run "$how" "$out/raii"
-    cc=$(plus_of "$cc") link raii_percpu c/raii_percpu.cpp -std=c++17 -Wshadow "$@"
+    plus=$(plus_of "$cc")
+    local items=(items queues functions ending choices forks read_side task) kernel=()
     for test in kernel/*.c; do
-        local arguments=()
-        [ "$test" != kernel/environment.c ] ||
-            arguments=(numbers=1,0x2,-3 "text=some words" flag large=0x10000000000)
-        [ "$test" != kernel/values.c ] || arguments=(level=5 count=0x10 called=-7 names=a,b quiet)
-        case "$test" in kernel/pwlocks.c | kernel/pwforks.c) continue ;; esac
+        name=$(basename "$test" .c)
+        case "$name" in pwlocks | pwforks) continue ;; esac
         # The sanitizer for threads does not see fences.
-        [ "$how $test" != "thread kernel/waiting.c" ] || continue
-        link environment "$test" -std=gnu11 "$@"
-        run "$how" "$out/environment" "${arguments[@]}"
+        [ "$how $name" = "thread waiting" ] || kernel+=("$name")
     done
-    link percpu c/percpu.c -std=gnu11 "$@"
-    link pwlocks kernel/pwlocks.c -std=gnu11 "$@"
-    link pwforks kernel/pwforks.c -std=gnu11 "$@"
+    for test in contract/*.c; do
+        start_link "contract-$(basename "$test" .c)" "$test" -std=c11 "$@"
+    done
+    for test in "${items[@]}"; do
+        start_link "c-$test" "c/$test.c" -std=gnu11 "$@"
+    done
+    cc=$plus start_link raii c/raii.cpp -std=c++17 -Wshadow "$@"
+    cc=$plus start_link raii_percpu c/raii_percpu.cpp -std=c++17 -Wshadow "$@"
+    for test in "${kernel[@]}" pwlocks pwforks; do
+        start_link "kernel-$test" "kernel/$test.c" -std=gnu11 "$@"
+    done
+    start_link percpu c/percpu.c -std=gnu11 "$@"
+    finish_links
+
+    for test in contract/*.c; do
+        run "$how" "$out/contract-$(basename "$test" .c)" rounds="$rounds"
+    done
+    for test in "${items[@]}"; do
+        run "$how" "$out/c-$test"
+    done
+    run "$how" "$out/raii"
+    for test in "${kernel[@]}"; do
+        local arguments=()
+        [ "$test" != environment ] ||
+            arguments=(numbers=1,0x2,-3 "text=some words" flag large=0x10000000000)
+        [ "$test" != values ] || arguments=(level=5 count=0x10 called=-7 names=a,b quiet)
+        run "$how" "$out/kernel-$test" "${arguments[@]}"
+    done
     for mode in $modes; do
         # What a lock of Rust's own library orders, as that of a cache's depot, the thread sanitizer does not see.
         [ "$how" = thread ] ||
             run "$how" env ASAN_OPTIONS=allocator_may_return_null=1 UWORK_PWLOCKS="$mode" "$out/percpu"
         run "$how" env UWORK_PWLOCKS="$mode" "$out/raii_percpu"
-        run "$how" env UWORK_PWLOCKS="$mode" "$out/pwlocks" rounds="$rounds"
+        run "$how" env UWORK_PWLOCKS="$mode" "$out/kernel-pwlocks" rounds="$rounds"
         # As for kernel/forks.c.
-        case "$how" in plain) run "$how" env UWORK_PWLOCKS="$mode" "$out/pwforks" ;; esac
+        case "$how" in plain) run "$how" env UWORK_PWLOCKS="$mode" "$out/kernel-pwforks" ;; esac
     done
     say "$how" "$(ls contract/*.c | wc -l) contracts, the API, task work, the environment and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
 }

@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -14,8 +16,7 @@ use crate::host::VirtualHost;
 use crate::machine::{Main, Next, ThreadId};
 
 const STACK_BYTES: usize = 512 * 1024;
-/// No simulation takes this long, unless a thread waits for a lock of the operating system whose
-/// holder is suspended.
+/// No step takes this long, unless a thread waits for a lock of the operating system whose holder is suspended.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 type Fiber = Coroutine<(), (), ()>;
@@ -46,28 +47,51 @@ impl Anchor {
     }
 }
 
+/// The thread that watches the simulations of another thread.
+struct Watcher {
+    /// Gets the description of each simulation that begins, and `None` at its end.
+    simulations: Sender<Option<String>>,
+    /// Steps of all simulations.
+    steps: Arc<AtomicU64>,
+}
+
 thread_local! {
-    /// Hears of each simulation of this thread that begins, and of its end.
-    static WATCHER: Sender<Option<String>> = watcher();
+    static WATCHER: Watcher = Watcher::start();
     /// Stacks of threads that have ended.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Starts a thread that aborts the process when a simulation hangs.
-fn watcher() -> Sender<Option<String>> {
-    let (sender, simulations) = channel::<Option<String>>();
-    std::thread::spawn(move || {
-        while let Ok(begun) = simulations.recv() {
-            let Some(message) = begun else { continue };
-            if simulations.recv_timeout(HANGS_AFTER) == Err(RecvTimeoutError::Timeout) {
-                // Not by `eprintln`: what the test harness has captured goes with the process.
-                let text = format!("{message}: hangs; is a thread suspended with a lock held?\n");
-                let _ = std::io::stderr().write_all(text.as_bytes());
-                std::process::abort();
+impl Watcher {
+    /// Starts a thread that aborts the process when a simulation hangs.
+    fn start() -> Watcher {
+        let (sender, simulations) = channel::<Option<String>>();
+        let steps = Arc::new(AtomicU64::new(0));
+        let seen = steps.clone();
+        std::thread::spawn(move || {
+            while let Ok(begun) = simulations.recv() {
+                let Some(message) = begun else { continue };
+                let mut last = None;
+                while simulations.recv_timeout(HANGS_AFTER) == Err(RecvTimeoutError::Timeout) {
+                    // By the steps and not by the clock alone: beside other programs a simulation takes many
+                    // times as long.
+                    let now = Some(seen.load(Ordering::Relaxed));
+                    if now == last {
+                        // Not by `eprintln`: what the test harness has captured goes with the process.
+                        let hangs = "hangs; is a thread suspended with a lock held?";
+                        let text = format!("{message}: {hangs}\n");
+                        let _ = std::io::stderr().write_all(text.as_bytes());
+                        std::process::abort();
+                    }
+                    last = now;
+                }
             }
-        }
-    });
-    sender
+        });
+        Watcher { simulations: sender, steps }
+    }
+
+    fn tell(&self, begun: Option<String>) {
+        self.simulations.send(begun).expect("it lives as long as this thread");
+    }
 }
 
 /// Runs until every thread has ended.
@@ -76,11 +100,14 @@ fn watcher() -> Sender<Option<String>> {
 /// When a thread panics, when nobody can run any more, or when time stands still. `about` is
 /// printed then, with the state of the machine.
 pub(crate) fn run(host: &VirtualHost, about: &str) {
-    WATCHER
-        .with(|watcher| watcher.send(Some(about.to_owned())).expect("it lives as long as we do"));
     let mut fibers: Vec<Option<Fiber>> = Vec::new();
-    let outcome = catch_unwind(AssertUnwindSafe(|| dispatch(host, &mut fibers)));
-    WATCHER.with(|watcher| watcher.send(None).expect("it lives as long as we do"));
+    let outcome = WATCHER.with(|watcher| {
+        watcher.tell(Some(about.to_owned()));
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| dispatch(host, &mut fibers, &watcher.steps)));
+        watcher.tell(None);
+        outcome
+    });
     if let Err(payload) = outcome {
         let machine = host.describe();
         eprintln!("{about}: {machine}");
@@ -94,8 +121,9 @@ pub(crate) fn run(host: &VirtualHost, about: &str) {
     }
 }
 
-fn dispatch(host: &VirtualHost, fibers: &mut Vec<Option<Fiber>>) {
+fn dispatch(host: &VirtualHost, fibers: &mut Vec<Option<Fiber>>, steps: &AtomicU64) {
     loop {
+        steps.fetch_add(1, Ordering::Relaxed);
         let next = host.machine().dispatch();
         let id = match next {
             Next::Run(id) => id,

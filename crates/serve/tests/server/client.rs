@@ -6,8 +6,29 @@ use std::time::Duration;
 
 use uwork_serve::{Config, Io, Notify, Receiver, Server};
 
-/// No test waits so long for anything that comes; one that does not end is one that fails.
+use crate::guard::{CAP, Guard};
+
+/// How long this process, which is the server as well as the client, may stand still in a wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a read looks whether it does.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Reads of a socket whose timeout is [`LOOK_EVERY`]: they go on until something comes, or the process hangs.
+pub(crate) struct Patient<R>(pub(crate) R);
+
+impl<R: Read> Read for Patient<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let mut guard = Guard::new(PATIENCE);
+        loop {
+            match self.0.read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    guard.look().map_err(|hang| io::Error::other(hang.to_string()))?;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+}
 
 /// A free port, few threads.
 pub(crate) fn config(threads: usize) -> Config {
@@ -47,10 +68,15 @@ pub(crate) struct Client(pub(crate) TcpStream);
 impl Client {
     pub(crate) fn new(server: &Server) -> Self {
         let stream = TcpStream::connect(server.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(LOOK_EVERY)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE * CAP)).unwrap();
         stream.set_nodelay(true).unwrap();
         Self(stream)
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> Patient<&TcpStream> {
+        Patient(&self.0)
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
@@ -64,7 +90,7 @@ impl Client {
         let mut got = vec![0; expected.len()];
         let mut len = 0;
         while len < got.len() && expected.starts_with(&got[..len]) {
-            match self.0.read(&mut got[len..]) {
+            match self.bytes().read(&mut got[len..]) {
                 Ok(0) => break,
                 Ok(bytes) => len += bytes,
                 Err(error) => panic!("{error} after '{}'", got[..len].escape_ascii()),
@@ -87,7 +113,7 @@ impl Client {
         let mut line = Vec::new();
         let mut byte = [0];
         while !line.ends_with(b"\r\n") {
-            self.0.read_exact(&mut byte).unwrap();
+            self.bytes().read_exact(&mut byte).unwrap();
             line.push(byte[0]);
         }
         line.truncate(line.len() - 2);
@@ -99,7 +125,7 @@ impl Client {
         let header = self.line();
         let len: usize = header.strip_prefix('$').expect("a bulk string").parse().unwrap();
         let mut bytes = vec![0; len + 2];
-        self.0.read_exact(&mut bytes).unwrap();
+        self.bytes().read_exact(&mut bytes).unwrap();
         assert!(bytes.ends_with(b"\r\n"));
         bytes.truncate(len);
         bytes
@@ -108,7 +134,7 @@ impl Client {
     /// What comes until the other side closes, orderly or not.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        match self.0.read_to_end(&mut bytes) {
+        match self.bytes().read_to_end(&mut bytes) {
             Ok(_) => {}
             Err(error) if is_closed(&error) => {}
             Err(error) => panic!("not closed: {error}"),

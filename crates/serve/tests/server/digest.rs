@@ -2,10 +2,10 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use uwork_serve::{Config, Io, Notify, Receiver, Server};
 
+use crate::client::{LOOK_EVERY, Patient};
 use crate::refused::in_child;
 
 /// Of "abc".
@@ -13,7 +13,7 @@ const DIGEST: &str = "$64\r\nba7816bf8f01cfea414140de5dae2223b00361a396177a9cb41
 
 fn expect(client: &mut TcpStream, expected: &str) {
     let mut got = vec![0; expected.len()];
-    client.read_exact(&mut got).unwrap();
+    Patient(client).read_exact(&mut got).unwrap();
     assert_eq!(String::from_utf8_lossy(&got), expected);
 }
 
@@ -54,7 +54,7 @@ fn pipelined_digests_are_made_together_and_answered_in_order() {
         let server = Server::start(config).unwrap();
         let connect = || TcpStream::connect(server.address()).unwrap();
         let (mut client, mut other) = (connect(), connect());
-        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        client.set_read_timeout(Some(LOOK_EVERY)).unwrap();
         let keys = 0..8;
         for key in keys.clone() {
             client.write_all(format!("SET {key} abc\r\n").as_bytes()).unwrap();

@@ -1,11 +1,12 @@
 //! Clients, memory, idle time, and sizes of socket buffers.
 
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uwork_serve::{Config, Io, Receiver};
 
 use crate::client::{Client, PATIENCE, config, info, request, start};
+use crate::guard::Guard;
 
 #[test]
 fn one_client_too_many_is_told_so_and_there_is_room_when_one_goes() {
@@ -262,10 +263,10 @@ fn what_many_clients_have_used_is_there_for_others_when_they_are_gone() {
         while info(&mut client, "connected_clients") > 1 {}
         client.ask("FLUSHALL\r\n", "+OK\r\n");
         // The keys give their memory back on a worker.
-        let patience = Instant::now() + PATIENCE;
+        let mut guard = Guard::new(PATIENCE);
         let used = loop {
             let used = info(&mut client, "used_memory") as usize;
-            if used <= LIMIT / 32 + 64 * 1024 || Instant::now() > patience {
+            if used <= LIMIT / 32 + 64 * 1024 || guard.poll().is_err() {
                 break used;
             }
         };

@@ -1,10 +1,13 @@
-//! The whole server, through sockets: each test for each way to set it up. And its parser and its keyspace by themselves.
+//! The whole server, through sockets: each test for each way to set it up. Its parser and its keyspace by themselves.
 
 mod bad_input;
 mod client;
 mod commands;
 mod digest;
 mod ending;
+#[path = "../../../uwork/tests/support/guard.rs"]
+#[allow(dead_code, reason = "shared by the tests of several crates")]
+mod guard;
 mod keyspace;
 mod library;
 mod limits;

@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use uwork_serve::{Config, Server};
+
+use crate::client::{LOOK_EVERY, Patient};
 
 /// A redis-server on a socket of its own, without persistence; killed in the end.
 struct Redis {
@@ -54,7 +55,6 @@ impl Drop for Redis {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const BEGIN: &[u8] = b"$5\r\nbegin\r\n";
 const END: &[u8] = b"$10\r\nend of it!\r\n";
 
@@ -63,7 +63,7 @@ const END: &[u8] = b"$10\r\nend of it!\r\n";
 fn ask(stream: impl Into<OwnedFd>, hello: &str, requests: &[u8]) -> String {
     // Whatever family it is of: all that is used is the same for every socket.
     let mut stream = UnixStream::from(stream.into());
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(LOOK_EVERY)).unwrap();
     let start = format!("{hello}\r\nECHO begin\r\nFLUSHALL\r\n");
     let all = [start.as_bytes(), requests, b"\r\nECHO 'end of it!'\r\n"].concat();
     match stream.write_all(&all) {
@@ -73,7 +73,7 @@ fn ask(stream: impl Into<OwnedFd>, hello: &str, requests: &[u8]) -> String {
     }
     let (mut replies, mut bytes) = (Vec::new(), [0; 4096]);
     while !replies.ends_with(END) {
-        match stream.read(&mut bytes) {
+        match Patient(&stream).read(&mut bytes) {
             Ok(0) => break,
             Ok(len) => replies.extend_from_slice(&bytes[..len]),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => break,

@@ -140,6 +140,6 @@ fn after_the_load_there_are_no_wake_ups() {
             .filter(|thread| before.get(&thread.id) != Some(&thread.switches))
             .map(|thread| thread.id)
             .collect();
-        assert_eq!(woken, [], "threads with context switches in the window");
+        assert_eq!(woken, [0_u32; 0], "threads with context switches in the window");
     });
 }

@@ -1,8 +1,8 @@
-//! What the library promises, a file for each behaviour. One program, as each costs a link.
+//! The promises of the library, a file for each behaviour. One program, because each program costs a link.
 //!
-//! Tests run beside each other in one process. What is the whole process's (environment, limits, reporter, count of panics,
-//! freezing, shutdown, the choice of a mode) is tested in a process of its own: `support::child`. Programs of their own are
-//! left to tests that fork or count allocations, and to those that take CPUs away from the whole machine.
+//! Tests run beside each other in one process. Tests of process-wide state (environment, limits, reporter, count of
+//! panics, freezing, shutdown, the choice of a mode) run in a process of their own: `support::child`. Programs of their
+//! own are left to tests that fork, that count allocations, or that take CPUs away from the machine.
 
 mod attributes;
 mod bad_input;
@@ -16,6 +16,7 @@ mod forward_progress;
 mod futures;
 mod futures_load;
 mod golden;
+mod guard;
 mod idle;
 mod inside_items;
 mod looking_in;

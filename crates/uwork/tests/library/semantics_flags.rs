@@ -102,7 +102,7 @@ fn s2_31_a_function_is_reported_from_the_fourth_time_on() {
         for _ in 0..10 {
             assert!(runs_beside_a_computing_item(&marked, until_it_ran));
         }
-        assert_eq!(counts(), [], "it counts as CPU-intensive before it starts");
+        assert_eq!(counts(), [0_u64; 0], "it counts as CPU-intensive before it starts");
         for round in 1..=12 {
             assert!(runs_beside_a_computing_item(&unmarked, until_it_ran));
             let due: Vec<u64> = [4, 5, 7, 11].into_iter().filter(|&count| count <= round).collect();

@@ -87,7 +87,7 @@ fn s2_27_flushes_and_joins_of_what_is_frozen_wait_for_the_thaw() {
                 join.assert_waits();
                 drain.assert_waits();
             }
-            assert_eq!(log.events(), []);
+            assert_eq!(log.events(), [0_u32; 0]);
             freeze::thaw().unwrap();
             of_queue.result().unwrap();
             assert!(of_item.result());

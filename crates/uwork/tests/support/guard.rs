@@ -1,8 +1,8 @@
 //! Slow or stuck: when a test gives up a wait.
 //!
-//! The clock alone cannot tell: beside other programs a test may take many times as long as alone. A wait is a hang if, for
-//! the whole of its limit, the process neither made progress nor used CPU time; and in any case after [`CAP`] limits. CPU
-//! time of threads that only poll for the end of a wait does not count.
+//! The clock alone cannot tell: beside other programs a test may take many times as long as alone. A wait is a hang if,
+//! for the whole of its limit, the process neither made progress nor used CPU time; and in any case after [`CAP`]
+//! limits. CPU time of threads that only poll for the end of a wait does not count.
 //!
 //! Tests of other crates include this file by its path, so it uses the standard library and libc only.
 

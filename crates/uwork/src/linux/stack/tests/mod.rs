@@ -156,19 +156,19 @@ fn ones_own_stack() {
     assert!(count(&frames, "ones_own_stack") > 0, "{frames:#?}");
 }
 
-/// The size of a frame of [`deep`], which depends on how much it was optimized.
+/// The size of a frame of [`descend`], which depends on how much it was optimized.
 static DEEP_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Room that cannot be optimized away. `above` is the address of the caller's.
 #[inline(never)]
-fn deep(depth: u32, above: usize, body: &dyn Fn()) -> u32 {
+fn descend(depth: u32, above: usize, body: &dyn Fn()) -> u32 {
     let room = std::hint::black_box([depth; 1024]);
     let here = room.as_ptr().addr();
     if depth == 0 {
         DEEP_BYTES.store(above - here, Ordering::Relaxed);
         body();
     } else {
-        deep(depth - 1, here, body);
+        descend(depth - 1, here, body);
     }
     std::hint::black_box(room)[0]
 }
@@ -177,14 +177,14 @@ fn deep(depth: u32, above: usize, body: &dyn Fn()) -> u32 {
 fn of_a_deep_stack_the_inner_part_is_shown() {
     let (tell, told) = channel::<()>();
     let (number, thread) = start(move || {
-        deep(100, 0, &|| told.recv().unwrap_err().to_string().clear());
+        descend(100, 0, &|| told.recv().unwrap_err().to_string().clear());
     });
-    let shown = stack_in(number, "deep");
+    let shown = stack_in(number, "descend");
     until_it_sleeps(number);
     let deepest = of_thread_within(number, PATIENT).unwrap();
-    assert!(count(&shown, "deep") > 0);
+    assert!(count(&shown, "descend") > 0);
     let copied = STACK_MAX / DEEP_BYTES.load(Ordering::Relaxed);
-    assert!((copied / 2..=copied).contains(&count(&deepest, "deep")), "{deepest:#?}");
+    assert!((copied / 2..=copied).contains(&count(&deepest, "descend")), "{deepest:#?}");
     drop(tell);
     thread.join().unwrap();
 }

@@ -1,0 +1,54 @@
+//! The guards of these tests: what they take for a hang, and what not.
+
+use std::time::Duration;
+
+use crate::support::guard::{CAP, Hang, Judge, Sample};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What a process has done after so many seconds.
+fn sample(seconds: u64, cpu_ms: u64, progress: u64) -> Sample {
+    let (at, cpu) = (Duration::from_secs(seconds), Duration::from_millis(cpu_ms));
+    Sample { at, cpu, progress }
+}
+
+// Catches: a guard that goes by the clock alone, and ends tests beside other programs.
+#[test]
+fn a_process_that_gets_little_cpu_time_is_slow_and_not_stuck() {
+    let mut judge = Judge::new(LIMIT, sample(0, 0, 0));
+    // A fiftieth of a CPU.
+    for second in 1..500 {
+        assert_eq!(judge.judge(sample(second, second * 20, 0)), Ok(()), "after {second} s");
+    }
+}
+
+#[test]
+fn progress_without_use_of_cpu_time_is_no_hang() {
+    let mut judge = Judge::new(LIMIT, sample(0, 0, 0));
+    for second in 1..500 {
+        assert_eq!(judge.judge(sample(second, 0, second / 50)), Ok(()), "after {second} s");
+    }
+}
+
+// Catches: idle threads that look around now and then, taken for progress.
+#[test]
+fn a_process_that_sleeps_for_the_whole_limit_is_stuck() {
+    let mut judge = Judge::new(LIMIT, sample(0, 0, 7));
+    // It does something for ten seconds, and nothing afterwards.
+    assert_eq!(judge.judge(sample(10, 8_000, 7)), Ok(()));
+    for second in 11..70 {
+        assert_eq!(judge.judge(sample(second, 8_000 + second, 7)), Ok(()), "after {second} s");
+    }
+    assert_eq!(judge.judge(sample(70, 8_070, 7)), Err(Hang::Stuck(LIMIT)));
+}
+
+#[test]
+fn threads_that_spin_for_ever_are_ended_by_the_cap() {
+    let mut judge = Judge::new(LIMIT, sample(0, 0, 0));
+    let cap = LIMIT * CAP;
+    for second in 1..cap.as_secs() {
+        assert_eq!(judge.judge(sample(second, second * 2_000, 0)), Ok(()), "after {second} s");
+    }
+    let over = sample(cap.as_secs(), cap.as_secs() * 2_000, 0);
+    assert_eq!(judge.judge(over), Err(Hang::Endless(cap)));
+}
