@@ -164,7 +164,9 @@ impl Drop for End<'_> {
 /// If `body` does; the item is dealt with before.
 ///
 /// ```
-/// /// let queue = uwork::Queue::builder("on-stack").build()?;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// let queue = uwork::Queue::builder("on-stack").build()?;
 /// let runs = AtomicU32::new(0);
 /// uwork::on_stack(
 ///     |_| { runs.fetch_add(1, Ordering::Relaxed); },
