@@ -41,7 +41,8 @@
 //! the library, make a thread, sleep until another thread gets on. The last
 //! four say where it may be called: in an item, in an item of a BH queue,
 //! in a signal handler, in a forked child. A number: only as that note
-//! says. The wait for a mutex, held for a few instructions, is no sleep.
+//! says. The wait for a mutex, or for an item that another thread moves, is
+//! no sleep: it lasts for a few instructions of that thread.
 //!
 //! |call                    |alloc|lock|thread|sleep|item|BH |signal|child|
 //! |------------------------|-----|----|------|-----|----|---|------|-----|
@@ -77,11 +78,10 @@
 //! 1. If a worker must be woken or the watch thread called, as for the
 //!    first item of a burst: mutexes of the pool, of the watch, and, where
 //!    a worker is moved from a neighbouring pod, of that pool, whose list
-//!    of workers may grow. Otherwise neither. A call that is refused may
-//!    allocate its error or its report.
+//!    of workers may grow. Otherwise neither.
 //! 2. If the pool has no worker, or the watch thread does not run yet, as
 //!    in a child after a fork: the call makes them. Otherwise the watch
-//!    thread makes the workers that are missing. To make a thread
+//!    thread makes the workers that are missing. Making a thread
 //!    allocates and takes mutexes.
 //! 3. The first timer of a pod allocates its wheel.
 //! 4. If the call leaves a CPU to other items, or an item ready, and no
@@ -94,8 +94,8 @@
 //!    in debug builds most such calls panic.
 //! 8. A caller that runs the item itself borrows a run slot, from a table
 //!    that may grow. It then does what the item does.
-//! 9. Not in an item of that queue, or for a handle in that item or in an
-//!    item of the same ordered queue: an error.
+//! 9. An error in an item of that queue; for a handle, in its own item and
+//!    in items of the same ordered queue.
 //! 10. A handle of the parent's finishes in the parent only, and a thread
 //!     of the parent's takes no task work of the child's.
 //! 11. In an item. Elsewhere it only calls the closure.
@@ -115,7 +115,8 @@
 //!     second. A closure is one allocation.
 //!
 //! With UWORK_DEBUG=objects every call of the C library takes one more
-//! mutex and may allocate. The first use of a ready-made queue makes it.
+//! mutex and may allocate. In any call an error or a report may allocate.
+//! The first use of a system queue makes it.
 //! <!-- calls: end -->
 
 mod builder;
