@@ -3,9 +3,9 @@
  * uwork.h: Linux workqueues in user space.
  *
  * A work item is a function and some words that you embed in your own data. A queue runs items on pools of
- * worker threads that know the machine's caches and nodes. Queueing allocates nothing and takes no lock; an
- * item is never queued twice and never runs twice at once; it can be flushed, cancelled, disabled or
- * delayed at any time. See uwork(7).
+ * worker threads that know the machine's caches and nodes. Queueing allocates nothing, and takes no lock unless a
+ * worker must be woken: uwork(7) has the exact table of what each call may do. An item is never queued twice and
+ * never runs twice at once; it can be flushed, cancelled, disabled or delayed at any time.
  *
  * Answers. A function that returns an int returns 0 or more as its answer, or an errno with its sign turned.
  * A function that returns a pointer returns NULL and sets errno. uw_error_text() says in one line what was

@@ -22,7 +22,7 @@ use crate::work::{Place, Work, WorkFn};
 /// Bytes that come into a cache together.
 const LINE: usize = 64;
 
-/// A work item with a timer. Embed it as [`Work`]; arming allocates nothing.
+/// A work item with a timer. Embed it as [`Work`]; arming needs no memory, but for the wheel of a pool's first timer.
 #[repr(C)]
 pub struct Delayed<H: Host> {
     /// First, so that the address of the work is the address of the whole.

@@ -1,4 +1,9 @@
-//! Queueing an item: the hottest path. No lock, no clock, no allocation, no counter.
+//! Queueing an item: the hottest path. No lock, no clock, no allocation, no counter, up to the push.
+//!
+//! A submitter that has made its pwq ready settles the pool. Where that owes a wake, the submitter takes the pool's
+//! lock to pick a worker; where it owes a call of the watch, the watch's lock. Where no worker is parked it takes one
+//! that a neighbour can spare, or leaves its claim to the watch, which makes one. A submitter makes a thread only for
+//! a pool without any worker, or before the watch serves: in a child after a fork.
 
 use std::ptr::NonNull;
 

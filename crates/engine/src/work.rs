@@ -178,7 +178,7 @@ impl Ticket {
     }
 }
 
-/// A work item: a function and the means to queue it. Embed it; queueing allocates nothing.
+/// A work item: a function and the means to queue it. Embed it: queueing needs no memory.
 ///
 /// An item must stay where it is, and must not be freed, from the moment it is queued until its
 /// function has been called or a cancel has taken it back. The function itself may free it.

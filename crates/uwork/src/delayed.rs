@@ -15,7 +15,8 @@ use crate::queue::{Queue, accepted, enqueued};
 
 /// A work item with a timer, to be embedded in a type `T` instead of a [`Work`](crate::Work).
 ///
-/// The timer is part of the item: arming allocates nothing. While it is armed the item is pending.
+/// The timer is part of the item: arming takes a lock, and allocates nothing but the timer wheel of a pod that had
+/// no timer before. While it is armed the item is pending.
 /// Timers expire on the monotonic clock, never early. On an idle machine they are late by the time
 /// that a wake takes; [`DelayedWork::with_slack`] and [`DelayedWork::deferrable`] allow more, to save
 /// wakes. Delays longer than the clock goes, 584 years, end with it.

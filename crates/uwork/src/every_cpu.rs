@@ -106,7 +106,8 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
 }
 
 /// Runs `function` on `cpu`, on a worker of that CPU, and returns its result. Both may borrow what is
-/// around, as the caller waits. Allocates nothing.
+/// around, as the caller waits. The first use in the process makes a queue; later calls allocate no memory for the
+/// function.
 ///
 /// Inside a work item the wait is declared to the pool.
 ///

@@ -2,8 +2,9 @@
 //!
 //! A *work item* is a function and a few words that you embed in what you want to have done. A
 //! *queue* runs items on managed pools of worker threads that know the machine's caches and nodes.
-//! Queueing allocates nothing, takes no lock and wakes nobody without need; an item is never
-//! queued twice, never runs twice at once, and can be flushed, cancelled and disabled at any time.
+//! Queueing allocates nothing, and takes no lock unless a worker must be woken
+//! ([exactly](#what-each-call-may-do)). An item is never queued twice, never runs twice at once, and can be
+//! flushed, cancelled and disabled at any time.
 //!
 //! ```
 //! let queue = uwork::Queue::builder("hello").build()?;
@@ -32,6 +33,91 @@
 //!
 //! What the kernel promises of its workqueues holds here too; the project's `docs/semantics.md`
 //! goes through it row by row.
+//!
+//! # What each call may do
+//!
+//! <!-- calls: begin -->
+//! The first four columns say what a call may do: allocate, take a mutex of
+//! the library, make a thread, sleep until another thread gets on. The last
+//! four say where it may be called: in an item, in an item of a BH queue,
+//! in a signal handler, in a forked child. A number: only as that note
+//! says. The wait for a mutex, or for an item that another thread moves, is
+//! no sleep: it lasts for a few instructions of that thread.
+//!
+//! |call                    |alloc|lock|thread|sleep|item|BH |signal|child|
+//! |------------------------|-----|----|------|-----|----|---|------|-----|
+//! |queue an item           |1    |1   |2     |no   |yes |yes|no    |yes  |
+//! |queue on a CPU or node  |1    |1   |2     |no   |yes |yes|no    |yes  |
+//! |arm, re-arm a timer     |3,4  |yes |4     |no   |yes |yes|no    |yes  |
+//! |cancel, disable         |4    |5   |4     |no   |yes |yes|no    |yes  |
+//! |cancel_sync and its like|4    |5   |4     |6    |yes |7  |no    |yes  |
+//! |enable                  |no   |no  |no    |no   |yes |yes|no    |yes  |
+//! |flush an item           |4,8  |5   |4     |6    |yes |no |no    |yes  |
+//! |flush, drain a queue    |4    |yes |4     |6    |9   |no |no    |yes  |
+//! |join a handle           |4,8  |5   |4     |6    |9   |7  |no    |10   |
+//! |spawn a closure, future |yes  |1   |2     |no   |yes |yes|no    |yes  |
+//! |scope                   |yes  |yes |2,4   |yes  |yes |no |no    |yes  |
+//! |blocking                |4    |11  |4     |no   |yes |no |no    |yes  |
+//! |make a queue            |yes  |yes |yes   |no   |yes |yes|no    |yes  |
+//! |destroy a queue         |4    |yes |4     |6    |9   |no |no    |yes  |
+//! |drop its last handle    |12   |yes |12    |12   |yes |yes|no    |yes  |
+//! |change its attributes   |yes  |yes |yes   |no   |yes |yes|no    |yes  |
+//! |freeze, thaw            |yes  |yes |4     |no   |yes |yes|no    |yes  |
+//! |per-CPU lock, own CPU   |13   |no  |no    |14   |yes |yes|15    |yes  |
+//! |lock other CPU, mode 0  |16   |16  |16    |yes  |yes |no |no    |yes  |
+//! |lock other CPU, mode 1  |13   |no  |no    |14   |yes |yes|no    |yes  |
+//! |lock other CPU, mode 2  |13   |no  |no    |14   |yes |yes|no    |yes  |
+//! |per-CPU cache           |17   |17  |no    |no   |yes |yes|no    |yes  |
+//! |per-CPU work, mode 0    |1    |1   |2     |no   |yes |yes|no    |yes  |
+//! |per-CPU work, modes 1, 2|yes  |yes |no    |18   |yes |yes|no    |yes  |
+//! |add task work           |no   |no  |no    |19   |yes |yes|no    |10   |
+//! |run task work           |no   |yes |no    |18   |yes |yes|no    |yes  |
+//! |dump                    |yes  |yes |no    |no   |yes |yes|no    |yes  |
+//! |shutdown                |yes  |yes |yes   |6    |no |no |no    |yes  |
+//!
+//! 1. If a worker must be woken or the watch thread called, as for the
+//!    first item of a burst: mutexes of the pool, of the watch, and, where
+//!    a worker is moved from a neighbouring pod, of that pool, whose list
+//!    of workers may grow. Otherwise neither.
+//! 2. If the pool has no worker, or the watch thread does not run yet, as
+//!    in a child after a fork: the call makes them. Otherwise the watch
+//!    thread makes the workers that are missing. Making a thread
+//!    allocates and takes mutexes.
+//! 3. The first timer of a pod allocates its wheel.
+//! 4. If the call leaves a CPU to other items, or an item ready, and no
+//!    worker is parked: it makes the worker, or the watch thread in a
+//!    forked child. An item that waits leaves its CPU to others, and so
+//!    does a declared wait.
+//! 5. If the item is pending or running, or the handle is not done.
+//! 6. If there is anything to wait for.
+//! 7. If there is nothing to wait for. A wait in a BH item is reported;
+//!    in debug builds most such calls panic.
+//! 8. A caller that runs the item itself borrows a run slot, from a table
+//!    that may grow. It then does what the item does.
+//! 9. An error in an item of that queue; for a handle, in its own item and
+//!    in items of the same ordered queue.
+//! 10. A handle of the parent's finishes in the parent only, and a thread
+//!     of the parent's takes no task work of the child's.
+//! 11. In an item. Elsewhere it only calls the closure.
+//! 12. Outside of items it waits until the queue is empty. In an item it
+//!     makes a thread that does so.
+//! 13. The first use by a thread, where glibc registers no rseq area.
+//! 14. Until the holder of that lock releases it; attempts do not wait.
+//!     Mode 2 makes a membarrier call for another CPU.
+//! 15. Attempts and Counter::add, where glibc registers the rseq area.
+//! 16. A worker of that CPU takes the lock, and the caller waits for it as
+//!     for an item. The first use makes a queue of the library's own. A
+//!     caller that is on that CPU takes the lock as on its own.
+//! 17. If a magazine is empty or full, the mutex of the depot. If the depot
+//!     is empty, memory from the system.
+//! 18. As the function or the items do.
+//! 19. No room for one more signal of this user: it tries for half a
+//!     second. A closure is one allocation.
+//!
+//! With UWORK_DEBUG=objects every call of the C library takes one more
+//! mutex and may allocate. In any call an error or a report may allocate.
+//! The first use of a system queue makes it.
+//! <!-- calls: end -->
 
 mod builder;
 pub mod combine;

@@ -64,8 +64,9 @@ impl Queue {
     }
 
     /// Queues an item in the pod of the calling CPU (on that CPU, for a per-CPU queue). One that
-    /// is not queued comes back. Allocates nothing and takes no lock; wakes a worker only if the
-    /// pod has none to spare that is awake.
+    /// is not queued comes back. Wakes a worker only if the pod has none to spare that is awake, and
+    /// takes a lock only then; else it takes none and allocates nothing
+    /// ([exactly](crate#what-each-call-may-do)).
     ///
     /// What the caller wrote before is visible to the run if this returns `Queued`, and to the
     /// coming run if it returns `Pending`.

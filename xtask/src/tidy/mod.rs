@@ -6,6 +6,7 @@
 mod atomics;
 mod banned_names;
 mod banned_words;
+mod call_table;
 mod doc_commands;
 mod exceptions;
 mod file_length;
@@ -50,6 +51,7 @@ pub(crate) const RULES: &[Rule] = &[
     links::RULE,
     make_targets::RULE,
     doc_commands::RULE,
+    call_table::RULE,
 ];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

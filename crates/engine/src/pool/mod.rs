@@ -529,7 +529,7 @@ impl<H: Host> Pool<H> {
         thread.frame().is_null() && self.is_run_by_caller(engine)
     }
 
-    /// Wakes a parked worker without picking it: it looks around and lies down again.
+    /// Wakes a parked worker without picking it: it looks around and parks again.
     pub(crate) fn nudge(&self, engine: &Engine<H>, id: u32) {
         // SAFETY: slots live as long as the engine.
         unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host());

@@ -22,6 +22,10 @@
 //! A pool whose timers were left since the last look stays covered, though a worker keeps them again: it is
 //! woken for items, and would call the watch for each timer. So a timer costs at most one more wake, by a
 //! clock and not across CPUs, and none where nothing but timers wakes the pool.
+//!
+//! Where a pool's items are short, a worker is expected at the timer before the watch, which therefore looks up to
+//! [`TIMER_SLACK_NS`] later. It brings a worker up for a timer that is overdue, above the target as well; where none
+//! can come it queues the due items itself, so that a rescuer may take them.
 
 use super::{ASLEEP, NO_LOOK};
 use crate::engine::Engine;

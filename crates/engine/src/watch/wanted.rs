@@ -2,11 +2,13 @@
 //!
 //! A thread that queues an item, and finds that one more worker should run and none is parked, would spend some
 //! 20 us on making a thread. It leaves its claim on the wake to the watch instead: WAKING stays set, so the
-//! pool is looked after, and the watch uses the claim up.
+//! pool is looked after, and the watch uses the claim up. Where the watch's thread does not serve (before it has begun,
+//! after a fork, at the end of the engine) the claim stays with the submitter.
 //!
 //! The backstop: a pool where an item waits, fewer workers run than should, and none is on its way up, breaks
 //! the pool's rule. Between a change and its settling that is so for an instant. A pool that stays so for
-//! [`STRANDED_NS`] gets a worker, and `rescues` counts it: each one is a defect of the engine.
+//! [`STRANDED_NS`] gets a worker, and `rescues` counts it: each one is a defect of the engine. A pool that cannot have
+//! one more worker is left out.
 
 use crate::engine::Engine;
 use crate::host::Host;

@@ -182,7 +182,9 @@ impl Queue {
     /// One that is not queued comes back, and no grace period is waited for on its account: an item
     /// that was pending runs after the one that it waits for already, or has waited for.
     ///
-    /// Allocates nothing. The item runs as if it were queued on the CPU of this call. Until the grace
+    /// Takes a mutex; only the first use in the process allocates.
+    ///
+    /// The item runs as if it were queued on the CPU of this call. Until the grace
     /// period has ended it does not keep the queue, nor count in a flush or drain of it; if the queue
     /// is gone, or drains, by then, the item is dropped without being run.
     ///
