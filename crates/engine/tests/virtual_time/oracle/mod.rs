@@ -64,10 +64,11 @@ struct Pool {
     since: Option<u64>,
     /// The same, while that is because of runs that compute for too long.
     exposed_since: Option<u64>,
-    /// Of this segment: runs that hold a place, that compute, that compute for too long.
+    /// Of this segment: runs that hold a place, that compute, that compute for too long, that sleep undeclared.
     held: u32,
     computing: u32,
     hogs: u32,
+    asleep: u32,
     waits: bool,
 }
 
@@ -179,6 +180,7 @@ impl Oracle {
             held: 0,
             computing: 0,
             hogs: 0,
+            asleep: 0,
             waits: false,
         };
         self.pools.push(pool);
@@ -431,7 +433,8 @@ impl Oracle {
             let mut groups = self.groups.iter().filter(|group| group.pool == at);
             let waits = groups.any(|group| self.first_runnable(group).is_some());
             let pool = &mut self.pools[at];
-            (pool.held, pool.computing, pool.hogs, pool.waits) = (0, 0, 0, waits);
+            (pool.held, pool.computing, pool.hogs, pool.asleep) = (0, 0, 0, 0);
+            pool.waits = waits;
         }
         for thread in self.threads.iter().filter(|thread| thread.is_worker) {
             let computes = matches!(stance(thread.id), Stance::OnCpu | Stance::OffCpu);
@@ -443,7 +446,7 @@ impl Oracle {
             if !pool.waits || !pool.has_room() {
                 (run.met_at, run.hog_ns) = (NEVER, 0);
             } else if run.met_at == NEVER {
-                run.met_at = now + self.rules.look();
+                run.met_at = now + LOOK_NS;
             }
         }
     }
@@ -470,6 +473,7 @@ impl Oracle {
                 pool.held += 1;
             } else if stance == Stance::Dozes && !thread.declares {
                 pool.held += u32::from(self.rules.tier == Tier::Declared);
+                pool.asleep += 1;
             }
         }
     }
@@ -483,7 +487,7 @@ impl Oracle {
                 continue;
             }
             pool.since = pool.since.or(Some(from));
-            let exposed = pool.held + pool.hogs >= pool.rules.target;
+            let exposed = pool.asleep == 0 && pool.held + pool.hogs >= pool.rules.target;
             pool.exposed_since = if exposed { pool.exposed_since.or(Some(from)) } else { None };
             if disturbed {
                 for since in [&mut pool.since, &mut pool.exposed_since] {
