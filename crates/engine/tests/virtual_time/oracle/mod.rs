@@ -73,6 +73,16 @@ struct Pool {
 }
 
 impl Pool {
+    /// Whether a place is free: held by no run, or by a run that computes for too long. Where pods share their
+    /// work, runs of that kind are replaced only where all are.
+    fn has_free_place(&self) -> bool {
+        let is_free = |held: u32| held < self.rules.target;
+        match self.rules.shared {
+            false => is_free(self.held),
+            true => is_free(self.held + self.hogs) || self.held == 0,
+        }
+    }
+
     /// Whether runs that compute for too long are replaced.
     fn has_room(&self) -> bool {
         match (self.rules.per_cpu, self.rules.shared) {
@@ -128,6 +138,8 @@ struct Run {
     met_at: u64,
     /// CPU time since then.
     hog_ns: u64,
+    /// Since when it waits or sleeps.
+    away_since: Option<u64>,
 }
 
 /// A thread that is in an item.
@@ -288,7 +300,7 @@ impl Oracle {
         self.groups[group].running += 1;
         let pool = &mut self.pools[self.groups[group].pool];
         (pool.since, pool.exposed_since) = (None, None);
-        let run = Run { item, group, met_at: NEVER, hog_ns: 0 };
+        let run = Run { item, group, met_at: NEVER, hog_ns: 0, away_since: None };
         match self.threads.iter_mut().find(|known| known.id == thread) {
             Some(known) => known.runs.push(run),
             None => self.threads.push(ThreadBook {
@@ -436,10 +448,25 @@ impl Oracle {
             (pool.held, pool.computing, pool.hogs, pool.asleep) = (0, 0, 0, 0);
             pool.waits = waits;
         }
-        for thread in self.threads.iter().filter(|thread| thread.is_worker) {
-            let computes = matches!(stance(thread.id), Stance::OnCpu | Stance::OffCpu);
-            let pool = &mut self.pools[self.groups[thread.runs[0].group].pool];
-            pool.computing += u32::from(computes);
+        for thread in &mut self.threads {
+            let (stance, declares) = (stance(thread.id), thread.declares);
+            let run = &mut thread.runs[0];
+            let computes = matches!(stance, Stance::OnCpu | Stance::OffCpu);
+            // What waits or sleeps is looked at again when it is back.
+            match run.away_since {
+                Some(_) if computes => {
+                    run.away_since = None;
+                    run.met_at = run.met_at.max(now + LOOK_NS);
+                }
+                None if !computes => run.away_since = Some(now),
+                _ => {}
+            }
+            let seems_to = || stance == Stance::Dozes && !declares;
+            let found_at =
+                run.away_since.map_or(NEVER, |since| since.saturating_add(self.rules.found()));
+            let counts = computes || (seems_to() && now < found_at);
+            let pool = &mut self.pools[self.groups[run.group].pool];
+            pool.computing += u32::from(thread.is_worker && counts);
         }
         for run in self.threads.iter_mut().map(|thread| &mut thread.runs[0]) {
             let pool = &self.pools[self.groups[run.group].pool];
@@ -481,7 +508,7 @@ impl Oracle {
     fn check(&mut self, from: u64, to: u64, disturbed: bool) {
         for at in 0..self.pools.len() {
             let pool = &mut self.pools[at];
-            let starves = pool.waits && pool.held < pool.rules.target;
+            let starves = pool.waits && pool.has_free_place();
             if !starves || from < self.starved_until {
                 (pool.since, pool.exposed_since) = (None, None);
                 continue;

@@ -2,7 +2,7 @@
 
 use uwork_policy::blocking::{PATIENCE_MAX_NS, Tier};
 
-use super::PoolNo;
+use super::{NEVER, PoolNo};
 use crate::setup::{MS, SEC, US};
 
 /// The longest interval between two looks of the watch.
@@ -27,6 +27,15 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// Until a run that sleeps undeclared is known to. It is met at the first look, found asleep at the second, and
+    /// counted out at the third, after the pool's patience.
+    pub(super) fn found(self) -> u64 {
+        match self.tier {
+            Tier::Declared => NEVER,
+            Tier::Events | Tier::Sampling => 3 * LOOK_NS + PATIENCE_MAX_NS,
+        }
+    }
+
     /// For how long an item may wait beside a free place.
     ///
     /// Tier `Declared`: the watch looks at the latest after `LOOK_NS`, and takes back what is lined up
@@ -46,9 +55,7 @@ impl Rules {
         let bound = match self.tier {
             _ if is_timer => TIMER_NS,
             Tier::Declared => LOOK_NS + STUCK_NS + MARGIN_NS,
-            Tier::Events | Tier::Sampling => {
-                3 * LOOK_NS + PATIENCE_MAX_NS + STUCK_NS + MARGIN_NS
-            }
+            Tier::Events | Tier::Sampling => self.found() + STUCK_NS + MARGIN_NS,
         };
         bound + if elsewhere { self.threshold_ns + LOOK_NS } else { 0 }
     }
