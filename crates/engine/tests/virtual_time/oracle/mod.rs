@@ -111,7 +111,9 @@ struct Group {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Idle, or nothing is known.
+    /// Not queued, or taken up by a run.
+    Idle,
+    /// It may be queued or armed, anywhere.
     Unknown,
     /// A call that may queue it is under way.
     Offered,
@@ -156,6 +158,8 @@ pub(crate) struct Oracle {
     rules: Rules,
     pools: Vec<Pool>,
     queues: Vec<QueueRules>,
+    /// Items of each queue that may be queued anywhere.
+    lost: Vec<u32>,
     groups: Vec<Group>,
     items: Vec<ItemBook>,
     threads: Vec<ThreadBook>,
@@ -173,6 +177,7 @@ impl Oracle {
             rules,
             pools: Vec::new(),
             queues: Vec::new(),
+            lost: Vec::new(),
             groups: Vec::new(),
             items: Vec::new(),
             threads: Vec::new(),
@@ -206,6 +211,7 @@ impl Oracle {
 
     pub(crate) fn add_queue(&mut self, rules: QueueRules) -> QueueNo {
         self.queues.push(rules);
+        self.lost.push(0);
         self.queues.len() - 1
     }
 
@@ -214,7 +220,7 @@ impl Oracle {
             queue,
             group: None,
             offer: None,
-            state: State::Unknown,
+            state: State::Idle,
             runs: false,
         });
         self.items.len() - 1
@@ -239,7 +245,8 @@ impl Oracle {
     pub(crate) fn offer(&mut self, item: ItemNo, thread: ThreadId, cpu: Option<u32>) {
         self.forget(item);
         let book = &mut self.items[item];
-        (book.state, book.offer, book.group) = (State::Offered, Some((thread, cpu)), None);
+        (book.offer, book.group) = (Some((thread, cpu)), None);
+        self.set_state(item, State::Offered);
     }
 
     /// That call has queued the item at `now`, or armed it until `due`, on that CPU. Nothing if it was started
@@ -252,15 +259,15 @@ impl Oracle {
         self.items[item].group = Some(group);
         match due {
             // The timer may have expired during the run, and the run may be anywhere.
-            Some(_) if self.items[item].runs => self.items[item].state = State::Unknown,
+            Some(_) if self.items[item].runs => self.set_state(item, State::Unknown),
             Some(due) => {
-                self.items[item].state = State::Armed(due);
+                self.set_state(item, State::Armed(due));
                 self.armed.push(item);
             }
             None => {
                 let group = self.group_now(item, group);
                 self.items[item].group = Some(group);
-                self.items[item].state = State::Pending;
+                self.set_state(item, State::Pending);
                 self.groups[group].pending.push(Pending { item, since: now, is_timer: false });
             }
         }
@@ -274,9 +281,24 @@ impl Oracle {
                 let group = self.items[item].group.expect("a pending item has a group");
                 self.groups[group].pending.retain(|pending| pending.item != item);
             }
-            State::Unknown | State::Offered => {}
+            State::Idle | State::Unknown | State::Offered => {}
         }
-        self.items[item].state = State::Unknown;
+        self.set_state(item, State::Unknown);
+    }
+
+    /// The item was taken back. Nothing if it was offered again meanwhile.
+    pub(crate) fn taken_back(&mut self, item: ItemNo) {
+        if self.items[item].state == State::Unknown {
+            self.set_state(item, State::Idle);
+        }
+    }
+
+    fn set_state(&mut self, item: ItemNo, state: State) {
+        let book = &mut self.items[item];
+        let is_lost = |state: State| u32::from(matches!(state, State::Unknown | State::Offered));
+        let lost = &mut self.lost[book.queue];
+        *lost = *lost + is_lost(state) - is_lost(book.state);
+        book.state = state;
     }
 
     /// The item starts on this thread. A worker's CPU says in which pool; for others it is where the item
@@ -288,6 +310,7 @@ impl Oracle {
         told: impl Fn(ThreadId) -> u32,
     ) {
         self.forget(item);
+        self.set_state(item, State::Idle);
         let ItemBook { queue, group, offer, .. } = self.items[item];
         let group = match (worker_cpu, group, offer) {
             (Some(cpu), ..) | (None, None, Some((_, Some(cpu)))) => self.group_of(queue, cpu),
@@ -393,7 +416,7 @@ impl Oracle {
             match self.items[item].state {
                 State::Armed(due) if due <= now => {
                     let _ = self.armed.swap_remove(at);
-                    self.items[item].state = State::Pending;
+                    self.set_state(item, State::Pending);
                     let group = self.items[item].group.expect("an armed item has a group");
                     let group = self.group_now(item, group);
                     self.items[item].group = Some(group);
@@ -433,6 +456,7 @@ impl Oracle {
             let others = |other: &&Group| other.queue == group.queue && other.pool != group.pool;
             let count = |other: &Group| other.running + other.pending.len() as u32;
             under_way += self.groups.iter().filter(others).map(count).sum::<u32>();
+            under_way += if rules.has_several_pools() { self.lost[group.queue] } else { 0 };
         }
         let runnable = |pending: &&Pending| !self.items[pending.item].runs;
         let first = || group.pending.iter().find(runnable).copied();
@@ -526,12 +550,6 @@ impl Oracle {
         }
     }
 
-    /// Whether a queue's places are for several pods together, one by one.
-    fn shares_places(&self, queue: QueueNo) -> bool {
-        let QueueRules { pools, limit_in_all, .. } = &self.queues[queue];
-        *limit_in_all && pools.iter().any(|pool| *pool != pools[0])
-    }
-
     /// A pool has had a runnable item and a free place until now.
     ///
     /// # Panics
@@ -543,7 +561,7 @@ impl Oracle {
         let first = groups.filter_map(|group| self.first_runnable(group));
         let Some(first) = first.min_by_key(|first| first.since) else { return };
         let is_timer = first.is_timer && alone;
-        let elsewhere = rules.shared || self.shares_places(self.items[first.item].queue);
+        let elsewhere = rules.shared || self.queues[self.items[first.item].queue].shares_places();
         let (since, bound) = match exposed_since {
             Some(since) if !elsewhere && !is_timer => (Some(*since), EXPOSED_NS),
             _ => (*since, self.rules.bound(is_timer, elsewhere)),

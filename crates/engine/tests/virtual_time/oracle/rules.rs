@@ -86,3 +86,15 @@ pub(crate) struct QueueRules {
     pub(crate) freezable: bool,
     pub(crate) intensive: bool,
 }
+
+impl QueueRules {
+    /// Whether its pods are looked at one by one.
+    pub(super) fn has_several_pools(&self) -> bool {
+        self.pools.iter().any(|pool| *pool != self.pools[0])
+    }
+
+    /// Whether its places are for several pods together, one by one.
+    pub(super) fn shares_places(&self) -> bool {
+        self.limit_in_all && self.has_several_pools()
+    }
+}
