@@ -1,7 +1,8 @@
 //! How many workers a pool may have.
 //!
 //! By default enough for every item that the limits of its queues let run at once, and a spare one for each
-//! CPU: so no item waits for a thread because others block, as long as the process may have that many.
+//! CPU: so no item waits for a thread because others block, as long as the process may have that many. Items that
+//! run when a limit is lowered below their number count as before.
 //! Nobody is sent home for a lower cap; workers that have nothing to do retire as ever.
 //!
 //! Pods that share their work share the cap as well: an item that a worker of one is in is in no other, so

@@ -191,9 +191,14 @@ impl<H: Host> Pwq<H> {
         full && inner.queued > 0
     }
 
+    /// Workers and helpers that hold it.
+    pub(crate) fn holders(&self) -> u32 {
+        self.lock().nr_active
+    }
+
     /// Whether a worker holds it.
     pub(crate) fn is_held(&self) -> bool {
-        self.lock().nr_active > 0
+        self.holders() > 0
     }
 
     /// The queue goes away: from here on the pwq has nothing to do with its node. False, and

@@ -211,11 +211,21 @@ impl<H: Host> Wq<H> {
     }
 
     /// Tells the pools how many items of the queue may run there at once. Those for which that is more than
-    /// before. Under the lock of `tunable`.
+    /// before. Under the lock of `tunable`, after the limits were applied.
+    ///
+    /// Where more run than a lowered limit permits, they count until the next change: each keeps a worker, and items
+    /// of other queues would find the pool full.
     pub(super) fn count_limits(&self, tunable: &Tunable) -> Vec<u32> {
+        let mut running: Vec<(u32, u32)> = Vec::new();
+        self.pwqs().for_each_with_pool(|pwq, pool| running.push((pool.id, pwq.holders())));
         let mut roomier = Vec::new();
         for used in &mut *self.sets.lock() {
-            let (limit, before) = (self.limit_in(&used.set, tunable), used.counted);
+            let here = running.iter().filter(|(pool, _)| used.set.pools.contains(pool));
+            let held = match self.shares_in(&used.set) {
+                true => here.map(|&(_, holders)| holders).sum(),
+                false => here.map(|&(_, holders)| holders).max().unwrap_or(0),
+            };
+            let (limit, before) = (self.limit_in(&used.set, tunable).max(held), used.counted);
             if limit != before {
                 self.engine().count_limit(&used.set, limit, before);
                 used.counted = limit;
@@ -242,10 +252,15 @@ impl<H: Host> Wq<H> {
                 at.into_iter().map(|at| nodes.limit(at, tunable, &tunable.mask)).collect()
             }
         };
-        match pools().any(|pool| pool.spec().shares) {
+        match self.shares_in(set) {
             true => limits.iter().fold(0, |sum, &limit| sum.saturating_add(limit)),
             false => limits.into_iter().max().unwrap_or(0),
         }
+    }
+
+    /// Whether the pools of this set share their work.
+    fn shares_in(&self, set: &PoolSet) -> bool {
+        set.pools.iter().any(|&id| self.engine.pool(id).spec().shares)
     }
 
     /// What a new pwq on this pool starts with, of a queue that will use the CPUs of `mask`.

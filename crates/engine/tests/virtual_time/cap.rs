@@ -218,6 +218,36 @@ fn the_default_follows_the_limits_of_the_queues() {
     });
 }
 
+/// Four items of a queue wait, and its limit is lowered to one: they keep their workers, and an item of another
+/// queue needs one more.
+#[test]
+fn runs_above_a_lowered_limit_leave_workers_for_other_queues() {
+    for scope in [None, Some(Scope::System), Some(Scope::Cpu)] {
+        with_engine(Setup::exact("core:1"), move |engine| {
+            let host = engine.host();
+            let make_one = |name: &str, max_active| match scope {
+                None => make(engine, QueueSpec { max_active, ..spec(name, Kind::PerCpu) }),
+                Some(scope) => shared(engine, name, scope, max_active),
+            };
+            let (first, second) = (make_one("first", 4), make_one("second", 1));
+            for _ in 0..4 {
+                queue(engine, &first, |engine| engine.blocking(|| engine.host().doze(SEC)));
+            }
+            host.doze(MS);
+            first.set_max_active(1).expect("in range");
+            let runs = Arc::new(AtomicU32::new(0));
+            let starts = runs.clone();
+            queue(engine, &second, move |_| {
+                starts.fetch_add(1, Ordering::Relaxed);
+            });
+            host.doze(5 * MS);
+            assert_eq!(runs.load(Ordering::Relaxed), 1, "{scope:?}");
+            first.flush().unwrap();
+            second.flush().unwrap();
+        });
+    }
+}
+
 #[test]
 fn nodes_and_strict_pods_have_caps_of_their_own() {
     with_engine(Setup::exact("node:2 llc:2 core:2"), |engine| {

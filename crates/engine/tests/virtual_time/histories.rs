@@ -325,6 +325,10 @@ impl History {
         with_oracle(self.host(), |oracle, _| oracle.forget(job.no));
     }
 
+    fn taken_back(&self, job: &Job) {
+        with_oracle(self.host(), |oracle, _| oracle.taken_back(job.no));
+    }
+
     /// A submitter: does everything that the interface permits, until no items are left.
     pub(crate) fn submit(self: &Arc<Self>) {
         let mut kept: Vec<Job> = Vec::new();
@@ -377,14 +381,17 @@ impl History {
             32 => {
                 self.forget(job);
                 let _ = job.item.cancel(engine);
+                self.taken_back(job);
             }
             33 => {
                 self.forget(job);
                 let _ = job.item.cancel_sync(engine).expect("not that deep");
+                self.taken_back(job);
             }
             34 => {
                 self.forget(job);
                 let _ = job.item.disable(engine).expect("not that deep");
+                self.taken_back(job);
                 self.host().doze(self.brief());
                 let _ = job.item.enable(engine).expect("disabled just now");
             }

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::{
-    Activity, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
+    Activity, Cure, Detection, Frame, Host, NoStack, Report, Seen, SpawnError, WorkerSpec,
 };
 use uwork_engine::sync::{Holding, assert_nothing_held, exchange};
 use uwork_engine::{Cpus, ThreadState};
@@ -64,6 +64,7 @@ struct Inner {
     changed: Mutex<Option<Cpus>>,
     broken_spawn: Mutex<Option<BrokenSpawn>>,
     detection: Mutex<Detecting>,
+    reverted: Mutex<Option<Cure>>,
 }
 
 /// How undeclared sleeps are noticed.
@@ -108,6 +109,7 @@ impl VirtualHost {
                 looks: 0,
                 asked: 0,
             }),
+            reverted: Mutex::new(None),
         }))
     }
 
@@ -170,6 +172,11 @@ impl VirtualHost {
     /// Lets thread creation fail from now on, or work again.
     pub(crate) fn break_spawn(&self, how: Option<BrokenSpawn>) {
         *self.0.broken_spawn.lock().expect("no panic under this lock") = how;
+    }
+
+    /// Takes the cure of a defect back.
+    pub(crate) fn revert(&self, cure: Cure) {
+        *self.0.reverted.lock().expect("no panic under this lock") = Some(cure);
     }
 
     /// Runs `f` without preemption of the calling thread.
@@ -435,6 +442,10 @@ impl Host for VirtualHost {
 
     fn end_forked_thread(&self) -> ! {
         unreachable!("a simulation does not fork");
+    }
+
+    fn reverts(&self, cure: Cure) -> bool {
+        *self.0.reverted.lock().expect("no panic under this lock") == Some(cure)
     }
 
     fn report(&self, report: Report) {

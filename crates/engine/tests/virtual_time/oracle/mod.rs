@@ -64,14 +64,25 @@ struct Pool {
     since: Option<u64>,
     /// The same, while that is because of runs that compute for too long.
     exposed_since: Option<u64>,
-    /// Of this segment: runs that hold a place, that compute, that compute for too long.
+    /// Of this segment: runs that hold a place, that compute, that compute for too long, that sleep undeclared.
     held: u32,
     computing: u32,
     hogs: u32,
+    asleep: u32,
     waits: bool,
 }
 
 impl Pool {
+    /// Whether a place is free: held by no run, or by a run that computes for too long. Where pods share their
+    /// work, runs of that kind are replaced only where all are.
+    fn has_free_place(&self) -> bool {
+        let is_free = |held: u32| held < self.rules.target;
+        match self.rules.shared {
+            false => is_free(self.held),
+            true => is_free(self.held + self.hogs) || self.held == 0,
+        }
+    }
+
     /// Whether runs that compute for too long are replaced.
     fn has_room(&self) -> bool {
         match (self.rules.per_cpu, self.rules.shared) {
@@ -100,7 +111,9 @@ struct Group {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Idle, or nothing is known.
+    /// Not queued, or taken up by a run.
+    Idle,
+    /// It may be queued or armed, anywhere.
     Unknown,
     /// A call that may queue it is under way.
     Offered,
@@ -127,6 +140,8 @@ struct Run {
     met_at: u64,
     /// CPU time since then.
     hog_ns: u64,
+    /// Since when it waits or sleeps.
+    away_since: Option<u64>,
 }
 
 /// A thread that is in an item.
@@ -143,6 +158,8 @@ pub(crate) struct Oracle {
     rules: Rules,
     pools: Vec<Pool>,
     queues: Vec<QueueRules>,
+    /// Items of each queue that may be queued anywhere.
+    lost: Vec<u32>,
     groups: Vec<Group>,
     items: Vec<ItemBook>,
     threads: Vec<ThreadBook>,
@@ -160,6 +177,7 @@ impl Oracle {
             rules,
             pools: Vec::new(),
             queues: Vec::new(),
+            lost: Vec::new(),
             groups: Vec::new(),
             items: Vec::new(),
             threads: Vec::new(),
@@ -179,6 +197,7 @@ impl Oracle {
             held: 0,
             computing: 0,
             hogs: 0,
+            asleep: 0,
             waits: false,
         };
         self.pools.push(pool);
@@ -192,6 +211,7 @@ impl Oracle {
 
     pub(crate) fn add_queue(&mut self, rules: QueueRules) -> QueueNo {
         self.queues.push(rules);
+        self.lost.push(0);
         self.queues.len() - 1
     }
 
@@ -200,7 +220,7 @@ impl Oracle {
             queue,
             group: None,
             offer: None,
-            state: State::Unknown,
+            state: State::Idle,
             runs: false,
         });
         self.items.len() - 1
@@ -225,7 +245,8 @@ impl Oracle {
     pub(crate) fn offer(&mut self, item: ItemNo, thread: ThreadId, cpu: Option<u32>) {
         self.forget(item);
         let book = &mut self.items[item];
-        (book.state, book.offer, book.group) = (State::Offered, Some((thread, cpu)), None);
+        (book.offer, book.group) = (Some((thread, cpu)), None);
+        self.set_state(item, State::Offered);
     }
 
     /// That call has queued the item at `now`, or armed it until `due`, on that CPU. Nothing if it was started
@@ -238,15 +259,15 @@ impl Oracle {
         self.items[item].group = Some(group);
         match due {
             // The timer may have expired during the run, and the run may be anywhere.
-            Some(_) if self.items[item].runs => self.items[item].state = State::Unknown,
+            Some(_) if self.items[item].runs => self.set_state(item, State::Unknown),
             Some(due) => {
-                self.items[item].state = State::Armed(due);
+                self.set_state(item, State::Armed(due));
                 self.armed.push(item);
             }
             None => {
                 let group = self.group_now(item, group);
                 self.items[item].group = Some(group);
-                self.items[item].state = State::Pending;
+                self.set_state(item, State::Pending);
                 self.groups[group].pending.push(Pending { item, since: now, is_timer: false });
             }
         }
@@ -260,9 +281,24 @@ impl Oracle {
                 let group = self.items[item].group.expect("a pending item has a group");
                 self.groups[group].pending.retain(|pending| pending.item != item);
             }
-            State::Unknown | State::Offered => {}
+            State::Idle | State::Unknown | State::Offered => {}
         }
-        self.items[item].state = State::Unknown;
+        self.set_state(item, State::Unknown);
+    }
+
+    /// The item was taken back. Nothing if it was offered again meanwhile.
+    pub(crate) fn taken_back(&mut self, item: ItemNo) {
+        if self.items[item].state == State::Unknown {
+            self.set_state(item, State::Idle);
+        }
+    }
+
+    fn set_state(&mut self, item: ItemNo, state: State) {
+        let book = &mut self.items[item];
+        let is_lost = |state: State| u32::from(matches!(state, State::Unknown | State::Offered));
+        let lost = &mut self.lost[book.queue];
+        *lost = *lost + is_lost(state) - is_lost(book.state);
+        book.state = state;
     }
 
     /// The item starts on this thread. A worker's CPU says in which pool; for others it is where the item
@@ -274,6 +310,7 @@ impl Oracle {
         told: impl Fn(ThreadId) -> u32,
     ) {
         self.forget(item);
+        self.set_state(item, State::Idle);
         let ItemBook { queue, group, offer, .. } = self.items[item];
         let group = match (worker_cpu, group, offer) {
             (Some(cpu), ..) | (None, None, Some((_, Some(cpu)))) => self.group_of(queue, cpu),
@@ -286,7 +323,7 @@ impl Oracle {
         self.groups[group].running += 1;
         let pool = &mut self.pools[self.groups[group].pool];
         (pool.since, pool.exposed_since) = (None, None);
-        let run = Run { item, group, met_at: NEVER, hog_ns: 0 };
+        let run = Run { item, group, met_at: NEVER, hog_ns: 0, away_since: None };
         match self.threads.iter_mut().find(|known| known.id == thread) {
             Some(known) => known.runs.push(run),
             None => self.threads.push(ThreadBook {
@@ -379,7 +416,7 @@ impl Oracle {
             match self.items[item].state {
                 State::Armed(due) if due <= now => {
                     let _ = self.armed.swap_remove(at);
-                    self.items[item].state = State::Pending;
+                    self.set_state(item, State::Pending);
                     let group = self.items[item].group.expect("an armed item has a group");
                     let group = self.group_now(item, group);
                     self.items[item].group = Some(group);
@@ -419,6 +456,7 @@ impl Oracle {
             let others = |other: &&Group| other.queue == group.queue && other.pool != group.pool;
             let count = |other: &Group| other.running + other.pending.len() as u32;
             under_way += self.groups.iter().filter(others).map(count).sum::<u32>();
+            under_way += if rules.has_several_pools() { self.lost[group.queue] } else { 0 };
         }
         let runnable = |pending: &&Pending| !self.items[pending.item].runs;
         let first = || group.pending.iter().find(runnable).copied();
@@ -431,19 +469,35 @@ impl Oracle {
             let mut groups = self.groups.iter().filter(|group| group.pool == at);
             let waits = groups.any(|group| self.first_runnable(group).is_some());
             let pool = &mut self.pools[at];
-            (pool.held, pool.computing, pool.hogs, pool.waits) = (0, 0, 0, waits);
+            (pool.held, pool.computing, pool.hogs, pool.asleep) = (0, 0, 0, 0);
+            pool.waits = waits;
         }
-        for thread in self.threads.iter().filter(|thread| thread.is_worker) {
-            let computes = matches!(stance(thread.id), Stance::OnCpu | Stance::OffCpu);
-            let pool = &mut self.pools[self.groups[thread.runs[0].group].pool];
-            pool.computing += u32::from(computes);
+        for thread in &mut self.threads {
+            let (stance, declares) = (stance(thread.id), thread.declares);
+            let run = &mut thread.runs[0];
+            let computes = matches!(stance, Stance::OnCpu | Stance::OffCpu);
+            // What waits or sleeps is looked at again when it is back.
+            match run.away_since {
+                Some(_) if computes => {
+                    run.away_since = None;
+                    run.met_at = run.met_at.max(now + LOOK_NS);
+                }
+                None if !computes => run.away_since = Some(now),
+                _ => {}
+            }
+            let seems_to = || stance == Stance::Dozes && !declares;
+            let found_at =
+                run.away_since.map_or(NEVER, |since| since.saturating_add(self.rules.found()));
+            let counts = computes || (seems_to() && now < found_at);
+            let pool = &mut self.pools[self.groups[run.group].pool];
+            pool.computing += u32::from(thread.is_worker && counts);
         }
         for run in self.threads.iter_mut().map(|thread| &mut thread.runs[0]) {
             let pool = &self.pools[self.groups[run.group].pool];
             if !pool.waits || !pool.has_room() {
                 (run.met_at, run.hog_ns) = (NEVER, 0);
             } else if run.met_at == NEVER {
-                run.met_at = now + self.rules.look();
+                run.met_at = now + LOOK_NS;
             }
         }
     }
@@ -470,6 +524,7 @@ impl Oracle {
                 pool.held += 1;
             } else if stance == Stance::Dozes && !thread.declares {
                 pool.held += u32::from(self.rules.tier == Tier::Declared);
+                pool.asleep += 1;
             }
         }
     }
@@ -477,13 +532,13 @@ impl Oracle {
     fn check(&mut self, from: u64, to: u64, disturbed: bool) {
         for at in 0..self.pools.len() {
             let pool = &mut self.pools[at];
-            let starves = pool.waits && pool.held < pool.rules.target;
+            let starves = pool.waits && pool.has_free_place();
             if !starves || from < self.starved_until {
                 (pool.since, pool.exposed_since) = (None, None);
                 continue;
             }
             pool.since = pool.since.or(Some(from));
-            let exposed = pool.held + pool.hogs >= pool.rules.target;
+            let exposed = pool.asleep == 0 && pool.held + pool.hogs >= pool.rules.target;
             pool.exposed_since = if exposed { pool.exposed_since.or(Some(from)) } else { None };
             if disturbed {
                 for since in [&mut pool.since, &mut pool.exposed_since] {
@@ -493,12 +548,6 @@ impl Oracle {
             }
             self.judge(at, to);
         }
-    }
-
-    /// Whether a queue's places are for several pods together, one by one.
-    fn shares_places(&self, queue: QueueNo) -> bool {
-        let QueueRules { pools, limit_in_all, .. } = &self.queues[queue];
-        *limit_in_all && pools.iter().any(|pool| *pool != pools[0])
     }
 
     /// A pool has had a runnable item and a free place until now.
@@ -512,7 +561,7 @@ impl Oracle {
         let first = groups.filter_map(|group| self.first_runnable(group));
         let Some(first) = first.min_by_key(|first| first.since) else { return };
         let is_timer = first.is_timer && alone;
-        let elsewhere = rules.shared || self.shares_places(self.items[first.item].queue);
+        let elsewhere = rules.shared || self.queues[self.items[first.item].queue].shares_places();
         let (since, bound) = match exposed_since {
             Some(since) if !elsewhere && !is_timer => (Some(*since), EXPOSED_NS),
             _ => (*since, self.rules.bound(is_timer, elsewhere)),

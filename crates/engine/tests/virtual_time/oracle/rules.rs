@@ -2,13 +2,11 @@
 
 use uwork_policy::blocking::{PATIENCE_MAX_NS, Tier};
 
-use super::PoolNo;
+use super::{NEVER, PoolNo};
 use crate::setup::{MS, SEC, US};
 
 /// The longest interval between two looks of the watch.
-pub(super) const LOOK_NS: u64 = 10 * MS;
-/// The same where undeclared sleeps are noticed.
-const LOOK_UNDECLARED_NS: u64 = 2 * MS;
+pub(super) const LOOK_NS: u64 = 2 * MS;
 /// For how long an item must have been running before what is lined up behind it is taken back.
 const STUCK_NS: u64 = 200 * US;
 /// Latencies of the machine: some wakes and creations of threads, one after the other.
@@ -17,9 +15,9 @@ pub(super) const MARGIN_NS: u64 = MS;
 const TIMER_NS: u64 = 5 * MS;
 /// How long after a thread could not be created the next is tried.
 pub(super) const COOL_DOWN_NS: u64 = SEC;
-/// For how long a run that has computed for too long may still hold its place. The watch knows when to
-/// look again, but for the time slices of other threads on that CPU: four at most, for two slices each.
-pub(super) const EXPOSED_NS: u64 = STUCK_NS + 8 * MARGIN_NS;
+/// For how long a run that has computed for too long may still hold its place: until the next look. With the look
+/// that meets the run and the threshold of 10 ms, an item behind one that computes starts within 15 ms.
+pub(super) const EXPOSED_NS: u64 = LOOK_NS + MARGIN_NS;
 /// What the bounds depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
@@ -29,11 +27,12 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The longest interval between two looks.
-    pub(super) fn look(self) -> u64 {
+    /// Until a run that sleeps undeclared is known to. It is met at the first look, found asleep at the second, and
+    /// counted out at the third, after the pool's patience.
+    pub(super) fn found(self) -> u64 {
         match self.tier {
-            Tier::Declared => LOOK_NS,
-            Tier::Events | Tier::Sampling => LOOK_UNDECLARED_NS,
+            Tier::Declared => NEVER,
+            Tier::Events | Tier::Sampling => 3 * LOOK_NS + PATIENCE_MAX_NS,
         }
     }
 
@@ -56,11 +55,9 @@ impl Rules {
         let bound = match self.tier {
             _ if is_timer => TIMER_NS,
             Tier::Declared => LOOK_NS + STUCK_NS + MARGIN_NS,
-            Tier::Events | Tier::Sampling => {
-                3 * LOOK_UNDECLARED_NS + PATIENCE_MAX_NS + STUCK_NS + MARGIN_NS
-            }
+            Tier::Events | Tier::Sampling => self.found() + STUCK_NS + MARGIN_NS,
         };
-        bound + if elsewhere { self.threshold_ns + self.look() } else { 0 }
+        bound + if elsewhere { self.threshold_ns + LOOK_NS } else { 0 }
     }
 }
 
@@ -88,4 +85,16 @@ pub(crate) struct QueueRules {
     pub(crate) limit_in_all: bool,
     pub(crate) freezable: bool,
     pub(crate) intensive: bool,
+}
+
+impl QueueRules {
+    /// Whether its pods are looked at one by one.
+    pub(super) fn has_several_pools(&self) -> bool {
+        self.pools.iter().any(|pool| *pool != self.pools[0])
+    }
+
+    /// Whether its places are for several pods together, one by one.
+    pub(super) fn shares_places(&self) -> bool {
+        self.limit_in_all && self.has_several_pools()
+    }
 }
