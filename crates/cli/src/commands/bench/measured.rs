@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::contestant::Group;
 use super::legend::{self, Word};
 use super::measure_and_show;
-use super::summary::{Metric, RATE, Sampled};
+use super::summary::{Metric, Sampled};
 use crate::commands::UserError;
 
 /// What the command lines of such benchmarks share.
@@ -70,7 +70,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// From what a child printed, which knows these metrics, the rate among them.
+    /// From what a child printed, which knows these metrics and has at least the first.
     pub(super) fn parse(printed: &str, said: &str, known: &[Metric]) -> Result<Self, UserError> {
         let Figures(mut values) = serde_json::from_str(printed)
             .map_err(|error| UserError(format!("a child's figures cannot be read: {error}")))?;
@@ -81,8 +81,10 @@ impl Measured {
         if let Some(unknown) = values.keys().next() {
             return Err(UserError(format!("a child's figures have an unknown metric '{unknown}'")));
         }
-        if metrics.first().is_none_or(|(first, _)| first.name != RATE.name) {
-            return Err(UserError("a child's figures have no rate".to_owned()));
+        if let Some(first) = known.first()
+            && metrics.first().is_none_or(|(metric, _)| metric.name != first.name)
+        {
+            return Err(UserError(format!("a child's figures have no '{}'", first.name)));
         }
         Ok(Self { metrics, said: lines(said).map(str::to_owned).collect() })
     }
@@ -138,6 +140,7 @@ fn cannot_start(error: &io::Error) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::bench::summary::RATE;
 
     const THREADS: Metric =
         Metric { name: "threads_peak", unit: "threads", title: "threads", decimals: 0 };
@@ -157,7 +160,7 @@ mod tests {
         for (printed, words) in [
             ("", "cannot be read"),
             ("{\"items_per_s\":1,\"speed\":2}", "unknown metric 'speed'"),
-            ("{\"threads_peak\":1}", "no rate"),
+            ("{\"threads_peak\":1}", "no 'items_per_s'"),
         ] {
             let UserError(line) = Measured::parse(printed, "", &known).err().expect("refused");
             assert!(line.contains(words), "{line}");
