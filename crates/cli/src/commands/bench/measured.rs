@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::contestant::Group;
 use super::legend::{self, Word};
 use super::measure_and_show;
-use super::summary::{Metric, Sampled};
+use super::summary::{Metric, RATE, Sampled};
 use crate::commands::UserError;
 
 /// What the command lines of such benchmarks share.
@@ -70,7 +70,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// From what a child printed, which knows these metrics and has at least the first.
+    /// From what a child printed, which knows these metrics, the rate among them.
     pub(super) fn parse(printed: &str, said: &str, known: &[Metric]) -> Result<Self, UserError> {
         let Figures(mut values) = serde_json::from_str(printed)
             .map_err(|error| UserError(format!("a child's figures cannot be read: {error}")))?;
@@ -81,23 +81,16 @@ impl Measured {
         if let Some(unknown) = values.keys().next() {
             return Err(UserError(format!("a child's figures have an unknown metric '{unknown}'")));
         }
-        if let Some(first) = known.first()
-            && metrics.first().is_none_or(|(metric, _)| metric.name != first.name)
-        {
-            return Err(UserError(format!("a child's figures have no '{}'", first.name)));
+        if metrics.first().is_none_or(|(first, _)| first.name != RATE.name) {
+            return Err(UserError("a child's figures have no rate".to_owned()));
         }
         Ok(Self { metrics, said: lines(said).map(str::to_owned).collect() })
     }
 
     /// From the child that a command is. `who` is for errors.
-    pub(super) fn by(mut command: Command, who: &str, known: &[Metric]) -> Result<Self, UserError> {
-        let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(&error))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
-            let last = lines(&said).last().unwrap_or("it said nothing");
-            return Err(UserError(format!("{who}: {}: {last}", output.status)));
-        }
-        Self::parse(&String::from_utf8_lossy(&output.stdout), &said, known)
+    pub(super) fn by(command: Command, who: &str, known: &[Metric]) -> Result<Self, UserError> {
+        let (printed, said) = output_of(command, who)?;
+        Self::parse(&printed, &said, known)
     }
 }
 
@@ -111,9 +104,20 @@ impl Sampled for Measured {
     }
 }
 
+/// What the child that a command is has printed and what it has said. `who` is for errors.
+pub(super) fn output_of(mut command: Command, who: &str) -> Result<(String, String), UserError> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(&error))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        let last = lines(&said).last().unwrap_or("it said nothing");
+        return Err(UserError(format!("{who}: {}: {last}", output.status)));
+    }
+    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), said))
+}
+
 /// The lines of what a child said, without the name that the library begins them with: whoever passes them on says
 /// who it was.
-fn lines(said: &str) -> impl Iterator<Item = &str> {
+pub(super) fn lines(said: &str) -> impl Iterator<Item = &str> {
     let lines = said.lines().map(|line| line.strip_prefix("uwork: ").unwrap_or(line));
     lines.filter(|line| !line.trim().is_empty())
 }
@@ -140,7 +144,6 @@ fn cannot_start(error: &io::Error) -> UserError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::bench::summary::RATE;
 
     const THREADS: Metric =
         Metric { name: "threads_peak", unit: "threads", title: "threads", decimals: 0 };
@@ -160,7 +163,7 @@ mod tests {
         for (printed, words) in [
             ("", "cannot be read"),
             ("{\"items_per_s\":1,\"speed\":2}", "unknown metric 'speed'"),
-            ("{\"threads_peak\":1}", "no 'items_per_s'"),
+            ("{\"threads_peak\":1}", "no rate"),
         ] {
             let UserError(line) = Measured::parse(printed, "", &known).err().expect("refused");
             assert!(line.contains(words), "{line}");

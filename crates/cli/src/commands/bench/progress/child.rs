@@ -1,4 +1,4 @@
-//! The child's side: restricts itself to its CPUs, measures a variant and prints its figures.
+//! The child's side: restricts itself to its CPUs, measures a part of the tries of a variant and prints them.
 
 use std::panic;
 use std::process;
@@ -28,7 +28,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
         eprintln!("the tier is {}, not {}: {}", blocking.tier, order.tier, blocking.reason);
     }
     let late = match order.case.as_str() {
-        READY => ready::measure(order.samples)?,
+        READY => ready::measure(order.samples, order.first)?,
         case => timer::measure(&timer::Way {
             computes: case == TIMER_COMPUTE,
             // On one CPU this tier cannot know of a sleep that is not declared.
@@ -37,7 +37,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
             samples: order.samples,
         })?,
     };
-    lateness::print(late);
+    lateness::print(&late);
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::commands::bench::measured::Figures;
+use crate::commands::UserError;
+use crate::commands::bench::measured::lines;
 use crate::commands::bench::summary::Metric;
 
 const fn late(name: &'static str, title: &'static str) -> Metric {
@@ -23,16 +24,53 @@ pub(super) const RESCUES: Metric = number("rescues", "pools", "rescues");
 /// In the order of the table.
 pub(super) const METRICS: [Metric; 5] = [P50, P99, MAX, TRIES, RESCUES];
 
-/// Prints the figures of these tries, at least one, for the parent.
-pub(super) fn print(mut late: Vec<Duration>) {
-    late.sort_unstable();
-    let mut figures = Figures::default();
-    for (metric, percent) in [(P50, 50), (P99, 99), (MAX, 100)] {
-        figures.set(metric, percentile(&late, percent).as_secs_f64() * 1e6);
+/// The tries of a variant so far.
+#[derive(Default)]
+pub(super) struct Tries {
+    late: Vec<Duration>,
+    rescues: u64,
+    /// What the children wrote to stderr, line by line.
+    pub(super) said: Vec<String>,
+}
+
+/// What a child prints.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Printed {
+    late_ns: Vec<u64>,
+    rescues: u64,
+}
+
+/// Hands the tries of this process to the parent.
+pub(super) fn print(late: &[Duration]) {
+    let late_ns = late.iter().map(|late| late.as_nanos() as u64).collect();
+    let printed = Printed { late_ns, rescues: uwork::rescues() };
+    println!("{}", serde_json::to_string(&printed).expect("plain numbers"));
+}
+
+impl Tries {
+    /// Adds those of a child.
+    pub(super) fn add(&mut self, printed: &str, said: &str) -> Result<(), UserError> {
+        let Printed { late_ns, rescues } = serde_json::from_str(printed)
+            .map_err(|error| UserError(format!("a child's figures cannot be read: {error}")))?;
+        self.late.extend(late_ns.into_iter().map(Duration::from_nanos));
+        self.rescues += rescues;
+        self.said.extend(lines(said).map(str::to_owned));
+        Ok(())
     }
-    figures.set(TRIES, late.len() as f64);
-    figures.set(RESCUES, uwork::rescues() as f64);
-    figures.print();
+
+    /// The figures. At least one try was added.
+    pub(super) fn metrics(&self) -> [(Metric, f64); 5] {
+        let mut late = self.late.clone();
+        late.sort_unstable();
+        let us = |percent| percentile(&late, percent).as_secs_f64() * 1e6;
+        [
+            (P50, us(50)),
+            (P99, us(99)),
+            (MAX, us(100)),
+            (TRIES, late.len() as f64),
+            (RESCUES, self.rescues as f64),
+        ]
+    }
 }
 
 /// The least value that `percent` of these sorted values do not exceed.
@@ -43,6 +81,17 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tries_of_all_children_count() {
+        let mut tries = Tries::default();
+        tries.add("{\"late_ns\":[3000,1000],\"rescues\":1}", "a line\n").unwrap();
+        tries.add("{\"late_ns\":[7500],\"rescues\":2}", "uwork: another\n").unwrap();
+        let values: Vec<_> = tries.metrics().iter().map(|(_, value)| *value).collect();
+        assert_eq!(values, [3.0, 7.5, 7.5, 3.0, 3.0]);
+        assert_eq!(tries.said, ["a line", "another"]);
+        assert!(tries.add("", "").is_err());
+    }
 
     #[test]
     fn percentiles_of_few_values_are_values_of_the_list() {

@@ -8,7 +8,7 @@
 //!   after its queueing.
 //!
 //! The tier, the number of CPUs and the number of idle workers make the variant. Tier and CPUs are chosen once for a
-//! process, so a child measures each variant. It restricts itself to its CPUs before the engine starts.
+//! process, so children measure each variant. A child restricts itself to its CPUs before the engine starts.
 
 mod child;
 mod crew;
@@ -26,12 +26,13 @@ use std::time::Instant;
 use uwork::topology::Machine;
 
 use super::UserError;
-use super::measured::{Measured, order};
+use super::measured::order;
 use super::options::{count_or, names_or_all};
 use super::record::{Record, Target};
-use super::summary::{Metric, Sampled};
+use super::summary::Metric;
 use super::uwork_pool::RUNNER;
 use super::warning::{MachineTime, Warning, other_load};
+use lateness::Tries;
 use plan::{CASES, CPUS, Order, TIERS};
 
 /// The command line.
@@ -55,7 +56,7 @@ pub(super) struct Args {
     /// Also write the figures to FILE, as a JSON array of flat records
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Measure one variant and print its figures; for uwork's own use
+    /// Measure one variant and print its tries; for uwork's own use
     #[arg(long, hide = true, value_name = "JSON")]
     order: Option<String>,
 }
@@ -63,12 +64,12 @@ pub(super) struct Args {
 /// A variant's figures.
 struct Row {
     order: Order,
-    measured: Measured,
+    tries: Tries,
 }
 
 impl Row {
     fn value(&self, wanted: Metric) -> f64 {
-        let mut metrics = self.measured.metrics().into_iter();
+        let mut metrics = self.tries.metrics().into_iter();
         metrics.find(|(metric, _)| metric.name == wanted.name).map_or(f64::NAN, |(_, value)| value)
     }
 }
@@ -111,8 +112,8 @@ fn measure(case: &'static str, orders: Vec<Order>) -> Result<Vec<Row>, UserError
     print!("{}", report::head(case));
     let mut rows = Vec::with_capacity(orders.len());
     for order in orders {
-        let measured = order.carry_out()?;
-        let row = Row { order, measured };
+        let tries = order.carry_out()?;
+        let row = Row { order, tries };
         print!("{}", report::line(&row));
         rows.push(row);
     }
@@ -122,7 +123,7 @@ fn measure(case: &'static str, orders: Vec<Order>) -> Result<Vec<Row>, UserError
 
 fn records<'a>((row, variant): (&Row, &'a String)) -> Vec<Record<'a>> {
     let case = row.order.case_name();
-    let metrics = row.measured.metrics().into_iter();
+    let metrics = row.tries.metrics().into_iter();
     metrics
         .map(|(metric, value)| {
             Record::single("progress", case, RUNNER, variant, (metric.name, metric.unit), value)
@@ -137,8 +138,7 @@ fn warn(rows: &[Row], missing: &[usize], before: &MachineTime, start: Instant) {
     }
     warnings.extend(other_load(before, start.elapsed()));
     let mut seen = BTreeSet::new();
-    for (row, line) in rows.iter().flat_map(|row| row.measured.said().iter().map(move |l| (row, l)))
-    {
+    for (row, line) in rows.iter().flat_map(|row| row.tries.said.iter().map(move |l| (row, l))) {
         if seen.insert(line) {
             warnings.push(Warning::Said { who: row.order.spoken(), line: line.clone() });
         }

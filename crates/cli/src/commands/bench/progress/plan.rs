@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::lateness::METRICS;
+use super::lateness::Tries;
 use crate::commands::UserError;
-use crate::commands::bench::measured::{Measured, again};
+use crate::commands::bench::measured::{again, output_of};
 use crate::commands::bench::uwork_pool::RUNNER;
 
 pub(super) const TIMER_SLEEP: &str = "timer-sleep";
@@ -18,6 +18,8 @@ pub(super) const CPUS: [(&str, usize); 2] = [("1", 1), ("2", 2)];
 
 /// Tries of each variant.
 pub(super) const SAMPLES: usize = 1_000;
+/// A try leaves its pool with one worker more, as a worker that is woken makes the next; a new process begins with one.
+const TRIES_OF_A_CHILD: usize = 20;
 
 /// What an item may be late where a CPU is free for it.
 const LATE_MAX: Duration = Duration::from_millis(5);
@@ -33,6 +35,8 @@ pub(super) struct Order {
     /// Whether more than one worker of the pool is idle when a try begins. False: exactly one is.
     pub(super) spare: bool,
     pub(super) samples: usize,
+    /// The number of the first try.
+    pub(super) first: usize,
 }
 
 /// The variants of a case.
@@ -44,7 +48,7 @@ pub(super) fn orders(case: &str, tiers: &[&str], cpus: &[usize], samples: usize)
         for &cpus in cpus {
             orders.extend(crews.iter().map(|&spare| {
                 let (case, tier) = (case.to_owned(), (*tier).to_owned());
-                Order { case, tier, cpus, spare, samples }
+                Order { case, tier, cpus, spare, samples, first: 0 }
             }));
         }
     }
@@ -73,11 +77,17 @@ impl Order {
         if is_alone { COMPUTES_MAX + LATE_MAX } else { LATE_MAX }
     }
 
-    /// Has a child carry it out.
-    pub(super) fn carry_out(&self) -> Result<Measured, UserError> {
-        let mut command = again("progress", self)?;
-        command.env("UWORK_BLOCKING", &self.tier);
-        Measured::by(command, &self.spoken(), &METRICS)
+    /// Has children carry it out, each a part of the tries.
+    pub(super) fn carry_out(&self) -> Result<Tries, UserError> {
+        let mut tries = Tries::default();
+        for first in (0..self.samples).step_by(TRIES_OF_A_CHILD) {
+            let samples = TRIES_OF_A_CHILD.min(self.samples - first);
+            let mut command = again("progress", &Self { first, samples, ..self.clone() })?;
+            command.env("UWORK_BLOCKING", &self.tier);
+            let (printed, said) = output_of(command, &self.spoken())?;
+            tries.add(&printed, &said)?;
+        }
+        Ok(tries)
     }
 }
 

@@ -110,8 +110,8 @@ fn sleep_precisely(time: Duration) {
     set_slack(0);
 }
 
-/// How late the second item started in each try.
-pub(super) fn measure(samples: usize) -> Result<Vec<Duration>, UserError> {
+/// How late the second item started in each try, of which the first has this number.
+pub(super) fn measure(samples: usize, first_try: usize) -> Result<Vec<Duration>, UserError> {
     let failed = |error: uwork::Error| UserError(error.to_string());
     let queue = Queue::builder("bench-ready").per_cpu().build().map_err(failed)?;
     let cpu = queue.cpumask().last().expect("a queue has a CPU");
@@ -124,6 +124,10 @@ pub(super) fn measure(samples: usize) -> Result<Vec<Duration>, UserError> {
     // There is a pool to look at once an item has run.
     uwork::work_on_cpu(cpu, || ()).map_err(failed)?;
     let mut draw = Draw(SEED);
+    // A try draws twice: its wait, and when the second item is queued.
+    for _ in 0..2 * first_try {
+        draw.below(1);
+    }
     let mut late = Vec::with_capacity(samples);
     for _ in 0..samples {
         crew.rest()?;

@@ -69,16 +69,15 @@ fn verdict(target: &str, rows: &[&Row], reached: impl Fn(&Row) -> bool) -> Strin
 mod tests {
     use super::super::plan::{TIMER_SLEEP, orders};
     use super::*;
-    use crate::commands::bench::measured::Measured;
+    use crate::commands::bench::progress::lateness::Tries;
 
     fn rows(late_max_us: [u32; 2], rescues: u32) -> Vec<Row> {
         let orders = orders(TIMER_SLEEP, &["events"], &[1], 7).into_iter();
         let row = |(order, max)| {
-            let printed = format!(
-                "{{\"late_p50_us\":1,\"late_p99_us\":2,\"late_max_us\":{max},\"samples\":7,\
-                 \"rescues\":{rescues}}}"
-            );
-            Row { order, measured: Measured::parse(&printed, "", &METRICS).expect("all metrics") }
+            let mut tries = Tries::default();
+            let printed = format!("{{\"late_ns\":[1000,1000,{max}000],\"rescues\":{rescues}}}");
+            tries.add(&printed, "").expect("figures");
+            Row { order, tries }
         };
         orders.zip(late_max_us).map(row).collect()
     }
@@ -104,6 +103,6 @@ mod tests {
         let line = line(&rows[1]);
         assert_eq!(line.trim_end().len(), header.len());
         let cells: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(cells, ["events+1cpu+spare", "1.0", "2.0", "5001.0", "7", "0", "5000"]);
+        assert_eq!(cells, ["events+1cpu+spare", "1.0", "5001.0", "5001.0", "3", "0", "5000"]);
     }
 }
