@@ -56,6 +56,13 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
     queues
 }
 
+/// How often the engine's backstop has started a worker in a pool that had lacked one without a reason. The
+/// count stays 0: anything else is a defect of the engine. For tests and benchmarks.
+#[doc(hidden)]
+pub fn rescues() -> u64 {
+    engine().rescues()
+}
+
 impl Queue {
     /// A picture of this queue alone (the kernel's `show_one_workqueue`): its attributes, its pwqs,
     /// what is pending there and which slots run its items. As [`dump`].

@@ -3,6 +3,7 @@
 mod bench;
 mod bench_blocking;
 mod bench_percpu;
+mod bench_progress;
 mod bench_taskwork;
 mod serve;
 mod sum;

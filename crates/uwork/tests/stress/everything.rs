@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::assert_no_rescues;
 use crate::support::machine::cpus;
 use crate::support::random::Random;
 use crate::support::{queue, watchdog};
@@ -381,4 +382,5 @@ fn run_with(seed: u64) {
 fn everything_at_once_ends_with_exact_counts() {
     let _watchdog = watchdog();
     seeds().into_iter().for_each(run_with);
+    assert_no_rescues();
 }

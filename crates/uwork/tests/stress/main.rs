@@ -5,3 +5,14 @@ mod percpu;
 #[path = "../support/mod.rs"]
 mod support;
 mod task;
+
+use std::io::Write;
+
+/// Prints how many pools the engine's backstop had to rescue, and fails if there were any.
+#[track_caller]
+fn assert_no_rescues() {
+    let rescues = uwork::rescues();
+    // Past the harness, which shows the output of failed tests only.
+    let _ = writeln!(std::io::stderr(), "stress: {rescues} rescues");
+    assert_eq!(rescues, 0, "pools lacked a worker without a reason");
+}

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use crate::assert_no_rescues;
 use crate::support::child::alone_each;
 use crate::support::machine::{cpus, pin};
 use crate::support::moved::{fewer, run_moved};
@@ -220,6 +221,7 @@ fn everything_per_cpu_is_exact_in_a_storm() {
         run_moved(THREADS, &world.tight, |number| world.run(seed * 1000 + number as u64));
         eprintln!("mode {}, seed {seed}", mode());
         world.check();
+        assert_no_rescues();
     };
     alone_each("everything_per_cpu_is_exact_in_a_storm", VARIABLE, MODES, VARIABLE, body);
 }

@@ -88,14 +88,9 @@ impl Measured {
     }
 
     /// From the child that a command is. `who` is for errors.
-    pub(super) fn by(mut command: Command, who: &str, known: &[Metric]) -> Result<Self, UserError> {
-        let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(&error))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if !output.status.success() {
-            let last = lines(&said).last().unwrap_or("it said nothing");
-            return Err(UserError(format!("{who}: {}: {last}", output.status)));
-        }
-        Self::parse(&String::from_utf8_lossy(&output.stdout), &said, known)
+    pub(super) fn by(command: Command, who: &str, known: &[Metric]) -> Result<Self, UserError> {
+        let (printed, said) = output_of(command, who)?;
+        Self::parse(&printed, &said, known)
     }
 }
 
@@ -109,9 +104,20 @@ impl Sampled for Measured {
     }
 }
 
+/// What the child that a command is has printed and what it has said. `who` is for errors.
+pub(super) fn output_of(mut command: Command, who: &str) -> Result<(String, String), UserError> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(&error))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !output.status.success() {
+        let last = lines(&said).last().unwrap_or("it said nothing");
+        return Err(UserError(format!("{who}: {}: {last}", output.status)));
+    }
+    Ok((String::from_utf8_lossy(&output.stdout).into_owned(), said))
+}
+
 /// The lines of what a child said, without the name that the library begins them with: whoever passes them on says
 /// who it was.
-fn lines(said: &str) -> impl Iterator<Item = &str> {
+pub(super) fn lines(said: &str) -> impl Iterator<Item = &str> {
     let lines = said.lines().map(|line| line.strip_prefix("uwork: ").unwrap_or(line));
     lines.filter(|line| !line.trim().is_empty())
 }

@@ -4,6 +4,7 @@
 //! that whatever else the machine does meanwhile hits all of them alike and their ratio holds. All
 //! checks of the command line come before the first measurement.
 
+mod affinity;
 mod blocking;
 mod c_pool;
 mod contestant;
@@ -17,6 +18,7 @@ mod options;
 mod origin;
 mod percpu;
 mod privilege;
+mod progress;
 mod queues;
 mod record;
 mod report;
@@ -65,6 +67,8 @@ enum Bench {
     /// Items that block without saying so, among short ones: how many a second, how soon the next one
     /// starts, and on how many threads.
     Blocking(blocking::Args),
+    /// How late a ready item starts beside an item that sleeps or computes.
+    Progress(progress::Args),
     /// Cycles of an allocation of 64 bytes, from per-CPU caches in each mode and from other allocators.
     Percpu(percpu::Args),
     /// What a thread that must not be disturbed notices when another CPU drains all batches, in each mode.
@@ -86,6 +90,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
         Bench::Queues(args) => queues::run(args),
         Bench::Timers(args) => timers::run(args),
         Bench::Blocking(args) => blocking::run(args),
+        Bench::Progress(args) => progress::run(args),
         Bench::Percpu(args) => percpu::run(args),
         Bench::Isolation(args) => isolation::run(args),
         Bench::Serve(args) => serve::run(args),

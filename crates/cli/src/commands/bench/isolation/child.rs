@@ -17,7 +17,7 @@ use super::{
     REAL_TIME, STUCK, SWITCHES, UNDISTURBED, UserError, VOLUNTARY,
 };
 use crate::commands::bench::measured::Figures;
-use crate::commands::bench::privilege;
+use crate::commands::bench::{affinity, privilege};
 
 /// From one drain to the next.
 pub(super) const EVERY: Duration = Duration::from_millis(10);
@@ -139,7 +139,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
 }
 
 fn pinned(cpu: u32) -> Result<(), UserError> {
-    loner::pin(cpu)
+    affinity::restrict_to(&[cpu])
         .map_err(|error| UserError(format!("a thread cannot be kept on CPU {cpu}: {error}")))
 }
 

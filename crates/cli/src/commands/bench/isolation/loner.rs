@@ -25,16 +25,6 @@ pub(super) struct Noticed {
     pub(super) is_real_time: bool,
 }
 
-/// Keeps the calling thread on `cpu`.
-pub(super) fn pin(cpu: u32) -> io::Result<()> {
-    let mut mask = vec![0_u64; cpu as usize / 64 + 1];
-    mask[cpu as usize / 64] = 1 << (cpu % 64);
-    // SAFETY: the mask is live and as long as said; 0 is the calling thread.
-    let outcome =
-        unsafe { libc::sched_setaffinity(0, size_of_val(&mask[..]), mask.as_ptr().cast()) };
-    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Puts the calling thread above all others, as far as it may. What that lacks is said. Whether it is a real-time
 /// thread now.
 pub(super) fn become_real_time() -> bool {

@@ -75,11 +75,11 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
 }
 
 /// A xorshift64* generator: the same choices in every run.
-struct Draw(u64);
+pub(super) struct Draw(pub(super) u64);
 
 impl Draw {
     /// A number below `n`, which is not zero.
-    fn below(&mut self, n: u64) -> u64 {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -1,0 +1,53 @@
+//! The child's side: restricts itself to its CPUs, measures a part of the tries of a variant and prints them.
+
+use std::panic;
+use std::process;
+use std::time::Duration;
+
+use uwork::topology::Machine;
+
+use super::plan::{DECLARED, Order, READY, TIMER_COMPUTE};
+use super::{lateness, ready, timer};
+use crate::commands::UserError;
+use crate::commands::bench::affinity;
+
+/// After so long without the expected event, a try fails. No item of this benchmark takes half as long.
+pub(super) const HANGS: Duration = Duration::from_secs(10);
+
+/// Measures and prints. Items are left as they are: the process ends.
+pub(super) fn run(order: &Order) -> Result<(), UserError> {
+    // An item that panics would leave the thread that waits for it asleep.
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        report(info);
+        process::exit(101);
+    }));
+    restrict(order.cpus)?;
+    let blocking = uwork::dump().blocking;
+    if blocking.tier.to_string() != order.tier {
+        eprintln!("the tier is {}, not {}: {}", blocking.tier, order.tier, blocking.reason);
+    }
+    let late = match order.case.as_str() {
+        READY => ready::measure(order.samples, order.first)?,
+        case => timer::measure(&timer::Way {
+            computes: case == TIMER_COMPUTE,
+            // On one CPU this tier cannot know of a sleep that is not declared.
+            declares: order.tier == DECLARED && order.cpus == 1,
+            spare: order.spare,
+            samples: order.samples,
+        })?,
+    };
+    lateness::print(&late);
+    Ok(())
+}
+
+/// Before the engine starts, which reads the affinity mask and starts threads that inherit it.
+fn restrict(count: usize) -> Result<(), UserError> {
+    let machine = Machine::read().map_err(|error| UserError(error.to_string()))?;
+    let cpus: Vec<u32> = machine.allowed.iter().take(count).collect();
+    if cpus.len() < count {
+        return Err(UserError(format!("the process may use {} CPU(s) only", cpus.len())));
+    }
+    affinity::restrict_to(&cpus)
+        .map_err(|error| UserError(format!("sched_setaffinity for CPUs {cpus:?}: {error}")))
+}
