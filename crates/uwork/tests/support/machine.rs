@@ -98,8 +98,8 @@ pub(crate) fn until_asleep(thread: i32) {
 /// Looks at a thread, for a sleep that lasts.
 struct Sleep {
     thread: i32,
-    /// How often it had gone to sleep at the last look, and how many looks in a row found it in that same sleep: a thread
-    /// that sleeps again and again, as between two tries, is in no wait.
+    /// How often it had gone to sleep at the last look, and how many looks in a row found it in that same sleep: a
+    /// thread that sleeps again and again, as between two tries, is in no wait.
     last: Option<u64>,
     looks: u32,
 }
