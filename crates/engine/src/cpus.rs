@@ -171,9 +171,9 @@ impl<H: Host> Engine<H> {
         drop(changing);
         drop(change);
         owners.into_iter().for_each(Owner::let_go);
-        self.host().report(report);
+        self.report(report);
         if let Some(QueueError::NoThread(reason)) = failed {
-            self.host().report(Report::SpawnFailed { reason });
+            self.report(Report::SpawnFailed { reason });
         }
         true
     }

@@ -267,7 +267,7 @@ impl<H: Host> Queue<H> {
     /// After a timer was armed, which may expire before all others.
     fn note_armed(&self, pool: &Pool<H>, is_earliest: bool, deferrable: bool) {
         if is_earliest && (!deferrable || pool.is_deserted()) {
-            pool.has_earlier_timer().settle(self.engine());
+            pool.has_earlier_timer().settle_made_by_watch(self.engine());
         }
     }
 
@@ -325,13 +325,20 @@ impl<H: Host> Queue<H> {
 }
 
 /// Where the holder of an item that cannot be queued is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holder {
-    /// On the calling thread.
-    ToldHere,
+enum Holder<'a, H: Host> {
+    /// On the calling thread, which serves the timers of this pool.
+    ToldHere(Option<&'a Pool<H>>),
     /// On another thread: the caller must not wait in user code.
     ToldElsewhere,
 }
+
+impl<H: Host> Clone for Holder<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H: Host> Copy for Holder<'_, H> {}
 
 impl<H: Host> Engine<H> {
     /// Queues an armed item at once and waits for it, as [`Engine::flush_work`]: false as well if the
@@ -422,7 +429,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: the caller's promise that the item is live.
         let Some(queue) = (unsafe { self.unlink(item, pool) }) else { return false };
         // SAFETY: the item is ours, as it came off the wheel.
-        unsafe { self.expired(item, queue, None, Holder::ToldHere) };
+        unsafe { self.expired(item, queue, None, Holder::ToldHere(None)) };
         true
     }
 
@@ -433,7 +440,7 @@ impl<H: Host> Engine<H> {
     #[cold]
     pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
         for base in pool.timer_bases() {
-            self.fire_base(base, now, None, Holder::ToldHere);
+            self.fire_base(base, now, None, Holder::ToldHere(Some(pool)));
         }
     }
 
@@ -447,7 +454,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// `cpu`: where the timers expire, if that is not where the caller is.
-    fn fire_base(&self, base: &TimerBase<H>, now: u64, cpu: Option<u32>, holder: Holder) {
+    fn fire_base(&self, base: &TimerBase<H>, now: u64, cpu: Option<u32>, holder: Holder<'_, H>) {
         loop {
             let mut timers = base.lock();
             let item = timers.pop_due(now);
@@ -468,7 +475,7 @@ impl<H: Host> Engine<H> {
         item: NonNull<Delayed<H>>,
         queue: Weak<Owner<H>>,
         cpu: Option<u32>,
-        holder: Holder,
+        holder: Holder<'_, H>,
     ) {
         // SAFETY: the item is the caller's.
         let work = unsafe { &item.as_ref().work };
@@ -479,7 +486,12 @@ impl<H: Host> Engine<H> {
             // SAFETY: ours, and live until its function was called.
             Some(owner) => unsafe {
                 let cpu = item.as_ref().node.cpu.get().or(cpu);
-                owner.wq().queue_owned(work_of(item), owned, cpu)
+                let outcome = owner.wq().queue_owned(work_of(item), owned, cpu);
+                if let Holder::ToldElsewhere = holder {
+                    // The end of a queue waits for its items.
+                    Owner::let_go(owner);
+                }
+                outcome
             },
             None => {
                 work.word.release(owned);
@@ -491,8 +503,12 @@ impl<H: Host> Engine<H> {
         }
         let item = work_of(item);
         match holder {
-            // SAFETY: the item came off the wheel and goes nowhere.
-            Holder::ToldHere => self.as_in_an_item(None, || unsafe { self.let_go(item, func) }),
+            Holder::ToldHere(pool) => {
+                // The caller looks at no other timer before the holder has been told.
+                pool.into_iter().for_each(|pool| self.settle(pool));
+                // SAFETY: the item came off the wheel and goes nowhere.
+                self.as_in_an_item(None, || unsafe { self.let_go(item, func) });
+            }
             Holder::ToldElsewhere => self.let_go_elsewhere(item, func),
         }
     }

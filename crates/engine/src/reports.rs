@@ -6,7 +6,7 @@
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
-use crate::sync::Lock;
+use crate::sync::{Lock, Ordering};
 use crate::thread::ThreadState;
 
 /// Reports of changes that are not over.
@@ -38,9 +38,17 @@ impl<H: Host> Engine<H> {
     pub(crate) fn report(&self, report: Report) {
         if self.calling_thread().is_changing() {
             self.untold().0.lock().push(report);
+        } else if self.is_watch() {
+            self.tell_elsewhere(vec![report]);
         } else {
             self.host().report(report);
         }
+    }
+
+    /// Whether the calling thread is the watch's.
+    fn is_watch(&self) -> bool {
+        let watch = self.watch_state().thread.load(Ordering::Relaxed);
+        watch != 0 && watch == self.host().thread_id()
     }
 }
 

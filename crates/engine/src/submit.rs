@@ -200,9 +200,6 @@ impl<H: Host> Wq<H> {
         // An ordered queue's one pwq goes to the pool of the CPU that asks; all others have one.
         let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
         let changed = pool.push_ready(pwq);
-        if pool.is_served_by_caller(self.engine()) {
-            return changed.left_to_caller(self.engine());
-        }
         changed.settle_for_submitter(self.engine());
         if pool.spec().shares && pool.state.counts().running >= pool.target() {
             self.consider_neighbour(pool);

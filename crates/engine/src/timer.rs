@@ -142,7 +142,8 @@ impl<H: Host> Timers<H> {
     /// The next expiry: exact, or early when its timer was removed. `NEVER` when nothing is armed.
     fn next(&self) -> u64 {
         match self.first() {
-            _ if !self.due.is_null() => 0,
+            // SAFETY: the timers on the due list are in this wheel, in order.
+            _ if !self.due.is_null() => unsafe { (*self.due).node.expiry.get() },
             Some(spot) => self.earliest(spot),
             None => NEVER,
         }

@@ -176,10 +176,14 @@ impl<H: Host> Worker<H> {
         }
         if intensive {
             slot.declare_absence();
-            pool.block().settle(engine);
+            pool.block().left_to_caller(engine);
         }
-        // From here on this worker does not look again until its batch is over.
-        left_more.into_iter().for_each(|left_more| left_more.settle(engine));
+        // From here on this worker does not look again until its batch is over: it settles its own pool last.
+        match left_more {
+            Some(changed) if std::ptr::eq(from, pool) => changed.left_to_caller(engine),
+            Some(changed) => changed.settle(engine),
+            None => {}
+        }
         if from.looks_ready() {
             self.share(from, left as u64, item_ns);
         }
@@ -291,7 +295,11 @@ impl<H: Host> Worker<H> {
             return Step::Again;
         }
         if pool.state.is_retired() {
-            return self.exit(&mut inner);
+            let step = self.exit(&mut inner);
+            drop(inner);
+            // What is ready now waits behind workers that run.
+            engine.settle(pool);
+            return step;
         }
         self.yields.set(0);
         self.idle_since.set(now);

@@ -6,7 +6,7 @@
 //! another thread moves the ready list brings up a replacement.
 //!
 //! **Bounds.** The production worker, queue and timers; the steps of the watch before it sleeps, on a thread of the
-//! model's; one or two workers, one timer, one or two items; up to two preemptions.
+//! model's; one or two workers, one timer, one or two items; up to three preemptions (two where lists move).
 //!
 //! **Seen to fail** when the keeper reads the timers before it marks them as kept, when it does not take back
 //! `kept_until` first, when a worker does not settle before it runs a batch, when the watch looks at the pools
@@ -24,6 +24,7 @@ use super::{Preemptions, explore};
 use crate::delayed::Delayed;
 use crate::host::Cure;
 use crate::owner::Queue;
+use crate::pool::NEVER;
 use crate::submit::Queued;
 use crate::work::{Action, Work};
 
@@ -72,7 +73,7 @@ fn a_timer_is_armed_while_a_worker_parks() {
             other.join().unwrap();
         });
         world.settle();
-        world.engine.check_timers(0);
+        world.engine.check_timers(0, NEVER);
         timer.cancel(&world);
         drop(queue);
         assert!(world.end().is_empty());
@@ -91,14 +92,14 @@ fn the_keeper_is_picked_while_the_watch_goes_to_sleep() {
         world.settle();
         timer.arm(&queue);
         world.settle();
-        world.explored(|| {
+        let sleeps_until = world.explored(|| {
             let engine = world.engine.clone();
             let watch = thread::spawn(move || engine.watch_sleeps());
             assert_eq!(held.queue(&queue), Queued::Yes);
-            watch.join().unwrap();
+            watch.join().unwrap()
         });
         world.settle();
-        world.engine.check_timers(0);
+        world.engine.check_timers(0, sleeps_until);
         timer.cancel(&world);
         gate.wake();
         held.done.wait();
@@ -119,7 +120,7 @@ fn an_item_is_queued_while_the_watch_goes_to_sleep() {
         world.engine.wake_watch();
         world.explored(|| {
             let engine = world.engine.clone();
-            let watch = thread::spawn(move || engine.watch_sleeps());
+            let watch = thread::spawn(move || _ = engine.watch_sleeps());
             assert_eq!(item.queue(&queue), Queued::Yes);
             watch.join().unwrap();
         });

@@ -38,10 +38,12 @@ impl<H: Host> Engine<H> {
             }
             let Err(reason) = self.make_worker(pool) else { return true };
             pool.state.abort_wake();
-            // While the claim stood, others left the waking to the caller, and a worker may have parked. One
-            // that parks from here on sees what is ready by itself.
+            // While the claim stood, others left the waking to the caller: a worker may have parked, or the cap may
+            // have risen. A thread that does so from here on sees what is ready by itself.
             let counts = pool.state.counts();
-            let again = counts.idle > 0 && is_stranded(counts, pool.target(), pool.looks_ready());
+            let has_room = matches!(reason, NoWorker::Full) && !self.is_full(pool);
+            let again = (counts.idle > 0 || has_room)
+                && is_stranded(counts, pool.target(), pool.looks_ready());
             if !again || !pool.state.begin_wake(pool.target()) {
                 self.note_no_worker(pool, reason);
                 return false;
@@ -86,29 +88,32 @@ impl<H: Host> Engine<H> {
 
     /// No worker can come to `pool`. Not fatal: it has others, and rescuers, and the watch tries again.
     fn note_no_worker(&self, pool: &Pool<H>, reason: NoWorker) {
-        match reason {
-            NoWorker::Full | NoWorker::CoolsDown => {
-                if pool.spec().shares {
-                    // As many as may be, so some of them are elsewhere with nothing to do.
-                    self.wake_idle_neighbour(pool);
-                }
-                // The one worker that there is to be comes round; a shutdown may have ended it.
-                if pool.spec().single && self.is_full(pool) {
-                    // It may be in a wait, with no worker running.
-                    return self.be_seen(0);
-                }
-                if self.is_full(pool) {
-                    self.note_full(pool);
-                }
+        let is_full = self.is_full(pool);
+        let mut refused = None;
+        if let NoWorker::Refused(reason) = reason {
+            let again_at = self.host().now().saturating_add(COOL_DOWN_NS);
+            // SeqCst: the watch looks at it after it has said that it sleeps.
+            pool.create_again_at.store(again_at, Ordering::SeqCst);
+            refused = Some(reason);
+        } else {
+            if pool.spec().shares {
+                // As many as may be, so some of them are elsewhere with nothing to do.
+                self.wake_idle_neighbour(pool);
             }
-            NoWorker::Refused(reason) => {
-                let again_at = self.host().now().saturating_add(COOL_DOWN_NS);
-                pool.create_again_at.store(again_at, Ordering::Relaxed);
-                self.report(Report::SpawnFailed { reason });
+            if pool.spec().single && is_full {
+                // The only worker that there is to be looks at items and timers after the one that it is in, and
+                // theirs cannot run before. It may be in a wait, with no worker running.
+                return self.be_seen(0);
             }
         }
         self.send_maydays(pool);
         self.wake_watch();
+        // Last, as the reporter is user code.
+        match refused {
+            Some(reason) => self.report(Report::SpawnFailed { reason }),
+            None if is_full => self.note_full(pool),
+            None => {}
+        }
     }
 
     /// Makes a thread for a worker of `pool`, for which the wake is claimed.

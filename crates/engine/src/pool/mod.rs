@@ -202,7 +202,8 @@ impl<H: Host> Pool<H> {
     }
 
     pub(crate) fn set_target(&self, target: u32) {
-        self.target.0.store(target.max(1), Ordering::Relaxed);
+        // SeqCst: a change of the target settles the pool next; a submitter pushes first, then looks here.
+        self.target.0.store(target.max(1), Ordering::SeqCst);
     }
 
     pub(crate) fn is_configured(&self) -> bool {
@@ -247,7 +248,7 @@ impl<H: Host> Pool<H> {
 
     #[inline]
     pub(crate) fn target(&self) -> u32 {
-        self.target.0.load(Ordering::Relaxed)
+        self.target.0.load(Ordering::SeqCst)
     }
 
     pub(crate) fn lock(&self) -> LockGuard<'_, PoolInner<H>> {
@@ -465,6 +466,10 @@ impl<H: Host> Pool<H> {
     /// arms an earlier one publishes it first, then looks here: it finds `NEVER`, or a time that takes the
     /// new timer into account, or one that is later than the timer; or the keeper sees the timer.
     pub(crate) fn keep_until(&self) -> u64 {
+        let next = self.next_wake();
+        if self.kept_until.load(Ordering::Relaxed) == next {
+            return next;
+        }
         self.kept_until.store(NEVER, Ordering::SeqCst);
         let next = self.next_wake();
         self.kept_until.store(next, Ordering::SeqCst);

@@ -37,6 +37,20 @@ impl<'a, H: Host> Unsettled<'a, H> {
     /// makes a worker that is missing, unless the pool has none at all.
     #[inline]
     pub(crate) fn settle_for_submitter(self, engine: &Engine<H>) {
+        let pool = self.take();
+        let owed = obligation(pool.view_of_submitter());
+        if owed == Obligation::NOTHING || pool.is_served_by_caller(engine) {
+            // The caller may be a worker of the pool between two items, whose next step ends with the pool settled.
+            return;
+        }
+        if !owed.worker {
+            return engine.call_watch(pool);
+        }
+        engine.settle_with(pool, Maker::Watch);
+    }
+
+    /// As [`Unsettled::settle`], for a thread that arms timers and is not to make threads for it.
+    pub(crate) fn settle_made_by_watch(self, engine: &Engine<H>) {
         engine.settle_with(self.take(), Maker::Watch);
     }
 
@@ -96,6 +110,22 @@ impl<H: Host> Pool<H> {
             timer,
             kept_until: self.kept_until(),
             timer_slack: self.timer_slack(),
+        }
+    }
+
+    /// The pool at this instant as far as it matters to a thread that has made a pwq ready: that leaves no timer
+    /// uncovered.
+    #[inline]
+    fn view_of_submitter(&self) -> PoolView {
+        PoolView {
+            counts: self.state.counts(),
+            target: self.target(),
+            ready: true,
+            scheduled: false,
+            watch_helps: true,
+            timer: NEVER,
+            kept_until: NEVER,
+            timer_slack: 0,
         }
     }
 

@@ -165,7 +165,7 @@ impl<H: Host> Engine<H> {
         {
             // SAFETY: a slot has functions from items only.
             let Function { address, name } = unsafe { Function::at(function) };
-            self.host().report(Report::CpuIntensive { function: address, name, count, used_ns });
+            self.report(Report::CpuIntensive { function: address, name, count, used_ns });
         }
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Look {
     pub(super) longest: u64,
     /// Whether sleeps are expected where something waits.
     pub(super) suspect: bool,
+    /// When a pool that lacks a worker without reason is to be looked at again.
+    pub(super) stranded_at: u64,
 }
 
 /// What the watch remembers from one look to the next.
@@ -78,7 +80,7 @@ impl<H: Host> Engine<H> {
                 waiting.push(pool.id);
             }
         });
-        self.look_for_stranded();
+        let stranded_at = self.look_for_stranded();
         let mut next = self.serve_timers(now, false);
         for id in self.helpers_of(&waiting) {
             next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
@@ -102,7 +104,7 @@ impl<H: Host> Engine<H> {
             }
         }
         let suspect = longest == INTERVAL_SUSPECT_NS;
-        Look { waiting: !waiting.is_empty(), next, longest, suspect }
+        Look { waiting: !waiting.is_empty(), next, longest, suspect, stranded_at }
     }
 
     /// Whether sleeps are expected anywhere.

@@ -44,9 +44,8 @@ use sleepers::SOON_NS;
 pub use watchdog::WATCHDOG_THRESH_NS;
 use watchdog::{Guard, Watchdog};
 
-use crate::dump::Stall;
 use crate::engine::Engine;
-use crate::host::{Host, SpawnError, WorkerSpec};
+use crate::host::{Host, Report, SpawnError, WorkerSpec};
 use crate::pool::{NEVER, Pool};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 use crate::wake::WakeToken;
@@ -75,8 +74,8 @@ pub(crate) struct Shared {
     reporter: bool,
     /// Slots whose runs may wait for themselves.
     suspects: BTreeSet<u32>,
-    /// Stalls that are to be told.
-    untold: Vec<Stall>,
+    /// Reports that are to be told.
+    untold: Vec<Report>,
 }
 
 /// See the module.
@@ -92,6 +91,8 @@ pub(crate) struct Watch<H: Host> {
     present: AtomicBool,
     /// Whether a pool has a worker made by the watch.
     wanted: AtomicBool,
+    /// When the watch last looked for such pools. Written by the watch.
+    stranded_at: AtomicU64,
     /// Pools that were found without a worker that they should have had.
     rescues: AtomicU64,
     /// The thread, as the host names it. Guard: `placing` of the engine's CPUs.
@@ -111,6 +112,7 @@ impl<H: Host> Watch<H> {
             timers_at: AtomicU64::new(NEVER),
             present: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
+            stranded_at: AtomicU64::new(0),
             rescues: AtomicU64::new(0),
             thread: AtomicU64::new(0),
             event: H::Event::default(),
@@ -150,7 +152,7 @@ impl<H: Host> Engine<H> {
         // Where sleeps are expected, it is to look now and not with the next interval.
         let calls = awake == ASLEEP
             || (awake == LINGERS && pool.suspect_until.load(Ordering::Relaxed) != 0);
-        if calls {
+        if calls && self.watch_helps(pool) {
             self.wake_watch();
         }
     }
@@ -170,6 +172,9 @@ impl<H: Host> Engine<H> {
 
     /// Sees to it that the watch's thread exists.
     pub(crate) fn start_watch(&self) -> Result<(), SpawnError> {
+        if self.watch_state().present.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let mut shared = self.watch_state().hold();
         let Some(engine) = self.me().filter(|_| !shared.exists) else { return Ok(()) };
         shared.exists = true;
@@ -177,7 +182,12 @@ impl<H: Host> Engine<H> {
         let cpus = self.cpus().allowed.clone();
         let spec = WorkerSpec { name: "uw/watch".to_owned(), cpus, nice: 0 };
         self.host().spawn(&spec, Box::new(move || watch_main(&engine))).inspect_err(|_| {
-            self.watch_state().hold().exists = false;
+            let watch = self.watch_state();
+            watch.hold().exists = false;
+            // Others may have relied on the thread meanwhile. The next change of a pool tries again.
+            watch.awake.store(ASLEEP, Ordering::SeqCst);
+            watch.timers_at.store(NEVER, Ordering::SeqCst);
+            watch.next_look.store(NO_LOOK, Ordering::SeqCst);
         })
     }
 
@@ -196,16 +206,16 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     watch.present.store(true, Ordering::SeqCst);
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
     let mut seen = SeenBefore::new();
-    let (mut look_at, mut guard) = (None, Guard::new());
+    let (mut look_at, mut stranded_at, mut guard) = (None, NEVER, Guard::new());
     while !retired() {
         engine.make_wanted();
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
             let timers_at = engine.look_at_timers();
-            let deadline =
-                look_at.unwrap_or(NEVER).min(seen.clear_at).min(guard.next).min(timers_at);
+            let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at).min(guard.next);
+            let deadline = deadline.min(timers_at).min(stranded_at);
             let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
             look_at = engine.look_at_cpus(look_at);
-            engine.look_for_stranded();
+            stranded_at = engine.look_for_stranded();
             guard.look(engine, look_at.is_some());
             if seen.clear_at <= host.now() {
                 seen.clear();
@@ -230,6 +240,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
                 watch.awake.store(if rested { ASLEEP } else { LINGERS }, Ordering::SeqCst);
                 look = engine.look(now, &mut seen);
                 if rested && !look.waiting {
+                    stranded_at = look.stranded_at;
                     break;
                 }
             }
@@ -279,13 +290,14 @@ mod model {
 
     impl Engine<LoomHost> {
         /// The watch goes to sleep: the steps at the end of its loop, and at the beginning of the next round.
-        pub(crate) fn watch_sleeps(&self) {
+        /// Until when it sleeps.
+        pub(crate) fn watch_sleeps(&self) -> u64 {
             let watch = self.watch_state();
             watch.awake.store(ASLEEP, Ordering::SeqCst);
             if self.look(self.host().now(), &mut SeenBefore::new()).waiting {
                 watch.awake.store(AWAKE, Ordering::SeqCst);
             }
-            self.look_at_timers();
+            self.look_at_timers()
         }
 
         /// Whether the watch is awake, or was woken.
@@ -295,14 +307,14 @@ mod model {
         }
 
         /// A thread sleeps no longer than until the next timer of this pool, or was woken to look at it.
-        pub(crate) fn check_timers(&self, pool: u32) {
-            let (watch, pool) = (self.watch_state(), self.pool(pool));
+        /// The watch sleeps until `watch_at`.
+        pub(crate) fn check_timers(&self, pool: u32, watch_at: u64) {
+            let pool = self.pool(pool);
             let next = pool.next_wake();
             assert_ne!(next, NEVER, "a timer is armed");
             let inner = pool.lock();
             let sleeps_for_it = |id| pool.kept_until() <= next || self.slot(id).event.is_woken();
             let by_keeper = inner.keeper.is_some_and(sleeps_for_it);
-            let watch_at = watch.timers_at.load(Ordering::SeqCst);
             let by_watch = watch_at <= next + pool.timer_slack() || self.watch_is_called();
             let counts = pool.state.counts();
             let (keeper, kept) = (inner.keeper, pool.kept_until());

@@ -106,7 +106,7 @@ impl<H: Host> Engine<H> {
                     next = next.min(self.weigh_sleep(pool, sleeper, since, now));
                 }
                 Some(Activity::Stopped) if sightings.note_stop(id) => {
-                    self.host().report(Report::WorkerStopped { thread });
+                    self.report(Report::WorkerStopped { thread });
                 }
                 _ => {}
             }

@@ -1,6 +1,6 @@
-//! Stalls are told by a thread of their own, `uw/report`.
+//! What the watch has to report is told by a thread of its own, `uw/report`.
 //!
-//! Asking threads for their calls takes tenths of a second, and the user's reporter as long as it likes. The
+//! A reporter is user code. It may wait for an item whose worker only the watch can make. Asking threads for their calls takes tenths of a second, and the user's reporter as long as it likes. The
 //! watch has sleepers to replace meanwhile. So it collects what a stall looks like, which takes no lock for
 //! longer than a copy, and leaves the rest to that thread, which is made when there is something to tell, and
 //! ends after it. There is one at most: what is found meanwhile is told by the same one, up to a bound. Should no
@@ -21,7 +21,7 @@ use uwork_policy::blocking::Tier;
 
 /// Stacks that are asked for at a time, at most: each thread may take its time to answer, and notices.
 const STACKS_AT_ONCE: usize = 8;
-/// Stalls that wait to be told, at most; what comes on top is dropped.
+/// Reports that wait to be told, at most; what comes on top is dropped.
 const UNTOLD_MAX: usize = 64;
 
 impl<H: Host> Engine<H> {
@@ -30,9 +30,16 @@ impl<H: Host> Engine<H> {
         if stalls.is_empty() {
             return;
         }
+        self.tell_elsewhere(
+            stalls.into_iter().map(|stall| Report::Stalled(Box::new(stall))).collect(),
+        );
+    }
+
+    /// Has these told by the thread that tells reports. Without locks held.
+    pub(crate) fn tell_elsewhere(&self, reports: Vec<Report>) {
         let mut shared = self.watch_state().hold();
         let room = UNTOLD_MAX.saturating_sub(shared.untold.len());
-        shared.untold.extend(stalls.into_iter().take(room));
+        shared.untold.extend(reports.into_iter().take(room));
         let exists = std::mem::replace(&mut shared.reporter, true);
         drop(shared);
         if exists {
@@ -47,21 +54,23 @@ impl<H: Host> Engine<H> {
     }
 
     fn tell_all(&self) {
-        while let Some(stalls) = self.take_untold() {
+        while let Some(reports) = self.take_untold() {
             let mut stacks_left = STACKS_AT_ONCE;
-            for mut stall in stalls {
-                self.look_at_blockers(&mut stall, &mut stacks_left);
-                self.host().report(Report::Stalled(Box::new(stall)));
+            for mut report in reports {
+                if let Report::Stalled(stall) = &mut report {
+                    self.look_at_blockers(stall, &mut stacks_left);
+                }
+                self.host().report(report);
             }
         }
     }
 
     /// What is to be told next; the thread is to end if there is nothing.
-    fn take_untold(&self) -> Option<Vec<Stall>> {
+    fn take_untold(&self) -> Option<Vec<Report>> {
         let mut shared = self.watch_state().hold();
-        let stalls = std::mem::take(&mut shared.untold);
-        shared.reporter = !stalls.is_empty();
-        shared.reporter.then_some(stalls)
+        let reports = std::mem::take(&mut shared.untold);
+        shared.reporter = !reports.is_empty();
+        shared.reporter.then_some(reports)
     }
 
     /// Asks the system what those in the way are at, and some of them for their calls.

@@ -12,15 +12,18 @@
 
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::pool::Pool;
 use crate::pool::progress::Maker;
+use crate::pool::{NEVER, Pool};
 use crate::sync::Ordering;
 use crate::wake::WakeToken;
 use uwork_policy::progress::is_stranded;
 
 /// How long a pool may be without a worker that it should have. Longer than a thread that is about to settle its
 /// change may be kept from a CPU on a machine with many more threads than CPUs.
-pub(super) const STRANDED_NS: u64 = 250_000_000;
+const STRANDED_NS: u64 = 250_000_000;
+/// While a pool is so, the watch looks this often. A longer gap between two looks begins anew: the process, and with it
+/// the thread that is about to settle, may have been stopped.
+const STRANDED_LOOK_NS: u64 = 25_000_000;
 
 impl<H: Host> Engine<H> {
     /// Leaves the caller's claim on a wake in `pool` to the watch. False if the watch's thread does not serve.
@@ -60,29 +63,44 @@ impl<H: Host> Engine<H> {
         });
     }
 
-    /// Brings a worker up in each pool that has lacked one for long without reason.
-    pub(super) fn look_for_stranded(&self) {
-        let now = self.host().now();
-        self.for_each_pool(|pool| self.look_whether_stranded(pool, now));
+    /// Brings a worker up in each pool that has lacked one for long without reason. When to look again.
+    pub(super) fn look_for_stranded(&self) -> u64 {
+        let (now, mut next) = (self.host().now(), NEVER);
+        let looked_at = self.watch_state().stranded_at.swap(now, Ordering::Relaxed);
+        let has_gap = now.saturating_sub(looked_at) > 2 * STRANDED_LOOK_NS;
+        self.for_each_pool(|pool| {
+            if self.is_stranded(pool, now, has_gap) {
+                next = now.saturating_add(STRANDED_LOOK_NS);
+            }
+        });
+        next
     }
 
-    fn look_whether_stranded(&self, pool: &Pool<H>, now: u64) {
+    /// Whether a pool lacks a worker without reason. Brings one up if that has been so for long.
+    fn is_stranded(&self, pool: &Pool<H>, now: u64, has_gap: bool) -> bool {
         let counts = pool.state.counts();
-        // Where no worker could be made, that is the reason.
-        let has_reason = pool.create_again_at.load(Ordering::Relaxed) != 0
-            || (counts.idle == 0 && self.is_full(pool));
-        if has_reason || !is_stranded(counts, pool.target(), pool.looks_ready()) {
-            pool.stranded_since.store(0, Ordering::Relaxed);
-            return;
-        }
         let since = pool.stranded_since.load(Ordering::Relaxed);
-        if since == 0 {
+        // Where no worker can be made, that is the reason.
+        let has_reason = || {
+            now < pool.create_again_at.load(Ordering::Relaxed)
+                || (counts.idle == 0 && self.is_full(pool))
+        };
+        if !is_stranded(counts, pool.target(), pool.looks_ready()) || has_reason() {
+            if since != 0 {
+                pool.stranded_since.store(0, Ordering::Relaxed);
+            }
+            return false;
+        }
+        // Each time that work was taken begins anew as well.
+        let took_at = pool.took_at.get() as u64;
+        if since == 0 || has_gap || took_at >= since {
             pool.stranded_since.store(now.max(1), Ordering::Relaxed);
         } else if now.saturating_sub(since) >= STRANDED_NS {
             pool.stranded_since.store(0, Ordering::Relaxed);
             self.watch_state().rescues.fetch_add(1, Ordering::Relaxed);
             self.settle(pool);
         }
+        true
     }
 
     /// How often the watch found a pool without a worker that it should have had, and brought one up. Anything but

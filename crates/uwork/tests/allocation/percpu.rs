@@ -9,7 +9,7 @@ use std::vec::Drain;
 use crate::support::child::alone_each;
 use crate::support::counting::counted;
 use crate::support::gate::Gate;
-use crate::support::machine::{cpus, on_cpu};
+use crate::support::machine::{cpus, on_cpu, pin};
 use crate::support::watchdog;
 use uwork::percpu::{Batch, Cache};
 
@@ -89,22 +89,27 @@ fn objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator(
                     flushed.open();
                 }
             });
-            let mut out = Vec::with_capacity(OBJECTS);
-            let mut allocated = 0;
-            for (number, (freed, flushed)) in turns.iter().enumerate() {
-                let before = counted();
-                // All of them at first; then a few, or all.
-                let count = if number % 3 == 1 { 5 } else { OBJECTS };
-                out.extend((0..count).map(|_| cache.alloc_raw()));
-                for object in out.drain(..) {
-                    // SAFETY: from this cache, and nobody uses it.
-                    unsafe { cache.free_raw(object) };
+            // On one CPU, as each has magazines of its own, which its first objects allocate.
+            let user = scope.spawn(move || {
+                pin(cpus()[0]);
+                let mut out = Vec::with_capacity(OBJECTS);
+                let mut allocated = 0;
+                for (number, (freed, flushed)) in turns.iter().enumerate() {
+                    let before = counted();
+                    // All of them at first; then a few, or all.
+                    let count = if number % 3 == 1 { 5 } else { OBJECTS };
+                    out.extend((0..count).map(|_| cache.alloc_raw()));
+                    for object in out.drain(..) {
+                        // SAFETY: from this cache, and nobody uses it.
+                        unsafe { cache.free_raw(object) };
+                    }
+                    allocated += if number > 0 { counted() - before } else { 0 };
+                    freed.open();
+                    flushed.wait();
                 }
-                allocated += if number > 0 { counted() - before } else { 0 };
-                freed.open();
-                flushed.wait();
-            }
-            allocated
+                allocated
+            });
+            user.join().expect("no panic")
         });
         assert_eq!((allocated, cache.stats().out), (0, 0), "mode {mode}");
     });

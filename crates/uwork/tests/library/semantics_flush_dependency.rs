@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::child::alone;
 use crate::support::gate::{Gate, Log};
 use crate::support::items::{Job, Later};
-use crate::support::machine::in_the_wait;
+use crate::support::machine::{in_the_wait, thread_id, until_asleep};
 use crate::support::{WAIT_CAP, queue, watchdog};
 use uwork::{Queue, Report};
 
@@ -58,12 +58,22 @@ const WAITS: [(&str, Wait); 6] = [
         let held = Job::held(&started, &may_end);
         assert!(on.enqueue(held.clone()).is_queued());
         started.wait_blocking();
-        let flusher = held.clone();
-        let _ = std::thread::spawn(move || may_end.open());
-        flusher.work.flush();
+        let flusher = thread_id();
+        let opener = std::thread::spawn(move || {
+            until_asleep(flusher);
+            may_end.open();
+        });
+        held.work.flush();
+        opener.join().unwrap();
     }),
     ("flush of a delayed item", |on| {
-        let later = Later::counting();
+        // Not over before the flush waits for it, unless the flusher itself runs it.
+        let flusher = thread_id();
+        let later = Later::new(move |_| {
+            if thread_id() != flusher {
+                until_asleep(flusher);
+            }
+        });
         assert!(on.enqueue_delayed(later.clone(), Duration::from_secs(3_600)).is_queued());
         later.work.flush();
         assert_eq!(later.tally.finished(), 1);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::child::alone;
 use crate::support::gate::{Gate, Log};
 use crate::support::items::{Job, Later};
-use crate::support::machine::in_the_wait;
+use crate::support::machine::{cpus, in_the_wait, on_cpu};
 use crate::support::{queue, until, watchdog};
 use uwork::freeze::{self, FreezeError};
 use uwork::{Builder, Queue, Scope, ScopeChoice};
@@ -42,12 +42,15 @@ fn s2_27_new_items_wait_and_active_ones_finish() {
             started.wait();
             freeze::begin().unwrap();
             let during = queue("s2-27").freezable().build().unwrap();
-            for number in 0..10 {
-                say(&before, &log, number);
-                say(&during, &log, 100 + number);
-            }
+            // A per-CPU queue is congested on the CPU where its items wait.
+            on_cpu(cpus()[0], || {
+                for number in 0..10 {
+                    say(&before, &log, number);
+                    say(&during, &log, 100 + number);
+                }
+                assert!(before.is_congested() && during.is_congested());
+            });
             assert!(before.dump().frozen && during.dump().to_string().contains("  frozen"));
-            assert!(before.is_congested() && during.is_congested());
             assert_eq!(freeze::is_busy(), Ok(true));
             may_end.open();
             until("what was taken is over", || freeze::is_busy() == Ok(false));

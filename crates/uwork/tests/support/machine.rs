@@ -91,11 +91,30 @@ pub(crate) fn thread_id() -> i32 {
 
 /// Waits until a thread of this process sleeps, and not for an instant only.
 pub(crate) fn until_asleep(thread: i32) {
-    let mut asleep = 0;
-    until(&format!("thread {thread} sleeps"), || {
-        asleep = if is_asleep(thread) { asleep + 1 } else { 0 };
-        asleep >= LOOKS
-    });
+    let mut sleep = Sleep::of(thread);
+    until(&format!("thread {thread} sleeps"), || sleep.lasts());
+}
+
+/// Looks at a thread, for a sleep that lasts.
+struct Sleep {
+    thread: i32,
+    /// How often it had gone to sleep at the last look, and how many looks in a row found it in that same sleep: a
+    /// thread that sleeps again and again, as between two tries, is in no wait.
+    last: Option<u64>,
+    looks: u32,
+}
+
+impl Sleep {
+    fn of(thread: i32) -> Sleep {
+        Sleep { thread, last: None, looks: 0 }
+    }
+
+    fn lasts(&mut self) -> bool {
+        let now = sleeps_of(self.thread);
+        self.looks = if now.is_some() && now == self.last { self.looks + 1 } else { 0 };
+        self.last = now;
+        self.looks >= LOOKS
+    }
 }
 
 /// A thread that waits for something.
@@ -124,11 +143,10 @@ impl<R: Send + 'static> Waiting<R> {
     /// Asserts that the thread is still in its wait, once it has come to rest.
     #[track_caller]
     pub(crate) fn assert_waits(&self) {
-        let mut looks = 0;
+        let mut sleep = Sleep::of(self.id);
         until("a thread sleeps", || {
             assert!(!self.thread.is_finished(), "it does not wait, or no longer");
-            looks = if is_asleep(self.id) { looks + 1 } else { 0 };
-            looks >= LOOKS
+            sleep.lasts()
         });
     }
 
@@ -139,10 +157,11 @@ impl<R: Send + 'static> Waiting<R> {
     }
 }
 
-fn is_asleep(thread: i32) -> bool {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")) else {
-        return false;
-    };
-    let (_, after_name) = stat.rsplit_once(')').expect("a name in parentheses");
-    after_name.trim_start().starts_with('S')
+/// How often a thread has gone to sleep, if it sleeps now.
+fn sleeps_of(thread: i32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+    let field = |name| status.lines().find_map(|line: &str| line.strip_prefix(name));
+    let is_asleep = field("State:")?.trim_start().starts_with('S');
+    let sleeps = field("voluntary_ctxt_switches:")?.trim().parse().expect("a number");
+    is_asleep.then_some(sleeps)
 }
