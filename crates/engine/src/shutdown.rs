@@ -33,7 +33,7 @@ use crate::host::{Cure, Host};
 use crate::owner::Owner;
 use crate::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, SEALED, SHUT, Wq};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Holding, Ordering, exchange};
 use crate::thread::Frame;
 use crate::wake::Waiters;
 use crate::work::{Place, WorkList};
@@ -304,8 +304,11 @@ impl<H: Host> Engine<H> {
         while let Some(work) = unsafe { items.pop_front().as_ref() } {
             let func = work.func();
             work.word.release(work.word.owned());
+            // Else the check of what is held would be the first to object.
+            let held = exchange(Holding::NOTHING);
             // SAFETY: as above, and its holder is told once.
             self.as_in_an_item(Some(wq), || unsafe { self.let_go(NonNull::from(work), func) });
+            exchange(held);
         }
     }
 

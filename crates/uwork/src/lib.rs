@@ -76,6 +76,8 @@ pub use error::{Error, ErrorKind, JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
 pub use join::JoinHandle;
+#[doc(hidden)]
+pub use looking_in::rescues;
 pub use looking_in::{dump, dump_queues};
 pub use on_stack::{StackWork, on_stack};
 pub use pointer::WorkPointer;

@@ -56,6 +56,12 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
     queues
 }
 
+/// How often a pool was found without a worker that it should have had. Anything but 0 is a defect of uwork's.
+#[doc(hidden)]
+pub fn rescues() -> u64 {
+    engine().rescues()
+}
+
 impl Queue {
     /// A picture of this queue alone (the kernel's `show_one_workqueue`): its attributes, its pwqs,
     /// what is pending there and which slots run its items. As [`dump`].

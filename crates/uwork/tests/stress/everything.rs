@@ -381,4 +381,5 @@ fn run_with(seed: u64) {
 fn everything_at_once_ends_with_exact_counts() {
     let _watchdog = watchdog();
     seeds().into_iter().for_each(run_with);
+    assert_eq!(uwork::rescues(), 0, "the watch brought workers up that were missing");
 }

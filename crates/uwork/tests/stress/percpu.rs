@@ -220,6 +220,7 @@ fn everything_per_cpu_is_exact_in_a_storm() {
         run_moved(THREADS, &world.tight, |number| world.run(seed * 1000 + number as u64));
         eprintln!("mode {}, seed {seed}", mode());
         world.check();
+        assert_eq!(uwork::rescues(), 0, "the watch brought workers up that were missing");
     };
     alone_each("everything_per_cpu_is_exact_in_a_storm", VARIABLE, MODES, VARIABLE, body);
 }
