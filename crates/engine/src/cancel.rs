@@ -54,7 +54,7 @@ impl std::error::Error for DepthError {}
 pub(crate) struct Located<'a, H: Host> {
     pub(crate) pwq: &'a Pwq<H>,
     pub(crate) inner: LockGuard<'a, Inner<H>>,
-    remote: Option<RemoteSlot<'a, H>>,
+    pub(crate) remote: Option<RemoteSlot<'a, H>>,
     pub(crate) place: Place,
 }
 
@@ -265,8 +265,10 @@ impl<H: Host> Engine<H> {
         // SAFETY: located: in that list, whose guards are held.
         unsafe { found.unlink(work) };
         let waiters = found.take_waiters(work);
-        let Located { pwq, mut inner, remote, place } = found;
+        let Located { pwq, inner, remote, place } = found;
         drop(remote);
+        // The item counts until `finish`, and keeps the queue.
+        let mut inner = pwq.return_unused(inner, &mut |pwq| self.make_ready(pwq));
         let plugged = pwq.is_ordered() && matches!(place, Place::Deferred(_));
         let ready = plugged && pwq.unplug(&mut inner);
         // SAFETY: the caller's promise that the item is live; and it is ours now.

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
+use crate::cancel::Located;
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pwq::Pwq;
@@ -143,6 +144,9 @@ impl<H: Host> Engine<H> {
         // SAFETY: located: in that list, whose guards are held.
         unsafe { found.unlink(work) };
         let waiters = found.take_waiters(work);
-        Some(Taken { pwq: found.pwq, waiters, borrowed })
+        let Located { pwq, inner, remote, .. } = found;
+        drop(remote);
+        drop(pwq.return_unused(inner, &mut |pwq| self.make_ready(pwq)));
+        Some(Taken { pwq, waiters, borrowed })
     }
 }

@@ -23,16 +23,17 @@
 //! **It ends.** In Drain mode items may queue items for as long as they like: the deadline ends that.
 //! No lock is held while anything is waited for, and each wait is a flush that gives up in time.
 
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::disposal::Releasing;
 use crate::dump::{QueueDump, WorkerDump};
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Cure, Host};
 use crate::owner::Owner;
 use crate::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, SEALED, SHUT, Wq};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Holding, Ordering, exchange};
 use crate::thread::Frame;
 use crate::wake::Waiters;
 use crate::work::{Place, WorkList};
@@ -272,7 +273,12 @@ impl<H: Host> Engine<H> {
                 unsafe { with_destructors.push_back(item) };
             }
         }
-        self.disposal().add(batch, with_destructors);
+        let mut in_hands = WorkList::new();
+        if self.host().reverts(Cure::OneAtATime) {
+            in_hands = with_destructors;
+        } else {
+            self.disposal().add(batch, with_destructors);
+        }
         // As in a cancel: an ordered queue's item that was set aside holds the queue's place.
         let ready = unplug && pwq.is_ordered() && pwq.unplug(&mut inner);
         drop(inner);
@@ -287,7 +293,23 @@ impl<H: Host> Engine<H> {
             }
         }
         waiters.complete(self.host());
+        self.let_go_of_all(wq, in_hands);
         counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
+    /// Lets go of items in the caller's hands, all of which stay there until their turn has come: only to show what
+    /// that does ([`Cure::OneAtATime`]).
+    fn let_go_of_all(&self, wq: &Wq<H>, mut items: WorkList) {
+        // SAFETY: an item of a list that the caller hands over: live and ours.
+        while let Some(work) = unsafe { items.pop_front().as_ref() } {
+            let func = work.func();
+            work.word.release(work.word.owned());
+            // Else the check of what is held would be the first to object.
+            let held = exchange(Holding::NOTHING);
+            // SAFETY: as above, and its holder is told once.
+            self.as_in_an_item(Some(wq), || unsafe { self.let_go(NonNull::from(work), func) });
+            exchange(held);
+        }
     }
 
     /// Calls `f` as if from inside an item of the queue: what an item's holder drops may be the last

@@ -146,6 +146,21 @@ impl<H: Host> Pwq<H> {
         }
     }
 
+    /// An item was taken off by a thread that is no worker of this pod's. Should it have been the last one, what the
+    /// node has granted goes back at once: the pod's workers may be in items for long. `ready` is called without
+    /// locks held.
+    pub(crate) fn return_unused<'a>(
+        &'a self,
+        inner: LockGuard<'a, Inner<H>>,
+        ready: &mut impl FnMut(&Pwq<H>),
+    ) -> LockGuard<'a, Inner<H>> {
+        if inner.granted == 0 || !inner.worklist.is_empty() {
+            return inner;
+        }
+        self.return_granted(inner, ready);
+        self.lock()
+    }
+
     /// Ends saturation under the lock. True if the caller must put the pwq on a ready list.
     pub(super) fn unsaturate(&self, inner: &Inner<H>) -> bool {
         // SeqCst: first the flag, then the inbox. A submitter pushes first and then looks at the

@@ -1,10 +1,10 @@
 //! What the watch has to report is told by a thread of its own, `uw/report`.
 //!
-//! A reporter is user code. It may wait for an item whose worker only the watch can make. Asking threads for their calls takes tenths of a second, and the user's reporter as long as it likes. The
-//! watch has sleepers to replace meanwhile. So it collects what a stall looks like, which takes no lock for
-//! longer than a copy, and leaves the rest to that thread, which is made when there is something to tell, and
-//! ends after it. There is one at most: what is found meanwhile is told by the same one, up to a bound. Should no
-//! thread be had, the watch tells by itself.
+//! A reporter is user code. It may wait for an item whose worker only the watch can make. And asking threads for
+//! their calls takes tenths of a second, while the watch has sleepers to replace. So the watch collects what a stall
+//! looks like, which takes no lock for longer than a copy, and leaves the rest to that thread, which is made when there
+//! is something to tell, and ends after it. There is one at most: it tells what is found meanwhile as well, up to a
+//! bound. Should no thread be had, the watch tells by itself.
 //!
 //! **The end.** The thread has a reference to the engine: nothing that it uses goes away, whenever the user's
 //! reporter returns. Nobody waits for it, neither who retires the engine nor who drops it: a reporter that never

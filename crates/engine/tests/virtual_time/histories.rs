@@ -271,6 +271,7 @@ impl History {
     }
 
     fn offer(&self, job: &Job, cpu: Option<u32>) {
+        self.host().machine().begin_telling();
         with_oracle(self.host(), |oracle, machine| {
             oracle.offer(job.no, machine.current.expect("a thread executes"), cpu);
         });
@@ -279,11 +280,15 @@ impl History {
     fn accept(&self, job: &Job, cpu: Option<u32>, due: Option<u64>) {
         with_oracle(self.host(), |oracle, machine| {
             let thread = machine.current.expect("a thread executes");
+            // A thread that moved during the call may have queued the item on either CPU.
+            let is_given = cpu.is_some();
             let cpu = cpu.unwrap_or_else(|| machine.told_cpu(thread));
             let what = if due.is_some() { "armed item, until" } else { "queued item, for CPU" };
             let more = due.map_or(u64::from(cpu), |due| due / US);
             oracle.trace.note(machine.now, thread, what, job.no, more);
-            oracle.accept(machine.now, job.no, cpu, due);
+            if is_given || !machine.has_told_several(thread) {
+                oracle.accept(machine.now, job.no, cpu, due);
+            }
         });
     }
 
@@ -433,8 +438,11 @@ impl History {
             let limit = |max| with_oracle(self.host(), |oracle, _| oracle.limit(*no, max));
             let before = with_oracle(self.host(), |oracle, _| oracle.max_active(*no));
             limit(before.min(max));
-            queue.set_max_active(max).expect("in range");
-            limit(max);
+            // The oracle learns of two changes in the order in which they are made.
+            self.host().unpreempted(|| {
+                queue.set_max_active(max).expect("in range");
+                limit(max);
+            });
             self.note("limit of queue", *no, u64::from(max));
         }
     }

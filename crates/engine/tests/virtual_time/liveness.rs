@@ -93,3 +93,35 @@ fn no_runnable_item_waits_beside_a_free_place() {
     let failed = failures(first..first + seeds, None);
     assert!(failed.is_empty(), "{} histories failed: seeds {failed:?}", failed.len());
 }
+
+/// Histories within which the oracle finds a defect.
+const SEARCHED: u64 = 10_000;
+
+/// The first of these seeds whose history fails without this cure.
+fn first_failure(seeds: Range<u64>, cure: Cure) -> Option<u64> {
+    let is_found = |&seed: &u64| catch_unwind(|| run(seed, Some(cure))).is_err();
+    seeds.into_iter().find(is_found)
+}
+
+/// The oracle finds the defect that this cure has cured.
+fn assert_found(cure: Cure) {
+    let first = number("UWORK_SIM_FIRST").unwrap_or(0);
+    let seed = first_failure(first..first + SEARCHED, cure);
+    assert!(seed.is_some(), "{cure:?}: no history fails without it");
+    println!("{cure:?}: without it seed {seed:?} fails");
+}
+
+#[test]
+fn the_oracle_finds_timers_that_no_thread_keeps() {
+    assert_found(Cure::KeptTimers);
+}
+
+#[test]
+fn the_oracle_finds_ready_items_that_the_watch_does_not_know_of() {
+    assert_found(Cure::WatchedWork);
+}
+
+#[test]
+fn the_oracle_finds_a_shutdown_that_holds_more_than_one_item() {
+    assert_found(Cure::OneAtATime);
+}

@@ -64,8 +64,9 @@ struct Thread {
     burns_until: u64,
     /// Whether there is an event for the end of its time slice.
     is_sliced: bool,
-    /// The CPU that the engine was told last.
+    /// The CPU that the engine was told last, and those since [`Machine::begin_telling`].
     told_cpu: u32,
+    told: CpuSet,
     /// Since when it dozes, if it does.
     asleep_since: Option<u64>,
     /// When it dozed last, and for how long.
@@ -169,6 +170,7 @@ impl Machine {
             burns_until: 0,
             is_sliced: false,
             told_cpu: cpu,
+            told: CpuSet::new(),
             asleep_since: None,
             slept: None,
             main: Some(main),
@@ -235,7 +237,19 @@ impl Machine {
         let current = self.current.expect("called from outside of the simulation");
         let thread = &mut self.threads[current];
         thread.told_cpu = thread.cpu;
+        thread.told.insert(thread.cpu);
         thread.cpu
+    }
+
+    /// The thread that executes begins a call of which it is to be known whether one CPU was told.
+    pub(crate) fn begin_telling(&mut self) {
+        let current = self.current.expect("called from outside of the simulation");
+        self.threads[current].told = CpuSet::new();
+    }
+
+    /// Whether the engine was told different CPUs of this thread since then.
+    pub(crate) fn has_told_several(&self, id: ThreadId) -> bool {
+        self.threads[id].told.len() > 1
     }
 
     /// The CPU that the engine was told when this thread asked last.

@@ -41,9 +41,9 @@ fn occupy(engine: &Arc<VirtualEngine>, ms: u64) -> VirtualQueue {
     other
 }
 
-// Catches: a place that stays with a pwq that has no use for it any more.
+// Catches: a place that stays with a pwq that has no use for it any more, until a worker of its pod looks.
 #[test]
-fn a_place_that_nobody_takes_up_is_handed_on() {
+fn a_place_is_handed_on_when_the_item_that_it_was_for_is_cancelled() {
     with_engine(Setup::exact(THREE_PODS), |engine| {
         let (host, queue, begun) = (engine.host(), one_on_the_node(engine), Begun::default());
         for round in 0..3 {
@@ -59,7 +59,7 @@ fn a_place_that_nobody_takes_up_is_handed_on() {
             host.doze(15 * MS);
             assert!(taken_back.cancel(engine), "round {round}");
             queue.flush().unwrap();
-            assert_eq!(*begun.lock().unwrap(), [("first", begin), ("last", begin + 31)]);
+            assert_eq!(*begun.lock().unwrap(), [("first", begin), ("last", begin + 16)]);
             drop(other);
         }
     });

@@ -197,6 +197,7 @@ fn run(seed: u64) -> (u64, Counts) {
         } else {
             rest::come_to_rest(&world, &timers)
         }
+        assert_eq!(engine.rescues(), 0, "the watch brought workers up that were missing");
         (world.host().time(), world.host().counts())
     })
 }

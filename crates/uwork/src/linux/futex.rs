@@ -4,9 +4,11 @@
 //! ever, and the C library ends the process at its own next wait.
 
 use std::sync::atomic::AtomicU32;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uwork_engine::futex::Futex;
+
+use super::fatal::{self, Errno};
 
 /// Sleeps without a limit.
 pub(crate) struct Forever;
@@ -21,26 +23,6 @@ impl Futex for Forever {
         wake(word);
     }
 }
-
-/// Sleeps until a deadline at most.
-pub(crate) struct Until(pub(crate) Instant);
-
-impl Futex for Until {
-    fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
-        let left = self.0.saturating_duration_since(Instant::now());
-        if left == Duration::ZERO {
-            return false;
-        }
-        wait(word, expected, Some(left));
-        true
-    }
-
-    fn wake(&self, word: *const AtomicU32) {
-        wake(word);
-    }
-}
-
-use super::fatal::{self, Errno};
 
 /// Sleeps while the word holds `expected`, for `timeout` at most. May return early.
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {

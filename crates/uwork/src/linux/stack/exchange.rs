@@ -3,13 +3,14 @@
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use uwork_engine::exchange::{Exchange, Exchanges, Unanswered};
+use uwork_engine::futex::Futex;
 use uwork_engine::host::NoStack;
 
 use super::snapshot::Snapshot;
-use crate::linux::futex::{Forever, Until};
+use crate::linux::futex::{self, Forever};
 
 /// Requests that can be under way at once, including those whose caller gave up during the copy.
 const EXCHANGES: usize = 4;
@@ -26,6 +27,24 @@ static BUFFERS: [Buffer; EXCHANGES] =
 
 fn all() -> Exchanges<'static> {
     Exchanges { all: &STATES, freed: &FREED }
+}
+
+/// Sleeps until a deadline at most.
+struct Until(Instant);
+
+impl Futex for Until {
+    fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
+        let left = self.0.saturating_duration_since(Instant::now());
+        if left == Duration::ZERO {
+            return false;
+        }
+        futex::wait(word, expected, Some(left));
+        true
+    }
+
+    fn wake(&self, word: *const AtomicU32) {
+        futex::wake(word);
+    }
 }
 
 /// Asks a thread by `send`, which gets what the handler is to get, and reads the answer by `read`. An error
