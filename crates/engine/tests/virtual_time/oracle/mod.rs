@@ -1,5 +1,4 @@
 //! A check that nothing waits for too long, which knows the trace of a run and nothing of the engine.
-//!
 //! The items' scripts say what they queue, when an item starts and ends, and which waits it declares.
 //! The machine says what each thread is at. From these follows, for every instant, which items are
 //! *runnable*: queued, not frozen, within the limit of the queue, the timer due, no run of the item
@@ -11,14 +10,12 @@
 //! | computes, or competes for a CPU | yes |
 //! | has computed for longer than the threshold while something waited | no; but see *Shared pods* |
 //! | is in a declared wait | no |
-//! | sleeps undeclared, tier `Declared` | yes: it cannot be known |
-//! | sleeps undeclared, another tier | no |
+//! | sleeps undeclared | no; in tier `Declared` yes: it cannot be known |
 //! | of a `CPU_INTENSIVE` queue, on a rescuer, on a thread of the test | no |
 //! | of a BH or dedicated queue, whatever it is at | yes: it is never replaced |
 //!
 //! A violation: the pod has a place that no run holds and a runnable item, both without interruption
 //! for longer than the bound, and no item starts there.
-//!
 //! **Shared pods.** Items of an unbound queue whose pods share their work may run in any of them, so
 //! these pods are one here. Runs that compute for long are replaced up to twice the number of CPUs
 //! of a pod, and only where something waits in that pod itself.
