@@ -78,9 +78,10 @@ impl<H: Host> TimerBase<H> {
     pub(crate) fn publish(&self, timers: &Timers<H>) -> bool {
         let (before, next) = (self.next.load(Ordering::Relaxed), timers.next());
         if next != before {
-            // The keeper: whoever armed takes the pool lock next, under which workers park and look
-            // here. SeqCst pairs with `Pool::remove_route`: either who armed a deferrable item sees
-            // that nobody but the keeper will come, or the workers that are nudged then see this.
+            // SeqCst pairs with `Pool::keep_until`: either the keeper sees this, or the thread that arms sees
+            // until when the keeper sleeps. It pairs with `Pool::remove_route` as well: either the thread that
+            // arms a deferrable item sees that only the keeper will come, or the workers that are nudged then
+            // see this.
             self.next.store(next, Ordering::SeqCst);
         }
         next < before

@@ -1,10 +1,11 @@
-//! What a pool owes its items and timers: who must be told, after the pool has changed.
+//! What a pool owes its items and timers after it has changed: which thread must be woken, and when.
 //!
 //! One snapshot in, one obligation out. The rule that it keeps, at any instant, for a pool in which an item
 //! waits or an armed timer may wake:
 //!
 //! - a worker is on its way up; or
 //! - as many workers run as should, and the watch looks at the pool within a bounded time; or
+//! - no worker can be made, rescuers are called, and the watch tries again; or
 //! - for a timer alone: a parked worker, or the watch, sleeps no longer than until that timer.
 //!
 //! The engine asks after each change that may have broken the rule, and does what is answered.

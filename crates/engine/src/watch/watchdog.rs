@@ -23,7 +23,7 @@
 //! work and calls (`be_seen`). Whoever queues an item behind a limit that is reached brings up nobody, by the
 //! pwq's mark SATURATED; so the last look takes that mark from pwqs in which nothing waits. The next item there
 //! costs one worker's look, which sets the mark again. A pool that has one worker and never another brings up
-//! nobody while that waits: who finds that calls (`spawn_worker`).
+//! none while that waits: the thread that finds that calls (`note_no_worker`).
 //!
 //! ```text
 //! who queues an item                    the watch, at its last look
