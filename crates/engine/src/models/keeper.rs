@@ -6,12 +6,11 @@
 //! another thread moves the ready list brings up a replacement.
 //!
 //! **Bounds.** The production worker, queue and timers; the steps of the watch before it sleeps, on a thread of the
-//! model's; one or two workers, one timer, one or two items; up to three preemptions (two where lists move).
+//! model's; one or two workers, one timer, one or two items; up to
+//! three preemptions (two where lists move): 16,703, 8,496, 25 and 1,162 executions.
 //!
-//! **Seen to fail** when the keeper reads the timers before it marks them as kept, when it does not take back
-//! `kept_until` first, when a worker does not settle before it runs a batch, when the watch looks at the pools
-//! before it says that it sleeps, or says until when before it looks. And, in the tests below, when the list's mark
-//! is set after the inbox was emptied.
+//! **Seen to fail**, in two of the tests, when the watch is not called for a timer that no worker keeps, and when the
+//! list's mark is set after the inbox was emptied.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -81,10 +80,10 @@ fn a_timer_is_armed_while_a_worker_parks() {
 }
 
 /// The keeper is picked for an item that does not end, while the watch goes to sleep.
-#[test]
-fn the_keeper_is_picked_while_the_watch_goes_to_sleep() {
-    explore("keeper: picked while the watch goes to sleep", Preemptions::AtMost(3), || {
+fn the_keeper_is_picked(reverts: Option<Cure>) {
+    explore("keeper: picked while the watch goes to sleep", Preemptions::AtMost(3), move || {
         let world = World::new(1, 2);
+        world.engine.host().revert(reverts);
         let queue = world.per_cpu(2);
         let (gate, timer) = (Arc::new(Event::default()), Timer::new());
         let closed = gate.clone();
@@ -106,6 +105,17 @@ fn the_keeper_is_picked_while_the_watch_goes_to_sleep() {
         drop(queue);
         assert!(world.end().is_empty());
     });
+}
+
+#[test]
+fn the_keeper_is_picked_while_the_watch_goes_to_sleep() {
+    the_keeper_is_picked(None);
+}
+
+#[test]
+#[should_panic(expected = "timer")]
+fn a_timer_is_left_where_the_watch_is_not_called() {
+    the_keeper_is_picked(Some(Cure::KeptTimers));
 }
 
 /// An item is queued behind one that does not end, while the watch goes to sleep.

@@ -5,7 +5,7 @@
 //! on the wake of another (WAKING); and when a worker blocks in an item.
 //!
 //! **Bounds.** The production worker and queue; one or two workers, two submitters, one item each;
-//! up to three preemptions (two where no thread can be created): 86,030, 6,430, 8,705 and 16,127
+//! up to three preemptions (two where no thread can be created): 86,030, 9,219, 12,377 and 25,077
 //! executions.
 //!
 //! **Seen to fail**, each time with everybody asleep, when a worker looks at the lists before it

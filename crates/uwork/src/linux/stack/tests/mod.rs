@@ -183,8 +183,9 @@ fn of_a_deep_stack_the_inner_part_is_shown() {
     until_it_sleeps(number);
     let deepest = of_thread_within(number, PATIENT).unwrap();
     assert!(count(&shown, "descend") > 0);
+    // The innermost frames of them, and the caller of the last.
     let copied = STACK_MAX / DEEP_BYTES.load(Ordering::Relaxed);
-    assert!((copied / 2..=copied).contains(&count(&deepest, "descend")), "{deepest:#?}");
+    assert!((copied / 2..=copied + 1).contains(&count(&deepest, "descend")), "{deepest:#?}");
     drop(tell);
     thread.join().unwrap();
 }
