@@ -77,12 +77,18 @@ impl<H: Host> Engine<H> {
         if self.is_full(pool) {
             return Err(NoWorker::Full);
         }
-        if now < pool.create_again_at.load(Ordering::Relaxed) {
+        let again_at = pool.create_again_at.load(Ordering::Relaxed);
+        if now < again_at {
             return Err(NoWorker::CoolsDown);
         }
         self.be_born();
         self.try_spawn(pool).map_err(NoWorker::Refused)?;
-        pool.create_again_at.store(0, Ordering::Relaxed);
+        if again_at != 0 {
+            // Not the mark of a later failure: the new worker may have tried to make another one meanwhile, and the
+            // watch tries again only where it finds the mark.
+            let known = &pool.create_again_at;
+            let _ = known.compare_exchange(again_at, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
         Ok(())
     }
 

@@ -265,7 +265,7 @@ fn no_thread_for_a_cpu_that_comes() {
         assert!(engine.set_cpus(cpus("0")));
         let queue = make(engine, spec("q", Kind::PerCpu));
         host.doze(MS);
-        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0 }));
+        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 }));
         assert!(host.unpreempted(|| engine.set_cpus(cpus("1"))));
         assert!(host.reports().iter().any(|report| matches!(report, Report::SpawnFailed { .. })));
         let failed = host.time();

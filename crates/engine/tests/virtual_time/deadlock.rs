@@ -178,7 +178,7 @@ fn an_item_that_waits_for_what_waits_behind_it_is_named() {
             QueueSpec { max_active: 1, flags: Flags::MEM_RECLAIM, ..spec("q", Kind::PerCpu) };
         let q = make(engine, narrow);
         host.doze(MS);
-        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0 }));
+        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 }));
         let inner = engine.clone();
         let blocks = Item::new(move || inner.blocking(|| inner.host().doze(60 * SEC)));
         assert_eq!(blocks.queue(&blocked), Queued::Yes);

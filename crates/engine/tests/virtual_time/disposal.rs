@@ -305,7 +305,7 @@ fn without_a_thread_the_caller_of_the_shutdown_lets_go_of_the_items() {
         assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
         assert_eq!(peer.queue_on(&queue, 1), Queued::Yes);
         drop(item);
-        engine.host().break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0 }));
+        engine.host().break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 }));
         let report = engine.shutdown(Shutdown::Cancel, SEC).unwrap();
         engine.host().break_spawn(None);
         assert!(report.is_complete() && report.released == 2, "{report}");

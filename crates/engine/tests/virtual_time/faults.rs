@@ -11,7 +11,7 @@ use crate::host::BrokenSpawn;
 use crate::item::Item;
 use crate::setup::{MS, Setup, US, attrs, make, spec, with_engine};
 
-const NO_MORE: BrokenSpawn = BrokenSpawn { after: 0, takes_ns: 0 };
+const NO_MORE: BrokenSpawn = BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 };
 
 /// Whichever of the threads fails: the error says so, no thread is left over (the simulation would
 /// not end), and the name can be used again.
@@ -67,7 +67,7 @@ fn work_that_came_while_a_thread_failed_to_start_is_not_forgotten() {
         let queue = make(engine, spec("q", kind));
         host.doze(MS);
         let begin = host.time();
-        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 50 * US }));
+        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 50 * US, lags_ns: 0 }));
         // A wait that is not declared: to the engine the worker runs, but CPU 0 is free.
         let busy = host.clone();
         assert_eq!(Item::new(move || busy.doze(20 * US)).queue(&queue), Queued::Yes);

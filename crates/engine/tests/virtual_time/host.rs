@@ -52,6 +52,8 @@ pub(crate) struct BrokenSpawn {
     pub(crate) after: u64,
     /// How long it takes until one has failed.
     pub(crate) takes_ns: u64,
+    /// For how long the creator is off the CPU after one that works.
+    pub(crate) lags_ns: u64,
 }
 
 /// See the module. A handle; all clones are the same machine.
@@ -285,7 +287,14 @@ impl Host for VirtualHost {
             return Err(SpawnError("no thread to be had".to_owned()));
         }
         self.machine().spawn_thread(&spec.name, &spec.cpus, main);
-        self.preempt();
+        let broken = *self.0.broken_spawn.lock().expect("no panic under this lock");
+        match broken {
+            Some(BrokenSpawn { lags_ns, .. }) if lags_ns > 0 => {
+                let until = self.time() + lags_ns;
+                self.pause(Doing::Preempted, 0, Some(until));
+            }
+            _ => self.preempt(),
+        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
 use crate::chance::Chaos;
+use crate::host::BrokenSpawn;
 use crate::item::Item;
 use crate::setup::{MS, SEC, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
 
@@ -315,4 +316,33 @@ fn a_run_that_computed_for_too_long_and_sleeps_leaves_room_for_another() {
             assert!(late <= 2 * COMPUTES_MAX, "{tier}: {late} ns after the first went to sleep");
         });
     }
+}
+
+/// A worker has made another one and is off its CPU. The new one begins a wait, and the next creation fails: that
+/// failure stands when the first worker goes on, and the watch tries again.
+#[test]
+fn a_failed_creation_is_tried_again_though_an_earlier_one_has_just_worked() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host();
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        host.doze(MS);
+        host.break_spawn(Some(BrokenSpawn { after: 1, takes_ns: 0, lags_ns: MS }));
+        let waits = [(); 2].map(|()| {
+            let inner = engine.clone();
+            Item::new(move || inner.blocking(|| inner.host().doze(10 * SEC)))
+        });
+        let ran = Arc::new(AtomicU64::new(u64::MAX));
+        let (clock, note) = (host.clone(), ran.clone());
+        let last = Item::new(move || note.store(clock.time(), Ordering::Relaxed));
+        for item in waits.iter().chain([&last]) {
+            assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
+        }
+        host.doze(10 * MS);
+        host.break_spawn(None);
+        let repaired = host.time();
+        queue.flush().unwrap();
+        let after = ran.load(Ordering::Relaxed) - repaired;
+        assert!(after <= SEC + 15 * MS, "{after} ns");
+        assert_eq!(engine.rescues(), 0, "the watch brought workers up that were missing");
+    });
 }

@@ -12,7 +12,7 @@ use crate::host::{BrokenSpawn, Event};
 use crate::item::Item;
 use crate::setup::{MS, SEC, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
 
-const NO_MORE: BrokenSpawn = BrokenSpawn { after: 0, takes_ns: 0 };
+const NO_MORE: BrokenSpawn = BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 };
 
 fn reclaiming(name: &str, kind: Kind) -> QueueSpec {
     QueueSpec { flags: Flags::MEM_RECLAIM, ..spec(name, kind) }

@@ -182,7 +182,7 @@ fn a_dedicated_queue_s_thread_that_was_sent_home_is_made_again() {
         assert_eq!(report.unfinished.len(), 1, "{report}");
         host.doze(MS);
         assert_eq!(engine.workers(), 0);
-        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0 }));
+        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 }));
         engine.thaw().unwrap();
         host.doze(MS);
         host.break_spawn(None);

@@ -55,7 +55,7 @@ fn what_a_change_of_cpus_has_to_report_is_told_without_its_lock() {
             assert_eq!(item.queue(&queue), Queued::Yes);
         }
         host.doze(MS);
-        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0 }));
+        host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 }));
         let before = host.reports().len();
         // More workers should run at once, and cannot be made.
         assert!(limit_cpu_time(engine, None));

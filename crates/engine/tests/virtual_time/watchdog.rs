@@ -379,7 +379,7 @@ fn a_pool_that_gets_no_worker_is_reported() {
         let (host, q, latch) =
             (engine.host(), make(engine, spec("q", Kind::PerCpu)), Latch::default());
         host.doze(MS);
-        host.break_spawn(Some(crate::host::BrokenSpawn { after: 0, takes_ns: 0 }));
+        host.break_spawn(Some(crate::host::BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 }));
         queue(&latch.item(engine, true), &q);
         host.doze(MS);
         queue(&idle(), &q);
@@ -403,7 +403,7 @@ fn what_a_rescuer_does_is_progress() {
         let flags = Flags::MEM_RECLAIM;
         let rescued = make(engine, QueueSpec { flags, ..spec("rescued", Kind::PerCpu) });
         host.doze(MS);
-        host.break_spawn(Some(crate::host::BrokenSpawn { after: 0, takes_ns: 0 }));
+        host.break_spawn(Some(crate::host::BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 }));
         queue(&latch.item(engine, true), &blocked);
         host.doze(MS);
         for _ in 0..30 {

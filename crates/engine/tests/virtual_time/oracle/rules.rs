@@ -11,8 +11,9 @@ pub(super) const LOOK_NS: u64 = 2 * MS;
 const STUCK_NS: u64 = 200 * US;
 /// Latencies of the machine: some wakes and creations of threads, one after the other.
 pub(super) const MARGIN_NS: u64 = MS;
-/// A due timer is served within this time where a place is free.
-const TIMER_NS: u64 = 5 * MS;
+/// A due timer is served within this time where a place is free: 5 ms, and the length of a preemption, after which
+/// the watch looks that much later.
+const TIMER_NS: u64 = 5 * MS + 200 * US;
 /// How long after a thread could not be created the next is tried.
 pub(super) const COOL_DOWN_NS: u64 = SEC;
 /// For how long a run that has computed for too long may still hold its place: until the next look. With the look
