@@ -40,8 +40,8 @@ doc: ## build the documentation, warnings denied
 loom: ## check the engine's protocols over all interleavings
 	ci/loom.sh
 
-stress: ## mix every operation on real threads, optimized, for STRESS_ROUNDS (20) rounds; make test has 3
-	ci/stress.sh $${STRESS_ROUNDS:-20}
+stress: ## every operation on real threads, optimized, for STRESS_ROUNDS (20) rounds, after HISTORIES (1000000) in virtual time
+	HISTORIES=$${HISTORIES:-1000000} ci/stress.sh $${STRESS_ROUNDS:-20}
 
 fuzz: ## look for input that breaks a parser, for FUZZ_SECONDS (60)
 	ci/fuzz.sh
