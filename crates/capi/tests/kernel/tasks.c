@@ -68,7 +68,13 @@ static int parks_once(void *data)
 
 static int park_it(void *data)
 {
+	sigset_t held;
+
 	(void)data;
+	/* A thread of the kernel's kind takes no signal that it has not asked for. */
+	sigemptyset(&held);
+	sigaddset(&held, SIGUSR1);
+	pthread_sigmask(SIG_UNBLOCK, &held, NULL);
 	return kthread_park(parking);
 }
 
