@@ -25,8 +25,6 @@
 mod rules;
 mod trace;
 
-use std::fmt::Write;
-
 use uwork_policy::blocking::Tier;
 
 use crate::machine::ThreadId;
@@ -574,27 +572,5 @@ impl Oracle {
                 self.describe(at)
             );
         }
-    }
-
-    /// The end of the trace, and what is so at present.
-    fn describe(&self, pool: PoolNo) -> String {
-        let is_shown = |item: ItemNo| {
-            let group = self.items.get(item).and_then(|book| book.group);
-            group.is_none_or(|group| self.groups[group].pool == pool)
-        };
-        let queue_of = |item: ItemNo| self.items.get(item).map(|book| book.queue);
-        let mut text = format!("{:?}\n{}", self.rules, self.trace.describe(is_shown, queue_of));
-        for pool in &self.pools {
-            let _ = writeln!(text, "{pool:?}");
-        }
-        for group in
-            self.groups.iter().filter(|group| group.running > 0 || !group.pending.is_empty())
-        {
-            let _ = writeln!(text, "{group:?} of {:?}", self.queues[group.queue]);
-        }
-        for thread in &self.threads {
-            let _ = writeln!(text, "{thread:?}");
-        }
-        text
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::ItemNo;
+use super::{ItemNo, Oracle, PoolNo};
 use crate::machine::ThreadId;
 use crate::setup::US;
 
@@ -49,6 +49,30 @@ impl Trace {
                 Some(queue) => writeln!(text, ", queue {queue}"),
                 None => writeln!(text),
             };
+        }
+        text
+    }
+}
+
+impl Oracle {
+    /// The end of the trace, and what is so at present.
+    pub(super) fn describe(&self, pool: PoolNo) -> String {
+        let is_shown = |item: ItemNo| {
+            let group = self.items.get(item).and_then(|book| book.group);
+            group.is_none_or(|group| self.groups[group].pool == pool)
+        };
+        let queue_of = |item: ItemNo| self.items.get(item).map(|book| book.queue);
+        let mut text = format!("{:?}\n{}", self.rules, self.trace.describe(is_shown, queue_of));
+        for pool in &self.pools {
+            let _ = writeln!(text, "{pool:?}");
+        }
+        for group in
+            self.groups.iter().filter(|group| group.running > 0 || !group.pending.is_empty())
+        {
+            let _ = writeln!(text, "{group:?} of {:?}", self.queues[group.queue]);
+        }
+        for thread in &self.threads {
+            let _ = writeln!(text, "{thread:?}");
         }
         text
     }
