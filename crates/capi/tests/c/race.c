@@ -9,11 +9,15 @@
 #include <uwork.h>
 
 static long written;
+static atomic_int is_queued;
 static atomic_int has_written;
 
 static void write_on_worker(struct uw_work *work)
 {
 	(void)work;
+	/* Else what uw_queue_work() does last could order this write before what the main thread does next. */
+	while (atomic_load_explicit(&is_queued, memory_order_relaxed) == 0)
+		;
 	written++;
 	/* Seen by the main thread, and orders nothing. */
 	atomic_store_explicit(&has_written, 1, memory_order_relaxed);
@@ -29,6 +33,7 @@ int main(void)
 	uw_work_init(&item, write_on_worker);
 	if (uw_queue_work(queue, &item) < 0)
 		return 2;
+	atomic_store_explicit(&is_queued, 1, memory_order_relaxed);
 	while (atomic_load_explicit(&has_written, memory_order_relaxed) == 0)
 		;
 	written++;
