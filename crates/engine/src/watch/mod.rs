@@ -321,7 +321,9 @@ mod model {
             if by_keeper || by_watch {
                 return Ok(());
             }
-            Err(format!("timer {next}: keeper {keeper:?} until {kept}, watch {watch_at}, {counts:?}"))
+            Err(format!(
+                "timer {next}: keeper {keeper:?} until {kept}, watch {watch_at}, {counts:?}"
+            ))
         }
 
         /// Moves what is ready from the inboxes to the lists, as a dump does.
