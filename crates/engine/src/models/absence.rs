@@ -4,7 +4,7 @@
 //! **Proves.** A worker is counted out once at most, by itself or by the watch, and counted in as
 //! often, by itself, at the end of the run, or by the watch that finds it back; a mark ends with the run
 //! that it was made for; what was lined up behind a marked run is
-//! taken or run, not both and not neither.
+//! taken or run, not both and not neither. The run of a helper in the slot of a worker that has left is never marked.
 //!
 //! **Bounds.** One worker with two items, the first of which declares a wait in one model; the watch
 //! marks the first run. Any number of preemptions.
@@ -12,11 +12,14 @@
 //! **Seen to fail** without the look at `absence` in `mark_absent`, without the look at the run there,
 //! with an `end_absence` that does nothing, and where the owner forgets that the run was a hog.
 
+use std::sync::Mutex;
+
 use loom::sync::Arc;
 use loom::thread;
 
 use super::host::{LoomHost, NOW};
 use super::{Preemptions, explore};
+use crate::host::Cure;
 use crate::pool::state::PoolState;
 use crate::slot::{Absence, Counted, Next, Slot};
 use crate::work::{Action, Place, Work};
@@ -24,6 +27,8 @@ use crate::work::{Action, Place, Work};
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 
 const SLOT: u32 = 0;
+/// The second run in the slot.
+const HELPERS_RUN: u64 = 2;
 
 struct World {
     host: LoomHost,
@@ -40,7 +45,7 @@ fn worker_slot() -> Slot<LoomHost> {
 }
 
 impl World {
-    /// A worker that counts as running, with two items lined up.
+    /// A worker that counts as running.
     fn new() -> Arc<World> {
         let world = Arc::new(World {
             host: LoomHost::new(0),
@@ -49,14 +54,20 @@ impl World {
             items: [Work::new(nothing), Work::new(nothing)],
         });
         world.state.unblock();
-        for item in &world.items {
-            item.set_place(Place::Scheduled(SLOT));
-            world.slot.with_scheduled(&world.host, |scheduled| {
-                // SAFETY: live, in no list, ours.
-                unsafe { scheduled.push_back(std::ptr::from_ref(item).cast_mut()) };
-            });
-        }
         world
+    }
+
+    /// The owner lines this item up.
+    fn schedule(&self, item: &Work) {
+        item.set_place(Place::Scheduled(SLOT));
+        self.slot.with_scheduled(&self.host, |scheduled| {
+            // SAFETY: live, in no list, ours.
+            unsafe { scheduled.push_back(std::ptr::from_ref(item).cast_mut()) };
+        });
+    }
+
+    fn schedule_both(&self) {
+        self.items.iter().for_each(|item| self.schedule(item));
     }
 
     /// What the worker does; `waits`: in its first item. How many items it ran.
@@ -76,6 +87,19 @@ impl World {
                         self.state.unblock();
                     }
                 }
+                Next::WaitedFor(_) => unreachable!("no ticket says so"),
+                Next::Empty => return ran,
+            }
+        }
+    }
+
+    /// What a helper does, which does not count. How many items it ran.
+    fn work_as_helper(&self) -> usize {
+        let (mut ran, mut number) = (0, self.slot.number());
+        loop {
+            match self.slot.next(&self.host, number) {
+                Next::Run(_, run, _) => (ran, number) = (ran + 1, run),
+                Next::SetAside(_) => {}
                 Next::WaitedFor(_) => unreachable!("no ticket says so"),
                 Next::Empty => return ran,
             }
@@ -137,6 +161,7 @@ impl World {
 /// running.
 fn presumed(waits: bool) {
     let world = World::new();
+    world.schedule_both();
     world.slot.presume_absence();
     let _ = world.state.block();
     let watch = {
@@ -156,6 +181,7 @@ fn presumed(waits: bool) {
 
 fn marked(waits: bool, why: Absence) {
     let world = World::new();
+    world.schedule_both();
     let watch = {
         let world = world.clone();
         thread::spawn(move || {
@@ -173,6 +199,40 @@ fn marked(waits: bool, why: Absence) {
     world.check_counts();
     let (_, counted) = world.slot.begin_absence();
     assert_eq!(counted, Counted::Yes, "nothing is left of an absence");
+}
+
+/// A worker runs an item and leaves its slot. A helper runs another item in the same slot. The watcher marks the run
+/// that it finds there. In how many executions that run belonged to the helper, which does not count.
+fn leaves(reverted: Option<Cure>) -> usize {
+    let wrong = std::sync::Arc::new(Mutex::new(0));
+    let seen = wrong.clone();
+    explore("absence: the worker leaves its slot", Preemptions::Any, move || {
+        let world = World::new();
+        world.host.revert(reverted);
+        world.schedule(&world.items[0]);
+        let watcher = {
+            let (world, seen) = (world.clone(), seen.clone());
+            thread::spawn(move || {
+                let Some(run) = world.slot.present_run() else { return };
+                let marked =
+                    world.slot.lock_remote(&world.host).mark_absent(&world.host, run, Absence::Hog);
+                *seen.lock().unwrap() += usize::from(marked && run == HELPERS_RUN);
+            })
+        };
+        assert_eq!(world.work(false), 1);
+        world.lie_down();
+        world.slot.set_worker(false);
+        world.schedule(&world.items[1]);
+        assert_eq!(world.work_as_helper(), 1);
+        watcher.join().unwrap();
+    });
+    *wrong.lock().unwrap()
+}
+
+#[test]
+fn the_run_of_a_helper_in_the_slot_of_a_worker_is_not_counted_out() {
+    assert_eq!(leaves(None), 0);
+    assert_ne!(leaves(Some(Cure::MarkedRun)), 0, "the cure is not needed");
 }
 
 #[test]
