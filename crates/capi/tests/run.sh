@@ -234,7 +234,7 @@ for what in "$@"; do
             contracts address 50 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
             ;;
         thread)
-            gcc -O1 -c -o "$out/names.o" tsan_names.c
+            gcc -O1 -ffreestanding -fno-tree-loop-distribute-patterns -c -o "$out/names.o" tsan_names.c
             # What is locked in a restartable sequence, the sanitizer cannot see.
             modes=1
             libs=("$out/names.o" "${static[@]}")

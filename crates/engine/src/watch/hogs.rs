@@ -24,6 +24,8 @@ use crate::sync::{AtomicU64, Lock, LockGuard, Ordering};
 
 /// Functions that are remembered (the kernel's `WCI_MAX_ENTS`).
 const FUNCTIONS_MAX: usize = 128;
+/// The shortest interval between two measurements of a run.
+const POLL_MIN_NS: u64 = super::STUCK_NS;
 /// The threshold at first (the kernel's `cpu_intensive_thresh_us`).
 pub const CPU_INTENSIVE_THRESH_NS: u64 = 10_000_000;
 /// Violations of one function up to the first report (`cpu_intensive_warning_thresh`).
@@ -133,7 +135,8 @@ impl<H: Host> Engine<H> {
             };
             let used = cpu_ns.saturating_sub(met);
             if used < threshold {
-                next = next.min(now.saturating_add(threshold - used));
+                // A thread just below the threshold may wait for a CPU: the watcher polls it no more often than this.
+                next = next.min(now.saturating_add((threshold - used).max(POLL_MIN_NS)));
             } else {
                 self.expose_hog(pool, id, run, used);
             }

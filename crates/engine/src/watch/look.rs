@@ -73,6 +73,8 @@ impl<H: Host> Engine<H> {
             seen.tidy_at = now.saturating_add(REMEMBER_NS);
             seen.sightings.forget_before(now.saturating_sub(REMEMBER_NS));
         }
+        // First, so that what it makes ready is waiting in this look already.
+        let mut next = self.serve_timers(now, false);
         self.for_each_pool(|pool| {
             let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
             let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
@@ -81,7 +83,6 @@ impl<H: Host> Engine<H> {
             }
         });
         let stranded_at = self.look_for_stranded();
-        let mut next = self.serve_timers(now, false);
         for id in self.helpers_of(&waiting) {
             next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
         }

@@ -65,6 +65,8 @@ struct Pool {
     hogs: u32,
     asleep: u32,
     waits: bool,
+    /// A run that computes competes for a CPU.
+    competes: bool,
 }
 
 impl Pool {
@@ -194,6 +196,7 @@ impl Oracle {
             hogs: 0,
             asleep: 0,
             waits: false,
+            competes: false,
         };
         self.pools.push(pool);
         self.pools.len() - 1
@@ -398,6 +401,9 @@ impl Oracle {
             self.meet(from, &stance);
             let to = self.boundary(from, until, &stance);
             self.take_places(from, to, &stance);
+            if disturbed {
+                self.put_off_meetings(from, to);
+            }
             self.check(from, to, disturbed);
             from = to;
         }
@@ -465,7 +471,7 @@ impl Oracle {
             let waits = groups.any(|group| self.first_runnable(group).is_some());
             let pool = &mut self.pools[at];
             (pool.held, pool.computing, pool.hogs, pool.asleep) = (0, 0, 0, 0);
-            pool.waits = waits;
+            (pool.waits, pool.competes) = (waits, false);
         }
         for thread in &mut self.threads {
             let (stance, declares) = (stance(thread.id), thread.declares);
@@ -497,6 +503,15 @@ impl Oracle {
         }
     }
 
+    /// A thread was off its CPU from here to there, which may have been the watcher: it meets the runs that much later.
+    fn put_off_meetings(&mut self, from: u64, to: u64) {
+        for run in self.threads.iter_mut().map(|thread| &mut thread.runs[0]) {
+            if run.met_at != NEVER && run.met_at > from {
+                run.met_at += to - from;
+            }
+        }
+    }
+
     /// Counts the runs that hold a place from here to there.
     fn take_places(&mut self, from: u64, to: u64, stance: &impl Fn(ThreadId) -> Stance) {
         for thread in self.threads.iter_mut().filter(|thread| thread.is_worker) {
@@ -506,6 +521,7 @@ impl Oracle {
             let pool = &mut self.pools[group.pool];
             let computes = matches!(stance, Stance::OnCpu | Stance::OffCpu);
             let is_hog = run.hog_ns >= self.rules.threshold_ns;
+            pool.competes |= stance == Stance::OffCpu;
             if stance == Stance::OnCpu && run.met_at <= from {
                 run.hog_ns += to - from;
             }
@@ -535,7 +551,8 @@ impl Oracle {
             pool.since = pool.since.or(Some(from));
             let exposed = pool.asleep == 0 && pool.held + pool.hogs >= pool.rules.target;
             pool.exposed_since = if exposed { pool.exposed_since.or(Some(from)) } else { None };
-            if disturbed {
+            // The bound for pods that share their work contains a threshold of CPU time.
+            if disturbed || (pool.rules.shared && pool.competes) {
                 for since in [&mut pool.since, &mut pool.exposed_since] {
                     *since = since.map(|since| since + (to - from));
                 }
