@@ -1,4 +1,4 @@
-//! Reports in words: what a program that has no reporter of its own reads on standard error.
+//! The text of reports, which a program without its own reporter gets on standard error.
 
 use std::fmt;
 

@@ -51,9 +51,13 @@ impl<H: Host> Pwq<H> {
         })
     }
 
-    /// Ends the watcher's interest in a pwq with no waiting items: clears SATURATED even if all
-    /// permits are taken, so that the next submitter makes the pwq ready and calls the watcher
-    /// back. Returns true if the caller must put the pwq on a ready list.
+    /// Called when the watchdog stops scanning and no item waits here: makes the next submitter
+    /// call it back.
+    ///
+    /// Clears SATURATED although all permits may be taken. The next submitter then makes the pwq
+    /// ready and settles the pool. The worker that takes the pwq finds no permit, but the
+    /// settlement has called the watcher. Returns true if an item arrived meanwhile and the caller
+    /// must put the pwq on a ready list.
     #[must_use]
     pub(crate) fn call_at_next_item(&self) -> bool {
         let mut inner = self.lock();
