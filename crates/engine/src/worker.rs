@@ -108,8 +108,8 @@ impl<H: Host> Worker<H> {
         if pool.has_due_timers(now) {
             engine.fire_timers(pool, now);
         }
-        let leave = || may_keep_working(pool.state.counts(), pool.target());
-        if !leave() && !engine.uncover_sleeper(pool, self.slot) {
+        let may_continue = || may_keep_working(pool.state.counts(), pool.target());
+        if !may_continue() && !engine.uncover_sleeper(pool, self.slot) {
             if engine.may_uncover(pool) && self.yields.get() < YIELDS_BEFORE_PARK {
                 // The surplus running worker may be about to block, and may need this CPU to get
                 // that far.

@@ -132,7 +132,7 @@ impl<H: Host> Engine<H> {
         let slot = slot.ok_or_else(|| format!("an engine has at most {SLOTS_MAX} workers"))?;
         let Some(engine) = self.me() else {
             self.slots().release(slot);
-            return Err("the engine is going away".to_owned());
+            return Err("the engine is being destroyed".to_owned());
         };
         self.slot(slot).home.store(pool.id, Ordering::Relaxed);
         pool.state.add_worker();

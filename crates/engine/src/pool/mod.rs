@@ -27,7 +27,7 @@ pub(crate) use transfer::MOVING;
 /// Workers that are remembered as having taken a batch lately.
 const RECENT: usize = 8;
 /// No worker.
-const NOBODY: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
 /// No deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -148,10 +148,10 @@ impl<H: Host> Pool<H> {
             suspect_until: AtomicU64::new(0),
             seen_at: AtomicU64::new(0),
             presumed_at: AtomicU64::new(0),
-            presumed: AtomicU32::new(NOBODY),
+            presumed: AtomicU32::new(NO_SLOT),
             // A long initial value: the first worker that blocks is replaced at once.
             usual_sleep_ns: AtomicU64::new(PATIENCE_MAX_NS),
-            recent: std::array::from_fn(|_| AtomicU32::new(NOBODY)),
+            recent: std::array::from_fn(|_| AtomicU32::new(NO_SLOT)),
             limits: AtomicU64::new(0),
             said_full: AtomicBool::new(false),
             sets_in_use: AtomicU32::new(0),
@@ -192,7 +192,7 @@ impl<H: Host> Pool<H> {
         self.create_again_at.store(0, Ordering::Relaxed);
         self.last_take.store(0, Ordering::Relaxed);
         self.suspect_until.store(0, Ordering::Relaxed);
-        self.recent.iter().for_each(|cell| cell.store(NOBODY, Ordering::Relaxed));
+        self.recent.iter().for_each(|cell| cell.store(NO_SLOT, Ordering::Relaxed));
     }
 
     /// Sets what a fresh pool is for.
@@ -213,7 +213,7 @@ impl<H: Host> Pool<H> {
     }
 
     pub(crate) fn spec(&self) -> &PoolSpec {
-        self.spec.get().expect("a pool is configured before anybody sees it")
+        self.spec.get().expect("a pool is configured before it is published")
     }
 
     /// Whether it has more work than its workers can handle: the target runs already, or no idle
@@ -230,7 +230,7 @@ impl<H: Host> Pool<H> {
 
     /// The worker that began such an item last.
     pub(crate) fn presumed_last(&self) -> Option<u32> {
-        Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NOBODY)
+        Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
     }
 
     /// This worker takes a batch.
@@ -245,7 +245,7 @@ impl<H: Host> Pool<H> {
 
     /// Workers that took a batch lately.
     pub(crate) fn recent(&self) -> impl Iterator<Item = u32> {
-        self.recent.iter().map(|cell| cell.load(Ordering::Relaxed)).filter(|&slot| slot != NOBODY)
+        self.recent.iter().map(|cell| cell.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
     }
 
     #[inline]
@@ -318,9 +318,9 @@ impl<H: Host> Pool<H> {
 
     /// Puts a pwq on the ready list. The caller has claimed its readiness.
     pub(crate) fn push_ready(&self, pwq: &Pwq<H>) -> Unsettled<'_, H> {
-        // SAFETY: the claim on READY makes the link ours; pwqs are never freed while ready.
         // The push is the submitter's half of the handshake with a worker that parks: push, then
         // read the counters (in `settle`). SeqCst in `Inbox::push`.
+        // SAFETY: the claim on READY makes the link ours; pwqs are never freed while ready.
         unsafe { self.ready_inbox.push(std::ptr::from_ref(pwq).cast_mut()) };
         Unsettled::new(self)
     }

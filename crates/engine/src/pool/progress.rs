@@ -60,7 +60,7 @@ impl<'a, H: Host> Unsettled<'a, H> {
     pub(crate) fn left_to_caller(self, engine: &Engine<H>) {
         debug_assert!(
             self.0.is_served_by_caller(engine),
-            "only a worker that looks next may leave it"
+            "only a worker that scans next may defer the settlement"
         );
         let _ = self.take();
     }

@@ -89,7 +89,7 @@ impl PoolState {
     /// A running worker parks on the idle stack. Returns the counters after the change.
     pub(crate) fn running_to_idle(&self) -> PoolCounts {
         let before = self.0.fetch_add(IDLE - RUNNING, Ordering::SeqCst);
-        debug_assert!(counts(before).running > 0, "a worker lies down that does not count");
+        debug_assert!(counts(before).running > 0, "a worker parks that does not count");
         counts(before.wrapping_add(IDLE - RUNNING))
     }
 

@@ -1,7 +1,7 @@
 //! Moves idle workers to where they are needed, between pods that share their work.
 //!
-//! Without this, each pod would spawn as many workers as it ever needs at once, although the items
-//! that move between the pods are the same.
+//! Without this, each pod would spawn as many workers as it ever needs at once, although the same
+//! items only move from pod to pod.
 //!
 //! ```text
 //! thread that has claimed the wake         the worker, parked

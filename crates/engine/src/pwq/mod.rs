@@ -29,7 +29,7 @@ const READY: u32 = 1;
 /// As many workers hold it as its limit permits. The next release of a permit, of the pwq or of its
 /// node, makes the pwq ready again if items wait.
 const SATURATED: u32 = 2;
-/// Its queue is destroyed. The last READY or PIN to go gives the pwq back to the slab.
+/// Its queue is destroyed. The last `unpin` gives the pwq back to the slab, or `kill` itself.
 const DEAD: u32 = 4;
 /// A worker took it off a ready list and has not unpinned it yet.
 const PIN: u32 = 8;
@@ -291,9 +291,9 @@ impl<H: Host> Pwq<H> {
     }
 
     /// Trades READY for a pin: a worker took the pwq off a ready list, and keeps it alive.
-    // SeqCst: the worker splices the inbox after this. A submitter that still reads READY pushed
-    // before, so the splice finds its item.
     pub(crate) fn pin(&self) {
+        // SeqCst: the worker splices the inbox after this. A submitter that still reads READY
+        // pushed before that, so the splice finds its item.
         self.state.fetch_add(PIN - READY, Ordering::SeqCst);
     }
 

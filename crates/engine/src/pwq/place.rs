@@ -220,7 +220,7 @@ impl<H: Host> Pwq<H> {
         self.holders() > 0
     }
 
-    /// Detaches the pwq from its node, since the queue goes away. Returns false, and does nothing,
+    /// Detaches the pwq from its node, because the queue is destroyed. Returns false, and does nothing,
     /// while a worker holds the pwq.
     #[must_use]
     pub(crate) fn detach(&self) -> bool {

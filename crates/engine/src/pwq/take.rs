@@ -35,8 +35,8 @@ pub(crate) const ALONE: u32 = u32::MAX;
 impl<H: Host> Pwq<H> {
     /// Takes a batch into `slot`, which the caller owns. The pwq is pinned.
     ///
-    /// The rest is shared by `sharers` workers; [`ALONE`] takes a single item and leaves the
-    /// others. `ready` is called, without locks held, for each pwq that must be put on a ready list
+    /// The batch leaves a share to each of `sharers` workers; [`ALONE`] takes a single item and
+    /// leaves the others. `ready` is called, without locks held, for each pwq that must be put on a ready list
     /// because a permit was given back.
     pub(crate) fn take(
         &self,
@@ -91,10 +91,11 @@ impl<H: Host> Pwq<H> {
     /// another slot: a pending item never runs beside its own running instance, so it waits for the
     /// end of that run in the deferred list of the slot.
     ///
-    /// Only items marked as a collision are checked, because the check locks the other slot. In an
-    /// ordered queue the batch ends before such an item, unless it is the first: if it is deferred,
-    /// no item behind it may start, and items before it must not wait for it. Then the caller plugs
-    /// the pwq.
+    /// Only items marked as a collision are checked, because the check locks the other slot.
+    ///
+    /// In an ordered queue a deferred item plugs the pwq: it keeps the queue's only permit, so that
+    /// no item behind it starts. A batch needs that permit too, so the batch ends before such an
+    /// item. If the item is the first, the batch is empty, and the caller plugs the pwq.
     ///
     /// Other queues skip the deferred item and go on. The result is still a prefix of the worklist:
     /// `defer` unlinks the item at once, so every item before `last` is part of the batch.
