@@ -98,7 +98,6 @@ impl<H: Host> Engine<H> {
     /// lock. Suppose that the items were in no list for a moment. Then the owner could end its
     /// item, release the pwq and take the items that follow: an ordered queue would run those
     /// first.
-    /// them: an ordered queue would run it first.
     pub(crate) fn take_back<R>(
         &self,
         slot: &Slot<H>,

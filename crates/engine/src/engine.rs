@@ -180,6 +180,10 @@ impl<H: Host> Engine<H> {
     }
 
     /// Counts freezes and thaws: odd while frozen. It changes before the first queue does.
+    ///
+    /// A waiter reads it before it tries to help, and again under the pwq's lock before it joins the
+    /// chain of waiters. A thaw takes the waiters out under the same lock. So the waiter sees the
+    /// change, or the thaw finds the waiter.
     pub fn freeze_epoch(&self) -> u32 {
         self.freeze_epoch.load(Ordering::SeqCst)
     }
@@ -276,8 +280,8 @@ impl<H: Host> Engine<H> {
         self.names.lock().remove(name);
     }
 
-    /// Asks every worker to exit once it finds no work. The queues are destroyed or accept no
-    /// items.
+    /// Asks every worker to exit once it finds no work. Call it when all queues are destroyed or
+    /// accept no items.
     pub fn retire(&self) {
         self.retire_pools();
         self.retire_watch();

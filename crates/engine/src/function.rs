@@ -5,7 +5,6 @@
 //! nor an intermediate call. The word of a Rust function has its highest bit set, which no address
 //! in a process has. The word of a foreign function is its plain address, which the other language
 //! may read.
-//! a foreign one is the plain address, which the other language may look at.
 
 use std::ptr::NonNull;
 

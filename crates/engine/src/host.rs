@@ -43,7 +43,7 @@ pub enum Activity {
     Stopped,
 }
 
-/// The result of [`Host::look`].
+/// A sample of an observed thread: the result of [`Host::look`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// What the thread does; None if unknown (records were lost, or none exist yet).
@@ -302,7 +302,7 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// may return early. Used only for a stall that is about to be reported.
     ///
     /// # Errors
-    /// The reason for which the calls are unknown.
+    /// Why the calls are unknown.
     fn stack_of(&self, thread: u64) -> Result<Vec<Frame>, NoStack>;
 
     /// The host's state for an observed thread, from which it detects that the thread blocks.

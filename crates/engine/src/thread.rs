@@ -26,7 +26,8 @@ pub struct ThreadState {
     forks: Cell<u32>,
     /// RCU read sides that another language has begun on this thread and not ended.
     read_sides: Cell<u32>,
-    /// Changes of the system that the thread is making; while there is one, it calls no reporter.
+    /// Nested changes (of the CPUs, or of a queue's attributes) that the thread is making. While there
+    /// is one, the thread calls no reporter.
     changes: Cell<u32>,
 }
 

@@ -188,6 +188,8 @@ impl<H: Host> Worker<H> {
         from.took_at.set(now as usize);
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {
+            // SeqCst: first this count, then `settle` below reads whether the watcher is awake. The
+            // watcher announces its sleep first and reads the count second (watch/mod.rs).
             pool.lined_up.fetch_add(1, Ordering::SeqCst);
             // Release: a watcher that sees the batch also sees that it is counted, and in this
             // pool.
@@ -277,6 +279,7 @@ impl<H: Host> Worker<H> {
             }
             return;
         }
+        // Give the batch back first: the settlement below must see those items as ready.
         let (behind, counted) = slot.begin_absence();
         self.engine.end_line(slot);
         self.engine.give_back(behind);
@@ -284,6 +287,8 @@ impl<H: Host> Worker<H> {
             self.counts_after.set(true);
         }
         if counted == Counted::Yes {
+            // First off the count, then `settle` reads the ready lists: the same handshake with a
+            // submitter as in `go_idle`.
             pool.block().settle(&self.engine);
         } else {
             self.engine.settle(pool);
@@ -396,6 +401,8 @@ impl<H: Host> Worker<H> {
         let pool = self.settle_in();
         // A sign of progress: the watcher must not take this pool for stuck now.
         pool.last_take.store(engine.host().now(), Ordering::Relaxed);
+        // Arrive first, scan second (the next step). A submitter that still read WAKING pushed
+        // before, and relies on that scan.
         pool.state.arrive();
         Step::Again
     }

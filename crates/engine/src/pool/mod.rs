@@ -281,8 +281,8 @@ impl<H: Host> Pool<H> {
         self.timers.next(Ordering::Relaxed) <= now || self.deferrable.next(Ordering::Relaxed) <= now
     }
 
-    /// When a worker must be awake for a timer, or `NEVER`. Deferrable timers count only if nothing
-    /// else ever brings a worker up.
+    /// When a worker must be awake for a timer, or `NEVER`. Deferrable timers count only if no
+    /// queue sends items here, because then no other event brings a worker up.
     pub(crate) fn next_wake(&self) -> u64 {
         let next = self.timers.next(Ordering::SeqCst);
         if self.is_deserted() { next.min(self.deferrable.next(Ordering::SeqCst)) } else { next }

@@ -71,7 +71,7 @@ impl PoolState {
         self.0.fetch_and(!WAKING, Ordering::SeqCst);
     }
 
-    /// Counts a worker that is being spawned.
+    /// Counts a worker that is being spawned, or moves here from another pool.
     pub(crate) fn add_worker(&self) {
         self.0.fetch_add(WORKERS, Ordering::SeqCst);
     }
@@ -81,7 +81,8 @@ impl PoolState {
         self.0.fetch_sub(IDLE, Ordering::SeqCst);
     }
 
-    /// The worker on its way up has arrived.
+    /// The worker on its way up has arrived. It scans the lists after this, because submitters that
+    /// read WAKING before this rely on its scan.
     pub(crate) fn arrive(&self) {
         self.0.fetch_sub(WAKING - RUNNING, Ordering::SeqCst);
     }

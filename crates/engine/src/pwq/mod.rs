@@ -300,6 +300,8 @@ impl<H: Host> Pwq<H> {
     /// Releases a pin. Returns true if the pwq is dead and the caller must give it back.
     #[must_use]
     pub(crate) fn unpin(&self) -> bool {
+        // Partner: `kill`. Each is a single read-modify-write of this word, so exactly one of all
+        // these calls finds that it is the last.
         let state = self.state.fetch_sub(PIN, Ordering::SeqCst) - PIN;
         state & DEAD != 0 && state & READY == 0 && state / PIN == 0
     }

@@ -220,8 +220,8 @@ impl<H: Host> Pwq<H> {
         self.holders() > 0
     }
 
-    /// Detaches the pwq from its node, because the queue is destroyed. Returns false, and does nothing,
-    /// while a worker holds the pwq.
+    /// Detaches the pwq from its node, because the queue is destroyed. Returns false, and does
+    /// nothing, while a worker holds the pwq.
     #[must_use]
     pub(crate) fn detach(&self) -> bool {
         let mut inner = self.lock();

@@ -36,8 +36,8 @@ impl<H: Host> Pwq<H> {
     /// Takes a batch into `slot`, which the caller owns. The pwq is pinned.
     ///
     /// The batch leaves a share to each of `sharers` workers; [`ALONE`] takes a single item and
-    /// leaves the others. `ready` is called, without locks held, for each pwq that must be put on a ready list
-    /// because a permit was given back.
+    /// leaves the others. `ready` is called, without locks held, for each pwq that must be put on a
+    /// ready list because a permit was given back.
     pub(crate) fn take(
         &self,
         host: &H,

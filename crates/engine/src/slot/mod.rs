@@ -164,7 +164,7 @@ impl<H: Host> Slot<H> {
 
     /// Whether this run is still in progress.
     ///
-    /// A false answer makes everything that the run did visible.
+    /// Acquire: if this returns false, everything that the run did is visible to the caller.
     #[inline]
     pub(crate) fn is_running(&self, run: u64) -> bool {
         self.run.load(Ordering::Acquire) == (run & RUN_MASK) << PHASE_BITS | RUNNING
