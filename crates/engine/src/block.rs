@@ -66,7 +66,7 @@ impl<H: Host> Engine<H> {
         let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
         let is_bh = worker.is_some_and(|worker| worker.pool().spec().bh);
         if is_bh {
-            self.complain_of_bh(thread);
+            self.report_bh_wait(thread);
         }
         is_bh
     }
@@ -78,7 +78,7 @@ impl<H: Host> Engine<H> {
     }
 
     #[cold]
-    fn complain_of_bh(&self, thread: &ThreadState) {
+    fn report_bh_wait(&self, thread: &ThreadState) {
         let Some(frame) = thread.frames().next() else { return };
         // SAFETY: null, or a queue, which lives while one of its items runs.
         let Some(wq) = (unsafe { frame.wq.cast::<Wq<H>>().as_ref() }) else { return };

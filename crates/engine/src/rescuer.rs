@@ -50,7 +50,7 @@ pub(crate) struct Rescuer<H: Host> {
     started: AtomicBool,
     stop: AtomicBool,
     /// Woken when the thread no longer uses the queue.
-    gone: H::Event,
+    finished: H::Event,
 }
 
 impl<H: Host> Rescuer<H> {
@@ -62,7 +62,7 @@ impl<H: Host> Rescuer<H> {
             slot,
             started: AtomicBool::new(false),
             stop: AtomicBool::new(false),
-            gone: H::Event::default(),
+            finished: H::Event::default(),
         })
     }
 
@@ -70,7 +70,7 @@ impl<H: Host> Rescuer<H> {
     pub(crate) fn forget(&self, host: &H) {
         self.started.store(false, Ordering::SeqCst);
         self.stop.store(false, Ordering::SeqCst);
-        host.renew(&self.gone);
+        host.renew(&self.finished);
     }
 
     pub(crate) fn is_started(&self) -> bool {
@@ -120,7 +120,7 @@ impl<H: Host> Wq<H> {
         let event = &raw const engine.slot(rescuer.slot).event;
         // SAFETY: slots live as long as the engine.
         unsafe { WakeToken::<H>::new(event) }.send(engine.host());
-        while !engine.host().park(&rescuer.gone, None) {}
+        while !engine.host().park(&rescuer.finished, None) {}
     }
 
     /// Runs a batch of a marked pwq: the next one after `last`, in cyclic order. Returns its id.
@@ -151,7 +151,7 @@ fn rescuer_main<H: Host>(
     // SAFETY: the host keeps the state for as long as this thread lives.
     let thread = unsafe { &*host.thread() };
     thread.set_rescuer(true);
-    // SAFETY: the queue waits for `gone`, which is woken last.
+    // SAFETY: the queue waits for `finished`, which is woken last.
     let queue = unsafe { &*wq };
     let rescuer = queue.rescuer().expect("a rescuer that runs is there");
     engine.enter_thread(engine.slot(slot), &queue.cpus(), placed);
@@ -169,7 +169,7 @@ fn rescuer_main<H: Host>(
     engine.leave_thread(engine.slot(slot));
     engine.slots().release(slot);
     // SAFETY: the queue lives until this wake is seen, and is not accessed afterwards.
-    unsafe { WakeToken::<H>::new(&raw const rescuer.gone) }.send(host);
+    unsafe { WakeToken::<H>::new(&raw const rescuer.finished) }.send(host);
 }
 
 impl<H: Host> Engine<H> {

@@ -157,24 +157,24 @@ impl<H: Host> Wq<H> {
     /// As [`Wq::queue`].
     unsafe fn queue_with_care(&self, item: NonNull<Work>, owned: Owned, cpu: u32) -> Queued {
         // SAFETY: the item is live and ours.
-        match self.look_closer(unsafe { item.as_ref() }, owned) {
-            Closer::Refuse(outcome) => return outcome,
+        match self.check_admission(unsafe { item.as_ref() }, owned) {
+            Admission::Refuse(outcome) => return outcome,
             // SAFETY: by this function's contract.
-            Closer::Go => unsafe { self.push(item, self.route(cpu), cpu, false) },
+            Admission::Admit => unsafe { self.push(item, self.route(cpu), cpu, false) },
             // SAFETY: by this function's contract.
-            Closer::Collision(Some(pwq)) => unsafe { self.push(item, pwq, cpu, true) },
+            Admission::Collision(Some(pwq)) => unsafe { self.push(item, pwq, cpu, true) },
             // SAFETY: by this function's contract.
-            Closer::Collision(None) => unsafe { self.push(item, self.route(cpu), cpu, true) },
+            Admission::Collision(None) => unsafe { self.push(item, self.route(cpu), cpu, true) },
         }
         Queued::Yes
     }
 
     /// The checks that an item needs unless it is enqueued for the first time.
     #[inline]
-    fn look_closer(&self, work: &Work, owned: Owned) -> Closer<'_, H> {
+    fn check_admission(&self, work: &Work, owned: Owned) -> Admission<'_, H> {
         if owned.disable_depth() > 0 {
             work.word.release(owned);
-            return Closer::Refuse(Queued::Disabled);
+            return Admission::Refuse(Queued::Disabled);
         }
         let gate = self.gate.load(Ordering::SeqCst);
         if gate != 0 && !self.admits_caller(gate) {
@@ -183,17 +183,17 @@ impl<H: Host> Wq<H> {
                 let queue = self.name().to_owned();
                 self.engine().host().report(Report::QueuedWhileDraining { queue });
             }
-            return Closer::Refuse(Queued::Refused);
+            return Admission::Refuse(Queued::Refused);
         }
-        let Some(run) = owned.last_run() else { return Closer::Go };
+        let Some(run) = owned.last_run() else { return Admission::Admit };
         let running = self.engine().slots().get(run.slot).is_some_and(|s| s.is_running(run.run));
         if !running {
-            return Closer::Go;
+            return Admission::Admit;
         }
         // The item goes to the pwq on which it runs, if that belongs to this queue. It stays close
         // to its data, and an item that enqueues itself stays there when the attributes change.
         let pwq = self.engine().pwqs().get(work.ticket().pwq());
-        Closer::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
+        Admission::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
     }
 
     /// Puts a pwq, whose readiness the caller claimed, on its pool's ready list, and settles the
@@ -219,9 +219,10 @@ impl<H: Host> Wq<H> {
     }
 }
 
-enum Closer<'a, H: Host> {
+/// Whether an item may be enqueued, and where.
+enum Admission<'a, H: Host> {
     Refuse(Queued),
-    Go,
+    Admit,
     /// The item still runs. The pwq is the one on which it runs, if that belongs to this queue.
     Collision(Option<&'a Pwq<H>>),
 }

@@ -398,7 +398,7 @@ impl<H: Host> Worker<H> {
             deadline = self.deadline(keeps_timers);
         }
         slot.picked.store(false, Ordering::Relaxed);
-        let pool = self.settle_in();
+        let pool = self.move_home();
         // A sign of progress: the watcher must not take this pool for stuck now.
         pool.last_take.store(engine.host().now(), Ordering::Relaxed);
         // Arrive first, scan second (the next step). A submitter that still read WAKING pushed
@@ -408,7 +408,7 @@ impl<H: Host> Worker<H> {
     }
 
     /// The pool that the worker was picked for: its own, or one that it moves to now.
-    fn settle_in(&self) -> &Pool<H> {
+    fn move_home(&self) -> &Pool<H> {
         let (engine, slot) = (&*self.engine, self.slot());
         // Acquire: its partner is the Release store at the end of the move (`transfer_from`).
         let mut home = slot.home.load(Ordering::Acquire);

@@ -36,7 +36,7 @@ impl<H: Host> Engine<H> {
             {
                 return true;
             }
-            let Err(reason) = self.make_worker(pool) else { return true };
+            let Err(reason) = self.spawn_worker(pool) else { return true };
             pool.state.abort_wake();
             // While the claim stood, other threads relied on it: a worker may have parked, or the
             // cap may have risen. A thread that makes such a change from here on settles the pool
@@ -73,7 +73,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Spawns a worker. The caller has claimed the wake, and keeps the claim if this fails.
-    fn make_worker(&self, pool: &Pool<H>) -> Result<(), NoWorker> {
+    fn spawn_worker(&self, pool: &Pool<H>) -> Result<(), NoWorker> {
         let now = self.host().now();
         if self.is_full(pool) {
             return Err(NoWorker::Full);

@@ -45,7 +45,7 @@ impl<H: Host> Engine<H> {
         pool.lock().workers.push(id);
         drop(placing);
         let slot = self.slot(id);
-        // Release: its partner is the Acquire load in `Worker::settle_in`. The worker sees that it
+        // Release: its partner is the Acquire load in `Worker::move_home`. The worker sees that it
         // is on the new list.
         slot.home.store(pool.id, Ordering::Release);
         // SAFETY: slots live as long as the engine.

@@ -118,7 +118,7 @@ impl<H: Host> Pwq<H> {
                     break;
                 }
                 // SAFETY: `item` is in our worklist.
-                if unsafe { set_aside(host, slots, inner, item) } {
+                if unsafe { defer_if_running(host, slots, inner, item) } {
                     if self.is_ordered() {
                         break;
                     }
@@ -199,7 +199,7 @@ fn put_in_front<H: Host>(inner: &mut Inner<H>, items: WorkList) {
 ///
 /// # Safety
 /// `item` is in the worklist of `inner`.
-unsafe fn set_aside<H: Host>(
+unsafe fn defer_if_running<H: Host>(
     host: &H,
     slots: &Slab<Slot<H>>,
     inner: &mut Inner<H>,

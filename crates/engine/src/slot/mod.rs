@@ -234,7 +234,7 @@ impl<H: Host> Slot<H> {
     #[inline(always)]
     pub(crate) fn next(&self, host: &H, number: u64) -> Next<H> {
         if !self.enter(host, number, 0) {
-            return self.collect_set_aside(number);
+            return self.collect_deferred(number);
         }
         // SAFETY: in SECTION with no attention wanted, the lists are the owner's.
         let item = unsafe { (*self.lists.get()).scheduled.pop_front() };
@@ -278,7 +278,7 @@ impl<H: Host> Slot<H> {
     }
 
     #[cold]
-    fn collect_set_aside(&self, number: u64) -> Next<H> {
+    fn collect_deferred(&self, number: u64) -> Next<H> {
         self.leave(number);
         if self.attention.load(Ordering::Relaxed) & FORKED != 0 {
             return Next::Empty;
