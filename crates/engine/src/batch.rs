@@ -1,4 +1,4 @@
-//! Running what a slot has lined up.
+//! Running the items that are scheduled in a slot.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,17 +12,17 @@ use crate::slot::{Absence, Next, Slot};
 use crate::thread::{Frame, ThreadState};
 use crate::work::Work;
 
-/// Who runs a batch.
+/// The worker or rescuer that runs a batch.
 struct Runner<'a, H: Host> {
     engine: &'a Engine<H>,
     id: u32,
     slot: &'a Slot<H>,
-    /// The pool whose worker it is; a rescuer is none.
+    /// The worker's pool; None for a rescuer.
     pool: Option<&'a Pool<H>>,
 }
 
 impl<H: Host> Engine<H> {
-    /// Runs everything that is scheduled in the caller's slot, all of it of one pwq.
+    /// Runs every item that is scheduled in the caller's slot. All of them belong to one pwq.
     pub(crate) fn run_batch(
         &self,
         (id, slot): (u32, &Slot<H>),
@@ -35,13 +35,13 @@ impl<H: Host> Engine<H> {
         let frame = Frame { slot: id, wq: pwq.wq().cast(), outer: thread.frame() };
         thread.set_frame(&frame);
         let tally = Tally::new(self, pwq, slot);
-        // One catch around the batch, not around each item: an item that does not panic pays
-        // nothing for it.
+        // One `catch_unwind` around the batch rather than one for each item: an item that does not
+        // panic pays nothing for it.
         while let Err(payload) = catch_unwind(AssertUnwindSafe(|| runner.run_items(&tally))) {
             report_panic(self, pwq, payload);
         }
         if thread.forks() != forks {
-            // The item has forked, and returned in the child, in which nobody waits for its worker.
+            // The item forked and returned in the child. There, no thread waits for this worker.
             self.host().end_forked_thread();
         }
         if thread.read_sides() > read_sides {
@@ -53,9 +53,11 @@ impl<H: Host> Engine<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// An item of the stretch that the calling thread is in has returned in a read side, which would hold
-    /// every grace period back for good. Looked at after a batch, where it costs next to nothing, and by who
-    /// is about to wait for a grace period in a later item.
+    /// Ends the RCU read sides beyond `keep`, and reports them: an item of the caller's frame
+    /// returned inside a read side, which would block every later grace period forever.
+    ///
+    /// Called after a batch, where the check is almost free, and by a later item of the same batch
+    /// that is about to wait for a grace period.
     #[cold]
     pub fn end_read_sides(&self, keep: u32) {
         let function = self.host().end_read_sides(keep);
@@ -79,8 +81,8 @@ impl<H: Host> Runner<'_, H> {
                 Next::Run(item, run, ticket) => {
                     number = run;
                     tally.note(ticket.colour(), run);
-                    // SAFETY: the item came off our list: it is live and ours, and its run has
-                    // begun.
+                    // SAFETY: the item came off this slot's list, so it is live and the runner's;
+                    // its run has begun.
                     unsafe { run_item(self.id, item, run) };
                 }
                 Next::SetAside(aside) => {
@@ -98,10 +100,10 @@ impl<H: Host> Runner<'_, H> {
         }
     }
 
-    /// Runs an item that threads wait for; they are woken when the run has ended.
+    /// Runs an item that has waiters; they are woken when the run has ended.
     #[cold]
     fn run_waited_for(&self, tally: &Tally<'_, H>, item: *mut Work) -> u64 {
-        // SAFETY: the item came off our list: it is live and ours.
+        // SAFETY: the item came off this slot's list, so it is live and the runner's.
         let work = unsafe { &*item };
         let run = self.slot.begin_waited_for(tally.pwq.take_waiters(item), work);
         // SAFETY: as above, and its run has begun.

@@ -1,4 +1,4 @@
-//! Waits that are declared: uwork's own, and `blocking(..)`.
+//! Declared waits: those of uwork's own calls, and `blocking(..)`.
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
@@ -6,36 +6,38 @@ use crate::queue::{Warned, Wq};
 use crate::thread::ThreadState;
 use crate::worker::Worker;
 
-/// What a thread is to the engine.
+/// The calling thread's role in the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// One of its workers.
+    /// It is a worker.
     pub worker: bool,
-    /// In an item of a BH queue.
+    /// It is in an item of a BH queue.
     pub bh: bool,
-    /// The stretch of items that it runs, while it does; another number in an item inside of an item. 0 outside.
+    /// An identity of the frame of items that it runs; a nested item has another one. 0 outside of
+    /// items.
     pub stretch: usize,
 }
 
-/// While it lives, the calling worker does not count as running. Stays on its thread.
+/// While it lives, the calling worker is off the running count. It stays on its thread.
 pub(crate) struct Blocked<H: Host> {
     worker: *const Worker<H>,
     thread: *const ThreadState,
-    /// As `ThreadState::forks` when the wait began.
+    /// The value of `ThreadState::forks` when the wait began.
     forks: u32,
 }
 
 impl<H: Host> Engine<H> {
-    /// Runs `f`, during which the calling worker does not count as running: another one takes what
-    /// is queued. Outside of work items it just runs `f`. Costs four locked instructions,
-    /// and a wake where work is waiting.
+    /// Runs `f` with the calling worker off the running count: another worker takes the queued
+    /// items. Outside of work items it only runs `f`. Costs four locked instructions, and a wake if
+    /// items wait.
     pub fn blocking<R>(&self, f: impl FnOnce() -> R) -> R {
         self.before_wait();
         let _blocked = self.block();
         f()
     }
 
-    /// For calls that may have to wait, before they have done anything.
+    /// Asserts that the caller may wait. For calls that may have to wait, before they have any
+    /// effect.
     ///
     /// # Panics
     /// In debug builds, in an item of a BH queue, which must not wait.
@@ -46,7 +48,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Where the calling thread is.
+    /// The role and position of the calling thread.
     pub fn context(&self) -> Context {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
@@ -64,20 +66,21 @@ impl<H: Host> Engine<H> {
         let worker = unsafe { thread.worker().cast::<Worker<H>>().as_ref() };
         let is_bh = worker.is_some_and(|worker| worker.pool().spec().bh);
         if is_bh {
-            self.complain_of_bh(thread);
+            self.report_bh_wait(thread);
         }
         is_bh
     }
 
-    /// The caller may have to wait. What it has begun must not be unwound here, so this only reports.
+    /// For calls that may have to wait and have already begun. They must not be unwound, so this
+    /// only reports.
     pub(crate) fn before_wait(&self) {
         let _ = self.is_in_bh();
     }
 
     #[cold]
-    fn complain_of_bh(&self, thread: &ThreadState) {
+    fn report_bh_wait(&self, thread: &ThreadState) {
         let Some(frame) = thread.frames().next() else { return };
-        // SAFETY: null, or a queue, which stays while one of its items runs.
+        // SAFETY: null, or a queue, which lives while one of its items runs.
         let Some(wq) = (unsafe { frame.wq.cast::<Wq<H>>().as_ref() }) else { return };
         if wq.warn_once(Warned::BH_WAITS) {
             self.host().report(Report::BhWaits { queue: wq.name().to_owned() });
@@ -99,10 +102,10 @@ impl<H: Host> Engine<H> {
 
 impl<H: Host> Drop for Blocked<H> {
     fn drop(&mut self) {
-        // SAFETY: the host keeps the state for as long as the thread lives, which this guard does not
-        // leave.
+        // SAFETY: the host keeps the state while the thread lives, and this guard does not leave
+        // the thread.
         if unsafe { &*self.thread }.forks() != self.forks {
-            // In a child that was forked during the wait. Nobody waits for its end there.
+            // In a child that was forked during the wait. There, no thread waits for its end.
             return;
         }
         // SAFETY: as in `block`.

@@ -1,5 +1,5 @@
-//! Work conservation: nothing waits in one place while workers elsewhere have nothing to do, and
-//! nothing that was taken too early is lost.
+//! Work conservation: no item waits in one place while workers elsewhere are idle, and no item that
+//! was taken into a batch too early is delayed by it.
 
 use crate::engine::Engine;
 use crate::host::Host;
@@ -11,14 +11,14 @@ use crate::sync::Ordering;
 use crate::watch::STUCK_NS;
 
 impl<H: Host> Engine<H> {
-    /// Gives a dead pwq back when the last hand lets go of it.
+    /// Releases a pin. The last one to go gives a dead pwq back to the slab.
     pub(crate) fn unpin(&self, pwq: &Pwq<H>) {
         if pwq.unpin() {
             self.pwqs().release(pwq.id);
         }
     }
 
-    /// Deals with what was set aside during a run that is over.
+    /// Handles what was deferred to the end of a run: wakes its waiters and puts its items back.
     #[cold]
     pub(crate) fn put_back(&self, mut aside: SetAside<H>) {
         aside.waiters.complete(self.host());
@@ -28,7 +28,7 @@ impl<H: Host> Engine<H> {
                 return;
             }
             let mut one = crate::work::WorkList::new();
-            // SAFETY: an item that came off a list that we hold; pending, so its pwq is there.
+            // SAFETY: an item that came off a list that we hold. It is pending, so its pwq exists.
             let pwq = unsafe {
                 one.push_back(item);
                 self.pwqs().get((*item).ticket().pwq()).expect("a pending item has a pwq")
@@ -39,7 +39,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Wakes a worker of the nearest pod that has one to spare.
+    /// Wakes a worker of the nearest pod whose pool runs fewer workers than its target.
     #[cold]
     pub(crate) fn kick_neighbour(&self, pool: &Pool<H>, maker: Maker) {
         for &id in &pool.spec().neighbours {
@@ -52,7 +52,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Wakes an idle worker of the nearest pod that has one and may have it running.
+    /// Wakes an idle worker of the nearest pod that has one and runs fewer workers than its target.
     pub(crate) fn wake_idle_neighbour(&self, pool: &Pool<H>) {
         for &id in &pool.spec().neighbours {
             let other = self.pool(id);
@@ -66,7 +66,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Wakes a worker of `pool`, in which nothing waits, if a neighbour has more to do than it can.
+    /// Wakes a worker of `pool`, in which no item waits, if a neighbour is overloaded.
     #[cold]
     pub(crate) fn kick_for_neighbours(&self, pool: &Pool<H>) {
         if pool.spec().neighbours.iter().any(|&id| self.pool(id).is_overloaded()) {
@@ -74,7 +74,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Takes back what is lined up behind items of `pool` that have been running for long.
+    /// Takes back the batches behind items of `pool` that have been running for long.
     pub(crate) fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
         if pool.lined_up.load(Ordering::Relaxed) == 0 {
             return;
@@ -90,18 +90,21 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Takes what is lined up behind the item that the owner of `slot` is in back in front of its pwq. `f` is
-    /// called with the slot's lists first; `None` from it leaves everything as it is. Not for the owner itself.
+    /// Moves the items scheduled behind the present item of the owner of `slot` back in front of
+    /// their pwq. `f` is called with the slot's lists first; if it returns `None`, nothing is
+    /// moved. Not for the owner itself.
     ///
-    /// One step for whoever takes from the pwq, as it is done under the pwq's lock. Were the items in nobody's
-    /// list for a moment, the owner could end its item meanwhile, let go of the pwq and take what comes behind
-    /// them: an ordered queue would run it first.
+    /// The move is atomic for threads that take from the pwq, since it happens under the pwq's
+    /// lock. Suppose that the items were in no list for a moment. Then the owner could end its
+    /// item, release the pwq and take the items that follow: an ordered queue would run those
+    /// first.
     pub(crate) fn take_back<R>(
         &self,
         slot: &Slot<H>,
         mut f: impl FnMut(&mut RemoteSlot<'_, H>) -> Option<R>,
     ) -> Option<R> {
-        // The pwq's lock comes before the slot's, under which it is seen whether it is the right pwq.
+        // The pwq's lock must be taken before the slot's, but only the slot's lock shows which pwq
+        // it is. So guess, lock both, check, and retry with the right pwq.
         let mut guess = slot.batch.get().0;
         loop {
             let pwq = guess.and_then(|pwq| self.pwqs().get(pwq));
@@ -128,15 +131,17 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// What was lined up behind the item that a worker is in was taken, or is going to be by the caller:
-    /// the watch need not look after it any more.
+    /// Ends the watcher's interest in the batch behind a worker's item: its tail was taken, or the
+    /// caller is about to take it.
     pub(crate) fn end_line(&self, slot: &Slot<H>) {
         let began = slot.batch_began.load(Ordering::Acquire);
         if began == NEVER {
             return;
         }
-        // Acquire: the exchange comes after. If the batch is still on, the worker has not left its pool since.
+        // Acquire: keeps this load before the exchange. If the exchange succeeds, the batch was in
+        // progress at the load, and a worker does not leave its pool during a batch.
         let home = slot.home.load(Ordering::Acquire);
+        // Only the thread that ends this batch counts it down: the owner and the watcher may race.
         let ours =
             slot.batch_began.compare_exchange(began, NEVER, Ordering::AcqRel, Ordering::Relaxed);
         if ours.is_ok() {
@@ -144,7 +149,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Puts items that are in nobody's list back in front of their pwq, all of them of one.
+    /// Puts detached items, all of one pwq, back in front of it.
     pub(crate) fn give_back(&self, items: crate::work::WorkList) {
         // SAFETY: the first item, if any, is in a list that we hold.
         let Some(first) = (unsafe { items.front().as_ref() }) else { return };

@@ -1,8 +1,8 @@
-//! Waits that undo a promise: an item of a queue that makes progress without new threads
-//! (`MEM_RECLAIM`) waits for a queue that may need one.
+//! Waits that undo a guarantee: an item of a queue that makes progress without new threads
+//! (`MEM_RECLAIM`) waits for a queue that may need a new thread.
 //!
-//! Reported once for each queue that does it, as the kernel does in `check_flush_dependency()`. A cancel
-//! is exempt: it waits for what runs already.
+//! Reported once for each queue that does it, as the kernel does in `check_flush_dependency()`. A
+//! cancel is exempt: it waits only for what runs already.
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
@@ -10,12 +10,11 @@ use crate::pwq::Pwq;
 use crate::queue::{Name, Warned, Wq};
 
 impl<H: Host> Engine<H> {
-    /// The queue of the item that the calling thread is in, if it is a `MEM_RECLAIM` one that was not
-    /// reported yet.
+    /// The queue of the item that the calling thread is in, if it is a `MEM_RECLAIM` queue.
     fn reclaimer(&self) -> Option<&Wq<H>> {
         // SAFETY: the host's promise for the calling thread.
         let frame = unsafe { &*self.host().thread() }.frames().next()?;
-        // SAFETY: a queue stays while one of its items runs.
+        // SAFETY: a queue lives while one of its items runs.
         let wq = unsafe { frame.wq.cast::<Wq<H>>().as_ref() }?;
         wq.rescuer().map(|_| wq)
     }
@@ -29,8 +28,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// The caller is about to wait for an item that was queued on `pwq`, by a ticket that may be stale.
-    /// Without locks held.
+    /// The caller is about to wait for an item that was enqueued on `pwq`, by a ticket that may be
+    /// stale. The caller holds no lock.
     pub(crate) fn check_item_dependency(&self, pwq: &Pwq<H>) {
         if pwq.rescuer().is_some() {
             return;

@@ -1,4 +1,4 @@
-//! The engine as a whole: the machine it runs on, its tables, and the pools it shares out.
+//! The engine as a whole: its configuration, its tables, and the pools that queues share.
 
 mod cap;
 mod sets;
@@ -39,25 +39,25 @@ use crate::work::{Ticket, Work};
 pub struct Config {
     /// The machine.
     pub topology: Topology,
-    /// The CPUs that the process may use at first. [`Engine::cpus`] has what changes.
+    /// The CPUs that the process may use at first. [`Engine::cpus`] gives the present ones.
     pub allowed: CpuSet,
     /// How many CPUs' worth of time the process gets at first (its CPU quota, rounded up), if it is
     /// limited.
     pub cpu_limit: Option<u32>,
     /// The CPUs that unbound queues may use at first (the kernel's `workqueue/cpumask`).
     pub unbound_cpumask: CpuSet,
-    /// The scope of queues that did not choose one.
+    /// The affinity scope of queues that chose none.
     pub default_scope: Scope,
     /// Cores in a `cache_shard` pod.
     pub cache_shard_size: u32,
-    /// How long an idle worker stays when there are too many, in nanoseconds.
+    /// How long a surplus idle worker stays before it retires, in nanoseconds.
     pub idle_timeout_ns: u64,
-    /// How many threads the process may still make, if that is limited.
+    /// How many more threads the process may create, if that is limited.
     pub threads_max: Option<u64>,
 }
 
 impl Config {
-    /// The defaults for a machine of which the process may use `allowed`.
+    /// The defaults for a machine on which the process may use `allowed`.
     pub fn new(topology: Topology, allowed: CpuSet) -> Config {
         let Cpus { allowed, unbound_cpumask, cpu_limit } = Cpus::new(&topology, allowed, None);
         Config {
@@ -73,10 +73,10 @@ impl Config {
     }
 }
 
-/// The greatest number of pools of one engine.
+/// The maximum number of pools of one engine.
 const POOLS_MAX: u32 = 1 << 16;
 
-/// See the module.
+/// An engine (see the module).
 pub struct Engine<H: Host> {
     host: H,
     me: Weak<Engine<H>>,
@@ -85,14 +85,14 @@ pub struct Engine<H: Host> {
     slots: Slab<Slot<H>>,
     pwqs: Slab<Pwq<H>>,
     pools: Slab<Pool<H>>,
-    /// Pool sets that exist, by what they are for.
+    /// All pool sets, each with the key that it serves.
     sets: Lock<Vec<Arc<PoolSet>>>,
-    /// Names of the queues that exist.
+    /// Names of all queues.
     names: Lock<HashSet<Name>>,
     registry: Registry<H>,
     watch: Watch<H>,
     hogs: Hogs,
-    /// How many workers each pool may have; 0: what follows from its queues' limits.
+    /// How many workers each pool may have; 0 if that follows from its queues' limits.
     pool_workers_max: AtomicU32,
     freeze: Lock<FreezeState<H>>,
     /// Freezes and thaws that have begun: odd while frozen. Written under the lock of `freeze`.
@@ -101,14 +101,14 @@ pub struct Engine<H: Host> {
     disposal: Disposal<H>,
     untold: Untold,
     pub(crate) ending: Ending,
-    /// After a fork, in the child: what goes with the first worker is still to be done.
+    /// Set in a forked child until the work that comes with its first worker is done.
     pub(crate) newborn: AtomicBool,
-    /// Queues that a fork was the last to keep.
+    /// Queues whose last reference was held by a fork.
     left: Inbox<Wq<H>>,
 }
 
 impl<H: Host> Engine<H> {
-    /// An engine without threads; pools and their workers come with the queues that need them.
+    /// An engine without threads; queues create the pools and workers that they need.
     pub fn new(host: H, config: Config) -> Arc<Engine<H>> {
         Arc::new_cyclic(|me| Engine {
             host,
@@ -144,7 +144,7 @@ impl<H: Host> Engine<H> {
         &self.host
     }
 
-    /// The setup.
+    /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -170,16 +170,20 @@ impl<H: Host> Engine<H> {
     pub(crate) fn runs(&self, run: RunId, item: &Work) -> bool {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host.thread() };
-        // A slot that this thread runs items in can only be in the run that the thread is in.
+        // A slot in which this thread runs items can only be in a run that the thread is in.
         thread.runs_slot(run.slot) && self.slot(run.slot).is_running_item(run.run, item)
     }
 
-    /// A counted reference, unless the engine is going away.
+    /// A counted reference; None while the engine is being destroyed.
     pub(crate) fn me(&self) -> Option<Arc<Engine<H>>> {
         self.me.upgrade()
     }
 
     /// Counts freezes and thaws: odd while frozen. It changes before the first queue does.
+    ///
+    /// A waiter reads it before it tries to help, and again under the pwq's lock before it joins the
+    /// chain of waiters. A thaw takes the waiters out under the same lock. So the waiter sees the
+    /// change, or the thaw finds the waiter.
     pub fn freeze_epoch(&self) -> u32 {
         self.freeze_epoch.load(Ordering::SeqCst)
     }
@@ -220,7 +224,7 @@ impl<H: Host> Engine<H> {
         &self.watch
     }
 
-    /// Visits every pool that has been put to use. Takes no lock: pools never go away.
+    /// Visits every pool that is or was in use. Takes no lock, since pools are never destroyed.
     pub(crate) fn for_each_pool(&self, f: impl FnMut(&Pool<H>)) {
         let pools = (0..POOLS_MAX).map_while(|id| self.pools.get(id));
         pools.take_while(|pool| pool.is_configured()).for_each(f);
@@ -234,12 +238,12 @@ impl<H: Host> Engine<H> {
         &self.pwqs
     }
 
-    /// A slot by an id that was given out.
+    /// The slot with an id that was given out.
     pub(crate) fn slot(&self, id: u32) -> &Slot<H> {
         self.slots.get(id).expect("a slot id that was given out names a slot")
     }
 
-    /// A pool by an id that was given out.
+    /// The pool with an id that was given out.
     pub(crate) fn pool(&self, id: u32) -> &Pool<H> {
         self.pools.get(id).expect("a pool id that was given out names a pool")
     }
@@ -249,12 +253,12 @@ impl<H: Host> Engine<H> {
         self.slots.allocate(|_| Slot::new()).map(|(id, _)| id)
     }
 
-    /// Queues that a fork was the last to keep, until they are released.
+    /// Queues whose last reference was held by a fork, until they are released.
     pub(crate) fn left(&self) -> &Inbox<Wq<H>> {
         &self.left
     }
 
-    /// Holds on to which pool sets and names exist.
+    /// Locks the list of pool sets.
     pub(crate) fn hold_sets(&self) -> LockGuard<'_, Vec<Arc<PoolSet>>> {
         self.sets.lock()
     }
@@ -267,7 +271,7 @@ impl<H: Host> Engine<H> {
         &self.pools
     }
 
-    /// Registers a queue's name. False if it is taken.
+    /// Registers a queue's name. Returns false if it is taken.
     pub(crate) fn claim_name(&self, name: Name) -> bool {
         self.names.lock().insert(name)
     }
@@ -276,7 +280,8 @@ impl<H: Host> Engine<H> {
         self.names.lock().remove(name);
     }
 
-    /// Asks every worker to exit once it has nothing to do. The queues must be gone, or take nothing.
+    /// Asks every worker to exit once it finds no work. Call it when all queues are destroyed or
+    /// accept no items.
     pub fn retire(&self) {
         self.retire_pools();
         self.retire_watch();
@@ -289,7 +294,8 @@ impl<H: Host> Engine<H> {
         });
     }
 
-    /// Lets every parked worker of a pool look around, as the pool has changed in more than its items.
+    /// Wakes every parked worker of a pool without picking it, as the pool has changed in more than
+    /// its items: each one checks retirement and timers.
     pub(crate) fn nudge_all(&self, pool: &Pool<H>) {
         let mut events = Vec::new();
         let inner = pool.lock();
@@ -307,7 +313,7 @@ impl<H: Host> Engine<H> {
         self.settle(pool);
     }
 
-    /// Pools that were ever put to use. Pools are used again, and never go away.
+    /// Pools that are or were in use. Pools are reused and never destroyed.
     pub fn pools(&self) -> u32 {
         let mut pools = 0;
         self.for_each_pool(|_| pools += 1);

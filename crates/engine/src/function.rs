@@ -1,22 +1,23 @@
-//! An item's function in one word: one of Rust's, which hears of everything, or one of another language's,
-//! which is only ever called to do the work.
+//! An item's function in one word: a Rust function, which receives every [`Action`], or a function
+//! of another language, which is only ever called to run the item.
 //!
-//! Foreign ones are there so that an item of a C program needs no room for a second function, and no call in
-//! between. The word of a Rust function has its highest bit set, which no address in a process has; that of
-//! a foreign one is the plain address, which the other language may look at.
+//! Foreign functions exist so that an item of a C program needs neither room for a second function
+//! nor an intermediate call. The word of a Rust function has its highest bit set, which no address
+//! in a process has. The word of a foreign function is its plain address, which the other language
+//! may read.
 
 use std::ptr::NonNull;
 
 use crate::sync::assert_nothing_held;
 use crate::work::{Action, ItemName, Work, WorkFn};
 
-/// A function of another language. It gets the item.
+/// A function of another language. It receives the item.
 ///
 /// # Safety (for callers)
-/// As of [`WorkFn`], but called to run the item only. It must not unwind.
+/// As for [`WorkFn`], but it is called only to run the item. It must not unwind.
 pub type ForeignFn = unsafe extern "C-unwind" fn(NonNull<Work>);
 
-/// See the module.
+/// An item's function (see the module).
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct ItemFn(*const ());
@@ -47,17 +48,17 @@ impl ItemFn {
     }
 
     /// # Safety
-    /// `identity` is one of an item's function.
+    /// `identity` came from [`ItemFn::identity`] of an item's function.
     pub(crate) unsafe fn known_as(identity: usize) -> ItemFn {
         ItemFn(std::ptr::with_exposed_provenance(identity))
     }
 
-    /// Whether it is one of another language: then the item has no destructor.
+    /// Whether it is a function of another language: then the item has no destructor.
     pub(crate) fn is_foreign(self) -> bool {
         self.rust().is_none()
     }
 
-    /// Where its code is.
+    /// The address of its code.
     pub(crate) fn address(self) -> usize {
         self.0.addr() & !RUST
     }
@@ -68,11 +69,11 @@ impl ItemFn {
             return None;
         }
         let func = self.0.map_addr(|address| address & !RUST);
-        // SAFETY: with the mark: made by `new` of such a function.
+        // SAFETY: a word with the mark was made by `new`, from such a function.
         Some(unsafe { std::mem::transmute::<*const (), WorkFn>(func) })
     }
 
-    /// Does the work.
+    /// Runs the item.
     ///
     /// # Safety
     /// As of [`WorkFn`].
@@ -82,7 +83,8 @@ impl ItemFn {
             // SAFETY: by this function's contract.
             Some(func) => unsafe { func(work, Action::Run) },
             None => {
-                // SAFETY: without the mark: a foreign one (`foreign`, or another language's initialiser).
+                // SAFETY: without the mark, it is a foreign function (`foreign`, or another
+                // language's initialiser).
                 let func = unsafe { std::mem::transmute::<*const (), ForeignFn>(self.0) };
                 // SAFETY: by this function's contract.
                 unsafe { func(work) };
@@ -90,7 +92,8 @@ impl ItemFn {
         }
     }
 
-    /// Lets go of the item. Nobody counts the holders of a foreign one.
+    /// Releases the item without running it. A foreign item has no count of holders, so nothing
+    /// happens.
     ///
     /// # Safety
     /// As of [`WorkFn`].
@@ -101,7 +104,7 @@ impl ItemFn {
         }
     }
 
-    /// What the function says that it is called; a foreign one says nothing.
+    /// The name that the function gives itself; None for a foreign function.
     pub(crate) fn name(self) -> Option<ItemName> {
         assert_nothing_held("the name of an item's function");
         self.rust().and_then(ItemName::ask)

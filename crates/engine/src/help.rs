@@ -1,4 +1,4 @@
-//! A thread that waits for an item may run it itself: no switch, no wake.
+//! A helper: a thread that waits for an item may run it itself, which saves a switch and a wake.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
@@ -14,29 +14,30 @@ use crate::wake::Waiters;
 use crate::word::{RUN_MASK, RunId};
 use crate::work::{Place, Work};
 
-/// What came of an offer to help.
+/// The result of an attempt to help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helped {
     /// The item ran on the calling thread.
     Ran,
-    /// The item cannot be run here and now; waiting is what is left.
+    /// The item cannot be run here and now; the caller must wait.
     No,
-    /// It ran, and returned in a child that it forked. Not seen outside of the engine.
+    /// It ran, and returned in a child that it forked. Never returned to the engine's users.
     #[doc(hidden)]
     Forked,
 }
 
-/// An item that was taken over, with what comes with it.
+/// An item that a helper took over, with the state that comes with it.
 struct Taken<'a, H: Host> {
     pwq: &'a Pwq<H>,
     waiters: Waiters<H>,
-    /// It runs under the place of an item that waits for it.
+    /// Whether it runs under the permit of an item that waits for it.
     borrowed: bool,
 }
 
 impl<H: Host> Engine<H> {
-    /// Runs a queued item that has not started on the calling thread, if its queue allows that: it
-    /// is unbound, has a free place under `max_active`, and the item is the next if order counts.
+    /// Runs a queued item that has not started on the calling thread, if its queue permits that:
+    /// the queue is unbound, a permit under `max_active` is free, and the item is first in line if
+    /// the queue is ordered.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -50,7 +51,7 @@ impl<H: Host> Engine<H> {
         let Some(id) = self.allocate_slot() else { return Helped::No };
         // SAFETY: by this function's contract.
         match unsafe { self.help_in(id, work) } {
-            // The slot is kept out of use there.
+            // In the child the slot stays allocated.
             Helped::Forked => Helped::Ran,
             helped => {
                 self.slots().release(id);
@@ -60,7 +61,7 @@ impl<H: Host> Engine<H> {
     }
 
     unsafe fn help_in(&self, id: u32, work: NonNull<Work>) -> Helped {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, passed on.
         let Some(Taken { pwq, waiters, borrowed }) = (unsafe { self.take_over(work) }) else {
             return Helped::No;
         };
@@ -82,7 +83,7 @@ impl<H: Host> Engine<H> {
             true => slot.begin(item),
             false => slot.begin_waited_for(waiters, item),
         };
-        // SAFETY: taken over, hence live and ours; and its run has begun.
+        // SAFETY: taken over, hence live and ours, and its run has begun.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
             tally.note(work.as_ref().ticket().colour(), run);
             run_item(id, work.as_ptr(), run);
@@ -94,7 +95,7 @@ impl<H: Host> Engine<H> {
             self.put_back(aside);
         }
         if thread.forks() != forks {
-            // In a child that was forked by the item: there is nothing to be settled there.
+            // In a child that the item forked. There is nothing to settle there.
             return Helped::Forked;
         }
         thread.set_frame(frame.outer);
@@ -107,8 +108,8 @@ impl<H: Host> Engine<H> {
         Helped::Ran
     }
 
-    /// Whether an item of a worklist, whose lock the caller holds, runs. An item that was taken out of
-    /// its worklist does not: it was looked at there.
+    /// Whether an item of a worklist, whose lock the caller holds, is running. An item that was
+    /// taken into a slot's scheduled list is not: `cut_batch` checked it.
     fn still_runs(&self, item: &Work) -> bool {
         if !item.ticket().collision() {
             return false;
@@ -118,14 +119,14 @@ impl<H: Host> Engine<H> {
         slot.is_some_and(|slot| slot.lock_remote(self.host()).is_running_item(run.run, item))
     }
 
-    /// Takes a queued item out of its list, with a place under `max_active`.
+    /// Takes a queued item out of its list, with a permit under `max_active`.
     unsafe fn take_over(&self, work: NonNull<Work>) -> Option<Taken<'_, H>> {
         // SAFETY: the caller's promise that the item is live.
         let item = unsafe { work.as_ref() };
         if !item.is_pending() {
             return None;
         }
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, passed on.
         let mut found = unsafe { self.locate(work) }?;
         let inner = &mut found.inner;
         if inner.is_frozen()
@@ -136,12 +137,12 @@ impl<H: Host> Engine<H> {
         {
             return None;
         }
-        // An item that waits for another of its own queue lends it its place.
+        // An item that waits for another item of its own queue lends it its permit.
         let borrowed = !found.pwq.take_place_to_help(inner);
         if borrowed && (found.pwq.is_ordered() || !self.runs_queue(found.pwq.wq().cast())) {
             return None;
         }
-        // SAFETY: located: in that list, whose guards are held.
+        // SAFETY: it was located in that list, whose guards are held.
         unsafe { found.unlink(work) };
         let waiters = found.take_waiters(work);
         let Located { pwq, inner, remote, .. } = found;

@@ -1,9 +1,9 @@
 //! A Treiber stack that is only ever emptied as a whole.
 //!
-//! Producers push with one compare-and-swap; a consumer takes everything with one swap. Taking all
-//! at once is what makes it safe without tags: a node's successor is never read by a `pop` that
-//! races with the node's removal. A producer that is preempted between its read and its swap blocks
-//! nobody.
+//! Producers push with one compare-and-swap; a consumer takes everything with one swap. No tag is
+//! needed against ABA: since the stack is emptied at once, no `pop` reads a node's successor while
+//! another thread removes that node. A producer that is preempted between its read and its swap
+//! blocks no other thread.
 
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -36,16 +36,18 @@ impl<T: Node> Inbox<T> {
     /// Pushes `node`.
     ///
     /// # Safety
-    /// `node` is live and the caller's alone; from here on it belongs to whoever takes the inbox.
+    /// `node` is live and the caller's alone. From here on it belongs to the thread that takes the
+    /// inbox.
     #[inline]
     pub(crate) unsafe fn push(&self, node: *mut T) {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is the caller's alone until the exchange below succeeds.
             unsafe { T::set_next(node, head) };
-            // SeqCst: this push comes before the pusher's look at "does somebody have to be
-            // woken?". Its partner is a consumer that announces its sleep and then looks in here
-            // (`is_empty`). Were both weaker, each could miss the other and the node would stay.
+            // SeqCst: the push comes before the pusher's check whether a consumer must be woken.
+            // Its partner is a consumer that announces its sleep and then reads this inbox
+            // (`is_empty`). With weaker orderings each side could miss the other, and the node
+            // would stay.
             match self.0.compare_exchange_weak(head, node, Ordering::SeqCst, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
@@ -53,18 +55,18 @@ impl<T: Node> Inbox<T> {
         }
     }
 
-    /// Takes everything, last pushed first. Null when empty.
+    /// Takes everything, last pushed first. Returns null when empty.
     #[inline]
     pub(crate) fn take_all(&self) -> *mut T {
-        // SeqCst, as `is_empty`: a consumer that has just announced that it looks must not miss what
-        // was pushed before the announcement was seen.
+        // SeqCst, as in `is_empty`: a consumer that has just announced its scan must not miss a
+        // node that was pushed before the announcement became visible.
         if self.0.load(Ordering::SeqCst).is_null() {
             return std::ptr::null_mut();
         }
         self.0.swap(std::ptr::null_mut(), Ordering::AcqRel)
     }
 
-    /// Takes everything, first pushed first, and how many that were.
+    /// Takes everything, first pushed first. Returns null when empty.
     pub(crate) fn take_all_in_order(&self) -> *mut T {
         let mut stack = self.take_all();
         let mut ordered = std::ptr::null_mut();
@@ -80,7 +82,7 @@ impl<T: Node> Inbox<T> {
         ordered
     }
 
-    /// Whether nothing is in it. The consumer's half of the handshake in [`Inbox::push`].
+    /// Whether the stack is empty. This is the consumer's half of the handshake in [`Inbox::push`].
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.load(Ordering::SeqCst).is_null()

@@ -1,7 +1,8 @@
 //! The mechanism of uwork: work items, pools, workers, queues, flush, cancel, timers.
 //!
-//! Generic over one small trait, [`host::Host`]: the same code runs on Linux threads, in virtual
-//! time and under a model checker. Users want the crate `uwork`, which pins it to Linux.
+//! It is generic over one small trait, [`host::Host`]: the same code runs on Linux threads, in
+//! virtual time and under a model checker. Users depend on the crate `uwork`, which provides the
+//! Linux host.
 
 mod batch;
 mod block;

@@ -1,25 +1,26 @@
 //! Rescuers: forward progress for queues that must not depend on a new thread.
 //!
-//! A queue with `MEM_RECLAIM` has a thread of its own, made with the queue, that does nothing as
-//! long as its pools can help themselves. A pool cannot if it has work, wants one more worker for it, has
-//! nobody who is idle, and no thread can be made. Then it sends a *mayday*: every ready pwq whose queue has a
-//! rescuer is marked, and that rescuer is woken. It takes marked pwqs one after the other, and of each
-//! one item at a time, up to a batch; then it is the next one's turn. On leaving it kicks the pool.
+//! A queue with `MEM_RECLAIM` has a thread of its own, created with the queue: its rescuer. The
+//! rescuer sleeps while the queue's pools can help themselves. A pool cannot if it has work, needs
+//! another worker for it, has no idle worker, and no thread can be created. Then it sends a
+//! *mayday*: it marks every ready pwq whose queue has a rescuer, and wakes that rescuer. The
+//! rescuer takes the marked pwqs in turn. Of each it runs items, one at a time, up to a batch. When
+//! it leaves a pwq it settles the pool.
 //!
-//! The rescuer takes items as a worker does: it takes the pwq off the pool's list, takes an item under
-//! the pwq lock as one of those that hold the pwq, and puts the pwq back if more is left. So
-//! `max_active` and order are kept. It does not count in the pool. Should the pwq have left the list, a
-//! worker has it; the rescuer finds what that one has left, or nothing.
+//! The rescuer takes items as a worker does. It takes the pwq off the pool's list, takes an item
+//! under the pwq lock and with a permit, and puts the pwq back if items are left. So `max_active`
+//! and order are kept. The rescuer is not in the pool's running count. If the pwq has left the
+//! list, a worker has it; the rescuer finds the items that the worker left, or none.
 //!
 //! ```text
-//! who sends the mayday                  rescuer
+//! thread that sends the mayday          rescuer
 //! pwq.mayday = pool                     one of the queue's pwqs is marked: mayday.swap(0)
-//! wake its event                        none is: park on the event
+//! wake its event                        none is marked: park on the event
 //! ```
 //!
-//! A wake is remembered by the event, so that a mark made after the rescuer's look ends its park at
-//! once. The event is in a run slot, which lives as long as the engine: a mayday that comes when the
-//! queue has just gone wakes nobody, or a later owner of the slot for nothing.
+//! The event remembers a wake, so a mark made after the rescuer's scan ends its park at once. The
+//! event is in a run slot, which lives as long as the engine. A mayday that comes when the queue
+//! has just been destroyed wakes no thread, or wakes a later owner of the slot, which parks again.
 //!
 //! The kernel's `rescuer_thread()` and `send_mayday()` are the model.
 
@@ -34,27 +35,26 @@ use crate::queue::{QueueError, Wq};
 use crate::sync::{AtomicBool, Link, Ordering};
 use crate::wake::WakeToken;
 
-/// Items that a rescuer runs for one pwq before it looks after the next (the kernel's
-/// `RESCUER_BATCH`).
+/// Items that a rescuer runs for one pwq before it serves the next (the kernel's `RESCUER_BATCH`).
 const RESCUER_BATCH: u32 = 16;
-/// How long a pool is without help before it calls again (the kernel's `MAYDAY_INTERVAL`).
+/// How long a pool without help waits before it calls again (the kernel's `MAYDAY_INTERVAL`).
 pub(crate) const MAYDAY_INTERVAL_NS: u64 = 100_000_000;
-/// Ready pwqs that one mayday looks at.
+/// How many ready pwqs a single mayday marks.
 const MAYDAYS_AT_ONCE: usize = 64;
 
 /// A queue's rescuer.
 pub(crate) struct Rescuer<H: Host> {
-    /// The slot that it runs items in; it sleeps on that slot's event.
+    /// The slot that it runs items in; it parks on that slot's event.
     slot: u32,
-    /// Whether its thread was made.
+    /// Whether its thread was created.
     started: AtomicBool,
     stop: AtomicBool,
-    /// Woken when the thread is done with the queue.
-    gone: H::Event,
+    /// Woken when the thread no longer uses the queue.
+    finished: H::Event,
 }
 
 impl<H: Host> Rescuer<H> {
-    /// Takes a slot for a rescuer whose thread is still to be made.
+    /// Allocates a slot for a rescuer, whose thread is created later.
     pub(crate) fn new(engine: &Engine<H>) -> Result<Rescuer<H>, QueueError> {
         let slot = engine.allocate_slot();
         let slot = slot.ok_or_else(|| QueueError::NoThread("no run slot is free".to_owned()))?;
@@ -62,15 +62,15 @@ impl<H: Host> Rescuer<H> {
             slot,
             started: AtomicBool::new(false),
             stop: AtomicBool::new(false),
-            gone: H::Event::default(),
+            finished: H::Event::default(),
         })
     }
 
-    /// In a child after a fork: its thread is not there.
+    /// In a child after a fork: its thread does not exist.
     pub(crate) fn forget(&self, host: &H) {
         self.started.store(false, Ordering::SeqCst);
         self.stop.store(false, Ordering::SeqCst);
-        host.renew(&self.gone);
+        host.renew(&self.finished);
     }
 
     pub(crate) fn is_started(&self) -> bool {
@@ -85,11 +85,11 @@ impl<H: Host> Rescuer<H> {
 /// The address of a queue, for its rescuer, which the queue outlives.
 struct Rescued<H: Host>(*const Wq<H>);
 
-// SAFETY: a shared reference in all but name.
+// SAFETY: equivalent to a shared reference, which the queue outlives.
 unsafe impl<H: Host> Send for Rescued<H> {}
 
 impl<H: Host> Wq<H> {
-    /// Makes the rescuer's thread. The queue must not move or go before [`Wq::stop_rescuer`].
+    /// Creates the rescuer's thread. The queue must stay in place until [`Wq::stop_rescuer`].
     pub(crate) fn start_rescuer(&self, rescuer: &Rescuer<H>) -> Result<(), QueueError> {
         let placed: *const Cpus = self.engine().cpus();
         let spec = WorkerSpec {
@@ -110,7 +110,7 @@ impl<H: Host> Wq<H> {
         })
     }
 
-    /// Waits until the rescuer, if there is one, does not use the queue any more. Once.
+    /// Waits until the rescuer, if there is one, no longer uses the queue. Call it once.
     pub(crate) fn stop_rescuer(&self) {
         let (engine, Some(rescuer)) = (self.engine(), self.rescuer()) else { return };
         if !rescuer.started.load(Ordering::SeqCst) {
@@ -120,10 +120,10 @@ impl<H: Host> Wq<H> {
         let event = &raw const engine.slot(rescuer.slot).event;
         // SAFETY: slots live as long as the engine.
         unsafe { WakeToken::<H>::new(event) }.send(engine.host());
-        while !engine.host().park(&rescuer.gone, None) {}
+        while !engine.host().park(&rescuer.finished, None) {}
     }
 
-    /// Runs a batch of a marked pwq: of the first one behind `last`, and round again. Which one it was.
+    /// Runs a batch of a marked pwq: the next one after `last`, in cyclic order. Returns its id.
     fn answer_mayday(&self, slot: u32, last: u32) -> Option<u32> {
         let mut next: Option<(bool, u32)> = None;
         self.pwqs().for_each(|pwq| {
@@ -134,7 +134,7 @@ impl<H: Host> Wq<H> {
         });
         let (_, id) = next?;
         let pwq = self.engine().pwqs().get(id).expect("a queue's pwq has a place");
-        // Nobody but the rescuer takes a mark away.
+        // Only the rescuer clears a mark, so it is still set here.
         let pool = pwq.mayday.swap(0, Ordering::SeqCst) - 1;
         self.engine().rescue(pwq, self.engine().pool(pool), slot);
         next.map(|(_, id)| id)
@@ -151,7 +151,7 @@ fn rescuer_main<H: Host>(
     // SAFETY: the host keeps the state for as long as this thread lives.
     let thread = unsafe { &*host.thread() };
     thread.set_rescuer(true);
-    // SAFETY: the queue waits for `gone`, which is woken last.
+    // SAFETY: the queue waits for `finished`, which is woken last.
     let queue = unsafe { &*wq };
     let rescuer = queue.rescuer().expect("a rescuer that runs is there");
     engine.enter_thread(engine.slot(slot), &queue.cpus(), placed);
@@ -168,8 +168,8 @@ fn rescuer_main<H: Host>(
     thread.set_rescuer(false);
     engine.leave_thread(engine.slot(slot));
     engine.slots().release(slot);
-    // SAFETY: the queue is there until this wake was seen, and not touched afterwards.
-    unsafe { WakeToken::<H>::new(&raw const rescuer.gone) }.send(host);
+    // SAFETY: the queue lives until this wake is seen, and is not accessed afterwards.
+    unsafe { WakeToken::<H>::new(&raw const rescuer.finished) }.send(host);
 }
 
 impl<H: Host> Engine<H> {
@@ -179,13 +179,13 @@ impl<H: Host> Engine<H> {
         unsafe { &*self.host().thread() }.is_rescuer()
     }
 
-    /// Whether a pool has work, and wants a worker for it that it does not have.
+    /// Whether a pool has work and lacks a worker that it needs for it.
     fn is_helpless(&self, pool: &Pool<H>) -> bool {
         let counts = pool.state.counts();
         pool.looks_ready() && counts.running < pool.target() && counts.idle == 0
     }
 
-    /// No worker can be made for `pool`: calls the rescuers of the queues that wait there.
+    /// No worker can be spawned for `pool`: calls the rescuers of the queues that wait there.
     #[cold]
     pub(crate) fn send_maydays(&self, pool: &Pool<H>) {
         if !self.is_helpless(pool) {
@@ -193,7 +193,7 @@ impl<H: Host> Engine<H> {
         }
         let (mut rescuers, mut count) = ([0_u32; MAYDAYS_AT_ONCE], 0);
         pool.for_each_ready(self.host(), &mut pool.lock(), |pwq| {
-            // A pwq on a ready list is live, though its queue may be gone; then nothing is in it.
+            // A pwq on a ready list is live. Its queue may be destroyed; then the pwq is empty.
             if let Some(slot) = pwq.rescuer()
                 && count < MAYDAYS_AT_ONCE
                 && pwq.mayday.swap(pool.id + 1, Ordering::SeqCst) == 0
@@ -239,7 +239,7 @@ impl<H: Host> Engine<H> {
             budget = budget.saturating_sub(count);
         }
         if budget == 0 && self.is_helpless(pool) {
-            // Its turn comes again when the others had theirs.
+            // Its turn comes again after those of the other pwqs.
             pwq.mayday.store(pool.id + 1, Ordering::SeqCst);
         }
         self.settle(pool);

@@ -1,4 +1,4 @@
-//! Running an item, and what is left to be said when it has run or panicked.
+//! Running one item, and the accounting and reports that follow its end or its panic.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use crate::work::Work;
 /// Runs one item whose run has begun.
 ///
 /// # Safety
-/// `item` is live, the caller's, and `run` is what `slot` has just begun.
+/// `item` is live and the caller's, and `run` is the run that `slot` has just begun.
 #[inline(always)]
 pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
     // SAFETY: live until its function is called.
@@ -25,20 +25,20 @@ pub(crate) unsafe fn run_item(slot: u32, item: *mut Work, run: u64) {
     let func = work.func();
     work.word.start(RunId { slot, run });
     assert_nothing_held("an item's function");
-    // SAFETY: the item was queued and is ours; from here on it is its function's.
+    // SAFETY: the item was enqueued and is ours; from here on it belongs to its function.
     unsafe { func.run(NonNull::new_unchecked(item)) };
 }
 
-/// Started items that flushes do not know of yet: a stretch of runs of one colour.
+/// Counts started items that flushes do not know of yet: consecutive runs of one colour.
 ///
-/// It is published when the colour changes, which is before the next item starts, and at the end of
-/// the batch.
+/// The count is published when the colour changes, which is before the next item starts, and at the
+/// end of the batch.
 pub(crate) struct Tally<'a, H: Host> {
     engine: &'a Engine<H>,
     pub(crate) pwq: &'a Pwq<H>,
     slot: &'a Slot<H>,
     colour: Cell<usize>,
-    /// The last run that is not part of the stretch.
+    /// The last run that is not part of the count.
     before: Cell<u64>,
 }
 
@@ -62,7 +62,7 @@ impl<'a, H: Host> Tally<'a, H> {
         self.colour.set(colour);
     }
 
-    /// All runs that began have ended.
+    /// Publishes the rest. Every run that began has ended.
     pub(crate) fn publish(&self) {
         self.publish_to(self.slot.number());
     }
@@ -70,7 +70,7 @@ impl<'a, H: Host> Tally<'a, H> {
     fn publish_to(&self, last: u64) {
         let count = (last.wrapping_sub(self.before.replace(last)) & RUN_MASK) as u32;
         if count > 0 && self.pwq.finish(self.colour.get(), count) {
-            // SAFETY: a flush waits for this colour, so the queue is there.
+            // SAFETY: a flush waits for this colour, so the queue is live.
             let wq: &Wq<H> = unsafe { &*self.pwq.wq() };
             wq.colour_over(self.engine, self.pwq, self.colour.get());
         }
@@ -83,7 +83,7 @@ pub(crate) fn report_panic<H: Host>(
     pwq: &Pwq<H>,
     payload: Box<dyn Any + Send>,
 ) {
-    // SAFETY: the pwq is held by the caller, so its queue is there.
+    // SAFETY: the caller holds the pwq, so its queue is live.
     engine.report_payload(unsafe { &*pwq.wq() }.name(), payload);
 }
 
@@ -95,7 +95,8 @@ impl<H: Host> Engine<H> {
         let thread = unsafe { &*self.host().thread() };
         let wq = thread.frames().next().map(|frame| frame.wq.cast::<Wq<H>>());
         let wq = wq.filter(|wq| !wq.is_null());
-        // SAFETY: a queue stays while one of its items runs. Null: an item whose queue is gone.
+        // SAFETY: a queue lives while one of its items runs. Null: an item whose queue is
+        // destroyed.
         let queue = wq.and_then(|wq| unsafe { wq.as_ref() }).map_or("", Wq::name);
         self.report_message(queue, payload);
     }
@@ -109,12 +110,12 @@ impl<H: Host> Engine<H> {
         self.host().report(Report::ItemPanicked { queue: queue.to_owned(), message });
     }
 
-    /// Reports a panic. Does not unwind, whatever the payload's destructor does.
+    /// Reports a panic. Does not unwind, even if the payload's destructor panics.
     pub(crate) fn report_payload(&self, queue: &str, payload: Box<dyn Any + Send>) {
         self.report_message(queue, &*payload);
         assert_nothing_held("a panic's payload");
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            // A payload that panics when dropped may throw another of its kind.
+            // The destructor's own panic payload may panic in turn when it is dropped: leak it.
             std::mem::forget(again);
         }
     }

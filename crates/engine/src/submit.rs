@@ -1,9 +1,11 @@
-//! Queueing an item: the hottest path. No lock, no clock, no allocation, no counter, up to the push.
+//! Enqueueing an item: the hottest path. Up to the push it takes no lock, reads no clock, allocates
+//! nothing and counts nothing.
 //!
-//! A submitter that has made its pwq ready settles the pool. Where that owes a wake, the submitter takes the pool's
-//! lock to pick a worker; where it owes a call of the watch, the watch's lock. Where no worker is parked it takes one
-//! that a neighbour can spare, or leaves its claim to the watch, which makes one. A submitter makes a thread only for
-//! a pool without any worker, or before the watch serves: in a child after a fork.
+//! A submitter that has made its pwq ready settles the pool. If the pool is owed a wake, the
+//! submitter takes the pool's lock to pick a worker; if it is owed a scan by the watcher, the
+//! watcher's lock. If no worker is parked, the submitter takes one that a neighbour can spare, or
+//! leaves its claim to the watcher, which spawns one. A submitter spawns a thread only for a pool
+//! without any worker, or while no watcher serves: in a child after a fork.
 
 use std::ptr::NonNull;
 
@@ -19,17 +21,17 @@ use crate::sync::Ordering;
 use crate::word::{Acquire, Owned};
 use crate::work::{Place, Ticket, Work};
 
-/// What came of queueing an item.
+/// The result of enqueueing an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an item that was not queued stays with the caller"]
 pub enum Queued {
-    /// It will run. From now on it is the engine's.
+    /// The item will run. From now on it belongs to the engine.
     Yes,
-    /// It was pending already: the coming run sees everything that the caller wrote before.
+    /// The item was pending already: its next run sees everything that the caller wrote before.
     AlreadyPending,
-    /// It is disabled.
+    /// The item is disabled.
     Disabled,
-    /// The queue drains or is destroyed, and the caller is not one of its items.
+    /// The queue drains or is being destroyed, and the caller is not one of its items.
     Refused,
 }
 
@@ -41,10 +43,10 @@ impl Queued {
 }
 
 impl<H: Host> Wq<H> {
-    /// Queues `work` in the pod of the calling CPU.
+    /// Enqueues `work` in the pod of the calling CPU.
     ///
     /// # Safety
-    /// `work` is live and stays so, and in its place, until its function was called or a cancel
+    /// `work` is live, and stays so and at its address, until its function was called or a cancel
     /// has taken it back.
     #[inline(always)]
     pub unsafe fn queue(&self, work: NonNull<Work>) -> Queued {
@@ -57,10 +59,10 @@ impl<H: Host> Wq<H> {
         unsafe { self.queue_owned(work, owned, None) }
     }
 
-    /// Queues `work` in the pod of `cpu`.
+    /// Enqueues `work` in the pod of `cpu`.
     ///
     /// # Errors
-    /// The CPU does not exist or the process may not use it; the item is as it was.
+    /// The CPU does not exist or the process may not use it; the item is unchanged.
     ///
     /// # Safety
     /// As [`Wq::queue`].
@@ -75,8 +77,8 @@ impl<H: Host> Wq<H> {
         Ok(unsafe { self.queue_owned(work, owned, Some(cpu)) })
     }
 
-    /// Queues `work` in a pod of the NUMA node: the calling CPU's if it is on that node. With no
-    /// node, or one that does not exist, as [`Wq::queue`].
+    /// Enqueues `work` in a pod of the NUMA node: the calling CPU's pod if that CPU is on the node.
+    /// Without a node, or with one that does not exist, this is [`Wq::queue`].
     ///
     /// # Errors
     /// The queue is a per-CPU one.
@@ -98,7 +100,7 @@ impl<H: Host> Wq<H> {
         if let NodeChoice::Cpu(cpu) = choose_node(local, node, topology, allowed) {
             // SAFETY: the caller's promise.
             let outcome = unsafe { self.queue_on(cpu, work) };
-            // An error: the CPU has just left, and the item is as it was.
+            // An error means that the CPU has just been taken away; the item is unchanged.
             if outcome.is_ok() {
                 return outcome;
             }
@@ -107,7 +109,7 @@ impl<H: Host> Wq<H> {
         Ok(unsafe { self.queue(work) })
     }
 
-    /// Queues an item that the caller owns.
+    /// Enqueues an item that the caller owns.
     ///
     /// # Safety
     /// As [`Wq::queue`].
@@ -122,8 +124,8 @@ impl<H: Host> Wq<H> {
             Some(cpu) => cpu,
             None => self.engine().host().current_cpu(),
         };
-        // Relaxed: a queue that is being drained waits for items that were queued before; who
-        // races with the drain itself is on one side or the other.
+        // Relaxed: a drain waits for the items that were enqueued before it. A submitter that races
+        // with the start of the drain may fall on either side.
         if !owned.is_fresh() || self.gate.load(Ordering::Relaxed) != 0 {
             // SAFETY: by this function's contract.
             return unsafe { self.queue_with_care(item, owned, cpu) };
@@ -134,44 +136,45 @@ impl<H: Host> Wq<H> {
     }
 
     /// # Safety
-    /// The item is live, and the caller's; from here on it is the pwq's.
+    /// The item is live and the caller's; from here on it belongs to the pwq.
     #[inline(always)]
     unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // SAFETY: the item is live and ours.
         unsafe { item.as_ref() }.set_spot(Place::Inbox, Ticket::new(pwq.id, collision));
         // SAFETY: as above.
         unsafe { pwq.inbox.push(item.as_ptr()) };
-        // Not only the first to push looks: that one may be preempted before it gets here. The flag
-        // is in the cache line of the inbox.
+        // Every submitter tries, not only the first to push: that thread may be preempted before it
+        // gets here. The flag shares the inbox's cache line. Order: push, then read the flag; its
+        // partner is `unsaturate`, or `pin` and the splice after it (README.md of the pwq).
         if pwq.claim_ready() {
             self.make_ready(pwq, cpu, collision);
         }
     }
 
-    /// Queues an item that has run before, or on a queue that drains.
+    /// Enqueues an item that has run before, or one on a queue that drains.
     ///
     /// # Safety
     /// As [`Wq::queue`].
     unsafe fn queue_with_care(&self, item: NonNull<Work>, owned: Owned, cpu: u32) -> Queued {
         // SAFETY: the item is live and ours.
-        match self.look_closer(unsafe { item.as_ref() }, owned) {
-            Closer::Refuse(outcome) => return outcome,
+        match self.check_admission(unsafe { item.as_ref() }, owned) {
+            Admission::Refuse(outcome) => return outcome,
             // SAFETY: by this function's contract.
-            Closer::Go => unsafe { self.push(item, self.route(cpu), cpu, false) },
+            Admission::Admit => unsafe { self.push(item, self.route(cpu), cpu, false) },
             // SAFETY: by this function's contract.
-            Closer::Collision(Some(pwq)) => unsafe { self.push(item, pwq, cpu, true) },
+            Admission::Collision(Some(pwq)) => unsafe { self.push(item, pwq, cpu, true) },
             // SAFETY: by this function's contract.
-            Closer::Collision(None) => unsafe { self.push(item, self.route(cpu), cpu, true) },
+            Admission::Collision(None) => unsafe { self.push(item, self.route(cpu), cpu, true) },
         }
         Queued::Yes
     }
 
-    /// What is not so for every item that is queued for the first time.
+    /// The checks that an item needs unless it is enqueued for the first time.
     #[inline]
-    fn look_closer(&self, work: &Work, owned: Owned) -> Closer<'_, H> {
+    fn check_admission(&self, work: &Work, owned: Owned) -> Admission<'_, H> {
         if owned.disable_depth() > 0 {
             work.word.release(owned);
-            return Closer::Refuse(Queued::Disabled);
+            return Admission::Refuse(Queued::Disabled);
         }
         let gate = self.gate.load(Ordering::SeqCst);
         if gate != 0 && !self.admits_caller(gate) {
@@ -180,24 +183,25 @@ impl<H: Host> Wq<H> {
                 let queue = self.name().to_owned();
                 self.engine().host().report(Report::QueuedWhileDraining { queue });
             }
-            return Closer::Refuse(Queued::Refused);
+            return Admission::Refuse(Queued::Refused);
         }
-        let Some(run) = owned.last_run() else { return Closer::Go };
+        let Some(run) = owned.last_run() else { return Admission::Admit };
         let running = self.engine().slots().get(run.slot).is_some_and(|s| s.is_running(run.run));
         if !running {
-            return Closer::Go;
+            return Admission::Admit;
         }
-        // The item goes where it runs, as far as that is this queue: it stays close to its data,
-        // and one that queues itself stays where it is when the attributes change.
+        // The item goes to the pwq on which it runs, if that belongs to this queue. It stays close
+        // to its data, and an item that enqueues itself stays there when the attributes change.
         let pwq = self.engine().pwqs().get(work.ticket().pwq());
-        Closer::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
+        Admission::Collision(pwq.filter(|pwq| self.owns(pwq) && !self.is_ordered()))
     }
 
-    /// Puts a pwq whose readiness the caller claimed on its pool's list, and sees to it that
-    /// somebody looks.
+    /// Puts a pwq, whose readiness the caller claimed, on its pool's ready list, and settles the
+    /// pool.
     #[inline(never)]
     fn make_ready(&self, pwq: &Pwq<H>, cpu: u32, collision: bool) {
-        // An ordered queue's one pwq goes to the pool of the CPU that asks; all others have one.
+        // The only pwq of an ordered queue goes to the pool of the submitting CPU; every other pwq
+        // has a home pool.
         let pool = if self.is_ordered() && !collision { self.pool_of(cpu) } else { pwq.home() };
         let changed = pool.push_ready(pwq);
         changed.settle_for_submitter(self.engine());
@@ -206,8 +210,8 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// The pod is busy. If that is with long items, a neighbour may have somebody to spare. (Should an
-    /// item be long against expectation, the watch sees it; a clock is not read here.)
+    /// The pod is busy. If its items are long, a neighbour may spare a worker. The watcher handles
+    /// items that are unexpectedly long; this path reads no clock.
     fn consider_neighbour(&self, pool: &Pool<H>) {
         if wake_neighbour(1, pool.item_ns.load(Ordering::Relaxed)) {
             self.engine().kick_neighbour(pool, Maker::Watch);
@@ -215,9 +219,10 @@ impl<H: Host> Wq<H> {
     }
 }
 
-enum Closer<'a, H: Host> {
+/// Whether an item may be enqueued, and where.
+enum Admission<'a, H: Host> {
     Refuse(Queued),
-    Go,
-    /// The item still runs, on this pwq of the queue if it is one of the queue's.
+    Admit,
+    /// The item still runs. The pwq is the one on which it runs, if that belongs to this queue.
     Collision(Option<&'a Pwq<H>>),
 }

@@ -1,18 +1,18 @@
-//! What the engine knows about the calling thread.
+//! What the engine keeps about the calling thread.
 
 use std::cell::Cell;
 
-/// One stretch of running items on a thread. Frames nest when a thread that waits helps.
+/// A frame: consecutive items that a thread runs. Frames nest when a waiter helps.
 pub(crate) struct Frame {
-    /// The slot whose runs these are.
+    /// The slot that the items run in.
     pub(crate) slot: u32,
     /// The queue whose items run, as an identity.
     pub(crate) wq: *const (),
-    /// The frame that this one interrupted.
+    /// The frame that this frame interrupted.
     pub(crate) outer: *const Frame,
 }
 
-/// What the engine keeps for one thread. The host stores it.
+/// The engine's state of one thread. The host stores it.
 pub struct ThreadState {
     /// The innermost frame, null outside of items.
     frame: Cell<*const Frame>,
@@ -20,13 +20,14 @@ pub struct ThreadState {
     worker: Cell<*const ()>,
     /// Whether this thread is a queue's rescuer.
     rescuer: Cell<bool>,
-    /// The thread, as the host names it; 0: not asked yet.
+    /// The thread, as the host names it; 0 if not asked yet.
     number: Cell<u64>,
-    /// Forks that this thread came out of as the only one of a new process.
+    /// Fork counter: how many forks left this thread as the only thread of a new process.
     forks: Cell<u32>,
-    /// Read sides that another language has begun here and not ended.
+    /// RCU read sides that another language has begun on this thread and not ended.
     read_sides: Cell<u32>,
-    /// Changes that the thread is making, during which it calls no reporter.
+    /// Nested changes (of the CPUs, or of a queue's attributes) that the thread is making. While there
+    /// is one, the thread calls no reporter.
     changes: Cell<u32>,
 }
 
@@ -37,7 +38,7 @@ impl Default for ThreadState {
 }
 
 impl ThreadState {
-    /// The state of a thread that has not met the engine yet.
+    /// The state of a thread that has not entered the engine yet.
     pub const fn new() -> ThreadState {
         ThreadState {
             frame: Cell::new(std::ptr::null()),
@@ -55,17 +56,17 @@ impl ThreadState {
         self.changes.get() > 0
     }
 
-    /// A change begins (1) or ends (-1).
+    /// Counts a change that begins (1) or ends (-1).
     pub(crate) fn count_change(&self, by: i32) {
         self.changes.set(self.changes.get().wrapping_add_signed(by));
     }
 
-    /// How many read sides the thread has begun that are to end with the item that has begun them.
+    /// How many read sides the thread is in that must end with the item that began them.
     pub fn read_sides(&self) -> u32 {
         self.read_sides.get()
     }
 
-    /// Another language has begun or ended read sides.
+    /// Sets the number of read sides, after another language has begun or ended some.
     pub fn set_read_sides(&self, count: u32) {
         self.read_sides.set(count);
     }
@@ -78,7 +79,7 @@ impl ThreadState {
         self.worker.set(worker);
     }
 
-    /// The thread, as the host names it, which `ask` asks.
+    /// The thread, as the host names it. The first call obtains the name from `ask`.
     pub(crate) fn number(&self, ask: impl FnOnce() -> u64) -> u64 {
         if self.number.get() == 0 {
             self.number.set(ask());
@@ -86,12 +87,13 @@ impl ThreadState {
         self.number.get()
     }
 
-    /// Changes when the process does under the thread's feet: what it began before is not there.
+    /// The fork counter. It changes in a forked child, where operations begun before the fork no
+    /// longer exist.
     pub(crate) fn forks(&self) -> u32 {
         self.forks.get()
     }
 
-    /// The thread is in a new process, where it serves nobody and is in no item.
+    /// Resets the state in a forked child, where the thread is no worker and in no item.
     pub(crate) fn forked(&self) {
         self.forks.set(self.forks.get() + 1);
         self.number.set(0);
@@ -120,7 +122,7 @@ impl ThreadState {
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame> {
         let mut next = self.frame.get();
         std::iter::from_fn(move || {
-            // SAFETY: frames live on this thread's stack, below everything that can see them.
+            // SAFETY: frames live on this thread's stack, and outlive every access to them.
             let frame = unsafe { next.as_ref() }?;
             next = frame.outer;
             Some(frame)

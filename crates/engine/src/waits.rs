@@ -1,4 +1,4 @@
-//! Runs say what they wait for, for the watchdog to tell a deadlock from a long wait.
+//! Runs declare what they wait for, so that the watchdog can tell a deadlock from a long wait.
 
 use std::ptr::NonNull;
 
@@ -7,13 +7,13 @@ use crate::host::Host;
 use crate::slot::{Slot, WaitsFor};
 use crate::work::Work;
 
-/// While it lives, the run that the calling thread is in waits for something.
+/// While it lives, the run that the calling thread is in is marked as waiting.
 pub(crate) struct NotedWait<'a, H: Host>(Option<&'a Slot<H>>);
 
 impl<H: Host> Engine<H> {
-    /// Says what the innermost run of the calling thread waits for from here on, and sees to it that the watchdog
-    /// looks if it may wait for itself. A few stores, and a look at the slots; nothing outside of items. Without
-    /// locks held.
+    /// Declares what the innermost run of the calling thread waits for from here on, and calls the
+    /// watchdog if the run may wait for itself. Costs a few stores and a check of the slots;
+    /// outside of items it does nothing. The caller holds no lock.
     pub(crate) fn note_wait(&self, waits_for: WaitsFor) -> NotedWait<'_, H> {
         let noted = self.note_help(waits_for);
         if let Some(slot) = noted.0 {
@@ -22,11 +22,11 @@ impl<H: Host> Engine<H> {
         noted
     }
 
-    /// The same for a wait that the thread spends in the other run itself.
+    /// The same for a wait in which the calling thread itself runs the item that it waits for.
     pub(crate) fn note_help(&self, waits_for: WaitsFor) -> NotedWait<'_, H> {
         // SAFETY: the host's promise for the calling thread.
         let frame = unsafe { &*self.host().thread() }.frames().next();
-        // Not while a shutdown lets go of items: no slot runs those.
+        // None while a shutdown disposes of items: no slot runs those.
         let slot = frame.and_then(|frame| self.slots().get(frame.slot));
         if let Some(slot) = slot {
             slot.note_wait(waits_for);
@@ -41,7 +41,7 @@ impl<H: Host> Engine<H> {
     pub(crate) unsafe fn note_wait_for_item(&self, work: NonNull<Work>) -> NotedWait<'_, H> {
         // SAFETY: by this function's contract.
         let pwq = unsafe { work.as_ref() }.ticket().pwq();
-        // Exposed: while the item's pwq says that somebody waits for it, the watchdog looks at it.
+        // Exposed: while the item's pwq has a waiter for it, the watchdog reads the item.
         self.note_wait(WaitsFor::Item { address: work.as_ptr().expose_provenance(), pwq })
     }
 
@@ -55,14 +55,15 @@ impl<H: Host> Engine<H> {
         self.blocking(f)
     }
 
-    /// The calling item takes long, and is fine (the kernel's `wq_watchdog_touch`): what waits for it is not
-    /// stalled before the threshold is over again. From outside of items: nothing is.
+    /// The calling item takes long, and that is normal (the kernel's `wq_watchdog_touch`): items
+    /// that wait for it count as stalled only after the threshold has passed again. From outside of
+    /// items, this applies to all items.
     pub fn watchdog_touch(&self) {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
         let mut inside = false;
         for frame in thread.frames() {
-            // What waits for the outer ones waits for the inner one as well.
+            // An item that waits for the outer run waits for the inner run as well.
             if let Some(slot) = self.slots().get(frame.slot) {
                 slot.touch();
                 inside = true;

@@ -1,9 +1,10 @@
-//! Wake-ups as values: decided under locks, spent after them.
+//! Wake-ups as values: decided under locks, sent after the locks are released.
 
 use crate::host::Host;
 use crate::sync::{Cell, Link, assert_may_wake};
 
-/// Somebody must be woken. Spend it with [`WakeToken::send`] once every lock is released.
+/// A thread that must be woken. Spend the token with [`WakeToken::send`] once every lock is
+/// released.
 #[must_use = "a wake that is not sent leaves a thread asleep with work waiting"]
 pub(crate) struct WakeToken<H: Host>(*const H::Event);
 
@@ -14,7 +15,7 @@ impl<H: Host> WakeToken<H> {
         WakeToken(event)
     }
 
-    /// Wakes.
+    /// Wakes the thread.
     pub(crate) fn send(self, host: &H) {
         let event = self.0;
         std::mem::forget(self);
@@ -30,14 +31,14 @@ impl<H: Host> Drop for WakeToken<H> {
     }
 }
 
-/// A thread that waits for one thing: a node on that thread's stack.
+/// A thread that waits for one event: a node on that thread's stack.
 ///
-/// It sits in at most one chain at a time. Whoever takes it out of its chain wakes it, and must
-/// not touch it afterwards.
+/// A waiter is in at most one chain at a time. The thread that takes it out of its chain wakes it,
+/// and must not touch it afterwards.
 pub(crate) struct Waiter<H: Host> {
     event: H::Event,
     next: Cell<Link<Waiter<H>>>,
-    /// What it waits for, for chains in which that differs.
+    /// What the waiter waits for, in chains that hold waiters for different events.
     pub(crate) key: Cell<usize>,
 }
 
@@ -50,15 +51,15 @@ impl<H: Host> Waiter<H> {
         }
     }
 
-    /// Sleeps until the waiter was taken out of its chain and woken.
+    /// Sleeps until the waiter has been taken out of its chain and woken.
     pub(crate) fn wait(&self, host: &H) {
-        // Only the wake itself counts: it is the last touch of whoever completes this waiter, so
-        // that the node may go away as soon as it was seen.
+        // Only the wake itself counts. It is the waker's last access to this node, so the node may
+        // be destroyed as soon as the wake is seen.
         while !host.park(&self.event, None) {}
     }
 
-    /// As [`Waiter::wait`], but not beyond `deadline`. False if the time is over: the waiter may
-    /// then still be in its chain, or a wake on its way to it.
+    /// As [`Waiter::wait`], but not beyond `deadline`. Returns false on timeout: the waiter may
+    /// then still be in its chain, or a wake may be on its way to it.
     #[must_use]
     pub(crate) fn wait_until(&self, host: &H, deadline: u64) -> bool {
         loop {
@@ -72,16 +73,16 @@ impl<H: Host> Waiter<H> {
     }
 }
 
-/// The key of a waiter that was woken to look again, not because what it waits for has come.
+/// The key of a waiter that is woken to check its condition again, although its event has not come.
 pub(crate) const LOOK_AGAIN: usize = 0;
 
-/// A chain of waiters, first come first.
+/// A chain of waiters, in order of arrival.
 pub(crate) struct Waiters<H: Host> {
     head: *mut Waiter<H>,
     tail: *mut Waiter<H>,
 }
 
-// SAFETY: the chain's nodes belong to whoever holds the chain.
+// SAFETY: the chain's nodes belong to the holder of the chain.
 unsafe impl<H: Host> Send for Waiters<H> {}
 
 impl<H: Host> Waiters<H> {
@@ -96,7 +97,7 @@ impl<H: Host> Waiters<H> {
     /// Appends `waiter`.
     ///
     /// # Safety
-    /// `waiter` is in no chain, and its thread does not go on before it was completed.
+    /// `waiter` is in no chain, and its thread does not return from the wait before the wake.
     pub(crate) unsafe fn push(&mut self, waiter: &Waiter<H>) {
         let node = std::ptr::from_ref(waiter).cast_mut();
         // SAFETY: the node is ours until pushed, the tail is in this chain.
@@ -111,12 +112,12 @@ impl<H: Host> Waiters<H> {
         self.tail = node;
     }
 
-    /// Takes out those whose key is `key`, in order.
+    /// Takes out the waiters with this key, in order.
     pub(crate) fn take_matching(&mut self, key: usize) -> Waiters<H> {
         let (mut matching, mut rest) = (Waiters::new(), Waiters::new());
         let mut node = self.head;
         while !node.is_null() {
-            // SAFETY: the nodes of this chain are live and ours; each is pushed once again.
+            // SAFETY: the nodes of this chain are live and ours; each is pushed exactly once.
             unsafe {
                 let next = (*node).next.get().0;
                 if (*node).key.get() == key {
@@ -132,7 +133,7 @@ impl<H: Host> Waiters<H> {
         matching
     }
 
-    /// Takes everything, for everybody to look again.
+    /// Takes all waiters and marks each one to check its condition again.
     pub(crate) fn take_to_look_again(&mut self) -> Waiters<H> {
         let mut node = self.head;
         while !node.is_null() {
@@ -145,13 +146,13 @@ impl<H: Host> Waiters<H> {
         self.take()
     }
 
-    /// Takes one waiter out. False if it is not in this chain.
+    /// Takes one waiter out. Returns false if it is not in this chain.
     #[must_use]
     pub(crate) fn remove(&mut self, waiter: &Waiter<H>) -> bool {
         let (mut rest, mut found) = (Waiters::new(), false);
         let mut node = self.head;
         while !node.is_null() {
-            // SAFETY: the nodes of this chain are live and ours; each is pushed once again.
+            // SAFETY: the nodes of this chain are live and ours; each is pushed exactly once.
             unsafe {
                 let next = (*node).next.get().0;
                 if std::ptr::eq(node, waiter) {
@@ -166,7 +167,7 @@ impl<H: Host> Waiters<H> {
         found
     }
 
-    /// Whether somebody waits for this.
+    /// Whether a waiter in this chain has this key.
     pub(crate) fn has(&self, key: usize) -> bool {
         let mut node = self.head;
         // SAFETY: the nodes of this chain are live while the caller holds it.
@@ -181,7 +182,7 @@ impl<H: Host> Waiters<H> {
         false
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub(crate) fn len(&self) -> usize {
         let (mut count, mut node) = (0, self.head);
         while !node.is_null() {
@@ -192,12 +193,12 @@ impl<H: Host> Waiters<H> {
         count
     }
 
-    /// Takes everything.
+    /// Takes all waiters.
     pub(crate) fn take(&mut self) -> Waiters<H> {
         std::mem::replace(self, Waiters::new())
     }
 
-    /// Appends all of `other`.
+    /// Appends all waiters of `other`.
     pub(crate) fn append(&mut self, other: Waiters<H>) {
         if other.is_empty() {
             return;
@@ -211,7 +212,7 @@ impl<H: Host> Waiters<H> {
         self.tail = other.tail;
     }
 
-    /// Wakes everybody. Without locks held.
+    /// Wakes all waiters. The caller holds no lock.
     pub(crate) fn complete(mut self, host: &H) {
         let mut node = std::mem::replace(&mut self.head, std::ptr::null_mut());
         while !node.is_null() {

@@ -1,26 +1,26 @@
-//! The one word of a work item.
+//! The state word of a work item.
 //!
 //! | bits | name | meaning |
 //! |---|---|---|
-//! | 0 | `PENDING` | the item is queued, armed or held by an owner: whoever set this bit |
+//! | 0 | `PENDING` | the item is queued, armed, or held for an instant by its owner |
 //! | 1..=11 | disable depth | how many `disable` calls have no `enable` yet |
 //! | 12..=27 | runner | the slot that last ran the item, plus one; 0: never ran |
 //! | 28..=63 | run | the number of that run in that slot, modulo 2^36 |
 //!
-//! **Ownership.** `fetch_or(PENDING)` that finds the bit clear makes the caller the owner. Only the
-//! owner changes any other bit, and only it clears `PENDING`. Everybody else may do nothing but
-//! `fetch_or(PENDING)`, which leaves an owned word as it is. So an owner may compute a new word
-//! from the one it took and `swap` it in: nobody can have changed it.
+//! **Ownership.** A `fetch_or(PENDING)` that finds the bit clear makes the caller the owner. Only
+//! the owner changes any other bit, and only the owner clears `PENDING`. Every other thread may do
+//! nothing but `fetch_or(PENDING)`, which leaves an owned word unchanged. So an owner may compute a
+//! new word from the value it took and `swap` it in: no other thread can have changed it.
 //!
-//! **Ordering.** Every transition is a read-modify-write with acquire and release, so that all of
-//! them form one chain. A `queue` that finds `PENDING` set and returns false has released the
-//! caller's stores into the chain before the `start` that clears the bit acquires from it: the
-//! coming run sees them.
+//! **Ordering.** Every transition is a read-modify-write with acquire and release, so all of them
+//! form a single chain. Consider a `queue` that finds `PENDING` set and returns false. Its
+//! `fetch_or` releases the caller's stores into the chain. The `start` that clears the bit comes
+//! later in the chain and acquires from it, so the next run sees those stores.
 //!
 //! | PENDING | depth | runner | state |
 //! |---|---|---|---|
 //! | 0 | 0 | 0 | idle, never ran |
-//! | 0 | 0 | r | idle, or running in r if r's current run is the one named here |
+//! | 0 | 0 | r | idle, or running in slot r if that slot's current run is the run named here |
 //! | 0 | d | any | disabled; may still be running |
 //! | 1 | 0 | any | pending (and may be running at the same time), or held for an instant |
 //! | 1 | d | any | held for an instant by a `queue`, `disable`, `enable` or `cancel`; never in a list |
@@ -38,14 +38,14 @@ const _: () = assert!(RUN_SHIFT + RUN_BITS == 64);
 
 const DEPTH_MASK: u64 = (1 << DEPTH_BITS) - 1;
 const RUNNER_MASK: u64 = (1 << RUNNER_BITS) - 1;
-/// Run numbers are compared modulo this.
+/// Run numbers are compared modulo 2^36.
 pub(crate) const RUN_MASK: u64 = (1 << RUN_BITS) - 1;
-/// The greatest number of `disable` calls without an `enable`.
+/// The greatest number of `disable` calls without a matching `enable`.
 pub const DISABLE_DEPTH_MAX: u32 = DEPTH_MASK as u32;
 /// The greatest number of run slots, for the field that names one.
 pub(crate) const SLOTS_MAX: u32 = RUNNER_MASK as u32 - 1;
 
-/// A run: which slot, and which of its runs.
+/// A run: a slot, and the number of a run in that slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RunId {
     /// The slot's id.
@@ -54,13 +54,13 @@ pub(crate) struct RunId {
     pub(crate) run: u64,
 }
 
-/// What an owner found when it took the word.
+/// The word as its owner found it.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "an owner must put the item somewhere or give the word back"]
 pub(crate) struct Owned(u64);
 
 impl Owned {
-    /// How often the item is disabled.
+    /// How many `disable` calls have no `enable` yet.
     pub(crate) fn disable_depth(self) -> u32 {
         ((self.0 >> DEPTH_SHIFT) & DEPTH_MASK) as u32
     }
@@ -71,7 +71,8 @@ impl Owned {
         last_run(self.0)
     }
 
-    /// Whether the word says nothing but that the item is free to go: never disabled, never ran.
+    /// Whether the item was never disabled and never ran, so that a submitter needs no further
+    /// check.
     #[inline]
     pub(crate) fn is_fresh(self) -> bool {
         self.0 & !PENDING == 0
@@ -89,7 +90,7 @@ fn last_run(word: u64) -> Option<RunId> {
 pub(crate) enum Acquire {
     /// The caller is the owner now.
     Owned(Owned),
-    /// Somebody else is.
+    /// Another thread is.
     Pending,
 }
 
@@ -102,7 +103,7 @@ pub(crate) enum DepthChange {
     Refused,
 }
 
-/// The word itself.
+/// The state word.
 pub(crate) struct Word(AtomicU64);
 
 impl Word {
@@ -131,7 +132,7 @@ impl Word {
         Owned(self.0.load(Ordering::Relaxed))
     }
 
-    /// The owner gives the item back, unchanged and not pending.
+    /// The owner gives the item up, unchanged and not pending.
     pub(crate) fn release(&self, owned: Owned) {
         item_gone();
         self.0.swap(owned.0 & !PENDING, Ordering::AcqRel);
@@ -140,14 +141,15 @@ impl Word {
     /// The owner starts the item: clears `PENDING` and records the run.
     #[inline]
     pub(crate) fn start(&self, id: RunId) {
-        // Acquire pairs with every `fetch_or` that found the bit set: their stores are seen by the
-        // run. Release publishes the runner's current run number along with the name of the run.
+        // Acquire pairs with every `fetch_or` that found the bit set: the run sees the stores made
+        // before it. Release publishes the slot's RUNNING state, stored before this, along with the
+        // name of the run. A thread that reads the name therefore sees that state or a later one.
         let word = ((u64::from(id.slot) + 1) << RUNNER_SHIFT) | ((id.run & RUN_MASK) << RUN_SHIFT);
         item_gone();
         self.0.swap(word, Ordering::AcqRel);
     }
 
-    /// The owner raises the disable depth and gives the item back.
+    /// The owner raises the disable depth and gives the item up.
     pub(crate) fn release_disabled(&self, owned: Owned) -> DepthChange {
         let depth = owned.disable_depth();
         if depth == DISABLE_DEPTH_MAX {
@@ -158,7 +160,7 @@ impl Word {
         DepthChange::Now(depth + 1)
     }
 
-    /// The owner lowers the disable depth and gives the item back.
+    /// The owner lowers the disable depth and gives the item up.
     pub(crate) fn release_enabled(&self, owned: Owned) -> DepthChange {
         let depth = owned.disable_depth();
         if depth == 0 {
@@ -174,12 +176,12 @@ impl Word {
         self.0.load(Ordering::Acquire) & PENDING != 0
     }
 
-    /// How often the item is disabled at this moment.
+    /// How many `disable` calls have no `enable` at this moment.
     pub(crate) fn disable_depth(&self) -> u32 {
         Owned(self.0.load(Ordering::Acquire)).disable_depth()
     }
 
-    /// The item's last run and whether it is pending, in one look.
+    /// Whether the item is pending, and its last run, in a single load.
     pub(crate) fn snapshot(&self) -> (bool, Option<RunId>) {
         let word = self.0.load(Ordering::Acquire);
         (word & PENDING != 0, last_run(word))

@@ -1,4 +1,4 @@
-//! The work item: 40 bytes that users embed in what they want to have done.
+//! The work item: 40 bytes that users embed in the object to be processed.
 
 use std::ptr::NonNull;
 
@@ -10,36 +10,36 @@ use crate::word::Word;
 /// What the engine asks of an item's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Do the work. The function may free the item.
+    /// Run the item. The function may free it.
     Run,
-    /// The item was taken off without being run, and nobody holds it any more: let go of it.
+    /// The item was taken off without being run, and no holder is left: release it.
     Release,
-    /// There is no item. Say what it is called that the function does, by [`ItemName::tell`], or return at
-    /// once; nothing else. May be asked at any time, by any thread.
+    /// There is no item. Give the item's name by [`ItemName::tell`], or return at once; do nothing
+    /// else. Any thread may ask, at any time.
     Name,
 }
 
 /// An item's function.
 ///
 /// # Safety (for callers)
-/// Called by the engine with an item that it owned until then, once for each time that the item
-/// was queued; and with what [`ItemName::tell`] takes, to be asked for its name.
+/// The engine calls it with an item that it owned until then, once for each time that the item was
+/// enqueued. It also calls it with the argument for [`ItemName::tell`], to ask for the item's name.
 pub type WorkFn = unsafe fn(NonNull<Work>, Action);
 
-/// What an item's function is called: for people, who know their own types and not the functions that an
-/// interface makes of them. The function itself says so, as what else could be asked would cost an item
-/// room, or an entry in a table when it is made. So functions that differ in their names also differ in
-/// their code, and no linker makes one of them.
+/// The name of an item's function, for people: they know their own types, and not the functions
+/// that an interface derives from them. The function itself gives the name, because any other way
+/// would cost the item space, or an entry in a table when the item is made. As a side effect,
+/// functions that differ in their names differ in their code, so no linker merges them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemName {
-    /// The type that says what is done: the one that the item is a part of, or a closure's.
+    /// The type that identifies the work: the type that embeds the item, or a closure's.
     pub type_name: &'static str,
-    /// Which item of that type, where it may have several: 0 for the first.
+    /// Which item of that type, if the type may have several; 0 for the first.
     pub id: u64,
 }
 
 impl ItemName {
-    /// The name for items of a type, or of a closure.
+    /// The name of the items of a type, or of a closure.
     pub fn of_type<T: ?Sized>(id: u64) -> ItemName {
         ItemName { type_name: std::any::type_name::<T>(), id }
     }
@@ -47,17 +47,17 @@ impl ItemName {
     /// Answers [`Action::Name`].
     ///
     /// # Safety
-    /// `to` is what the function got together with that action.
+    /// `to` is the pointer that the function received together with that action.
     #[cold]
     pub unsafe fn tell(self, to: NonNull<Work>) {
-        // SAFETY: by this function's contract: `ask` gives the address of this.
+        // SAFETY: by this function's contract: `ask` passes the address of such a value.
         unsafe { to.cast::<Option<ItemName>>().write(Some(self)) };
     }
 
-    /// Asks a function.
+    /// Asks a function for its name.
     pub(crate) fn ask(func: WorkFn) -> Option<ItemName> {
         let mut name: Option<ItemName> = None;
-        // SAFETY: asked for its name, a function wants nothing but a place for it.
+        // SAFETY: with this action, the function only needs a location to write the name to.
         unsafe { func(NonNull::from(&mut name).cast(), Action::Name) };
         name
     }
@@ -72,25 +72,27 @@ impl std::fmt::Display for ItemName {
     }
 }
 
-/// Where a pending item is. Written by whoever moves it, under the lock that guards the list it
-/// leaves or enters; a read without that lock is a hint to be checked under it.
+/// The list that a pending item is in. The thread that moves the item writes this, under the lock
+/// that guards the list it leaves or enters. A read without that lock is a hint, to be checked
+/// under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Idle, or in somebody's hands for an instant.
+    /// In no list: idle, or detached for an instant by the thread that moves it.
     Hands,
-    /// On its way into, or in, the inbox of its pwq.
+    /// In the inbox of its pwq, or about to be pushed there.
     Inbox,
     /// In its pwq's worklist (guard: pwq lock).
     Worklist,
     /// In a slot's scheduled list (guard: pwq lock, then the slot's lock).
     Scheduled(u32),
-    /// Set aside in a slot until the slot's current run ends (guard: pwq lock, then slot's lock).
+    /// Deferred in a slot until the slot's current run ends (guard: pwq lock, then the slot's
+    /// lock).
     Deferred(u32),
     /// Armed in the timer wheel of the pool with this id (guard: the wheel's lock).
     Timer(u32),
-    /// In this one of the two lists for grace periods (guard: the grace lock).
+    /// In one of the two lists for grace periods (guard: the grace lock).
     Grace(u32),
-    /// Taken off by a shutdown, in this batch of the disposal (guard: the disposal's lock).
+    /// Taken off by a shutdown, in this batch of its disposal (guard: the disposal's lock).
     Disposal(u32),
 }
 
@@ -123,14 +125,14 @@ impl Place {
     }
 }
 
-/// The pwq an item was last queued on, its flush colour, and two marks, in 32 bits.
+/// The pwq that an item was last enqueued on, its flush colour, and two marks, in 32 bits.
 ///
 /// | bits | meaning |
 /// |---|---|
 /// | 0..=23 | pwq id |
 /// | 24..=27 | flush colour, given when the inbox is spliced |
-/// | 28 | collision: the item was still running when it was queued |
-/// | 29 | somebody waits for the coming run |
+/// | 28 | collision: the item was still running when it was enqueued |
+/// | 29 | waited for: a thread waits for the next run |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u32);
 
@@ -178,33 +180,35 @@ impl Ticket {
     }
 }
 
-/// A work item: a function and the means to queue it. Embed it: queueing needs no memory.
+/// A work item: a function and the links to enqueue it. Embed it: enqueueing allocates no memory.
 ///
-/// An item must stay where it is, and must not be freed, from the moment it is queued until its
-/// function has been called or a cancel has taken it back. The function itself may free it.
+/// From the moment that an item is enqueued, it must stay at its address and must not be freed,
+/// until its function has been called or a cancel has taken it back. The function itself may free
+/// it.
 #[repr(C)]
 pub struct Work {
-    /// See `word`. Any thread, by its transitions only.
+    /// See the module `word`. Written by any thread, through the word's transitions only.
     pub(crate) word: Word,
-    /// Owner, or the guard of the list that the item is in.
+    /// Written by the owner, or under the guard of the list that the item is in.
     next: Cell<Link<Work>>,
-    /// Owner, or the guard of the list that the item is in.
+    /// Written by the owner, or under the guard of the list that the item is in.
     prev: Cell<Link<Work>>,
     /// Constant after creation.
     func: ItemFn,
-    /// [`Place`] in the low half, [`Ticket`] in the high one: one store moves an item. Owner, or
-    /// the guard of the list that the item is in; atomic, as lock-free looks at it are hints.
+    /// [`Place`] in the low half, [`Ticket`] in the high half, so that a single store moves an
+    /// item. Written by the owner, or under the guard of the list that the item is in. Atomic,
+    /// because other threads read it without a lock, as a hint.
     spot: AtomicU64,
 }
 
 const _: () = assert!(std::mem::size_of::<Work>() <= crate::sync::WORK_SIZE_MAX);
 
 impl Work {
-    /// Where the function is, in bytes: for items that another language lays out.
+    /// The offset of the function, in bytes, for languages that lay out items themselves.
     #[doc(hidden)]
     pub const FUNCTION_OFFSET: usize = std::mem::offset_of!(Work, func);
 
-    /// The last word of an item that was never queued: in nobody's list, of no pwq.
+    /// The last word of an item that was never enqueued: in no list, of no pwq.
     #[doc(hidden)]
     pub const IDLE_SPOT: u64 = (Ticket::PWQS_MAX as u64) << 32;
 
@@ -213,10 +217,11 @@ impl Work {
         Self::of(ItemFn::new(func))
     }
 
-    /// An idle item that will call a function of another language. Where the function is, is
-    /// [`FUNCTION_OFFSET`](Work::FUNCTION_OFFSET), as its plain address; everything else in an idle item
-    /// is zero, but for the last word, which is [`IDLE_SPOT`](Work::IDLE_SPOT): so another language can make
-    /// one as well.
+    /// An idle item that will call a function of another language.
+    ///
+    /// Another language can make such an item itself. Its function's plain address is at
+    /// [`FUNCTION_OFFSET`](Work::FUNCTION_OFFSET), its last word is [`IDLE_SPOT`](Work::IDLE_SPOT),
+    /// and all other bytes are zero.
     pub fn foreign(func: ForeignFn) -> Work {
         Self::of(ItemFn::foreign(func))
     }
@@ -231,18 +236,18 @@ impl Work {
         }
     }
 
-    /// In a child after a fork: the item is idle, and its holder does not hear of it.
+    /// In a child after a fork: makes the item idle, without informing its holder.
     pub(crate) fn forget(&self) {
         self.set_spot(Place::Hands, self.ticket().with_waited_for(false));
         self.word.release(self.word.owned());
     }
 
-    /// Whether the item is queued, armed or just about to be.
+    /// Whether the item is queued, armed, or about to be.
     pub fn is_pending(&self) -> bool {
         self.word.is_pending()
     }
 
-    /// How often the item is disabled.
+    /// How many `disable` calls have no `enable` yet.
     pub fn disable_depth(&self) -> u32 {
         self.word.disable_depth()
     }
@@ -252,10 +257,11 @@ impl Work {
         self.func
     }
 
-    /// Where the item is, and what it is queued on.
+    /// The list that the item is in, and the pwq that it was last enqueued on.
     #[inline]
     pub(crate) fn spot(&self) -> (Place, Ticket) {
-        // Acquire pairs with `set_spot`: who finds an item "in hands" sees what was done to it.
+        // Acquire pairs with the Release in `set_spot`: a thread that finds an item detached sees
+        // what was done to it before.
         let spot = self.spot.load(Ordering::Acquire);
         (Place::unpack(spot as u32), Ticket((spot >> 32) as u32))
     }
@@ -270,7 +276,7 @@ impl Work {
         self.spot().1
     }
 
-    /// For the owner, or the holder of the guards of the list that the item is in.
+    /// Only for the owner, or the holder of the guards of the list that the item is in.
     #[inline]
     pub(crate) fn set_spot(&self, place: Place, ticket: Ticket) {
         item_moves(|| self.place() == Place::Hands, place == Place::Hands);
@@ -308,27 +314,27 @@ unsafe impl Node for Work {
     }
 }
 
-/// How many strides ahead a walk along a list asks for.
+/// How many strides ahead a walk along a list prefetches.
 const PREFETCH_AHEAD: usize = 8;
 
-/// Asks for an item further along a list whose next step is from `item` to `next`: items are arrays as
-/// often as not, and then it is as many strides away.
+/// Prefetches an item further along a list whose next step is from `item` to `next`. Items are
+/// often elements of an array, so that the distance repeats.
 #[inline(always)]
 pub(crate) fn prefetch_beyond(item: *const Work, next: *const Work) {
     let stride = next.addr().wrapping_sub(item.addr());
     prefetch(next.wrapping_byte_add(stride.wrapping_mul(PREFETCH_AHEAD)));
 }
 
-/// A doubly linked list of items, for places from which one may be taken out of the middle.
+/// A doubly linked list of items, for lists from which a thread may take an item out of the middle.
 ///
-/// Not synchronised: whoever holds the list holds its guard. The first item's `prev` means nothing:
-/// taking items off the front leaves it as it was.
+/// Not synchronised: the holder of the list holds its guard. The `prev` link of the first item is
+/// meaningless, so that taking items off the front need not update it.
 pub(crate) struct WorkList {
     head: *mut Work,
     tail: *mut Work,
 }
 
-// SAFETY: the list's items belong to whoever holds the list.
+// SAFETY: the list's items belong to the holder of the list.
 unsafe impl Send for WorkList {}
 
 impl WorkList {
@@ -363,19 +369,19 @@ impl WorkList {
         self.tail = item;
     }
 
-    /// Takes the first item, or null.
+    /// Takes the first item, or returns null.
     #[inline]
     pub(crate) fn pop_front(&mut self) -> *mut Work {
         let item = self.head;
         if !item.is_null() {
             // SAFETY: `item` is in this list, whose guard the caller holds.
             self.head = unsafe { (*item).next.get().0 };
-            // `tail` means nothing in an empty list.
+            // `tail` is meaningless in an empty list.
         }
         item
     }
 
-    /// Takes the last item, or null.
+    /// Takes the last item, or returns null.
     pub(crate) fn pop_back(&mut self) -> *mut Work {
         if self.head.is_null() {
             return std::ptr::null_mut();
@@ -405,13 +411,13 @@ impl WorkList {
         }
     }
 
-    /// Takes everything.
+    /// Takes all items.
     pub(crate) fn take(&mut self) -> WorkList {
         std::mem::replace(self, WorkList::new())
     }
 
-    /// Appends a stack as an inbox gives it (last pushed first), oldest first; `visit` sees each
-    /// item. Returns how many there were.
+    /// Appends a stack from an inbox (last pushed first) in the order of the pushes; `visit` sees
+    /// each item. Returns the number of items.
     ///
     /// # Safety
     /// The stack's items are live, in no list, and the caller's.
@@ -436,7 +442,7 @@ impl WorkList {
             count += 1;
         }
         if count > 0 {
-            // `newer` is the oldest now.
+            // `newer` is the oldest item now.
             // SAFETY: as above; the tail is in this list.
             unsafe {
                 (*newer).prev.set(Link(self.tail));
@@ -451,7 +457,7 @@ impl WorkList {
         count
     }
 
-    /// Takes everything up to and including `last`.
+    /// Takes all items up to and including `last`.
     ///
     /// # Safety
     /// `last` is in this list.
@@ -465,13 +471,13 @@ impl WorkList {
         front
     }
 
-    /// Puts all of `other` before this list.
+    /// Puts all items of `other` before this list.
     pub(crate) fn prepend(&mut self, mut other: WorkList) {
         other.append(self.take());
         *self = other;
     }
 
-    /// Appends `other` as a whole.
+    /// Appends all items of `other`.
     pub(crate) fn append(&mut self, other: WorkList) {
         if other.is_empty() {
             return;
@@ -533,7 +539,7 @@ mod tests {
         let items: Vec<Box<Work>> = (0..6).map(|_| Box::new(Work::new(nothing))).collect();
         let at = |i: usize| &*items[i] as *const Work as *mut Work;
         let mut list = WorkList::new();
-        // SAFETY: every item is live and put in once.
+        // SAFETY: every item is live and inserted once.
         unsafe {
             list.push_back(at(1));
             list.push_back(at(2));

@@ -1,4 +1,5 @@
-//! A worker: takes batches, runs them, parks. Its `step` never sleeps; `main` does that for it.
+//! A worker: it takes batches, runs them, and parks. `step` never sleeps; `main` sleeps on its
+//! behalf.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -21,34 +22,34 @@ use crate::word::RUN_MASK;
 enum Step {
     /// Another step.
     Again,
-    /// Nothing to do for now: let others of this CPU go first, then look again.
+    /// No work for now: yield the CPU to other threads, then scan again.
     Yield,
-    /// Sleep until woken or until this time.
+    /// Park until woken or until this time.
     Park(Option<u64>),
     /// End the thread.
     Exit,
 }
 
-/// Times that a worker with nothing to do lets the other threads of its CPU run before it parks.
+/// How often a worker without work yields its CPU before it parks.
 ///
-/// A thread that waits for what this worker has just finished sits on this CPU as likely as not.
-/// It runs now, queues its next item, and finds the worker awake: no wake, no sleep. On a CPU with
-/// nobody else to run the yield costs a system call.
+/// A thread that waits for the item that just ended often sits on the same CPU. The yield lets it
+/// run and enqueue its next item while this worker is still awake, which saves a wake and a sleep.
+/// If no other thread can run on the CPU, the yield costs one system call.
 const YIELDS_BEFORE_PARK: u32 = 1;
 
-/// See the module. Lives on its thread's stack.
+/// A worker thread (see the module). It lives on its thread's stack.
 pub(crate) struct Worker<H: Host> {
     engine: Arc<Engine<H>>,
-    /// Changes while it is idle.
+    /// The worker's pool. It changes only while the worker is idle.
     pool: Cell<u32>,
     slot: u32,
-    /// Yields since there was something to do.
+    /// Yields since the worker last found work.
     yields: Cell<u32>,
-    /// When this worker lay down.
+    /// When this worker parked.
     idle_since: Cell<u64>,
-    /// Declared waits that the worker is in, one inside the other.
+    /// Declared waits that the worker is in; they nest.
     waits: Cell<u32>,
-    /// Whether the worker counts again when the outermost of them ends.
+    /// Whether the worker joins the running count again when the outermost wait ends.
     counts_after: Cell<bool>,
 }
 
@@ -73,7 +74,8 @@ impl<H: Host> Worker<H> {
         self.engine.slot(self.slot)
     }
 
-    /// The thread's life. It begins on the CPUs that `placed` said.
+    /// The thread's main function. The thread starts on the CPUs that `placed` gave at its
+    /// creation.
     pub(crate) fn main(self, placed: Link<Cpus>) {
         let host = self.engine.host();
         // SAFETY: the host keeps the state for as long as this thread lives.
@@ -106,10 +108,11 @@ impl<H: Host> Worker<H> {
         if pool.has_due_timers(now) {
             engine.fire_timers(pool, now);
         }
-        let leave = || may_keep_working(pool.state.counts(), pool.target());
-        if !leave() && !engine.uncover_sleeper(pool, self.slot) {
+        let may_continue = || may_keep_working(pool.state.counts(), pool.target());
+        if !may_continue() && !engine.uncover_sleeper(pool, self.slot) {
             if engine.may_uncover(pool) && self.yields.get() < YIELDS_BEFORE_PARK {
-                // The one that runs too many may be about to sleep, and wait for this CPU to do it.
+                // The surplus running worker may be about to block, and may need this CPU to get
+                // that far.
                 self.yields.set(self.yields.get() + 1);
                 return Step::Yield;
             }
@@ -128,7 +131,7 @@ impl<H: Host> Worker<H> {
         Step::Again
     }
 
-    /// A pinned pwq with something to do, and the pool it came from: of the own pool, or of an
+    /// A pinned pwq with work, and the pool that it comes from: the worker's own pool, or an
     /// overloaded neighbour.
     fn find_pwq(&self) -> Option<(&Pwq<H>, &Pool<H>)> {
         let pool = self.pool();
@@ -149,6 +152,19 @@ impl<H: Host> Worker<H> {
     }
 
     /// Takes a batch from a pinned pwq and runs it.
+    ///
+    /// `from` is the pool on whose ready list the pwq was found; it is a neighbour's pool when this
+    /// worker steals. The order of the steps is the protocol:
+    ///
+    /// 1. Take the batch. If items are left, put the pwq back on the ready list, so that other
+    ///    workers can take them while this batch runs.
+    /// 2. Publish the batch (`lined_up`, `batch_began`), so that the watcher can take its tail
+    ///    back.
+    /// 3. Settle the worker's own pool, last of all. From there until the batch ends this worker
+    ///    scans no list, so the settlement must see every change made above. It also wakes the next
+    ///    worker if more is ready: the chain of wakes (README.md of the pool).
+    /// 4. Run the batch, then release the pwq. The release makes the pwq ready again if its items
+    ///    waited for this worker's permit.
     fn work_on(&self, thread: &ThreadState, pwq: &Pwq<H>, from: &Pool<H>, now: u64) {
         let (engine, pool, slot) = (&*self.engine, self.pool(), self.slot());
         let host = engine.host();
@@ -158,10 +174,12 @@ impl<H: Host> Worker<H> {
         let taken = pwq.take(host, engine.slots(), (self.slot, slot), sharers, &mut ready);
         let Taken::Some { count, left, more, item_ns } = taken else {
             engine.unpin(pwq);
-            // A thread that looked while this worker held the pwq may have seen nothing.
+            // While the pwq was off the list, another thread may have scanned the pool, found
+            // nothing ready, and left it alone. Settle the pool again on that thread's behalf.
             engine.settle(from);
             return;
         };
+        // Claim and push before the unpin: a pinned pwq cannot be given back to the slab.
         let left_more = (more && pwq.claim_ready()).then(|| from.push_ready(pwq));
         engine.unpin(pwq);
         slot.batch.set(pwq.id, now);
@@ -170,15 +188,20 @@ impl<H: Host> Worker<H> {
         from.took_at.set(now as usize);
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {
+            // SeqCst: first this count, then `settle` below reads whether the watcher is awake. The
+            // watcher announces its sleep first and reads the count second (watch/mod.rs).
             pool.lined_up.fetch_add(1, Ordering::SeqCst);
-            // Release: whoever finds the batch finds it counted, and in this pool.
+            // Release: a watcher that sees the batch also sees that it is counted, and in this
+            // pool.
             slot.batch_began.store(now, Ordering::Release);
         }
+        // A worker of a CPU-intensive queue leaves the running count for the whole batch.
         if intensive {
             slot.declare_absence();
             pool.block().left_to_caller(engine);
         }
-        // From here on this worker does not look again until its batch is over: it settles its own pool last.
+        // From here on this worker does not scan until its batch ends. Its own pool is therefore
+        // settled last, by the `settle` below, which covers every change left to the caller here.
         match left_more {
             Some(changed) if std::ptr::eq(from, pool) => changed.left_to_caller(engine),
             Some(changed) => changed.settle(engine),
@@ -195,8 +218,9 @@ impl<H: Host> Worker<H> {
         } else {
             run();
         }
-        // Fewer than were taken, if some were given back.
+        // Less than `count` if part of the batch was given back.
         let ran = (slot.number().wrapping_sub(before) & RUN_MASK) as u32;
+        // Count first, then clear the mark. See `end_wait`.
         if intensive {
             pool.state.unblock();
             slot.end_absence();
@@ -204,7 +228,7 @@ impl<H: Host> Worker<H> {
         if count > 1 {
             engine.end_line(slot);
         }
-        // Asked for while we hold the pwq, and with it the queue.
+        // Read while this worker still holds the pwq: after the release the queue may be destroyed.
         let next = self.pool_for_more(pwq);
         if pwq.release(host.now().saturating_sub(now), ran, &mut ready) {
             let changed = next.push_ready(pwq);
@@ -216,12 +240,13 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// There is more to do in `from`, of which this worker has just taken some.
+    /// Shares the rest of the work in `from`, of which this worker has just taken a part.
     fn share(&self, from: &Pool<H>, left: u64, item_ns: u64) {
         if !std::ptr::eq(from, self.pool()) {
-            // What is left was queued while a worker was on its way up, which is this one.
+            // The rest was enqueued while this worker was on its way up. Submitters relied on its
+            // arrival, so it settles `from` for them.
             self.engine.settle(from);
-            // There is more to help with, and the others of this pod have nothing to do.
+            // More work is left to steal, and the other workers of this pod have none.
             self.engine.bring_helper(self.pool());
         }
         let at_target = from.state.counts().running >= from.target();
@@ -230,8 +255,8 @@ impl<H: Host> Worker<H> {
         }
     }
 
-    /// The pool for what is left of a pwq that this worker holds. An ordered queue's stays here,
-    /// unless the queue's attributes have changed meanwhile.
+    /// The pool for the rest of a pwq that this worker holds. The pwq of an ordered queue stays in
+    /// this worker's pool, unless the queue's attributes have changed meanwhile.
     fn pool_for_more<'a>(&'a self, pwq: &'a Pwq<H>) -> &'a Pool<H> {
         // SAFETY: the queue outlives what holds its pwqs.
         let wq: &Wq<H> = unsafe { &*pwq.wq() };
@@ -247,13 +272,14 @@ impl<H: Host> Worker<H> {
         self.waits.set(self.waits.get() + 1);
         slot.waits.store(true, Ordering::Relaxed);
         if pool.spec().single {
-            // Nobody could stand in, and what is lined up stays in line.
+            // No other worker can take over, so the rest of the batch stays scheduled here.
             if slot.declare_absence() {
                 self.counts_after.set(true);
                 pool.state.block();
             }
             return;
         }
+        // Give the batch back first: the settlement below must see those items as ready.
         let (behind, counted) = slot.begin_absence();
         self.engine.end_line(slot);
         self.engine.give_back(behind);
@@ -261,14 +287,16 @@ impl<H: Host> Worker<H> {
             self.counts_after.set(true);
         }
         if counted == Counted::Yes {
+            // First off the count, then `settle` reads the ready lists: the same handshake with a
+            // submitter as in `go_idle`.
             pool.block().settle(&self.engine);
         } else {
             self.engine.settle(pool);
         }
     }
 
-    /// Comes back from a declared wait. The pool may have more running than it wants for a while;
-    /// it starts nothing new until it has not.
+    /// Ends a declared wait. The pool may then have more running workers than its target; it starts
+    /// no new batch until the surplus is gone.
     pub(crate) fn end_wait(&self) {
         self.waits.set(self.waits.get() - 1);
         if self.waits.get() > 0 {
@@ -276,20 +304,22 @@ impl<H: Host> Worker<H> {
         }
         self.slot().waits.store(false, Ordering::Relaxed);
         if self.counts_after.take() {
-            // First the count: whoever marks the run from then on takes off what is there.
+            // Count first, then clear the mark. Once the mark is clear, another thread may mark
+            // this run absent and take it off the count, so the count must already include it.
             self.pool().state.unblock();
             self.slot().end_absence();
         }
         self.engine.be_seen(0);
     }
 
-    /// Goes onto the idle stack, unless there is work after all.
+    /// Joins the idle stack, unless work arrived meanwhile.
     fn go_idle(&self, now: u64) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
         let mut inner = pool.lock();
         let counts = pool.state.running_to_idle();
-        // First the counters, then the lists. Who makes a pwq ready does it the other way round:
-        // one of the two sees the other (README.md of the pool).
+        // The worker changes the counters first and reads the lists second. A thread that makes a
+        // pwq ready pushes it first and reads the counters second. All four accesses are SeqCst, so
+        // at least one side sees the other (README.md of the pool).
         if pool.is_ready(&inner) && counts.running < pool.target() {
             pool.state.idle_to_running();
             return Step::Again;
@@ -297,7 +327,7 @@ impl<H: Host> Worker<H> {
         if pool.state.is_retired() {
             let step = self.exit(&mut inner);
             drop(inner);
-            // What is ready now waits behind workers that run.
+            // Items that are ready now wait behind running workers; the watcher must know of them.
             engine.settle(pool);
             return step;
         }
@@ -307,13 +337,14 @@ impl<H: Host> Worker<H> {
         let deadline = self.deadline(keeps_timers);
         drop(inner);
         if !engine.host().reverts(Cure::WatchedWork) {
-            // What is ready now waits behind workers that run, and they may run for long.
+            // Items that are ready now wait behind running workers, which may run for long.
+            // Settling calls the watcher for them.
             engine.settle(pool);
         }
         Step::Park(deadline)
     }
 
-    /// When a parked worker must look up by itself: for a timer, or to retire.
+    /// When a parked worker must wake without being picked: for a timer, or to retire.
     fn deadline(&self, keeps_timers: bool) -> Option<u64> {
         let pool = self.pool();
         let timer = if keeps_timers { pool.keep_until() } else { NEVER };
@@ -322,20 +353,21 @@ impl<H: Host> Worker<H> {
         (deadline != NEVER).then_some(deadline)
     }
 
-    /// When this idle worker may retire, if there are too many now.
+    /// When this idle worker may retire; None while the pool does not have too many workers.
     fn retires_at(&self) -> Option<u64> {
         let timeout = self.engine.config().idle_timeout_ns;
         let since = self.idle_since.get();
         too_many_workers(self.pool().state.counts()).then(|| since.saturating_add(timeout))
     }
 
-    /// Sleeps on the idle stack until picked, or until there is a reason to get up unpicked.
+    /// Sleeps on the idle stack until the worker is picked, or until a timer or retirement is due.
     fn sleep(&self, mut deadline: Option<u64>) -> Step {
         let (pool, engine, slot) = (self.pool(), &*self.engine, self.slot());
         loop {
             let _ = engine.host().park(&slot.event, deadline);
-            // Acquire: whether it moves is stored first. The rest was stored under the pool lock by the
-            // picker, before the wake that ended the park, or is read again under that lock below.
+            // Acquire pairs with the Release store of `picked` in `give_away_idle`: a picked worker
+            // sees `home == MOVING`, which was stored first. Other data was stored under the pool
+            // lock before the wake that ended the park, or is read again under that lock below.
             if slot.picked.load(Ordering::Acquire) {
                 break;
             }
@@ -347,7 +379,7 @@ impl<H: Host> Worker<H> {
             if pool.state.is_retired() || self.retires_at().is_some_and(|at| at <= now) {
                 pool.remove_idle(engine, &mut inner, self.slot);
                 let step = self.exit(&mut inner);
-                // The next one may have to go as well, or to watch the timers instead of this one.
+                // The next idle worker may have to retire as well, or to become the keeper instead.
                 let next = inner.idle_top;
                 drop(inner);
                 if let Some(id) = next {
@@ -366,20 +398,22 @@ impl<H: Host> Worker<H> {
             deadline = self.deadline(keeps_timers);
         }
         slot.picked.store(false, Ordering::Relaxed);
-        let pool = self.settle_in();
-        // A sign of life: who looks now should not take this pool for stuck.
+        let pool = self.move_home();
+        // A sign of progress: the watcher must not take this pool for stuck now.
         pool.last_take.store(engine.host().now(), Ordering::Relaxed);
+        // Arrive first, scan second (the next step). A submitter that still read WAKING pushed
+        // before, and relies on that scan.
         pool.state.arrive();
         Step::Again
     }
 
-    /// The pool for which the worker was picked: its own, or one that it goes to now.
-    fn settle_in(&self) -> &Pool<H> {
+    /// The pool that the worker was picked for: its own, or one that it moves to now.
+    fn move_home(&self) -> &Pool<H> {
         let (engine, slot) = (&*self.engine, self.slot());
-        // Acquire: its partner is the end of the move.
+        // Acquire: its partner is the Release store at the end of the move (`transfer_from`).
         let mut home = slot.home.load(Ordering::Acquire);
         while home == MOVING {
-            // It looked up by itself. Who moves it wakes it at the end.
+            // The worker woke by itself during the move. The mover wakes it at the end.
             let _ = engine.host().park(&slot.event, None);
             home = slot.home.load(Ordering::Acquire);
         }
@@ -391,7 +425,7 @@ impl<H: Host> Worker<H> {
         self.pool()
     }
 
-    /// Leaves the pool. Counted as idle, on no list.
+    /// Leaves the pool. The worker is counted as idle, and is on no list.
     fn exit(&self, inner: &mut crate::pool::PoolInner<H>) -> Step {
         inner.workers.retain(|&worker| worker != self.slot);
         self.pool().state.exit_idle();

@@ -1,13 +1,14 @@
 //! How many workers a pool may have.
 //!
-//! By default enough for every item that the limits of its queues let run at once, and a spare one for each
-//! CPU: so no item waits for a thread because others block, as long as the process may have that many. Items that
-//! run when a limit is lowered below their number count as before.
-//! Nobody is sent home for a lower cap; workers that have nothing to do retire as ever.
+//! By default a pool may have a worker for every item that the limits of its queues let run at
+//! once, and a spare one for each CPU. So no item waits for a thread because others block, as long
+//! as the process may have that many threads. If a limit is lowered below the number of running
+//! items, those items still count. A lower cap retires no worker; idle workers retire after their
+//! timeout, as usual.
 //!
-//! Pods that share their work share the cap as well: an item that a worker of one is in is in no other, so
-//! together they need as many workers as one pod alone would. Two of them that make a worker at the same
-//! instant may each take the last place.
+//! Pods that share their work share the cap as well. An item runs in a single worker, so together
+//! the pods need as many workers as one pod alone would. Two pods that spawn a worker at the same
+//! instant may exceed the cap by one.
 
 use uwork_policy::blocking::workers_max;
 
@@ -17,7 +18,7 @@ use crate::pool::Pool;
 use crate::pool::state::WORKERS_MAX;
 use crate::sync::Ordering;
 
-/// The greatest number of workers that a pool can have.
+/// The maximum number of workers of a pool.
 pub const POOL_WORKERS_LIMIT: u32 = WORKERS_MAX;
 
 impl<H: Host> Engine<H> {
@@ -26,8 +27,8 @@ impl<H: Host> Engine<H> {
         self.pool_workers_max.load(Ordering::Relaxed)
     }
 
-    /// Lets each pool have so many workers, [`POOL_WORKERS_LIMIT`] at most; 0: as many as follow from its
-    /// queues' limits. Pools where work waits for a worker get one at once.
+    /// Sets how many workers each pool may have, at most [`POOL_WORKERS_LIMIT`]; 0: as many as
+    /// follow from its queues' limits. Pools in which work waits for a worker get one at once.
     pub fn set_pool_workers_max(&self, workers: u32) {
         self.pool_workers_max.store(workers.min(POOL_WORKERS_LIMIT), Ordering::SeqCst);
         self.for_each_pool(|pool| {
@@ -36,12 +37,13 @@ impl<H: Host> Engine<H> {
         });
     }
 
-    /// How many workers a pool may have, together with those that it shares with.
+    /// How many workers a pool may have, together with the pools that it shares work with.
     pub(crate) fn workers_max(&self, pool: &Pool<H>) -> u32 {
         if pool.spec().single {
             return 1;
         }
-        // SeqCst: who raises a cap looks for waiting work next, and who makes work ready for a worker next.
+        // SeqCst: a thread that raises a cap settles the pools next. A thread that makes work ready
+        // pushes first and reads the cap second. At least one of the two sees the other.
         match self.pool_workers_max.load(Ordering::SeqCst) {
             0 => {
                 let limits = pool.limits.load(Ordering::SeqCst);
@@ -59,13 +61,14 @@ impl<H: Host> Engine<H> {
         workers >= self.workers_max(pool)
     }
 
-    /// Adds up what `f` says of a pool and of those that it shares with.
+    /// The sum of `f` over a pool and the pools that it shares work with.
     fn sum_over_sharers(&self, pool: &Pool<H>, f: impl Fn(&Pool<H>) -> u32) -> u32 {
         let others = if pool.spec().shares { &pool.spec().neighbours[..] } else { &[] };
         f(pool) + others.iter().map(|&id| f(self.pool(id))).sum::<u32>()
     }
 
-    /// A worker was wanted in a full pool. Says so once, if nobody is left to do what waits.
+    /// A full pool needed a worker. Reports that once if no worker is left to run the waiting
+    /// items.
     pub(crate) fn note_full(&self, pool: &Pool<H>) {
         let able = |pool: &Pool<H>| {
             let counts = pool.state.counts();
@@ -78,7 +81,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// This limit of a queue counts for these pools, instead of `before`.
+    /// Counts this limit of a queue for these pools, in place of `before`.
     pub(crate) fn count_limit(&self, set: &PoolSet, limit: u32, before: u32) {
         for pool in set.pools.iter().map(|&id| self.pool(id)) {
             pool.limits.fetch_add(u64::from(limit), Ordering::SeqCst);

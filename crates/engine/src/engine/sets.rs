@@ -1,4 +1,4 @@
-//! Pool sets: which queues share pools, and which pools there are for them.
+//! Pool sets: which queues share pools, and the pools of each set.
 
 use std::sync::Arc;
 
@@ -10,26 +10,26 @@ use crate::pool::{Pool, PoolSpec};
 use crate::queue::QueueError;
 use crate::sync::{AtomicU32, Ordering};
 
-/// What makes two queues share pools.
+/// The properties that two queues must have in common to share pools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SetKey {
     pub(crate) pods: Vec<CpuSet>,
     pub(crate) nice: i32,
     pub(crate) context: Context,
-    /// Pools of CPU-bound queues run one worker at a time and share with nobody.
+    /// Pools of CPU-bound queues have a target of one worker, and share work with no other pool.
     pub(crate) bound: bool,
-    /// Whether pods keep to themselves.
+    /// Whether pods neither steal nor share work.
     pub(crate) strict: bool,
 }
 
-/// Who runs the items of a pool.
+/// What runs the items of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Context {
-    /// As many workers as there is work for.
+    /// As many workers as the work needs.
     Managed,
-    /// One worker, for items that do not wait.
+    /// A single worker, for items that do not wait.
     Bh,
-    /// One worker, for one queue alone.
+    /// A single worker, for a single queue.
     Dedicated,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct PoolSet {
 }
 
 impl SetKey {
-    /// Whether only the pods differ.
+    /// Whether the two differ at most in their pods.
     fn is_like(&self, other: &SetKey) -> bool {
         let without_pods = |key: &SetKey| SetKey { pods: Vec::new(), ..key.clone() };
         without_pods(self) == without_pods(other)
@@ -67,20 +67,21 @@ impl PoolSet {
     }
 }
 impl<H: Host> Engine<H> {
-    /// The pools for this key, with a worker each, used by one more queue.
+    /// The pools for this key, each with a worker, and with one more user.
     pub(crate) fn pool_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
         let set = self.find_or_make_set(key)?;
-        // Threads are made without the lock. A pool that somebody else is giving its first worker
-        // has it claimed.
+        // Threads are created without the lock. If another thread is spawning a pool's first
+        // worker, that thread has claimed the wake.
         for &id in &set.pools {
-            // A queue that takes nothing needs nobody.
+            // A queue that accepts no items needs no worker.
             let deserted = !self.is_shut_down() && self.pool(id).lock().workers.is_empty();
             if deserted && let Err(error) = self.create_first_worker(self.pool(id)) {
                 self.leave_set(&set);
                 return Err(error);
             }
         }
-        // Now rather than when it is needed: that may be because threads cannot be made.
+        // Start the watcher now rather than when it is first needed: then threads may be
+        // unavailable.
         if !self.is_shut_down()
             && let Err(error) = self.start_watch()
         {
@@ -108,7 +109,8 @@ impl<H: Host> Engine<H> {
             for &id in &set.pools {
                 let pool = self.pool(id);
                 pool.sets_in_use.fetch_add(1, Ordering::SeqCst);
-                // Workers decide to exit under the pool lock: those that are left from now on stay.
+                // Workers decide to exit under the pool lock: workers still present after this
+                // stay.
                 if !self.is_shut_down() {
                     pool.state.set_retired(false);
                 }
@@ -117,8 +119,9 @@ impl<H: Host> Engine<H> {
         Ok(set)
     }
 
-    /// A pool for each pod of a new set. One for a CPU alone is the same in all sets that have that
-    /// CPU and are alike in all else: it runs one worker at a time, whatever other CPUs are allowed.
+    /// A pool for each pod of a new set. A pool of a single CPU is shared by all sets that contain
+    /// that CPU and are alike in everything else: its target is one worker, whatever other CPUs are
+    /// permitted.
     fn pools_for(&self, sets: &[Arc<PoolSet>], key: &SetKey) -> Result<Vec<u32>, QueueError> {
         let allocate = || match self.pools.allocate(Pool::new) {
             Some((id, _)) => Ok(id),
@@ -166,12 +169,12 @@ impl<H: Host> Engine<H> {
         self.pool(id).configure(spec, target);
     }
 
-    /// A queue does not use the set any more. The last one sends home the workers of pools that no
-    /// other set has in use, unless there are timers: then they stay until the pool is used and left
-    /// again, and get up for deferrable ones as well, as nobody will bring them up for anything else.
+    /// A queue stops using the set. The last user retires the pools that no other set has in use,
+    /// unless they have timers. Then the workers stay until the pool is used and abandoned again.
+    /// They also wake for deferrable timers, because no new item will wake them.
     ///
-    /// Nothing is armed there meanwhile: a queue keeps every set that it ever used until it goes, and
-    /// who arms an item has the queue.
+    /// No timer is armed there meanwhile: a queue keeps every set that it ever used until it is
+    /// destroyed, and a thread that arms an item has the queue.
     pub(crate) fn leave_set(&self, set: &PoolSet) {
         let sets = self.sets.lock();
         let mut deserted = Vec::new();

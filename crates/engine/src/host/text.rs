@@ -1,4 +1,4 @@
-//! Reports in words: what a program that has no reporter of its own reads on standard error.
+//! The text of reports, which a program without its own reporter gets on standard error.
 
 use std::fmt;
 
@@ -69,8 +69,8 @@ impl fmt::Display for Report {
             }
             Report::WorkerStopped { thread } => write!(
                 f,
-                "worker thread {thread} was stopped by a signal or a debugger while others wait; nobody \
-                 stands in for it"
+                "worker thread {thread} was stopped by a signal or a debugger while others wait; it \
+                 is not replaced"
             ),
             Report::PerCpuMode { mode, reason } => {
                 write!(f, "per-CPU locks are in mode {mode}: {reason}")
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_several() {
+    fn reports_use_the_singular_for_one() {
         assert!(
             full(1).starts_with("pool u0-1 and the pools it shares work with have 1 worker, as")
         );
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_wish_comes_first() {
+    fn an_ignored_request_is_reported_first() {
         let tier = uwork_policy::blocking::Tier::Sampling;
         let report = |ignored: Option<&str>| {
             let ignored = ignored.map(str::to_owned);

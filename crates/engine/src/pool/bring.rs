@@ -1,5 +1,5 @@
-//! Bringing a worker up, for a wake that the caller has claimed: an idle one, one that a neighbour can spare, or
-//! a new one.
+//! Brings a worker up for a claimed wake: an idle worker, one that a neighbour can spare, or a new
+//! one.
 
 use uwork_policy::progress::is_stranded;
 
@@ -13,19 +13,19 @@ use crate::watch::COOL_DOWN_NS;
 use crate::word::SLOTS_MAX;
 use crate::worker::Worker;
 
-/// Why no worker can be made.
+/// Why no worker can be spawned.
 enum NoWorker {
-    /// The pool has as many as it may have.
+    /// The pool has as many workers as it may have.
     Full,
-    /// One could not be made a moment ago.
+    /// A spawn failed a moment ago.
     CoolsDown,
-    /// The system refuses.
+    /// The system refuses a thread.
     Refused(String),
 }
 
 impl<H: Host> Engine<H> {
-    /// Uses up the claim of the caller. False if no worker can come: then the claim is given up, rescuers are
-    /// called, and the watch tries again.
+    /// Uses up the caller's claim. Returns false if no worker can come: then the claim is given up,
+    /// rescuers are called, and the watcher retries.
     #[cold]
     pub(crate) fn bring_worker(&self, pool: &Pool<H>, maker: Maker) -> bool {
         loop {
@@ -36,10 +36,11 @@ impl<H: Host> Engine<H> {
             {
                 return true;
             }
-            let Err(reason) = self.make_worker(pool) else { return true };
+            let Err(reason) = self.spawn_worker(pool) else { return true };
             pool.state.abort_wake();
-            // While the claim stood, others left the waking to the caller: a worker may have parked, or the cap may
-            // have risen. A thread that does so from here on sees what is ready by itself.
+            // While the claim stood, other threads relied on it: a worker may have parked, or the
+            // cap may have risen. A thread that makes such a change from here on settles the pool
+            // by itself.
             let counts = pool.state.counts();
             let has_room = matches!(reason, NoWorker::Full) && !self.is_full(pool);
             let again = (counts.idle > 0 || has_room)
@@ -59,8 +60,8 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// A pool without any worker could never run an item, so the first must exist before a queue
-    /// may use the pool.
+    /// Spawns a pool's first worker. A pool without any worker could never run an item, so this
+    /// happens before a queue may use the pool.
     pub(crate) fn create_first_worker(&self, pool: &Pool<H>) -> Result<(), QueueError> {
         if !pool.state.begin_wake(1) {
             return Ok(());
@@ -71,8 +72,8 @@ impl<H: Host> Engine<H> {
         })
     }
 
-    /// Makes a worker. The caller has claimed the wake, and keeps it where this fails.
-    fn make_worker(&self, pool: &Pool<H>) -> Result<(), NoWorker> {
+    /// Spawns a worker. The caller has claimed the wake, and keeps the claim if this fails.
+    fn spawn_worker(&self, pool: &Pool<H>) -> Result<(), NoWorker> {
         let now = self.host().now();
         if self.is_full(pool) {
             return Err(NoWorker::Full);
@@ -84,37 +85,40 @@ impl<H: Host> Engine<H> {
         self.be_born();
         self.try_spawn(pool).map_err(NoWorker::Refused)?;
         if again_at != 0 {
-            // Not the mark of a later failure: the new worker may have tried to make another one meanwhile, and the
-            // watch tries again only where it finds the mark.
+            // Clear only the mark read above, not that of a later failure. The new worker may have
+            // failed to spawn another one meanwhile, and the watcher retries only if it finds the
+            // mark.
             let known = &pool.create_again_at;
             let _ = known.compare_exchange(again_at, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// No worker can come to `pool`. Not fatal: it has others, and rescuers, and the watch tries again.
+    /// Handles that no worker can come to `pool`. This is not fatal: the pool has other workers and
+    /// rescuers, and the watcher retries.
     fn note_no_worker(&self, pool: &Pool<H>, reason: NoWorker) {
         let is_full = self.is_full(pool);
         let mut refused = None;
         if let NoWorker::Refused(reason) = reason {
             let again_at = self.host().now().saturating_add(COOL_DOWN_NS);
-            // SeqCst: the watch looks at it after it has said that it sleeps.
+            // SeqCst: partner of the watcher, which announces its sleep first and reads this mark
+            // second.
             pool.create_again_at.store(again_at, Ordering::SeqCst);
             refused = Some(reason);
         } else {
             if pool.spec().shares {
-                // As many as may be, so some of them are elsewhere with nothing to do.
+                // The cap is reached, so some of the workers idle in other pools.
                 self.wake_idle_neighbour(pool);
             }
             if pool.spec().single && is_full {
-                // The only worker that there is to be looks at items and timers after the one that it is in, and
-                // theirs cannot run before. It may be in a wait, with no worker running.
+                // The pool's only worker checks items and timers after its present item, before
+                // which they cannot run anyway. It may be in a wait, with no worker running.
                 return self.be_seen(0);
             }
         }
         self.send_maydays(pool);
         self.wake_watch();
-        // Last, as the reporter is user code.
+        // Last, because the reporter is user code.
         match refused {
             Some(reason) => self.report(Report::SpawnFailed { reason }),
             None if is_full => self.note_full(pool),
@@ -122,13 +126,13 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Makes a thread for a worker of `pool`, for which the wake is claimed.
+    /// Spawns a thread for a worker of `pool`, whose wake is claimed.
     fn try_spawn(&self, pool: &Pool<H>) -> Result<(), String> {
         let slot = self.allocate_slot();
         let slot = slot.ok_or_else(|| format!("an engine has at most {SLOTS_MAX} workers"))?;
         let Some(engine) = self.me() else {
             self.slots().release(slot);
-            return Err("the engine is going away".to_owned());
+            return Err("the engine is being destroyed".to_owned());
         };
         self.slot(slot).home.store(pool.id, Ordering::Relaxed);
         pool.state.add_worker();

@@ -27,7 +27,7 @@ pub(crate) use transfer::MOVING;
 /// Workers that are remembered as having taken a batch lately.
 const RECENT: usize = 8;
 /// No worker.
-const NOBODY: u32 = u32::MAX;
+const NO_SLOT: u32 = u32::MAX;
 
 /// No deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -40,13 +40,13 @@ pub(crate) struct PoolSpec {
     pub(crate) nice: i32,
     /// For the threads' names.
     pub(crate) label: String,
-    /// Whether only its own workers may run its items: those of per-CPU queues.
+    /// Whether only its own workers may run its items: pools of per-CPU queues.
     pub(crate) confined: bool,
-    /// Whether it has one worker and never another: items run in one context, in order.
+    /// Whether it has exactly one worker: its items run in one context, in order.
     pub(crate) single: bool,
     /// Whether its items must not wait.
     pub(crate) bh: bool,
-    /// Whether other pods may take its work, and its workers theirs.
+    /// Whether other pods may steal its work and borrow its workers.
     pub(crate) shares: bool,
     /// The other pools of the set, nearest first.
     pub(crate) neighbours: Vec<u32>,
@@ -59,63 +59,64 @@ impl PoolSpec {
     }
 }
 
-/// See the module. In the order of the fields: what everybody writes, what nobody writes, what
-/// workers write.
+/// A worker pool (see the module). The fields are in this order: those that all threads write,
+/// those that no thread writes, those that workers write.
 #[repr(C, align(128))]
 pub(crate) struct Pool<H: Host> {
-    /// Pwqs that became ready, not yet in `inner.ready`.
+    /// Pwqs that became ready and are not yet in `inner.ready`.
     ready_inbox: Inbox<Pwq<H>>,
     pub(crate) state: PoolState,
-    /// Workers that should run while work is pending.
+    /// How many workers should run while work is pending.
     target: Line<AtomicU32>,
     pub(crate) id: u32,
     spec: std::sync::OnceLock<PoolSpec>,
-    /// Whether `inner.ready` has anything. A hint for those without the lock.
+    /// Whether `inner.ready` is non-empty. A hint for threads without the lock.
     has_ready: Line<AtomicBool>,
-    /// When a worker may be created again, after a failure; 0 if none has failed. A hint.
+    /// When a worker may be spawned again after a failure; 0 if no spawn has failed. A hint.
     pub(crate) create_again_at: AtomicU64,
-    /// When the rescuers are called again. A hint.
+    /// When the rescuers are called next. A hint.
     pub(crate) mayday_at: AtomicU64,
-    /// When work was last taken. A hint.
+    /// When work was last taken, or a worker last came up for it. A hint.
     pub(crate) last_take: AtomicU64,
-    /// The same, and not when a worker has come up for it. A hint.
+    /// When work was last taken; unlike `last_take`, a worker's arrival does not count. A hint.
     pub(crate) took_at: Hint,
-    /// Pool sets that are in use and have this pool. Guard: the lock of the engine's list of sets.
+    /// Pool sets in use that contain this pool. Guard: the lock of the engine's list of sets.
     pub(crate) sets_in_use: AtomicU32,
-    /// What the items taken last took each. A hint.
+    /// How long each of the items taken last took. A hint.
     pub(crate) item_ns: AtomicU64,
-    /// Workers with something lined up behind the item that they are in. A hint.
+    /// Workers with items scheduled behind the one that they run. A hint.
     pub(crate) lined_up: AtomicU32,
-    /// Until when sleeps are expected here, as there was one lately: workers are looked at more closely. A hint.
+    /// Blocks are expected here until this time, because one was found lately: the watcher samples
+    /// the workers more often. A hint.
     pub(crate) suspect_until: AtomicU64,
-    /// When its workers were last looked at. A hint.
+    /// When its workers were last sampled. A hint.
     pub(crate) seen_at: AtomicU64,
-    /// When an item was last presumed to sleep. A hint.
+    /// When an item was last presumed to block. A hint.
     pub(crate) presumed_at: AtomicU64,
-    /// The worker whose item that was. A hint.
+    /// The worker of that item. A hint.
     presumed: AtomicU32,
-    /// How long undeclared sleeps last as a rule. A hint.
+    /// How long an undeclared block typically lasts. A hint.
     pub(crate) usual_sleep_ns: AtomicU64,
-    /// Workers that took a batch lately: the last one of each residue. Hints.
+    /// Workers that took a batch lately: the latest one of each residue class. Hints.
     recent: [AtomicU32; RECENT],
-    /// The sum of the limits of its queues: as many of their items may run at once.
+    /// The sum of its queues' limits: the number of their items that may run at once.
     pub(crate) limits: AtomicU64,
-    /// Whether it was said that it has as many workers as it may have, and all of them block.
+    /// Whether the report was made that the pool has as many workers as it may have, and all block.
     pub(crate) said_full: AtomicBool,
-    /// Until when the worker that keeps the timers sleeps; `NEVER` where that is not known. Written by that
-    /// worker, under the pool lock.
+    /// How long the keeper sleeps; `NEVER` if unknown. Written by the keeper, under the pool lock.
     kept_until: AtomicU64,
-    /// Whether its timers were left to the watch lately. A hint.
+    /// Whether its timers were left to the watcher lately. A hint.
     left_timers: AtomicBool,
-    /// Whether a wake is claimed for a worker that the watch is to make.
+    /// Whether a wake is claimed for a worker that the watcher is to spawn.
     pub(crate) wanted: AtomicBool,
-    /// Since when the watch has found it without a worker that it should have; 0: it has not.
+    /// Since when the watcher has found the pool stranded, without a worker that it is owed; 0 if
+    /// it is not stranded.
     pub(crate) stranded_since: AtomicU64,
-    /// Queues that send new items here. Without any, nothing but its timers will bring a worker up.
+    /// Queues that send new items here. Without any, only its timers bring a worker up.
     routed: AtomicU32,
-    /// Timers that nobody gets up for.
+    /// Deferrable timers: they never wake a parked worker.
     pub(crate) deferrable: TimerBase<H>,
-    /// Timers that are watched.
+    /// Ordinary timers: the keeper or the watcher covers them.
     pub(crate) timers: TimerBase<H>,
     inner: Lock<PoolInner<H>>,
 }
@@ -125,7 +126,7 @@ pub(crate) struct PoolInner<H: Host> {
     pub(crate) ready: ReadyList<H>,
     /// The worker that parked last.
     pub(crate) idle_top: Option<u32>,
-    /// The parked worker that sleeps no longer than until the next timer.
+    /// The keeper: the parked worker that sleeps no longer than until the next timer.
     pub(crate) keeper: Option<u32>,
     /// The slots of all workers.
     pub(crate) workers: Vec<u32>,
@@ -147,10 +148,10 @@ impl<H: Host> Pool<H> {
             suspect_until: AtomicU64::new(0),
             seen_at: AtomicU64::new(0),
             presumed_at: AtomicU64::new(0),
-            presumed: AtomicU32::new(NOBODY),
-            // Long: the first sleeper is replaced at once.
+            presumed: AtomicU32::new(NO_SLOT),
+            // A long initial value: the first worker that blocks is replaced at once.
             usual_sleep_ns: AtomicU64::new(PATIENCE_MAX_NS),
-            recent: std::array::from_fn(|_| AtomicU32::new(NOBODY)),
+            recent: std::array::from_fn(|_| AtomicU32::new(NO_SLOT)),
             limits: AtomicU64::new(0),
             said_full: AtomicBool::new(false),
             sets_in_use: AtomicU32::new(0),
@@ -175,7 +176,7 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// In a child after a fork: no workers, nothing ready.
+    /// In a child after a fork: the pool has no worker and nothing is ready.
     pub(crate) fn forget(&self, inner: &mut PoolInner<H>) {
         let _ = self.ready_inbox.take_all();
         inner.ready = ReadyList::new();
@@ -191,10 +192,10 @@ impl<H: Host> Pool<H> {
         self.create_again_at.store(0, Ordering::Relaxed);
         self.last_take.store(0, Ordering::Relaxed);
         self.suspect_until.store(0, Ordering::Relaxed);
-        self.recent.iter().for_each(|cell| cell.store(NOBODY, Ordering::Relaxed));
+        self.recent.iter().for_each(|cell| cell.store(NO_SLOT, Ordering::Relaxed));
     }
 
-    /// Gives a fresh pool its purpose.
+    /// Sets what a fresh pool is for.
     pub(crate) fn configure(&self, spec: PoolSpec, target: u32) {
         self.set_target(target);
         let fresh = self.spec.set(spec).is_ok();
@@ -202,7 +203,8 @@ impl<H: Host> Pool<H> {
     }
 
     pub(crate) fn set_target(&self, target: u32) {
-        // SeqCst: a change of the target settles the pool next; a submitter pushes first, then looks here.
+        // SeqCst: a thread that changes the target settles the pool next. A submitter pushes first,
+        // then reads the target.
         self.target.0.store(target.max(1), Ordering::SeqCst);
     }
 
@@ -211,31 +213,31 @@ impl<H: Host> Pool<H> {
     }
 
     pub(crate) fn spec(&self) -> &PoolSpec {
-        self.spec.get().expect("a pool is configured before anybody sees it")
+        self.spec.get().expect("a pool is configured before it is published")
     }
 
-    /// Whether it has more to do than its workers can: as many run as should, or none is idle that could
-    /// come up soon.
+    /// Whether it has more work than its workers can handle: the target runs already, or no idle
+    /// worker could come up soon.
     pub(crate) fn is_overloaded(&self) -> bool {
         let counts = self.state.counts();
         self.looks_ready() && (counts.running >= self.target() || counts.idle == 0)
     }
 
-    /// This worker begins an item that is presumed to sleep.
+    /// This worker begins an item that is presumed to block.
     pub(crate) fn note_presumed(&self, slot: u32) {
         self.presumed.store(slot, Ordering::Relaxed);
     }
 
-    /// Who did so last.
+    /// The worker that began such an item last.
     pub(crate) fn presumed_last(&self) -> Option<u32> {
-        Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NOBODY)
+        Some(self.presumed.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
     }
 
     /// This worker takes a batch.
     #[inline]
     pub(crate) fn note_recent(&self, slot: u32) {
         let cell = &self.recent[slot as usize % RECENT];
-        // Most of the time it is the same one again.
+        // Usually it is the same worker again, and the load spares the store.
         if cell.load(Ordering::Relaxed) != slot {
             cell.store(slot, Ordering::Relaxed);
         }
@@ -243,7 +245,7 @@ impl<H: Host> Pool<H> {
 
     /// Workers that took a batch lately.
     pub(crate) fn recent(&self) -> impl Iterator<Item = u32> {
-        self.recent.iter().map(|cell| cell.load(Ordering::Relaxed)).filter(|&slot| slot != NOBODY)
+        self.recent.iter().map(|cell| cell.load(Ordering::Relaxed)).filter(|&slot| slot != NO_SLOT)
     }
 
     #[inline]
@@ -255,19 +257,19 @@ impl<H: Host> Pool<H> {
         self.inner.lock()
     }
 
-    /// Whether a pwq is ready, as far as can be seen without the lock: one that is on neither list was taken.
+    /// Whether a pwq is ready, as seen without the lock. A pwq on neither list has been taken.
     #[inline]
     pub(crate) fn looks_ready(&self) -> bool {
         // The inbox first: `gather_ready` sets the mark before it empties the inbox.
         !self.ready_inbox.is_empty() || self.has_ready.0.load(Ordering::SeqCst)
     }
 
-    /// Whether a pwq is ready.
+    /// Whether a pwq is ready. Exact under the pool lock.
     pub(crate) fn is_ready(&self, inner: &PoolInner<H>) -> bool {
         !inner.ready.is_empty() || !self.ready_inbox.is_empty()
     }
 
-    /// Until when the keeper sleeps; [`NEVER`] where it has not said.
+    /// How long the keeper sleeps; [`NEVER`] if it has not published a time.
     pub(crate) fn kept_until(&self) -> u64 {
         self.kept_until.load(Ordering::SeqCst)
     }
@@ -275,12 +277,12 @@ impl<H: Host> Pool<H> {
     /// Whether a timer of either kind is due. A hint.
     #[inline]
     pub(crate) fn has_due_timers(&self, now: u64) -> bool {
-        // Relaxed: who is to see a timer for sure is woken for it, or parks with `next_wake`.
+        // Relaxed: a thread that must not miss a timer is woken for it, or parks with `next_wake`.
         self.timers.next(Ordering::Relaxed) <= now || self.deferrable.next(Ordering::Relaxed) <= now
     }
 
-    /// When a worker must be up for a timer, or `NEVER`. Deferrable ones count if nothing else ever
-    /// brings a worker up.
+    /// When a worker must be awake for a timer, or `NEVER`. Deferrable timers count only if no
+    /// queue sends items here, because then no other event brings a worker up.
     pub(crate) fn next_wake(&self) -> u64 {
         let next = self.timers.next(Ordering::SeqCst);
         if self.is_deserted() { next.min(self.deferrable.next(Ordering::SeqCst)) } else { next }
@@ -291,7 +293,7 @@ impl<H: Host> Pool<H> {
         [&self.timers, &self.deferrable]
     }
 
-    /// Whether something of either kind is armed.
+    /// Whether a timer of either kind is armed.
     pub(crate) fn has_timers(&self) -> bool {
         let next = |base: &TimerBase<H>| base.next(Ordering::SeqCst);
         next(&self.timers) != NEVER || next(&self.deferrable) != NEVER
@@ -302,31 +304,35 @@ impl<H: Host> Pool<H> {
         self.routed.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// One queue less does. True if it was the last one: then workers that are parked must be nudged, for
-    /// one of them to watch all timers.
+    /// One queue less sends items here. Returns true if it was the last: then the caller must nudge
+    /// the parked workers, so that one of them becomes the keeper of all timers.
     #[must_use]
     pub(crate) fn remove_route(&self) -> bool {
         self.routed.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
+    /// Whether no queue sends new items here.
     pub(crate) fn is_deserted(&self) -> bool {
         self.routed.load(Ordering::SeqCst) == 0
     }
 
     /// Puts a pwq on the ready list. The caller has claimed its readiness.
     pub(crate) fn push_ready(&self, pwq: &Pwq<H>) -> Unsettled<'_, H> {
+        // The push is the submitter's half of the handshake with a worker that parks: push, then
+        // read the counters (in `settle`). SeqCst in `Inbox::push`.
         // SAFETY: the claim on READY makes the link ours; pwqs are never freed while ready.
         unsafe { self.ready_inbox.push(std::ptr::from_ref(pwq).cast_mut()) };
         Unsettled::new(self)
     }
 
-    /// A worker stops counting as running.
+    /// Takes the calling worker off the running count.
     pub(crate) fn block(&self) -> Unsettled<'_, H> {
         self.state.block();
         Unsettled::new(self)
     }
 
-    /// The claimed wake comes to nothing. Others relied on it.
+    /// Gives up a claimed wake that failed. Other threads relied on the claim, hence the
+    /// settlement.
     pub(crate) fn give_up_wake(&self) -> Unsettled<'_, H> {
         self.state.abort_wake();
         Unsettled::new(self)
@@ -337,19 +343,19 @@ impl<H: Host> Pool<H> {
         Unsettled::new(self)
     }
 
-    /// Its timers were left to the watch since it last looked at them: it goes on looking after them.
+    /// Notes that its timers were left to the watcher, which then goes on checking them.
     fn note_left_timers(&self) {
         if !self.left_timers.load(Ordering::Relaxed) {
             self.left_timers.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether they were, since the last call.
+    /// Whether they were left to the watcher since the last call.
     pub(crate) fn take_left_timers(&self) -> bool {
         self.left_timers.load(Ordering::Relaxed) && self.left_timers.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether what waits here could be run by another worker that exists.
+    /// Whether another existing worker could run the items that wait here.
     pub(crate) fn others_may_help(&self) -> bool {
         self.target() > 1 || self.spec().shares
     }
@@ -366,17 +372,18 @@ impl<H: Host> Pool<H> {
         inner.ready.for_each(f);
     }
 
-    /// Moves what is in the inbox to the list. `note_readiness` must follow, under the same hold of the lock.
+    /// Moves the inbox to the list. `note_readiness` must follow, under the same hold of the lock.
     ///
-    /// The mark comes before the move, both sequentially consistent: a thread without the lock that finds the
-    /// inbox empty because of the move finds the mark afterwards. In the other order it would see neither:
+    /// The mark is set before the move, both SeqCst. A thread without the lock that finds the inbox
+    /// empty because of the move finds the mark afterwards. In the other order it would see
+    /// neither:
     ///
     /// ```text
     /// mover, under the lock                 worker that begins a wait
     /// empties the inbox
     ///                                       running -= 1
-    ///                                       anything in the inbox, or marked ? No: waits
-    /// marks
+    ///                                       inbox non-empty, or marked ? No: waits
+    /// sets the mark
     /// ```
     fn gather_ready(&self, host: &H, inner: &mut PoolInner<H>) {
         if self.ready_inbox.is_empty() {
@@ -388,16 +395,16 @@ impl<H: Host> Pool<H> {
         inner.ready.append(self.ready_inbox.take_all_in_order());
     }
 
-    /// Keeps `has_ready` true to the list.
+    /// Makes `has_ready` agree with the list.
     fn note_readiness(&self, inner: &PoolInner<H>) {
         let any = !inner.ready.is_empty();
-        // Written under the lock only; most of the time there is nothing to change.
+        // Only written under the lock; usually it is right already, and the load spares the store.
         if self.has_ready.0.load(Ordering::Relaxed) != any {
             self.has_ready.0.store(any, Ordering::SeqCst);
         }
     }
 
-    /// Takes this pwq off the ready list, pinned. False if it is not in it.
+    /// Takes this pwq off the ready list and pins it. Returns false if it is not on the list.
     pub(crate) fn take_ready(&self, host: &H, inner: &mut PoolInner<H>, pwq: &Pwq<H>) -> bool {
         self.gather_ready(host, inner);
         let found = inner.ready.remove(pwq);
@@ -408,7 +415,7 @@ impl<H: Host> Pool<H> {
         found
     }
 
-    /// Takes the first ready pwq, pinned.
+    /// Takes the first ready pwq, and pins it.
     pub(crate) fn pop_ready<'a>(&self, host: &H, inner: &mut PoolInner<H>) -> Option<&'a Pwq<H>> {
         self.gather_ready(host, inner);
         let pwq = inner.ready.pop_front();
@@ -419,11 +426,10 @@ impl<H: Host> Pool<H> {
         Some(pwq)
     }
 
-    /// Takes the worker that parked last off the idle stack; the one that watches the timers only
-    /// if there is no other.
+    /// Takes the worker that parked last off the idle stack; the keeper only if it is the only one.
     ///
-    /// Who was picked is off the stack before it is woken, under the lock under which idle workers
-    /// retire: it cannot retire in between and leave the work behind.
+    /// The picked worker is off the stack before it is woken. Idle workers retire under the same
+    /// lock, so a picked worker cannot retire in between and leave the work behind.
     fn pick_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>) -> Option<WakeToken<H>> {
         let top = inner.idle_top?;
         let below = engine.slot(top).idle_below_locked(inner);
@@ -439,7 +445,7 @@ impl<H: Host> Pool<H> {
         Some(unsafe { WakeToken::new(&raw const slot.event) })
     }
 
-    /// Puts a worker on the idle stack. True if it has to watch the timers.
+    /// Puts a worker on the idle stack. Returns true if it is the keeper.
     pub(crate) fn push_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) -> bool {
         let slot = engine.slot(id);
         // SAFETY: both cells are guarded by the pool lock, which the caller holds.
@@ -451,7 +457,7 @@ impl<H: Host> Pool<H> {
         self.adopt_timers(inner, id)
     }
 
-    /// Makes this parked worker the one that keeps the timers, if there is none. True if it is.
+    /// Makes this parked worker the keeper, if there is none. Returns true if it is the keeper.
     pub(crate) fn adopt_timers(&self, inner: &mut PoolInner<H>, id: u32) -> bool {
         if inner.keeper.is_none() {
             inner.keeper = Some(id);
@@ -460,11 +466,12 @@ impl<H: Host> Pool<H> {
         inner.keeper == Some(id)
     }
 
-    /// Until when the worker that keeps the timers may sleep. Under the pool lock.
+    /// How long the keeper may sleep. Under the pool lock.
     ///
-    /// SeqCst: first the mark that the timers are kept and `NEVER`, then the look at the timers. A thread that
-    /// arms an earlier one publishes it first, then looks here: it finds `NEVER`, or a time that takes the
-    /// new timer into account, or one that is later than the timer; or the keeper sees the timer.
+    /// SeqCst: the keeper first stores KEPT and `NEVER`, then reads the timers. A thread that arms
+    /// an earlier timer publishes it first, then reads `kept_until`. It finds `NEVER`, or a time
+    /// that takes the new timer into account, or a time later than the timer, and then it wakes the
+    /// keeper. Otherwise the keeper's read finds the timer.
     pub(crate) fn keep_until(&self) -> u64 {
         let next = self.next_wake();
         if self.kept_until.load(Ordering::Relaxed) == next {
@@ -476,7 +483,7 @@ impl<H: Host> Pool<H> {
         next
     }
 
-    /// Takes a worker off the idle stack, wherever in it.
+    /// Takes a worker off the idle stack, from any position.
     pub(crate) fn remove_idle(&self, engine: &Engine<H>, inner: &mut PoolInner<H>, id: u32) {
         let slot = engine.slot(id);
         let below = slot.idle_below_locked(inner);
@@ -503,16 +510,16 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// The slots of all workers, as of now.
+    /// The slots of all workers at this moment.
     pub(crate) fn list_workers(&self) -> Vec<u32> {
-        // Room first: as a rule nothing is allocated under the lock.
+        // Reserve first, so that usually nothing is allocated under the lock.
         let mut workers = Vec::with_capacity(self.state.counts().workers as usize + 1);
         workers.extend_from_slice(&self.lock().workers);
         workers
     }
 
-    /// Whether the calling thread may run this pool's items: any thread for one that shares its work,
-    /// else the pool's own workers.
+    /// Whether the calling thread may run this pool's items: any thread if the pool is not
+    /// confined, otherwise only its own workers.
     pub(crate) fn admits_caller(&self, engine: &Engine<H>) -> bool {
         !self.spec().confined || self.is_run_by_caller(engine)
     }
@@ -526,7 +533,7 @@ impl<H: Host> Pool<H> {
         worker.is_some_and(|worker| std::ptr::eq(worker.pool(), self))
     }
 
-    /// Whether the caller is a worker of this pool and in no item: it will look at the ready list
+    /// Whether the caller is a worker of this pool and in no item: it will scan the ready list
     /// before it does anything else.
     pub(crate) fn is_served_by_caller(&self, engine: &Engine<H>) -> bool {
         // SAFETY: the host's promise for the calling thread.
@@ -534,7 +541,8 @@ impl<H: Host> Pool<H> {
         thread.frame().is_null() && self.is_run_by_caller(engine)
     }
 
-    /// Wakes a parked worker without picking it: it looks around and parks again.
+    /// Wakes a parked worker without picking it: it checks its timers and retirement, and parks
+    /// again.
     pub(crate) fn nudge(&self, engine: &Engine<H>, id: u32) {
         // SAFETY: slots live as long as the engine.
         unsafe { WakeToken::new(&raw const engine.slot(id).event) }.send(engine.host());

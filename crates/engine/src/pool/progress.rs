@@ -1,9 +1,9 @@
-//! The one place that sees to it that a pool goes on: what must follow a change of the pool.
+//! The one place that keeps the rule of progress: what must follow a change of a pool.
 //!
-//! README.md has the rule and why it holds. A change that may leave an item or a timer behind returns
-//! [`Unsettled`]; the caller gives up its locks and settles. Settling takes one snapshot, asks
-//! `uwork_policy::progress` what is owed, and does it. Nothing else decides whether a worker must come up, a
-//! keeper must look again, or the watch must look.
+//! README.md states the rule and its proof. A change that may leave an item or a timer behind
+//! returns [`Unsettled`]; the caller releases its locks and settles. Settling takes one snapshot,
+//! asks `uwork_policy::progress` what the pool is owed, and does it. No other code decides whether
+//! a worker must come up, a keeper must check its timers, or the watcher must scan.
 
 use uwork_policy::blocking::Tier;
 use uwork_policy::progress::{Obligation, PoolView, obligation};
@@ -14,12 +14,12 @@ use crate::host::{Cure, Host};
 use crate::pwq::Pwq;
 use crate::sync::Ordering;
 
-/// Items that take this long keep a worker from the timers for too long.
+/// Items that take this long keep a worker away from the timers for too long.
 const LONG_ITEM_NS: u64 = 1_000_000;
-/// How much later than a timer the watch looks after it, where a worker is expected to be there first.
+/// How long after a due timer the watcher checks it, if a worker is expected to fire it first.
 pub(crate) const TIMER_SLACK_NS: u64 = 200_000;
 
-/// A pool has changed, and may owe something: settle it once every lock is released.
+/// A pool has changed and may be owed a worker or a scan: settle it once every lock is released.
 #[must_use = "a change that is not settled may leave an item or a timer behind"]
 pub(crate) struct Unsettled<'a, H: Host>(&'a Pool<H>);
 
@@ -28,19 +28,20 @@ impl<'a, H: Host> Unsettled<'a, H> {
         Unsettled(pool)
     }
 
-    /// Sees to it that the pool goes on.
+    /// Does what the pool is owed after the change.
     pub(crate) fn settle(self, engine: &Engine<H>) {
         engine.settle(self.take());
     }
 
-    /// As [`Unsettled::settle`], for a thread that queues items and is not to make threads for it: the watch
-    /// makes a worker that is missing, unless the pool has none at all.
+    /// As [`Unsettled::settle`], for a submitter, which must not spawn threads: the watcher spawns
+    /// a missing worker, unless the pool has no worker at all.
     #[inline]
     pub(crate) fn settle_for_submitter(self, engine: &Engine<H>) {
         let pool = self.take();
         let owed = obligation(pool.view_of_submitter());
         if owed == Obligation::NOTHING || pool.is_served_by_caller(engine) {
-            // The caller may be a worker of the pool between two items, whose next step ends with the pool settled.
+            // The caller may be a worker of the pool between two items; it settles the pool in its
+            // next step.
             return;
         }
         if !owed.worker {
@@ -49,21 +50,22 @@ impl<'a, H: Host> Unsettled<'a, H> {
         engine.settle_with(pool, Maker::Watch);
     }
 
-    /// As [`Unsettled::settle`], for a thread that arms timers and is not to make threads for it.
+    /// As [`Unsettled::settle`], for a thread that arms timers, which must not spawn threads.
     pub(crate) fn settle_made_by_watch(self, engine: &Engine<H>) {
         engine.settle_with(self.take(), Maker::Watch);
     }
 
-    /// The caller is a worker of the pool between two items. Its next step ends with the pool settled.
+    /// Leaves the change to the caller, a worker of the pool between two items. Its next step ends
+    /// with the pool settled.
     pub(crate) fn left_to_caller(self, engine: &Engine<H>) {
         debug_assert!(
             self.0.is_served_by_caller(engine),
-            "only a worker that looks next may leave it"
+            "only a worker that scans next may defer the settlement"
         );
         let _ = self.take();
     }
 
-    /// In a model of a part of the engine, in which no worker is missed.
+    /// For models of a part of the engine that has no pool to settle.
     #[cfg(test)]
     #[allow(dead_code, reason = "only models have pools without an engine")]
     pub(crate) fn in_a_model(self) {
@@ -83,20 +85,21 @@ impl<H: Host> Drop for Unsettled<'_, H> {
     }
 }
 
-/// Which thread makes a worker that is missing.
+/// The thread that spawns a missing worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Maker {
-    /// The one that finds it missing: a worker, the watch, or a thread that may take its time.
+    /// The thread that finds it missing: a worker, the watcher, or a thread that may take its time.
     Caller,
-    /// The watch, if it exists and the pool has a worker already.
+    /// The watcher, if it runs and the pool has a worker already.
     Watch,
 }
 
 impl<H: Host> Pool<H> {
-    /// The pool at this instant.
+    /// A snapshot of the pool.
     ///
-    /// Each part is read with sequentially consistent loads, after the caller's change: see README.md for
-    /// the pairs that this makes.
+    /// Each part is read with a sequentially consistent load, after the caller's change. README.md
+    /// lists the pairs that this forms: with a worker that parks, and with a keeper that publishes
+    /// `kept_until`.
     #[inline]
     fn view(&self, engine: &Engine<H>) -> PoolView {
         let counts = self.state.counts();
@@ -113,8 +116,8 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// The pool at this instant as far as it matters to a thread that has made a pwq ready: that leaves no timer
-    /// uncovered.
+    /// The part of the snapshot that matters to a thread that has made a pwq ready. That change
+    /// leaves no timer uncovered.
     #[inline]
     fn view_of_submitter(&self) -> PoolView {
         PoolView {
@@ -129,7 +132,7 @@ impl<H: Host> Pool<H> {
         }
     }
 
-    /// How much later than the next timer the watch may look after it.
+    /// How long after the next timer's expiry the watcher may check it.
     pub(crate) fn timer_slack(&self) -> u64 {
         let long = self.item_ns.load(Ordering::Relaxed) >= LONG_ITEM_NS;
         if long { 0 } else { TIMER_SLACK_NS }
@@ -137,7 +140,7 @@ impl<H: Host> Pool<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Sees to it that a pool goes on, after any change. Without locks held.
+    /// Does what a pool is owed, after any change. The caller holds no lock.
     #[inline]
     pub(crate) fn settle(&self, pool: &Pool<H>) {
         self.settle_with(pool, Maker::Caller);
@@ -161,7 +164,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// The pool has all the workers that it should have: lets one that is parked, or the watch, look.
+    /// The pool has enough workers: calls the keeper or the watcher, as owed.
     fn call_for(&self, pool: &Pool<H>, owed: Obligation) {
         if owed.keeper {
             let keeper = pool.lock().keeper;
@@ -177,32 +180,32 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Whether a look of the watch at items that wait behind running workers can be of use.
+    /// Whether a scan by the watcher can help items that wait behind running workers.
     pub(crate) fn watch_helps(&self, pool: &Pool<H>) -> bool {
         let finds = self.hogs().is_on() || self.host().tier() != Tier::Declared;
         pool.others_may_help() || (finds && !pool.spec().single)
     }
 
-    /// Puts a pwq whose readiness the caller claimed on its list. What waits in it was queued before,
-    /// and those who queue more find it ready and do not look.
+    /// Puts a pwq, whose readiness the caller claimed, on its list, and settles. This covers items
+    /// that other submitters enqueued before: those found the pwq ready and did not settle.
     pub(crate) fn make_ready(&self, pwq: &Pwq<H>) {
         pwq.home().push_ready(pwq).settle(self);
     }
 
-    /// Brings one more worker up, if fewer run than should, whether or not an item waits in this pool: it
-    /// finds one elsewhere.
+    /// Brings up one more worker if fewer run than the target, even if no item waits in this pool:
+    /// the worker finds work in a neighbour's pool.
     pub(crate) fn bring_helper(&self, pool: &Pool<H>) {
         if pool.state.begin_wake(pool.target()) {
             self.bring_worker(pool, Maker::Caller);
         }
     }
 
-    /// A timer of `pool` is overdue, and no worker has come for it. Called by the watch.
+    /// A timer of `pool` is overdue, and no worker has fired it. Called by the watcher.
     pub(crate) fn bring_for_timers(&self, pool: &Pool<H>, now: u64) {
-        // One that is on its way up sees the timers. Above the target as well: this one will find nothing else
-        // to do, and park.
+        // A worker on its way up sees the timers. A worker is brought up even above the target; it
+        // finds nothing else to do, and parks.
         if pool.state.begin_wake(u32::MAX) && !self.bring_worker(pool, Maker::Caller) {
-            // No worker can come. There may be a rescuer for what is queued now.
+            // No worker can come. A rescuer may serve the items that the timers enqueue.
             self.fire_timers_as_watch(pool, now);
         }
     }

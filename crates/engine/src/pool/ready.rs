@@ -1,4 +1,4 @@
-//! The pwqs that have something to do, first come first.
+//! The ready pwqs of a pool, first in, first out.
 
 use crate::host::Host;
 use crate::inbox::Node;
@@ -10,7 +10,7 @@ pub(crate) struct ReadyList<H: Host> {
     tail: *mut Pwq<H>,
 }
 
-// SAFETY: the list's pwqs belong to whoever holds the list.
+// SAFETY: the list's pwqs belong to the holder of the list.
 unsafe impl<H: Host> Send for ReadyList<H> {}
 
 impl<H: Host> ReadyList<H> {
@@ -42,7 +42,7 @@ impl<H: Host> ReadyList<H> {
         }
     }
 
-    /// Visits all, in order.
+    /// Visits all pwqs, in order.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Pwq<H>)) {
         let mut pwq = self.head;
         // SAFETY: everything in our list is live, and its links are guarded by the pool lock.
@@ -53,7 +53,7 @@ impl<H: Host> ReadyList<H> {
         }
     }
 
-    /// Takes this one out. False if it is not in the list.
+    /// Takes this pwq out. Returns false if it is not in the list.
     pub(crate) fn remove(&mut self, pwq: &Pwq<H>) -> bool {
         let (mut before, mut here) = (std::ptr::null_mut::<Pwq<H>>(), self.head);
         while !here.is_null() && !std::ptr::eq(here, pwq) {
@@ -79,7 +79,7 @@ impl<H: Host> ReadyList<H> {
         true
     }
 
-    /// Takes the first, or null.
+    /// Takes the first pwq, or returns null.
     pub(crate) fn pop_front(&mut self) -> *mut Pwq<H> {
         let first = self.head;
         if !first.is_null() {

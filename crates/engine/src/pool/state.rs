@@ -1,4 +1,4 @@
-//! A pool's counters in one word, so that "must somebody be woken?" is one load.
+//! A pool's counters in one word, so that one load decides whether a worker must be woken.
 //!
 //! | bits | name |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | 32..=47 | workers |
 //! | 48 | waking: a worker is on its way up |
 //! | 49 | retired: no queue uses the pool; workers exit |
-//! | 50 | kept: a parked worker sleeps no longer than until the next timer |
+//! | 50 | kept: a parked worker, the keeper, sleeps no longer than until the next timer |
 
 use uwork_policy::concurrency::{PoolCounts, need_more_workers};
 
@@ -23,8 +23,8 @@ const COUNT: u64 = 0xffff;
 /// The greatest number of workers of one pool.
 pub(crate) const WORKERS_MAX: u32 = COUNT as u32 - 1;
 
-/// The counters. Every change and every look is sequentially consistent: each is one half of a
-/// handshake with an inbox (see README.md).
+/// The counters. Every change and every load is SeqCst: each is one half of a handshake with an
+/// inbox (see README.md).
 pub(crate) struct PoolState(AtomicU64);
 
 fn counts(word: u64) -> PoolCounts {
@@ -47,7 +47,7 @@ impl PoolState {
         counts(self.0.load(Ordering::SeqCst))
     }
 
-    /// Claims the right to bring one more worker up, if policy wants one.
+    /// Claims the right to bring one more worker up, if the policy wants one.
     #[inline]
     #[must_use]
     pub(crate) fn begin_wake(&self, target: u32) -> bool {
@@ -66,55 +66,57 @@ impl PoolState {
         false
     }
 
-    /// The claim comes to nothing.
+    /// Gives up a claim that failed.
     pub(crate) fn abort_wake(&self) {
         self.0.fetch_and(!WAKING, Ordering::SeqCst);
     }
 
-    /// A worker that is being created now exists.
+    /// Counts a worker that is being spawned, or moves here from another pool.
     pub(crate) fn add_worker(&self) {
         self.0.fetch_add(WORKERS, Ordering::SeqCst);
     }
 
-    /// An idle worker was taken off the stack by whoever claimed the wake, or by itself.
+    /// Takes an idle worker off the stack's count: it was picked for a claimed wake.
     pub(crate) fn leave_idle(&self) {
         self.0.fetch_sub(IDLE, Ordering::SeqCst);
     }
 
-    /// The worker on its way up has arrived.
+    /// The worker on its way up has arrived. It scans the lists after this, because submitters that
+    /// read WAKING before this rely on its scan.
     pub(crate) fn arrive(&self) {
         self.0.fetch_sub(WAKING - RUNNING, Ordering::SeqCst);
     }
 
-    /// A running worker lies down on the idle stack. The counters after that.
+    /// A running worker parks on the idle stack. Returns the counters after the change.
     pub(crate) fn running_to_idle(&self) -> PoolCounts {
         let before = self.0.fetch_add(IDLE - RUNNING, Ordering::SeqCst);
-        debug_assert!(counts(before).running > 0, "a worker lies down that does not count");
+        debug_assert!(counts(before).running > 0, "a worker parks that does not count");
         counts(before.wrapping_add(IDLE - RUNNING))
     }
 
-    /// An idle worker gets up by itself.
+    /// An idle worker wakes by itself and runs.
     pub(crate) fn idle_to_running(&self) {
         self.0.fetch_sub(IDLE - RUNNING, Ordering::SeqCst);
     }
 
-    /// A running worker waits inside an item. [`super::Pool::block`] is for all but pools of one worker.
+    /// A running worker waits inside an item. Pools of several workers go through
+    /// [`super::Pool::block`].
     pub(crate) fn block(&self) {
         let before = self.0.fetch_sub(RUNNING, Ordering::SeqCst);
         debug_assert!(counts(before).running > 0, "a worker blocks that does not count");
     }
 
-    /// It is back.
+    /// The worker is back from its wait.
     pub(crate) fn unblock(&self) {
         self.0.fetch_add(RUNNING, Ordering::SeqCst);
     }
 
-    /// An idle worker exits.
+    /// An idle worker exits, or moves to another pool.
     pub(crate) fn exit_idle(&self) {
         self.0.fetch_sub(IDLE + WORKERS, Ordering::SeqCst);
     }
 
-    /// A worker that was being created does not come.
+    /// The worker that was being spawned does not come.
     pub(crate) fn abort_worker(&self) {
         self.0.fetch_sub(WORKERS, Ordering::SeqCst);
     }
@@ -124,7 +126,7 @@ impl PoolState {
         self.0.fetch_and(RETIRED, Ordering::SeqCst);
     }
 
-    /// Says whether a parked worker keeps the timers. Under the pool lock.
+    /// Sets whether a parked worker is the keeper. Under the pool lock.
     pub(crate) fn set_kept(&self, kept: bool) {
         if kept {
             self.0.fetch_or(KEPT, Ordering::SeqCst);

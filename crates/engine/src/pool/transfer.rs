@@ -1,22 +1,22 @@
-//! Idle workers go where they are needed: between pods that share their work.
+//! Moves idle workers to where they are needed, between pods that share their work.
 //!
-//! Without this each pod would get as many workers as it ever needs at once, though their items are the same
-//! ones, now here and now there.
+//! Without this, each pod would spawn as many workers as it ever needs at once, although the same
+//! items only move from pod to pod.
 //!
 //! ```text
-//! who needs a worker, claim in hand        the worker, parked
+//! thread that has claimed the wake         the worker, parked
 //! `placing`, lock of its pool
 //!   off the stack and the list,
 //!   home = MOVING, picked = true
 //! unlock the pool
-//! lock of the new pool: onto its list      may look up by itself: picked, but MOVING,
+//! lock of the new pool: onto its list      may wake by itself: picked, but MOVING,
 //! unlock both                              so it parks again
 //! home = the new pool, wakes it            goes to that pool's CPUs, arrives there
 //! ```
 //!
-//! It is idle, in no run and on no list while it moves, and no two pool locks are held at once. Whoever
-//! found it on the old list and counts a run of it asks for its home with that run on, which it does not
-//! leave in between.
+//! While the worker moves it is idle, in no run and on no list, and no two pool locks are held at
+//! once. A thread that found the worker on the old list and counts one of its runs reads the
+//! worker's home during that run; the worker does not move while in a run.
 
 use super::Pool;
 use crate::engine::Engine;
@@ -24,12 +24,12 @@ use crate::host::Host;
 use crate::sync::Ordering;
 use crate::wake::WakeToken;
 
-/// A value of `Slot::home`: the worker is on its way from one pool to another.
+/// A value of `Slot::home`: the worker is moving from one pool to another.
 pub(crate) const MOVING: u32 = u32::MAX;
 
 impl<H: Host> Engine<H> {
-    /// Brings a worker to `pool` that the nearest neighbour can spare. The caller has claimed the wake,
-    /// which is used up if that is true.
+    /// Brings a worker to `pool` that the nearest neighbour can spare. The caller has claimed the
+    /// wake; if this returns true, the claim is used up.
     pub(crate) fn transfer_worker(&self, pool: &Pool<H>) -> bool {
         let neighbours = pool.spec().neighbours.iter().map(|&id| self.pool(id));
         let may_spare = |other: &&Pool<H>| pool.spec().shares && other.has_idle_to_spare();
@@ -37,14 +37,16 @@ impl<H: Host> Engine<H> {
     }
 
     fn transfer_from(&self, other: &Pool<H>, pool: &Pool<H>) -> bool {
-        // Who places threads finds the worker on one of the lists.
+        // Under `placing`: a thread that places threads on CPUs finds the worker on exactly one
+        // list.
         let placing = self.versions().hold_placing();
         let Some(id) = other.give_away_idle(self) else { return false };
         pool.state.add_worker();
         pool.lock().workers.push(id);
         drop(placing);
         let slot = self.slot(id);
-        // Release: the worker finds itself on the list.
+        // Release: its partner is the Acquire load in `Worker::move_home`. The worker sees that it
+        // is on the new list.
         slot.home.store(pool.id, Ordering::Release);
         // SAFETY: slots live as long as the engine.
         unsafe { WakeToken::<H>::new(&raw const slot.event) }.send(self.host());
@@ -53,13 +55,14 @@ impl<H: Host> Engine<H> {
 }
 
 impl<H: Host> Pool<H> {
-    /// Whether more are idle than would run if there was work.
+    /// Whether it has more idle workers than would run if it had work.
     fn has_idle_to_spare(&self) -> bool {
         self.state.counts().idle > self.target()
     }
 
-    /// Takes a worker out of the pool that it can spare: one that parked lately, and not the one that
-    /// watches the timers. Without such a one none: the worker may have been called to become it.
+    /// Takes a worker out of the pool that the pool can spare: one that parked lately, and not the
+    /// keeper. Returns None if the pool has no keeper: the worker may have been nudged to become
+    /// it.
     fn give_away_idle(&self, engine: &Engine<H>) -> Option<u32> {
         let mut inner = self.lock();
         let keeper = inner.keeper.filter(|_| self.has_idle_to_spare())?;
@@ -70,7 +73,8 @@ impl<H: Host> Pool<H> {
         self.state.exit_idle();
         let slot = engine.slot(id);
         slot.home.store(MOVING, Ordering::Relaxed);
-        // Release: who finds itself picked finds that it moves.
+        // Release: its partner is the Acquire load in `Worker::sleep`. A worker that finds itself
+        // picked also finds that it moves.
         slot.picked.store(true, Ordering::Release);
         Some(id)
     }

@@ -1,4 +1,4 @@
-//! What waits on a pwq, for those who look after it.
+//! What waits on a pwq, for the watcher and for dumps.
 
 use super::{DEAD, Pwq};
 use crate::host::Host;
@@ -6,20 +6,21 @@ use crate::inbox::Node;
 use crate::sync::Ordering;
 use crate::work::{Place, Work};
 
-/// Items of a worklist that are looked through for one, at most.
+/// How many items of a worklist are searched for a given one, at most.
 const SEARCH_MAX: usize = 1_000;
 
-/// See the module.
+/// A pwq's backlog (see the module).
 pub(crate) struct Backlog {
     /// Items that wait to be taken.
     pub(crate) queued: usize,
-    /// A number that grows with each item that was started, of this queue and of those that the pwq served before.
+    /// A number that grows with each started item, of this queue and of those that the pwq served
+    /// before.
     pub(crate) started: u64,
-    /// Places that are taken.
+    /// Permits that are taken.
     pub(crate) nr_active: u32,
     /// The node with which the limit is shared, as an identity.
     pub(crate) node: Option<usize>,
-    /// Whether all places are taken.
+    /// Whether all permits are taken.
     pub(crate) saturated: bool,
 }
 
@@ -34,7 +35,7 @@ impl<H: Host> Pwq<H> {
         self.state.load(Ordering::Relaxed) & DEAD != 0
     }
 
-    /// What waits here; nothing if the queue is gone or frozen.
+    /// What waits here; None if the queue is destroyed or frozen.
     pub(crate) fn backlog(&self) -> Option<Backlog> {
         let mut inner = self.lock();
         if self.is_dead() || inner.is_frozen() {
@@ -50,27 +51,31 @@ impl<H: Host> Pwq<H> {
         })
     }
 
-    /// Nothing waits here and nobody looks any more: lets the next one who queues something bring up a worker
-    /// though all places are taken. It finds that, but somebody looks again. True if the caller must put the
-    /// pwq on a ready list.
+    /// Called when the watchdog stops scanning and no item waits here: makes the next submitter
+    /// call it back.
+    ///
+    /// Clears SATURATED although all permits may be taken. The next submitter then makes the pwq
+    /// ready and settles the pool. The worker that takes the pwq finds no permit, but the
+    /// settlement has called the watcher. Returns true if an item arrived meanwhile and the caller
+    /// must put the pwq on a ready list.
     #[must_use]
     pub(crate) fn call_at_next_item(&self) -> bool {
         let mut inner = self.lock();
         self.splice(&mut inner);
         let quiet = inner.queued == 0 && !inner.is_frozen() && !self.is_dead();
-        // In a row, the mark says that the pwq is in it.
+        // In a shared limit, SATURATED also says that the pwq is in the row, so it must stay.
         quiet && inner.node_id().is_none() && self.unsaturate(&inner)
     }
 
-    /// Looks for a pending item at this address: among those that somebody waits for, and the first of the
-    /// worklist.
+    /// Searches for a pending item at this address: among the items with waiters, and at the front
+    /// of the worklist.
     pub(crate) fn find(&self, address: usize) -> Option<Found> {
         let mut inner = self.lock();
         self.splice(&mut inner);
         let found = |work: &Work| Found { place: work.place(), func: work.func().identity() };
         if inner.waiters.has(address) {
-            // SAFETY: its flusher's waiter is in the chain, whose lock we hold: the flush has not returned, and
-            // its caller promised that the item is live until then.
+            // SAFETY: a flusher's waiter for the item is in the chain, whose lock we hold. So the
+            // flush has not returned, and its caller promised that the item is live until then.
             return Some(found(unsafe { &*std::ptr::with_exposed_provenance::<Work>(address) }));
         }
         let mut item = inner.worklist.front();
@@ -86,7 +91,7 @@ impl<H: Host> Pwq<H> {
         None
     }
 
-    /// The queue's name, also when it is gone.
+    /// The queue's name, even after the queue is destroyed.
     pub(crate) fn queue_name(&self) -> String {
         self.lock().name.as_str().to_owned()
     }

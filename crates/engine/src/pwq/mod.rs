@@ -1,7 +1,7 @@
 //! A pwq: one queue's items on one pool.
 //!
-//! Submitters push to `inbox`; workers take batches out of `worklist` under the lock. A pwq with
-//! something to do and leave to do it is on its pool's ready list. README.md has the protocol.
+//! Submitters push to `inbox`; workers take batches out of `worklist` under the lock. A pwq that
+//! has items and a free permit is on its pool's ready list. README.md has the protocol.
 
 mod backlog;
 mod node;
@@ -26,21 +26,21 @@ use crate::work::{Place, WorkList};
 
 /// On a pool's ready list, or about to be put there.
 const READY: u32 = 1;
-/// As many workers hold it as may; the next one to let go, of it or of the node, looks after what
-/// waits.
+/// As many workers hold it as its limit permits. The next release of a permit, of the pwq or of its
+/// node, makes the pwq ready again if items wait.
 const SATURATED: u32 = 2;
-/// Its queue is gone; whoever lets go of it last gives it back.
+/// Its queue is destroyed. The last `unpin` gives the pwq back to the slab, or `kill` itself.
 const DEAD: u32 = 4;
-/// One worker took it off a ready list and has not let go yet.
+/// A worker took it off a ready list and has not unpinned it yet.
 const PIN: u32 = 8;
 
 /// Flush colours (the kernel's `WORK_NR_COLORS`).
 pub(crate) const COLOURS: usize = 16;
-/// A flush waits for this colour to run out.
+/// A flush waits until no item of this colour is in flight.
 const AWAITED: u32 = 1 << 31;
 
-/// See the module. In the order of the fields, so that what submitters write does not share a cache
-/// line with what workers write under the lock.
+/// A pwq (see the module). The order of the fields keeps what submitters write off the cache lines
+/// that workers write under the lock.
 #[repr(C, align(128))]
 pub(crate) struct Pwq<H: Host> {
     pub(crate) inbox: Inbox<crate::work::Work>,
@@ -50,31 +50,31 @@ pub(crate) struct Pwq<H: Host> {
     pub(crate) id: u32,
     /// Constant while attached.
     wq: AtomicPtr<Wq<H>>,
-    /// Whether workers on these items do not count as running. Constant while attached.
+    /// Whether workers that run its items leave the running count. Constant while attached.
     cpu_intensive: AtomicBool,
-    /// Whether items run in the order in which they were queued. Constant while attached.
+    /// Whether items run in the order in which they were enqueued. Constant while attached.
     ordered: AtomicBool,
-    /// The slot of its queue's rescuer, plus one; 0 without. Constant while attached.
+    /// The slot of its queue's rescuer, plus one; 0 if there is none. Constant while attached.
     rescuer: AtomicU32,
-    /// The pool that asks its queue's rescuer to look at it, plus one; 0 if none does.
+    /// The pool that calls its queue's rescuer for it, plus one; 0 if no pool does.
     pub(crate) mayday: AtomicU32,
-    /// How many of its runs were found asleep lately. A hint.
+    /// A score of how often its runs were found blocked lately. A hint.
     sleepy: AtomicU32,
-    /// The pool that new readiness goes to when nothing better is known.
+    /// The pool that it becomes ready in, unless the caller knows a better one.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
     next_ready: Cell<Link<Pwq<H>>>,
-    /// Items that were spliced and have not finished, by colour; `AWAITED` where a flush waits.
+    /// Items that were spliced and have not finished, by colour; `AWAITED` if a flush waits.
     in_flight: Line<[AtomicU32; COLOURS]>,
     inner: Line<Lock<Inner<H>>>,
 }
 
-/// What a queue says of the running of its items.
+/// A queue's settings for the running of its items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_active: u32,
     pub(crate) cpu_intensive: bool,
-    /// Whether items run in the order in which they were queued.
+    /// Whether items run in the order in which they were enqueued.
     pub(crate) ordered: bool,
     /// The slot of the queue's rescuer.
     pub(crate) rescuer: Option<u32>,
@@ -86,28 +86,29 @@ pub(crate) struct Inner<H: Host> {
     pub(crate) worklist: WorkList,
     /// Items in the worklist.
     pub(crate) queued: usize,
-    /// Items that ever were.
+    /// Items spliced since the pwq was attached.
     pub(crate) spliced: u64,
-    /// Workers that hold items of this pwq.
+    /// Workers and helpers that hold a permit of this pwq.
     pub(crate) nr_active: u32,
-    /// The queue's name, for those who do not keep the queue.
+    /// The queue's name, for readers that do not keep the queue alive.
     pub(crate) name: Name,
-    /// The most workers that may; 0 while the queue is frozen. Where the limit is shared, the node's
-    /// counts.
+    /// The limit of `nr_active`; 0 while the queue is frozen. If the limit is shared, the node's
+    /// limit applies instead.
     pub(crate) max_active: u32,
     /// The node with which the limit is shared, or null.
     node: *const PwqNode<H>,
-    /// Places of the node that were handed to the pwq and that nobody has taken up.
+    /// Permits that the node has granted to the pwq and that are not yet used.
     granted: u32,
     /// The colour of items that are spliced now.
     pub(crate) colour: usize,
-    /// Threads that wait for the coming run of an item; the key is the item's address.
+    /// Waiters for the next run of an item; the key is the item's address.
     pub(crate) waiters: Waiters<H>,
-    /// What an item took lately.
+    /// How long an item took lately.
     pub(crate) item_ns: u64,
     /// Items that were started, for the statistics.
     pub(crate) started: u64,
-    /// The same of queues that it served before, and one for each: with it nobody takes one queue for another.
+    /// The sum of `started` over the queues that it served before, plus one for each. It only
+    /// grows, so a reader cannot mistake one queue's count for another's.
     pub(crate) started_before: u64,
 }
 
@@ -187,20 +188,20 @@ impl<H: Host> Pwq<H> {
         self.state.store(0, Ordering::Release);
     }
 
-    /// A run that was watched for it was a sleep, or was none.
+    /// Records whether a run that was sampled for it was blocked.
     pub(crate) fn note_sleep(&self, slept: bool) {
-        // A race with others costs one count.
+        // A race with other writers costs a single count.
         let sleepy = self.sleepy.load(Ordering::Relaxed);
         self.sleepy.store(sleepy_after(sleepy, slept), Ordering::Relaxed);
     }
 
-    /// Whether the next run is presumed to sleep.
+    /// Whether the next run is presumed to block.
     #[inline]
     pub(crate) fn presumes_sleep(&self) -> bool {
         self.sleepy.load(Ordering::Relaxed) >= PRESUME_AFTER
     }
 
-    /// In a child after a fork: everything that was queued, and nobody who holds or awaits anything.
+    /// In a child after a fork: returns all queued items; no holder and no waiter is left.
     pub(crate) fn forget(&self, inner: &mut Inner<H>) -> WorkList {
         self.splice(inner);
         inner.queued = 0;
@@ -234,7 +235,7 @@ impl<H: Host> Pwq<H> {
         self.rescuer.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// Takes out the threads that wait for the coming run of `item`, which is in nobody's list.
+    /// Takes out the waiters for the next run of `item`, which is in no list.
     pub(crate) fn take_waiters(&self, item: *mut crate::work::Work) -> Waiters<H> {
         // SAFETY: the caller owns the item.
         let work = unsafe { &*item };
@@ -247,7 +248,7 @@ impl<H: Host> Pwq<H> {
         self.home.store(std::ptr::from_ref(pool).cast_mut(), Ordering::Release);
     }
 
-    /// The pool for readiness that no worker and no submitter has a better place for.
+    /// The pool that the pwq becomes ready in, unless a worker or submitter knows a better one.
     pub(crate) fn home(&self) -> &Pool<H> {
         // SAFETY: pools live as long as their engine, which outlives its pwqs.
         unsafe { &*self.home.load(Ordering::Acquire) }
@@ -266,7 +267,7 @@ impl<H: Host> Pwq<H> {
             return;
         }
         let colour = inner.colour;
-        // SAFETY: what the inbox gave up is ours alone.
+        // SAFETY: the items taken from the inbox are ours alone.
         let count = unsafe {
             inner.worklist.append_stack(stack, |work| {
                 work.set_spot(Place::Worklist, work.ticket().with_colour(colour));
@@ -274,50 +275,58 @@ impl<H: Host> Pwq<H> {
         };
         inner.queued += count;
         inner.spliced += count as u64;
-        // The pwq lock orders this before any flush that looks at the colour.
+        // The pwq lock orders this before any flush that reads the count of this colour.
         self.in_flight.0[colour].fetch_add(count as u32, Ordering::AcqRel);
     }
 
-    /// Claims the right, and the duty, to put the pwq on a ready list.
+    /// Claims READY: the right, and the duty, to put the pwq on a ready list.
     #[inline]
     pub(crate) fn claim_ready(&self) -> bool {
-        // SeqCst: this look comes after the push that made the inbox non-empty. Its partner is
-        // `unsaturate`, which clears SATURATED and then looks into the inbox.
+        // SeqCst: this read comes after the push that made the inbox non-empty. Its partner is
+        // `unsaturate`, which clears SATURATED first and reads the inbox second. At least one of
+        // the two sees the other.
         let state = self.state.load(Ordering::SeqCst);
         state & (READY | SATURATED) == 0
             && self.state.fetch_or(READY, Ordering::SeqCst) & READY == 0
     }
 
-    /// A worker took the pwq off a ready list: it is not ready any more, but must not go away.
+    /// Trades READY for a pin: a worker took the pwq off a ready list, and keeps it alive.
     pub(crate) fn pin(&self) {
+        // SeqCst: the worker splices the inbox after this. A submitter that still reads READY
+        // pushed before that, so the splice finds its item.
         self.state.fetch_add(PIN - READY, Ordering::SeqCst);
     }
 
-    /// Lets go of a pin. True if the pwq is dead and must be given back by the caller.
+    /// Releases a pin. Returns true if the pwq is dead and the caller must give it back.
     #[must_use]
     pub(crate) fn unpin(&self) -> bool {
+        // Partner: `kill`. Each is a single read-modify-write of this word, so exactly one of all
+        // these calls finds that it is the last.
         let state = self.state.fetch_sub(PIN, Ordering::SeqCst) - PIN;
         state & DEAD != 0 && state & READY == 0 && state / PIN == 0
     }
 
-    /// The queue lets go of a pwq that has no items. True if the caller must give it back.
+    /// The queue gives up a pwq that has no items. Returns true if the caller must give it back.
     #[must_use]
     pub(crate) fn kill(&self) -> bool {
-        // Another queue may get the address; it must not take this for one of its own.
+        // A new queue may get the same address; it must not take this pwq for its own.
         self.wq.store(std::ptr::null_mut(), Ordering::Relaxed);
         let state = self.state.fetch_or(DEAD, Ordering::SeqCst);
         state & READY == 0 && state / PIN == 0
     }
 
-    /// `count` items of this colour are done. True if a flush waited for the last of them.
+    /// Counts `count` items of this colour as finished. Returns true if a flush waited for the
+    /// last.
     #[inline]
     #[must_use]
     pub(crate) fn finish(&self, colour: usize, count: u32) -> bool {
-        // Release: what the items did; acquire: for the flusher that this thread may wake.
+        // Release: publishes what the items did. Acquire: for the flusher that this thread may
+        // wake.
+        // Both sides change the same word: either this sees AWAITED, or `await_colour` sees 0.
         self.in_flight.0[colour].fetch_sub(count, Ordering::AcqRel) == AWAITED | count
     }
 
-    /// A flush starts to wait for a colour. False if nothing of it is in flight.
+    /// A flush starts to wait for a colour. Returns false if no item of it is in flight.
     pub(crate) fn await_colour(&self, colour: usize) -> bool {
         let mut count = self.in_flight.0[colour].load(Ordering::Acquire);
         while count != 0 {
@@ -335,7 +344,7 @@ impl<H: Host> Pwq<H> {
         false
     }
 
-    /// The awaited colour has run out.
+    /// Clears AWAITED: the colour has no more items in flight.
     pub(crate) fn colour_is_over(&self, colour: usize) {
         self.in_flight.0[colour].fetch_and(!AWAITED, Ordering::AcqRel);
     }
@@ -346,18 +355,19 @@ impl<H: Host> Pwq<H> {
         (state & READY != 0, state & SATURATED != 0)
     }
 
-    /// Items that were spliced and are not known to be done, by colour, and where a flush waits.
+    /// Items that were spliced and are not known to be finished, by colour, and whether a flush
+    /// waits.
     pub(crate) fn in_flight(&self) -> [(u32, bool); COLOURS] {
         let load = |colour: usize| self.in_flight.0[colour].load(Ordering::Relaxed);
         std::array::from_fn(|colour| (load(colour) & !AWAITED, load(colour) & AWAITED != 0))
     }
 
-    /// Whether nothing that was spliced is unfinished.
+    /// Whether all spliced items have finished.
     pub(crate) fn is_quiet(&self) -> bool {
         self.in_flight.0.iter().all(|count| count.load(Ordering::Acquire) & !AWAITED == 0)
     }
 
-    /// Whether nothing is queued and nothing runs, and how many items there ever were.
+    /// Whether no item is queued or running, and how many items were spliced in total.
     pub(crate) fn survey(&self) -> (bool, u64) {
         let mut inner = self.lock();
         self.splice(&mut inner);

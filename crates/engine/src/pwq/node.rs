@@ -1,7 +1,7 @@
 //! The limit that an unbound queue's pwqs on one NUMA node share.
 //!
-//! Holders are counted once for each batch. Pwqs that find the node full wait in a row; whoever
-//! gives a place back hands it to the first. README.md has the protocol.
+//! Holders are counted once for each batch. Pwqs that find the node full wait in a row. A thread
+//! that gives a permit back passes it to the first in the row. README.md has the protocol.
 
 use std::collections::VecDeque;
 
@@ -9,27 +9,27 @@ use super::{Pwq, SATURATED};
 use crate::host::Host;
 use crate::sync::{AtomicU32, Line, Link, Lock, LockGuard, Ordering, Rank};
 
-/// See the module. Lives as long as its queue.
+/// The shared limit (see the module). It lives as long as its queue.
 pub(crate) struct Node<H: Host> {
     count: Line<Count>,
-    /// Pwqs that wait for a place, first come first. Rank: after the pwq lock.
+    /// Pwqs that wait for a permit, first in, first out. Rank: after the pwq lock.
     row: Line<Lock<VecDeque<Link<Pwq<H>>>>>,
 }
 
 struct Count {
-    /// Places that are taken, or granted to a pwq that waited.
+    /// Permits that are taken, or granted to a pwq that waited.
     nr: AtomicU32,
-    /// Places; 0 while the queue is frozen.
+    /// The number of permits; 0 while the queue is frozen.
     max: AtomicU32,
     /// The length of the row. Written under its lock.
     waiting: AtomicU32,
 }
 
-/// What a pwq did with a place that was offered to it.
+/// What a pwq did with a permit that was offered to it.
 pub(super) enum Offered {
-    /// It keeps the place. Whether the caller must put it on a ready list.
+    /// It keeps the permit. `ready`: the caller must put it on a ready list.
     Granted { ready: bool },
-    /// It has no use for it.
+    /// It has no use for the permit.
     Declined,
 }
 
@@ -42,26 +42,26 @@ impl<H: Host> Node<H> {
         }
     }
 
-    /// Places that are taken, places, and pwqs that wait, if several pwqs share them.
+    /// Permits taken, permits in total, and waiting pwqs; None unless several pwqs share the node.
     pub(crate) fn figures(&self) -> Option<(u32, u32, usize)> {
         let row = self.row.0.lock();
         (row.capacity() > 0)
             .then(|| (self.count.0.nr.load(Ordering::SeqCst), self.max(), row.len()))
     }
 
-    /// Holds on to who waits for a place.
+    /// Locks the row of pwqs that wait for a permit.
     pub(crate) fn hold(&self) -> LockGuard<'_, VecDeque<Link<Pwq<H>>>> {
         self.row.0.lock()
     }
 
-    /// In a child after a fork: nobody has a place or waits for one.
+    /// In a child after a fork: no pwq has a permit or waits for one.
     pub(crate) fn forget(&self, row: &mut VecDeque<Link<Pwq<H>>>) {
         row.clear();
         self.count.0.nr.store(0, Ordering::SeqCst);
         self.count.0.waiting.store(0, Ordering::SeqCst);
     }
 
-    /// Sees to it that so many pwqs can wait without an allocation.
+    /// Reserves room for so many waiting pwqs, so that joining the row does not allocate.
     pub(crate) fn make_room(&self, pwqs: usize) {
         let mut larger = VecDeque::with_capacity(pwqs);
         let mut row = self.row.0.lock();
@@ -72,10 +72,10 @@ impl<H: Host> Node<H> {
         drop(row);
     }
 
-    /// Changes the limit. The caller goes on with [`Node::pass_on`].
+    /// Changes the limit. The caller must call [`Node::pass_on`] next.
     pub(crate) fn set_max(&self, max: u32) {
-        // SeqCst: before the look at the row. Partner: a pwq that joins the row and then looks at
-        // the limit (`enqueue`, then `try_take` or `has_free`).
+        // SeqCst: before the read of the row. Partner: a pwq that joins the row first and reads the
+        // limit second (`enqueue`, then `try_take` or `free`).
         self.count.0.max.store(max, Ordering::SeqCst);
     }
 
@@ -84,14 +84,14 @@ impl<H: Host> Node<H> {
         self.count.0.max.load(Ordering::SeqCst)
     }
 
-    /// Places that are free, as far as can be seen.
+    /// Free permits at this moment.
     pub(super) fn free(&self) -> u32 {
-        // SeqCst: with `enqueue` before it, one of this look and the look at the row of whoever
-        // gives a place back sees the other.
+        // SeqCst: partner of `give`, which changes `nr` first and reads the row second. A pwq calls
+        // `enqueue` before this, so at least one side sees the other.
         self.max().saturating_sub(self.count.0.nr.load(Ordering::SeqCst))
     }
 
-    /// Takes a place if there is one.
+    /// Takes a permit if one is free.
     pub(super) fn try_take(&self) -> bool {
         let nr = &self.count.0.nr;
         // SeqCst: as in `free`.
@@ -105,22 +105,22 @@ impl<H: Host> Node<H> {
         false
     }
 
-    /// Counts holders of a pwq that was alone on the node so far.
+    /// Adds the holders of a pwq that was alone on the node so far.
     pub(super) fn add(&self, holders: u32) {
         self.count.0.nr.fetch_add(holders, Ordering::SeqCst);
     }
 
-    /// Gives places back. True if the caller must go on with [`Node::pass_on`].
+    /// Gives permits back. Returns true if the caller must call [`Node::pass_on`] next.
     #[must_use]
     pub(super) fn give(&self, places: u32) -> bool {
-        // SeqCst: first the place, then the row. Partner: a pwq joins the row first and then looks
-        // for a place.
+        // SeqCst: change `nr` first, read the row second. Partner: a pwq joins the row first and
+        // reads `nr` second (`enqueue`, then `free`).
         self.count.0.nr.fetch_sub(places, Ordering::SeqCst);
         self.count.0.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Puts a pwq at the end of the row, unless it is in it. Under the pwq's lock; the caller looks
-    /// for a place afterwards.
+    /// Puts a pwq at the end of the row, unless it is in it already. Under the pwq's lock; the
+    /// caller reads the count of permits again afterwards.
     pub(crate) fn enqueue(&self, pwq: &Pwq<H>) {
         let pwq = std::ptr::from_ref(pwq).cast_mut();
         let mut row = self.row.0.lock();
@@ -131,9 +131,9 @@ impl<H: Host> Node<H> {
         }
     }
 
-    /// Hands free places to those that wait, one to each in turn, until there are no more of either.
-    /// `ready` is called for each pwq that must be put on a ready list. Without locks held; the
-    /// caller keeps the queue.
+    /// Passes free permits to the waiting pwqs, one to each in turn, until either runs out. `ready`
+    /// is called for each pwq that must be put on a ready list. The caller holds no lock and keeps
+    /// the queue alive.
     pub(crate) fn pass_on(&self, ready: &mut impl FnMut(&Pwq<H>)) {
         loop {
             let mut row = self.row.0.lock();
@@ -148,7 +148,7 @@ impl<H: Host> Node<H> {
             match pwq.offer(self) {
                 Offered::Granted { ready: true } => ready(pwq),
                 Offered::Granted { ready: false } => {}
-                // Whether somebody waits is looked at above.
+                // The next round of the loop reads the row, so the result of `give` is not needed.
                 Offered::Declined => {
                     let _ = self.give(1);
                 }
@@ -157,9 +157,10 @@ impl<H: Host> Node<H> {
     }
 }
 
+// The pwq's side of a shared limit.
 impl<H: Host> Pwq<H> {
-    /// Shares the node's limit from now on. True if the pwq has become ready and the caller must put
-    /// it on a ready list.
+    /// Shares the node's limit from now on. Returns true if the pwq has become ready and the caller
+    /// must put it on a ready list.
     #[must_use]
     pub(crate) fn share(&self, node: &Node<H>) -> bool {
         let mut inner = self.lock();
@@ -169,24 +170,25 @@ impl<H: Host> Pwq<H> {
         }
         node.add(inner.nr_active);
         inner.node = node;
-        // Whoever takes it next puts it into the node's row, if the node is full.
+        // If the node is full, the worker that takes the pwq next puts it into the node's row.
         self.state.load(Ordering::Relaxed) & SATURATED != 0 && self.unsaturate(&inner)
     }
 
-    /// A place of the node is free. A pwq in which nothing waits has no use for it.
+    /// Offers the pwq a permit of the node, which it declines if no item waits in it.
     fn offer(&self, node: &Node<H>) -> Offered {
         let mut inner = self.lock();
         if !std::ptr::eq(inner.node, node) {
-            // Its queue goes away.
+            // The pwq was detached: its queue is being destroyed.
             return Offered::Declined;
         }
         if node.max() == 0 {
-            // Frozen since the place was taken for it: what was granted is taken back under our
-            // lock after the limit was changed, so this look sees it or that comes after us.
+            // The queue was frozen after the permit was taken for this pwq. A freeze changes the
+            // limit first, and takes grants back under our lock second. So this read sees the new
+            // limit, or the freeze takes back what is granted here.
             node.enqueue(self);
             return Offered::Declined;
         }
-        // SeqCst: first the flag, then the inbox; see `unsaturate`.
+        // SeqCst: clear the flag first, read the inbox second; see `unsaturate`.
         self.state.fetch_and(!SATURATED, Ordering::SeqCst);
         if inner.worklist.is_empty() && self.inbox.is_empty() {
             return Offered::Declined;

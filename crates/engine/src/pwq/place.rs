@@ -1,7 +1,7 @@
-//! Places under `max_active`: who may hold a pwq.
+//! Permits under `max_active`: how many workers may hold a pwq.
 //!
-//! A pwq that is alone on its node has a limit of its own; several share the node's. All of this is
-//! under the pwq lock. README.md has the protocol.
+//! A pwq that is alone on its node has its own limit; several pwqs share the node's. Everything
+//! here is under the pwq lock. README.md has the protocol.
 
 use super::node::Node;
 use super::{Inner, Pwq, SATURATED};
@@ -10,11 +10,11 @@ use crate::sync::{LockGuard, Ordering};
 use crate::wake::Waiters;
 
 impl<H: Host> Inner<H> {
-    /// The node with which the limit is shared, if it is.
+    /// The node with which the limit is shared, or None.
     fn shared<'a>(&self) -> Option<&'a Node<H>> {
-        // SAFETY: null, or the queue's, which lives at least until the pwq was detached under the
-        // lock that the caller holds; who uses it longer counts in `nr_active`, which keeps the
-        // queue.
+        // SAFETY: null, or the queue's node, which lives at least until the pwq is detached under
+        // the lock that the caller holds. A thread that uses it longer counts in `nr_active`, which
+        // keeps the queue alive.
         unsafe { self.node.as_ref() }
     }
 
@@ -28,8 +28,8 @@ impl<H: Host> Inner<H> {
         self.max_active == 0
     }
 
-    /// Workers that share what is queued: one that has just taken its place, and those that still
-    /// may.
+    /// Workers that share the queued items: the one that has just taken its permit, and those that
+    /// still may take one.
     pub(super) fn sharers(&self) -> u32 {
         let more = match self.shared() {
             None => self.max_active.saturating_sub(self.nr_active),
@@ -40,7 +40,7 @@ impl<H: Host> Inner<H> {
 }
 
 impl<H: Host> Pwq<H> {
-    /// Takes a place. If there is none, the pwq is SATURATED from here on.
+    /// Takes a permit. If there is none, the pwq is SATURATED from here on.
     pub(super) fn take_place(&self, inner: &mut Inner<H>) -> bool {
         let taken = match inner.shared() {
             None => self.has_room(inner),
@@ -48,7 +48,7 @@ impl<H: Host> Pwq<H> {
                 inner.granted -= 1;
                 true
             }
-            // Again, should another pwq get the place that was seen.
+            // Retry: another pwq may have taken the permit that was seen.
             Some(node) => loop {
                 if node.try_take() {
                     break true;
@@ -62,7 +62,7 @@ impl<H: Host> Pwq<H> {
         taken
     }
 
-    /// Takes a place for a thread that helps, if one is free.
+    /// Takes a permit for a helper, if one is free.
     pub(crate) fn take_place_to_help(&self, inner: &mut Inner<H>) -> bool {
         let taken = match inner.shared() {
             None => inner.nr_active < inner.max_active,
@@ -72,16 +72,17 @@ impl<H: Host> Pwq<H> {
         taken
     }
 
-    /// Whether one more worker may hold the pwq. If not, it is SATURATED from here on: whoever lets
-    /// go next looks again.
+    /// Whether one more worker may hold the pwq. If not, the pwq is SATURATED from here on, and the
+    /// next release of a permit makes it ready again.
     pub(super) fn has_room(&self, inner: &mut Inner<H>) -> bool {
         let room = match inner.shared() {
             None => inner.nr_active < inner.max_active,
             Some(_) if inner.granted > 0 => true,
             Some(node) => {
                 node.free() > 0 || {
-                    // First into the row, then another look: `Node::give` does it the other way
-                    // round, so one of the two sees the other.
+                    // Join the row first, then read the count again. `Node::give` changes the count
+                    // first and reads the row second. All SeqCst, so at least one side sees the
+                    // other.
                     node.enqueue(self);
                     node.free() > 0
                 }
@@ -93,21 +94,21 @@ impl<H: Host> Pwq<H> {
         room
     }
 
-    /// After a batch was taken: whether somebody else may take more of it now.
+    /// After a batch was taken: whether another worker may take more items now.
     pub(super) fn look_ahead(&self, inner: &mut Inner<H>) -> bool {
         if inner.queued > 0 {
             return self.has_room(inner);
         }
         if inner.shared().is_none() {
-            // Marks a limit that is reached: it spares what comes next a useless look. A row is only
-            // for pwqs in which something waits.
+            // Marks a limit that is reached, which spares the next submitter a useless wake. A row
+            // only holds pwqs in which an item waits.
             self.has_room(inner);
         }
         false
     }
 
-    /// Gives a place up. True if the pwq has become ready and the caller must put it on a ready
-    /// list; others that have are handed to `ready`.
+    /// Releases a permit. Returns true if the pwq has become ready and the caller must put it on a
+    /// ready list. Other pwqs that became ready are passed to `ready`.
     #[must_use]
     pub(super) fn let_go<'a>(
         &'a self,
@@ -121,7 +122,7 @@ impl<H: Host> Pwq<H> {
                 && self.unsaturate(&inner);
         };
         if node.give(1) {
-            // The count of holders keeps the queue, and with it the node.
+            // `nr_active` is lowered last: it keeps the queue, and with it the node.
             drop(inner);
             node.pass_on(ready);
             inner = self.lock();
@@ -130,7 +131,7 @@ impl<H: Host> Pwq<H> {
         false
     }
 
-    /// Gives back what the node has granted and nobody needs.
+    /// Gives back the permits that the node has granted and that are not needed.
     pub(super) fn return_granted<'a>(
         &'a self,
         mut inner: LockGuard<'a, Inner<H>>,
@@ -146,9 +147,9 @@ impl<H: Host> Pwq<H> {
         }
     }
 
-    /// An item was taken off by a thread that is no worker of this pod's. Should it have been the last one, what the
-    /// node has granted goes back at once: the pod's workers may be in items for long. `ready` is called without
-    /// locks held.
+    /// A thread that is no worker of this pod took an item off. If it was the last one, the granted
+    /// permits go back to the node at once: the pod's workers may be busy for long. `ready` is
+    /// called without locks held.
     pub(crate) fn return_unused<'a>(
         &'a self,
         inner: LockGuard<'a, Inner<H>>,
@@ -161,24 +162,27 @@ impl<H: Host> Pwq<H> {
         self.lock()
     }
 
-    /// Ends saturation under the lock. True if the caller must put the pwq on a ready list.
+    /// Clears SATURATED, under the lock. Returns true if the caller must put the pwq on a ready
+    /// list.
     pub(super) fn unsaturate(&self, inner: &Inner<H>) -> bool {
-        // SeqCst: first the flag, then the inbox. A submitter pushes first and then looks at the
-        // flag (`claim_ready`): one of the two sees the other.
+        // SeqCst: clear the flag first, read the inbox second. A submitter pushes first and reads
+        // the flag second (`claim_ready`), so at least one of the two sees the other.
         self.state.fetch_and(!SATURATED, Ordering::SeqCst);
         let pending = !inner.worklist.is_empty() || !self.inbox.is_empty();
         pending && self.claim_ready()
     }
 
-    /// Sets the limit; 0 while the queue is frozen. True if the pwq has become ready and the caller
-    /// must put it on a ready list. Where the limit is shared, the node's was set before.
+    /// Sets the limit; 0 while the queue is frozen. Returns true if the pwq has become ready and
+    /// the caller must put it on a ready list. If the limit is shared, the node's limit was set
+    /// before.
     #[must_use]
     pub(crate) fn set_max_active(&self, max_active: u32) -> bool {
         let mut inner = self.lock();
         inner.max_active = max_active;
         if let Some(node) = inner.shared() {
             if max_active == 0 {
-                // Nobody is to take it up. Whoever finds the pwq ready puts it into the row.
+                // A frozen pwq must not use its grants. The next thread that finds it ready puts it
+                // into the node's row.
                 let granted = std::mem::take(&mut inner.granted);
                 let _ = node.give(granted);
             }
@@ -189,13 +193,13 @@ impl<H: Host> Pwq<H> {
             && self.unsaturate(&inner)
     }
 
-    /// The queue was thawed: takes out who waits for an item. One of them may be in an item of this
-    /// queue that has the last place, which it could not lend while the queue was frozen.
+    /// The queue was thawed: takes out the waiters of its items. One of them may be in an item of
+    /// this queue that holds the last permit, which it could not lend while the queue was frozen.
     pub(crate) fn take_waiters_of_frozen(&self) -> Waiters<H> {
         self.lock().waiters.take_to_look_again()
     }
 
-    /// Whether items wait because no more may be under way.
+    /// Whether items wait because the limit is reached.
     pub(crate) fn is_congested(&self) -> bool {
         let mut inner = self.lock();
         self.splice(&mut inner);
@@ -206,18 +210,18 @@ impl<H: Host> Pwq<H> {
         full && inner.queued > 0
     }
 
-    /// Workers and helpers that hold it.
+    /// How many workers and helpers hold it.
     pub(crate) fn holders(&self) -> u32 {
         self.lock().nr_active
     }
 
-    /// Whether a worker holds it.
+    /// Whether a worker or helper holds it.
     pub(crate) fn is_held(&self) -> bool {
         self.holders() > 0
     }
 
-    /// The queue goes away: from here on the pwq has nothing to do with its node. False, and
-    /// nothing done, while a worker holds it.
+    /// Detaches the pwq from its node, because the queue is destroyed. Returns false, and does
+    /// nothing, while a worker holds the pwq.
     #[must_use]
     pub(crate) fn detach(&self) -> bool {
         let mut inner = self.lock();

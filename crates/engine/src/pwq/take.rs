@@ -10,31 +10,34 @@ use crate::slot::Slot;
 use crate::sync::Ordering;
 use crate::work::{Place, Work, WorkList, prefetch_beyond};
 
-/// What came of an attempt to take a batch.
+/// The result of an attempt to take a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// So many items are scheduled in the slot; so many more wait, which others may take at once.
+    /// `count` items are scheduled in the slot; `left` more wait, which other workers may take at
+    /// once.
     Some {
-        /// Items that were taken.
+        /// Items taken.
         count: u32,
-        /// Items that are left.
+        /// Items left.
         left: usize,
-        /// Whether somebody else may take some of those now.
+        /// Whether another worker may take some of those now.
         more: bool,
-        /// What each took lately.
+        /// How long each item took lately.
         item_ns: u64,
     },
-    /// Nothing to do, or as many workers at it as are allowed.
+    /// Nothing is queued, or as many workers hold the pwq as its limit permits.
     Nothing,
 }
 
-/// As many sharers as there are items: no item is lined up behind another.
+/// The number of sharers that makes a batch a single item: no item is scheduled behind another.
 pub(crate) const ALONE: u32 = u32::MAX;
 
 impl<H: Host> Pwq<H> {
-    /// Takes a batch into `slot`, whose owner the caller is. The pwq is pinned. `sharers` workers may take the rest:
-    /// [`ALONE`] takes one item, and leaves all others. `ready` is called, without locks held, for each pwq that
-    /// must be put on a ready list on account of a place that was given back.
+    /// Takes a batch into `slot`, which the caller owns. The pwq is pinned.
+    ///
+    /// The batch leaves a share to each of `sharers` workers; [`ALONE`] takes a single item and
+    /// leaves the others. `ready` is called, without locks held, for each pwq that must be put on a
+    /// ready list because a permit was given back.
     pub(crate) fn take(
         &self,
         host: &H,
@@ -60,15 +63,15 @@ impl<H: Host> Pwq<H> {
         let (batch, count) = self.cut_batch(host, slots, &mut inner, slot.0, wanted);
         if count == 0 {
             if self.is_ordered() {
-                // The first item was set aside, and what is behind it must stay there: it holds
-                // the queue's one place until it comes back.
+                // The first item was deferred, and those behind it must stay there. The deferred
+                // item keeps the queue's only permit until it is put back: the pwq is plugged.
                 self.state.fetch_or(SATURATED, Ordering::SeqCst);
             } else {
                 let idle = inner.worklist.is_empty();
                 if self.let_go(inner, ready) {
                     ready(self);
                 } else if idle {
-                    // What was set aside may be cancelled, and never come back for them.
+                    // The deferred items may be cancelled, and then never return to use the grants.
                     self.return_granted(self.lock(), ready);
                 }
             }
@@ -84,7 +87,18 @@ impl<H: Host> Pwq<H> {
         Taken::Some { count, left, more, item_ns }
     }
 
-    /// Cuts up to `wanted` items off the front, setting aside those that still run elsewhere.
+    /// Cuts up to `wanted` items off the front of the worklist. Defers items that still run in
+    /// another slot: a pending item never runs beside its own running instance, so it waits for the
+    /// end of that run in the deferred list of the slot.
+    ///
+    /// Only items marked as a collision are checked, because the check locks the other slot.
+    ///
+    /// In an ordered queue a deferred item plugs the pwq: it keeps the queue's only permit, so that
+    /// no item behind it starts. A batch needs that permit too, so the batch ends before such an
+    /// item. If the item is the first, the batch is empty, and the caller plugs the pwq.
+    ///
+    /// Other queues skip the deferred item and go on. The result is still a prefix of the worklist:
+    /// `defer` unlinks the item at once, so every item before `last` is part of the batch.
     fn cut_batch(
         &self,
         host: &H,
@@ -104,7 +118,7 @@ impl<H: Host> Pwq<H> {
                     break;
                 }
                 // SAFETY: `item` is in our worklist.
-                if unsafe { set_aside(host, slots, inner, item) } {
+                if unsafe { defer_if_running(host, slots, inner, item) } {
                     if self.is_ordered() {
                         break;
                     }
@@ -126,8 +140,9 @@ impl<H: Host> Pwq<H> {
         (batch, count)
     }
 
-    /// A worker lets go after its batch. True if the pwq has become ready and the caller must put
-    /// it on a ready list; others that have are handed to `ready`, without locks held.
+    /// Releases the worker's permit after its batch. Returns true if the pwq has become ready and
+    /// the caller must put it on a ready list. Other pwqs that became ready are passed to `ready`,
+    /// without locks held.
     #[must_use]
     pub(crate) fn release(
         &self,
@@ -140,9 +155,9 @@ impl<H: Host> Pwq<H> {
         self.let_go(inner, ready)
     }
 
-    /// Puts items that were taken back in front; with `unplug`, also gives up the place that an
-    /// ordered queue's item holds while it is set aside. True if the pwq has become ready and the
-    /// caller must put it on a ready list.
+    /// Puts items that were taken back in front. With `unplug`, also gives up the permit that an
+    /// ordered queue's deferred item holds. Returns true if the pwq has become ready and the caller
+    /// must put it on a ready list.
     pub(crate) fn give_back(&self, items: WorkList, unplug: bool) -> bool {
         let mut inner = self.lock();
         if !unplug {
@@ -152,21 +167,21 @@ impl<H: Host> Pwq<H> {
         self.unplug(&mut inner)
     }
 
-    /// As [`Pwq::give_back`], for who has the lock.
+    /// As [`Pwq::give_back`], with the lock already held.
     pub(crate) fn give_back_under(&self, inner: &mut Inner<H>, items: WorkList) -> bool {
         put_in_front(inner, items);
         !inner.worklist.is_empty() && self.has_room(inner) && self.claim_ready()
     }
 
-    /// An ordered queue's item is not set aside any more. True if the pwq has become ready and the
-    /// caller must put it on a ready list.
+    /// An ordered queue's item is no longer deferred: gives up its permit. Returns true if the pwq
+    /// has become ready and the caller must put it on a ready list.
     pub(crate) fn unplug(&self, inner: &mut Inner<H>) -> bool {
         inner.nr_active -= 1;
         inner.nr_active < inner.max_active && self.unsaturate(inner)
     }
 }
 
-/// Puts items that were in nobody's list in front of those that wait.
+/// Puts detached items in front of those that wait.
 fn put_in_front<H: Host>(inner: &mut Inner<H>, items: WorkList) {
     let mut item = items.front();
     while !item.is_null() {
@@ -180,11 +195,11 @@ fn put_in_front<H: Host>(inner: &mut Inner<H>, items: WorkList) {
     inner.worklist.prepend(items);
 }
 
-/// Moves an item that is still running to the end of that run. False if it does not run any more.
+/// Defers an item that is still running to the end of that run. Returns false if it no longer runs.
 ///
 /// # Safety
 /// `item` is in the worklist of `inner`.
-unsafe fn set_aside<H: Host>(
+unsafe fn defer_if_running<H: Host>(
     host: &H,
     slots: &Slab<Slot<H>>,
     inner: &mut Inner<H>,
@@ -196,8 +211,8 @@ unsafe fn set_aside<H: Host>(
     if !slot.is_running(run.run) {
         return false;
     }
-    // SAFETY: by this function's contract. Everybody who looks for the item needs the pwq lock,
-    // which we hold while it changes lists.
+    // SAFETY: by this function's contract. A thread that searches for the item needs the pwq lock,
+    // which we hold while the item changes lists.
     unsafe {
         slot.lock_remote(host).defer(run.run, run.slot, item, || {
             inner.worklist.remove(item);

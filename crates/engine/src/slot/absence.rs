@@ -1,44 +1,44 @@
-//! Workers that are at an item and do not count as running: who says so, and for how long.
+//! Workers that are in an item but off the running count: the reason, and how long it lasts.
 //!
-//! `absence` is guarded by the slot's mutex alone. A mark that another thread makes is made while the run
-//! that it is about is on, and taken back by whoever ends it: the owner at the end of that run, which
-//! `SET_ASIDE` sends through the mutex, or the watch that finds it back earlier.
+//! `absence` is guarded by the slot's mutex alone. Another thread marks a run only while that run
+//! is in progress. The mark is cleared by the owner at the end of that run, since `SET_ASIDE` sends
+//! it through the mutex; or earlier by the watcher, when it finds the worker running again.
 
 use super::{RemoteSlot, Slot, into_hands};
 use crate::host::{Cure, Host};
 use crate::sync::Ordering;
 use crate::work::WorkList;
 
-/// Why a worker that is at an item does not count as running.
+/// Why a worker that is in an item is off the running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absence {
-    /// It does count.
+    /// It counts.
     No,
-    /// It said so itself: it waits, or its items compute for long.
+    /// It declared so itself: it waits, or its items are CPU-intensive.
     Declared,
-    /// Its present run was found to compute for long. Ends with that run.
+    /// Its present run was detected as a hog. Lasts until the end of that run.
     Hog,
-    /// Its present run was found to sleep, since then by the host's clock. Ends when it was found to be
-    /// back, at the latest with that run.
+    /// Its present run was detected as blocked, at this time of the host's clock. Lasts until it is
+    /// found running again, at the latest until the end of that run.
     Asleep(u64),
-    /// Its items have been found asleep so often that the next is presumed to sleep. Ends when it is found to
-    /// run, at the latest with the batch.
+    /// Its queue's items were found blocked so often that its next item is presumed to block. Lasts
+    /// until it is found running, at the latest until the end of the batch.
     Presumed,
 }
 
-/// What a declared absence means for the pool's count.
+/// What a declared absence means for the pool's running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
-    /// The owner has counted until now: it is to be taken off, and to count again at the end.
+    /// The owner has counted until now: take it off, and count it again at the end.
     Yes,
-    /// It was taken off already, as it was found to sleep; it is to count again at the end.
+    /// It is off the count already, because it was detected as blocked; count it again at the end.
     NotNow,
-    /// It does not count, and will not at the end.
+    /// It does not count, and will not at the end of this wait.
     No,
 }
 
 impl<H: Host> Slot<H> {
-    /// Owner: begins or ends to be a worker, which counts in its pool.
+    /// Owner: starts or stops being a worker, which counts in its pool.
     pub(crate) fn set_worker(&self, is_worker: bool) {
         let guard = self.mutex.lock();
         // SAFETY: `is_worker` is guarded by the mutex alone.
@@ -46,7 +46,7 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner, inside an item: declares itself absent, and takes everything that is lined up behind the
+    /// Owner, inside an item: declares itself absent, and takes all items scheduled behind its
     /// item. If it is to count at the end, [`Slot::end_absence`] must follow.
     pub(crate) fn begin_absence(&self) -> (WorkList, Counted) {
         let guard = self.mutex.lock();
@@ -65,7 +65,8 @@ impl<H: Host> Slot<H> {
         (items, counted)
     }
 
-    /// Owner, not in an item: presumes that its next item sleeps. [`Slot::end_presumed`] must follow.
+    /// Owner, not in an item: presumes that its next item blocks. [`Slot::end_presumed`] must
+    /// follow.
     pub(crate) fn presume_absence(&self) {
         let guard = self.mutex.lock();
         // SAFETY: as in `begin_absence`.
@@ -73,8 +74,8 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner, after that item: whether it is to count again, as nobody has found it running and it has
-    /// declared nothing itself.
+    /// Owner, after that item: whether it must rejoin the running count. It must if no other thread
+    /// found it running and it has declared nothing itself.
     #[must_use]
     pub(crate) fn end_presumed(&self) -> bool {
         let guard = self.mutex.lock();
@@ -88,7 +89,7 @@ impl<H: Host> Slot<H> {
         still
     }
 
-    /// Owner: is back.
+    /// Owner: ends a declared absence.
     pub(crate) fn end_absence(&self) {
         let guard = self.mutex.lock();
         // SAFETY: as in `begin_absence`.
@@ -98,8 +99,8 @@ impl<H: Host> Slot<H> {
         drop(guard);
     }
 
-    /// Owner: declares itself absent, and leaves what is lined up where it is. Whether it counted as
-    /// running until now; then [`Slot::end_absence`] must follow.
+    /// Owner: declares itself absent, and leaves the items behind its own scheduled. Returns
+    /// whether it counted as running until now; then [`Slot::end_absence`] must follow.
     pub(crate) fn declare_absence(&self) -> bool {
         let guard = self.mutex.lock();
         // SAFETY: the owner is not in SECTION, and remote threads need the mutex.
@@ -112,26 +113,29 @@ impl<H: Host> Slot<H> {
         counted
     }
 
-    /// Whether the owner is in an item, not in a declared wait, and was not found or presumed asleep.
-    /// Stale by the time it is used.
+    /// Whether the owner is in an item, not in a declared wait, and not detected or presumed as
+    /// blocked. Stale by the time it is used.
     pub(crate) fn computes(&self) -> bool {
         let sleeps = || matches!(self.absence(), Absence::Asleep(_) | Absence::Presumed);
         self.present_run().is_some() && !self.waits.load(Ordering::Relaxed) && !sleeps()
     }
 
-    /// Why the owner does not count as running. Stale by the time it is used.
+    /// Why the owner is off the running count. Stale by the time it is used.
     pub(crate) fn absence(&self) -> Absence {
         let _guard = self.mutex.lock();
-        // SAFETY: `absence` is guarded by the mutex alone: the owner touches it under no other guard.
+        // SAFETY: `absence` is guarded by the mutex alone: the owner accesses it under no other
+        // guard.
         unsafe { (*self.lists.get()).absence }
     }
 }
 
 impl<H: Host> RemoteSlot<'_, H> {
-    /// Lets the owner not count as running until the end of `run`, in which it is. False if the run is over
-    /// or the owner does not count anyway. What is lined up behind the run is to be taken back.
+    /// Marks the owner absent until the end of `run`, its present run. Returns false if the run is
+    /// over or the owner is off the count anyway. After true, the caller takes the pool's count
+    /// down and takes back the items scheduled behind the run.
     ///
-    /// Slots are used again: the caller has seen a worker's run here, and this one may be a helper's.
+    /// Slots are reused: the caller saw a worker's run here, but this run may be a helper's, which
+    /// counts in no pool.
     #[must_use]
     pub(crate) fn mark_absent(&mut self, host: &H, run: u64, why: Absence) -> bool {
         debug_assert!(
@@ -147,8 +151,9 @@ impl<H: Host> RemoteSlot<'_, H> {
         true
     }
 
-    /// The owner, which was found or presumed to sleep in `run`, runs. Why it did not count; `None` if the
-    /// run is over or that was for another reason. Then it counts again: the caller sees to that.
+    /// Clears the mark of an owner that was detected or presumed as blocked in `run` and now runs.
+    /// Returns the cleared mark; `None` if the run is over or the mark has another reason. The
+    /// caller puts the owner back on the running count.
     #[must_use]
     pub(crate) fn mark_back(&mut self, run: u64) -> Option<Absence> {
         let was = self.lists().absence;

@@ -1,12 +1,13 @@
-//! What a slot's owner took last, for those who look.
+//! The batch that a slot's owner took last, for readers on other threads.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// No pwq.
 const NONE: u32 = u32::MAX;
 
-/// Hints, written by the slot's owner once for each batch. The two are not of one piece: a reader may
-/// see the pwq of one batch with the time of another. Who acts on one looks again under the pwq's lock.
+/// Hints, written by the slot's owner once for each batch. The two parts are not written
+/// atomically: a reader may see the pwq of one batch with the time of another. A thread that acts
+/// on them checks again under the pwq's lock.
 pub(crate) struct BatchHint {
     pwq: AtomicU32,
     began: AtomicU64,
@@ -24,7 +25,7 @@ impl BatchHint {
         self.began.store(began, Ordering::Relaxed);
     }
 
-    /// The pwq, and when the batch was taken; nothing if the slot was never used.
+    /// The pwq, and when the batch was taken; None if the slot was never used.
     pub(crate) fn get(&self) -> (Option<u32>, Option<u64>) {
         let pwq = self.pwq.load(Ordering::Relaxed);
         let known = pwq != NONE;

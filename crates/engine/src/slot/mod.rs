@@ -1,7 +1,7 @@
-//! A run slot: who runs what, and the items that are lined up behind it.
+//! A run slot: the item that its owner runs, and the items scheduled behind it.
 //!
-//! Every worker has one, and every thread that helps borrows one. The protocol, its states and why
-//! nothing is lost are in README.md beside this file.
+//! Every worker has a slot, and every helper borrows one. README.md beside this file has the
+//! protocol, its states, and the proof that nothing is lost.
 
 mod absence;
 mod batch;
@@ -32,49 +32,50 @@ const SECTION: u64 = 2;
 const PHASE_BITS: u32 = 2;
 const PHASE_MASK: u64 = (1 << PHASE_BITS) - 1;
 
-/// A remote thread has, or is about to have, the lists.
+/// A remote thread has the lists, or is about to have them.
 const LOCKED: u32 = 1;
-/// Something was set aside for the end of the current run.
+/// An item or waiter is deferred to the end of the current run.
 const SET_ASIDE: u32 = 2;
-/// The run began in another process: there is nothing more to do here.
+/// The run began in another process: nothing is left to do at its end.
 const FORKED: u32 = 4;
 
-/// A slot. Lives in a slab: never freed while its engine lives, reused by later workers, and its
-/// run number goes on counting across owners. In this order: what the owner goes to for each item
-/// comes first and shares a cache line.
+/// A slot. It lives in a slab: never freed while its engine lives, and reused by later workers. Its
+/// run numbers continue across owners. The fields that the owner uses for each item come first and
+/// share a cache line.
 #[repr(C, align(128))]
 pub(crate) struct Slot<H: Host> {
     /// Run number << 2 | phase. Written by the owner only.
     run: AtomicU64,
-    /// What that run is about. Written by the owner only.
+    /// The item and function of that run. Written by the owner only.
     now: now::Now,
     /// `LOCKED`, `SET_ASIDE`. Written by the holder of `mutex` only.
     attention: AtomicU32,
-    /// Guard: the biased lock (owner in `SECTION`, or `mutex` with its consequences).
+    /// Guard: the biased lock (the owner in `SECTION`, or `mutex` after the heavy fence).
     lists: UnsafeCell<Lists<H>>,
     /// Taken by remote threads, and by an owner that found `LOCKED`.
     mutex: Lock<()>,
 
-    /// When the current batch was begun (the host's clock), if it has several items and what is lined up of
-    /// them was not taken; else the end of time. While it is not, the worker is among its pool's `lined_up`.
+    /// When the current batch began (the host's clock), if it has several items and its tail was
+    /// not taken back; else `u64::MAX`. While it is set, the worker counts in its pool's
+    /// `lined_up`.
     pub(crate) batch_began: AtomicU64,
-    /// What the owner took last. For those who look.
+    /// What the owner took last, for readers on other threads.
     pub(crate) batch: BatchHint,
-    /// Where the worker sleeps.
+    /// The event that the worker parks on.
     pub(crate) event: H::Event,
-    /// The worker's thread, as the host names it; 0: none. Guard: `placing` of the engine's CPUs.
+    /// The worker's thread, as the host names it; 0 if none. Guard: `placing` of the engine's CPUs.
     pub(crate) thread: AtomicU64,
     /// Whether the worker is in a declared wait. A hint.
     pub(crate) waits: AtomicBool,
-    /// Somebody took this worker off the idle stack and woke it.
+    /// Whether a waker took this worker off the idle stack (it is picked).
     pub(crate) picked: AtomicBool,
-    /// The worker's pool; `MOVING` between two. Stays while it is in a run.
+    /// The worker's pool; `MOVING` between two pools. It does not change during a run.
     pub(crate) home: AtomicU32,
     /// The idle worker below this one. Guard: pool lock.
     pub(crate) idle_below: Cell<Option<u32>>,
     /// Whether the worker is on the idle stack. Guard: pool lock.
     pub(crate) is_idle: Cell<bool>,
-    /// What a run says of itself. Has a lock of its own, which comes last.
+    /// The run's description of itself. It has a lock of its own, the last in rank.
     description: now::Description,
     /// What the run waits for.
     wait: wait::WaitNote,
@@ -82,18 +83,18 @@ pub(crate) struct Slot<H: Host> {
 
 struct Lists<H: Host> {
     scheduled: WorkList,
-    /// Items that were taken while they ran here, for the end of that run.
+    /// Items that were taken while they ran here: deferred to the end of that run.
     deferred: WorkList,
     /// Threads that wait for the end of the current run.
     waiters: Waiters<H>,
-    /// Why the owner does not count as running in its pool. Guard: `mutex` alone.
+    /// Why the owner is off its pool's running count. Guard: `mutex` alone.
     absence: Absence,
-    /// Whether the owner is a worker of a pool. Threads that help, and rescuers, count in no pool. Guard: `mutex`
-    /// alone.
+    /// Whether the owner is a worker of a pool. Helpers and rescuers count in no pool. Guard:
+    /// `mutex` alone.
     is_worker: bool,
 }
 
-// SAFETY: `lists` is only reached through the biased lock, the cells by holders of the pool lock.
+// SAFETY: `lists` is only accessed under the biased lock, the cells under the pool lock.
 unsafe impl<H: Host> Sync for Slot<H> {}
 // SAFETY: nothing in a slot is tied to a thread.
 unsafe impl<H: Host> Send for Slot<H> {}
@@ -102,22 +103,22 @@ unsafe impl<H: Host> Send for Slot<H> {}
 pub(crate) enum Next<H: Host> {
     /// This item, begun as this run.
     Run(*mut Work, u64, Ticket),
-    /// This item, not begun: threads wait for its coming run. Collect them, then `begin`.
+    /// This item, not begun: threads wait for its next run. Collect them, then `begin`.
     WaitedFor(*mut Work),
-    /// First deal with what was set aside, then ask again.
+    /// Handle the deferred items and waiters first, then ask again.
     SetAside(SetAside<H>),
     /// Nothing is scheduled.
     Empty,
 }
 
-/// What was set aside for the end of a run.
+/// What was deferred to the end of a run.
 pub(crate) struct SetAside<H: Host> {
-    /// Items to be put back in front of their queues; in nobody's list now.
+    /// Items to be put back in front of their queues; detached now.
     pub(crate) items: WorkList,
-    /// Threads to be woken.
+    /// Waiters to be woken.
     pub(crate) waiters: Waiters<H>,
-    /// Why the worker did not count as running during the run, if somebody else said so: it counts again
-    /// from here on.
+    /// Why another thread took the worker off the running count during the run, if it did. The
+    /// worker counts again from here on.
     pub(crate) was: Absence,
 }
 
@@ -151,28 +152,30 @@ impl<H: Host> Slot<H> {
 
     /// The idle worker below this one, under the lock of its pool.
     pub(crate) fn idle_below_locked(&self, _guard: &crate::pool::PoolInner<H>) -> Option<u32> {
-        // SAFETY: guarded by the pool lock, whose contents the caller shows.
+        // SAFETY: guarded by the pool lock, whose guarded data the caller shows.
         unsafe { self.idle_below.get() }
     }
 
     /// Whether the worker is on the idle stack, under the lock of its pool.
     pub(crate) fn is_idle_locked(&self, _guard: &crate::pool::PoolInner<H>) -> bool {
-        // SAFETY: guarded by the pool lock, whose contents the caller shows.
+        // SAFETY: guarded by the pool lock, whose guarded data the caller shows.
         unsafe { self.is_idle.get() }
     }
 
-    /// Whether this run is still going on.
+    /// Whether this run is still in progress.
     ///
-    /// A false answer makes everything that the run did visible.
+    /// Acquire: if this returns false, everything that the run did is visible to the caller.
     #[inline]
     pub(crate) fn is_running(&self, run: u64) -> bool {
         self.run.load(Ordering::Acquire) == (run & RUN_MASK) << PHASE_BITS | RUNNING
     }
 
-    /// Whether this run is still going on and is one of `item`, which names it. A number alone comes again
-    /// after 2^36 runs, when an item that has not run since takes another one's run for its own.
+    /// Whether this run is still in progress and is a run of `item`, whose word names it. A run
+    /// number alone repeats after 2^36 runs: then an item that has not run since would take another
+    /// item's run for its own.
     ///
-    /// Exact for the owner and under the slot's lock. Elsewhere the run may have ended when this returns.
+    /// Exact for the owner and under the slot's lock. For other threads the run may have ended when
+    /// this returns.
     pub(crate) fn is_running_item(&self, run: u64, item: *const Work) -> bool {
         self.is_running(run) && self.now.is_about(item)
     }
@@ -192,12 +195,13 @@ impl<H: Host> Slot<H> {
         (self.run.load(Ordering::Acquire) == before).then_some(running)
     }
 
-    /// Owner, inside run `run`: says what it is about.
+    /// Owner, inside run `run`: sets the run's description of itself.
     pub(crate) fn describe(&self, run: u64, text: &str) {
         self.description.set(run, text);
     }
 
-    /// What `run` says of itself, if it is on and has said something. From any thread.
+    /// The description that `run` gave of itself, if it is in progress and gave one. From any
+    /// thread.
     pub(crate) fn description(&self, run: u64) -> Option<String> {
         let text = self.description.get(run)?;
         self.is_running(run).then_some(text)
@@ -209,28 +213,28 @@ impl<H: Host> Slot<H> {
         self.run.load(Ordering::Relaxed) >> PHASE_BITS
     }
 
-    /// Owner: goes to its lists. True if it has them, false if a remote thread wants them.
+    /// Owner: enters its lists. Returns true if it has them, false if a remote thread wants them.
     #[inline(always)]
     fn enter(&self, host: &H, number: u64, ignore: u32) -> bool {
-        // Release: whoever sees that the run is over sees what it did.
+        // Release: a thread that sees the end of the run sees everything that the run did.
         self.run.store(number << PHASE_BITS | SECTION, Ordering::Release);
         // Partner: the heavy fence in `lock_remote`. Either this load sees LOCKED, or the remote
-        // thread sees SECTION and waits.
+        // thread sees SECTION and waits. The fence keeps the store above before the load below.
         host.light_fence();
         self.attention.load(Ordering::Acquire) & !ignore == 0
     }
 
-    /// Owner: leaves its lists, in no item.
+    /// Owner: leaves its lists, with no item to run.
     #[inline(always)]
     pub(crate) fn leave(&self, number: u64) {
         self.run.store(number << PHASE_BITS | OUT, Ordering::Release);
     }
 
-    /// Owner: ends run `number`, if it is on, and begins the next scheduled item.
+    /// Owner: ends run `number`, if it is in progress, and begins the next scheduled item.
     #[inline(always)]
     pub(crate) fn next(&self, host: &H, number: u64) -> Next<H> {
         if !self.enter(host, number, 0) {
-            return self.collect_set_aside(number);
+            return self.collect_deferred(number);
         }
         // SAFETY: in SECTION with no attention wanted, the lists are the owner's.
         let item = unsafe { (*self.lists.get()).scheduled.pop_front() };
@@ -249,12 +253,12 @@ impl<H: Host> Slot<H> {
         Next::Run(item, self.begin_after(number, work), ticket)
     }
 
-    /// Owner: begins the next run, of `item`, whose word must not name it before this.
+    /// Owner: begins the next run, of `item`, whose word must not name that run before this.
     pub(crate) fn begin(&self, item: &Work) -> u64 {
         self.begin_after(self.number(), item)
     }
 
-    /// Owner, not in an item: begins the next run, at whose end `waiters` are to be woken.
+    /// Owner, not in an item: begins the next run; `waiters` are woken at its end.
     pub(crate) fn begin_waited_for(&self, waiters: Waiters<H>, item: &Work) -> u64 {
         let guard = self.mutex.lock();
         // SAFETY: OUT and under the mutex, the lists are ours.
@@ -268,13 +272,13 @@ impl<H: Host> Slot<H> {
     fn begin_after(&self, number: u64, item: &Work) -> u64 {
         let run = (number + 1) & RUN_MASK;
         self.now.set(item, item.func().identity());
-        // Release: leaves the lists; what the owner did to them is visible to the next holder.
+        // Release: leaves the lists. The next holder sees the owner's changes to them.
         self.run.store(run << PHASE_BITS | RUNNING, Ordering::Release);
         run
     }
 
     #[cold]
-    fn collect_set_aside(&self, number: u64) -> Next<H> {
+    fn collect_deferred(&self, number: u64) -> Next<H> {
         self.leave(number);
         if self.attention.load(Ordering::Relaxed) & FORKED != 0 {
             return Next::Empty;
@@ -293,7 +297,7 @@ impl<H: Host> Slot<H> {
         Next::SetAside(SetAside { items, waiters, was })
     }
 
-    /// Owner, not in an item: works on its scheduled list.
+    /// Owner, not in an item: changes its scheduled list.
     pub(crate) fn with_scheduled<R>(&self, host: &H, f: impl FnOnce(&mut WorkList) -> R) -> R {
         let number = self.number();
         if self.enter(host, number, SET_ASIDE) {
@@ -311,8 +315,9 @@ impl<H: Host> Slot<H> {
         }
     }
 
-    /// In a child after a fork, once nobody holds the slot: as new, but that its runs count on.
-    /// `in_use`: the only thread that there is runs an item of the parent's in it.
+    /// In a child after a fork, once no thread holds the slot: resets it, except that run numbers
+    /// continue. `in_use`: the child's only thread is in an item that the parent began in this
+    /// slot.
     pub(crate) fn forget(&self, host: &H, in_use: bool) {
         self.leave(self.number());
         self.attention.store(if in_use { FORKED } else { 0 }, Ordering::Relaxed);
@@ -323,32 +328,35 @@ impl<H: Host> Slot<H> {
         self.wait.set(WaitsFor::Unknown);
         self.wait.set_helper(0);
         self.picked.store(false, Ordering::Relaxed);
-        // SAFETY: there is no other thread.
+        // SAFETY: the child has no other thread.
         unsafe {
             self.idle_below.set(None);
             self.is_idle.set(false);
         }
     }
 
-    /// Holds on to what the run says of itself.
+    /// Locks the run's description.
     pub(crate) fn hold_description(&self) -> now::HeldDescription<'_> {
         self.description.hold()
     }
 
-    /// Whether the owner is in an item, and the number of that run. A hint.
+    /// The number of the owner's present run, if it is in an item. A hint.
     pub(crate) fn present_run(&self) -> Option<u64> {
         let word = self.run.load(Ordering::Acquire);
         (word & PHASE_MASK == RUNNING).then_some(word >> PHASE_BITS)
     }
 
-    /// Any other thread: takes the lists from the owner, which may go on with its current item.
+    /// Any other thread: takes the lists from the owner, which may continue its current item.
     ///
     /// Costs a heavy fence. Rank: after the lock of the pwq concerned.
     pub(crate) fn lock_remote(&self, host: &H) -> RemoteSlot<'_, H> {
         let mutex = self.mutex.lock();
         self.attention.fetch_or(LOCKED, Ordering::Relaxed);
-        // Partner: the light fence in `enter`.
+        // Partner: the light fence in `enter`. The fence keeps the store of LOCKED before the load
+        // of `run` below. Either the owner sees LOCKED and takes the mutex, or this thread sees
+        // SECTION.
         host.heavy_fence();
+        // The wait is short: a section is a few instructions, and the next `enter` sees LOCKED.
         let mut round = 0;
         while self.run.load(Ordering::Acquire) & PHASE_MASK == SECTION {
             host.relax(round);
@@ -358,8 +366,8 @@ impl<H: Host> Slot<H> {
     }
 }
 
-/// Marks the items of a list, taken as a whole, as being in nobody's list. Under the slot's lock, so
-/// that nobody takes one for still being in the list that it was in.
+/// Marks the items of a list, taken as a whole, as detached. Under the slot's lock, so that no
+/// other thread takes an item for still being in the list.
 fn into_hands(items: WorkList) -> WorkList {
     let mut item = items.front();
     while !item.is_null() {
@@ -381,8 +389,8 @@ pub(crate) struct RemoteSlot<'a, H: Host> {
 impl<H: Host> RemoteSlot<'_, H> {
     #[allow(clippy::mut_from_ref, reason = "the biased lock is what makes it exclusive")]
     fn lists(&mut self) -> &mut Lists<H> {
-        // SAFETY: LOCKED was seen by the owner, or it was out of its lists after the heavy fence
-        // and will see LOCKED before it enters them again; other remote threads need the mutex.
+        // SAFETY: after the heavy fence the owner is outside its lists, and it will see LOCKED
+        // before it enters them again. Other remote threads need the mutex.
         unsafe { &mut *self.slot.lists.get() }
     }
 
@@ -404,7 +412,7 @@ impl<H: Host> RemoteSlot<'_, H> {
         unsafe { self.lists().deferred.remove(item) };
     }
 
-    /// The pwq of what is scheduled, which is all of one.
+    /// The pwq of the scheduled items, which all belong to the same pwq.
     pub(crate) fn pwq(&mut self) -> Option<u32> {
         // SAFETY: the items of a list that we hold are live.
         let first = unsafe { self.lists().scheduled.front().as_ref() };
@@ -416,7 +424,7 @@ impl<H: Host> RemoteSlot<'_, H> {
         into_hands(self.lists().scheduled.take())
     }
 
-    /// In a child after a fork: takes everything, and forgets who waited.
+    /// In a child after a fork: takes all items, and drops the waiters, whose threads do not exist.
     pub(crate) fn forget(&mut self) -> WorkList {
         let lists = self.lists();
         let mut items = lists.scheduled.take();
@@ -427,14 +435,14 @@ impl<H: Host> RemoteSlot<'_, H> {
         items
     }
 
-    /// Lets `f` look at the scheduled and the deferred items.
+    /// Passes the scheduled and the deferred items to `f`.
     pub(crate) fn visit(&mut self, f: impl FnOnce(&WorkList, &WorkList)) {
         let lists = self.lists();
         f(&lists.scheduled, &lists.deferred);
     }
 
-    /// Moves all items of this pwq, whose lock the caller holds, to the end of `into`, and into the
-    /// caller's hands. True if some of them were set aside.
+    /// Detaches all items of this pwq, whose lock the caller holds, and appends them to `into`.
+    /// Returns true if some of them were deferred.
     pub(crate) fn take_all_of(&mut self, pwq: u32, into: &mut WorkList) -> bool {
         if self.pwq() == Some(pwq) {
             into.append(self.take_scheduled());
@@ -443,7 +451,8 @@ impl<H: Host> RemoteSlot<'_, H> {
         let (mut any, mut others) = (false, WorkList::new());
         loop {
             let item = lists.deferred.pop_front();
-            // SAFETY: an item that came off a list that we hold; each is put in one list again.
+            // SAFETY: an item that came off a list that we hold; each is put in exactly one list
+            // again.
             unsafe {
                 match item.as_ref() {
                     None => break,
@@ -460,8 +469,8 @@ impl<H: Host> RemoteSlot<'_, H> {
         any
     }
 
-    /// Sets `item` aside for the end of `run`, after `unlink` took it out of its list. False, and
-    /// nothing done, if that run is over.
+    /// Defers `item` to the end of `run`, after `unlink` took it out of its list. Returns false,
+    /// and does nothing, if that run is over.
     ///
     /// # Safety
     /// `item` is live, the caller's, and in no list once `unlink` was called.
@@ -486,13 +495,13 @@ impl<H: Host> RemoteSlot<'_, H> {
         true
     }
 
-    /// Whether `run` is going on and is one of `item`. It may end at any time, but as long as the caller
-    /// holds the slot, the owner begins no other run.
+    /// Whether `run` is in progress and is a run of `item`. It may end at any time, but while the
+    /// caller holds the slot, the owner begins no other run.
     pub(crate) fn is_running_item(&self, run: u64, item: *const Work) -> bool {
         self.slot.is_running_item(run, item)
     }
 
-    /// Lets `waiter` be woken at the end of `run`, which `item` names. False if that run is over.
+    /// Wakes `waiter` at the end of `run`, which `item` names. Returns false if that run is over.
     ///
     /// # Safety
     /// As for [`Waiters::push`].
@@ -511,9 +520,11 @@ impl<H: Host> RemoteSlot<'_, H> {
         true
     }
 
+    /// Tells the owner to take the mutex at the end of its run, where it finds what was deferred.
     fn want_attention(&self) {
-        // The run was still on after our heavy fence, and LOCKED is set until after this store: the
-        // owner ends that run with a look that sees one or the other.
+        // Relaxed is enough. The run was still in progress after our heavy fence, and LOCKED stays
+        // set until after this store. The owner reads `attention` when it ends that run, and sees
+        // LOCKED or SET_ASIDE.
         self.slot.attention.fetch_or(SET_ASIDE, Ordering::Relaxed);
     }
 }

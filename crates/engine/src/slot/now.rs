@@ -1,9 +1,9 @@
-//! What a slot runs now, for those who ask which item it is, and what that item said of itself.
+//! The item that a slot runs now, for other threads that ask, and the run's description of itself.
 //!
-//! The engine decides by one thing only: whether a run that an item names is one of that item
-//! (`Slot::is_running_item`). The owner stores the item as it begins a run, between two
-//! values of the run word, so that a reader on any thread who sees the same value before and after
-//! has what belongs to that run:
+//! The engine makes only a single decision from this: whether a run that an item names is a run of
+//! that item (`Slot::is_running_item`). The owner stores the item as it begins a run, between two
+//! values of the run word. A reader on any thread that sees the same value before and after has
+//! read what belongs to that run:
 //!
 //! ```text
 //! owner                             reader
@@ -13,11 +13,11 @@
 //! run = n, SECTION ...
 //! ```
 //!
-//! The first look sees what was stored for run n, or later. Had the second pair of loads seen what was
-//! stored for a later run, the acquire would have brought the SECTION before it along, and the last
-//! look would not find n any more.
+//! The first load of `run` means that the reader sees the item of run n, or of a later run. Suppose
+//! that it sees the item of a later run. Then the acquire also makes the SECTION before that run
+//! visible, and the last load does not find n any more.
 //!
-//! The item may be gone, freed by its own function, while it still runs: these are identities, not
+//! The item's own function may free the item while it still runs: the values are identities, not
 //! pointers to follow.
 
 use crate::sync::{Hint, Lock, LockGuard};
@@ -54,7 +54,7 @@ impl Now {
     }
 }
 
-/// An item that runs: identities only, as it may be gone already.
+/// An item that runs, as identities only: it may be freed already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// The item's address.
@@ -63,17 +63,17 @@ pub struct Running {
     pub func: usize,
 }
 
-/// What a run said of itself.
+/// A run's description of itself.
 pub(super) struct Description(Lock<Text>);
 
 struct Text {
-    /// The run that said it; `u64::MAX`, which is no run's number: nothing was said.
+    /// The run that gave the description; `u64::MAX`, which is no run's number, if none did.
     run: u64,
     len: usize,
     bytes: [u8; DESCRIPTION_MAX],
 }
 
-/// A description, held.
+/// A description, locked.
 pub(crate) struct HeldDescription<'a>(#[expect(dead_code, reason = "held")] LockGuard<'a, Text>);
 
 impl Description {
@@ -81,7 +81,7 @@ impl Description {
         Description(Lock::new(Text { run: u64::MAX, len: 0, bytes: [0; DESCRIPTION_MAX] }))
     }
 
-    /// Holds on to what is said.
+    /// Locks the description.
     pub(super) fn hold(&self) -> HeldDescription<'_> {
         HeldDescription(self.0.lock())
     }
@@ -95,13 +95,13 @@ impl Description {
         kept.bytes[..cut.len()].copy_from_slice(cut.as_bytes());
     }
 
-    /// What `run` said, if it said anything.
+    /// The description that `run` gave, if it gave one.
     pub(super) fn get(&self, run: u64) -> Option<String> {
         let (len, bytes) = {
             let kept = self.0.lock();
             (kept.run == run).then_some((kept.len, kept.bytes))?
         };
-        // Cut between characters, so nothing is lost here.
+        // The text was cut between characters, so nothing is lost here.
         Some(String::from_utf8_lossy(&bytes[..len]).into_owned())
     }
 }

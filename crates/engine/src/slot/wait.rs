@@ -1,8 +1,10 @@
-//! What the run in a slot waits for, as far as it said so, and whether it is fine with taking long.
+//! What the run in a slot waits for, as declared by the run, and its sign that a long run is
+//! normal.
 //!
-//! Written by the slot's owner, on its way into a wait; read by the watchdog, once a stall is to be
-//! reported, and by who begins another wait. Identities: nothing is followed that they name. The parts are not of
-//! one piece. A run that has been stuck for long has said what it waits for long ago, and the reader looks twice.
+//! Written by the slot's owner before a wait. Read by the watchdog before it reports a stall, and
+//! by a thread that begins another wait. The values are identities and are never dereferenced. The
+//! parts are not written atomically. A run that has been stuck for long has written its parts long
+//! ago, and the reader checks twice.
 
 use super::Slot;
 use crate::host::Host;
@@ -14,7 +16,7 @@ use crate::word::RunId;
 pub(crate) enum WaitsFor {
     /// Nothing, or nothing that is known.
     Unknown,
-    /// The coming or present run of the item at this address, which is of this pwq.
+    /// The next or present run of the item at this address, which belongs to this pwq.
     Item { address: usize, pwq: u32 },
     /// The end of this run.
     Run(RunId),
@@ -31,11 +33,11 @@ const QUEUE: usize = 3;
 pub(super) struct WaitNote {
     kind: Hint,
     target: Hint,
-    /// Of an item its pwq, of a run its number.
+    /// The pwq of an item, or the number of a run.
     more: Hint,
-    /// The thread that helps, if that is what the slot is for.
+    /// The helper thread that borrows the slot, if any.
     helper: Hint,
-    /// How often a run said that it goes on.
+    /// How often the run declared that it makes progress.
     touches: Hint,
 }
 
@@ -68,7 +70,7 @@ impl WaitNote {
         }
     }
 
-    /// Owner: the thread that it is, if it is no worker's; 0 when it is none any more.
+    /// Owner: sets the helper's thread if no worker owns the slot; 0 when the helper leaves.
     pub(super) fn set_helper(&self, thread: u64) {
         self.helper.set(thread as usize);
     }
@@ -88,22 +90,22 @@ impl WaitNote {
 }
 
 impl<H: Host> Slot<H> {
-    /// Owner: says what its run waits for.
+    /// Owner: declares what its run waits for.
     pub(crate) fn note_wait(&self, waits_for: WaitsFor) {
         self.wait.set(waits_for);
     }
 
-    /// What the run waits for, if it has said so. A hint.
+    /// What the run declared that it waits for. A hint.
     pub(crate) fn waits_for(&self) -> WaitsFor {
         self.wait.get()
     }
 
-    /// Owner: the thread that helps here, as the host names it; 0 when it does not any more.
+    /// Owner: sets the helper's thread, as the host names it; 0 when the helper leaves.
     pub(crate) fn note_helper(&self, thread: u64) {
         self.wait.set_helper(thread);
     }
 
-    /// The thread that runs items here, as the host names it; 0 if that is not known. A hint.
+    /// The thread that runs items here, as the host names it; 0 if unknown. A hint.
     pub(crate) fn runner(&self) -> u64 {
         match self.thread.load(Ordering::Relaxed) {
             0 => self.wait.helper(),
@@ -111,12 +113,12 @@ impl<H: Host> Slot<H> {
         }
     }
 
-    /// Owner: its run takes long, and goes on.
+    /// Owner: declares that its long run makes progress.
     pub(crate) fn touch(&self) {
         self.wait.touch();
     }
 
-    /// A number that changes with each run, and when a run says that it goes on. A hint.
+    /// A number that changes with each run, and with each declaration of progress. A hint.
     pub(crate) fn progress(&self) -> u64 {
         self.number().wrapping_add(self.wait.touches() as u64)
     }
