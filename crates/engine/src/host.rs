@@ -182,6 +182,14 @@ pub enum Report {
         /// The worker's thread.
         thread: u64,
     },
+    /// An item waited in a pool that lacked a worker for no known reason. The watcher has added one. This
+    /// is a defect of the engine; a debug build ends the process after this report.
+    WorkerMissing {
+        /// The pool's label.
+        pool: String,
+        /// For how long the pool lacked the worker, in nanoseconds.
+        missing_ns: u64,
+    },
     /// A pool and those that it shares its work with have as many workers as they may have, all of
     /// them block, and items wait. Reported once for each value of the limit.
     WorkersMax {
@@ -403,4 +411,6 @@ pub enum Cure {
     ReadyAsOne,
     /// Only a worker of the pool is taken off its running count.
     MarkedRun,
+    /// A submitter settles the pool that it has made ready.
+    SettledSubmission,
 }

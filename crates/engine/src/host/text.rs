@@ -72,6 +72,12 @@ impl fmt::Display for Report {
                 "worker thread {thread} was stopped by a signal or a debugger while others wait; it \
                  is not replaced"
             ),
+            Report::WorkerMissing { pool, missing_ns } => write!(
+                f,
+                "pool {pool} lacked a worker for {} ms while an item waited there; the watcher has added one. \
+                 This is a defect of uwork; please report it",
+                missing_ns / 1_000_000
+            ),
             Report::PerCpuMode { mode, reason } => {
                 write!(f, "per-CPU locks are in mode {mode}: {reason}")
             }

@@ -38,6 +38,9 @@ impl<'a, H: Host> Unsettled<'a, H> {
     #[inline]
     pub(crate) fn settle_for_submitter(self, engine: &Engine<H>) {
         let pool = self.take();
+        if engine.host().reverts(Cure::SettledSubmission) {
+            return;
+        }
         let owed = obligation(pool.view_of_submitter());
         if owed == Obligation::NOTHING || pool.is_served_by_caller(engine) {
             // The caller may be a worker of the pool between two items; it settles the pool in its

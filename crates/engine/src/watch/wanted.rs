@@ -11,7 +11,7 @@
 //! one more worker is left out.
 
 use crate::engine::Engine;
-use crate::host::Host;
+use crate::host::{Host, Report};
 use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::sync::Ordering;
@@ -99,6 +99,8 @@ impl<H: Host> Engine<H> {
             pool.stranded_since.store(0, Ordering::Relaxed);
             self.watch_state().rescues.fetch_add(1, Ordering::Relaxed);
             self.settle(pool);
+            let missing_ns = now.saturating_sub(since);
+            self.report(Report::WorkerMissing { pool: pool.spec().label.clone(), missing_ns });
         }
         true
     }

@@ -18,7 +18,7 @@
 //! virtual thread sees the ones before it in that order. The compiler cannot move any access across
 //! a switch, which is an opaque call.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::{
@@ -67,7 +67,6 @@ struct Inner {
     broken_spawn: Mutex<Option<BrokenSpawn>>,
     detection: Mutex<Detecting>,
     reverted: Mutex<Option<Cure>>,
-    watch_delay_ns: AtomicU64,
 }
 
 /// How undeclared sleeps are noticed.
@@ -113,7 +112,6 @@ impl VirtualHost {
                 asked: 0,
             }),
             reverted: Mutex::new(None),
-            watch_delay_ns: AtomicU64::new(0),
         }))
     }
 
@@ -181,11 +179,6 @@ impl VirtualHost {
     /// Takes the cure of a defect back.
     pub(crate) fn revert(&self, cure: Cure) {
         *self.0.reverted.lock().expect("no panic under this lock") = Some(cure);
-    }
-
-    /// Takes the watch off its CPU for this long when it next asks what a thread is at.
-    pub(crate) fn delay_watch(&self, ns: u64) {
-        self.0.watch_delay_ns.store(ns, Ordering::Relaxed);
     }
 
     /// Runs `f` without preemption of the calling thread.
@@ -392,10 +385,6 @@ impl Host for VirtualHost {
 
     fn activity(&self, thread: u64) -> Option<Activity> {
         self.detecting().asked += 1;
-        let is_watch = |machine: &Machine| machine.current.is_some_and(|id| machine.is_watch(id));
-        if self.0.watch_delay_ns.load(Ordering::Relaxed) > 0 && is_watch(&self.machine()) {
-            self.doze(self.0.watch_delay_ns.swap(0, Ordering::Relaxed));
-        }
         let machine = self.machine();
         let id = thread as usize - 1;
         if machine.is_gone(id) {

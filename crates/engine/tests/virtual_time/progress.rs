@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use uwork_engine::host::Host;
+use uwork_engine::host::{Cure, Host, Report};
 use uwork_engine::{Kind, QueueSpec, Queued, Shutdown};
 use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
@@ -316,6 +316,32 @@ fn a_run_that_computed_for_too_long_and_sleeps_leaves_room_for_another() {
             assert!(late <= 2 * COMPUTES_MAX, "{tier}: {late} ns after the first went to sleep");
         });
     }
+}
+
+/// The backstop: a submitter calls no worker, as if it had a defect. The watcher, awake for another pool, finds the
+/// pool, adds a worker, counts and reports that.
+#[test]
+fn the_watcher_rescues_a_pool_that_lacks_a_worker_for_no_reason() {
+    with_engine(Setup::exact("core:2"), |engine| {
+        let host = engine.host();
+        let queue = make(engine, spec("q", Kind::PerCpu));
+        let inner = engine.clone();
+        let computes = Item::new(move || inner.host().burn(2 * SEC));
+        assert_eq!(computes.queue_on(&queue, 1), Queued::Yes);
+        let waits = Item::new(|| {});
+        assert_eq!(waits.queue_on(&queue, 1), Queued::Yes);
+        host.doze(MS);
+        host.revert(Cure::SettledSubmission);
+        let left = Item::new(|| {});
+        assert_eq!(left.queue_on(&queue, 0), Queued::Yes);
+        queue.flush().unwrap();
+        assert_eq!(engine.rescues(), 1);
+        let reports = host.reports();
+        let is_told = |report: &Report| {
+            matches!(report, Report::WorkerMissing { pool, missing_ns } if pool == "0" && *missing_ns >= 250 * MS)
+        };
+        assert!(reports.iter().any(is_told), "{reports:?}");
+    });
 }
 
 /// A worker has made another one and is off its CPU. The new one begins a wait, and the next creation fails: that

@@ -235,6 +235,9 @@ pub(crate) fn tell(mut report: Report) {
     if let Err(payload) = told {
         std::mem::forget(payload);
     }
+    if cfg!(debug_assertions) && matches!(report, Report::WorkerMissing { .. }) {
+        fatal::abort(format_args!("a debug build does not go on after a defect of its own"));
+    }
 }
 
 /// The CPU that the caller runs on. A hint, stale by the time it is used.
