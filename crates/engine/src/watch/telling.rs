@@ -1,17 +1,17 @@
-//! What the watch has to report is told by a thread of its own, `uw/report`.
+//! A thread of its own, `uw/report`, delivers the watcher's reports.
 //!
-//! A reporter is user code. It may wait for an item whose worker only the watch can make. And asking threads for
-//! their calls takes tenths of a second, while the watch has sleepers to replace. So the watch collects what a stall
-//! looks like, which takes no lock for longer than a copy, and leaves the rest to that thread, which is made when there
-//! is something to tell, and ends after it. There is one at most: it tells what is found meanwhile as well, up to a
-//! bound. Should no thread be had, the watch tells by itself.
+//! A reporter is user code. It may wait for an item whose worker only the watcher can create. And collecting threads'
+//! stacks takes tenths of a second, while the watcher has sleepers to replace. So the watcher only collects
+//! the snapshot of a stall, which holds no lock for longer than a copy. The report thread does the rest. It is created
+//! when there is something to report, and ends afterwards. At most one exists: it also delivers the reports that
+//! are added meanwhile, up to a bound. If the thread cannot be created, the watcher delivers the reports itself.
 //!
-//! **The end.** The thread has a reference to the engine: nothing that it uses goes away, whenever the user's
-//! reporter returns. Nobody waits for it, neither who retires the engine nor who drops it: a reporter that never
-//! returns holds up further stalls, and nothing else.
+//! **The end.** The thread holds a reference to the engine, so everything that it uses stays alive until the user's
+//! reporter returns. Neither retiring nor dropping the engine waits for it: a reporter that never
+//! returns delays later stall reports, and nothing else.
 //!
-//! **Forks.** What is shared is under the lock that a fork takes. In the child there is no such thread, and
-//! nothing to tell: the stalls are the parent's. If the reporter forks, its thread finds nothing more to tell in the
+//! **Forks.** The shared state is under the lock that a fork takes. In the child this thread does not exist, and
+//! no report is pending: the stalls are the parent's. If the reporter forks, its thread finds no more reports in the
 //! child, and ends.
 
 use crate::dump::{NoCalls, Stall, StalledWorker, WorkerState};
@@ -19,13 +19,13 @@ use crate::engine::Engine;
 use crate::host::{Activity, Frame, Host, Report, WorkerSpec};
 use uwork_policy::blocking::Tier;
 
-/// Stacks that are asked for at a time, at most: each thread may take its time to answer, and notices.
+/// How many stacks are collected at a time, at most: each thread may take its time to answer, and is disturbed.
 const STACKS_AT_ONCE: usize = 8;
-/// Reports that wait to be told, at most; what comes on top is dropped.
+/// The most reports that wait for delivery; further ones are dropped.
 const UNTOLD_MAX: usize = 64;
 
 impl<H: Host> Engine<H> {
-    /// Has these told. Without locks held.
+    /// Reports these stalls. The caller holds no locks.
     pub(super) fn tell(&self, stalls: Vec<Stall>) {
         if stalls.is_empty() {
             return;
@@ -35,7 +35,7 @@ impl<H: Host> Engine<H> {
         );
     }
 
-    /// Has these told by the thread that tells reports. Without locks held.
+    /// Has the report thread deliver these reports. The caller holds no locks.
     pub(crate) fn tell_elsewhere(&self, reports: Vec<Report>) {
         let mut shared = self.watch_state().hold();
         let room = UNTOLD_MAX.saturating_sub(shared.untold.len());
@@ -65,7 +65,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// What is to be told next; the thread is to end if there is nothing.
+    /// Takes the reports that are due. `None` if there are none; then the thread must end.
     fn take_untold(&self) -> Option<Vec<Report>> {
         let mut shared = self.watch_state().hold();
         let reports = std::mem::take(&mut shared.untold);
@@ -73,7 +73,7 @@ impl<H: Host> Engine<H> {
         shared.reporter.then_some(reports)
     }
 
-    /// Asks the system what those in the way are at, and some of them for their calls.
+    /// Queries the system for the state of the workers in the way, and collects the stacks of some of them.
     fn look_at_blockers(&self, stall: &mut Stall, stacks_left: &mut usize) {
         let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
         for worker in blocking.filter(|worker| worker.thread != 0) {
@@ -105,15 +105,15 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Whether a worker is in the run that it was listed for.
+    /// Whether a worker is still in the run that it was listed for.
     fn is_in_same_run(&self, worker: &StalledWorker) -> bool {
         let run = worker.worker.running.as_ref().map(|running| running.run);
         run.is_none() || run == self.slot(worker.worker.slot).present_run()
     }
 }
 
-/// The calls of an item: without those outside of the function that runs items here. The outermost, where an item
-/// runs another that it waits for.
+/// The frames of an item, without those of the function that runs items and of its callers. Where an item
+/// runs another that it waits for, the outermost such function counts.
 fn without_engine(mut frames: Vec<Frame>) -> Vec<Frame> {
     if let Some(at) = frames.iter().rposition(runs_items) {
         frames.truncate(at);
@@ -122,7 +122,7 @@ fn without_engine(mut frames: Vec<Frame>) -> Vec<Frame> {
 }
 
 /// Whether this is [`run_item`](crate::run::run_item). Builds with line tables only name functions without their
-/// paths; then the file tells.
+/// paths; there the file decides.
 fn runs_items(frame: &Frame) -> bool {
     let Some(name) = frame.symbol.as_deref() else { return false };
     let file = || frame.location.as_deref().unwrap_or_default();
