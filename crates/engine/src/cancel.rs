@@ -1,7 +1,7 @@
 //! Cancel, disable, enable.
 //!
-//! `grab` makes the caller the owner of the item, wherever it is. README.md beside the pwq lists the
-//! places and their guards.
+//! `grab` makes the caller the owner of the item, wherever it is. README.md beside the pwq lists
+//! the places and their guards.
 
 use std::ptr::NonNull;
 
@@ -125,8 +125,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Keeps the item from being queued until as many `enable` calls have followed, and cancels it if it is
-    /// pending. True if it was pending: then the caller owns it again.
+    /// Keeps the item from being queued until as many `enable` calls have followed, and cancels it
+    /// if it is pending. True if it was pending: then the caller owns it again.
     ///
     /// # Errors
     /// The disable depth is at its maximum; nothing was done.
@@ -179,8 +179,9 @@ impl<H: Host> Engine<H> {
                     DepthChange::Refused => Err(DepthError::NotDisabled),
                 };
             }
-            // A disabled item is in no list: another thread owns it for a few instructions. If another enable was
-            // the last, the item is enabled, and its being pending does not concern this call.
+            // A disabled item is in no list: another thread owns it for a few instructions. If
+            // another enable was the last, the item is enabled, and its being pending does not
+            // concern this call.
             if item.disable_depth() == 0 {
                 return Err(DepthError::NotDisabled);
             }
@@ -215,7 +216,8 @@ impl<H: Host> Engine<H> {
             if taken {
                 return Grabbed { owned: item.word.owned(), was_pending: true, _kept: kept };
             }
-            // Another thread holds it detached, for a few instructions unless that thread is preempted.
+            // Another thread holds it detached, for a few instructions unless that thread is
+            // preempted.
             self.host().relax(round);
             round += 1;
         }
@@ -250,7 +252,8 @@ impl<H: Host> Engine<H> {
             | Place::Grace(_)
             | Place::Disposal(_) => return None,
         };
-        // Check again under the slot's lock: the item may have started, and be queued again on another pwq.
+        // Check again under the slot's lock: the item may have started, and be queued again on
+        // another pwq.
         let (now, ticket) = item.spot();
         if now != place || ticket.pwq() != pwq.id {
             return None;
@@ -288,7 +291,8 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// Waits until a run, which `item` names, has ended. Returns at once if it has, or if the caller is inside it.
+    /// Waits until a run, which `item` names, has ended. Returns at once if it has, or if the
+    /// caller is inside it.
     pub(crate) fn wait_for_run(&self, run: RunId, item: &Work) -> bool {
         let Some(slot) = self.slots().get(run.slot) else { return false };
         if !slot.is_running(run.run) || self.runs(run, item) {

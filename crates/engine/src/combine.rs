@@ -1,4 +1,5 @@
-//! Flat combining: the first thread to arrive does the work of all; the others leave their nodes and return.
+//! Flat combining: the first thread to arrive does the work of all; the others leave their nodes
+//! and return.
 //!
 //! One word: the node that was pushed last, and three bits that a node's alignment leaves free.
 //!
@@ -8,13 +9,14 @@
 //! | any | 1 | 0 | 0 | the *holder* works; it takes the nodes that are pushed here before it releases |
 //! | any | 1 | 0 | 1 | the same, and a step that the holder cannot do now is worth another try |
 //! | any | 1 | 1 | 0 | *stalled*: the holder could not continue, and waits for a `resume` |
-//! | any | 1 | 1 | 1 | *offered*: the next thread to push or resume becomes the holder, or the offering thread does again |
+//! | any | 1 | 1 | 1 | *offered*: the next thread to push or resume, or else the offering one, becomes the holder |
 //!
 //! Nodes without HELD are impossible, and so are AGAIN or STALLED without it.
 //!
-//! **No node is forgotten.** A push sets HELD in the same exchange. So either it makes the caller the holder, or
-//! there is a holder, which releases only by an exchange that finds no node. Or the holder has stalled; then the
-//! thread that resumes becomes the holder. A resume that comes before the stall is kept in AGAIN:
+//! **No node is forgotten.** A push sets HELD in the same exchange. So either it makes the caller
+//! the holder, or there is a holder, which releases only by an exchange that finds no node. Or the
+//! holder has stalled; then the thread that resumes becomes the holder. A resume that comes before
+//! the stall is kept in AGAIN:
 //!
 //! ```text
 //! holder                                   the thread that sees room again
@@ -23,16 +25,17 @@
 //! stall: AGAIN is set: tries again
 //! ```
 //!
-//! **An offer is not forgotten** either: the offering thread takes it back, unless another thread has taken it.
-//! It may take back a later offer of another thread, which then finds that offer taken. So for each offer there is
-//! a thread that has yet to check it. An offer drops AGAIN: the thread that takes it tries anyway, after the resume.
+//! **An offer is not forgotten** either: the offering thread takes it back, unless another thread
+//! has taken it. It may take back a later offer of another thread, which then finds that offer
+//! taken. So for each offer there is a thread that has yet to check it. An offer drops AGAIN: the
+//! thread that takes it tries anyway, after the resume.
 //!
-//! A holder that panics cannot try again. It leaves the word as after a stall; if a resume has come already, as
-//! after an offer, so that the next pusher continues.
+//! A holder that panics cannot try again. It leaves the word as after a stall; if a resume has come
+//! already, as after an offer, so that the next pusher continues.
 //!
-//! **Progress.** A push is lock-free and waits for no thread, whatever the holder does. Nodes come out in the order
-//! of their pushes. The holder may find more for as long as others push. It can end that by an offer, which a pusher
-//! takes, or by stalling.
+//! **Progress.** A push is lock-free and waits for no thread, whatever the holder does. Nodes come
+//! out in the order of their pushes. The holder may find more for as long as others push. It can
+//! end that by an offer, which a pusher takes, or by stalling.
 
 use crate::sync::{AtomicPtr, Cell, Link, Ordering};
 
@@ -198,7 +201,8 @@ impl Combine {
         }
     }
 
-    /// Releases, unless a node was pushed meanwhile: then false, and the caller is still the holder.
+    /// Releases, unless a node was pushed meanwhile: then false, and the caller is still the
+    /// holder.
     ///
     /// # Safety
     /// The caller is the holder, and its chain is empty.
@@ -207,8 +211,8 @@ impl Combine {
         self.exchange(|now| node(now).is_null().then_some(std::ptr::null_mut())).is_some()
     }
 
-    /// Stops without having done everything, until a [`Combine::resume`]. False: a resume has come already, so the
-    /// caller is still the holder, and must try again.
+    /// Stops without having done everything, until a [`Combine::resume`]. False: a resume has come
+    /// already, so the caller is still the holder, and must try again.
     ///
     /// # Safety
     /// The caller is the holder.
@@ -221,8 +225,9 @@ impl Combine {
         before.is_some_and(|before| bits(before) & AGAIN == 0)
     }
 
-    /// Stops without having done everything, for a holder that cannot try again. As [`Combine::stall`]; if a resume
-    /// has come already, it becomes an offer that no thread takes back.
+    /// Stops without having done everything, for a holder that cannot try again. As
+    /// [`Combine::stall`]; if a resume has come already, it becomes an offer that no thread takes
+    /// back.
     ///
     /// # Safety
     /// The caller is the holder.

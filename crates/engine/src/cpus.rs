@@ -6,8 +6,8 @@
 //! 2. Every worker thread is placed: on the allowed CPUs of its pod, or on any
 //!    allowed CPU if the pod has none left. From here on no item runs on a forbidden CPU.
 //! 3. The pools' targets are set.
-//! 4. Every queue gets its routes anew. A queue that fails to get a worker for a new pool keeps its old
-//!    routes, which lead to placed workers, and is tried again later.
+//! 4. Every queue gets its routes anew. A queue that fails to get a worker for a new pool keeps its
+//!    old routes, which lead to placed workers, and is tried again later.
 //!
 //! **A worker that starts meanwhile.** Its thread starts on the CPUs of the previous value.
 //!
@@ -19,10 +19,10 @@
 //! R1: `placing`: place all known threads R2: published value != mine ? move, check again
 //! ```
 //!
-//! The lock `placing` orders the two. If the worker has it first, the change finds the thread's number. If the
-//! change has it first, the worker's check comes after the publication. The worker checks again after it has moved
-//! itself: a newer value may be published and applied in between, and then its move to the older value must not
-//! be the last.
+//! The lock `placing` orders the two. If the worker has it first, the change finds the thread's
+//! number. If the change has it first, the worker's check comes after the publication. The worker
+//! checks again after it has moved itself: a newer value may be published and applied in between,
+//! and then its move to the older value must not be the last.
 //!
 //! **A worker that ends** removes its thread's number under `placing`. So a number in a slot is
 //! that of a live thread, and not of another thread that got the same number from the system since.
@@ -75,8 +75,8 @@ impl Cpus {
 
 /// The current value and all previous ones.
 ///
-/// Readers take no lock, so no value is freed while the engine lives. Changes are rare, and a change
-/// to a known value reuses that value.
+/// Readers take no lock, so no value is freed while the engine lives. Changes are rare, and a
+/// change to a known value reuses that value.
 pub(crate) struct Versions {
     now: AtomicPtr<Cpus>,
     kept: Lock<Vec<Arc<Cpus>>>,
@@ -146,10 +146,11 @@ impl<H: Host> Engine<H> {
     /// Applies a change of the CPUs or of the CPU time that the process may use. False if there was
     /// nothing to change.
     ///
-    /// When the call returns, no worker runs on a CPU that is no longer allowed. Items that are queued
-    /// there run elsewhere; new items use the new value. CPUs that the engine's topology does
-    /// not have are ignored, and a value without any other CPU is rejected. A queue for which no
-    /// thread could be created stays as it was, on workers that are moved; it is tried again later.
+    /// When the call returns, no worker runs on a CPU that is no longer allowed. Items that are
+    /// queued there run elsewhere; new items use the new value. CPUs that the engine's topology
+    /// does not have are ignored, and a value without any other CPU is rejected. A queue for which
+    /// no thread could be created stays as it was, on workers that are moved; it is tried again
+    /// later.
     ///
     /// Creates threads, and reports the change. Must not be called inside a work item.
     pub fn set_cpus(&self, cpus: Cpus) -> bool {
@@ -166,7 +167,8 @@ impl<H: Host> Engine<H> {
         if !versions.publish(Cpus { allowed, unbound_cpumask, ..cpus }) {
             return false;
         }
-        // Dropped only after the lock is released: dropping the last owner of a queue waits for its items.
+        // Dropped only after the lock is released: dropping the last owner of a queue waits for its
+        // items.
         let owners = self.registry().owners();
         self.place_all(&owners);
         self.for_each_pool(|pool| self.retarget(pool));
@@ -209,9 +211,9 @@ impl<H: Host> Engine<H> {
     /// Moves every thread to the CPUs that the current value gives it.
     fn place_all(&self, owners: &[Arc<Owner<H>>]) {
         let (cpus, host) = (self.cpus(), self.host());
-        // Without `placing`, because this reads queues' attributes. A rescuer that is not listed yet
-        // sees the new value by itself. A slot that gets another owner meanwhile is placed again below, as a
-        // worker's.
+        // Without `placing`, because this reads queues' attributes. A rescuer that is not listed
+        // yet sees the new value by itself. A slot that gets another owner meanwhile is placed
+        // again below, as a worker's.
         let mut rescuers = Vec::new();
         for wq in owners.iter().map(|owner| owner.wq()) {
             rescuers.extend(wq.rescuer().map(|rescuer| (rescuer.slot(), cpus.place(&wq.cpus()))));
@@ -242,8 +244,8 @@ impl<H: Host> Engine<H> {
             return;
         }
         pool.set_target(self.cpus().target(&spec.cpus));
-        // A submitter that read the old target may have woken no worker. A submitter that reads between the
-        // two lines wakes too few at worst, and the next batch wakes the rest.
+        // A submitter that read the old target may have woken no worker. A submitter that reads
+        // between the two lines wakes too few at worst, and the next batch wakes the rest.
         self.settle(pool);
     }
 
@@ -267,8 +269,8 @@ impl<H: Host> Engine<H> {
     /// Moves the calling thread, which serves `slot`, to the CPUs of this pod.
     pub(crate) fn go_to(&self, slot: &Slot<H>, pod: &CpuSet) {
         let thread = slot.thread.load(Ordering::Relaxed);
-        // Repeat if a change was published meanwhile: it may have moved this thread before our own move. A change
-        // that is published after the last check moves this thread afterwards.
+        // Repeat if a change was published meanwhile: it may have moved this thread before our own
+        // move. A change that is published after the last check moves this thread afterwards.
         let mut placed: *const Cpus = ptr::null();
         while thread != 0 && !ptr::eq(self.cpus(), placed) {
             placed = self.cpus();

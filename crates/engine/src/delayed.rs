@@ -22,7 +22,8 @@ use crate::work::{Place, Work, WorkFn};
 /// The size of a cache line, in bytes.
 const LINE: usize = 64;
 
-/// A work item with a timer. Embed it as [`Work`]; arming allocates only the wheel of a pool's first timer.
+/// A work item with a timer. Embed it as [`Work`]; arming allocates only the wheel of a pool's
+/// first timer.
 #[repr(C)]
 pub struct Delayed<H: Host> {
     /// First, so that the address of the work is the address of the whole.
@@ -106,8 +107,8 @@ impl<H: Host> Delayed<H> {
         Self::with_deferrable(Work::new(func), true)
     }
 
-    /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that several
-    /// timers can expire together.
+    /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that
+    /// several timers can expire together.
     #[must_use]
     pub fn with_slack(self, slack_ns: u64) -> Delayed<H> {
         Delayed { slack_ns, ..self }
@@ -147,8 +148,8 @@ impl<H: Host> Delayed<H> {
     }
 }
 
-/// Prefetches every line of an item at once. Locked instructions separate the first accesses to the lines.
-/// Without the prefetch, an item that is in no cache would cost one miss after the other.
+/// Prefetches every line of an item at once. Locked instructions separate the first accesses to the
+/// lines. Without the prefetch, an item that is in no cache would cost one miss after the other.
 #[inline(always)]
 fn prefetch_all<H: Host>(item: NonNull<Delayed<H>>) {
     let lines = (0..size_of::<Delayed<H>>()).step_by(LINE);
@@ -161,8 +162,8 @@ fn work_of<H: Host>(item: NonNull<Delayed<H>>) -> NonNull<Work> {
 }
 
 impl<H: Host> Queue<H> {
-    /// Queues `item` after `delay_ns` nanoseconds; at once if that is 0. Without a CPU, it is queued on the CPU on
-    /// which the timer expires. The item is pending from now on.
+    /// Queues `item` after `delay_ns` nanoseconds; at once if that is 0. Without a CPU, it is
+    /// queued on the CPU on which the timer expires. The item is pending from now on.
     ///
     /// # Errors
     /// The CPU does not exist or the process may not use it; the item is as it was.
@@ -225,10 +226,11 @@ impl<H: Host> Queue<H> {
         })
     }
 
-    /// Moves an item within the wheel that it is in, if it stays in that wheel and belongs to this queue.
+    /// Moves an item within the wheel that it is in, if it stays in that wheel and belongs to this
+    /// queue.
     ///
-    /// All of it happens under the lock of the wheel: no thread finds the item in between, and the item keeps its
-    /// reference to the queue. False if nothing was done.
+    /// All of it happens under the lock of the wheel: no thread finds the item in between, and the
+    /// item keeps its reference to the queue. False if nothing was done.
     unsafe fn move_armed(
         &self,
         cpu: Option<u32>,
@@ -305,8 +307,9 @@ impl<H: Host> Queue<H> {
         // Read them now: once armed, the item may be freed at any time.
         let (base, deferrable) = (delayed.base(pool), delayed.deferrable);
         let mut timers = base.lock_to_arm();
-        // A shutdown closes the gate and then takes off the armed items, under this lock. Either it takes the lock
-        // after us and finds the item, or it took the lock before us and we see the closed gate here.
+        // A shutdown closes the gate and then takes off the armed items, under this lock. Either it
+        // takes the lock after us and finds the item, or it took the lock before us and we see the
+        // closed gate here.
         if self.is_closed() {
             drop(timers);
             // SAFETY: the reference that was stored above; no other thread has seen the node since.
@@ -341,8 +344,9 @@ impl<H: Host> Clone for Holder<'_, H> {
 impl<H: Host> Copy for Holder<'_, H> {}
 
 impl<H: Host> Engine<H> {
-    /// Queues an armed item at once and waits for it, as [`Engine::flush_work`]. It also returns false, without
-    /// waiting, if the caller runs items of the ordered queue that the item was queued on.
+    /// Queues an armed item at once and waits for it, as [`Engine::flush_work`]. It also returns
+    /// false, without waiting, if the caller runs items of the ordered queue that the item was
+    /// queued on.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -362,8 +366,8 @@ impl<H: Host> Engine<H> {
     /// Removes an item from a pool's timers. False if it is not in them.
     pub(crate) unsafe fn disarm(&self, work: NonNull<Work>, pool: u32) -> bool {
         let item = work.cast::<Delayed<H>>();
-        // SAFETY: the caller's promise that the item is live; its place `Timer` says that it is the work of
-        // a `Delayed`.
+        // SAFETY: the caller's promise that the item is live; its place `Timer` says that it is the
+        // work of a `Delayed`.
         match unsafe { self.unlink(item, pool) } {
             Some(queue) => {
                 drop(queue);
@@ -435,8 +439,8 @@ impl<H: Host> Engine<H> {
 
     /// Queues what is due.
     ///
-    /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's destructor, which
-    /// may cancel another item that is due.
+    /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's
+    /// destructor, which may cancel another item that is due.
     #[cold]
     pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
         for base in pool.timer_bases() {
@@ -444,8 +448,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// As [`Engine::fire_timers`], for the watcher if the pool can get no worker: on a CPU of the pool, and
-    /// without user code on the watcher's thread.
+    /// As [`Engine::fire_timers`], for the watcher if the pool can get no worker: on a CPU of the
+    /// pool, and without user code on the watcher's thread.
     pub(crate) fn fire_timers_as_watch(&self, pool: &Pool<H>, now: u64) {
         let cpu = pool.spec().cpus.first();
         for base in pool.timer_bases() {
@@ -504,7 +508,8 @@ impl<H: Host> Engine<H> {
         let item = work_of(item);
         match holder {
             Holder::ToldHere(pool) => {
-                // User code follows, and the caller checks no other timer before it returns. So settle first.
+                // User code follows, and the caller checks no other timer before it returns. So
+                // settle first.
                 pool.into_iter().for_each(|pool| self.settle(pool));
                 // SAFETY: the item came off the wheel and is not queued again.
                 self.as_in_an_item(None, || unsafe { self.let_go(item, func) });
@@ -532,8 +537,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Releases an item that is not queued again: notifies its holder. `func` is the item's function. The item itself
-    /// is not accessed here, because its holder may own it again already.
+    /// Releases an item that is not queued again: notifies its holder. `func` is the item's
+    /// function. The item itself is not accessed here, because its holder may own it again already.
     ///
     /// # Safety
     /// The holder was not notified yet, and the item is in no list. The caller does not use it

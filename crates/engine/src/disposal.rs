@@ -1,9 +1,9 @@
 //! Items that a shutdown has taken off, before their destructors have run.
 //!
-//! A shutdown first takes off every pending, armed and graced item, and calls no user code meanwhile.
-//! The items then wait in lists of their own ([`Place::Disposal`]). Each is still pending and in a
-//! list that a lock guards: a cancel removes an item from there as from any other list, and a thread
-//! that flushes or joins an item releases that item itself.
+//! A shutdown first takes off every pending, armed and graced item, and calls no user code
+//! meanwhile. The items then wait in lists of their own ([`Place::Disposal`]). Each is still
+//! pending and in a list that a lock guards: a cancel removes an item from there as from any other
+//! list, and a thread that flushes or joins an item releases that item itself.
 //!
 //! ```text
 //! shutdown:      takes all items off ----> lists of the disposal
@@ -11,15 +11,16 @@
 //! shutdown:      waits until the lists are empty and no destructor runs, at most until its limit
 //! ```
 //!
-//! **Threads.** A destructor that never returns cannot be stopped, so it must not run on the thread that
-//! called the shutdown. It must not run on a worker either: all workers may be inside items that never
-//! return, and the holders of taken-off items must still be notified. So the first item that has a
-//! destructor starts a *disposer*, a thread that ends when the lists are empty. If no item was released
-//! for [`PATIENCE_NS`] while some wait, the disposer is stuck inside a destructor, and another disposer
-//! starts beside it, up to [`DISPOSERS_MAX`]. A shutdown without items to release starts no thread;
-//! nor do items of another language, which have no destructor.
+//! **Threads.** A destructor that never returns cannot be stopped, so it must not run on the thread
+//! that called the shutdown. It must not run on a worker either: all workers may be inside items
+//! that never return, and the holders of taken-off items must still be notified. So the first item
+//! that has a destructor starts a *disposer*, a thread that ends when the lists are empty. If no
+//! item was released for [`PATIENCE_NS`] while some wait, the disposer is stuck inside a
+//! destructor, and another disposer starts beside it, up to [`DISPOSERS_MAX`]. A shutdown without
+//! items to release starts no thread; nor do items of another language, which have no destructor.
 //!
-//! If no thread can be created, the caller of the shutdown does the work of the first disposer itself.
+//! If no thread can be created, the caller of the shutdown does the work of the first disposer
+//! itself.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -110,8 +111,8 @@ struct Afterwards<H: Host> {
     waiters: Waiters<H>,
 }
 
-/// The owner of a queue whose last item has left the disposal. Released when this is dropped, which may wait for
-/// threads of the queue; the dropping thread must hold no detached item.
+/// The owner of a queue whose last item has left the disposal. Released when this is dropped, which
+/// may wait for threads of the queue; the dropping thread must hold no detached item.
 pub(crate) struct Kept<H: Host>(Option<Arc<Owner<H>>>);
 
 impl<H: Host> Kept<H> {
@@ -226,7 +227,8 @@ impl<H: Host> Disposal<H> {
         id
     }
 
-    /// Adds items, which the caller owns and which are in no list, to an open batch. Their tickets stay.
+    /// Adds items, which the caller owns and which are in no list, to an open batch. Their tickets
+    /// stay.
     pub(crate) fn add(&self, id: u32, items: WorkList) {
         let mut state = self.0.lock();
         let mut item = items.front();
@@ -297,8 +299,8 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// Releases this item on the calling thread, which waits for it. False if it is not in the disposal
-    /// any more.
+    /// Releases this item on the calling thread, which waits for it. False if it is not in the
+    /// disposal any more.
     ///
     /// # Safety
     /// `work` is live.
@@ -317,8 +319,8 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// Releases the item that has waited longest in the first batch. False if none waits; a disposer
-    /// must end then, and is not counted any more.
+    /// Releases the item that has waited longest in the first batch. False if none waits; a
+    /// disposer must end then, and is not counted any more.
     fn dispose_next(&self, is_disposer: bool) -> bool {
         let (thread, now) = (self.host().thread_id(), self.host().now());
         let mut state = self.disposal().0.lock();
@@ -395,7 +397,8 @@ impl<H: Host> Engine<H> {
             }
             seen = Some(state.released);
             let waiter = Waiter::new(0);
-            // SAFETY: the waiter is in no chain, and this thread goes on only after it has left this chain.
+            // SAFETY: the waiter is in no chain, and this thread goes on only after it has left
+            // this chain.
             unsafe { state.waiters.push(&waiter) };
             drop(state);
             let now = self.host().now();

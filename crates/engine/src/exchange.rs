@@ -1,8 +1,9 @@
 //! Requests to another thread, and its answers in buffers that are never freed: which thread may touch
 //! which buffer when.
 //!
-//! An exchange consists of a word with generation and phase, and a buffer that belongs to its user. The phases and
-//! their races are in `crates/uwork/src/linux/stack/README.md`, which collects threads' stacks with it.
+//! An exchange consists of a word with generation and phase, and a buffer that belongs to its user.
+//! The phases and their races are in `crates/uwork/src/linux/stack/README.md`, which collects
+//! threads' stacks with it.
 
 use crate::futex::Futex;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_unless_modelled};
@@ -17,9 +18,11 @@ const ABANDONED: u64 = 4;
 
 /// One request and its answer.
 pub struct Exchange {
-    /// Generation << `PHASE_BITS` | phase. Any thread changes it by compare-and-swap; a forked child stores it.
+    /// Generation << `PHASE_BITS` | phase. Any thread changes it by compare-and-swap; a forked
+    /// child stores it.
     state: AtomicU64,
-    /// The thread that is asked. Written by the caller that has claimed the exchange, before it sends.
+    /// The thread that is asked. Written by the caller that has claimed the exchange, before it
+    /// sends.
     thread: AtomicU32,
     /// The number of answers so far. The caller sleeps on it.
     answers: AtomicU32,
@@ -37,15 +40,17 @@ pub enum Unanswered {
 /// All exchanges of one kind.
 #[derive(Clone, Copy)]
 pub struct Exchanges<'a> {
-    /// Requests that can be in progress at once, including those whose caller gave up during the copy.
+    /// Requests that can be in progress at once, including those whose caller gave up during the
+    /// copy.
     pub all: &'a [Exchange],
     /// Counts released exchanges. Callers that find none free sleep on it.
     pub freed: &'a AtomicU32,
 }
 
 impl<'a> Exchanges<'a> {
-    /// Asks `thread` by `send`, which gets the number to be passed to [`Exchanges::answer`]. Once the
-    /// answer has come, `read` gets the index of the exchange; the caller owns its buffer meanwhile.
+    /// Asks `thread` by `send`, which gets the number to be passed to [`Exchanges::answer`]. Once
+    /// the answer has come, `read` gets the index of the exchange; the caller owns its buffer
+    /// meanwhile.
     ///
     /// # Errors
     /// `send` returns false, or `futex` times out first.
@@ -71,9 +76,9 @@ impl<'a> Exchanges<'a> {
         Ok(read(index))
     }
 
-    /// The handler: answers request `number` with the data that `copy` stores in the buffer of the index that it
-    /// gets, if the caller still waits for it and the request is for `thread`, the calling thread.
-    /// Async-signal-safe if `copy` and `futex` are.
+    /// The handler: answers request `number` with the data that `copy` stores in the buffer of the
+    /// index that it gets, if the caller still waits for it and the request is for `thread`, the
+    /// calling thread. Async-signal-safe if `copy` and `futex` are.
     pub fn answer(self, number: usize, thread: u32, futex: &impl Futex, copy: impl FnOnce(usize)) {
         let (index, generation) = (number % self.all.len(), (number / self.all.len()) as u64);
         let exchange = &self.all[index];
@@ -104,7 +109,8 @@ impl<'a> Exchanges<'a> {
     /// Claims an exchange for a request to a thread: its index and its state.
     fn claim(self, thread: u32, futex: &impl Futex) -> Option<(usize, u64)> {
         loop {
-            // Read before the search: an exchange that is released after the search ends the sleep below.
+            // Read before the search: an exchange that is released after the search ends the sleep
+            // below.
             let seen = self.freed.load(Ordering::Acquire);
             let claimed = |(index, exchange): (usize, &Exchange)| Some((index, exchange.claim()?));
             if let Some((index, asked)) = self.all.iter().enumerate().find_map(claimed) {

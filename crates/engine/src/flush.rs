@@ -2,9 +2,9 @@
 //!
 //! **Flush of a queue.** Items get the queue's present flush colour when they are spliced out of an
 //! inbox, and each pwq counts its items by colour. A flush splices every inbox, advances the queue
-//! to the next colour, and waits until the items of the old colour, and of all before it, are done. This costs
-//! nothing per item. Colours end in the order in which they began. When all are in use, further
-//! flushers wait until a colour has ended.
+//! to the next colour, and waits until the items of the old colour, and of all before it, are done.
+//! This costs nothing per item. Colours end in the order in which they began. When all are in use,
+//! further flushers wait until a colour has ended.
 //!
 //! **Timeouts.** A flusher that times out removes its waiter from its chain, under the flush
 //! lock. Waiters leave a chain under that lock only, so there are exactly two cases:
@@ -22,9 +22,10 @@
 //! ```
 //!
 //! In the second case the wake is a few instructions away and waits for nothing, so the flusher may
-//! wait for it without a bound. It must, because the worker is about to access the waiter. The flush has then
-//! ended, and the flusher reports success. In the first case its colour continues without a waiter: it
-//! ends when its items do, and then wakes the flushers that found no free colour.
+//! wait for it without a bound. It must, because the worker is about to access the waiter. The
+//! flush has then ended, and the flusher reports success. In the first case its colour continues
+//! without a waiter: it ends when its items do, and then wakes the flushers that found no free
+//! colour.
 
 use std::ptr::NonNull;
 
@@ -74,8 +75,8 @@ impl<H: Host> FlushState<H> {
         self.colour
     }
 
-    /// Ends the oldest colours whose items are done. Returns the flushers that waited for them, and those that
-    /// waited for a free colour.
+    /// Ends the oldest colours whose items are done. Returns the flushers that waited for them, and
+    /// those that waited for a free colour.
     fn end_oldest(&mut self) -> Waiters<H> {
         let (mut done, before) = (Waiters::new(), self.oldest);
         while self.oldest != self.colour && self.pending[self.oldest] == 0 {
@@ -124,8 +125,8 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// As [`Wq::flush`], but times out when the host's clock reaches `deadline`. False if it did: some
-    /// of the items queued before have not run. A flush that times out leaves nothing behind.
+    /// As [`Wq::flush`], but times out when the host's clock reaches `deadline`. False if it did:
+    /// some of the items queued before have not run. A flush that times out leaves nothing behind.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -157,8 +158,8 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// Waits until the waiter was taken from its chain and woken. False if this call removed it because it timed
-    /// out.
+    /// Waits until the waiter was taken from its chain and woken. False if this call removed it
+    /// because it timed out.
     fn wait_or_give_up(&self, waiter: &Waiter<H>, deadline: Option<u64>) -> bool {
         let host = self.engine().host();
         if let Some(deadline) = deadline {
@@ -226,8 +227,8 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// As [`Wq::drain`], but times out when the host's clock reaches `deadline`. False if it did: the
-    /// queue accepts all items again, and is not empty.
+    /// As [`Wq::drain`], but times out when the host's clock reaches `deadline`. False if it did:
+    /// the queue accepts all items again, and is not empty.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -251,8 +252,9 @@ impl<H: Host> Wq<H> {
         let mut rounds = 0;
         loop {
             let flushed = self.flush_outside(deadline);
-            // One survey is no snapshot: an item of a pwq that is surveyed later may queue another on a pwq
-            // surveyed earlier. If two surveys return the same count, nothing ran in between.
+            // One survey is no snapshot: an item of a pwq that is surveyed later may queue another
+            // on a pwq surveyed earlier. If two surveys return the same count, nothing ran in
+            // between.
             let first = self.survey();
             if first.0 && self.survey() == first {
                 return true;
@@ -274,8 +276,8 @@ impl<H: Host> Wq<H> {
         self.survey().0
     }
 
-    /// Whether each pwq was empty and without running items when it was examined, and the number of items
-    /// spliced so far.
+    /// Whether each pwq was empty and without running items when it was examined, and the number of
+    /// items spliced so far.
     pub(crate) fn survey(&self) -> (bool, u64) {
         let (mut idle, mut items) = (true, 0);
         self.pwqs().for_each(|pwq| {
@@ -288,9 +290,9 @@ impl<H: Host> Wq<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Waits until the last queueing of the item has run. False if it was idle. It returns at once if the item is
-    /// idle, if the caller is inside the very run that it would wait for, or if the caller is ahead of the item in
-    /// its ordered queue. A cancel of the item ends the wait.
+    /// Waits until the last queueing of the item has run. False if it was idle. It returns at once
+    /// if the item is idle, if the caller is inside the very run that it would wait for, or if the
+    /// caller is ahead of the item in its ordered queue. A cancel of the item ends the wait.
     ///
     /// # Safety
     /// `work` is live, and has only been queued on queues of this engine.
@@ -331,12 +333,14 @@ impl<H: Host> Engine<H> {
                     let epoch = self.freeze_epoch();
                     // SAFETY: by this function's contract.
                     if self.is_inside_an_item() && unsafe { self.help(work) } == Helped::Ran {
-                        // Helping is needed: its queue's only permit may be the one that the caller's item holds.
+                        // Helping is needed: its queue's only permit may be the one that the
+                        // caller's item holds.
                         return true;
                     }
                     self.before_wait();
                     let waiter = Waiter::new(work.as_ptr().addr());
-                    // SAFETY: by this function's contract; the waiter is waited for if it was put in.
+                    // SAFETY: by this function's contract; the waiter is waited for if it was put
+                    // in.
                     match unsafe { self.wait_behind(work, &waiter, epoch) } {
                         Some(true) => {
                             // SAFETY: by this function's contract.
@@ -360,8 +364,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Puts a waiter behind a queued item. `None` if the item is in no list at the moment, or if its queue
-    /// may have been thawed since `epoch`, so that help may run it now; false if it is
+    /// Puts a waiter behind a queued item. `None` if the item is in no list at the moment, or if
+    /// its queue may have been thawed since `epoch`, so that help may run it now; false if it is
     /// behind the caller in an ordered queue, and the caller would wait for itself.
     unsafe fn wait_behind(
         &self,
@@ -374,8 +378,8 @@ impl<H: Host> Engine<H> {
         if found.pwq.is_ordered() && self.runs_queue(found.pwq.wq().cast()) {
             return Some(false);
         }
-        // The guards include the lock under which a thaw takes the waiters. A thaw that did so before is visible
-        // here in the epoch; a thaw that comes later finds the waiter.
+        // The guards include the lock under which a thaw takes the waiters. A thaw that did so
+        // before is visible here in the epoch; a thaw that comes later finds the waiter.
         if self.freeze_epoch() != epoch {
             return None;
         }

@@ -1,29 +1,31 @@
 //! Forks: the parent continues as before, the child starts with an idle engine.
 //!
-//! The child has one thread, the one that forked. The other threads do not exist there, and whatever they had
-//! half done stays as it was at that instant. So before the fork, the forking thread takes every lock
-//! of the engine, in the order of the ranks; then no operation is half done. After it, the parent releases the locks.
-//! The child first makes everything idle:
+//! The child has one thread, the one that forked. The other threads do not exist there, and
+//! whatever they had half done stays as it was at that instant. So before the fork, the forking
+//! thread takes every lock of the engine, in the order of the ranks; then no operation is half
+//! done. After it, the parent releases the locks. The child first makes everything idle:
 //!
-//! - Items that were queued, armed or waiting for a grace period become idle. They do not run, and their holders
-//!   are not notified: a destructor would undo in the child what belongs to the parent. References that the
-//!   queue held for an item (a reference count, a box) are leaked.
+//! - Items that were queued, armed or waiting for a grace period become idle. They do not run, and
+//!   their holders are not notified: a destructor would undo in the child what belongs to the
+//!   parent. References that the queue held for an item (a reference count, a box) are leaked.
 //! - There are no workers, no watcher, no rescuers. The first item that is queued creates them.
 //! - No thread waits for anything.
 //!
 //! Queues, attributes, pools, freezes and shutdowns keep their state.
 //!
-//! **A fork inside of an item.** The child's thread is in the item and is no longer a worker. When the
-//! item returns, the thread ends, and with it the process, as in POSIX when a thread that has
+//! **A fork inside of an item.** The child's thread is in the item and is no longer a worker. When
+//! the item returns, the thread ends, and with it the process, as in POSIX when a thread that has
 //! forked returns. A helper continues after the helped item.
 //!
 //! **What the locks do not cover.** An item that another thread was just moving (between taking
-//! PENDING and pushing it, or between two lists) is in no list. In the child it stays pending for ever;
-//! a cancel of it there would not return. This window is some tens of nanoseconds of each item's life.
+//! PENDING and pushing it, or between two lists) is in no list. In the child it stays pending for
+//! ever; a cancel of it there would not return. This window is some tens of nanoseconds of each
+//! item's life.
 //!
-//! **No call of the allocator**, neither before the fork nor after it: the forking thread may hold the
-//! allocator's locks at that time. Memory that is needed meanwhile comes from [`Pages`]. Queues whose last
-//! reference is the fork's are released later, by a thread that creates or drops a queue ([`Engine::release_left`]).
+//! **No call of the allocator**, neither before the fork nor after it: the forking thread may hold
+//! the allocator's locks at that time. Memory that is needed meanwhile comes from [`Pages`]. Queues
+//! whose last reference is the fork's are released later, by a thread that creates or drops a queue
+//! ([`Engine::release_left`]).
 
 mod pages;
 
@@ -87,11 +89,12 @@ struct Held<'a, H: Host> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Prepares a fork by the calling thread: waits until no other thread has anything half done, and
-    /// keeps it so. Then fork, and call [`Forking::parent`] or [`Forking::child`].
+    /// Prepares a fork by the calling thread: waits until no other thread has anything half done,
+    /// and keeps it so. Then fork, and call [`Forking::parent`] or [`Forking::child`].
     ///
-    /// Takes some microseconds, and some more for each queue. Calls no allocator: its memory comes from `pages`.
-    /// The caller holds no lock of the engine. User code never runs under one, so user code may call this.
+    /// Takes some microseconds, and some more for each queue. Calls no allocator: its memory comes
+    /// from `pages`. The caller holds no lock of the engine. User code never runs under one, so
+    /// user code may call this.
     pub fn before_fork<'a>(&'a self, pages: &'a Pages<H>) -> Forking<'a, H> {
         loop {
             if let Some(forking) = self.hold_everything(pages) {

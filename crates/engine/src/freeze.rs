@@ -1,7 +1,8 @@
 //! Freezing: queues that take part start no new item until the thaw.
 //!
-//! A frozen queue's limits are 0. Queued items wait behind these limits, in the order of queueing; items that a
-//! worker has taken run to their end. Flushes, drains and the end of a queue wait for the queued items.
+//! A frozen queue's limits are 0. Queued items wait behind these limits, in the order of queueing;
+//! items that a worker has taken run to their end. Flushes, drains and the end of a queue wait for
+//! the queued items.
 
 use crate::engine::Engine;
 use crate::host::Host;
@@ -32,8 +33,9 @@ impl std::error::Error for FreezeError {}
 /// Guard: the engine's freeze lock. Rank: before everything of a queue.
 pub(crate) struct FreezeState<H: Host> {
     frozen: bool,
-    /// The queues with `FREEZABLE`. A queue is in the list from before it has a pwq until it is permanently empty.
-    /// In the order of creation, so that freezes and thaws are the same in each simulated run.
+    /// The queues with `FREEZABLE`. A queue is in the list from before it has a pwq until it is
+    /// permanently empty. In the order of creation, so that freezes and thaws are the same in each
+    /// simulated run.
     queues: Vec<Link<Wq<H>>>,
 }
 
@@ -50,8 +52,8 @@ impl<H: Host> FreezeState<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Freezes every queue with `FREEZABLE`: items that their workers have taken run to their end, no other item
-    /// starts (the kernel's `freeze_workqueues_begin`).
+    /// Freezes every queue with `FREEZABLE`: items that their workers have taken run to their end,
+    /// no other item starts (the kernel's `freeze_workqueues_begin`).
     ///
     /// # Errors
     /// The queues are frozen already.

@@ -1,7 +1,7 @@
 //! Items that are queued when a grace period has ended.
 //!
-//! The engine keeps the items; a *driver* tells it when grace periods begin and end. There is one driver
-//! at a time, which repeats:
+//! The engine keeps the items; a *driver* tells it when grace periods begin and end. There is one
+//! driver at a time, which repeats:
 //!
 //! ```text
 //! begin_grace      the items that have arrived wait for the period that begins here;
@@ -10,12 +10,13 @@
 //! end_grace        they are queued
 //! ```
 //!
-//! So an item waits for the rest of the period in progress when it arrives, if there is one, and for the whole
-//! next period. That next period begins after the arrival, which is the guarantee.
+//! So an item waits for the rest of the period in progress when it arrives, if there is one, and
+//! for the whole next period. That next period begins after the arrival, which is the guarantee.
 //!
 //! There are two lists, and an index of the list that takes arrivals. The begin of a period flips
-//! the index; the items stay where they are, and each names its list in its place. One lock
-//! guards both lists, the index, whether a driver was called, and the threads that wait for an item to leave:
+//! the index; the items stay where they are, and each names its list in its place. One lock guards
+//! both lists, the index, whether a driver was called, and the threads that wait for an item to
+//! leave:
 //!
 //! | lists | driven | state |
 //! |---|---|---|
@@ -25,8 +26,8 @@
 //! | both empty | yes | all items were cancelled, or the driver is about to find the lists empty |
 //! | any item | no | impossible: the thread that adds the first item calls the driver, under the same lock |
 //!
-//! An item in a list is pending, and only the list owns it: `PENDING` is held as for an armed timer.
-//! It references its queue weakly, as a timer does. The lock is taken with no other lock
+//! An item in a list is pending, and only the list owns it: `PENDING` is held as for an armed
+//! timer. It references its queue weakly, as a timer does. The lock is taken with no other lock
 //! held, and no other is taken under it.
 
 use std::ptr::NonNull;
@@ -120,22 +121,24 @@ impl<H: Host> Grace<H> {
 }
 
 impl<H: Host> HeldGrace<'_, H> {
-    /// In a forked child: returns all items that wait for a period; no period is in progress any more.
+    /// In a forked child: returns all items that wait for a period; no period is in progress any
+    /// more.
     pub(crate) fn forget(&mut self) -> WorkList {
         let lists = &mut *self.0;
         let mut items = lists.items[0].take();
         items.append(lists.items[1].take());
         lists.driven = false;
         lists.waiters = Waiters::new();
-        // The items' weak references are leaked: dropping the last one of a queue would free memory.
+        // The items' weak references are leaked: dropping the last one of a queue would free
+        // memory.
         items
     }
 }
 
 impl<H: Host> Queue<H> {
     /// Queues `item` at the end of a grace period that begins after this call did. The item is
-    /// pending from now on. `drive` is called, without locks held, if no driver runs the periods: it
-    /// must make a driver run them.
+    /// pending from now on. `drive` is called, without locks held, if no driver runs the periods:
+    /// it must make a driver run them.
     ///
     /// # Safety
     /// `item` is live and stays so, in place, until its function was called or a cancel
@@ -168,8 +171,9 @@ impl<H: Host> Queue<H> {
             graced.queue.set(Link(queue));
         }
         let mut lists = engine.grace().0.lock();
-        // A shutdown closes the gate and then takes the items off, under this lock. Either it takes the lock after us
-        // and finds the item, or it took the lock before us and we see the closed gate here.
+        // A shutdown closes the gate and then takes the items off, under this lock. Either it takes
+        // the lock after us and finds the item, or it took the lock before us and we see the closed
+        // gate here.
         if self.is_closed() {
             drop(lists);
             // SAFETY: the reference from above; no other thread has seen the item since.
@@ -191,8 +195,8 @@ impl<H: Host> Queue<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Driver: begins a grace period. False if no item has arrived; the driver may then sleep until it is
-    /// called. The last period has ended.
+    /// Driver: begins a grace period. False if no item has arrived; the driver may then sleep until
+    /// it is called. The last period has ended.
     pub fn begin_grace(&self) -> bool {
         let mut lists = self.grace().0.lock();
         let arrivals = lists.arrivals;
@@ -234,8 +238,8 @@ impl<H: Host> Engine<H> {
 
     /// Driver: ends the grace period that began last. Queues the items that waited for it.
     ///
-    /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's destructor, which
-    /// may cancel another item.
+    /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's
+    /// destructor, which may cancel another item.
     pub fn end_grace(&self) {
         loop {
             let mut lists = self.grace().0.lock();
@@ -286,7 +290,8 @@ impl<H: Host> Engine<H> {
         let mut lists = self.grace().0.lock();
         // SAFETY: by this function's contract.
         let Place::Grace(list) = (unsafe { work.as_ref() }).place() else { return false };
-        // SAFETY: its place, read under the lock, names the list, and says that it is part of a `Graced`.
+        // SAFETY: its place, read under the lock, names the list, and says that it is part of a
+        // `Graced`.
         let queue = unsafe {
             lists.items[list as usize].remove(work.as_ptr());
             work.as_ref().set_place(Place::Hands);
@@ -301,8 +306,8 @@ impl<H: Host> Engine<H> {
 
     /// Waits until an item that waits for a grace period has been queued, then as
     /// [`Engine::flush_work`]. With `may_wait` false it does not wait for the grace period, which
-    /// would not end before the caller continues: for such an item it returns false. It also returns false if
-    /// the caller runs items of the ordered queue that the item was queued on.
+    /// would not end before the caller continues: for such an item it returns false. It also
+    /// returns false if the caller runs items of the ordered queue that the item was queued on.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -336,7 +341,8 @@ impl<H: Host> Engine<H> {
         unsafe { self.flush_work(work) || (waited && !self.is_behind_caller(item)) }
     }
 
-    /// Whether the item is queued behind an item that the calling thread runs: waiting for it would deadlock.
+    /// Whether the item is queued behind an item that the calling thread runs: waiting for it would
+    /// deadlock.
     pub(crate) fn is_behind_caller(&self, item: &Work) -> bool {
         let pwq = self.pwqs().get(item.ticket().pwq());
         item.is_pending() && pwq.is_some_and(|pwq| self.runs_queue(pwq.wq().cast()))

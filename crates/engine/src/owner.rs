@@ -1,7 +1,7 @@
 //! The references that keep a queue, and its end when the last one is dropped.
 //!
-//! Two counts: handles keep a queue in use, owners keep its memory. Timers reference the memory weakly and are
-//! no users: an expiry holds the memory for an instant only.
+//! Two counts: handles keep a queue in use, owners keep its memory. Timers reference the memory
+//! weakly and are no users: an expiry holds the memory for an instant only.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -15,8 +15,8 @@ use crate::inbox::Node;
 use crate::queue::{QueueError, QueueSpec, Wq};
 use crate::sync::Link;
 
-/// A handle to a queue. Dropping the last handle closes the queue and waits until its items have run. If the
-/// dropping thread is inside a work item, a separate thread does the waiting.
+/// A handle to a queue. Dropping the last handle closes the queue and waits until its items have
+/// run. If the dropping thread is inside a work item, a separate thread does the waiting.
 pub struct Queue<H: Host> {
     /// A direct pointer to the queue that `handle` keeps, to save an indirection.
     wq: NonNull<Wq<H>>,
@@ -39,8 +39,8 @@ impl<H: Host> Owner<H> {
         &self.0
     }
 
-    /// Releases an owner that was held for a short access. Does not wait: if it has become the last owner of
-    /// a queue with items in it, a separate thread waits.
+    /// Releases an owner that was held for a short access. Does not wait: if it has become the last
+    /// owner of a queue with items in it, a separate thread waits.
     pub(crate) fn let_go(owner: Arc<Owner<H>>) {
         if let Some(last) = Arc::into_inner(owner) {
             last.go();
@@ -131,8 +131,9 @@ impl<H: Host> Queue<H> {
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Queue<H>, QueueError> {
         engine.release_left();
         let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)));
-        // Register first, then refit if the CPUs have changed since. A change publishes the value first
-        // and then visits the registered queues. So the change finds the queue, or the queue sees the value.
+        // Register first, then refit if the CPUs have changed since. A change publishes the value
+        // first and then visits the registered queues. So the change finds the queue, or the queue
+        // sees the value.
         engine.registry().register(&owner);
         // The same with a shutdown, which sets its mark first and then visits the queues.
         engine.shut_late_queue(owner.wq());
@@ -164,8 +165,8 @@ fn must_not_wait<H: Host>(engine: &Engine<H>) -> bool {
     !thread.worker().is_null() || !thread.frame().is_null()
 }
 
-/// Drops a value, whose drop waits, on a separate thread. False if no thread can be created: then it is never
-/// dropped.
+/// Drops a value, whose drop waits, on a separate thread. False if no thread can be created: then
+/// it is never dropped.
 fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -> bool {
     let spec = WorkerSpec { name: "uw/reaper".to_owned(), cpus: CpuSet::new(), nice: 0 };
     // If no thread can be created, the memory is leaked; the queue is closed either way.
@@ -179,8 +180,8 @@ fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -> bo
     begun
 }
 
-/// A queue whose last items a separate thread waits for. It has an owner until then, so visits of all queues
-/// find it.
+/// A queue whose last items a separate thread waits for. It has an owner until then, so visits of
+/// all queues find it.
 struct Reaped<H: Host>(Arc<Owner<H>>);
 
 impl<H: Host> Drop for Reaped<H> {

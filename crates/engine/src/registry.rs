@@ -64,9 +64,9 @@ impl<H: Host> Registry<H> {
 impl<H: Host> Engine<H> {
     /// Calls `f` with every existing queue, the oldest first. No lock is held meanwhile.
     ///
-    /// A queue that is created meanwhile may be missing. A queue whose last handle is dropped meanwhile keeps its
-    /// memory until the end of the visit, but not its name. The visit never waits for it, even if it still
-    /// has running items.
+    /// A queue that is created meanwhile may be missing. A queue whose last handle is dropped
+    /// meanwhile keeps its memory until the end of the visit, but not its name. The visit never
+    /// waits for it, even if it still has running items.
     pub fn for_each_queue(&self, mut f: impl FnMut(&Wq<H>)) {
         self.release_left();
         for owner in self.registry().owners() {

@@ -1,8 +1,8 @@
 //! Reports, and when they reach the user's reporter.
 //!
-//! A reporter is user code: it is called without locks. A change of the CPUs or of a queue's attributes
-//! holds a lock from its beginning to its end, and creates threads meanwhile, which may fail. Its
-//! reports are delivered when that lock is released.
+//! A reporter is user code: it is called without locks. A change of the CPUs or of a queue's
+//! attributes holds a lock from its beginning to its end, and creates threads meanwhile, which may
+//! fail. Its reports are delivered when that lock is released.
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
@@ -18,8 +18,8 @@ impl Untold {
     }
 }
 
-/// A change that the calling thread makes. Its reports are delivered when the outermost change of the thread ends,
-/// that is, when this is dropped, after the locks of the change.
+/// A change that the calling thread makes. Its reports are delivered when the outermost change of
+/// the thread ends, that is, when this is dropped, after the locks of the change.
 pub(crate) struct Change<'a, H: Host>(&'a Engine<H>);
 
 impl<H: Host> Engine<H> {
@@ -57,8 +57,8 @@ impl<H: Host> Drop for Change<'_, H> {
         let thread = self.0.calling_thread();
         thread.count_change(-1);
         if !thread.is_changing() {
-            // This may deliver reports of another thread's change early. That is harmless: this thread holds
-            // no locks, and that change can continue.
+            // This may deliver reports of another thread's change early. That is harmless: this
+            // thread holds no locks, and that change can continue.
             let untold = std::mem::take(&mut *self.0.untold().0.lock());
             untold.into_iter().for_each(|report| self.0.host().report(report));
         }

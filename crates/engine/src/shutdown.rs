@@ -1,5 +1,5 @@
-//! Orderly shutdown: no more items are accepted, existing items run or are cancelled, and the caller
-//! learns what did not end.
+//! Orderly shutdown: no more items are accepted, existing items run or are cancelled, and the
+//! caller learns what did not end.
 //!
 //! ```text
 //! shut, or sealed:      every queue's gate, also those of queues created later
@@ -19,10 +19,10 @@
 //! R1: mark each registered queue         R2: engine's mark ? mark the queue
 //! ```
 //!
-//! The mark is sequentially consistent, and the registry has a lock: one side sees the other. A submitter that
-//! read an open gate just before it was shut may still push. Its item is taken off or run by the rounds that
-//! follow. If it comes after all of them, a worker that the submitter itself wakes runs it. For an item
-//! that is being armed, see `arm_owned`.
+//! The mark is sequentially consistent, and the registry has a lock: one side sees the other. A
+//! submitter that read an open gate just before it was shut may still push. Its item is taken off
+//! or run by the rounds that follow. If it comes after all of them, a worker that the submitter
+//! itself wakes runs it. For an item that is being armed, see `arm_owned`.
 //!
 //! **User code.** Taking items off calls none. They are released one at a time, by threads that
 //! hold no locks and that the caller need not wait for: [`disposal`](crate::disposal).
@@ -96,8 +96,8 @@ impl ShutdownReport {
 }
 
 impl Unfinished {
-    /// Items that have not started: those that no worker has taken, and those that wait behind a running item or are
-    /// deferred until its end.
+    /// Items that have not started: those that no worker has taken, and those that wait behind a
+    /// running item or are deferred until its end.
     pub fn pending(&self) -> usize {
         let taken = |worker: &WorkerDump| worker.behind.total + worker.set_aside.total;
         self.queue.pending() + self.workers.iter().map(taken).sum::<usize>()
@@ -138,12 +138,12 @@ impl<H: Host> Engine<H> {
         self.for_each_queue(|wq| wq.shut(marks));
     }
 
-    /// Ends the engine's work, within `limit_ns` nanoseconds: see the module. Returns when nothing is
-    /// left or the time is over. Queues that are created later accept nothing. Destructors get 50 ms, however
-    /// small the limit is.
+    /// Ends the engine's work, within `limit_ns` nanoseconds: see the module. Returns when nothing
+    /// is left or the time is over. Queues that are created later accept nothing. Destructors get
+    /// 50 ms, however small the limit is.
     ///
-    /// A second call repeats this: it waits for the items that the first one left, and a `Cancel` takes
-    /// off the items that a `Drain` left. Concurrent calls both do so.
+    /// A second call repeats this: it waits for the items that the first one left, and a `Cancel`
+    /// takes off the items that a `Drain` left. Concurrent calls both do so.
     ///
     /// # Errors
     /// The caller is inside a work item: it would wait for itself. Nothing was done.
@@ -251,8 +251,8 @@ impl<H: Host> Engine<H> {
         }
         let mut items = inner.worklist.take();
         inner.queued = 0;
-        // Items that were taken and not started may be in any slot: a neighbour's worker, a helper. Under the
-        // pwq lock no item moves from the worklist to a slot or back.
+        // Items that were taken and not started may be in any slot: a neighbour's worker, a helper.
+        // Under the pwq lock no item moves from the worklist to a slot or back.
         let mut unplug = false;
         // An owner that is in no item has nothing scheduled, or is about to run it.
         let slots = (0..).map_while(|id| self.slots().get(id));
@@ -305,8 +305,8 @@ impl<H: Host> Engine<H> {
         counts.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Releases detached items, all of which stay detached until their turn: only to demonstrate the fault that
-    /// [`Cure::OneAtATime`] prevents.
+    /// Releases detached items, all of which stay detached until their turn: only to demonstrate
+    /// the fault that [`Cure::OneAtATime`] prevents.
     fn let_go_of_all(&self, wq: &Wq<H>, mut items: WorkList) {
         // SAFETY: an item of a list that the caller gave away: live and ours.
         while let Some(work) = unsafe { items.pop_front().as_ref() } {
@@ -320,8 +320,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Calls `f` as if from inside an item of the queue. `f` may drop the last handle of a queue that still
-    /// runs items, and that drop must not wait for them on this thread. `f` does not
+    /// Calls `f` as if from inside an item of the queue. `f` may drop the last handle of a queue
+    /// that still runs items, and that drop must not wait for them on this thread. `f` does not
     /// unwind.
     pub(crate) fn as_in_an_item(&self, wq: Option<&Wq<H>>, f: impl FnOnce()) {
         // SAFETY: the host's promise for the calling thread.

@@ -88,7 +88,8 @@ type MutexGuard<'a, T> = std::sync::MutexGuard<'a, T>;
 #[cfg(loom)]
 type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
 
-/// A [`Lock`] that is held until this is dropped. The mutex is released first, then the record of it.
+/// A [`Lock`] that is held until this is dropped. The mutex is released first, then the record of
+/// it.
 pub struct LockGuard<'a, T> {
     guard: MutexGuard<'a, T>,
     _held: held::Held,
@@ -140,8 +141,8 @@ pub struct Line<T>(pub T);
 /// A plain memory cell. Its user names the guard that orders its accesses.
 pub struct Cell<T: Copy>(imp::UnsafeCell<T>);
 
-// SAFETY: a `Cell` only stores the value. `get` and `set` are unsafe, and their callers promise that no
-// two accesses race.
+// SAFETY: a `Cell` only stores the value. `get` and `set` are unsafe, and their callers promise
+// that no two accesses race.
 unsafe impl<T: Copy + Send> Sync for Cell<T> {}
 
 /// A raw pointer for a [`Cell`] that threads share.
@@ -207,8 +208,8 @@ impl Hint {
     }
 }
 
-/// Prefetches the cache line at `address`. Any address is valid: a prefetch accesses nothing that the program
-/// can observe.
+/// Prefetches the cache line at `address`. Any address is valid: a prefetch accesses nothing that
+/// the program can observe.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -17,7 +17,8 @@ use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank};
 /// The position of a timer on the due list.
 const DUE: (u8, u8) = (u8::MAX, 0);
 
-/// The most lists that a sort merges: each holds a power of two runs, so this is more than memory holds.
+/// The most lists that a sort merges: each holds a power of two runs, so this is more than memory
+/// holds.
 const MERGES: usize = 48;
 
 type Levels<H> = [[Slot<H>; SLOTS]; LEVELS];
@@ -53,7 +54,8 @@ impl<H: Host> TimerBase<H> {
 
     /// Takes the lock in order to arm a timer.
     pub(crate) fn lock_to_arm(&self) -> LockGuard<'_, Timers<H>> {
-        // Acquire pairs with `make_slots`: a thread that sees the flag finds the slots under the lock.
+        // Acquire pairs with `make_slots`: a thread that sees the flag finds the slots under the
+        // lock.
         if !self.has_slots.load(Ordering::Acquire) {
             self.make_slots();
         }
@@ -78,10 +80,11 @@ impl<H: Host> TimerBase<H> {
     pub(crate) fn publish(&self, timers: &Timers<H>) -> bool {
         let (before, next) = (self.next.load(Ordering::Relaxed), timers.next());
         if next != before {
-            // SeqCst: the write side of two Dekker pairs. With `Pool::keep_until`: either the keeper reads this
-            // expiry, or the arming thread reads the keeper's deadline; else the keeper would sleep past the timer.
-            // With `Pool::remove_route`: either the thread that arms a deferrable item reads that only the keeper
-            // will come, or the workers that are nudged then read this expiry.
+            // SeqCst: the write side of two Dekker pairs. With `Pool::keep_until`: either the
+            // keeper reads this expiry, or the arming thread reads the keeper's deadline; else the
+            // keeper would sleep past the timer. With `Pool::remove_route`: either the thread that
+            // arms a deferrable item reads that only the keeper will come, or the workers that are
+            // nudged then read this expiry.
             self.next.store(next, Ordering::SeqCst);
         }
         next < before
@@ -167,8 +170,8 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Changes the expiry of an armed item. An item that stays in its slot, such as a timeout that is postponed
-    /// again and again, is not moved: its neighbours are not accessed.
+    /// Changes the expiry of an armed item. An item that stays in its slot, such as a timeout that
+    /// is postponed again and again, is not moved: its neighbours are not accessed.
     ///
     /// # Safety
     /// `item` is in this wheel.
@@ -309,7 +312,8 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Moves the due timers of a slot of the finest level to the due list, which is empty, in order.
+    /// Moves the due timers of a slot of the finest level to the due list, which is empty, in
+    /// order.
     fn gather_due(&mut self, spot: Spot, now: u64) {
         let mut item = self.empty(spot);
         let mut due: *mut Delayed<H> = std::ptr::null_mut();

@@ -1,7 +1,8 @@
-//! Collecting a dump: one lock after the other, in the order of their ranks, with bounded work under each.
+//! Collecting a dump: one lock after the other, in the order of their ranks, with bounded work
+//! under each.
 //!
-//! Memory for the copies is allocated before a lock is taken, from a count read without it. If there are more
-//! entries by the time the lock is held, the rest is counted and not listed.
+//! Memory for the copies is allocated before a lock is taken, from a count read without it. If
+//! there are more entries by the time the lock is held, the rest is counted and not listed.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
@@ -70,8 +71,8 @@ impl Items {
 }
 
 impl<H: Host> Engine<H> {
-    /// A snapshot of the whole engine; see the module. Any thread may call it, also from inside an item,
-    /// except a reporter, which may run with a queue's attributes locked.
+    /// A snapshot of the whole engine; see the module. Any thread may call it, also from inside an
+    /// item, except a reporter, which may run with a queue's attributes locked.
     pub fn dump(&self) -> Dump {
         let at_ns = self.host().now();
         let queues = self.dump_queues(|_| true);
@@ -238,8 +239,8 @@ impl<H: Host> Engine<H> {
             () => WorkerState::Running,
         };
         let (mut behind, mut set_aside) = (Items::default(), Items::default());
-            // The slot's remote lock costs a fence on every CPU. A worker without an item is at its lists itself,
-            // so take the lock for running workers only.
+        // The slot's remote lock costs a fence on every CPU. A worker without an item is at its
+        // lists itself, so take the lock for running workers only.
         if running.is_some() {
             (behind, set_aside) = (Items::with_room(), Items::with_room());
             let mut remote = slot.lock_remote(self.host());

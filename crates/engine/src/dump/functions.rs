@@ -20,7 +20,8 @@ impl Function {
         function
     }
 
-    /// Queries the function for its name, unless the name is known. Replaces the identity by the address.
+    /// Queries the function for its name, unless the name is known. Replaces the identity by the
+    /// address.
     ///
     /// # Safety
     /// The address is the identity of an item's function, or `ask` was called before.
@@ -28,8 +29,8 @@ impl Function {
         if self.name.is_some() {
             return;
         }
-        // SAFETY: by this function's contract. A function that was queried before without a name counts as
-        // foreign, and foreign functions are not called.
+        // SAFETY: by this function's contract. A function that was queried before without a name
+        // counts as foreign, and foreign functions are not called.
         let func = unsafe { ItemFn::known_as(self.address) };
         self.name = func.name().map(|name| name.to_string());
         self.address = func.address();
@@ -66,8 +67,8 @@ fn replace_all<'a>(shown: impl Iterator<Item = Shown<'a>>, stands_for: StandsFor
 }
 
 impl Dump {
-    /// Names the functions that have no name. `name` is called once for each place that shows such a
-    /// function.
+    /// Names the functions that have no name. `name` is called once for each place that shows such
+    /// a function.
     pub fn name_functions(&mut self, mut name: impl FnMut(usize) -> Option<String>) {
         name_all(self.shown(), &mut name);
     }

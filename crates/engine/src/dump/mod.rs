@@ -1,13 +1,14 @@
 //! Snapshots of the engine: what the kernel's `show_all_workqueues` and `wq_dump` print.
 //!
-//! A dump consists of plain values. They are collected while everything runs (`collect`). The collector holds one
-//! lock at a time (or a pwq's and then a slot's), and not for longer than it takes to copy a bounded number of
-//! values. So each part is true for an instant, but the parts belong to different instants. The collector stops no
-//! thread and waits for none, and a stuck item does not delay it.
+//! A dump consists of plain values. They are collected while everything runs (`collect`). The
+//! collector holds one lock at a time (or a pwq's and then a slot's), and not for longer than it
+//! takes to copy a bounded number of values. So each part is true for an instant, but the parts
+//! belong to different instants. The collector stops no thread and waits for none, and a stuck item
+//! does not delay it.
 //!
 //! Addresses are those of items and of their functions. Functions are queried for their names after
-//! collection, without the locks (`functions`). [`Dump::name_functions`] names the functions that have no name of
-//! their own, with a resolver of the caller's.
+//! collection, without the locks (`functions`). [`Dump::name_functions`] names the functions that
+//! have no name of their own, with a resolver of the caller's.
 
 mod collect;
 mod functions;
@@ -32,7 +33,8 @@ pub const ITEMS_MAX: usize = 16;
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Dump {
-    /// When it was taken, on the host's clock, in nanoseconds; all other times are on the same clock.
+    /// When it was taken, on the host's clock, in nanoseconds; all other times are on the same
+    /// clock.
     pub at_ns: u64,
     /// The machine, as configured.
     pub machine: MachineDump,
@@ -104,7 +106,8 @@ pub struct PoolDump {
     pub cpus: CpuSet,
     /// Its workers' niceness.
     pub nice: i32,
-    /// The niceness that the workers have instead, if the process may not set `nice` and the host knows it.
+    /// The niceness that the workers have instead, if the process may not set `nice` and the host
+    /// knows it.
     pub nice_had: Option<i32>,
     /// Workers that should run while work is pending.
     pub target: u32,
@@ -144,10 +147,11 @@ pub enum WorkerState {
     Running,
     /// It is in an item that waits, and has declared the wait.
     Waiting,
-    /// It is in an item that was found asleep, or is presumed to sleep as those before it did, without having
-    /// declared it.
+    /// It is in an item that was found asleep, or is presumed to sleep as those before it did,
+    /// without having declared it.
     Asleep,
-    /// It is in an item, and a debugger or a signal has stopped it. Only the snapshot of a stall shows this state.
+    /// It is in an item, and a debugger or a signal has stopped it. Only the snapshot of a stall
+    /// shows this state.
     Stopped,
     /// It is between two items, starting or ending.
     Between,
@@ -246,7 +250,8 @@ pub enum Gate {
     Open,
     /// Its own items, while it drains.
     Draining,
-    /// Its own items, while it is destroyed; or the items of all queues, while the engine shuts down.
+    /// Its own items, while it is destroyed; or the items of all queues, while the engine shuts
+    /// down.
     Closed,
     /// None.
     Sealed,
@@ -294,8 +299,8 @@ pub struct QueueDump {
 }
 
 impl QueueDump {
-    /// Items that were queued and have not run to their end, as far as is known: a worker publishes its
-    /// finished items at the end of its batch.
+    /// Items that were queued and have not run to their end, as far as is known: a worker publishes
+    /// its finished items at the end of its batch.
     pub fn in_flight(&self) -> u64 {
         let all = self.pwqs.iter().flat_map(|pwq| &pwq.in_flight);
         all.map(|&count| u64::from(count)).sum()
@@ -347,7 +352,8 @@ pub struct PwqDump {
     pub max_active: u32,
     /// Whether it is on a pool's ready list.
     pub ready: bool,
-    /// Whether `nr_active` has reached `max_active`: pending items are inactive until a worker releases its permit.
+    /// Whether `nr_active` has reached `max_active`: pending items are inactive until a worker
+    /// releases its permit.
     pub saturated: bool,
     /// Items that wait to be taken, next one first.
     pub pending: Items,
@@ -364,8 +370,8 @@ pub struct PwqDump {
 }
 
 impl Dump {
-    /// Fills in the niceness that workers have instead of the requested one: `had` returns it for the requested
-    /// niceness of a pool.
+    /// Fills in the niceness that workers have instead of the requested one: `had` returns it for
+    /// the requested niceness of a pool.
     pub fn name_niceness(&mut self, had: impl Fn(i32) -> Option<i32>) {
         self.pools.iter_mut().for_each(|pool| pool.nice_had = had(pool.nice));
     }

@@ -4,8 +4,8 @@ use crate::dump::{Function, RunningInfo};
 use crate::host::Host;
 use crate::slot::Slot;
 
-/// The item that runs in a slot; `None` if its owner is in no item. Takes no lock but that of the description.
-/// The parts may belong to two consecutive runs.
+/// The item that runs in a slot; `None` if its owner is in no item. Takes no lock but that of the
+/// description. The parts may belong to two consecutive runs.
 pub(crate) fn running_of<H: Host>(slot: &Slot<H>) -> Option<RunningInfo> {
     let run = slot.present_run()?;
     let (pwq, batch_began_ns) = slot.batch.get();

@@ -12,7 +12,8 @@ use crate::host::{Frame, NoStack};
 pub struct Stall {
     /// The time of the snapshot on the host's clock, in nanoseconds.
     pub at_ns: u64,
-    /// For how long no item has started or ended here, as far as the watcher has seen, in nanoseconds.
+    /// For how long no item has started or ended here, as far as the watcher has seen, in
+    /// nanoseconds.
     pub stalled_ns: u64,
     /// What the items wait for.
     pub wants: Wants,
@@ -23,15 +24,16 @@ pub struct Stall {
     /// The pool that they are to run in: its id and its label, which is in its workers' names. None if they
     /// could run in several.
     pub pool: Option<(u32, String)>,
-    /// That pool's workers and other threads that run items of these queues, those in the way first.
+    /// That pool's workers and other threads that run items of these queues, those in the way
+    /// first.
     pub workers: Vec<StalledWorker>,
     /// Workers that are not listed, beyond [`STALLED_WORKERS_MAX`].
     pub more_workers: usize,
-    /// Items that wait for each other, if the stall is a deadlock: each for the next one, and the last for the
-    /// first.
+    /// Items that wait for each other, if the stall is a deadlock: each for the next one, and the
+    /// last for the first.
     pub deadlock: Vec<DeadlockedItem>,
-    /// If a thread in the way sleeps undeclared, and sleeps are not detected: why they are not. Such a thread
-    /// gets no replacement.
+    /// If a thread in the way sleeps undeclared, and sleeps are not detected: why they are not.
+    /// Such a thread gets no replacement.
     pub undeclared: Option<String>,
     /// The cap on the pool's workers, if the pool has reached it.
     pub workers_max: Option<u32>,
@@ -62,8 +64,8 @@ pub struct StalledWorker {
     pub blocks: bool,
     /// Its state.
     pub worker: WorkerDump,
-    /// Its stack, innermost frame first, if it blocks and the host could collect it. Only a few threads are
-    /// asked at a time.
+    /// Its stack, innermost frame first, if it blocks and the host could collect it. Only a few
+    /// threads are asked at a time.
     pub stack: Result<Vec<Frame>, NoCalls>,
 }
 

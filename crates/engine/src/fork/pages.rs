@@ -1,8 +1,9 @@
 //! Memory for the time of a fork, from the host and not from the allocator.
 //!
-//! An allocator registers fork handlers of its own and holds its locks over the fork. If its handlers were
-//! registered after the engine's, the C library calls them first before a fork and last after it. Then an
-//! allocation or a release in any handler of the engine's would wait for the calling thread itself.
+//! An allocator registers fork handlers of its own and holds its locks over the fork. If its
+//! handlers were registered after the engine's, the C library calls them first before a fork and
+//! last after it. Then an allocation or a release in any handler of the engine's would wait for the
+//! calling thread itself.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -125,8 +126,8 @@ impl<'p, H: Host, T> PageList<'p, H, T> {
         let capacity = (2 * self.capacity).max(CAPACITY_MIN);
         let layout = Layout::array::<T>(capacity).expect("it fits into memory");
         let start: NonNull<T> = self.pages.take(layout).cast();
-        // SAFETY: the new memory is larger, and separate from the old. The values move: the old memory is not
-        // dropped.
+        // SAFETY: the new memory is larger, and separate from the old. The values move: the old
+        // memory is not dropped.
         unsafe { start.copy_from_nonoverlapping(self.start, self.len) };
         (self.start, self.capacity) = (start, capacity);
     }

@@ -1,9 +1,10 @@
 //! When a stack frame that holds an item may end.
 //!
-//! The engine's last access for a queueing is one of three: the run begins, a cancel dequeues the item,
-//! or the engine releases it unrun. The third happens when a timer expires and its queue no longer exists: the
-//! engine first makes the item idle and then notifies its holder, so "idle" alone would be too early. [`Held`]
-//! counts queueings that have not reached any of these points. A frame may end when
+//! The engine's last access for a queueing is one of three: the run begins, a cancel dequeues the
+//! item, or the engine releases it unrun. The third happens when a timer expires and its queue no
+//! longer exists: the engine first makes the item idle and then notifies its holder, so "idle"
+//! alone would be too early. [`Held`] counts queueings that have not reached any of these points. A
+//! frame may end when
 //!
 //! 1. the item is disabled, off every list, and no run of it is in progress (`disable_sync`);
 //! 2. the count is 0. From there on the engine does not access the item.
@@ -46,7 +47,8 @@ impl Held {
     /// Ends a queueing: the item's function calls this first, whether the item is run or
     /// released. For a released item this is the last access: the frame may end at once.
     pub fn end_one(&self) {
-        // Release: the thread that waits for 0 continues after everything that this side did to the item.
+        // Release: the thread that waits for 0 continues after everything that this side did to the
+        // item.
         self.0.fetch_sub(1, Ordering::Release);
     }
 
@@ -63,7 +65,8 @@ impl Held {
         was_pending
     }
 
-    /// Disables the item permanently and waits until the engine no longer uses it: after this the frame may end.
+    /// Disables the item permanently and waits until the engine no longer uses it: after this the
+    /// frame may end.
     ///
     /// # Errors
     /// The disable depth is at its maximum; nothing was done.

@@ -1,5 +1,5 @@
-//! The words that an item shares with the handle that waits for its result, and with the stack frame that holds it,
-//! and their transitions. The library builds its handles on them.
+//! The words that an item shares with the handle that waits for its result, and with the stack
+//! frame that holds it, and their transitions. The library builds its handles on them.
 //!
 //! | type | decides |
 //! |---|---|

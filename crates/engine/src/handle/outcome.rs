@@ -8,9 +8,9 @@
 //! | WAKER | the handle | the cell holds a waker |
 //! | POLLED | the handle | the cell has held a waker |
 //!
-//! The side that clears WAKER owns the waker's cell until the handle sets WAKER again; the item clears
-//! it only before it sets DONE. So from DONE on only the handle accesses the task. The second of
-//! DONE and ABANDONED to be set decides which side frees it.
+//! The side that clears WAKER owns the waker's cell until the handle sets WAKER again; the item
+//! clears it only before it sets DONE. So from DONE on only the handle accesses the task. The
+//! second of DONE and ABANDONED to be set decides which side frees it.
 
 use std::task::{Context, Waker};
 
@@ -53,8 +53,8 @@ impl Outcome {
         self.state.load(Ordering::Acquire) & DONE != 0
     }
 
-    /// The item's side, once, after it has stored the result. True if the handle was abandoned: then the
-    /// caller frees the task. Otherwise the task may be freed by the time this returns.
+    /// The item's side, once, after it has stored the result. True if the handle was abandoned:
+    /// then the caller frees the task. Otherwise the task may be freed by the time this returns.
     ///
     /// # Safety
     /// `this` is live until DONE is set.
@@ -91,8 +91,8 @@ impl Outcome {
         now & ABANDONED != 0
     }
 
-    /// The handle's side: it will not take the result. True if the item is done: then the caller frees
-    /// the task. Otherwise the item's side does so.
+    /// The handle's side: it will not take the result. True if the item is done: then the caller
+    /// frees the task. Otherwise the item's side does so.
     #[must_use]
     pub fn abandon(&self) -> bool {
         // Acquire: everything that the item did to the task. Release: what the handle did.
@@ -112,8 +112,8 @@ impl Outcome {
         }
     }
 
-    /// The handle's side: whether the result is delivered; if not, the delivery wakes `context`. `relax`
-    /// lets the item's side continue, which is a few instructions away from the delivery.
+    /// The handle's side: whether the result is delivered; if not, the delivery wakes `context`.
+    /// `relax` lets the item's side continue, which is a few instructions away from the delivery.
     pub fn poll_done(&self, context: &Context<'_>, relax: impl Fn(u32)) -> bool {
         if self.is_done() {
             return true;

@@ -1,8 +1,8 @@
 //! Which thread owns a future: the worker that polls it, or the thread that drops it.
 //!
 //! A future is polled as a work item, so polls never overlap. Any thread may abandon it at any
-//! time: its handle cancels it, or its queue refuses a wake-up. The thread that owns the future at the end drops it
-//! and completes the task, once.
+//! time: its handle cancels it, or its queue refuses a wake-up. The thread that owns the future at
+//! the end drops it and completes the task, once.
 //!
 //! | bit | set by | meaning |
 //! |---|---|---|
@@ -19,10 +19,11 @@
 //! | 1 | 0 | any | it is dropped, or about to be |
 //! | 1 | 1 | any | impossible |
 //!
-//! **No request is lost.** A thread that abandons the future and the worker that ends its poll change the same word
-//! by one instruction each. If the reason comes first, the worker finds it; otherwise the other thread
-//! finds POLLING clear, and drops the future itself. Every transition acquires and releases, so that the
-//! new owner of the future sees the previous owner's effects on it.
+//! **No request is lost.** A thread that abandons the future and the worker that ends its poll
+//! change the same word by one instruction each. If the reason comes first, the worker finds it;
+//! otherwise the other thread finds POLLING clear, and drops the future itself. Every transition
+//! acquires and releases, so that the new owner of the future sees the previous owner's effects on
+//! it.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -79,8 +80,8 @@ impl Polled {
         self.change(|now| (now & GONE == 0).then_some(now | POLLING)).is_ok()
     }
 
-    /// The worker ends a poll, and the future needs another. Returns a reason if the future was abandoned: then the
-    /// caller owns it permanently, and drops it.
+    /// The worker ends a poll, and the future needs another. Returns a reason if the future was
+    /// abandoned: then the caller owns it permanently, and drops it.
     #[must_use]
     pub fn pending(&self) -> Option<Why> {
         let end = |now: u32| match Why::of(now) {
@@ -96,8 +97,8 @@ impl Polled {
         self.0.swap(GONE, Ordering::AcqRel);
     }
 
-    /// Any thread abandons the future. True: the caller owns it permanently, and drops it. False: it is
-    /// dropped already, or the worker drops it after its poll.
+    /// Any thread abandons the future. True: the caller owns it permanently, and drops it. False:
+    /// it is dropped already, or the worker drops it after its poll.
     #[must_use]
     pub fn give_up(&self, why: Why) -> bool {
         let next = |now: u32| match now {
@@ -108,7 +109,8 @@ impl Polled {
         self.change(next).is_ok_and(|before| before & POLLING == 0)
     }
 
-    /// Replaces the word by `next` of it. Returns the word before; as an error if `next` returns `None`.
+    /// Replaces the word by `next` of it. Returns the word before; as an error if `next` returns
+    /// `None`.
     fn change(&self, mut next: impl FnMut(u32) -> Option<u32>) -> Result<u32, u32> {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, &mut next)
     }

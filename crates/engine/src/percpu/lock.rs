@@ -42,7 +42,8 @@ impl Token {
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct CpuLock {
-    /// See the module. The sections are the platform's code: they load it with acquire, and store to it.
+    /// See the module. The sections are the platform's code: they load it with acquire, and store
+    /// to it.
     pub(crate) owner: AtomicU64,
 }
 
@@ -52,8 +53,8 @@ impl Default for CpuLock {
     }
 }
 
-/// Takes back an unconfirmed value while a panic unwinds. A section that has loaded the word before may still
-/// store over either value; then that section has the lock.
+/// Takes back an unconfirmed value while a panic unwinds. A section that has loaded the word before
+/// may still store over either value; then that section has the lock.
 struct Undo<'a> {
     lock: &'a CpuLock,
     forced: u64,
@@ -61,8 +62,8 @@ struct Undo<'a> {
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        // Relaxed: nothing was done under the lock. If a section has taken it, the exchange fails and the
-        // section's value stays.
+        // Relaxed: nothing was done under the lock. If a section has taken it, the exchange fails
+        // and the section's value stays.
         let _ = self.lock.owner.compare_exchange(
             self.forced,
             FREE,
@@ -90,12 +91,13 @@ impl CpuLock {
     #[inline(always)]
     #[must_use]
     pub(super) fn try_exchange(&self, token: Token) -> bool {
-        // Acquire: the partner is the release of the previous holder, whose writes the caller is about to read.
+        // Acquire: the partner is the release of the previous holder, whose writes the caller is
+        // about to read.
         self.owner.compare_exchange(FREE, token.0, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock if it is free, against sections of its CPU. `restart` restarts these sections, with a full
-    /// barrier on both sides.
+    /// Takes the lock if it is free, against sections of its CPU. `restart` restarts these
+    /// sections, with a full barrier on both sides.
     ///
     /// ```text
     /// a section on the lock's CPU              this thread
@@ -104,23 +106,25 @@ impl CpuLock {
     /// stores its token                         loads the word: still FORCED ?
     /// ```
     ///
-    /// If the section stores before the restart, the load sees its token and this thread does not have the lock.
-    /// If not, the restarted section loads FORCED and stores nothing. Without the restart both would hold the lock.
+    /// If the section stores before the restart, the load sees its token and this thread does not
+    /// have the lock. If not, the restarted section loads FORCED and stores nothing. Without the
+    /// restart both would hold the lock.
     #[must_use]
     pub(super) fn try_force(&self, token: Token, restart: impl FnOnce()) -> bool {
         let forced = token.0 | FORCED;
-        // Acquire: as in `try_exchange`. A section that our exchange overtakes has released nothing since.
+        // Acquire: as in `try_exchange`. A section that our exchange overtakes has released nothing
+        // since.
         if self.owner.compare_exchange(FREE, forced, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return false;
         }
-        // If the system refuses the restart (a panic), the caller does not have the lock, and no thread may find
-        // it taken.
+        // If the system refuses the restart (a panic), the caller does not have the lock, and no
+        // thread may find it taken.
         let undo = Undo { lock: self, forced };
         restart();
         std::mem::forget(undo);
-        // A section may have loaded the word before our exchange and stored after it. None can do so any more; the
-        // barrier makes the store of a section that did visible.
+        // A section may have loaded the word before our exchange and stored after it. None can do
+        // so any more; the barrier makes the store of a section that did visible.
         self.owner.load(Ordering::Relaxed) == forced
     }
 
@@ -141,7 +145,8 @@ mod tests {
 
     use super::*;
 
-    // Catches: a part that no thread can reach any more, because the lock stays held by a thread that was refused.
+    // Catches: a part that no thread can reach any more, because the lock stays held by a thread
+    // that was refused.
     #[test]
     fn a_restart_that_is_refused_leaves_the_lock_to_whoever_has_it() {
         let (token, section) = (Token::new(16), Token::new(32));

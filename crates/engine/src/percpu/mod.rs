@@ -1,8 +1,9 @@
-//! Locks on per-CPU data: one word for each CPU. In two of three modes, a thread takes the lock of its own CPU
-//! without a locked instruction. The protocol and the proof of mutual exclusion are in `docs/percpu.md`.
+//! Locks on per-CPU data: one word for each CPU. In two of three modes, a thread takes the lock of
+//! its own CPU without a locked instruction. The protocol and the proof of mutual exclusion are in
+//! `docs/percpu.md`.
 //!
-//! `lock.rs` has the word; this file decides how to take it. The platform owns the guarded data and its
-//! layout; no user code runs here. `underway.rs` has the counter that a drain waits for.
+//! `lock.rs` has the word; this file decides how to take it. The platform owns the guarded data and
+//! its layout; no user code runs here. `underway.rs` has the counter that a drain waits for.
 
 mod lock;
 mod underway;
@@ -22,17 +23,19 @@ pub trait Sections {
     /// The CPU that the caller runs on. A hint: stale by the time it is used.
     fn cpu(&self) -> u32;
 
-    /// Takes the current CPU's lock in a section, which runs on one CPU without interruption or starts again:
-    /// finds that CPU's lock, checks with acquire that it is free, and stores `token`. A nanosecond or two.
+    /// Takes the current CPU's lock in a section, which runs on one CPU without interruption or
+    /// starts again: finds that CPU's lock, checks with acquire that it is free, and stores
+    /// `token`. A nanosecond or two.
     ///
-    /// Returns `None` if the lock is not free, its CPU is not in the row, or the thread has no sections.
+    /// Returns `None` if the lock is not free, its CPU is not in the row, or the thread has no
+    /// sections.
     ///
     /// # Safety
     /// `place` leads to the locks of a live row.
     unsafe fn claim(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>>;
 
-    /// The same, if finding the thread's section costs nothing; may return `None` if it does, and always
-    /// does so in mode 1.
+    /// The same, if finding the thread's section costs nothing; may return `None` if it does, and
+    /// always does so in mode 1.
     ///
     /// # Safety
     /// As for [`Sections::claim`].
@@ -44,12 +47,12 @@ pub trait Sections {
     /// Whether the calling thread has sections, on a CPU below `len`.
     fn has_sections(&self, len: u32) -> bool;
 
-    /// Restarts the section that a thread runs on `cpu`, if there is one, with a full barrier on both
-    /// sides. Takes a microsecond.
+    /// Restarts the section that a thread runs on `cpu`, if there is one, with a full barrier on
+    /// both sides. Takes a microsecond.
     fn restart(&self, cpu: u32);
 
-    /// Waits a little for the holder of a lock, longer from `round` to `round`. A holder with a lower priority than
-    /// the caller gets to run.
+    /// Waits a little for the holder of a lock, longer from `round` to `round`. A holder with a
+    /// lower priority than the caller gets to run.
     fn relax(&self, round: u32);
 }
 
@@ -85,8 +88,8 @@ impl<S: Sections> Row<S> {
     /// Makes a row of these locks.
     ///
     /// # Safety
-    /// The locks stay in place while the row is used, and are taken through this row only. In mode 1,
-    /// `claim_quickly` of `sections` returns `None`.
+    /// The locks stay in place while the row is used, and are taken through this row only. In mode
+    /// 1, `claim_quickly` of `sections` returns `None`.
     ///
     /// # Panics
     /// If there are no locks.
@@ -139,8 +142,8 @@ impl<S: Sections> Row<S> {
         (offset / self.place.stride) as u32
     }
 
-    /// The CPU whose part a thread on the current CPU uses. CPUs that did not exist when the row was made share
-    /// the parts of others.
+    /// The CPU whose part a thread on the current CPU uses. CPUs that did not exist when the row
+    /// was made share the parts of others.
     fn here(&self) -> u32 {
         let cpu = self.sections.cpu();
         if cpu < self.place.len { cpu } else { cpu % self.place.len }
@@ -165,7 +168,8 @@ impl<S: Sections> Row<S> {
         }
     }
 
-    /// The part that is worth inlining into every caller. May return `None` although the lock is free.
+    /// The part that is worth inlining into every caller. May return `None` although the lock is
+    /// free.
     #[inline(always)]
     fn try_here_quickly(&self) -> Option<NonNull<CpuLock>> {
         let token = self.sections.token();
@@ -212,8 +216,8 @@ impl<S: Sections> Row<S> {
         unreachable!("the rounds do not end")
     }
 
-    /// Takes the lock of `cpu` for the thread `token` if it is free, from any CPU. In the modes with
-    /// sections it takes the lock by force, unless the caller is on that CPU.
+    /// Takes the lock of `cpu` for the thread `token` if it is free, from any CPU. In the modes
+    /// with sections it takes the lock by force, unless the caller is on that CPU.
     pub fn try_at(&self, cpu: u32, token: Token) -> bool {
         match self.mode {
             Mode::Remote => self.at(cpu).try_exchange(token),

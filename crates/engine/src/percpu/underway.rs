@@ -7,9 +7,9 @@
 //! | 62 | a waiter waits |
 //! | 63 | the side on which new operations begin |
 //!
-//! The waiter flips the side that new operations use, then waits until the old side is empty. So it waits for those
-//! that began before, and for no new operation, and ends no matter how many begin. `docs/percpu.md` proves that no
-//! operation is missed.
+//! The waiter flips the side that new operations use, then waits until the old side is empty. So it
+//! waits for those that began before, and for no new operation, and ends no matter how many begin.
+//! `docs/percpu.md` proves that no operation is missed.
 
 use crate::host::Host;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -52,8 +52,8 @@ impl<H: Host> Default for Underway<H> {
 }
 
 impl<H: Host> Underway<H> {
-    /// Begins an operation. A thread that sees a store which the caller makes afterwards, and then calls
-    /// [`Underway::turn`], waits for the operation.
+    /// Begins an operation. A thread that sees a store which the caller makes afterwards, and then
+    /// calls [`Underway::turn`], waits for the operation.
     pub fn begin(&self) -> Side {
         let mut word = self.word.load(Ordering::Relaxed);
         // Relaxed: ordered by the fence.
@@ -65,25 +65,27 @@ impl<H: Host> Underway<H> {
         ) {
             word = now;
         }
-        // Pairs with the fence in `turn`: a thread that sees the caller's next store sees the count as well.
+        // Pairs with the fence in `turn`: a thread that sees the caller's next store sees the count
+        // as well.
         fence(Ordering::Release);
         Side::of_newcomers(word)
     }
 
     /// Ends an operation.
     pub fn end(&self, host: &H, side: Side) {
-        // Release: the waiter sees the effects. Acquire: and those of operations that have ended before.
+        // Release: the waiter sees the effects. Acquire: and those of operations that have ended
+        // before.
         let before = self.word.fetch_sub(1 << side.shift, Ordering::AcqRel);
-        // One word orders the two sides. Either the waiter has set WAITING before, and this thread sees it and
-        // wakes; or it sets WAITING later, and finds a count without this operation.
+        // One word orders the two sides. Either the waiter has set WAITING before, and this thread
+        // sees it and wakes; or it sets WAITING later, and finds a count without this operation.
         if before & WAITING != 0 && side.count(before) == 1 {
             // SAFETY: `self` is borrowed, and so is the event.
             unsafe { host.wake(&raw const self.ended) };
         }
     }
 
-    /// Flips the side on which new operations begin. Returns the side to wait for, if operations are in progress
-    /// there. One thread at a time may turn and wait.
+    /// Flips the side on which new operations begin. Returns the side to wait for, if operations
+    /// are in progress there. One thread at a time may turn and wait.
     pub fn turn(&self) -> Option<Side> {
         // Pairs with the fence in `begin`.
         fence(Ordering::Acquire);

@@ -84,8 +84,8 @@ impl Tunable {
     }
 }
 
-/// Pwqs that became ready while locks were held, and waiters to be woken. [`BecameReady::push`] handles both once
-/// the locks are released.
+/// Pwqs that became ready while locks were held, and waiters to be woken. [`BecameReady::push`]
+/// handles both once the locks are released.
 #[must_use = "items would wait for ever"]
 pub(crate) struct BecameReady<H: Host> {
     pwqs: Vec<*const Pwq<H>>,
@@ -112,11 +112,12 @@ impl<H: Host> BecameReady<H> {
         self.roomier.append(&mut other.roomier);
     }
 
-    /// Puts the pwqs on their ready lists, wakes the waiters, and settles the pools. The caller holds no locks.
+    /// Puts the pwqs on their ready lists, wakes the waiters, and settles the pools. The caller
+    /// holds no locks.
     pub(crate) fn push(self, engine: &Engine<H>) {
         for pwq in self.pwqs {
-            // SAFETY: pwqs live as long as their engine. The READY claim keeps this pwq what it was, even if
-            // its queue no longer exists.
+            // SAFETY: pwqs live as long as their engine. The READY claim keeps this pwq what it
+            // was, even if its queue no longer exists.
             engine.make_ready(unsafe { &*pwq });
         }
         self.waiters.complete(engine.host());
@@ -126,8 +127,8 @@ impl<H: Host> BecameReady<H> {
 }
 
 impl<H: Host> Wq<H> {
-    /// How many items may run at once. A per-CPU queue has this limit on each CPU; that of an unbound queue
-    /// is divided among the NUMA nodes.
+    /// How many items may run at once. A per-CPU queue has this limit on each CPU; that of an
+    /// unbound queue is divided among the NUMA nodes.
     pub fn max_active(&self) -> u32 {
         self.tunable.lock().max_active
     }
@@ -159,7 +160,8 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// Changes `min_active` while the queue is in use. A value above `max_active` counts as `max_active`.
+    /// Changes `min_active` while the queue is in use. A value above `max_active` counts as
+    /// `max_active`.
     ///
     /// # Errors
     /// The queue is not unbound, or is ordered.
@@ -210,11 +212,11 @@ impl<H: Host> Wq<H> {
         ready.push(self.engine());
     }
 
-    /// Updates the number of items of the queue that may run at once in each pool. Returns the pools where it grew.
-    /// The caller holds the lock of `tunable`, and has applied the limits.
+    /// Updates the number of items of the queue that may run at once in each pool. Returns the
+    /// pools where it grew. The caller holds the lock of `tunable`, and has applied the limits.
     ///
-    /// If more items run than a lowered limit permits, they all count until the next change: each occupies a worker,
-    /// and items of other queues would otherwise find the pool full.
+    /// If more items run than a lowered limit permits, they all count until the next change: each
+    /// occupies a worker, and items of other queues would otherwise find the pool full.
     pub(super) fn count_limits(&self, tunable: &Tunable) -> Vec<u32> {
         let mut running: Vec<(u32, u32)> = Vec::new();
         self.pwqs().for_each_with_pool(|pwq, pool| running.push((pool.id, pwq.holders())));
@@ -237,7 +239,8 @@ impl<H: Host> Wq<H> {
         roomier
     }
 
-    /// How many items of the queue may run at once in a pool of this set and the pools that it shares work with.
+    /// How many items of the queue may run at once in a pool of this set and the pools that it
+    /// shares work with.
     fn limit_in(&self, set: &PoolSet, tunable: &Tunable) -> u32 {
         if self.ordered {
             return 1;
@@ -272,8 +275,8 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// Sets every pwq and node to the limits in effect. The caller holds the lock of `tunable`, so that the
-    /// last change is applied last.
+    /// Sets every pwq and node to the limits in effect. The caller holds the lock of `tunable`, so
+    /// that the last change is applied last.
     pub(super) fn apply_limits(&self, tunable: &Tunable) -> BecameReady<H> {
         if let Some(nodes) = &self.nodes {
             for (at, node) in nodes.nodes.iter().enumerate() {

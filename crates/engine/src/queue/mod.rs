@@ -59,7 +59,8 @@ pub struct Wq<H: Host> {
     name: Name,
     /// Whether the name was released for use by another queue.
     name_released: AtomicBool,
-    /// The next queue in the list of those whose last reference a fork held. Guard: the owner of the whole list.
+    /// The next queue in the list of those whose last reference a fork held. Guard: the owner of
+    /// the whole list.
     pub(crate) next_left: Cell<Link<Wq<H>>>,
     /// The queue's position in the list of all queues.
     pub(crate) registered: AtomicU64,
@@ -77,8 +78,8 @@ pub struct Wq<H: Host> {
     tunable: Lock<Tunable>,
     /// The nodes among which the limit of an unbound queue is divided; none for others. Constant.
     nodes: Option<Nodes<H>>,
-    /// Every pwq that the queue ever had: they are reused when their pool is used again, and released
-    /// with the queue.
+    /// Every pwq that the queue ever had: they are reused when their pool is used again, and
+    /// released with the queue.
     pwqs: Lock<Vec<(u32, u32)>>,
     pub(crate) flush: Lock<FlushState<H>>,
     /// The pool sets that the pwqs are on; the queue leaves them when it is dropped.
@@ -256,8 +257,9 @@ impl<H: Host> Wq<H> {
     /// Changes the attributes of an unbound or ordered queue while it is in use. Items that are
     /// queued already run where they are; ordered ones keep their order.
     ///
-    /// `change` gets a copy, and runs without locks held. Another change may happen at the same time. Then
-    /// each attribute that `change` leaves alone keeps the value that the other change gave it.
+    /// `change` gets a copy, and runs without locks held. Another change may happen at the same
+    /// time. Then each attribute that `change` leaves alone keeps the value that the other change
+    /// gave it.
     ///
     /// # Errors
     /// For per-CPU queues, and as [`Wq::new`]; an error changes nothing.
@@ -287,8 +289,8 @@ impl<H: Host> Wq<H> {
         self.tunable.lock()
     }
 
-    /// In a forked child, once no thread holds the queue: ends drains that the parent began, and resets the
-    /// rescuer, whose thread does not exist here.
+    /// In a forked child, once no thread holds the queue: ends drains that the parent began, and
+    /// resets the rescuer, whose thread does not exist here.
     pub(crate) fn forget(&self) {
         self.gate.fetch_and(CLOSED | SHUT | SEALED, Ordering::SeqCst);
         if let Some(rescuer) = self.rescuer() {
@@ -372,14 +374,16 @@ impl<H: Host> Drop for Wq<H> {
         let pwqs = std::mem::take(&mut *self.pwqs.lock());
         let known = |&(id, _): &(u32, u32)| self.engine.pwqs().get(id);
         for pwq in pwqs.iter().filter_map(known) {
-            // The last worker may still be between the end of its last item and the release of the pwq.
+            // The last worker may still be between the end of its last item and the release of the
+            // pwq.
             let mut round = 0;
             while !pwq.detach() {
                 self.engine.host().relax(round);
                 round += 1;
             }
         }
-        // In a second pass: a worker that released one pwq may have passed its permit to another of them.
+        // In a second pass: a worker that released one pwq may have passed its permit to another of
+        // them.
         for pwq in pwqs.iter().filter_map(known) {
             if pwq.kill() {
                 self.engine.pwqs().release(pwq.id);

@@ -56,7 +56,8 @@ impl<H: Host> Wq<H> {
     /// The pwq for a submitter whose CPU is outside of the mask.
     #[cold]
     fn pwq_elsewhere(&self) -> &Pwq<H> {
-        // All CPUs of an ordered queue have the same pwq; only the pool that it becomes ready on takes turns.
+        // All CPUs of an ordered queue have the same pwq; only the pool that it becomes ready on
+        // takes turns.
         let turn = if self.ordered { Turns::any } else { Turns::take };
         loop {
             let route = &self.routes[turn(&self.turns) as usize];
@@ -88,8 +89,8 @@ impl<H: Host> Wq<H> {
         if allowed.contains(cpu) {
             Ok(())
         } else {
-            // The CPU may have come back. A caller that only gets refusals never becomes busy, so ask for
-            // the check here.
+            // The CPU may have come back. A caller that only gets refusals never becomes busy, so
+            // ask for the check here.
             self.engine.call_for_a_look();
             Err(QueueError::BadCpu { cpu, allowed: allowed.clone() })
         }
@@ -110,8 +111,8 @@ impl<H: Host> Wq<H> {
         })
     }
 
-    /// Changes the settings under the lock of `tunable`. Releases the lock before the pwqs that became ready are
-    /// put on their lists.
+    /// Changes the settings under the lock of `tunable`. Releases the lock before the pwqs that
+    /// became ready are put on their lists.
     pub(super) fn change(
         &self,
         change: impl FnOnce(&Self, &mut Tunable) -> Result<BecameReady<H>, QueueError>,
@@ -124,8 +125,9 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// Whether these attributes are valid for the queue. Those that it has already stay valid: if none of its
-    /// mask's CPUs is allowed any more, the mask stands for all CPUs of unbound queues until one is.
+    /// Whether these attributes are valid for the queue. Those that it has already stay valid: if
+    /// none of its mask's CPUs is allowed any more, the mask stands for all CPUs of unbound queues
+    /// until one is.
     fn check_attrs(&self, tunable: &Tunable, kind: &Kind) -> Result<(), QueueError> {
         let Some(attrs) = kind.attrs() else { return Ok(()) };
         if !(-20..=19).contains(&attrs.nice) {
@@ -191,9 +193,9 @@ impl<H: Host> Wq<H> {
         for (cpu, route) in routes().filter(reached) {
             let pod = set.pod_of(cpu).expect("filtered");
             let pwq = pwqs[if self.ordered { 0 } else { pod }];
-            // A submitter may combine the new pool with the old pwq or the other way round. Readiness
-            // only decides which pool examines the pwq first, so both combinations preserve the queue's
-            // guarantees.
+            // A submitter may combine the new pool with the old pwq or the other way round.
+            // Readiness only decides which pool examines the pwq first, so both combinations
+            // preserve the queue's guarantees.
             let pool: *const Pool<H> = self.engine.pool(set.pools[pod]);
             route.pool.store(pool.cast_mut(), Ordering::Release);
             route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
@@ -210,7 +212,8 @@ impl<H: Host> Wq<H> {
         Ok(ready)
     }
 
-    /// Removes this queue's routes to these pools. Returns the pools to which no route leads any more.
+    /// Removes this queue's routes to these pools. Returns the pools to which no route leads any
+    /// more.
     pub(super) fn remove_routes(&self, set: Option<Arc<PoolSet>>) -> Vec<u32> {
         let pools = set.iter().flat_map(|set| &set.pools).copied();
         pools.filter(|&id| self.engine.pool(id).remove_route()).collect()
@@ -219,7 +222,8 @@ impl<H: Host> Wq<H> {
     /// The pools for this key. The queue uses them from now on.
     fn use_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
         if let Some(own) = self.sets.lock().iter().find(|used| used.set.is_for(&key)) {
-            // The set has workers, and this queue is one of its users; a dedicated set has no other.
+            // The set has workers, and this queue is one of its users; a dedicated set has no
+            // other.
             return Ok(own.set.clone());
         }
         let set = self.engine.pool_set(key)?;

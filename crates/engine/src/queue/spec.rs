@@ -78,8 +78,8 @@ pub struct QueueSpec {
     pub name: String,
     /// Where items run.
     pub kind: Kind,
-    /// Properties in addition to the kind: `HIGHPRI` (for per-CPU queues; unbound ones have their niceness in
-    /// their attributes), `CPU_INTENSIVE`, `MEM_RECLAIM`, `FREEZABLE`, `BH`, `SYSFS`.
+    /// Properties in addition to the kind: `HIGHPRI` (for per-CPU queues; unbound ones have their
+    /// niceness in their attributes), `CPU_INTENSIVE`, `MEM_RECLAIM`, `FREEZABLE`, `BH`, `SYSFS`.
     pub flags: Flags,
     /// The most items that run at once on one pool.
     pub max_active: u32,

@@ -1,8 +1,8 @@
 //! The CPUs of a queue's mask, among which submitters on other CPUs take turns.
 //!
 //! A submitter increments a counter and reads the entry that it selects: no lock, no loop. The
-//! entries are replaced in place while submitters read them. That is safe because a submitter follows
-//! the entry to the CPU's route, and an entry is only valid as long as that route exists:
+//! entries are replaced in place while submitters read them. That is safe because a submitter
+//! follows the entry to the CPU's route, and an entry is only valid as long as that route exists:
 //!
 //! ```text
 //! change of the mask (one at a time)     submitter
@@ -11,8 +11,8 @@
 //! remove the other routes                load its route: none? take the next turn
 //! ```
 //!
-//! If the route is missing, the entry is older than the change that removed the route, and that change has
-//! stored all new entries by then. So a submitter repeats at most once for each change.
+//! If the route is missing, the entry is older than the change that removed the route, and that
+//! change has stored all new entries by then. So a submitter repeats at most once for each change.
 
 use uwork_policy::cpuset::CpuSet;
 
@@ -24,8 +24,8 @@ pub(super) struct Turns {
     count: AtomicU32,
     /// CPUs of the mask. Stores: the holder of the queue's `tunable`.
     entries: Box<[AtomicU32]>,
-    /// The number of turns taken. In a cache line of its own: submitters inside of the mask read the fields
-    /// around it, and submitters outside of it write it.
+    /// The number of turns taken. In a cache line of its own: submitters inside of the mask read
+    /// the fields around it, and submitters outside of it write it.
     next: Line<AtomicU32>,
 }
 

@@ -1,7 +1,9 @@
-//! The locks and detached items that the calling thread holds, in builds with debug assertions: locks by rank.
+//! The locks and detached items that the calling thread holds, in builds with debug assertions:
+//! locks by rank.
 //!
-//! An item is detached between leaving a list (or becoming pending) and being put into a list, started or
-//! released. During those instructions every other operation on it spins, so no user code may run then.
+//! An item is detached between leaving a list (or becoming pending) and being put into a list,
+//! started or released. During those instructions every other operation on it spins, so no user
+//! code may run then.
 
 mod order;
 
@@ -10,8 +12,8 @@ use std::cell::Cell;
 use super::Rank;
 use order::{MAY_CALL_UNDER, MAY_WAKE_UNDER, RANKS};
 
-/// A thread's record. A host that runs several of its threads on one system thread switches records with
-/// [`exchange`].
+/// A thread's record. A host that runs several of its threads on one system thread switches records
+/// with [`exchange`].
 #[derive(Clone, Copy, Debug)]
 pub struct Holding {
     /// Locks, by rank.
@@ -109,7 +111,8 @@ pub(crate) fn item_moves(was_in_hand: impl FnOnce() -> bool, is_in_hand: bool) {
 /// Checks that user code may be called.
 ///
 /// # Panics
-/// In builds with debug assertions, if the calling thread holds a lock of the engine or a detached item.
+/// In builds with debug assertions, if the calling thread holds a lock of the engine or a detached
+/// item.
 #[inline]
 #[track_caller]
 pub fn assert_nothing_held(user_code: &str) {

@@ -31,9 +31,9 @@ pub(crate) fn low_half<T>(_: &AtomicPtr<T>) -> *const u32 {
 
 /// As loom's, but its initial value counts as sequentially consistent.
 ///
-/// In the language, a `SeqCst` load cannot return a value that an earlier `SeqCst` store has overwritten.
-/// loom obeys that only if the overwritten value was stored with `SeqCst` too, and the initial
-/// value of its atomics was not: it would show lost wake-ups that no machine can produce.
+/// In the language, a `SeqCst` load cannot return a value that an earlier `SeqCst` store has
+/// overwritten. loom obeys that only if the overwritten value was stored with `SeqCst` too, and the
+/// initial value of its atomics was not: it would show lost wake-ups that no machine can produce.
 #[derive(Debug)]
 pub struct AtomicBool(loom::sync::atomic::AtomicBool);
 
@@ -73,9 +73,9 @@ impl Deref for AtomicU64 {
     }
 }
 
-/// As [`AtomicBool`]. A `swap` counts as sequentially consistent for the same reason. This can only hide
-/// a load that misses the swap. The engine's only swap is that of
-/// an inbox for null, where such a load is a harmless "not empty".
+/// As [`AtomicBool`]. A `swap` counts as sequentially consistent for the same reason. This can only
+/// hide a load that misses the swap. The engine's only swap is that of an inbox for null, where
+/// such a load is a harmless "not empty".
 #[derive(Debug)]
 pub struct AtomicPtr<T>(loom::sync::atomic::AtomicPtr<T>);
 

@@ -42,8 +42,9 @@ impl Rank {
     }
 }
 
-/// The locks under which a wake may be sent: those that are held for the whole of a change of the CPUs or of
-/// a queue's attributes, which creates and wakes workers. No worker takes any of them on its way to an item.
+/// The locks under which a wake may be sent: those that are held for the whole of a change of the
+/// CPUs or of a queue's attributes, which creates and wakes workers. No worker takes any of them on
+/// its way to an item.
 pub(super) const MAY_WAKE_UNDER: u32 =
     Rank::Changing.bit() | Rank::Tunable.bit() | Rank::TaskList.bit();
 

@@ -1,12 +1,12 @@
-//! The ranks of locks. docs/locking.md lists what each lock guards and the order in which locks are taken; `order.rs`
-//! has the order as a table.
+//! The ranks of locks. docs/locking.md lists what each lock guards and the order in which locks are
+//! taken; `order.rs` has the order as a table.
 
 /// The rank of a lock in the order in which locks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rank {
-    /// A task's list, while a caller's matcher examines its items: that is user code, which may call everything
-    /// except this list.
+    /// A task's list, while a caller's matcher examines its items: that is user code, which may
+    /// call everything except this list.
     TaskList,
     /// 0: serializes changes of the CPUs.
     Changing,

@@ -48,8 +48,8 @@ impl TaskWork {
 
     /// Makes the caller the owner of an idle item. False if it has an owner.
     ///
-    /// Release even on failure: the pending run then sees the writes that precede the refused add. It pairs
-    /// with [`TaskWork::let_go`].
+    /// Release even on failure: the pending run then sees the writes that precede the refused add.
+    /// It pairs with [`TaskWork::let_go`].
     #[must_use]
     pub(super) fn acquire(&self) -> bool {
         self.state.swap(PENDING, Ordering::AcqRel) == IDLE

@@ -25,21 +25,22 @@ pub struct Kick<'a> {
 }
 
 impl Kick<'_> {
-    /// Whether the target has declared its wait; the notification must end that wait. Otherwise the target computes,
-    /// or is in a system call that it has not declared.
+    /// Whether the target has declared its wait; the notification must end that wait. Otherwise the
+    /// target computes, or is in a system call that it has not declared.
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Confirms that the notification was sent. From here on the resources that it used may be removed.
+    /// Confirms that the notification was sent. From here on the resources that it used may be
+    /// removed.
     pub fn sent(self) {
         let list = self.list;
         std::mem::forget(self);
         list.state.0.sent();
     }
 
-    /// Reports that it could not be sent. The next adder with `Signal` sends one; otherwise the target checks its
-    /// list at its next safe point.
+    /// Reports that it could not be sent. The next adder with `Signal` sends one; otherwise the
+    /// target checks its list at its next safe point.
     pub fn failed(self) {
         self.list.state.0.unsent();
         self.sent();
@@ -62,8 +63,9 @@ struct Chain {
 
 const NOTHING: Link<TaskWork> = Link(std::ptr::null_mut());
 
-/// The deepest nesting of runs: a run, and a run in an item of that run. This bounds the stack, however many items
-/// are added. And an item that runs others waits for the items that were there, not for later ones.
+/// The deepest nesting of runs: a run, and a run in an item of that run. This bounds the stack,
+/// however many items are added. And an item that runs others waits for the items that were there,
+/// not for later ones.
 const DEPTH_MAX: u32 = 2;
 
 impl Chain {
@@ -138,7 +140,8 @@ pub struct TaskList {
     batch: Cell<Link<TaskWork>>,
     /// The number of nested runs in progress. The target's alone.
     depth: Cell<u32>,
-    /// Whether this is a forked child's copy of a list, whose items are the parent's. The target's alone.
+    /// Whether this is a forked child's copy of a list, whose items are the parent's. The target's
+    /// alone.
     forgotten: Cell<bool>,
 }
 
@@ -149,7 +152,8 @@ impl Default for TaskList {
 }
 
 impl TaskList {
-    /// Bits of the half word at [`TaskList::futex`]: while one of them is set, the target must run its list.
+    /// Bits of the half word at [`TaskList::futex`]: while one of them is set, the target must run
+    /// its list.
     pub const NOTIFIED: u32 = NOTIFIED;
 
     /// An empty list.
@@ -166,8 +170,8 @@ impl TaskList {
     /// Adds an item. Lock-free; two locked instructions, two more if the target must be notified.
     ///
     /// # Safety
-    /// `work` is live and stays so, in place, until it was run or cancelled. The target's thread may call its
-    /// function.
+    /// `work` is live and stays so, in place, until it was run or cancelled. The target's thread
+    /// may call its function.
     #[inline]
     pub unsafe fn add(&self, work: NonNull<TaskWork>, notify: Notify) -> Added<'_> {
         // SAFETY: live, by this function's contract.
@@ -186,8 +190,8 @@ impl TaskList {
         }
     }
 
-    /// Cancels an item that was not detached to be run. Takes the list's lock, and visits every item in
-    /// it.
+    /// Cancels an item that was not detached to be run. Takes the list's lock, and visits every
+    /// item in it.
     ///
     /// # Safety
     /// `work` is live.
@@ -200,14 +204,15 @@ impl TaskList {
         self.cancel_match(|item| item == work).is_some()
     }
 
-    /// Cancels the oldest item for which `matches` returns true. `matches` runs under the list's lock, and must
-    /// not call this list. If it unwinds, all items stay.
+    /// Cancels the oldest item for which `matches` returns true. `matches` runs under the list's
+    /// lock, and must not call this list. If it unwinds, all items stay.
     pub fn cancel_match(
         &self,
         matches: impl FnMut(NonNull<TaskWork>) -> bool,
     ) -> Option<NonNull<TaskWork>> {
         let mut backlog = self.backlog.lock();
-        // SAFETY: the holder of the lock owns the backlog's items, and we own those that `steal` returned.
+        // SAFETY: the holder of the lock owns the backlog's items, and we own those that `steal`
+        // returned.
         let found = unsafe {
             backlog.append_stack(self.state.0.steal());
             backlog.remove(matches)
@@ -217,14 +222,16 @@ impl TaskList {
         found.inspect(|item| unsafe { item.as_ref() }.let_go())
     }
 
-    /// Whether the target was notified to run its list: one load. False does not mean that the list is empty.
+    /// Whether the target was notified to run its list: one load. False does not mean that the list
+    /// is empty.
     #[inline]
     pub fn is_notified(&self) -> bool {
         self.state.0.is_notified()
     }
 
-    /// Runs the items that have been added so far, first in, first out. Returns their number. Items that are added
-    /// meanwhile stay, and the target is notified of them again. Runs nothing if it [cannot run](TaskList::can_run).
+    /// Runs the items that have been added so far, first in, first out. Returns their number. Items
+    /// that are added meanwhile stay, and the target is notified of them again. Runs nothing if it
+    /// [cannot run](TaskList::can_run).
     ///
     /// # Safety
     /// On the target's thread.
@@ -243,8 +250,8 @@ impl TaskList {
         }
     }
 
-    /// Whether a run would run the pending items. It would not in an item of a nested run: those items are
-    /// left to the two outer runs, which continue with them as soon as the item returns.
+    /// Whether a run would run the pending items. It would not in an item of a nested run: those
+    /// items are left to the two outer runs, which continue with them as soon as the item returns.
     ///
     /// # Safety
     /// On the target's thread.
@@ -279,8 +286,8 @@ impl TaskList {
         // Under the lock, so that no cancel holds older items that it has taken from the stack.
         let mut backlog = self.backlog.lock();
         let mut chain = std::mem::replace(&mut *backlog, Chain::EMPTY);
-        // SAFETY: both parts are ours: the lock guarded one, the state returned the other. The batch is the
-        // target's, which is this thread.
+        // SAFETY: both parts are ours: the lock guarded one, the state returned the other. The
+        // batch is the target's, which is this thread.
         unsafe {
             chain.append_stack(take(&self.state.0));
             self.batch.set(chain.head);
@@ -295,8 +302,8 @@ impl TaskList {
         unsafe { self.depth.set(self.depth.get() + 1) };
         // SAFETY: the batch is the target's alone.
         while let Some(item) = NonNull::new(unsafe { self.batch.get() }.0) {
-            // SAFETY: the batch's items are live. When the item's function is called, the item is out of the batch
-            // and no longer pending; the function may free it, or run the rest.
+            // SAFETY: the batch's items are live. When the item's function is called, the item is
+            // out of the batch and no longer pending; the function may free it, or run the rest.
             unsafe {
                 self.batch.set(Link(TaskWork::next(item.as_ptr())));
                 let run = item.as_ref().calls().run;
@@ -313,9 +320,9 @@ impl TaskList {
 
     /// Declares that the target is about to wait. False: it must run its list instead of waiting.
     ///
-    /// The target has published its kind of wait before. [`TaskList::leave`] must follow. In between, a target that
-    /// continues to wait in another way may call it again: if that returns false, no notification for the new kind
-    /// of wait comes.
+    /// The target has published its kind of wait before. [`TaskList::leave`] must follow. In
+    /// between, a target that continues to wait in another way may call it again: if that returns
+    /// false, no notification for the new kind of wait comes.
     ///
     /// # Safety
     /// On the target's thread.
@@ -333,7 +340,8 @@ impl TaskList {
         self.state.0.leave()
     }
 
-    /// The value with which a wait on the word itself compares it; `None` if the target must run its list instead.
+    /// The value with which a wait on the word itself compares it; `None` if the target must run
+    /// its list instead.
     ///
     /// # Safety
     /// On the target's thread, which has declared that it waits.
@@ -346,17 +354,17 @@ impl TaskList {
         self.state.0.half()
     }
 
-    /// Ends the list, and runs the items in it. Items that are added later, also by those that run now, are given
-    /// back. Afterwards no kick is in progress. `relax` waits a little for another thread to finish a system call; its
-    /// argument counts the calls before.
+    /// Ends the list, and runs the items in it. Items that are added later, also by those that run
+    /// now, are given back. Afterwards no kick is in progress. `relax` waits a little for another
+    /// thread to finish a system call; its argument counts the calls before.
     ///
     /// # Safety
     /// On the target's thread.
     pub unsafe fn exit(&self, relax: impl FnMut(u32)) {
         // SAFETY: on the target's thread.
         unsafe {
-            // The only run that may nest deeper than DEPTH_MAX. If an item of it ends the list once more, that exit
-            // leaves the items to this one.
+            // The only run that may nest deeper than DEPTH_MAX. If an item of it ends the list once
+            // more, that exit leaves the items to this one.
             if self.depth.get() <= DEPTH_MAX {
                 self.run_batch();
                 self.detach(State::close);
@@ -370,9 +378,10 @@ impl TaskList {
         }
     }
 
-    /// In a forked child: leaves all items where they are, including the rest of a running batch, because they run
-    /// in the parent. From here on nothing is added to the list or run from it, and it sends no notification. Takes no
-    /// lock and waits for no thread: the lock's holder and the counted senders do not exist in this process.
+    /// In a forked child: leaves all items where they are, including the rest of a running batch,
+    /// because they run in the parent. From here on nothing is added to the list or run from it,
+    /// and it sends no notification. Takes no lock and waits for no thread: the lock's holder and
+    /// the counted senders do not exist in this process.
     ///
     /// # Safety
     /// On the copy of the target's thread, which is the only thread of the process.
@@ -385,8 +394,8 @@ impl TaskList {
         }
     }
 
-    /// Waits until no kick is in progress that could have read the resource that the caller has just unpublished.
-    /// `relax` as in [`TaskList::exit`].
+    /// Waits until no kick is in progress that could have read the resource that the caller has
+    /// just unpublished. `relax` as in [`TaskList::exit`].
     pub fn settle(&self, relax: impl FnMut(u32)) {
         self.state.0.touch();
         self.until_sent(relax);

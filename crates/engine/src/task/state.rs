@@ -1,4 +1,5 @@
-//! A target's word: the stack of added items, whether a notification is outstanding, whether the target waits.
+//! A target's word: the stack of added items, whether a notification is outstanding, whether the
+//! target waits.
 //!
 //! The table of its states, and why its transitions lose nothing, is in the README.
 
@@ -20,7 +21,8 @@ const SIGNAL: usize = 1;
 const RESUME: usize = 2;
 const WAITS: usize = 4;
 const BITS: usize = SIGNAL | RESUME | WAITS;
-/// An address that no item can have, with no bit set: an exited target gets no notification and does not wait.
+/// An address that no item can have, with no bit set: an exited target gets no notification and
+/// does not wait.
 const EXITED: usize = !BITS;
 /// The bits that tell the target to run its list.
 pub(super) const NOTIFIED: u32 = (SIGNAL | RESUME) as u32;
@@ -41,7 +43,8 @@ pub(super) enum Pushed {
 /// See the module.
 pub(super) struct State {
     word: AtomicPtr<TaskWork>,
-    /// Notifications that are being sent. Incremented before the exchange that makes the caller a sender.
+    /// Notifications that are being sent. Incremented before the exchange that makes the caller a
+    /// sender.
     senders: AtomicU32,
 }
 
@@ -95,7 +98,8 @@ impl State {
             // SAFETY: the node is the caller's alone until the exchange succeeds.
             unsafe { TaskWork::set_next(node, item(now)) };
             let next = with_bits(node, bits(now) | set);
-            // Release: the node, the count, and the caller's earlier writes. Acquire: the target's kind of wait.
+            // Release: the node, the count, and the caller's earlier writes. Acquire: the target's
+            // kind of wait.
             match self.word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if tells => return Pushed::Tell { waits: bits(now) & WAITS != 0 },
                 Ok(_) => {
@@ -115,14 +119,15 @@ impl State {
         self.senders.fetch_sub(1, Ordering::Release);
     }
 
-    /// A notification could not be sent: none is outstanding, but the target must still check its list. If the
-    /// target has detached meanwhile, and a new notification is outstanding, it may get one more than needed. For a
-    /// sender.
+    /// A notification could not be sent: none is outstanding, but the target must still check its
+    /// list. If the target has detached meanwhile, and a new notification is outstanding, it may
+    /// get one more than needed. For a sender.
     pub(super) fn unsent(&self) {
         let mut now = self.word.load(Ordering::Relaxed);
         while !is_exited(now) && bits(now) & SIGNAL != 0 {
             let next = with_bits(item(now), bits(now) & !SIGNAL | RESUME);
-            // Relaxed would suffice for the bits; AcqRel puts the exchange into the order that the proof uses.
+            // Relaxed would suffice for the bits; AcqRel puts the exchange into the order that the
+            // proof uses.
             match self.word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => now = other,
@@ -141,8 +146,8 @@ impl State {
         bits(self.word.load(Ordering::Relaxed)) & (SIGNAL | RESUME) != 0
     }
 
-    /// Declares that the target waits. False if it must run its list instead. For a target that does not wait yet,
-    /// or waits in another way from here on.
+    /// Declares that the target waits. False if it must run its list instead. For a target that
+    /// does not wait yet, or waits in another way from here on.
     #[must_use]
     pub(super) fn declare(&self) -> bool {
         let mut now = self.word.load(Ordering::Relaxed);
@@ -208,11 +213,12 @@ impl State {
         }
     }
 
-    /// Ends the list: takes all items, last added first; none is added from here on. For the target.
+    /// Ends the list: takes all items, last added first; none is added from here on. For the
+    /// target.
     pub(super) fn close(&self) -> *mut TaskWork {
         let exited = std::ptr::without_provenance_mut(EXITED);
-        // Acquire: the items, and the counts of earlier adders. Release: unpublished resources are visible to later
-        // adders.
+        // Acquire: the items, and the counts of earlier adders. Release: unpublished resources are
+        // visible to later adders.
         let last = self.word.swap(exited, Ordering::AcqRel);
         if is_exited(last) { std::ptr::null_mut() } else { item(last) }
     }
@@ -227,8 +233,8 @@ impl State {
         }
     }
 
-    /// The half of the word that has the bits, for a wait that compares it; `None` if the target must run its
-    /// list. For a target that has declared its wait.
+    /// The half of the word that has the bits, for a wait that compares it; `None` if the target
+    /// must run its list. For a target that has declared its wait.
     pub(super) fn sleeping(&self) -> Option<u32> {
         let now = self.word.load(Ordering::Relaxed);
         (bits(now) & (SIGNAL | RESUME) == 0).then_some(now.addr() as u32)

@@ -1,9 +1,9 @@
-//! The watcher checks whether the CPUs have changed ([`crate::cpus`]) while any worker is busy. So a
-//! change is noticed within a second without effort by a worker, and applied by a thread that
-//! holds no work and serves no pool. `next_look` is the time of the next check, or says that none is planned. A
-//! worker that finds that time over wakes the watcher. While no worker is busy, there is no check and no wake-up.
-//! A CPU that came back does not stay refused either: a thread that is refused a CPU calls for a check, as a
-//! worker does.
+//! The watcher checks whether the CPUs have changed ([`crate::cpus`]) while any worker is busy. So
+//! a change is noticed within a second without effort by a worker, and applied by a thread that
+//! holds no work and serves no pool. `next_look` is the time of the next check, or says that none
+//! is planned. A worker that finds that time over wakes the watcher. While no worker is busy, there
+//! is no check and no wake-up. A CPU that came back does not stay refused either: a thread that is
+//! refused a CPU calls for a check, as a worker does.
 //!
 //! ```text
 //! a worker that becomes busy               the watcher
@@ -12,9 +12,10 @@
 //!   yes: claims it, wakes                    yes: next_look = in LOOK_NS, sleeps until then
 //! ```
 //!
-//! This is a Dekker pair, sequentially consistent: R1 sees W2, or R2 sees W1. If both missed, a busy process would
-//! no longer notice changed CPUs. A worker that stops to count while it is in an item is found by the lists of its
-//! pool instead; one that returns from a wait checks `next_look` again.
+//! This is a Dekker pair, sequentially consistent: R1 sees W2, or R2 sees W1. If both missed, a
+//! busy process would no longer notice changed CPUs. A worker that stops to count while it is in an
+//! item is found by the lists of its pool instead; one that returns from a wait checks `next_look`
+//! again.
 
 use crate::engine::Engine;
 use crate::host::Host;
@@ -27,7 +28,8 @@ use super::NO_LOOK;
 const LOOK_NS: u64 = 250_000_000;
 
 impl<H: Host> Engine<H> {
-    /// A worker becomes busy at `now`; 0 if it does not know the time. Calls the watcher if a check is due.
+    /// A worker becomes busy at `now`; 0 if it does not know the time. Calls the watcher if a check
+    /// is due.
     #[inline]
     pub(crate) fn be_seen(&self, now: u64) {
         // SeqCst: R1, after the count of running workers was raised (see the module).
@@ -54,7 +56,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Checks the CPUs if the watcher was called or the time has come. Returns until when the watcher may sleep.
+    /// Checks the CPUs if the watcher was called or the time has come. Returns until when the
+    /// watcher may sleep.
     pub(super) fn look_at_cpus(&self, at: Option<u64>) -> Option<u64> {
         let watch = self.watch_state();
         let called = watch.called.swap(false, Ordering::SeqCst);
@@ -67,8 +70,8 @@ impl<H: Host> Engine<H> {
         self.refit_again();
         // W2 before R2: set the mark, then search for busy workers (see the module).
         watch.next_look.store(NO_LOOK, Ordering::SeqCst);
-        // The worker that called may be done already, and will be busy again: one more check is cheaper than a
-        // call for each item.
+        // The worker that called may be done already, and will be busy again: one more check is
+        // cheaper than a call for each item.
         if !called && !self.is_anybody_at_work() {
             return None;
         }

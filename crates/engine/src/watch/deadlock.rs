@@ -1,15 +1,16 @@
 //! Items that wait for each other, as far as the runs have declared their waits.
 //!
-//! The search reads hints while everything runs, so a cycle that is found is checked again. If it is unknown
-//! which event a run waits for, or which run could serve a pending item, the run is taken for one that makes
-//! progress: a deadlock may be missed, but none is invented.
+//! The search reads hints while everything runs, so a cycle that is found is checked again. If it
+//! is unknown which event a run waits for, or which run could serve a pending item, the run is
+//! taken for one that makes progress: a deadlock may be missed, but none is invented.
 //!
-//! **When the search runs.** The watchdog checks everything that waits for a worker or for a permit, and so finds a
-//! deadlock that holds it up. Items that run and wait for each other may have nothing behind them, and then the
-//! watcher sleeps. So a run that begins a wait checks whether it may wait for itself by way of others that
-//! have begun theirs before it. Only then it becomes a *suspect*, and calls the watcher. A note outlives its
-//! wait by some instants, so one observation proves nothing: the watcher checks suspects until they are cleared, or
-//! have made no progress for the threshold.
+//! **When the search runs.** The watchdog checks everything that waits for a worker or for a
+//! permit, and so finds a deadlock that holds it up. Items that run and wait for each other may
+//! have nothing behind them, and then the watcher sleeps. So a run that begins a wait checks
+//! whether it may wait for itself by way of others that have begun theirs before it. Only then it
+//! becomes a *suspect*, and calls the watcher. A note outlives its wait by some instants, so one
+//! observation proves nothing: the watcher checks suspects until they are cleared, or have made no
+//! progress for the threshold.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,7 +38,8 @@ struct Run {
 }
 
 impl<H: Host> Engine<H> {
-    /// The cycle of items that wait for each other, and that one of these slots waits for; empty if there is none.
+    /// The cycle of items that wait for each other, and that one of these slots waits for; empty if
+    /// there is none.
     pub(super) fn deadlock_behind(&self, slots: &[u32]) -> Vec<DeadlockedItem> {
         let runs = self.present_runs();
         let waits: Vec<Vec<usize>> =
@@ -61,14 +63,16 @@ impl<H: Host> Engine<H> {
         self.slots_at_work().filter_map(|slot| self.run_in(slot)).collect()
     }
 
-    /// Checks for a deadlock when the run in the caller's slot is about to wait, after it has noted for what.
+    /// Checks for a deadlock when the run in the caller's slot is about to wait, after it has noted
+    /// for what.
     pub(crate) fn check_wait(&self, caller: &Slot<H>) {
         if self.watchdog_thresh() == 0 {
             return;
         }
-        // A Dekker pair; the partner is the same fence of another thread. Each thread notes its own wait (W),
-        // and then reads the others' (R). Of two that begin a wait at once, at least one sees the other's note:
-        // without the fences both could miss, and neither would be a suspect.
+        // A Dekker pair; the partner is the same fence of another thread. Each thread notes its own
+        // wait (W), and then reads the others' (R). Of two that begin a wait at once, at least one
+        // sees the other's note: without the fences both could miss, and neither would be a
+        // suspect.
         fence(Ordering::SeqCst);
         let (mut own, mut others) = (None, false);
         for id in self.slots_at_work() {
@@ -105,7 +109,8 @@ impl<H: Host> Engine<H> {
         behind(runs.len(), node, |node| self.ways_out(runs, runs[node].waits_for))
     }
 
-    /// The deadlocks that suspects are in, without those that were reported, and whether suspects are left.
+    /// The deadlocks that suspects are in, without those that were reported, and whether suspects
+    /// are left.
     pub(super) fn find_deadlocks(
         &self,
         told: &[Vec<(u32, u64)>],
@@ -161,7 +166,8 @@ impl<H: Host> Engine<H> {
         Some(Run { slot, run, item: running.item, func: running.func, pwq, waits_for })
     }
 
-    /// The runs of which at least one must end before the waiter continues; empty if that is not known.
+    /// The runs of which at least one must end before the waiter continues; empty if that is not
+    /// known.
     fn ways_out(&self, runs: &[Run], waits_for: WaitsFor) -> Vec<usize> {
         let those = |is: &dyn Fn(&Run) -> bool| nodes(runs, is);
         match waits_for {
@@ -213,7 +219,8 @@ impl<H: Host> Engine<H> {
         let active = |&id: &u32| self.pwqs().get(id)?.backlog().map(|b| b.nr_active as usize);
         let places: usize = pwqs.iter().filter_map(active).sum();
         let holders = those(&|run| pwqs.contains(&run.pwq));
-        // If fewer runs than permits were found, some holder is between two items, and makes progress.
+        // If fewer runs than permits were found, some holder is between two items, and makes
+        // progress.
         if holders.len() < places { Vec::new() } else { holders }
     }
 

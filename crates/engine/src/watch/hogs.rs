@@ -1,14 +1,14 @@
 //! Hogs: runs that compute for longer than their queue can afford.
 //!
-//! A pool of a per-CPU queue runs one item at a time. If that item computes for long, everything behind it
-//! waits as long. So while something waits, the watcher measures the CPU time of the runs that it
-//! sees. A run that used more than the threshold stops counting as running until it ends: the items
-//! scheduled behind it are given back, and another worker takes over. A run that sleeps uses no CPU time
-//! and is no hog.
+//! A pool of a per-CPU queue runs one item at a time. If that item computes for long, everything
+//! behind it waits as long. So while something waits, the watcher measures the CPU time of the runs
+//! that it sees. A run that used more than the threshold stops counting as running until it ends:
+//! the items scheduled behind it are given back, and another worker takes over. A run that sleeps
+//! uses no CPU time and is no hog.
 //!
 //! The mark is made under the slot's lock, during the run (`RemoteSlot::mark_absent`). The owner
-//! finds it when the run ends, before anything else, and counts again. The kernel does the same from
-//! its tick (`wq_worker_tick()`), and reports a function from the fourth violation on.
+//! finds it when the run ends, before anything else, and counts again. The kernel does the same
+//! from its tick (`wq_worker_tick()`), and reports a function from the fourth violation on.
 
 use std::collections::HashMap;
 
@@ -75,8 +75,8 @@ impl Hogs {
     }
 }
 
-/// The runs that the watcher saw in its last scans: by slot, the run's number and the CPU time of its
-/// thread when it was first seen.
+/// The runs that the watcher saw in its last scans: by slot, the run's number and the CPU time of
+/// its thread when it was first seen.
 pub(crate) type Runs = HashMap<u32, (u64, u64)>;
 
 impl<H: Host> Engine<H> {
@@ -101,7 +101,8 @@ impl<H: Host> Engine<H> {
         self.hogs().warning_threshold.store(violations, Ordering::Relaxed);
     }
 
-    /// Measures the runs of a pool in which something waits, and counts hogs out. Returns when to measure again.
+    /// Measures the runs of a pool in which something waits, and counts hogs out. Returns when to
+    /// measure again.
     pub(crate) fn find_hogs(&self, pool: &Pool<H>, runs: &mut Runs, now: u64) -> u64 {
         let threshold = self.cpu_intensive_thresh();
         if threshold == 0 {
@@ -109,7 +110,8 @@ impl<H: Host> Engine<H> {
         }
         let workers = pool.list_workers();
         if !pool.spec().confined && !has_room_for_hogs(self.computing(&workers), pool.target()) {
-            // As many as twice the target compute: the CPUs are busy, and more workers would not help.
+            // As many as twice the target compute: the CPUs are busy, and more workers would not
+            // help.
             return NEVER;
         }
         let mut next = NEVER;
@@ -147,8 +149,8 @@ impl<H: Host> Engine<H> {
         workers.iter().filter(computes).count() as u32
     }
 
-    /// Whether a worker that computed for too long sleeps now. It does not count as running, so the watcher
-    /// takes no samples of it: query the system.
+    /// Whether a worker that computed for too long sleeps now. It does not count as running, so the
+    /// watcher takes no samples of it: query the system.
     fn is_sleeping_hog(&self, id: u32) -> bool {
         let slot = self.slot(id);
         self.host().tier() != Tier::Declared && slot.absence() == Absence::Hog && {

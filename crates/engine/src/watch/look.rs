@@ -12,8 +12,8 @@ use crate::pool::{NEVER, Pool};
 use crate::rescuer::MAYDAY_INTERVAL_NS;
 use crate::sync::Ordering;
 
-/// The longest interval between two scans. The watcher sees a run that computes for too long within this time,
-/// and counts it out when the run has used up its threshold from then on.
+/// The longest interval between two scans. The watcher sees a run that computes for too long within
+/// this time, and counts it out when the run has used up its threshold from then on.
 pub(super) const INTERVAL_MAX_NS: u64 = 2_000_000;
 /// The same for pools where sleeping workers were found lately.
 const INTERVAL_SUSPECT_NS: u64 = 1_000_000;
@@ -63,8 +63,8 @@ impl<H: Host> SeenBefore<H> {
 pub(super) const REMEMBER_NS: u64 = 1_000_000_000;
 
 impl<H: Host> Engine<H> {
-    /// One scan: gives back stuck batches, finds sleepers and hogs, and tries again for pools that could not
-    /// get a worker.
+    /// One scan: gives back stuck batches, finds sleepers and hogs, and tries again for pools that
+    /// could not get a worker.
     pub(super) fn look(&self, now: u64, seen: &mut SeenBefore<H>) -> Look {
         let mut waiting = Vec::new();
         let mut longest = INTERVAL_MAX_NS;

@@ -1,10 +1,12 @@
-//! The watcher: one thread that helps pools which cannot help themselves, and sleeps while there are none.
+//! The watcher: one thread that helps pools which cannot help themselves, and sleeps while there
+//! are none.
 //!
-//! Workers take batches, and a submitter that finds its pod busy wakes no worker. Both are right while
-//! items are short, and no thread knows in advance that an item is long. If one is, the items behind it
-//! must not wait for it while other CPUs are idle. So the pool's rule ([`crate::pool::progress`]) calls
-//! the watcher, which costs a load while the watcher is awake. The watcher scans at growing intervals, moves
-//! stuck items, and goes to sleep when nothing has waited for a while.
+//! Workers take batches, and a submitter that finds its pod busy wakes no worker. Both are right
+//! while items are short, and no thread knows in advance that an item is long. If one is, the items
+//! behind it must not wait for it while other CPUs are idle. So the pool's rule
+//! ([`crate::pool::progress`]) calls the watcher, which costs a load while the watcher is awake.
+//! The watcher scans at growing intervals, moves stuck items, and goes to sleep when nothing has
+//! waited for a while.
 //!
 //! ```text
 //! a thread that leaves something waiting    the watcher
@@ -13,17 +15,17 @@
 //!   no: awake.swap(AWAKE) -> wake             yes: awake = AWAKE, go on
 //! ```
 //!
-//! This is a Dekker pair: each side writes, then reads what the other side wrote. All four accesses are
-//! sequentially consistent. So either R1 sees W2 and the thread wakes the watcher, or R2 sees W1 and the
-//! watcher stays awake. If either side could read before its write is visible, both could miss, and the
-//! item would wait for the long run in front of it.
+//! This is a Dekker pair: each side writes, then reads what the other side wrote. All four accesses
+//! are sequentially consistent. So either R1 sees W2 and the thread wakes the watcher, or R2 sees
+//! W1 and the watcher stays awake. If either side could read before its write is visible, both
+//! could miss, and the item would wait for the long run in front of it.
 //!
-//! Before it sleeps, the watcher lingers (LINGERS, entered by the same protocol), so that not every other
-//! item wakes it. In a pool where workers sleep undeclared ([`sleepers`]), a thread that leaves something
-//! waiting wakes it from that state as well.
+//! Before it sleeps, the watcher lingers (LINGERS, entered by the same protocol), so that not every
+//! other item wakes it. In a pool where workers sleep undeclared ([`sleepers`]), a thread that
+//! leaves something waiting wakes it from that state as well.
 //!
-//! The watcher also serves timers that no keeper covers ([`timers`]), creates workers that submitters need
-//! ([`wanted`]), and checks whether the CPUs have changed ([`changes`]).
+//! The watcher also serves timers that no keeper covers ([`timers`]), creates workers that
+//! submitters need ([`wanted`]), and checks whether the CPUs have changed ([`changes`]).
 
 mod changes;
 mod deadlock;
@@ -66,7 +68,8 @@ const AWAKE: u32 = 1;
 /// It has found nothing waiting lately, and scans at growing intervals.
 const LINGERS: u32 = 2;
 
-/// After a failure to create a thread, the next attempt comes this much later (the kernel's `CREATE_COOLDOWN`).
+/// After a failure to create a thread, the next attempt comes this much later (the kernel's
+/// `CREATE_COOLDOWN`).
 pub(crate) const COOL_DOWN_NS: u64 = 1_000_000_000;
 
 /// The watcher's state that other threads change, under a lock.
@@ -133,7 +136,8 @@ impl<H: Host> Watch<H> {
         self.shared.lock()
     }
 
-    /// In a forked child, where the watcher's thread does not exist and the reports are the parent's.
+    /// In a forked child, where the watcher's thread does not exist and the reports are the
+    /// parent's.
     pub(crate) fn forget(&self, host: &H, shared: &mut Shared) {
         // Forget instead of drop: the fork may have happened while the allocator was locked.
         std::mem::forget(std::mem::take(shared));
@@ -149,7 +153,8 @@ impl<H: Host> Watch<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Calls the watcher: something waits in `pool` behind running workers. The caller holds no locks.
+    /// Calls the watcher: something waits in `pool` behind running workers. The caller holds no
+    /// locks.
     #[inline]
     pub(crate) fn call_watch(&self, pool: &Pool<H>) {
         // SeqCst: R1 of the module's diagram. The caller's push (W1) comes before it.
@@ -189,8 +194,8 @@ impl<H: Host> Engine<H> {
         self.host().spawn(&spec, Box::new(move || watch_main(&engine))).inspect_err(|_| {
             let watch = self.watch_state();
             watch.hold().exists = false;
-            // Others may have relied on the thread meanwhile, so undo every promise that it would scan.
-            // The next change of a pool tries again.
+            // Others may have relied on the thread meanwhile, so undo every promise that it would
+            // scan. The next change of a pool tries again.
             watch.awake.store(ASLEEP, Ordering::SeqCst);
             watch.timers_at.store(NEVER, Ordering::SeqCst);
             watch.next_look.store(NO_LOOK, Ordering::SeqCst);
@@ -277,8 +282,8 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             seen.clear_at = host.now().saturating_add(REMEMBER_NS);
         }
     }
-    // A claim that is left from here on stays with the thread that leaves it. Partner of both stores:
-    // `leave_to_watch`.
+    // A claim that is left from here on stays with the thread that leaves it. Partner of both
+    // stores: `leave_to_watch`.
     watch.present.store(false, Ordering::SeqCst);
     engine.make_wanted();
     engine.name_watch(0);
@@ -296,8 +301,8 @@ mod model {
     use crate::watch::AWAKE;
 
     impl Engine<LoomHost> {
-        /// Sends the watcher to sleep: the steps at the end of its loop and at the beginning of the next
-        /// round. Returns the time until which it sleeps.
+        /// Sends the watcher to sleep: the steps at the end of its loop and at the beginning of the
+        /// next round. Returns the time until which it sleeps.
         pub(crate) fn watch_sleeps(&self) -> u64 {
             let watch = self.watch_state();
             watch.awake.store(ASLEEP, Ordering::SeqCst);
@@ -313,8 +318,8 @@ mod model {
             watch.awake.load(Ordering::SeqCst) != ASLEEP || watch.event.is_woken()
         }
 
-        /// Whether a thread sleeps no longer than until the next timer of this pool, or was woken to serve
-        /// it. The watcher sleeps until `watch_at`. The error describes the state.
+        /// Whether a thread sleeps no longer than until the next timer of this pool, or was woken
+        /// to serve it. The watcher sleeps until `watch_at`. The error describes the state.
         pub(crate) fn check_timers(&self, pool: u32, watch_at: u64) -> Result<(), String> {
             let pool = self.pool(pool);
             let next = pool.next_wake();

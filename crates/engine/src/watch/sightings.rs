@@ -6,8 +6,8 @@ use super::sleepers::note_sleep;
 use crate::host::{Activity, Host, Seen};
 use crate::pool::Pool;
 
-/// The most threads whose context switches are recorded at once: each costs the system two locked pages and a
-/// file.
+/// The most threads whose context switches are recorded at once: each costs the system two locked
+/// pages and a file.
 const SIGHTS_MAX: usize = 64;
 /// How many sleepers' states one scan queries at most.
 const SAMPLES_PER_LOOK: u32 = 4;
@@ -17,7 +17,8 @@ const REFUSED_NS: u64 = 5_000_000;
 /// The origin of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The records of the thread's switches: as of the last record. A stopped thread appears asleep.
+    /// The records of the thread's switches: as of the last record. A stopped thread appears
+    /// asleep.
     Records,
     /// The system, at this instant.
     System,
@@ -44,8 +45,8 @@ struct Sighting<H: Host> {
 pub(super) struct Sightings<H: Host> {
     by_slot: HashMap<u32, Sighting<H>>,
     sights: usize,
-    /// How many sleepers of this scan need a query, and the index of the first of them that gets it. The
-    /// others get theirs in later scans.
+    /// How many sleepers of this scan need a query, and the index of the first of them that gets
+    /// it. The others get theirs in later scans.
     unseen: u32,
     sampled_from: u32,
     refused_until: u64,
@@ -67,7 +68,8 @@ impl<H: Host> Sightings<H> {
     /// Begins a new scan.
     pub(super) fn begin(&mut self, now: u64) {
         self.now = now;
-        // Sleepers that were not queried in the last scan come next; after the last of them the first again.
+        // Sleepers that were not queried in the last scan come next; after the last of them the
+        // first again.
         self.sampled_from += SAMPLES_PER_LOOK;
         if self.sampled_from >= self.unseen {
             self.sampled_from = 0;
@@ -125,7 +127,8 @@ impl<H: Host> Sightings<H> {
             return Some((activity, Source::Records));
         }
         activity = self.ask(host, id, thread);
-        // A worker that sleeps already needs no records: it is replaced now, and not sampled for a while.
+        // A worker that sleeps already needs no records: it is replaced now, and not sampled for a
+        // while.
         if observe && activity == Some(Activity::Runs) && self.observe(host, id) {
             // It may have gone to sleep before its switches were recorded.
             activity = self.ask(host, id, thread);
@@ -142,7 +145,8 @@ impl<H: Host> Sightings<H> {
         }
     }
 
-    /// Starts to record a worker's switches, unless they are recorded or the limit is reached. True if it did.
+    /// Starts to record a worker's switches, unless they are recorded or the limit is reached. True
+    /// if it did.
     fn observe(&mut self, host: &H, id: u32) -> bool {
         let Some(sighting) = self.by_slot.get_mut(&id) else { return false };
         let allowed = self.sights < SIGHTS_MAX && self.refused_until <= self.now;
@@ -158,8 +162,8 @@ impl<H: Host> Sightings<H> {
         sighting.wanted
     }
 
-    /// Samples a worker that was found asleep. Without records, only some workers are queried in each scan,
-    /// in turn.
+    /// Samples a worker that was found asleep. Without records, only some workers are queried in
+    /// each scan, in turn.
     pub(super) fn look_again(
         &mut self,
         host: &H,
@@ -192,7 +196,8 @@ impl<H: Host> Sightings<H> {
         }
     }
 
-    /// For a worker that is awake and between two runs: records its switches, and lets the watcher sleep on them.
+    /// For a worker that is awake and between two runs: records its switches, and lets the watcher
+    /// sleep on them.
     pub(super) fn want(&mut self, host: &H, id: u32, thread: u64) {
         self.meet(id, thread, NO_RUN, self.now);
         if !self.observe(host, id)
@@ -222,7 +227,8 @@ impl<H: Host> Sightings<H> {
     }
 }
 
-/// Learns from a sleep inside the run that was met. A sleep that began earlier is the worker's own parking.
+/// Learns from a sleep inside the run that was met. A sleep that began earlier is the worker's own
+/// parking.
 fn learn<H: Host>(pool: &Pool<H>, met: u64, seen: Seen) {
     if let Some((_, slept_ns)) = seen.slept.filter(|&(began, _)| began >= met) {
         note_sleep(pool, slept_ns);

@@ -1,7 +1,7 @@
 //! Workers that sleep inside an item without having declared it.
 //!
-//! README.md in this folder has the protocol: which workers are sampled and when, why a worker is counted
-//! out once and in once, and what may be missed.
+//! README.md in this folder has the protocol: which workers are sampled and when, why a worker is
+//! counted out once and in once, and what may be missed.
 
 use uwork_policy::blocking::{Tier, patience_ns, usual_sleep_ns, was_sleep};
 use uwork_policy::concurrency::may_keep_working;
@@ -16,11 +16,14 @@ use crate::sync::Ordering;
 
 /// How long a pool stays suspect after a sleep.
 const SUSPECT_NS: u64 = 1_000_000_000;
-/// The next scan after a worker was found asleep comes this soon: its replacement may sleep as well.
+/// The next scan after a worker was found asleep comes this soon: its replacement may sleep as
+/// well.
 pub(super) const SOON_NS: u64 = 50_000;
-/// In a pool that is not suspect, a worker is sampled once it has been in the same run for this long.
+/// In a pool that is not suspect, a worker is sampled once it has been in the same run for this
+/// long.
 const MET_NS: u64 = super::STUCK_NS / 2;
-/// Interval of scans for sleepers that run again, while the pool runs fewer workers than its target.
+/// Interval of scans for sleepers that run again, while the pool runs fewer workers than its
+/// target.
 const RETURNS_NS: u64 = 1_000_000;
 /// For this long after a presumed sleep more of them are expected.
 const PRESUMES_NS: u64 = 10_000_000;
@@ -28,12 +31,13 @@ const PRESUMES_NS: u64 = 10_000_000;
 const UNCOVER_MAX: usize = 2;
 
 impl<H: Host> Engine<H> {
-    /// Samples the workers of a pool in which something waits, and counts sleepers out and in. Returns when
-    /// to sample them again at the latest.
+    /// Samples the workers of a pool in which something waits, and counts sleepers out and in.
+    /// Returns when to sample them again at the latest.
     ///
-    /// The scan works on hints. `present_run`, `absence` and the sample belong to different instants, and
-    /// the run may end between any two of them. That is harmless: `count_out` and `mark_back` carry the run
-    /// number, check it under the slot's mutex, and do nothing if that run is over.
+    /// The scan works on hints. `present_run`, `absence` and the sample belong to different
+    /// instants, and the run may end between any two of them. That is harmless: `count_out` and
+    /// `mark_back` carry the run number, check it under the slot's mutex, and do nothing if that
+    /// run is over.
     pub(super) fn find_sleepers(
         &self,
         pool: &Pool<H>,
@@ -46,18 +50,20 @@ impl<H: Host> Engine<H> {
         }
         let suspect = is_suspect(pool, now);
         if pool.state.counts().running < pool.target() {
-            // The pool can wake a worker by its own rule, so no sleeper holds anything up. Sleepers that
-            // run again must still be counted, but less often.
+            // The pool can wake a worker by its own rule, so no sleeper holds anything up. Sleepers
+            // that run again must still be counted, but less often.
             let seen_at = pool.seen_at.load(Ordering::Relaxed);
             if now.saturating_sub(seen_at) < RETURNS_NS {
                 return NEVER;
             }
         }
         pool.seen_at.store(now, Ordering::Relaxed);
-        // Recording costs each switch of the thread some microseconds. Presumed sleeps need no records.
+        // Recording costs each switch of the thread some microseconds. Presumed sleeps need no
+        // records.
         let presumes = now.saturating_sub(pool.presumed_at.load(Ordering::Relaxed)) < PRESUMES_NS;
         let observe = suspect && tier == Tier::Events && !presumes;
-        // Allocate before the lock is taken. The list may be a little longer by then, hence the one more.
+        // Allocate before the lock is taken. The list may be a little longer by then, hence the one
+        // more.
         let mut workers = Vec::with_capacity(pool.state.counts().workers as usize + 1);
         // Copy the ids and release the lock: a sample is a system call.
         let inner = pool.lock();
@@ -71,8 +77,8 @@ impl<H: Host> Engine<H> {
             if presumes {
                 sightings.lose_sight(id);
             }
-            // The worker is between two runs. Open its records now, so that they cover its next run from
-            // the beginning.
+            // The worker is between two runs. Open its records now, so that they cover its next run
+            // from the beginning.
             let Some(run) = slot.present_run().filter(|_| thread != 0) else {
                 if observe && thread != 0 {
                     sightings.want(self.host(), id, thread);
@@ -86,8 +92,8 @@ impl<H: Host> Engine<H> {
                     continue;
                 }
                 Absence::Presumed => {
-                    // A run that is not presumed would be found asleep only after MET_NS. Grant this one
-                    // the same time to fall asleep.
+                    // A run that is not presumed would be found asleep only after MET_NS. Grant
+                    // this one the same time to fall asleep.
                     let met = sightings.meet(id, thread, run, now);
                     if now.saturating_sub(met) >= MET_NS {
                         self.look_after_sleeper(pool, sightings, (id, thread, run));
@@ -103,8 +109,8 @@ impl<H: Host> Engine<H> {
                 continue;
             }
             let seen = match sightings.look(self.host(), pool, id, observe) {
-                // The records may be outdated, and they show a stopped thread as asleep. So query the
-                // system before the worker is counted out.
+                // The records may be outdated, and they show a stopped thread as asleep. So query
+                // the system before the worker is counted out.
                 Some((Activity::Sleeps { since }, Source::Records)) if is_due(pool, since, now) => {
                     match sightings.ask(self.host(), id, thread) {
                         Some(Activity::Sleeps { .. }) | None => Some(Activity::Sleeps { since }),
@@ -128,8 +134,8 @@ impl<H: Host> Engine<H> {
         next
     }
 
-    /// Judges a worker that has slept since `since`: counts it out, or returns when its patience ends. Returns
-    /// when to sample it again.
+    /// Judges a worker that has slept since `since`: counts it out, or returns when its patience
+    /// ends. Returns when to sample it again.
     fn weigh_sleep(&self, pool: &Pool<H>, (id, run): (u32, u64), since: u64, now: u64) -> u64 {
         if is_due(pool, Some(since), now) {
             self.count_sleeper_out(pool, id, run, since, now);
@@ -161,30 +167,31 @@ impl<H: Host> Engine<H> {
         let now = self.host().now();
         let mut remote = self.slot(id).lock_remote(self.host());
         let Some(was) = remote.mark_back(run) else { return };
-        // Count it under the same hold of the mutex as the mark. The run may end now, and its worker must
-        // not park before the count includes it.
+        // Count it under the same hold of the mutex as the mark. The run may end now, and its
+        // worker must not park before the count includes it.
         self.count_again(self.home_of(id), was, now);
         drop(remote);
         if was == Absence::Presumed
             && let Some(pwq) = self.slot(id).batch.get().0.and_then(|pwq| self.pwqs().get(pwq))
         {
-            // `run_presumed` notes its own measurement at the end of the run. With this one that makes two
-            // runs that computed, which ends the presumption.
+            // `run_presumed` notes its own measurement at the end of the run. With this one that
+            // makes two runs that computed, which ends the presumption.
             pwq.note_sleep(false);
         }
         // A worker that runs items must have the CPUs checked (`changes`).
         self.be_seen(0);
     }
 
-    /// The pool of a worker in a run that does not end meanwhile. The worker may have moved since it was
-    /// found on another pool's list.
+    /// The pool of a worker in a run that does not end meanwhile. The worker may have moved since
+    /// it was found on another pool's list.
     fn home_of(&self, id: u32) -> &Pool<H> {
         self.pool(self.slot(id).home.load(Ordering::Relaxed))
     }
 
-    /// Takes a worker off the running count for the rest of its run, gives back the items scheduled behind
-    /// it, and settles its pool, which may wake a replacement. Returns `None` if the run is over or the
-    /// worker does not count anyway; else the function that runs, unless it has just ended.
+    /// Takes a worker off the running count for the rest of its run, gives back the items scheduled
+    /// behind it, and settles its pool, which may wake a replacement. Returns `None` if the run is
+    /// over or the worker does not count anyway; else the function that runs, unless it has just
+    /// ended.
     pub(super) fn count_out(&self, id: u32, run: u64, why: Absence) -> Option<Option<usize>> {
         let slot = self.slot(id);
         let (function, pool, changed) = self.take_back(slot, |remote| {
@@ -201,7 +208,8 @@ impl<H: Host> Engine<H> {
         Some(function)
     }
 
-    /// Counts a worker of `pool` again: it did not count for reason `was`, and runs again or has ended its run.
+    /// Counts a worker of `pool` again: it did not count for reason `was`, and runs again or has
+    /// ended its run.
     pub(crate) fn count_again(&self, pool: &Pool<H>, was: Absence, now: u64) {
         match was {
             Absence::No | Absence::Declared => return,
@@ -219,8 +227,8 @@ impl<H: Host> Engine<H> {
             && patience_of(pool) == 0
     }
 
-    /// Called by a worker that may not continue because too many others of its pool run, while work is
-    /// ready: one of them may sleep. Returns true if one did, and the caller may take work.
+    /// Called by a worker that may not continue because too many others of its pool run, while work
+    /// is ready: one of them may sleep. Returns true if one did, and the caller may take work.
     #[cold]
     pub(crate) fn uncover_sleeper(&self, pool: &Pool<H>, caller: u32) -> bool {
         if !self.may_uncover(pool) {
@@ -262,8 +270,8 @@ impl<H: Host> Engine<H> {
             && self.last_presumed_sleeps(pool)
     }
 
-    /// Whether the run of this pool that was last presumed to sleep does sleep, or is over. This limits
-    /// unverified presumptions to one at a time.
+    /// Whether the run of this pool that was last presumed to sleep does sleep, or is over. This
+    /// limits unverified presumptions to one at a time.
     fn last_presumed_sleeps(&self, pool: &Pool<H>) -> bool {
         let Some(id) = pool.presumed_last() else { return true };
         let slot = self.slot(id);
@@ -275,8 +283,8 @@ impl<H: Host> Engine<H> {
             && matches!(self.host().activity(thread), Some(Activity::Sleeps { .. }) | None)
     }
 
-    /// Runs `f`, an item that is presumed to sleep, as worker `id` of `pool`: the worker stops counting as
-    /// running before the item begins.
+    /// Runs `f`, an item that is presumed to sleep, as worker `id` of `pool`: the worker stops
+    /// counting as running before the item begins.
     #[cold]
     pub(crate) fn run_presumed(
         &self,
@@ -304,8 +312,8 @@ impl<H: Host> Engine<H> {
     }
 }
 
-/// Whether sleeps are expected in this pool. Only the watcher calls this; it also clears an expectation that
-/// has expired.
+/// Whether sleeps are expected in this pool. Only the watcher calls this; it also clears an
+/// expectation that has expired.
 pub(super) fn is_suspect<H: Host>(pool: &Pool<H>, now: u64) -> bool {
     let until = pool.suspect_until.load(Ordering::Relaxed);
     if until != 0 && until <= now {

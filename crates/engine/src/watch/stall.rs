@@ -95,7 +95,8 @@ impl<H: Host> Engine<H> {
             let waits = worker.state == WorkerState::Waiting;
             let blocks = match stall.wants {
                 Wants::Place | Wants::EachOther => holders.contains(&slot),
-                // A worker in a declared wait does not count as running, so its pool may run another.
+                // A worker in a declared wait does not count as running, so its pool may run
+                // another.
                 Wants::Worker => worker.running.is_some() && (!waits || worker.behind.total > 0),
             };
             let thread = self.slot(slot).runner();
@@ -107,7 +108,8 @@ impl<H: Host> Engine<H> {
             });
         }
         if !stall.workers.iter().any(|worker| worker.blocks) {
-                // No worker blocks, so the pool's only worker, or all that it may have, are in declared waits.
+            // No worker blocks, so the pool's only worker, or all that it may have, are in
+            // declared waits.
             for worker in &mut stall.workers {
                 worker.blocks = worker.worker.running.is_some();
             }

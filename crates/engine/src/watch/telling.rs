@@ -1,25 +1,27 @@
 //! A thread of its own, `uw/report`, delivers the watcher's reports.
 //!
-//! A reporter is user code. It may wait for an item whose worker only the watcher can create. And collecting threads'
-//! stacks takes tenths of a second, while the watcher has sleepers to replace. So the watcher only collects
-//! the snapshot of a stall, which holds no lock for longer than a copy. The report thread does the rest. It is created
-//! when there is something to report, and ends afterwards. At most one exists: it also delivers the reports that
-//! are added meanwhile, up to a bound. If the thread cannot be created, the watcher delivers the reports itself.
+//! A reporter is user code. It may wait for an item whose worker only the watcher can create. And
+//! collecting threads' stacks takes tenths of a second, while the watcher has sleepers to replace.
+//! So the watcher only collects the snapshot of a stall, which holds no lock for longer than a
+//! copy. The report thread does the rest. It is created when there is something to report, and ends
+//! afterwards. At most one exists: it also delivers the reports that are added meanwhile, up to a
+//! bound. If the thread cannot be created, the watcher delivers the reports itself.
 //!
-//! **The end.** The thread holds a reference to the engine, so everything that it uses stays alive until the user's
-//! reporter returns. Neither retiring nor dropping the engine waits for it: a reporter that never
-//! returns delays later stall reports, and nothing else.
+//! **The end.** The thread holds a reference to the engine, so everything that it uses stays alive
+//! until the user's reporter returns. Neither retiring nor dropping the engine waits for it: a
+//! reporter that never returns delays later stall reports, and nothing else.
 //!
-//! **Forks.** The shared state is under the lock that a fork takes. In the child this thread does not exist, and
-//! no report is pending: the stalls are the parent's. If the reporter forks, its thread finds no more reports in the
-//! child, and ends.
+//! **Forks.** The shared state is under the lock that a fork takes. In the child this thread does
+//! not exist, and no report is pending: the stalls are the parent's. If the reporter forks, its
+//! thread finds no more reports in the child, and ends.
 
 use crate::dump::{NoCalls, Stall, StalledWorker, WorkerState};
 use crate::engine::Engine;
 use crate::host::{Activity, Frame, Host, Report, WorkerSpec};
 use uwork_policy::blocking::Tier;
 
-/// How many stacks are collected at a time, at most: each thread may take its time to answer, and is disturbed.
+/// How many stacks are collected at a time, at most: each thread may take its time to answer, and
+/// is disturbed.
 const STACKS_AT_ONCE: usize = 8;
 /// The most reports that wait for delivery; further ones are dropped.
 const UNTOLD_MAX: usize = 64;
@@ -73,7 +75,8 @@ impl<H: Host> Engine<H> {
         shared.reporter.then_some(reports)
     }
 
-    /// Queries the system for the state of the workers in the way, and collects the stacks of some of them.
+    /// Queries the system for the state of the workers in the way, and collects the stacks of some
+    /// of them.
     fn look_at_blockers(&self, stall: &mut Stall, stacks_left: &mut usize) {
         let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
         for worker in blocking.filter(|worker| worker.thread != 0) {
@@ -112,8 +115,8 @@ impl<H: Host> Engine<H> {
     }
 }
 
-/// The frames of an item, without those of the function that runs items and of its callers. Where an item
-/// runs another that it waits for, the outermost such function counts.
+/// The frames of an item, without those of the function that runs items and of its callers. Where
+/// an item runs another that it waits for, the outermost such function counts.
 fn without_engine(mut frames: Vec<Frame>) -> Vec<Frame> {
     if let Some(at) = frames.iter().rposition(runs_items) {
         frames.truncate(at);
@@ -121,8 +124,8 @@ fn without_engine(mut frames: Vec<Frame>) -> Vec<Frame> {
     frames
 }
 
-/// Whether this is [`run_item`](crate::run::run_item). Builds with line tables only name functions without their
-/// paths; there the file decides.
+/// Whether this is [`run_item`](crate::run::run_item). Builds with line tables only name functions
+/// without their paths; there the file decides.
 fn runs_items(frame: &Frame) -> bool {
     let Some(name) = frame.symbol.as_deref() else { return false };
     let file = || frame.location.as_deref().unwrap_or_default();

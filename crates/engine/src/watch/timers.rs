@@ -1,9 +1,10 @@
 //! Timers that no keeper covers: the watcher sleeps no longer than until the first of them.
 //!
-//! A worker that parks as its pool's keeper covers the pool's timers. When the keeper is woken for an item and no
-//! other worker is parked, the timers are left to the running workers, which check them between two batches. An
-//! item may run or sleep for long, so the watcher must wake in time as well. A call for each batch would cost a
-//! wake each, so a worker calls the watcher only if it would sleep past the timer:
+//! A worker that parks as its pool's keeper covers the pool's timers. When the keeper is woken for
+//! an item and no other worker is parked, the timers are left to the running workers, which check
+//! them between two batches. An item may run or sleep for long, so the watcher must wake in time as
+//! well. A call for each batch would cost a wake each, so a worker calls the watcher only if it
+//! would sleep past the timer:
 //!
 //! ```text
 //! a worker, before its batch               the watcher, before it sleeps
@@ -12,22 +13,25 @@
 //!   no: wakes the watcher                  timers_at = that time; sleeps until then
 //! ```
 //!
-//! This is a Dekker pair, sequentially consistent on both sides. If R1 reads an old `timers_at`, it precedes
-//! W2, so W1 precedes R2, and the watcher finds the timer. If R1 reads `NEVER`, the worker wakes the watcher,
-//! which scans again. Otherwise R1 reads the new time, which is correct. The same holds for a
-//! thread that arms a timer in a pool without a keeper: arming is its W1. The lost event would be a timer that
-//! expires with no thread awake for it.
+//! This is a Dekker pair, sequentially consistent on both sides. If R1 reads an old `timers_at`, it
+//! precedes W2, so W1 precedes R2, and the watcher finds the timer. If R1 reads `NEVER`, the worker
+//! wakes the watcher, which scans again. Otherwise R1 reads the new time, which is correct. The
+//! same holds for a thread that arms a timer in a pool without a keeper: arming is its W1. The lost
+//! event would be a timer that expires with no thread awake for it.
 //!
 //! The worker does not call the watcher either if a check of the CPUs is due before that timer
-//! ([`super::changes`]), as it is while any worker runs: the watcher serves the timers then as well.
+//! ([`super::changes`]), as it is while any worker runs: the watcher serves the timers then as
+//! well.
 //!
-//! A pool whose timers were uncovered since the last scan stays covered by the watcher, even if it has a keeper
-//! again: the keeper is woken for items, and would call the watcher for each timer. So a timer costs at most one
-//! more wake, by a clock and not across CPUs, and none where only timers wake the pool.
+//! A pool whose timers were uncovered since the last scan stays covered by the watcher, even if it
+//! has a keeper again: the keeper is woken for items, and would call the watcher for each timer. So
+//! a timer costs at most one more wake, by a clock and not across CPUs, and none where only timers
+//! wake the pool.
 //!
-//! Where a pool's items are short, a worker is expected at the timer before the watcher, which therefore
-//! wakes up to [`TIMER_SLACK_NS`] later. It wakes or creates a worker for an overdue timer, even above the target.
-//! If no worker can be had, it queues the due items itself, so that a rescuer may take them.
+//! Where a pool's items are short, a worker is expected at the timer before the watcher, which
+//! therefore wakes up to [`TIMER_SLACK_NS`] later. It wakes or creates a worker for an overdue
+//! timer, even above the target. If no worker can be had, it queues the due items itself, so that a
+//! rescuer may take them.
 
 use super::{ASLEEP, NO_LOOK};
 use crate::engine::Engine;
@@ -47,8 +51,8 @@ impl<H: Host> Engine<H> {
             || watch.awake.load(Ordering::SeqCst) != ASLEEP
             || watch.timers_at.load(Ordering::SeqCst) <= at;
         if !looks_before {
-            // Before the wake, so that the next thread need not call again. The watcher overwrites it when it
-            // scans.
+            // Before the wake, so that the next thread need not call again. The watcher overwrites
+            // it when it scans.
             watch.timers_at.fetch_min(at, Ordering::SeqCst);
             self.nudge_watch();
         }
@@ -65,8 +69,8 @@ impl<H: Host> Engine<H> {
         until
     }
 
-    /// Wakes or creates a worker for each pool with overdue timers and no keeper. Returns when the next timer is
-    /// due. `sleeps`: the watcher will not scan again before that.
+    /// Wakes or creates a worker for each pool with overdue timers and no keeper. Returns when the
+    /// next timer is due. `sleeps`: the watcher will not scan again before that.
     pub(super) fn serve_timers(&self, now: u64, sleeps: bool) -> u64 {
         let (mut until, mut overdue) = (NEVER, Vec::new());
         if self.host().reverts(Cure::KeptTimers) {
@@ -106,8 +110,8 @@ fn left_timer<H: Host>(pool: &Pool<H>, now: u64, sleeps: bool) -> Option<u64> {
     }
 }
 
-/// How much later than a timer without a keeper the watcher serves it: 0 if the running workers are not expected
-/// to end their batches in time.
+/// How much later than a timer without a keeper the watcher serves it: 0 if the running workers are
+/// not expected to end their batches in time.
 fn slack<H: Host>(pool: &Pool<H>, timer: u64, now: u64) -> u64 {
     let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
     let is_far = timer.saturating_sub(now) >= TIMER_SLACK_NS;

@@ -1,9 +1,10 @@
 //! Workers that submitters need, and pools that lack a worker without reason.
 //!
-//! A submitter that finds that one more worker should run, and that none is parked, would spend some
-//! 20 us on creating a thread. Instead it leaves its claim on the wake to the watcher: WAKING stays set, so the
-//! pool counts as served, and the watcher uses the claim. While the watcher's thread does not serve (before it has
-//! begun, in a forked child, at the end of the engine) the claim stays with the submitter.
+//! A submitter that finds that one more worker should run, and that none is parked, would spend
+//! some 20 us on creating a thread. Instead it leaves its claim on the wake to the watcher: WAKING
+//! stays set, so the pool counts as served, and the watcher uses the claim. While the watcher's
+//! thread does not serve (before it has begun, in a forked child, at the end of the engine) the
+//! claim stays with the submitter.
 //!
 //! ```text
 //! submitter                                the watcher, at its end
@@ -12,14 +13,14 @@
 //!   no: takes its claim back                 yes: uses the claims
 //! ```
 //!
-//! This is a Dekker pair, all SeqCst: the watcher sees the claim, or the submitter sees that the watcher ends.
-//! If both do, the `swap` of `pool.wanted` gives the claim to one of them. If neither did, WAKING would stay
-//! set for ever, and the pool would wake no worker any more.
+//! This is a Dekker pair, all SeqCst: the watcher sees the claim, or the submitter sees that the
+//! watcher ends. If both do, the `swap` of `pool.wanted` gives the claim to one of them. If neither
+//! did, WAKING would stay set for ever, and the pool would wake no worker any more.
 //!
-//! The backstop: a pool where an item waits, fewer workers run than should, and none is on its way up, breaks
-//! the pool's rule. Between a change and its settling this is so for an instant. A pool that stays so for
-//! [`STRANDED_NS`] gets a worker, and `rescues` counts it: each is a defect of the engine. Pools that cannot have
-//! one more worker are excluded.
+//! The backstop: a pool where an item waits, fewer workers run than should, and none is on its way
+//! up, breaks the pool's rule. Between a change and its settling this is so for an instant. A pool
+//! that stays so for [`STRANDED_NS`] gets a worker, and `rescues` counts it: each is a defect of
+//! the engine. Pools that cannot have one more worker are excluded.
 
 use crate::engine::Engine;
 use crate::host::Host;
@@ -29,15 +30,17 @@ use crate::sync::Ordering;
 use crate::wake::WakeToken;
 use uwork_policy::progress::is_stranded;
 
-/// How long a pool may lack a worker that it should have. It must exceed the time for which a thread that is about to
-/// settle its change may be kept from a CPU, on a machine with many more threads than CPUs.
+/// How long a pool may lack a worker that it should have. It must exceed the time for which a
+/// thread that is about to settle its change may be kept from a CPU, on a machine with many more
+/// threads than CPUs.
 const STRANDED_NS: u64 = 250_000_000;
-/// The interval of scans while a pool is in that state. A longer gap between two scans restarts the time: the
-/// process, and with it the thread that is about to settle, may have been stopped.
+/// The interval of scans while a pool is in that state. A longer gap between two scans restarts the
+/// time: the process, and with it the thread that is about to settle, may have been stopped.
 const STRANDED_LOOK_NS: u64 = 25_000_000;
 
 impl<H: Host> Engine<H> {
-    /// Leaves the caller's claim on a wake in `pool` to the watcher. False if the watcher's thread does not serve.
+    /// Leaves the caller's claim on a wake in `pool` to the watcher. False if the watcher's thread
+    /// does not serve.
     pub(crate) fn leave_to_watch(&self, pool: &Pool<H>) -> bool {
         let watch = self.watch_state();
         if !watch.present.load(Ordering::SeqCst) {
@@ -74,7 +77,8 @@ impl<H: Host> Engine<H> {
         });
     }
 
-    /// Settles each pool that has lacked a worker without reason for too long. Returns when to check again.
+    /// Settles each pool that has lacked a worker without reason for too long. Returns when to
+    /// check again.
     pub(super) fn look_for_stranded(&self) -> u64 {
         let (now, mut next) = (self.host().now(), NEVER);
         let looked_at = self.watch_state().stranded_at.swap(now, Ordering::Relaxed);
@@ -114,8 +118,8 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// How often the watcher found a pool without a worker that it should have had, and woke or created one. A value
-    /// other than 0 is a defect of the engine.
+    /// How often the watcher found a pool without a worker that it should have had, and woke or
+    /// created one. A value other than 0 is a defect of the engine.
     pub fn rescues(&self) -> u64 {
         self.watch_state().rescues.load(Ordering::Relaxed)
     }

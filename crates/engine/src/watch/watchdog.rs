@@ -2,33 +2,35 @@
 //!
 //! **Definition of a stall.** There are three kinds, each of which must last for the threshold:
 //!
-//! - A pool has something ready, or scheduled behind a run, and none of its workers has begun or ended an item, and
-//!   no thread has taken an item from it.
-//! - All permits of a queue (`max_active`, shared by a node or not) are in use, something waits for a permit, and
-//!   none of the items that hold the permits has ended.
+//! - A pool has something ready, or scheduled behind a run, and none of its workers has begun or
+//!   ended an item, and no thread has taken an item from it.
+//! - All permits of a queue (`max_active`, shared by a node or not) are in use, something waits for
+//!   a permit, and none of the items that hold the permits has ended.
 //! - Items wait for each other (see [`super::deadlock`]).
 //!
 //! Each stall is reported once. After any progress, a stall at the same place is a new one.
 //!
-//! **Cost.** The watchdog compares numbers that are kept anyway: it adds no counters, and takes no lock
-//! where nothing waits. A check every quarter of the threshold is enough. The watcher makes the checks, and does
-//! not wake for them:
+//! **Cost.** The watchdog compares numbers that are kept anyway: it adds no counters, and takes no
+//! lock where nothing waits. A check every quarter of the threshold is enough. The watcher makes
+//! the checks, and does not wake for them:
 //!
-//! - While work waits for workers, the watcher is awake anyway. If it is not, because it could not help (one worker,
-//!   and no means to detect its sleep), some worker is busy.
+//! - While work waits for workers, the watcher is awake anyway. If it is not, because it could not
+//!   help (one worker, and no means to detect its sleep), some worker is busy.
 //! - While any worker is busy, the watcher checks the CPUs several times a second.
-//! - Otherwise all workers are idle or in declared waits. Then there is a *last check*. If something waits
-//!   at that time, the watcher continues with one check each quarter of the threshold, until the stall is reported. If
-//!   nothing waits, or all that waits was reported, it sleeps without a deadline. An idle program has no wake-up, nor
-//!   has a program whose items all wait for something outside. A worker that continues after a report
-//!   becomes busy, and calls the watcher.
+//! - Otherwise all workers are idle or in declared waits. Then there is a *last check*. If
+//!   something waits at that time, the watcher continues with one check each quarter of the
+//!   threshold, until the stall is reported. If nothing waits, or all that waits was reported, it
+//!   sleeps without a deadline. An idle program has no wake-up, nor has a program whose items all
+//!   wait for something outside. A worker that continues after a report becomes busy, and calls the
+//!   watcher.
 //!
-//! An item that begins to wait after the last check leads to a call of the watcher: a worker must be woken for it,
-//! which becomes busy and calls (`be_seen`). There are two exceptions. A submitter whose item waits
-//! behind a reached limit wakes no worker, because the pwq has the mark SATURATED. So the last check clears that mark
-//! on pwqs in which nothing waits. The next item there costs one worker's scan of the pwq, which sets the mark
-//! again. And a pool that has one worker and never another wakes none while that worker waits: the thread that
-//! finds this calls the watcher (`note_no_worker`).
+//! An item that begins to wait after the last check leads to a call of the watcher: a worker must
+//! be woken for it, which becomes busy and calls (`be_seen`). There are two exceptions. A submitter
+//! whose item waits behind a reached limit wakes no worker, because the pwq has the mark SATURATED.
+//! So the last check clears that mark on pwqs in which nothing waits. The next item there costs one
+//! worker's scan of the pwq, which sets the mark again. And a pool that has one worker and never
+//! another wakes none while that worker waits: the thread that finds this calls the watcher
+//! (`note_no_worker`).
 //!
 //! ```text
 //! submitter                                the watcher, at its last check
@@ -38,11 +40,11 @@
 //!   no: a worker is woken, and calls
 //! ```
 //!
-//! This is a Dekker pair, sequentially consistent: R1 sees W2, or R2 sees W1. If both missed, the item would wait
-//! with the watcher asleep, and a stall behind it would not be reported.
+//! This is a Dekker pair, sequentially consistent: R1 sees W2, or R2 sees W1. If both missed, the
+//! item would wait with the watcher asleep, and a stall behind it would not be reported.
 //!
-//! **Late checks.** A process that was stopped, or got no CPU, has made no progress either. So if the watcher itself
-//! is late, all start times move later by as much.
+//! **Late checks.** A process that was stopped, or got no CPU, has made no progress either. So if
+//! the watcher itself is late, all start times move later by as much.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -88,7 +90,8 @@ pub(super) enum Backed {
     Deadlock(u32),
 }
 
-/// Two numbers that change with any progress: the count of taken items, and the sum of the runs of their holders.
+/// Two numbers that change with any progress: the count of taken items, and the sum of the runs of
+/// their holders.
 pub(super) type Progress = (u64, u64);
 
 /// The progress of the slots that run items, summed up by the pwq of those items.
@@ -125,7 +128,8 @@ impl Guard {
         }
     }
 
-    /// Checks for stalls, if it is time. `at_work`: the watcher will check the CPUs again, or is awake.
+    /// Checks for stalls, if it is time. `at_work`: the watcher will check the CPUs again, or is
+    /// awake.
     pub(super) fn look<H: Host>(&mut self, engine: &Engine<H>, at_work: bool) {
         let is_last = std::mem::replace(&mut self.was_at_work, at_work) && !at_work;
         let threshold = engine.watchdog_thresh();
@@ -167,8 +171,8 @@ impl Guard {
         engine.tell(std::mem::take(&mut self.found));
     }
 
-    /// Compares the progress with the last check, and adds a stall that is due to `found`. Returns when the place
-    /// becomes a stall.
+    /// Compares the progress with the last check, and adds a stall that is due to `found`. Returns
+    /// when the place becomes a stall.
     fn check<H: Host>(
         &mut self,
         engine: &Engine<H>,
@@ -204,7 +208,8 @@ impl Guard {
         now.saturating_add(threshold)
     }
 
-    /// Whether a stall adds anything to a deadlock that was reported: each queue of a deadlock stalls too.
+    /// Whether a stall adds anything to a deadlock that was reported: each queue of a deadlock
+    /// stalls too.
     fn is_news<H: Host>(&mut self, engine: &Engine<H>, stall: &Stall) -> bool {
         let is_there = |&(slot, run): &(u32, u64)| engine.slot(slot).present_run() == Some(run);
         self.deadlocks.retain(|runs| runs.iter().all(is_there));
@@ -221,7 +226,8 @@ impl Guard {
 }
 
 impl<H: Host> Engine<H> {
-    /// How long work may wait without progress before that is reported, in nanoseconds; 0: for ever.
+    /// How long work may wait without progress before that is reported, in nanoseconds; 0: for
+    /// ever.
     pub fn watchdog_thresh(&self) -> u64 {
         self.watch_state().watchdog.threshold_ns.load(Ordering::Relaxed)
     }
@@ -314,8 +320,8 @@ impl<H: Host> Engine<H> {
         self.slots_at_work().filter(of).collect()
     }
 
-    /// Makes the next item behind a reached limit call the watcher. True if something waits now that did not
-    /// before.
+    /// Makes the next item behind a reached limit call the watcher. True if something waits now
+    /// that did not before.
     fn call_at_next_items(&self, known: &BTreeMap<Backed, Watched>) -> bool {
         let mut any = false;
         self.pwqs().for_each(|(_, pwq)| {
