@@ -17,7 +17,7 @@ use crate::word::{Acquire, DepthChange, Owned, RunId};
 use crate::work::{Place, Work};
 
 /// The result of a grab.
-#[must_use = "the caller owns the item and must let go of its word"]
+#[must_use = "the caller owns the item and must release its word"]
 pub(crate) struct Grabbed<H: Host> {
     pub(crate) owned: Owned,
     /// Whether the item was pending: queued or armed.

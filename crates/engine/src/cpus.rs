@@ -11,8 +11,6 @@
 //!
 //! **A worker that starts meanwhile.** Its thread starts on the CPUs of the previous value.
 //!
-//! **A worker that begins meanwhile.** Its thread starts where the value of before said.
-//!
 //! ```text
 //! the change                             a worker that starts
 //! W1: publish the value                  W2: `placing`: store the thread's number in the slot

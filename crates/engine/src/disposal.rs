@@ -94,7 +94,7 @@ struct UnderWay {
 }
 
 /// An item that was taken out of the disposal, for the calling thread to release.
-#[must_use = "the item must be let go of"]
+#[must_use = "the item must be released"]
 struct Taken<H: Host> {
     item: NonNull<Work>,
     func: ItemFn,
@@ -157,7 +157,7 @@ impl<H: Host> State<H> {
     }
 
     /// Gives an item that has left its batch to the calling thread.
-    fn hand_out(&mut self, id: u32, item: NonNull<Work>, thread: u64, since: u64) -> Taken<H> {
+    fn take_detached(&mut self, id: u32, item: NonNull<Work>, thread: u64, since: u64) -> Taken<H> {
         // SAFETY: an item of a batch is live, and the caller owns it from here on.
         let work = unsafe { item.as_ref() };
         work.set_place(Place::Hands);
@@ -313,7 +313,7 @@ impl<H: Host> Engine<H> {
             // SAFETY: its place, read under the lock, names the batch.
             unsafe { batch.items.remove(work.as_ptr()) };
         }
-        let taken = state.hand_out(id, work, thread, now);
+        let taken = state.take_detached(id, work, thread, now);
         drop(state);
         self.finish_disposal(taken);
         true
@@ -332,7 +332,7 @@ impl<H: Host> Engine<H> {
             state.disposers -= usize::from(is_disposer);
             return false;
         };
-        let taken = state.hand_out(id, item, thread, now);
+        let taken = state.take_detached(id, item, thread, now);
         drop(state);
         self.finish_disposal(taken);
         true

@@ -149,7 +149,7 @@ impl<H: Host> Wq<H> {
             }
             let _noted = self.engine().note_wait(WaitsFor::Queue(self.identity().addr()));
             let _blocked = self.engine().block();
-            if !self.wait_or_give_up(&waiter, deadline) {
+            if !self.wait_or_time_out(&waiter, deadline) {
                 return false;
             }
             if let Began::Waiting = began {
@@ -160,7 +160,7 @@ impl<H: Host> Wq<H> {
 
     /// Waits until the waiter was taken from its chain and woken. False if this call removed it
     /// because it timed out.
-    fn wait_or_give_up(&self, waiter: &Waiter<H>, deadline: Option<u64>) -> bool {
+    fn wait_or_time_out(&self, waiter: &Waiter<H>, deadline: Option<u64>) -> bool {
         let host = self.engine().host();
         if let Some(deadline) = deadline {
             if waiter.wait_until(host, deadline) {

@@ -228,7 +228,7 @@ impl<H: Host> Forking<'_, H> {
             engine.host().set_cpus(engine.host().thread_id(), &engine.cpus().allowed);
         }
         thread.forked();
-        let mut held = self.held.take().expect("they are given up once");
+        let mut held = self.held.take().expect("the locks are released once");
         let mut at = held.pwqs.iter_mut();
         engine.pwqs().for_each(|(_, pwq)| {
             if let Some(inner) = at.next() {

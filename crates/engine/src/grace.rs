@@ -250,14 +250,14 @@ impl<H: Host> Engine<H> {
             let waiters = lists.take_waiters(work);
             drop(lists);
             // SAFETY: as above; its place said that it is part of a `Graced`.
-            unsafe { self.queue_at_last(work.cast()) };
+            unsafe { self.queue_after_period(work.cast()) };
             waiters.complete(self.host());
         }
     }
 
     /// # Safety
     /// The item has just left its list and is the caller's.
-    unsafe fn queue_at_last(&self, item: NonNull<Graced<H>>) {
+    unsafe fn queue_after_period(&self, item: NonNull<Graced<H>>) {
         let work: NonNull<Work> = item.cast();
         // SAFETY: by this function's contract.
         let (word, func, cpu, queue) = unsafe {

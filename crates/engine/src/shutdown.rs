@@ -301,13 +301,13 @@ impl<H: Host> Engine<H> {
             }
         }
         waiters.complete(self.host());
-        self.let_go_of_all(wq, in_hands);
+        self.release_all(wq, in_hands);
         counts.iter().map(|&count| u64::from(count)).sum()
     }
 
     /// Releases detached items, all of which stay detached until their turn: only to demonstrate
     /// the fault that [`Cure::OneAtATime`] prevents.
-    fn let_go_of_all(&self, wq: &Wq<H>, mut items: WorkList) {
+    fn release_all(&self, wq: &Wq<H>, mut items: WorkList) {
         // SAFETY: an item of a list that the caller gave away: live and ours.
         while let Some(work) = unsafe { items.pop_front().as_ref() } {
             let func = work.func();

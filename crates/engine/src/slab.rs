@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_name_the_same_entry_for_ever() {
+    fn an_id_always_names_the_same_entry() {
         let slab: Slab<u32> = Slab::new(1_000);
         let ids: Vec<u32> = (0..1_000).map(|_| slab.allocate(|id| id).unwrap().0).collect();
         assert!(slab.allocate(|id| id).is_none());

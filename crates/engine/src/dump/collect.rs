@@ -313,7 +313,7 @@ impl<H: Host> Wq<H> {
             rescuer,
             frozen: self.flags().contains(Flags::FREEZABLE)
                 && self.engine().freeze_epoch() % 2 == 1,
-            gate: self.gate_for_dump(),
+            gate: self.dump_gate(),
             flushers,
             pwqs,
             slots,
@@ -323,7 +323,7 @@ impl<H: Host> Wq<H> {
         dump
     }
 
-    fn gate_for_dump(&self) -> Gate {
+    fn dump_gate(&self) -> Gate {
         match () {
             () if self.is_sealed() => Gate::Sealed,
             () if self.is_closed() => Gate::Closed,

@@ -43,7 +43,7 @@ type Shown<'a> = (&'a mut usize, &'a mut Function);
 /// Maps a pending or running item to the item and function that the dump shows instead, by address.
 pub type StandsFor<'a> = &'a mut dyn FnMut(usize) -> Option<(usize, usize)>;
 
-fn name_all<'a>(
+fn name_functions_in<'a>(
     shown: impl Iterator<Item = Shown<'a>>,
     name: &mut impl FnMut(usize) -> Option<String>,
 ) {
@@ -70,7 +70,7 @@ impl Dump {
     /// Names the functions that have no name. `name` is called once for each place that shows such
     /// a function.
     pub fn name_functions(&mut self, mut name: impl FnMut(usize) -> Option<String>) {
-        name_all(self.shown(), &mut name);
+        name_functions_in(self.shown(), &mut name);
     }
 
     /// Replaces items that stand for other items by those other items.
@@ -101,7 +101,7 @@ impl Dump {
 impl QueueDump {
     /// Names the functions that have no name, as [`Dump::name_functions`].
     pub fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
-        name_all(self.shown(), name);
+        name_functions_in(self.shown(), name);
     }
 
     /// As [`Dump::replace_items`].
@@ -128,7 +128,7 @@ impl QueueDump {
 impl Stall {
     /// Names the functions that have no name, as [`Dump::name_functions`].
     pub fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
-        name_all(self.shown(), name);
+        name_functions_in(self.shown(), name);
     }
 
     /// As [`Dump::replace_items`].
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_tell_what_they_are_called() {
+    fn functions_have_names() {
         let asked = |func: WorkFn| {
             let identity = ItemFn::new(func).identity();
             let mut function = Function::of(ItemFn::new(func));
@@ -242,11 +242,11 @@ mod tests {
     }
 
     #[test]
-    fn items_that_stand_for_others_are_shown_as_those() {
+    fn items_are_shown_as_the_items_that_they_stand_for() {
         let item = |address| ItemDump { address, function: Function { address: 1, name: None } };
         let mut items = Items { total: 2, first: vec![item(0x10), item(0x20)] };
         replace_all(items.shown(), &mut |item| (item == 0x20).then_some((0x22, 3)));
-        name_all(items.shown(), &mut |address| (address == 3).then(|| "meant".to_owned()));
+        name_functions_in(items.shown(), &mut |address| (address == 3).then(|| "meant".to_owned()));
         assert_eq!(items.first[0], item(0x10));
         let function = Function { address: 3, name: Some("meant".to_owned()) };
         assert_eq!(items.first[1], ItemDump { address: 0x22, function });

@@ -263,7 +263,7 @@ pub enum Gate {
 pub struct QueueDump {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its flags.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub flags: Flags,
     /// `per-cpu`, `unbound` or `ordered`.

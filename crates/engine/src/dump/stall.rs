@@ -135,7 +135,7 @@ impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nothing has moved for {} in ", Nanos(self.stalled_ns))?;
         match self.queues.as_slice() {
-            [] => write!(f, "a queue that is gone")?,
+            [] => write!(f, "a destroyed queue")?,
             [one] => write!(f, "queue {one:?}")?,
             several => write!(f, "queues {}", several.join(", "))?,
         }
@@ -165,7 +165,7 @@ impl Stall {
             worker.print_calls(f, &blocking[..at])?;
         }
         if blocking.is_empty() {
-            write!(f, "\n  nobody is in the way: there is no worker to be had")?;
+            write!(f, "\n  no thread is in the way: no worker can be created")?;
         }
         let others = self.workers.iter().filter(|worker| !worker.blocks);
         for worker in others {
@@ -217,7 +217,7 @@ impl StalledWorker {
             Err(why) => return write!(f, "\n        ({why})"),
         };
         if let Some(same) = printed.iter().find(|other| other.stack == self.stack) {
-            return write!(f, "\n        (the same calls as {same})");
+            return write!(f, "\n        (the same stack as {same})");
         }
         for (number, frame) in frames.iter().enumerate() {
             write!(f, "\n    {number:>3} {frame}")?;
@@ -242,10 +242,12 @@ impl fmt::Display for StalledWorker {
 impl fmt::Display for NoCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NoCalls::NotAsked => "its calls were not asked for: eight threads at a time are asked",
+            NoCalls::NotAsked => {
+                "its stack was not collected: at most eight threads are asked at a time"
+            }
             NoCalls::NoAnswer => "it did not answer within 100 ms",
-            NoCalls::Unavailable => "its calls cannot be taken here",
-            NoCalls::WentOn => "it has gone on meanwhile",
+            NoCalls::Unavailable => "its stack is not available on this system",
+            NoCalls::WentOn => "it has moved on meanwhile",
         })
     }
 }

@@ -243,7 +243,7 @@ impl fmt::Display for ShutdownReport {
             write!(f, "; {} did not return", Count(count, "destructor"))?;
         }
         if self.unreleased > 0 {
-            write!(f, "; {} not let go of", Count(self.unreleased, "item"))?;
+            write!(f, "; {} not released", Count(self.unreleased, "item"))?;
         }
         writeln!(f)?;
         for left in &self.releasing {

@@ -148,7 +148,7 @@ mod tests {
     // Catches: a part that no thread can reach any more, because the lock stays held by a thread
     // that was refused.
     #[test]
-    fn a_restart_that_is_refused_leaves_the_lock_to_whoever_has_it() {
+    fn a_refused_restart_leaves_the_lock_to_its_holder() {
         let (token, section) = (Token::new(16), Token::new(32));
         for taken in [false, true] {
             let lock = CpuLock::default();

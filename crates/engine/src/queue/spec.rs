@@ -175,12 +175,12 @@ impl fmt::Display for QueueError {
                 write!(f, "CPU {cpu} cannot be used by this process; allowed are {allowed}")
             }
             QueueError::NoPart { cpu, there } => {
-                write!(f, "CPU {cpu} has no part of this; those that have are {there}")
+                write!(f, "this data has no part for CPU {cpu}; CPUs with a part: {there}")
             }
             QueueError::HeldAlready => {
                 f.write_str("the caller holds this per-CPU lock already and would wait for itself")
             }
-            QueueError::Busy => f.write_str("the lock of this CPU's part is held by somebody else"),
+            QueueError::Busy => f.write_str("another thread holds the lock of this CPU's part"),
             QueueError::Poisoned => {
                 f.write_str("a thread panicked while it held the lock of this CPU's part")
             }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_taken_out_of_order_is_found() {
+    fn a_lock_taken_out_of_order_panics() {
         let (pwq, slot) = (Lock::ranked(Rank::Pwq, ()), Lock::ranked(Rank::Slot, ()));
         let (timers, last) = (Lock::ranked(Rank::Timers, ()), Lock::new(()));
         assert!(!panics(|| drop((pwq.lock(), slot.lock(), last.lock()))));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_under_a_lock_is_found() {
+    fn a_wake_under_a_lock_panics() {
         let (pool, tunable) = (Lock::ranked(Rank::Pool, ()), Lock::ranked(Rank::Tunable, ()));
         assert!(!panics(assert_may_wake));
         let wake_under = |lock: &Lock<()>| {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn user_code_under_a_lock_or_with_an_item_in_hand_is_found() {
+    fn user_code_under_a_lock_or_with_a_detached_item_panics() {
         let lock = Lock::new(());
         assert!(!panics(|| assert_nothing_held("a test")));
         assert!(panics(|| {

@@ -373,7 +373,7 @@ impl TaskList {
                 self.backlog.lock().append_stack(self.state.0.close());
             }
             if !self.forgotten.get() {
-                self.until_sent(relax);
+                self.wait_for_senders(relax);
             }
         }
     }
@@ -398,10 +398,10 @@ impl TaskList {
     /// just unpublished. `relax` as in [`TaskList::exit`].
     pub fn settle(&self, relax: impl FnMut(u32)) {
         self.state.0.touch();
-        self.until_sent(relax);
+        self.wait_for_senders(relax);
     }
 
-    fn until_sent(&self, mut relax: impl FnMut(u32)) {
+    fn wait_for_senders(&self, mut relax: impl FnMut(u32)) {
         let mut round = 0;
         while self.state.0.has_senders() {
             relax(round);

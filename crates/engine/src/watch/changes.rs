@@ -72,7 +72,7 @@ impl<H: Host> Engine<H> {
         watch.next_look.store(NO_LOOK, Ordering::SeqCst);
         // The worker that called may be done already, and will be busy again: one more check is
         // cheaper than a call for each item.
-        if !called && !self.is_anybody_at_work() {
+        if !called && !self.is_any_worker_busy() {
             return None;
         }
         let next = self.host().now().saturating_add(LOOK_NS);
@@ -81,7 +81,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Whether any worker searches for items or computes in one.
-    fn is_anybody_at_work(&self) -> bool {
+    fn is_any_worker_busy(&self) -> bool {
         let mut found = false;
         self.for_each_pool(|pool| {
             let counts = pool.state.counts();

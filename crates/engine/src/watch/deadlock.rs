@@ -48,14 +48,14 @@ impl<H: Host> Engine<H> {
         let Some(found) = nodes.filter_map(|node| cycle(&waits, node)).next() else {
             return Vec::new();
         };
-        if !self.are_there(&runs, &found) {
+        if !self.still_wait(&runs, &found) {
             return Vec::new();
         }
         found.iter().map(|&node| self.deadlocked(&runs[node])).collect()
     }
 
     /// Whether these runs still wait for the same: a run that moved meanwhile was not stuck.
-    fn are_there(&self, runs: &[Run], nodes: &[usize]) -> bool {
+    fn still_wait(&self, runs: &[Run], nodes: &[usize]) -> bool {
         nodes.iter().all(|&node| self.run_in(runs[node].slot).as_ref() == Some(&runs[node]))
     }
 
@@ -152,7 +152,7 @@ impl<H: Host> Engine<H> {
         let runs = self.present_runs();
         let node = runs.iter().position(|run| run.slot == slot);
         let nodes = node.and_then(|node| cycle(&self.behind(&runs, node), node));
-        match nodes.filter(|nodes| self.are_there(&runs, nodes)) {
+        match nodes.filter(|nodes| self.still_wait(&runs, nodes)) {
             Some(nodes) => self.progress_in(&runs, &nodes),
             None => (0, 0),
         }

@@ -137,7 +137,7 @@ impl<H: Host> Engine<H> {
             if used < threshold {
                 next = next.min(now.saturating_add(threshold - used));
             } else {
-                self.expose_hog(pool, id, run, used);
+                self.count_hog_out(pool, id, run, used);
             }
         }
         next
@@ -159,7 +159,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    fn expose_hog(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
+    fn count_hog_out(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
         let Some(function) = self.count_out(id, run, Absence::Hog) else { return };
         // A pool that is not confined is the right place for long computations: no report.
         if let Some(function) = function.filter(|_| pool.spec().confined)

@@ -97,7 +97,7 @@ impl<H: Host> Engine<H> {
                     longest = longest.min(INTERVAL_SUSPECT_NS);
                 }
             }
-            self.feed_starved(pool, now);
+            self.retry_starved(pool, now);
             let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
             if pool.others_may_help() && pool.looks_ready() && since_take >= STUCK_NS {
                 self.kick_neighbour(pool, Maker::Caller);
@@ -129,7 +129,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Tries again to get a worker for a pool that could not have one, or calls the rescuers.
-    fn feed_starved(&self, pool: &Pool<H>, now: u64) {
+    fn retry_starved(&self, pool: &Pool<H>, now: u64) {
         let again_at = pool.create_again_at.load(Ordering::Relaxed);
         if again_at == 0 || !pool.looks_ready() {
             return;

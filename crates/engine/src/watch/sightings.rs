@@ -214,7 +214,7 @@ impl<H: Host> Sightings<H> {
             .is_some_and(|sighting| !std::mem::replace(&mut sighting.stopped, true))
     }
 
-    /// The sights that the watch sleeps on.
+    /// The sights that the watcher sleeps on.
     pub(super) fn wanted(&self) -> Vec<&H::Sight> {
         let wanted = self.by_slot.values().filter(|sighting| sighting.wanted);
         wanted.filter_map(|sighting| sighting.sight.as_ref()).collect()

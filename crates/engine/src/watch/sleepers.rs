@@ -123,7 +123,7 @@ impl<H: Host> Engine<H> {
             match seen {
                 Some(Activity::Sleeps { since }) => {
                     let since = since.unwrap_or(met);
-                    next = next.min(self.weigh_sleep(pool, sleeper, since, now));
+                    next = next.min(self.judge_sleep(pool, sleeper, since, now));
                 }
                 Some(Activity::Stopped) if sightings.note_stop(id) => {
                     self.report(Report::WorkerStopped { thread });
@@ -136,7 +136,7 @@ impl<H: Host> Engine<H> {
 
     /// Judges a worker that has slept since `since`: counts it out, or returns when its patience
     /// ends. Returns when to sample it again.
-    fn weigh_sleep(&self, pool: &Pool<H>, (id, run): (u32, u64), since: u64, now: u64) -> u64 {
+    fn judge_sleep(&self, pool: &Pool<H>, (id, run): (u32, u64), since: u64, now: u64) -> u64 {
         if is_due(pool, Some(since), now) {
             self.count_sleeper_out(pool, id, run, since, now);
             return now.saturating_add(SOON_NS);

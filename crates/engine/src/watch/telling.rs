@@ -49,18 +49,18 @@ impl<H: Host> Engine<H> {
         }
         let cpus = self.cpus().allowed.clone();
         let spec = WorkerSpec { name: "uw/report".to_owned(), cpus, nice: 0 };
-        let main = self.me().map(|engine| Box::new(move || engine.tell_all()));
+        let main = self.me().map(|engine| Box::new(move || engine.report_all()));
         if main.is_none_or(|main| self.host().spawn(&spec, main).is_err()) {
-            self.tell_all();
+            self.report_all();
         }
     }
 
-    fn tell_all(&self) {
-        while let Some(reports) = self.take_untold() {
+    fn report_all(&self) {
+        while let Some(reports) = self.take_reports() {
             let mut stacks_left = STACKS_AT_ONCE;
             for mut report in reports {
                 if let Report::Stalled(stall) = &mut report {
-                    self.look_at_blockers(stall, &mut stacks_left);
+                    self.inspect_blockers(stall, &mut stacks_left);
                 }
                 self.host().report(report);
             }
@@ -68,7 +68,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Takes the reports that are due. `None` if there are none; then the thread must end.
-    fn take_untold(&self) -> Option<Vec<Report>> {
+    fn take_reports(&self) -> Option<Vec<Report>> {
         let mut shared = self.watch_state().hold();
         let reports = std::mem::take(&mut shared.untold);
         shared.reporter = !reports.is_empty();
@@ -77,7 +77,7 @@ impl<H: Host> Engine<H> {
 
     /// Queries the system for the state of the workers in the way, and collects the stacks of some
     /// of them.
-    fn look_at_blockers(&self, stall: &mut Stall, stacks_left: &mut usize) {
+    fn inspect_blockers(&self, stall: &mut Stall, stacks_left: &mut usize) {
         let blocking = stall.workers.iter_mut().filter(|worker| worker.blocks);
         for worker in blocking.filter(|worker| worker.thread != 0) {
             if !self.is_in_same_run(worker) {
@@ -95,7 +95,7 @@ impl<H: Host> Engine<H> {
             if *stacks_left > 0 {
                 *stacks_left -= 1;
                 let stack = self.host().stack_of(worker.thread);
-                worker.stack = stack.map(without_engine).map_err(NoCalls::from);
+                worker.stack = stack.map(cut_engine_frames).map_err(NoCalls::from);
             }
             if !self.is_in_same_run(worker) {
                 worker.stack = Err(NoCalls::WentOn);
@@ -117,7 +117,7 @@ impl<H: Host> Engine<H> {
 
 /// The frames of an item, without those of the function that runs items and of its callers. Where
 /// an item runs another that it waits for, the outermost such function counts.
-fn without_engine(mut frames: Vec<Frame>) -> Vec<Frame> {
+fn cut_engine_frames(mut frames: Vec<Frame>) -> Vec<Frame> {
     if let Some(at) = frames.iter().rposition(runs_items) {
         frames.truncate(at);
     }
@@ -142,11 +142,11 @@ mod tests {
             let location = Some(location.to_owned());
             Frame { address: 0, symbol: Some(symbol.to_owned()), location }
         };
-        without_engine(frames.iter().map(frame).collect()).len()
+        cut_engine_frames(frames.iter().map(frame).collect()).len()
     }
 
     #[test]
-    fn the_calls_end_where_the_engine_begins() {
+    fn a_stack_ends_at_the_engine_s_frames() {
         let (run, main) = (("uwork_engine::run::run_item", ""), ("uwork_engine::worker::main", ""));
         assert_eq!(cut(&[("app::a", ""), run, main]), 1);
         assert_eq!(cut(&[("app::a", ""), run, ("app::b", ""), run, main]), 3);

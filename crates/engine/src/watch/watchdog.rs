@@ -100,7 +100,7 @@ struct Moves(HashMap<u32, u64>);
 /// The last observed state of a place where something waits.
 struct Watched {
     progress: Progress,
-    /// Since when that has not changed.
+    /// When it last changed.
     since: u64,
     reported: bool,
 }
