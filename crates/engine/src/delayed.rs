@@ -330,9 +330,9 @@ impl<H: Host> Queue<H> {
 /// The thread that runs the destructor of an item that cannot be queued.
 enum Holder<'a, H: Host> {
     /// The calling thread, which serves the timers of this pool.
-    ToldHere(Option<&'a Pool<H>>),
+    ThisThread(Option<&'a Pool<H>>),
     /// Another thread: the caller must not wait for user code.
-    ToldElsewhere,
+    AnotherThread,
 }
 
 impl<H: Host> Clone for Holder<'_, H> {
@@ -433,7 +433,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: the caller's promise that the item is live.
         let Some(queue) = (unsafe { self.unlink(item, pool) }) else { return false };
         // SAFETY: the item is ours, as it came off the wheel.
-        unsafe { self.expired(item, queue, None, Holder::ToldHere(None)) };
+        unsafe { self.expired(item, queue, None, Holder::ThisThread(None)) };
         true
     }
 
@@ -444,7 +444,7 @@ impl<H: Host> Engine<H> {
     #[cold]
     pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
         for base in pool.timer_bases() {
-            self.fire_base(base, now, None, Holder::ToldHere(Some(pool)));
+            self.fire_base(base, now, None, Holder::ThisThread(Some(pool)));
         }
     }
 
@@ -453,7 +453,7 @@ impl<H: Host> Engine<H> {
     pub(crate) fn fire_timers_as_watch(&self, pool: &Pool<H>, now: u64) {
         let cpu = pool.spec().cpus.first();
         for base in pool.timer_bases() {
-            self.fire_base(base, now, cpu, Holder::ToldElsewhere);
+            self.fire_base(base, now, cpu, Holder::AnotherThread);
         }
     }
 
@@ -491,7 +491,7 @@ impl<H: Host> Engine<H> {
             Some(owner) => unsafe {
                 let cpu = item.as_ref().node.cpu.get().or(cpu);
                 let outcome = owner.wq().queue_owned(work_of(item), owned, cpu);
-                if let Holder::ToldElsewhere = holder {
+                if let Holder::AnotherThread = holder {
                     // Not dropped here: dropping the last owner of a queue waits for its items.
                     Owner::let_go(owner);
                 }
@@ -507,20 +507,20 @@ impl<H: Host> Engine<H> {
         }
         let item = work_of(item);
         match holder {
-            Holder::ToldHere(pool) => {
+            Holder::ThisThread(pool) => {
                 // User code follows, and the caller checks no other timer before it returns. So
                 // settle first.
                 pool.into_iter().for_each(|pool| self.settle(pool));
                 // SAFETY: the item came off the wheel and is not queued again.
                 self.as_in_an_item(None, || unsafe { self.let_go(item, func) });
             }
-            Holder::ToldElsewhere => self.let_go_elsewhere(item, func),
+            Holder::AnotherThread => self.release_on_own_thread(item, func),
         }
     }
 
     /// Releases an item that is not queued again, on a thread of its own if one can be created.
     #[cold]
-    fn let_go_elsewhere(&self, work: NonNull<Work>, func: ItemFn) {
+    fn release_on_own_thread(&self, work: NonNull<Work>, func: ItemFn) {
         let Some(engine) = self.me() else { return };
         let link = Link(work.as_ptr());
         let main = Box::new(move || {

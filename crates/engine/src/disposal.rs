@@ -63,7 +63,7 @@ pub(crate) struct Disposal<H: Host>(Lock<State<H>>);
 /// Guard: the disposal's lock. Rank: after the locks of pwqs and slots.
 pub(crate) struct State<H: Host> {
     batches: Vec<Batch<H>>,
-    under_way: Vec<UnderWay>,
+    destructors: Vec<RunningDestructor>,
     /// The number of the next destructor.
     next: u64,
     /// Items released so far, over the engine's life.
@@ -85,7 +85,7 @@ struct Batch<H: Host> {
 }
 
 /// A destructor that runs.
-struct UnderWay {
+struct RunningDestructor {
     number: u64,
     batch: u32,
     func: ItemFn,
@@ -140,7 +140,7 @@ impl<H: Host> State<H> {
     }
 
     fn is_idle(&self) -> bool {
-        self.under_way.is_empty() && !self.has_items()
+        self.destructors.is_empty() && !self.has_items()
     }
 
     fn has_items(&self) -> bool {
@@ -163,7 +163,7 @@ impl<H: Host> State<H> {
         work.set_place(Place::Hands);
         let (func, number) = (work.func(), self.next);
         self.next += 1;
-        self.under_way.push(UnderWay { number, batch: id, func, thread, since });
+        self.destructors.push(RunningDestructor { number, batch: id, func, thread, since });
         let mut wq = std::ptr::null();
         if let Some(batch) = self.batch(id) {
             batch.users += 1;
@@ -181,7 +181,7 @@ impl<H: Host> State<H> {
             batch.owner
         });
         owners.for_each(keep);
-        self.under_way.clear();
+        self.destructors.clear();
         self.disposers = 0;
         self.waiters = Waiters::new();
         items
@@ -194,7 +194,7 @@ impl<H: Host> Disposal<H> {
             Rank::Disposal,
             State {
                 batches: Vec::new(),
-                under_way: Vec::new(),
+                destructors: Vec::new(),
                 next: 0,
                 released: 0,
                 disposers: 0,
@@ -350,11 +350,11 @@ impl<H: Host> Engine<H> {
         // SAFETY: as above, and its holder is notified once.
         self.as_in_an_item(wq, || unsafe { self.let_go(item, func) });
         let mut state = self.disposal().0.lock();
-        let Some(at) = state.under_way.iter().position(|known| known.number == number) else {
+        let Some(at) = state.destructors.iter().position(|known| known.number == number) else {
             // In a child that the destructor has forked: there the disposal was emptied.
             return;
         };
-        state.under_way.swap_remove(at);
+        state.destructors.swap_remove(at);
         state.released += 1;
         if let Some(batch) = state.batch(batch) {
             batch.users -= 1;
@@ -455,13 +455,13 @@ impl<H: Host> Engine<H> {
                 item = unsafe { <Work as Node>::next(item) };
             }
         }
-        let show = |known: &UnderWay| Releasing {
+        let show = |known: &RunningDestructor| Releasing {
             queue: name(known.batch),
             function: Function::of(known.func),
             thread: known.thread,
             for_ns: now.saturating_sub(known.since),
         };
-        let mut releasing: Vec<Releasing> = state.under_way.iter().map(show).collect();
+        let mut releasing: Vec<Releasing> = state.destructors.iter().map(show).collect();
         drop(state);
         for known in &mut releasing {
             // SAFETY: the identity of an item's function.

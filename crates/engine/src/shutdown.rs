@@ -133,7 +133,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    fn shut_all(&self, marks: u32) {
+    fn mark_all_queues(&self, marks: u32) {
         self.ending.0.fetch_or(marks, Ordering::SeqCst);
         self.for_each_queue(|wq| wq.shut(marks));
     }
@@ -154,7 +154,7 @@ impl<H: Host> Engine<H> {
         let began = self.host().now();
         let deadline = began.saturating_add(limit_ns);
         let dispose_until = deadline.max(began.saturating_add(RELEASE_NS));
-        self.shut_all(match how {
+        self.mark_all_queues(match how {
             Shutdown::Drain => SHUT,
             Shutdown::Cancel => SHUT | SEALED,
         });
@@ -173,7 +173,7 @@ impl<H: Host> Engine<H> {
                 break false;
             }
         };
-        self.shut_all(SHUT | SEALED);
+        self.mark_all_queues(SHUT | SEALED);
         released += self.take_off_timed();
         self.dispose_until(dispose_until);
         let unfinished = if complete { Vec::new() } else { self.unfinished() };

@@ -10,7 +10,7 @@ use crate::pool::Pool;
 /// pages and a file.
 const SIGHTS_MAX: usize = 64;
 /// How many sleepers' states one scan queries at most.
-const SAMPLES_PER_LOOK: u32 = 4;
+const SAMPLES_PER_SCAN: u32 = 4;
 /// After a refusal by the system, no recording is tried for this long.
 const REFUSED_NS: u64 = 5_000_000;
 
@@ -70,7 +70,7 @@ impl<H: Host> Sightings<H> {
         self.now = now;
         // Sleepers that were not queried in the last scan come next; after the last of them the
         // first again.
-        self.sampled_from += SAMPLES_PER_LOOK;
+        self.sampled_from += SAMPLES_PER_SCAN;
         if self.sampled_from >= self.unseen {
             self.sampled_from = 0;
         }
@@ -183,7 +183,7 @@ impl<H: Host> Sightings<H> {
         }
         let turn = self.unseen;
         self.unseen += 1;
-        let asked = self.sampled_from..self.sampled_from + SAMPLES_PER_LOOK;
+        let asked = self.sampled_from..self.sampled_from + SAMPLES_PER_SCAN;
         asked.contains(&turn).then(|| self.ask(host, id, thread)).flatten()
     }
 

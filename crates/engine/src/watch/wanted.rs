@@ -36,7 +36,7 @@ use uwork_policy::progress::is_stranded;
 const STRANDED_NS: u64 = 250_000_000;
 /// The interval of scans while a pool is in that state. A longer gap between two scans restarts the
 /// time: the process, and with it the thread that is about to settle, may have been stopped.
-const STRANDED_LOOK_NS: u64 = 25_000_000;
+const STRANDED_SCAN_NS: u64 = 25_000_000;
 
 impl<H: Host> Engine<H> {
     /// Leaves the caller's claim on a wake in `pool` to the watcher. False if the watcher's thread
@@ -82,10 +82,10 @@ impl<H: Host> Engine<H> {
     pub(super) fn look_for_stranded(&self) -> u64 {
         let (now, mut next) = (self.host().now(), NEVER);
         let looked_at = self.watch_state().stranded_at.swap(now, Ordering::Relaxed);
-        let has_gap = now.saturating_sub(looked_at) > 2 * STRANDED_LOOK_NS;
+        let has_gap = now.saturating_sub(looked_at) > 2 * STRANDED_SCAN_NS;
         self.for_each_pool(|pool| {
             if self.is_stranded(pool, now, has_gap) {
-                next = now.saturating_add(STRANDED_LOOK_NS);
+                next = now.saturating_add(STRANDED_SCAN_NS);
             }
         });
         next

@@ -109,7 +109,7 @@ struct Watched {
 pub(super) struct Guard {
     /// When the next check is due, if anything may wait; `NEVER`.
     pub(super) next: u64,
-    was_at_work: bool,
+    was_busy: bool,
     watched: BTreeMap<Backed, Watched>,
     /// The stalls that this check reports.
     found: Vec<Stall>,
@@ -121,7 +121,7 @@ impl Guard {
     pub(super) fn new() -> Guard {
         Guard {
             next: NEVER,
-            was_at_work: false,
+            was_busy: false,
             watched: BTreeMap::new(),
             found: Vec::new(),
             deadlocks: Vec::new(),
@@ -131,7 +131,7 @@ impl Guard {
     /// Checks for stalls, if it is time. `at_work`: the watcher will check the CPUs again, or is
     /// awake.
     pub(super) fn look<H: Host>(&mut self, engine: &Engine<H>, at_work: bool) {
-        let is_last = std::mem::replace(&mut self.was_at_work, at_work) && !at_work;
+        let is_last = std::mem::replace(&mut self.was_busy, at_work) && !at_work;
         let threshold = engine.watchdog_thresh();
         if threshold == 0 {
             self.watched.clear();
