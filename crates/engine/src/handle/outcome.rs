@@ -107,6 +107,8 @@ impl Outcome {
                 now = self.state.fetch_or(SLEEPING, Ordering::Acquire) | SLEEPING;
                 continue;
             }
+            // The futex compares the whole word. A DONE that is set after SLEEPING was set finds
+            // SLEEPING and wakes; a DONE before the wait begins changes the word, and the wait returns.
             let _ = futex.wait(&self.state, now);
             now = self.state.load(Ordering::Acquire);
         }

@@ -74,6 +74,7 @@ impl<H: Host> Engine<H> {
             seen.sightings.forget_before(now.saturating_sub(REMEMBER_NS));
         }
         self.for_each_pool(|pool| {
+            // SeqCst, as are the loads of `looks_ready`: R2 of the diagram in `watch/mod.rs`.
             let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
             let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
             if (lined_up || pool.looks_ready()) && (starved || self.watch_helps(pool)) {
@@ -82,6 +83,7 @@ impl<H: Host> Engine<H> {
         });
         let stranded_at = self.look_for_stranded();
         let mut next = self.serve_timers(now, false);
+        // A sleeper in a pool that shares its work keeps that pool from taking the work that waits here.
         for id in self.helpers_of(&waiting) {
             next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
         }
@@ -97,6 +99,8 @@ impl<H: Host> Engine<H> {
                     longest = longest.min(INTERVAL_SUSPECT_NS);
                 }
             }
+            // Two more cases need a thread. A pool that could not get a worker tries again. If the pool's
+            // workers take no ready pwq, a neighbour's worker is woken for it.
             self.retry_starved(pool, now);
             let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
             if pool.others_may_help() && pool.looks_ready() && since_take >= STUCK_NS {

@@ -62,8 +62,7 @@ impl<H: Host> Engine<H> {
         // records.
         let presumes = now.saturating_sub(pool.presumed_at.load(Ordering::Relaxed)) < PRESUMES_NS;
         let observe = suspect && tier == Tier::Events && !presumes;
-        // Allocate before the lock is taken. The list may be a little longer by then, hence the one
-        // more.
+        // Allocate before the lock is taken, with room for a worker that is created meanwhile.
         let mut workers = Vec::with_capacity(pool.state.counts().workers as usize + 1);
         // Copy the ids and release the lock: a sample is a system call.
         let inner = pool.lock();
@@ -77,9 +76,9 @@ impl<H: Host> Engine<H> {
             if presumes {
                 sightings.lose_sight(id);
             }
-            // The worker is between two runs. Open its records now, so that they cover its next run
-            // from the beginning.
             let Some(run) = slot.present_run().filter(|_| thread != 0) else {
+                // It is between two runs. Open its records now, so that they cover its next run from
+                // the beginning.
                 if observe && thread != 0 {
                     sightings.want(self.host(), id, thread);
                 }
