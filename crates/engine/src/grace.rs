@@ -200,7 +200,7 @@ impl<H: Host> Engine<H> {
     pub fn begin_grace(&self) -> bool {
         let mut lists = self.grace().0.lock();
         let arrivals = lists.arrivals;
-        debug_assert!(lists.items[1 - arrivals].is_empty(), "a grace period is on");
+        debug_assert!(lists.items[1 - arrivals].is_empty(), "the last grace period has not ended");
         lists.driven = !lists.items[arrivals].is_empty();
         if lists.driven {
             lists.arrivals = 1 - arrivals;

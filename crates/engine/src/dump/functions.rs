@@ -238,7 +238,11 @@ mod tests {
         let type_name = std::any::type_name::<First>();
         assert_eq!(asked(first), type_name);
         assert_eq!(asked(other), format!("{type_name} (item 3)"));
-        assert_eq!(asked(silent), "from outside", "who says nothing gets a name by address");
+        assert_eq!(
+            asked(silent),
+            "from outside",
+            "a function without a name gets one by its address"
+        );
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl<'p, H: Host, T> PageList<'p, H, T> {
 
     fn grow(&mut self) {
         let capacity = (2 * self.capacity).max(CAPACITY_MIN);
-        let layout = Layout::array::<T>(capacity).expect("it fits into memory");
+        let layout = Layout::array::<T>(capacity).expect("the list fits into memory");
         let start: NonNull<T> = self.pages.take(layout).cast();
         // SAFETY: the new memory is larger, and separate from the old. The values move: the old
         // memory is not dropped.
