@@ -1,7 +1,7 @@
-//! Taking items back: cancel, disable, enable.
+//! Cancel, disable, enable.
 //!
-//! `grab` makes the caller the owner of the item, wherever it is. README.md beside the pwq has the
-//! places, and who guards them.
+//! `grab` makes the caller the owner of the item, wherever it is. README.md beside the pwq lists
+//! the places and their guards.
 
 use std::ptr::NonNull;
 
@@ -16,20 +16,20 @@ use crate::wake::{Waiter, Waiters};
 use crate::word::{Acquire, DepthChange, Owned, RunId};
 use crate::work::{Place, Work};
 
-/// What a grab found.
-#[must_use = "the caller owns the item and must let go of its word"]
+/// The result of a grab.
+#[must_use = "the caller owns the item and must release its word"]
 pub(crate) struct Grabbed<H: Host> {
     pub(crate) owned: Owned,
     /// Whether the item was pending: queued or armed.
     pub(crate) was_pending: bool,
-    /// Given up with this, which is after the word: it may take long.
+    /// Dropped with this, which happens after the release of the word: the drop may take long.
     _kept: Kept<H>,
 }
 
 /// The disable depth would leave its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DepthError {
-    /// As many disables as can be counted have no enable.
+    /// The depth of disables without an enable is at its maximum.
     TooDeep,
     /// The item is not disabled.
     NotDisabled,
@@ -59,7 +59,7 @@ pub(crate) struct Located<'a, H: Host> {
 }
 
 impl<H: Host> Located<'_, H> {
-    /// Takes the item out of its list, into the caller's hands.
+    /// Removes the item from its list; the caller holds it detached.
     ///
     /// # Safety
     /// `work` is the item that was located.
@@ -78,7 +78,7 @@ impl<H: Host> Located<'_, H> {
         }
     }
 
-    /// Takes out the threads that wait for the item's coming run.
+    /// Takes the threads that wait for the item's pending run.
     pub(crate) fn take_waiters(&mut self, work: NonNull<Work>) -> Waiters<H> {
         // SAFETY: located, hence live.
         let item = unsafe { work.as_ref() };
@@ -91,8 +91,8 @@ impl<H: Host> Located<'_, H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Takes a pending item off wherever it is, without waiting for its function. True if it was
-    /// pending: it is the caller's again, as it was before it was queued.
+    /// Removes a pending item from wherever it is, without waiting for its function. True if it was
+    /// pending: then the caller owns it again, as before it was queued.
     ///
     /// # Safety
     /// `work` is live, and has only been queued on queues of this engine.
@@ -108,11 +108,11 @@ impl<H: Host> Engine<H> {
         grabbed.was_pending
     }
 
-    /// As [`Engine::cancel`], and waits for a run that is going on. Queueing the item during the
+    /// As [`Engine::cancel`], and waits for a run in progress. Queueing the item during the
     /// wait is refused. From inside the item itself there is nothing to wait for.
     ///
     /// # Errors
-    /// The item cannot be disabled once more; nothing was done.
+    /// The disable depth is at its maximum; nothing was done.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -125,11 +125,11 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Keeps the item from being queued until as many `enable` calls, and takes it off if it is
-    /// pending. True if it was pending: it is the caller's again.
+    /// Keeps the item from being queued until as many `enable` calls have followed, and cancels it
+    /// if it is pending. True if it was pending: then the caller owns it again.
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted; nothing was done.
+    /// The disable depth is at its maximum; nothing was done.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -143,7 +143,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// As [`Engine::disable`], and waits for a run that is going on.
+    /// As [`Engine::disable`], and waits for a run in progress.
     ///
     /// # Errors
     /// As [`Engine::disable`].
@@ -161,7 +161,7 @@ impl<H: Host> Engine<H> {
         Ok(was_pending)
     }
 
-    /// Takes one disable back. True if the item can be queued again. Does not queue it.
+    /// Undoes one disable. True if the item can be queued again. Does not queue it.
     ///
     /// # Errors
     /// The item is not disabled.
@@ -179,8 +179,9 @@ impl<H: Host> Engine<H> {
                     DepthChange::Refused => Err(DepthError::NotDisabled),
                 };
             }
-            // A disabled item is in no list: somebody holds it for a few instructions. Should
-            // another enable have been the last, a pending item is none of our business.
+            // A disabled item is in no list: another thread owns it for a few instructions. If
+            // another enable was the last, the item is enabled, and its being pending does not
+            // concern this call.
             if item.disable_depth() == 0 {
                 return Err(DepthError::NotDisabled);
             }
@@ -189,7 +190,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Becomes the owner of the item, taking it off wherever it is.
+    /// Makes the caller the owner of the item, removing it from wherever it is.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -215,13 +216,14 @@ impl<H: Host> Engine<H> {
             if taken {
                 return Grabbed { owned: item.word.owned(), was_pending: true, _kept: kept };
             }
-            // In somebody's hands for a few instructions, unless that thread is preempted.
+            // Another thread holds it detached, for a few instructions unless that thread is
+            // preempted.
             self.host().relax(round);
             round += 1;
         }
     }
 
-    /// Finds the list that a queued item is in, and takes its guards. `None` if it is in none at
+    /// Finds the list that a queued item is in, and takes its guards. `None` if it is in no list at
     /// the moment.
     ///
     /// # Safety
@@ -230,7 +232,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
         // The ticket may be stale by the time we have the lock of the pwq that it names. Pwqs are
-        // never freed, so looking is safe, and under the lock the ticket is looked at again.
+        // never freed, so the access is safe, and the ticket is checked again under the lock.
         let pwq = self.pwqs().get(item.ticket().pwq())?;
         let mut inner = pwq.lock();
         pwq.splice(&mut inner);
@@ -243,14 +245,15 @@ impl<H: Host> Engine<H> {
             Place::Scheduled(slot) | Place::Deferred(slot) => {
                 Some(self.slots().get(slot)?.lock_remote(self.host()))
             }
-            // Not pushed yet, or started, or moving.
+            // Not pushed yet, started, or detached.
             Place::Hands
             | Place::Inbox
             | Place::Timer(_)
             | Place::Grace(_)
             | Place::Disposal(_) => return None,
         };
-        // Under the slot's lock as well: the item may have started, and be back by another pwq.
+        // Check again under the slot's lock: the item may have started, and be queued again on
+        // another pwq.
         let (now, ticket) = item.spot();
         if now != place || ticket.pwq() != pwq.id {
             return None;
@@ -258,37 +261,38 @@ impl<H: Host> Engine<H> {
         Some(Located { pwq, inner, remote, place })
     }
 
-    /// Takes a queued item out of its list. False if it is not in one at the moment.
+    /// Removes a queued item from its list. False if it is not in one at the moment.
     unsafe fn take_off(&self, work: NonNull<Work>) -> bool {
         // SAFETY: the caller's promise, handed on.
         let Some(mut found) = (unsafe { self.locate(work) }) else { return false };
-        // SAFETY: located: in that list, whose guards are held.
+        // SAFETY: located in that list, whose guards are held.
         unsafe { found.unlink(work) };
         let waiters = found.take_waiters(work);
         let Located { pwq, inner, remote, place } = found;
         drop(remote);
-        // The item counts until `finish`, and keeps the queue.
+        // The item counts until `finish`, and so keeps the queue alive.
         let mut inner = pwq.return_unused(inner, &mut |pwq| self.make_ready(pwq));
         let plugged = pwq.is_ordered() && matches!(place, Place::Deferred(_));
         let ready = plugged && pwq.unplug(&mut inner);
         // SAFETY: the caller's promise that the item is live; and it is ours now.
         let colour = unsafe { work.as_ref() }.ticket().colour();
         let wq: *const Wq<H> = pwq.wq();
-        // The queue stays at least until this, since it counts the item.
+        // The queue lives at least until this, because it counts the item.
         let over = pwq.finish(colour, 1);
         drop(inner);
         if ready {
             self.make_ready(pwq);
         }
         if over {
-            // SAFETY: a flush waits for this colour, so the queue is there.
+            // SAFETY: a flush waits for this colour, so the queue exists.
             unsafe { &*wq }.colour_over(self, pwq, colour);
         }
         waiters.complete(self.host());
         true
     }
 
-    /// Waits until a run, which `item` names, has ended. At once if it has, or if the caller is inside it.
+    /// Waits until a run, which `item` names, has ended. Returns at once if it has, or if the
+    /// caller is inside it.
     pub(crate) fn wait_for_run(&self, run: RunId, item: &Work) -> bool {
         let Some(slot) = self.slots().get(run.slot) else { return false };
         if !slot.is_running(run.run) || self.runs(run, item) {

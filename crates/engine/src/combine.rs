@@ -1,38 +1,41 @@
-//! Flat combining: whoever finds nobody at it does the work of all, the others leave theirs and go.
+//! Flat combining: the first thread to arrive does the work of all; the others leave their nodes
+//! and return.
 //!
-//! One word: the node that was left last, and three bits that a node's alignment leaves free.
+//! One word: the node that was pushed last, and three bits that a node's alignment leaves free.
 //!
 //! | nodes | HELD | STALLED | AGAIN | meaning |
 //! |---|---|---|---|---|
-//! | none | 0 | 0 | 0 | nothing is there, nobody is at it |
-//! | any | 1 | 0 | 0 | the *holder* works; it takes what is left here before it lets go |
-//! | any | 1 | 0 | 1 | the same, and whatever it may find it cannot do now is worth another try |
-//! | any | 1 | 1 | 0 | nobody works: the holder could not go on, and waits for a `resume` |
-//! | any | 1 | 1 | 1 | *offered*: nobody works; whoever pushes or resumes next is the holder, or who offered, again |
+//! | none | 0 | 0 | 0 | empty, without a holder |
+//! | any | 1 | 0 | 0 | the *holder* works; it takes the nodes that are pushed here before it releases |
+//! | any | 1 | 0 | 1 | the same, and a step that the holder cannot do now is worth another try |
+//! | any | 1 | 1 | 0 | *stalled*: the holder could not continue, and waits for a `resume` |
+//! | any | 1 | 1 | 1 | *offered*: the next thread to push or resume, or else the offering one, becomes the holder |
 //!
-//! Nodes without HELD cannot be, nor AGAIN or STALLED without it.
+//! Nodes without HELD are impossible, and so are AGAIN or STALLED without it.
 //!
-//! **Nothing is left lying.** A push sets HELD in the same exchange, so either it makes the caller the holder, or
-//! there is one, which lets go only by an exchange that finds no node; or it has stalled, and then whoever
-//! resumes it becomes the holder. A resume that comes before the holder has stalled is kept in AGAIN:
+//! **No node is forgotten.** A push sets HELD in the same exchange. So either it makes the caller
+//! the holder, or there is a holder, which releases only by an exchange that finds no node. Or the
+//! holder has stalled; then the thread that resumes becomes the holder. A resume that comes before
+//! the stall is kept in AGAIN:
 //!
 //! ```text
-//! holder                                   who sees that there is room again
-//! no room: asks to be told of room
+//! holder                                   the thread that sees room again
+//! no room: asks to be notified of room
 //!                                          resume: HELD, not STALLED: sets AGAIN
 //! stall: AGAIN is set: tries again
 //! ```
 //!
-//! **An offer is not left lying** either: whoever offers takes it back, unless it finds that somebody has taken it.
-//! What it takes back may be a later offer, of somebody else's, who then finds it taken. So each offer has somebody
-//! who has yet to look. An offer forgets AGAIN: whoever takes it tries anyway, after the resume.
+//! **An offer is not forgotten** either: the offering thread takes it back, unless another thread
+//! has taken it. It may take back a later offer of another thread, which then finds that offer
+//! taken. So for each offer there is a thread that has yet to check it. An offer drops AGAIN: the
+//! thread that takes it tries anyway, after the resume.
 //!
-//! A holder that panics cannot try again. It leaves the place as after a stall; where a resume has come already, as
-//! after an offer, so that whoever pushes next goes on.
+//! A holder that panics cannot try again. It leaves the word as after a stall; if a resume has come
+//! already, as after an offer, so that the next pusher continues.
 //!
-//! **Progress.** A push is lock-free and waits for nobody, whatever the holder does. Nodes come out in the order of
-//! their pushes. The holder may find more for as long as others push; it can end that by an offer, which one of those
-//! takes, or by stalling.
+//! **Progress.** A push is lock-free and waits for no thread, whatever the holder does. Nodes come
+//! out in the order of their pushes. The holder may find more for as long as others push. It can
+//! end that by an offer, which a pusher takes, or by stalling.
 
 use crate::sync::{AtomicPtr, Cell, Link, Ordering};
 
@@ -42,10 +45,10 @@ const AGAIN: usize = 4;
 const BITS: usize = HELD | STALLED | AGAIN;
 const OFFERED: usize = HELD | STALLED | AGAIN;
 
-/// What is left: the first field of what users leave.
+/// A node: the first field of the user's type.
 #[repr(C, align(8))]
 pub struct CombineNode {
-    /// Guard: who has the node; the list while it is in one.
+    /// Guard: the owner of the node; the list while it is in one.
     next: Cell<Link<CombineNode>>,
 }
 
@@ -57,7 +60,7 @@ impl Default for CombineNode {
     }
 }
 
-/// Nodes of the holder's, first come first.
+/// Nodes that the holder owns, in the order of their pushes.
 #[derive(Debug)]
 pub struct CombineChain {
     head: *mut CombineNode,
@@ -70,16 +73,16 @@ impl Default for CombineChain {
     }
 }
 
-// SAFETY: the nodes are those of whoever has the chain.
+// SAFETY: the owner of the chain owns the nodes.
 unsafe impl Send for CombineChain {}
 
 impl CombineChain {
-    /// The first node, null if there is none.
+    /// The first node; null if there is none.
     pub fn first(&self) -> *mut CombineNode {
         self.head
     }
 
-    /// The one behind `node`, null if there is none.
+    /// The node behind `node`; null if there is none.
     ///
     /// # Safety
     /// `node` is in this chain.
@@ -88,7 +91,7 @@ impl CombineChain {
         unsafe { (*node).next.get().0 }
     }
 
-    /// Takes the first node, null if there is none.
+    /// Removes the first node; null if there is none.
     pub fn pop(&mut self) -> *mut CombineNode {
         let node = self.head;
         if !node.is_null() {
@@ -124,7 +127,7 @@ impl CombineChain {
     }
 }
 
-/// The word. Who is the holder may call what says so.
+/// The word. Some functions are for the holder only; their safety contracts say so.
 pub struct Combine(AtomicPtr<CombineNode>);
 
 fn node(word: *mut CombineNode) -> *mut CombineNode {
@@ -146,12 +149,12 @@ impl Default for Combine {
 }
 
 impl Combine {
-    /// Nothing left, nobody at it.
+    /// An empty word, without a holder.
     pub fn new() -> Combine {
         Combine(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Exchanges the word for what `next` makes of it, until that succeeds or `next` gives up.
+    /// Replaces the word by `next` of it, until the exchange succeeds or `next` returns `None`.
     ///
     /// Acquire: nodes, and what the last holder wrote. Release: a node, and what this holder wrote.
     fn exchange(
@@ -168,10 +171,10 @@ impl Combine {
         }
     }
 
-    /// Leaves a node. True: the caller is the holder now.
+    /// Pushes a node. True: the caller is the holder now.
     ///
     /// # Safety
-    /// `left` is live and the caller's alone; from here on it is the holder's.
+    /// `left` is live and the caller's alone; from here on the holder owns it.
     #[must_use]
     pub unsafe fn push(&self, left: *mut CombineNode) -> bool {
         let before = self.exchange(|now| {
@@ -183,22 +186,23 @@ impl Combine {
         before.is_some_and(|before| bits(before) & HELD == 0 || bits(before) == OFFERED)
     }
 
-    /// Moves what was left to the end of the chain.
+    /// Moves the pushed nodes to the end of the chain.
     ///
     /// # Safety
-    /// The caller is the holder; the chain is of this list.
+    /// The caller is the holder; the chain belongs to this word.
     pub unsafe fn take(&self, chain: &mut CombineChain) {
         let taken = self.exchange(|now| {
             let empty = with_bits(std::ptr::null_mut(), bits(now));
             (!node(now).is_null()).then_some(empty)
         });
         if let Some(taken) = taken {
-            // SAFETY: what the list gave up is the holder's.
+            // SAFETY: the holder owns the nodes that the exchange returned.
             unsafe { chain.append_stack(node(taken)) };
         }
     }
 
-    /// Lets go, unless something was left meanwhile: then false, and the caller is still the holder.
+    /// Releases, unless a node was pushed meanwhile: then false, and the caller is still the
+    /// holder.
     ///
     /// # Safety
     /// The caller is the holder, and its chain is empty.
@@ -207,8 +211,8 @@ impl Combine {
         self.exchange(|now| node(now).is_null().then_some(std::ptr::null_mut())).is_some()
     }
 
-    /// Lets go without having done everything, until a [`Combine::resume`]. False: there was one already, so the
-    /// caller is still the holder, and is to try again.
+    /// Stops without having done everything, until a [`Combine::resume`]. False: a resume has come
+    /// already, so the caller is still the holder, and must try again.
     ///
     /// # Safety
     /// The caller is the holder.
@@ -221,8 +225,9 @@ impl Combine {
         before.is_some_and(|before| bits(before) & AGAIN == 0)
     }
 
-    /// Lets go without having done everything and cannot try again. As [`Combine::stall`]; after a resume that has
-    /// come already it is an offer that nobody takes back.
+    /// Stops without having done everything, for a holder that cannot try again. As
+    /// [`Combine::stall`]; if a resume has come already, it becomes an offer that no thread takes
+    /// back.
     ///
     /// # Safety
     /// The caller is the holder.
@@ -230,8 +235,8 @@ impl Combine {
         self.exchange(|now| Some(with_bits(node(now), bits(now) | STALLED)));
     }
 
-    /// Offers to let go, although something may be left, to whoever pushes or resumes next. To be followed by
-    /// [`Combine::retake`].
+    /// Offers to release, although nodes may be left, to the next thread that pushes or resumes.
+    /// [`Combine::retake`] must follow.
     ///
     /// # Safety
     /// The caller is the holder.
@@ -239,13 +244,13 @@ impl Combine {
         self.exchange(|now| Some(with_bits(node(now), OFFERED)));
     }
 
-    /// Looks what became of an offer. True: nobody has taken it, and the caller is the holder again.
+    /// Takes an offer back. True: no thread has taken it, and the caller is the holder again.
     #[must_use]
     pub fn retake(&self) -> bool {
         self.exchange(|now| (bits(now) == OFFERED).then(|| with_bits(node(now), HELD))).is_some()
     }
 
-    /// Says that another try is worth it. True: the caller is the holder now, and is to try.
+    /// Reports that another try is worthwhile. True: the caller is the holder now, and must try.
     #[must_use]
     pub fn resume(&self) -> bool {
         let before = self.exchange(|now| match bits(now) {
@@ -256,7 +261,7 @@ impl Combine {
         before.is_some_and(|before| bits(before) & STALLED != 0)
     }
 
-    /// Whether it waits for a resume. Out of date as soon as it is known.
+    /// Whether the holder waits for a resume. A hint: it may change at any time.
     pub fn is_stalled(&self) -> bool {
         bits(self.0.load(Ordering::Relaxed)) == HELD | STALLED
     }

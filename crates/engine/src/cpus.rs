@@ -1,28 +1,29 @@
 //! The CPUs that the process may use, which change while it runs.
 //!
-//! A change is applied in this order, and each step is what the next relies on:
+//! A change is applied in this order; each step relies on the one before:
 //!
-//! 1. The new value is published. Workers that begin from here on go where it says.
-//! 2. Every worker thread is placed: within its pod as far as that is allowed, anywhere that is
-//!    allowed if nothing of the pod is left. From here on no item runs on a forbidden CPU.
+//! 1. The new value is published. Workers that start from here on use it.
+//! 2. Every worker thread is placed: on the allowed CPUs of its pod, or on any
+//!    allowed CPU if the pod has none left. From here on no item runs on a forbidden CPU.
 //! 3. The pools' targets are set.
-//! 4. Every queue gets its routes anew. One that fails to get a worker for a new pool keeps its old
-//!    routes, which lead to placed workers, and is tried again later.
+//! 4. Every queue gets its routes anew. A queue that fails to get a worker for a new pool keeps its
+//!    old routes, which lead to placed workers, and is tried again later.
 //!
-//! **A worker that begins meanwhile.** Its thread starts where the value of before said.
+//! **A worker that starts meanwhile.** Its thread starts on the CPUs of the previous value.
 //!
 //! ```text
-//! the change                             a worker that begins
-//! publish the value                      `placing`: name the thread in the slot
-//! `placing`: place all named threads     published value != where I am? go there, look again
+//! the change                             a worker that starts
+//! W1: publish the value                  W2: `placing`: store the thread's number in the slot
+//! R1: `placing`: place all known threads R2: published value != mine ? move, check again
 //! ```
 //!
-//! Whoever has `placing` first is seen by the other: the change finds the thread named, or the
-//! worker's look comes after the publication. The worker looks again after it has moved itself: a
-//! move to an older value, with a newer one published and applied in between, must not be its last.
+//! The lock `placing` orders the two. If the worker has it first, the change finds the thread's
+//! number. If the change has it first, the worker's check comes after the publication. The worker
+//! checks again after it has moved itself: a newer value may be published and applied in between,
+//! and then its move to the older value must not be the last.
 //!
-//! **A worker that ends** takes its thread's name out under `placing`. So a name that is there is
-//! that of a thread that lives, and not of another that the system has given the same number since.
+//! **A worker that ends** removes its thread's number under `placing`. So a number in a slot is
+//! that of a live thread, and not of another thread that got the same number from the system since.
 
 use std::ptr;
 use std::sync::Arc;
@@ -39,19 +40,19 @@ use crate::queue::QueueError;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicPtr, Lock, LockGuard, Ordering, Rank};
 
-/// What the process may use of the machine.
+/// The part of the machine that the process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpus {
     /// The CPUs that the process may use.
     pub allowed: CpuSet,
     /// Those of them that unbound queues use (the kernel's `workqueue/cpumask`).
     pub unbound_cpumask: CpuSet,
-    /// How many CPUs' worth of time the process gets (its CPU quota, rounded up), if it is limited.
+    /// The process's CPU quota in CPUs, rounded up, if it has one.
     pub cpu_limit: Option<u32>,
 }
 
 impl Cpus {
-    /// These CPUs, of which unbound queues use those that are not isolated, or all if all are.
+    /// These CPUs. Unbound queues use those that are not isolated, or all if all are isolated.
     pub fn new(topology: &Topology, allowed: CpuSet, cpu_limit: Option<u32>) -> Cpus {
         let unbound = allowed.and_not(topology.isolated());
         let unbound_cpumask = if unbound.is_empty() { allowed.clone() } else { unbound };
@@ -70,18 +71,18 @@ impl Cpus {
     }
 }
 
-/// The value in force and those of before.
+/// The current value and all previous ones.
 ///
-/// Readers take no lock, so no value is freed while the engine lives. Changes are rare, and one
-/// that brings an old value back takes that.
+/// Readers take no lock, so no value is freed while the engine lives. Changes are rare, and a
+/// change to a known value reuses that value.
 pub(crate) struct Versions {
     now: AtomicPtr<Cpus>,
     kept: Lock<Vec<Arc<Cpus>>>,
-    /// One change at a time.
+    /// Serializes changes.
     changing: Lock<()>,
-    /// The names of threads in the slots stay as they are, but for those that begin.
+    /// Guards the threads' numbers in the slots, except against threads that start.
     placing: Lock<()>,
-    /// A queue could not be given its routes.
+    /// Whether a queue could not be given its routes.
     unfit: AtomicBool,
 }
 
@@ -97,29 +98,29 @@ impl Versions {
         }
     }
 
-    /// Holds on to the value in force, and to where threads are placed.
+    /// Locks the current value, and the placement of threads.
     pub(crate) fn hold(&self) -> LockGuard<'_, ()> {
         self.changing.lock()
     }
 
-    /// The same, further down the order of locks.
+    /// The same, at its later position in the lock order.
     pub(crate) fn hold_places(&self) -> (LockGuard<'_, ()>, LockGuard<'_, Vec<Arc<Cpus>>>) {
         (self.placing.lock(), self.kept.lock())
     }
 
-    /// Holds on to where threads are placed.
+    /// Locks the placement of threads.
     pub(crate) fn hold_placing(&self) -> LockGuard<'_, ()> {
         self.placing.lock()
     }
 
     #[inline]
     pub(crate) fn now(&self) -> &Cpus {
-        // SAFETY: a value that `kept` keeps for as long as we live. Acquire: its partner is the
-        // publication, without which the value might not be seen whole.
+        // SAFETY: `kept` keeps the value for as long as `self` lives. Acquire: the partner is the
+        // publication; it makes the whole value visible.
         unsafe { &*self.now.load(Ordering::Acquire) }
     }
 
-    /// Puts a value in force. False if it is already.
+    /// Makes a value current. False if it is already.
     fn publish(&self, cpus: Cpus) -> bool {
         let mut kept = self.kept.lock();
         let known = kept.iter().find(|known| ***known == cpus).cloned();
@@ -134,21 +135,22 @@ impl Versions {
 }
 
 impl<H: Host> Engine<H> {
-    /// What the process may use at present.
+    /// The CPUs that the process may use at present.
     #[inline]
     pub fn cpus(&self) -> &Cpus {
         self.versions().now()
     }
 
-    /// The process may use other CPUs, or more or less CPU time, from now on. False if there was
+    /// Applies a change of the CPUs or of the CPU time that the process may use. False if there was
     /// nothing to change.
     ///
-    /// When the call returns no worker runs on a CPU that is not allowed any more. What is queued
-    /// there is run elsewhere; new items go by the new value. CPUs that the engine's topology does
-    /// not have are left out, and a value that leaves none is not taken. A queue for which no
-    /// thread could be made stays as it was, on workers that are moved; it is tried again later.
+    /// When the call returns, no worker runs on a CPU that is no longer allowed. Items that are
+    /// queued there run elsewhere; new items use the new value. CPUs that the engine's topology
+    /// does not have are ignored, and a value without any other CPU is rejected. A queue for which
+    /// no thread could be created stays as it was, on workers that are moved; it is tried again
+    /// later.
     ///
-    /// Creates threads, and reports what was changed. Not to be called inside a work item.
+    /// Creates threads, and reports the change. Must not be called inside a work item.
     pub fn set_cpus(&self, cpus: Cpus) -> bool {
         let allowed = cpus.allowed.and(self.config().topology.possible());
         let unbound = cpus.unbound_cpumask.and(&allowed);
@@ -163,7 +165,8 @@ impl<H: Host> Engine<H> {
         if !versions.publish(Cpus { allowed, unbound_cpumask, ..cpus }) {
             return false;
         }
-        // Kept until the lock is released: the last owner of a queue waits for what is left in it.
+        // Dropped only after the lock is released: dropping the last owner of a queue waits for its
+        // items.
         let owners = self.registry().owners();
         self.place_all(&owners);
         self.for_each_pool(|pool| self.retarget(pool));
@@ -178,7 +181,7 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// Gives queues their routes for which that has failed.
+    /// Tries again to give queues their routes, after a failure.
     pub(crate) fn refit_again(&self) {
         let versions = self.versions();
         if versions.unfit.load(Ordering::Relaxed) {
@@ -191,7 +194,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Gives every queue its routes. What the first failure was.
+    /// Gives every queue its routes. Returns the first failure.
     fn refit_all(&self, owners: &[Arc<Owner<H>>]) -> Option<QueueError> {
         let mut failed = None;
         for owner in owners {
@@ -203,12 +206,12 @@ impl<H: Host> Engine<H> {
         failed
     }
 
-    /// Moves every thread to where the value in force wants it.
+    /// Moves every thread to the CPUs that the current value gives it.
     fn place_all(&self, owners: &[Arc<Owner<H>>]) {
         let (cpus, host) = (self.cpus(), self.host());
-        // Without the lock, as a queue's attributes are looked at. A rescuer that is not
-        // listed yet sees the new value by itself; a slot that changes hands meanwhile is placed
-        // again, as a worker's.
+        // Without `placing`, because this reads queues' attributes. A rescuer that is not listed
+        // yet sees the new value by itself. A slot that gets another owner meanwhile is placed
+        // again below, as a worker's.
         let mut rescuers = Vec::new();
         for wq in owners.iter().map(|owner| owner.wq()) {
             rescuers.extend(wq.rescuer().map(|rescuer| (rescuer.slot(), cpus.place(&wq.cpus()))));
@@ -239,41 +242,42 @@ impl<H: Host> Engine<H> {
             return;
         }
         pool.set_target(self.cpus().target(&spec.cpus));
-        // A submitter that looked at the old target may have woken no worker. One that looks between the
-        // two lines wakes too few at worst, and the next batch brings up the rest.
+        // A submitter that read the old target may have woken no worker. A submitter that reads
+        // between the two lines wakes too few at worst, and the next batch wakes the rest.
         self.settle(pool);
     }
 
-    /// The calling thread begins to serve `slot`, on the CPUs that `placed` said for `pod`.
+    /// The calling thread starts to serve `slot`, on the CPUs that `placed` gives to `pod`.
     pub(crate) fn enter_thread(&self, slot: &Slot<H>, pod: &CpuSet, mut placed: *const Cpus) {
         let thread = self.host().thread_id();
         if thread == 0 {
             return;
         }
+        // W2, then R2 (see the module).
         let placing = self.versions().placing.lock();
         slot.thread.store(thread, Ordering::Relaxed);
         drop(placing);
         while !ptr::eq(self.cpus(), placed) {
             placed = self.cpus();
-            // SAFETY: from `cpus`: lives as long as the engine.
+            // SAFETY: from `cpus`; it lives as long as the engine.
             self.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
         }
     }
 
-    /// The calling thread, which serves `slot`, goes to the CPUs of this pod.
+    /// Moves the calling thread, which serves `slot`, to the CPUs of this pod.
     pub(crate) fn go_to(&self, slot: &Slot<H>, pod: &CpuSet) {
         let thread = slot.thread.load(Ordering::Relaxed);
-        // Once more where a change was published meanwhile: it may have moved us before we did. One that
-        // is published after the last look moves us afterwards.
+        // Repeat if a change was published meanwhile: it may have moved this thread before our own
+        // move. A change that is published after the last check moves this thread afterwards.
         let mut placed: *const Cpus = ptr::null();
         while thread != 0 && !ptr::eq(self.cpus(), placed) {
             placed = self.cpus();
-            // SAFETY: from `cpus`: lives as long as the engine.
+            // SAFETY: from `cpus`; it lives as long as the engine.
             self.host().set_cpus(thread, &unsafe { &*placed }.place(pod));
         }
     }
 
-    /// The calling thread ends.
+    /// Removes the calling thread's number: it ends.
     pub(crate) fn leave_thread(&self, slot: &Slot<H>) {
         // Relaxed: only this thread has written it.
         if slot.thread.load(Ordering::Relaxed) != 0 {
@@ -282,7 +286,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// The calling thread is the watch's, or stops to be.
+    /// Stores the number of the watcher's thread, which calls this; 0 when it ends.
     pub(crate) fn name_watch(&self, thread: u64) {
         let _placing = self.versions().placing.lock();
         self.watch_state().thread.store(thread, Ordering::Relaxed);

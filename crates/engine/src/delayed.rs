@@ -19,10 +19,11 @@ use crate::timer::{TimerBase, Timers};
 use crate::word::{Acquire, Owned};
 use crate::work::{Place, Work, WorkFn};
 
-/// Bytes that come into a cache together.
+/// The size of a cache line, in bytes.
 const LINE: usize = 64;
 
-/// A work item with a timer. Embed it as [`Work`]; arming needs no memory, but for the wheel of a pool's first timer.
+/// A work item with a timer. Embed it as [`Work`]; arming allocates only the wheel of a pool's
+/// first timer.
 #[repr(C)]
 pub struct Delayed<H: Host> {
     /// First, so that the address of the work is the address of the whole.
@@ -30,33 +31,33 @@ pub struct Delayed<H: Host> {
     pub(crate) node: Node<H>,
     /// How much later than its deadline it may expire. Constant after creation.
     slack_ns: u64,
-    /// Whether it waits for a worker that is up for something else. Constant after creation.
+    /// Whether it waits for a worker that is awake for another reason. Constant after creation.
     deferrable: bool,
 }
 
 /// Guard: the owner of the item; while it is armed, the timers' lock.
 pub(crate) struct Node<H: Host> {
-    /// The deadline, or a little later, by the item's slack.
+    /// The deadline, or later by at most the item's slack.
     pub(crate) expiry: Cell<u64>,
-    /// Its place among those with the same expiry.
+    /// Its rank among those with the same expiry.
     pub(crate) sequence: Cell<u64>,
     pub(crate) next: Cell<Link<Delayed<H>>>,
     pub(crate) prev: Cell<Link<Delayed<H>>>,
     /// Level and slot in the wheel.
     pub(crate) spot: Cell<(u8, u8)>,
-    /// The CPU to queue on; `None`: the one on which the timer expires.
+    /// The CPU to queue on; `None`: the CPU on which the timer expires.
     cpu: Cell<Option<u32>>,
     /// The queue, as a weak reference that the node owns while it is armed.
     queue: Cell<Link<Owner<H>>>,
 }
 
-/// What came of arming a timer again.
+/// The outcome of arming a timer again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an item that was not armed stays with the caller"]
 pub enum Rearmed {
     /// It was idle; now it is armed or queued.
     Armed,
-    /// It was pending; it is now for the new time.
+    /// It was pending; its expiry has changed.
     Moved,
     /// It is disabled.
     Disabled,
@@ -65,7 +66,7 @@ pub enum Rearmed {
 }
 
 impl<H: Host> Node<H> {
-    /// The queue, as a weak reference that stays the node's.
+    /// The queue, as a weak reference that the node continues to own.
     ///
     /// # Safety
     /// The item is armed, and the caller holds the timers' lock.
@@ -90,24 +91,24 @@ impl<H: Host> Delayed<H> {
         Self::with_deferrable(Work::new(func), false)
     }
 
-    /// As [`Delayed::new`] or [`Delayed::deferrable`], with a function of another language.
+    /// As [`Delayed::new`] or [`Delayed::deferrable`], for a function of another language.
     pub fn foreign(func: ForeignFn, deferrable: bool) -> Delayed<H> {
         Self::with_deferrable(Work::foreign(func), deferrable)
     }
 
-    /// Where it says that the item is deferrable, in bytes: everything behind the work of an idle item is
-    /// zero, but for this byte, which may be 1.
+    /// The offset of the deferrable mark, in bytes. In an idle item, all bytes behind the work are
+    /// zero, except this byte, which may be 1.
     #[doc(hidden)]
     pub const DEFERRABLE_OFFSET: usize = std::mem::offset_of!(Delayed<H>, deferrable);
 
-    /// As [`Delayed::new`], but its timer never wakes anybody: when it is due it waits until a
-    /// worker of its pool is up for another reason (the kernel's `INIT_DEFERRABLE_WORK`).
+    /// As [`Delayed::new`], but its timer never wakes a thread: when it is due it waits until a
+    /// worker of its pool is awake for another reason (the kernel's `INIT_DEFERRABLE_WORK`).
     pub fn deferrable(func: WorkFn) -> Delayed<H> {
         Self::with_deferrable(Work::new(func), true)
     }
 
-    /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that it can
-    /// do so together with others.
+    /// Lets the timer expire up to `slack_ns` nanoseconds later than its delay says, so that
+    /// several timers can expire together.
     #[must_use]
     pub fn with_slack(self, slack_ns: u64) -> Delayed<H> {
         Delayed { slack_ns, ..self }
@@ -135,20 +136,20 @@ impl<H: Host> Delayed<H> {
         &self.work
     }
 
-    /// When it expires if it is armed now. Delays that end after the clock does end with it.
+    /// The expiry of a timer that is armed now. Delays that exceed the clock's range end with it.
     fn expiry_in(&self, now: u64, delay_ns: u64) -> u64 {
         let deadline = now.saturating_add(delay_ns).min(NEVER - 1);
         expiry(deadline, self.slack_ns).min(NEVER - 1)
     }
 
-    /// Where it is armed in a pool.
+    /// The wheel of a pool that it is armed in.
     fn base<'a>(&self, pool: &'a Pool<H>) -> &'a TimerBase<H> {
         if self.deferrable { &pool.deferrable } else { &pool.timers }
     }
 }
 
-/// Asks for every line of an item at once. Locked instructions are between the first accesses to each:
-/// of items that are not in a cache, each line would be waited for after the other.
+/// Prefetches every line of an item at once. Locked instructions separate the first accesses to the
+/// lines. Without the prefetch, an item that is in no cache would cost one miss after the other.
 #[inline(always)]
 fn prefetch_all<H: Host>(item: NonNull<Delayed<H>>) {
     let lines = (0..size_of::<Delayed<H>>()).step_by(LINE);
@@ -161,15 +162,15 @@ fn work_of<H: Host>(item: NonNull<Delayed<H>>) -> NonNull<Work> {
 }
 
 impl<H: Host> Queue<H> {
-    /// Queues `item` in `delay_ns` nanoseconds; at once if that is 0. With no CPU, on the one on
-    /// which the timer expires. The item is pending from now on.
+    /// Queues `item` after `delay_ns` nanoseconds; at once if that is 0. Without a CPU, it is
+    /// queued on the CPU on which the timer expires. The item is pending from now on.
     ///
     /// # Errors
     /// The CPU does not exist or the process may not use it; the item is as it was.
     ///
     /// # Safety
-    /// `item` is live and stays so, and in its place, until its function was called or a cancel
-    /// has taken it back.
+    /// `item` is live and stays so, in place, until its function was called or a cancel
+    /// has returned it.
     pub unsafe fn queue_delayed(
         &self,
         cpu: Option<u32>,
@@ -187,7 +188,7 @@ impl<H: Host> Queue<H> {
         Ok(unsafe { self.arm_owned(cpu, item, owned, delay_ns) })
     }
 
-    /// Queues `item` in `delay_ns` nanoseconds from now, whether it was idle, armed or queued.
+    /// Queues `item` after `delay_ns` nanoseconds from now, whether it was idle, armed or queued.
     ///
     /// # Errors
     /// As [`Queue::queue_delayed`].
@@ -217,7 +218,7 @@ impl<H: Host> Queue<H> {
             Queued::Disabled => Rearmed::Disabled,
             Queued::Refused | Queued::AlreadyPending => {
                 if grabbed.was_pending {
-                    // SAFETY: the item came off its list and goes nowhere.
+                    // SAFETY: the item came off its list and is not queued again.
                     unsafe { self.engine().let_go(work_of(item), func) };
                 }
                 Rearmed::Refused
@@ -225,10 +226,11 @@ impl<H: Host> Queue<H> {
         })
     }
 
-    /// Moves an item within the wheel that it is in, if it is to stay there and is this queue's.
+    /// Moves an item within the wheel that it is in, if it stays in that wheel and belongs to this
+    /// queue.
     ///
-    /// All of it happens under the lock of the wheel: nobody finds the item in between, and its
-    /// reference to the queue goes on. False if nothing was done.
+    /// All of it happens under the lock of the wheel: no thread finds the item in between, and the
+    /// item keeps its reference to the queue. False if nothing was done.
     unsafe fn move_armed(
         &self,
         cpu: Option<u32>,
@@ -246,7 +248,7 @@ impl<H: Host> Queue<H> {
         let now = engine.host().now();
         let base = delayed.base(pool);
         let mut timers = base.lock();
-        // SAFETY: where the place says so under its lock, the item is in this wheel, and with it the
+        // SAFETY: if its place says so under the wheel's lock, the item is in this wheel, and the
         // node is ours. It is armed, hence not disabled.
         let is_earliest = unsafe {
             let is_ours = || delayed.node.queue.get().0.cast_const() == Arc::as_ptr(self.owner());
@@ -257,14 +259,14 @@ impl<H: Host> Queue<H> {
             timers.move_to(item.as_ptr(), delayed.expiry_in(now, delay_ns), now);
             base.publish(&timers)
         };
-        // Read now: without the lock the item may be gone.
+        // Read it now: once the lock is released the item may be freed.
         let deferrable = delayed.deferrable;
         drop(timers);
         self.note_armed(pool, is_earliest, deferrable);
         true
     }
 
-    /// After a timer was armed, which may expire before all others.
+    /// Settles the pool after a timer was armed that may expire before all others.
     fn note_armed(&self, pool: &Pool<H>, is_earliest: bool, deferrable: bool) {
         if is_earliest && (!deferrable || pool.is_deserted()) {
             pool.has_earlier_timer().settle_made_by_watch(self.engine());
@@ -302,14 +304,15 @@ impl<H: Host> Queue<H> {
             let queue = Weak::into_raw(Arc::downgrade(self.owner()));
             delayed.node.queue.set(Link(queue.cast_mut()));
         }
-        // Read now: once armed, the item may be gone at any time.
+        // Read them now: once armed, the item may be freed at any time.
         let (base, deferrable) = (delayed.base(pool), delayed.deferrable);
         let mut timers = base.lock_to_arm();
-        // A shutdown closes the gate and then takes off what is armed. Either it has this lock after
-        // us and finds the item, or its closing is seen here.
+        // A shutdown closes the gate and then takes off the armed items, under this lock. Either it
+        // takes the lock after us and finds the item, or it took the lock before us and we see the
+        // closed gate here.
         if self.is_closed() {
             drop(timers);
-            // SAFETY: the reference that was stored above; nobody has seen the node since.
+            // SAFETY: the reference that was stored above; no other thread has seen the node since.
             drop(unsafe { Weak::from_raw(delayed.node.queue.get().0) });
             delayed.work.word.release(owned);
             return Queued::Refused;
@@ -324,12 +327,12 @@ impl<H: Host> Queue<H> {
     }
 }
 
-/// Where the holder of an item that cannot be queued is told.
+/// The thread that runs the destructor of an item that cannot be queued.
 enum Holder<'a, H: Host> {
-    /// On the calling thread, which serves the timers of this pool.
-    ToldHere(Option<&'a Pool<H>>),
-    /// On another thread: the caller must not wait in user code.
-    ToldElsewhere,
+    /// The calling thread, which serves the timers of this pool.
+    ThisThread(Option<&'a Pool<H>>),
+    /// Another thread: the caller must not wait for user code.
+    AnotherThread,
 }
 
 impl<H: Host> Clone for Holder<'_, H> {
@@ -341,8 +344,9 @@ impl<H: Host> Clone for Holder<'_, H> {
 impl<H: Host> Copy for Holder<'_, H> {}
 
 impl<H: Host> Engine<H> {
-    /// Queues an armed item at once and waits for it, as [`Engine::flush_work`]: false as well if the
-    /// caller runs items of the ordered queue that the item has come to, and does not wait for it.
+    /// Queues an armed item at once and waits for it, as [`Engine::flush_work`]. It also returns
+    /// false, without waiting, if the caller runs items of the ordered queue that the item was
+    /// queued on.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -359,11 +363,11 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Takes an item out of a pool's timers. False if it is not there.
+    /// Removes an item from a pool's timers. False if it is not in them.
     pub(crate) unsafe fn disarm(&self, work: NonNull<Work>, pool: u32) -> bool {
         let item = work.cast::<Delayed<H>>();
-        // SAFETY: the caller's promise that the item is live, and its place says what it is part
-        // of.
+        // SAFETY: the caller's promise that the item is live; its place `Timer` says that it is the
+        // work of a `Delayed`.
         match unsafe { self.unlink(item, pool) } {
             Some(queue) => {
                 drop(queue);
@@ -383,7 +387,7 @@ impl<H: Host> Engine<H> {
             return None;
         }
         delayed.work.set_place(Place::Hands);
-        // SAFETY: its place, read under the lock.
+        // SAFETY: the place, read under the lock, says that the item is in this wheel.
         unsafe {
             timers.remove(item.as_ptr());
             base.publish(&timers);
@@ -391,16 +395,16 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// In a child after a fork: takes off everything that is armed, without a word to anybody.
+    /// In a forked child: makes all armed items idle, without notifying their holders.
     pub(crate) fn forget_armed(timers: &mut Timers<H>) {
         while let Some(item) = NonNull::new(timers.pop_any()) {
-            // The weak reference stays behind: the last one of a queue would free memory.
+            // The weak reference is leaked: dropping the last one of a queue would free memory.
             // SAFETY: an item that came off the wheel is live and ours.
             unsafe { item.as_ref() }.work.forget();
         }
     }
 
-    /// Takes off everything that is armed in a pool, to be let go of. How many items that were.
+    /// Takes off all armed items of a pool, to be released. Returns their number.
     pub(crate) fn release_armed(&self, pool: &Pool<H>) -> u64 {
         pool.timer_bases().into_iter().map(|base| self.release_armed_in(base)).sum()
     }
@@ -418,7 +422,7 @@ impl<H: Host> Engine<H> {
                 drop(timers);
                 Weak::from_raw(item.as_ref().node.queue.get().0).upgrade()
             };
-            // SAFETY: as above, and in nobody's list.
+            // SAFETY: as above, and it is in no list.
             unsafe { self.dispose_later(owner, work_of(item)) };
             released += 1;
         }
@@ -429,31 +433,31 @@ impl<H: Host> Engine<H> {
         // SAFETY: the caller's promise that the item is live.
         let Some(queue) = (unsafe { self.unlink(item, pool) }) else { return false };
         // SAFETY: the item is ours, as it came off the wheel.
-        unsafe { self.expired(item, queue, None, Holder::ToldHere(None)) };
+        unsafe { self.expired(item, queue, None, Holder::ThisThread(None)) };
         true
     }
 
     /// Queues what is due.
     ///
-    /// One at a time: letting go of an item whose queue is gone runs its holder's destructor, which
-    /// may well want to cancel another one that is due.
+    /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's
+    /// destructor, which may cancel another item that is due.
     #[cold]
     pub(crate) fn fire_timers(&self, pool: &Pool<H>, now: u64) {
         for base in pool.timer_bases() {
-            self.fire_base(base, now, None, Holder::ToldHere(Some(pool)));
+            self.fire_base(base, now, None, Holder::ThisThread(Some(pool)));
         }
     }
 
-    /// As [`Engine::fire_timers`], for the watch where no worker of the pool can come: on a CPU of the pool, and
-    /// without user code on the watch's thread.
+    /// As [`Engine::fire_timers`], for the watcher if the pool can get no worker: on a CPU of the
+    /// pool, and without user code on the watcher's thread.
     pub(crate) fn fire_timers_as_watch(&self, pool: &Pool<H>, now: u64) {
         let cpu = pool.spec().cpus.first();
         for base in pool.timer_bases() {
-            self.fire_base(base, now, cpu, Holder::ToldElsewhere);
+            self.fire_base(base, now, cpu, Holder::AnotherThread);
         }
     }
 
-    /// `cpu`: where the timers expire, if that is not where the caller is.
+    /// `cpu`: where the timers expire, if not on the caller's CPU.
     fn fire_base(&self, base: &TimerBase<H>, now: u64, cpu: Option<u32>, holder: Holder<'_, H>) {
         loop {
             let mut timers = base.lock();
@@ -480,15 +484,15 @@ impl<H: Host> Engine<H> {
         // SAFETY: the item is the caller's.
         let work = unsafe { &item.as_ref().work };
         let owned = work.word.owned();
-        // Read now: an item that is refused is idle, before its holder is told.
+        // Read it now: a refused item is idle from then on, before its holder is notified.
         let func = work.func();
         let outcome = match queue.upgrade() {
-            // SAFETY: ours, and live until its function was called.
+            // SAFETY: the item is ours, and live until its function was called.
             Some(owner) => unsafe {
                 let cpu = item.as_ref().node.cpu.get().or(cpu);
                 let outcome = owner.wq().queue_owned(work_of(item), owned, cpu);
-                if let Holder::ToldElsewhere = holder {
-                    // The end of a queue waits for its items.
+                if let Holder::AnotherThread = holder {
+                    // Not dropped here: dropping the last owner of a queue waits for its items.
                     Owner::let_go(owner);
                 }
                 outcome
@@ -503,25 +507,26 @@ impl<H: Host> Engine<H> {
         }
         let item = work_of(item);
         match holder {
-            Holder::ToldHere(pool) => {
-                // The caller looks at no other timer before the holder has been told.
+            Holder::ThisThread(pool) => {
+                // User code follows, and the caller checks no other timer before it returns. So
+                // settle first.
                 pool.into_iter().for_each(|pool| self.settle(pool));
-                // SAFETY: the item came off the wheel and goes nowhere.
+                // SAFETY: the item came off the wheel and is not queued again.
                 self.as_in_an_item(None, || unsafe { self.let_go(item, func) });
             }
-            Holder::ToldElsewhere => self.let_go_elsewhere(item, func),
+            Holder::AnotherThread => self.release_on_own_thread(item, func),
         }
     }
 
-    /// Lets the holder of an item that goes nowhere know, on a thread of its own if there is one to be had.
+    /// Releases an item that is not queued again, on a thread of its own if one can be created.
     #[cold]
-    fn let_go_elsewhere(&self, work: NonNull<Work>, func: ItemFn) {
+    fn release_on_own_thread(&self, work: NonNull<Work>, func: ItemFn) {
         let Some(engine) = self.me() else { return };
         let link = Link(work.as_ptr());
         let main = Box::new(move || {
             let link = link;
             if let Some(work) = NonNull::new(link.0) {
-                // SAFETY: the item came off the wheel and goes nowhere.
+                // SAFETY: the item came off the wheel and is not queued again.
                 engine.as_in_an_item(None, || unsafe { engine.let_go(work, func) });
             }
         });
@@ -532,11 +537,11 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Lets the holder of an item that goes nowhere know. `func` is the item's function; the item itself
-    /// is not looked at here, as its holder may have it back already.
+    /// Releases an item that is not queued again: notifies its holder. `func` is the item's
+    /// function. The item itself is not accessed here, because its holder may own it again already.
     ///
     /// # Safety
-    /// The holder has not been told, and the item is in nobody's list. The caller does not use it
+    /// The holder was not notified yet, and the item is in no list. The caller does not use it
     /// afterwards.
     pub(crate) unsafe fn let_go(&self, work: NonNull<Work>, func: ItemFn) {
         assert_nothing_held("an item's destructor");

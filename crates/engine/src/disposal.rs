@@ -1,25 +1,26 @@
-//! Items that a shutdown has taken off, on their way to their destructors.
+//! Items that a shutdown has taken off, before their destructors have run.
 //!
-//! A shutdown takes every pending, armed and graced item off first, and calls no user code meanwhile.
-//! The items then wait in lists of their own ([`Place::Disposal`]), each still pending and each in a
-//! list that a lock guards: a cancel takes an item back from there as from any other list, and a thread
-//! that flushes or joins an item lets go of that item itself.
+//! A shutdown first takes off every pending, armed and graced item, and calls no user code
+//! meanwhile. The items then wait in lists of their own ([`Place::Disposal`]). Each is still
+//! pending and in a list that a lock guards: a cancel removes an item from there as from any other
+//! list, and a thread that flushes or joins an item releases that item itself.
 //!
 //! ```text
 //! shutdown:      takes all items off ----> lists of the disposal
-//! disposer:      takes ONE item, without a lock: makes it idle, calls its destructor; again
+//! disposer:      takes ONE item, without a lock: makes it idle, calls its destructor; repeats
 //! shutdown:      waits until the lists are empty and no destructor runs, at most until its limit
 //! ```
 //!
-//! **Threads.** A destructor that never returns cannot be stopped, so it must not run on the thread that
-//! has called the shutdown. Workers are no place either: all of them may be inside items that never
-//! return, and items that are taken off must still reach their holders. So the first item that has a
-//! destructor starts a *disposer*, a thread that ends when the lists are empty. If no item was let go of
-//! for [`PATIENCE_NS`] while some wait, the disposer is stuck inside a destructor, and another one
-//! starts beside it, up to [`DISPOSERS_MAX`]. A shutdown that finds nothing to let go of starts no thread;
-//! nor do items of another language, which have no destructor.
+//! **Threads.** A destructor that never returns cannot be stopped, so it must not run on the thread
+//! that called the shutdown. It must not run on a worker either: all workers may be inside items
+//! that never return, and the holders of taken-off items must still be notified. So the first item
+//! that has a destructor starts a *disposer*, a thread that ends when the lists are empty. If no
+//! item was released for [`PATIENCE_NS`] while some wait, the disposer is stuck inside a
+//! destructor, and another disposer starts beside it, up to [`DISPOSERS_MAX`]. A shutdown without
+//! items to release starts no thread; nor do items of another language, which have no destructor.
 //!
-//! Where no thread can be made, the caller of the shutdown does the work of the first disposer itself.
+//! If no thread can be created, the caller of the shutdown does the work of the first disposer
+//! itself.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -37,20 +38,20 @@ use crate::sync::{Lock, LockGuard, Rank};
 use crate::wake::{Waiter, Waiters};
 use crate::work::{Place, Work, WorkList};
 
-/// Without an item being let go of for this long, another disposer starts.
+/// If no item is released for this long, another disposer starts.
 pub(crate) const PATIENCE_NS: u64 = 10_000_000;
-/// Disposers at most.
+/// The most disposers.
 pub(crate) const DISPOSERS_MAX: usize = 16;
 
 /// A destructor that a shutdown has started and that has not returned.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Releasing {
-    /// The queue's name; empty if the queue was gone when its item was taken off.
+    /// The queue's name; empty if the queue no longer existed when its item was taken off.
     pub queue: String,
     /// The item's function, which names the type or the closure.
     pub function: Function,
-    /// The thread that is inside the destructor, as the host names it; 0 where it has no name.
+    /// The number, on the host, of the thread that is inside the destructor; 0 if it has none.
     pub thread: u64,
     /// For how long, in nanoseconds.
     pub for_ns: u64,
@@ -62,21 +63,21 @@ pub(crate) struct Disposal<H: Host>(Lock<State<H>>);
 /// Guard: the disposal's lock. Rank: after the locks of pwqs and slots.
 pub(crate) struct State<H: Host> {
     batches: Vec<Batch<H>>,
-    under_way: Vec<UnderWay>,
+    destructors: Vec<RunningDestructor>,
     /// The number of the next destructor.
     next: u64,
-    /// Items that were let go of, ever.
+    /// Items released so far, over the engine's life.
     released: u64,
-    /// Threads that let go of items.
+    /// Threads that release items.
     disposers: usize,
-    /// Threads that wait until nothing is left.
+    /// Threads that wait until the disposal is idle.
     waiters: Waiters<H>,
 }
 
 /// The items of one queue.
 struct Batch<H: Host> {
     id: u32,
-    /// Keeps the queue while its items are here; `None`: it was gone.
+    /// Keeps the queue while its items are here; `None` if it no longer existed.
     owner: Option<Arc<Owner<H>>>,
     items: WorkList,
     /// Threads that are about to add items or to call their destructors.
@@ -84,7 +85,7 @@ struct Batch<H: Host> {
 }
 
 /// A destructor that runs.
-struct UnderWay {
+struct RunningDestructor {
     number: u64,
     batch: u32,
     func: ItemFn,
@@ -92,26 +93,26 @@ struct UnderWay {
     since: u64,
 }
 
-/// An item that was taken out of the disposal, to be let go of by the calling thread.
-#[must_use = "the item must be let go of"]
+/// An item that was taken out of the disposal, for the calling thread to release.
+#[must_use = "the item must be released"]
 struct Taken<H: Host> {
     item: NonNull<Work>,
     func: ItemFn,
     batch: u32,
     number: u64,
-    /// Live until the batch's user count is given up.
+    /// Live until the batch's user count is decremented.
     wq: *const Wq<H>,
 }
 
-/// What is to be done once the disposal's lock is free.
+/// Steps that must follow once the disposal's lock is released.
 #[must_use = "it is done without the lock"]
 struct Afterwards<H: Host> {
     owner: Option<Arc<Owner<H>>>,
     waiters: Waiters<H>,
 }
 
-/// The owner of a queue whose last item has left the disposal. Let go of when this is dropped, which may wait for
-/// threads of the queue's: with no item in hand.
+/// The owner of a queue whose last item has left the disposal. Released when this is dropped, which
+/// may wait for threads of the queue; the dropping thread must hold no detached item.
 pub(crate) struct Kept<H: Host>(Option<Arc<Owner<H>>>);
 
 impl<H: Host> Kept<H> {
@@ -139,14 +140,14 @@ impl<H: Host> State<H> {
     }
 
     fn is_idle(&self) -> bool {
-        self.under_way.is_empty() && !self.has_items()
+        self.destructors.is_empty() && !self.has_items()
     }
 
     fn has_items(&self) -> bool {
         self.batches.iter().any(|batch| !batch.items.is_empty())
     }
 
-    /// A batch without items and users goes.
+    /// Removes a batch without items and users.
     fn settle(&mut self, id: u32) -> Afterwards<H> {
         let done = |batch: &Batch<H>| batch.id == id && batch.users == 0 && batch.items.is_empty();
         let at = self.batches.iter().position(done);
@@ -155,14 +156,14 @@ impl<H: Host> State<H> {
         Afterwards { owner, waiters }
     }
 
-    /// Hands an item that has left its batch to the calling thread.
-    fn hand_out(&mut self, id: u32, item: NonNull<Work>, thread: u64, since: u64) -> Taken<H> {
-        // SAFETY: an item of a batch is live, and the caller's from here on.
+    /// Gives an item that has left its batch to the calling thread.
+    fn take_detached(&mut self, id: u32, item: NonNull<Work>, thread: u64, since: u64) -> Taken<H> {
+        // SAFETY: an item of a batch is live, and the caller owns it from here on.
         let work = unsafe { item.as_ref() };
         work.set_place(Place::Hands);
         let (func, number) = (work.func(), self.next);
         self.next += 1;
-        self.under_way.push(UnderWay { number, batch: id, func, thread, since });
+        self.destructors.push(RunningDestructor { number, batch: id, func, thread, since });
         let mut wq = std::ptr::null();
         if let Some(batch) = self.batch(id) {
             batch.users += 1;
@@ -171,8 +172,8 @@ impl<H: Host> State<H> {
         Taken { item, func, batch: id, number, wq }
     }
 
-    /// In a child after a fork: everything that waits here, for the caller to make idle, and the owners
-    /// of the queues, for the caller to let go of without locks.
+    /// In a forked child: returns all items, for the caller to make idle, and passes the owners
+    /// of the queues to `keep`, for the caller to release without locks.
     pub(crate) fn forget(&mut self, keep: impl FnMut(Arc<Owner<H>>)) -> WorkList {
         let mut items = WorkList::new();
         let owners = self.batches.drain(..).filter_map(|batch| {
@@ -180,7 +181,7 @@ impl<H: Host> State<H> {
             batch.owner
         });
         owners.for_each(keep);
-        self.under_way.clear();
+        self.destructors.clear();
         self.disposers = 0;
         self.waiters = Waiters::new();
         items
@@ -193,7 +194,7 @@ impl<H: Host> Disposal<H> {
             Rank::Disposal,
             State {
                 batches: Vec::new(),
-                under_way: Vec::new(),
+                destructors: Vec::new(),
                 next: 0,
                 released: 0,
                 disposers: 0,
@@ -202,12 +203,12 @@ impl<H: Host> Disposal<H> {
         ))
     }
 
-    /// Holds on to what is in it.
+    /// Locks the contents.
     pub(crate) fn hold(&self) -> LockGuard<'_, State<H>> {
         self.0.lock()
     }
 
-    /// Makes room for items of a queue. [`Engine::close_disposal`] must follow.
+    /// Opens the batch for items of a queue. [`Engine::close_disposal`] must follow.
     pub(crate) fn open(&self, owner: Option<&Arc<Owner<H>>>) -> u32 {
         let is_same = |known: &Option<Arc<Owner<H>>>| match (known, owner) {
             (Some(known), Some(owner)) => Arc::ptr_eq(known, owner),
@@ -226,7 +227,8 @@ impl<H: Host> Disposal<H> {
         id
     }
 
-    /// Adds items, which are the caller's and in no list, to an open batch. Their tickets stay.
+    /// Adds items, which the caller owns and which are in no list, to an open batch. Their tickets
+    /// stay.
     pub(crate) fn add(&self, id: u32, items: WorkList) {
         let mut state = self.0.lock();
         let mut item = items.front();
@@ -254,7 +256,7 @@ impl<H: Host> Engine<H> {
         afterwards.finish(self);
     }
 
-    /// Adds one item, which is the caller's and in no list.
+    /// Adds one item, which the caller owns and which is in no list.
     ///
     /// # Safety
     /// The item is live, pending and the caller's, with its place `Hands`.
@@ -262,7 +264,7 @@ impl<H: Host> Engine<H> {
         // SAFETY: by this function's contract.
         let item = unsafe { work.as_ref() };
         if item.func().is_foreign() {
-            // Another language counts no holders: with this the item is its holder's again.
+            // Another language counts no holders: once it is idle, its holder owns it again.
             item.word.release(item.word.owned());
         } else {
             let id = self.disposal().open(owner.as_ref());
@@ -275,8 +277,8 @@ impl<H: Host> Engine<H> {
         owner.into_iter().for_each(Owner::let_go);
     }
 
-    /// Takes an item out of the disposal, for a caller that takes it back. False if it is not there any
-    /// more. What `kept` gets is dropped when the item is idle or in a list again.
+    /// Removes an item from the disposal, for a canceller. False if it is not there any
+    /// more. The owner in `kept` is dropped when the item is idle or in a list again.
     ///
     /// # Safety
     /// `work` is live.
@@ -297,8 +299,8 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// Lets go of this item on the calling thread, which waits for it. False if it is not in the disposal
-    /// any more.
+    /// Releases this item on the calling thread, which waits for it. False if it is not in the
+    /// disposal any more.
     ///
     /// # Safety
     /// `work` is live.
@@ -311,14 +313,14 @@ impl<H: Host> Engine<H> {
             // SAFETY: its place, read under the lock, names the batch.
             unsafe { batch.items.remove(work.as_ptr()) };
         }
-        let taken = state.hand_out(id, work, thread, now);
+        let taken = state.take_detached(id, work, thread, now);
         drop(state);
         self.finish_disposal(taken);
         true
     }
 
-    /// Lets go of the item that has waited longest in the first batch. False if none waits; a disposer
-    /// must end then, and is not counted any more.
+    /// Releases the item that has waited longest in the first batch. False if none waits; a
+    /// disposer must end then, and is not counted any more.
     fn dispose_next(&self, is_disposer: bool) -> bool {
         let (thread, now) = (self.host().thread_id(), self.host().now());
         let mut state = self.disposal().0.lock();
@@ -330,29 +332,29 @@ impl<H: Host> Engine<H> {
             state.disposers -= usize::from(is_disposer);
             return false;
         };
-        let taken = state.hand_out(id, item, thread, now);
+        let taken = state.take_detached(id, item, thread, now);
         drop(state);
         self.finish_disposal(taken);
         true
     }
 
-    /// Calls the destructor of one item, with nothing held.
+    /// Calls the destructor of one item, without locks.
     fn finish_disposal(&self, taken: Taken<H>) {
         let Taken { item, func, batch, number, wq } = taken;
         // SAFETY: null, or the queue of a batch that has a user: its owner keeps it.
         let wq = unsafe { wq.as_ref() };
-        // SAFETY: it came off its list: it is live and ours, until it is let go of.
+        // SAFETY: it came off its list: it is live and ours, until it is released.
         let word = unsafe { &item.as_ref().word };
-        // From here on the item is its holder's, which may be waiting for just this.
+        // From here on its holder owns the item, and may be waiting for exactly this.
         word.release(word.owned());
-        // SAFETY: as above, and its holder is told once.
+        // SAFETY: as above, and its holder is notified once.
         self.as_in_an_item(wq, || unsafe { self.let_go(item, func) });
         let mut state = self.disposal().0.lock();
-        let Some(at) = state.under_way.iter().position(|known| known.number == number) else {
-            // In a child that the destructor has forked: nothing of this is known there.
+        let Some(at) = state.destructors.iter().position(|known| known.number == number) else {
+            // In a child that the destructor has forked: there the disposal was emptied.
             return;
         };
-        state.under_way.swap_remove(at);
+        state.destructors.swap_remove(at);
         state.released += 1;
         if let Some(batch) = state.batch(batch) {
             batch.users -= 1;
@@ -362,7 +364,7 @@ impl<H: Host> Engine<H> {
         afterwards.finish(self);
     }
 
-    /// What a disposer does.
+    /// The main function of a disposer.
     fn dispose_all(&self) {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
@@ -374,8 +376,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Waits until every item that was taken off is let go of, at most until `deadline`. False if the
-    /// time was over first.
+    /// Waits until every item that was taken off is released, at most until `deadline`. False if it
+    /// timed out.
     pub(crate) fn dispose_until(&self, deadline: u64) -> bool {
         let mut seen = None;
         loop {
@@ -395,7 +397,8 @@ impl<H: Host> Engine<H> {
             }
             seen = Some(state.released);
             let waiter = Waiter::new(0);
-            // SAFETY: in no chain; this thread goes on when it was taken out of this one.
+            // SAFETY: the waiter is in no chain, and this thread goes on only after it has left
+            // this chain.
             unsafe { state.waiters.push(&waiter) };
             drop(state);
             let now = self.host().now();
@@ -403,7 +406,7 @@ impl<H: Host> Engine<H> {
             if !woken {
                 let removed = self.disposal().0.lock().waiters.remove(&waiter);
                 if !removed {
-                    // It was taken out: its wake is a few instructions away.
+                    // It was taken from the chain: its wake is a few instructions away.
                     waiter.wait(self.host());
                 }
                 if self.host().now() >= deadline {
@@ -413,7 +416,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Starts a disposer, which is counted already.
+    /// Starts a disposer, which the caller has counted already.
     fn start_disposer(&self) {
         let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
         let outcome = match self.me() {
@@ -448,17 +451,17 @@ impl<H: Host> Engine<H> {
             let mut item = batch.items.front();
             while !item.is_null() {
                 waiting += 1;
-                // SAFETY: the items of a list that we hold.
+                // SAFETY: the items of a list that we have locked.
                 item = unsafe { <Work as Node>::next(item) };
             }
         }
-        let show = |known: &UnderWay| Releasing {
+        let show = |known: &RunningDestructor| Releasing {
             queue: name(known.batch),
             function: Function::of(known.func),
             thread: known.thread,
             for_ns: now.saturating_sub(known.since),
         };
-        let mut releasing: Vec<Releasing> = state.under_way.iter().map(show).collect();
+        let mut releasing: Vec<Releasing> = state.destructors.iter().map(show).collect();
         drop(state);
         for known in &mut releasing {
             // SAFETY: the identity of an item's function.

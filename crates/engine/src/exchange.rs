@@ -1,8 +1,9 @@
 //! Requests to another thread, and its answers in buffers that are never freed: which thread may touch
 //! which buffer when.
 //!
-//! An exchange is a word of generation and phase, and a buffer of its user's. The phases and their races
-//! are in `crates/uwork/src/linux/stack/README.md`, for whose stacks this is.
+//! An exchange consists of a word with generation and phase, and a buffer that belongs to its user.
+//! The phases and their races are in `crates/uwork/src/linux/stack/README.md`, which collects
+//! threads' stacks with it.
 
 use crate::futex::Futex;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_unless_modelled};
@@ -17,11 +18,13 @@ const ABANDONED: u64 = 4;
 
 /// One request and its answer.
 pub struct Exchange {
-    /// Generation << `PHASE_BITS` | phase. Any thread, by compare-and-swap; the child of a fork sets it.
+    /// Generation << `PHASE_BITS` | phase. Any thread changes it by compare-and-swap; a forked
+    /// child stores it.
     state: AtomicU64,
-    /// The thread that is asked. Stores: the caller that has claimed the exchange, before it sends.
+    /// The thread that is asked. Written by the caller that has claimed the exchange, before it
+    /// sends.
     thread: AtomicU32,
-    /// Answers so far. The caller sleeps on it.
+    /// The number of answers so far. The caller sleeps on it.
     answers: AtomicU32,
 }
 
@@ -30,25 +33,27 @@ pub struct Exchange {
 pub enum Unanswered {
     /// The request could not be sent.
     Unsent,
-    /// The time is over.
+    /// No answer came in time.
     Late,
 }
 
 /// All exchanges of one kind.
 #[derive(Clone, Copy)]
 pub struct Exchanges<'a> {
-    /// Requests that can be under way at once, including those whose caller gave up during the copy.
+    /// Requests that can be in progress at once, including those whose caller gave up during the
+    /// copy.
     pub all: &'a [Exchange],
-    /// Counts exchanges that were given back. Callers that found none sleep on it.
+    /// Counts released exchanges. Callers that find none free sleep on it.
     pub freed: &'a AtomicU32,
 }
 
 impl<'a> Exchanges<'a> {
-    /// Asks `thread` by `send`, which gets the number to be passed to [`Exchanges::answer`]. Once the
-    /// answer has come, `read` gets the index of the exchange, whose buffer is the caller's meanwhile.
+    /// Asks `thread` by `send`, which gets the number to be passed to [`Exchanges::answer`]. Once
+    /// the answer has come, `read` gets the index of the exchange; the caller owns its buffer
+    /// meanwhile.
     ///
     /// # Errors
-    /// `send` returns false, or the time of `futex` is over first.
+    /// `send` returns false, or `futex` times out first.
     pub fn ask<R>(
         self,
         thread: u32,
@@ -71,9 +76,9 @@ impl<'a> Exchanges<'a> {
         Ok(read(index))
     }
 
-    /// The handler: answers request `number` with what `copy` stores in the buffer of the index that it
-    /// gets, if the caller still waits for it and `thread`, the calling one, is meant. Async-signal-safe
-    /// if `copy` and `futex` are.
+    /// The handler: answers request `number` with the data that `copy` stores in the buffer of the
+    /// index that it gets, if the caller still waits for it and the request is for `thread`, the
+    /// calling thread. Async-signal-safe if `copy` and `futex` are.
     pub fn answer(self, number: usize, thread: u32, futex: &impl Futex, copy: impl FnOnce(usize)) {
         let (index, generation) = (number % self.all.len(), (number / self.all.len()) as u64);
         let exchange = &self.all[index];
@@ -93,7 +98,7 @@ impl<'a> Exchanges<'a> {
         }
     }
 
-    /// In the child of a fork, where all requests and handlers are gone.
+    /// In a forked child, where all requests and handlers no longer exist.
     pub fn forget(self) {
         for exchange in self.all {
             let state = exchange.state.load(Ordering::Relaxed);
@@ -101,10 +106,11 @@ impl<'a> Exchanges<'a> {
         }
     }
 
-    /// An exchange for a request to a thread: its index and its state.
+    /// Claims an exchange for a request to a thread: its index and its state.
     fn claim(self, thread: u32, futex: &impl Futex) -> Option<(usize, u64)> {
         loop {
-            // Before the look: an exchange that is given back after it ends the sleep below.
+            // Read before the search: an exchange that is released after the search ends the sleep
+            // below.
             let seen = self.freed.load(Ordering::Acquire);
             let claimed = |(index, exchange): (usize, &Exchange)| Some((index, exchange.claim()?));
             if let Some((index, asked)) = self.all.iter().enumerate().find_map(claimed) {
@@ -117,7 +123,7 @@ impl<'a> Exchanges<'a> {
         }
     }
 
-    /// An exchange is IDLE again.
+    /// Announces that an exchange is IDLE again.
     fn give_back(self, futex: &impl Futex) {
         // Release: a caller that sees this number sees IDLE.
         self.freed.fetch_add(1, Ordering::Release);
@@ -129,7 +135,7 @@ impl<'a> Exchanges<'a> {
     fn wait(self, exchange: &Exchange, asked: u64, futex: &impl Futex) -> bool {
         let done = with_phase(asked, DONE);
         loop {
-            // Before the look: an answer that comes after it ends the sleep below.
+            // Read before the check: an answer that comes after the check ends the sleep below.
             let seen = exchange.answers.load(Ordering::Acquire);
             if exchange.state.load(Ordering::Acquire) == done {
                 return true;
@@ -140,18 +146,18 @@ impl<'a> Exchanges<'a> {
         }
     }
 
-    /// False if the answer has come after all.
+    /// Gives up the request. False if the answer has come after all.
     #[must_use]
     fn give_up(self, exchange: &Exchange, asked: u64, futex: &impl Futex) -> bool {
         if exchange.step(asked, IDLE) {
             self.give_back(futex);
             return true;
         }
-        // Then it is being answered, or was.
+        // The handler is answering, or has answered.
         exchange.step(with_phase(asked, COPYING), ABANDONED)
     }
 
-    /// What the handler gets.
+    /// The number that the handler gets.
     fn number(self, index: usize, asked: u64) -> usize {
         (asked >> PHASE_BITS) as usize * self.all.len() + index
     }
@@ -169,7 +175,7 @@ impl Default for Exchange {
 
 impl Exchange {
     const_unless_modelled! {
-        /// One that is free.
+        /// A free exchange.
         pub fn new() -> Exchange {
             Exchange {
                 state: AtomicU64::new(IDLE),
@@ -182,12 +188,12 @@ impl Exchange {
     /// From `state` to the same generation in `phase`, if it is still in `state`.
     #[must_use]
     fn step(&self, state: u64, phase: u64) -> bool {
-        // Release: what was done to the buffer before. Acquire: what others did to it.
+        // Release: this side's accesses to the buffer. Acquire: the other side's.
         let next = with_phase(state, phase);
         self.state.compare_exchange(state, next, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Claims it for a new request, if it is free: the state that it is in then.
+    /// Claims it for a new request, if it is free. Returns its new state.
     fn claim(&self) -> Option<u64> {
         let state = self.state.load(Ordering::Relaxed);
         if state & PHASE_MASK != IDLE {
@@ -200,7 +206,7 @@ impl Exchange {
     }
 }
 
-/// An exchange with an answer in its buffer. Given back when dropped.
+/// An exchange with an answer in its buffer. Released when dropped.
 struct Claimed<'a, 'f, F: Futex> {
     exchanges: Exchanges<'a>,
     exchange: &'a Exchange,

@@ -1,30 +1,31 @@
-//! Waiting: for an item, for everything that was queued, until a queue is empty.
+//! Waits: for an item, for everything that was queued, until a queue is empty.
 //!
-//! **Flush of a queue.** Items get the queue's present colour when they are spliced out of an
-//! inbox, and each pwq counts its items by colour. A flush splices every inbox, moves the queue on
-//! to the next colour, and waits until the old one, and all before it, have run out. Nothing is
-//! paid per item. Colours end in the order in which they began. When all are in use, further
-//! flushers wait until one has ended.
+//! **Flush of a queue.** Items get the queue's present flush colour when they are spliced out of an
+//! inbox, and each pwq counts its items by colour. A flush splices every inbox, advances the queue
+//! to the next colour, and waits until the items of the old colour, and of all before it, are done.
+//! This costs nothing per item. Colours end in the order in which they began. When all are in use,
+//! further flushers wait until a colour has ended.
 //!
-//! **Giving up.** A flusher whose time is over takes its waiter out of its chain, under the flush
-//! lock. Waiters leave a chain under that lock only, so there are two cases and no third:
+//! **Timeouts.** A flusher that times out removes its waiter from its chain, under the flush
+//! lock. Waiters leave a chain under that lock only, so there are exactly two cases:
 //!
 //! ```text
-//! flusher, its time over                worker, the last item of the colour
+//! flusher, timed out                    worker, the last item of the colour
 //!                                       flush.lock
 //! flush.lock                              takes the chain of the colour
 //!   is the waiter in a chain ?          flush.unlock
-//!     yes: takes it out. Nobody knows   wakes each waiter of the chain
-//!          it any more: it may go away
+//!     yes: removes it. No thread        wakes each waiter of the chain
+//!          refers to it any more
 //!     no:  the worker has taken it
 //! flush.unlock
 //!   no:  waits for that wake
 //! ```
 //!
 //! In the second case the wake is a few instructions away and waits for nothing, so the flusher may
-//! wait for it without a bound; it must, as the worker is about to touch the waiter. The flush has then
-//! ended, and that is what the flusher says. Its colour goes on without a waiter in the first case: it
-//! ends when its items do, and lets those in that found no colour free.
+//! wait for it without a bound. It must, because the worker is about to access the waiter. The
+//! flush has then ended, and the flusher reports success. In the first case its colour continues
+//! without a waiter: it ends when its items do, and then wakes the flushers that found no free
+//! colour.
 
 use std::ptr::NonNull;
 
@@ -38,9 +39,9 @@ use crate::wake::{LOOK_AGAIN, Waiter, Waiters};
 use crate::word::RunId;
 use crate::work::{Place, Work};
 
-/// Rounds of a drain before it is reported.
+/// The number of rounds after which a drain is reported.
 const DRAIN_REPORTS: u32 = 10;
-/// And after which further rounds again.
+/// It is reported again after each multiple of this many rounds, up to `DRAIN_REPORTS_LAST`.
 const DRAIN_REPORTS_AGAIN: u32 = 100;
 const DRAIN_REPORTS_LAST: u32 = 1_000;
 
@@ -48,13 +49,13 @@ const DRAIN_REPORTS_LAST: u32 = 1_000;
 pub(crate) struct FlushState<H: Host> {
     /// The colour that items get now.
     colour: usize,
-    /// The oldest colour that a flush waits for; equal to `colour` when there is none.
+    /// The oldest colour that a flush waits for; equal to `colour` if there is none.
     oldest: usize,
-    /// Pwqs that still have items of a colour that is waited for.
+    /// By colour: how many pwqs still have items of it, if a flush waits for it.
     pending: [u32; COLOURS],
-    /// Who waits for a colour.
+    /// The flushers that wait for each colour.
     waiters: [Waiters<H>; COLOURS],
-    /// Who found no colour free.
+    /// The flushers that found no free colour.
     overflow: Waiters<H>,
 }
 
@@ -74,22 +75,22 @@ impl<H: Host> FlushState<H> {
         self.colour
     }
 
-    /// Ends the oldest colours that have run out. Who waited for them, and who waited for one to
-    /// become free.
+    /// Ends the oldest colours whose items are done. Returns the flushers that waited for them, and
+    /// those that waited for a free colour.
     fn end_oldest(&mut self) -> Waiters<H> {
         let (mut done, before) = (Waiters::new(), self.oldest);
         while self.oldest != self.colour && self.pending[self.oldest] == 0 {
             done.append(self.waiters[self.oldest].take());
             self.oldest = (self.oldest + 1) % COLOURS;
         }
-        // Not only if somebody waited for it: all its flushers may have given up.
+        // Even if no flusher waits for the ended colour: all of its flushers may have timed out.
         if self.oldest != before {
             done.append(self.overflow.take());
         }
         done
     }
 
-    /// Takes out a waiter that gives up. False if it is in no chain any more.
+    /// Removes a waiter that timed out. False if it is in no chain any more.
     fn give_up(&mut self, waiter: &Waiter<H>) -> bool {
         self.overflow.remove(waiter) || self.waiters.iter_mut().any(|chain| chain.remove(waiter))
     }
@@ -100,19 +101,19 @@ impl<H: Host> FlushState<H> {
     }
 }
 
-/// How a flusher got on.
+/// The first step of a flush.
 enum Began {
     /// Nothing is in flight.
     Nothing,
-    /// It waits for its colour.
+    /// The flusher is in the chain of its colour.
     Waiting,
     /// No colour is free.
     Full,
 }
 
 impl<H: Host> Wq<H> {
-    /// Waits until everything that was queued before this call has run. Later items do not hold it
-    /// up.
+    /// Waits until everything that was queued before this call has run. Later items do not delay
+    /// it.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -124,8 +125,8 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// As [`Wq::flush`], but gives up when the host's clock reaches `deadline`. False if it did: some
-    /// of what was queued before has not run. A flush that gives up leaves nothing behind.
+    /// As [`Wq::flush`], but times out when the host's clock reaches `deadline`. False if it did:
+    /// some of the items queued before have not run. A flush that times out leaves nothing behind.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -136,7 +137,7 @@ impl<H: Host> Wq<H> {
         Ok(self.flush_outside(Some(deadline)))
     }
 
-    /// False if the time was over first.
+    /// False if it timed out.
     fn flush_outside(&self, deadline: Option<u64>) -> bool {
         self.engine().check_flush_dependency(self);
         self.engine().before_wait();
@@ -148,7 +149,7 @@ impl<H: Host> Wq<H> {
             }
             let _noted = self.engine().note_wait(WaitsFor::Queue(self.identity().addr()));
             let _blocked = self.engine().block();
-            if !self.wait_or_give_up(&waiter, deadline) {
+            if !self.wait_or_time_out(&waiter, deadline) {
                 return false;
             }
             if let Began::Waiting = began {
@@ -157,9 +158,9 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// Waits until the waiter was taken out of its chain and woken. False if it was taken out by
-    /// this call, since the time is over.
-    fn wait_or_give_up(&self, waiter: &Waiter<H>, deadline: Option<u64>) -> bool {
+    /// Waits until the waiter was taken from its chain and woken. False if this call removed it
+    /// because it timed out.
+    fn wait_or_time_out(&self, waiter: &Waiter<H>, deadline: Option<u64>) -> bool {
         let host = self.engine().host();
         if let Some(deadline) = deadline {
             if waiter.wait_until(host, deadline) {
@@ -179,7 +180,7 @@ impl<H: Host> Wq<H> {
         let colour = flush.colour;
         let next = (colour + 1) % COLOURS;
         if next == flush.oldest {
-            // SAFETY: in no chain; the caller waits.
+            // SAFETY: the waiter is in no chain, and the caller waits for it.
             unsafe { flush.overflow.push(waiter) };
             return Began::Full;
         }
@@ -196,12 +197,12 @@ impl<H: Host> Wq<H> {
             flush.oldest = next;
             return Began::Nothing;
         }
-        // SAFETY: in no chain; the caller waits.
+        // SAFETY: the waiter is in no chain, and the caller waits for it.
         unsafe { flush.waiters[colour].push(waiter) };
         Began::Waiting
     }
 
-    /// The last item of an awaited colour of `pwq` is done.
+    /// Called when the last item of an awaited colour of `pwq` is done.
     #[cold]
     pub(crate) fn colour_over(&self, engine: &Engine<H>, pwq: &Pwq<H>, colour: usize) {
         let mut flush = self.flush.lock();
@@ -226,8 +227,8 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// As [`Wq::drain`], but gives up when the host's clock reaches `deadline`. False if it did: the
-    /// queue takes items from everybody again, and is not empty.
+    /// As [`Wq::drain`], but times out when the host's clock reaches `deadline`. False if it did:
+    /// the queue accepts all items again, and is not empty.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -241,18 +242,19 @@ impl<H: Host> Wq<H> {
         Ok(empty)
     }
 
-    /// Flushes until nothing is left.
+    /// Flushes until the queue is empty.
     pub(crate) fn settle(&self) {
         self.settle_until(None);
     }
 
-    /// Flushes until nothing is left. False if the time was over first.
+    /// Flushes until the queue is empty. False if it timed out.
     pub(crate) fn settle_until(&self, deadline: Option<u64>) -> bool {
         let mut rounds = 0;
         loop {
             let flushed = self.flush_outside(deadline);
-            // One survey is no snapshot: an item of a pwq that comes later may queue another on one
-            // that came before. Two with the same count, and nothing ran in between.
+            // One survey is no snapshot: an item of a pwq that is surveyed later may queue another
+            // on a pwq surveyed earlier. If two surveys return the same count, nothing ran in
+            // between.
             let first = self.survey();
             if first.0 && self.survey() == first {
                 return true;
@@ -274,8 +276,8 @@ impl<H: Host> Wq<H> {
         self.survey().0
     }
 
-    /// Whether nothing was queued or running in any pwq when it was looked at, and how many items
-    /// there ever were.
+    /// Whether each pwq was empty and without running items when it was examined, and the number of
+    /// items spliced so far.
     pub(crate) fn survey(&self) -> (bool, u64) {
         let (mut idle, mut items) = (true, 0);
         self.pwqs().for_each(|pwq| {
@@ -288,9 +290,9 @@ impl<H: Host> Wq<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Waits until the last queueing of the item has run. False if it was idle; then, and when the
-    /// caller is inside the very run that it would wait for, or in front of the item in its ordered
-    /// queue, it returns at once. A cancel of the item ends the wait.
+    /// Waits until the last queueing of the item has run. False if it was idle. It returns at once
+    /// if the item is idle, if the caller is inside the very run that it would wait for, or if the
+    /// caller is ahead of the item in its ordered queue. A cancel of the item ends the wait.
     ///
     /// # Safety
     /// `work` is live, and has only been queued on queues of this engine.
@@ -312,11 +314,11 @@ impl<H: Host> Engine<H> {
                 return run.is_some_and(|run| self.wait_for_run(run, item)) || waited;
             }
             if run.is_some_and(|run| self.runs(run, item)) {
-                // The coming run starts when this one has ended.
+                // The pending run starts after the caller's run has ended.
                 return waited;
             }
             match item.place() {
-                // Armed, not queued: there is nothing to wait for but what still runs.
+                // Armed, not queued: the only thing to wait for is a run in progress.
                 Place::Timer(_) | Place::Grace(_) => {
                     return run.is_some_and(|run| self.wait_for_run(run, item)) || waited;
                 }
@@ -331,23 +333,25 @@ impl<H: Host> Engine<H> {
                     let epoch = self.freeze_epoch();
                     // SAFETY: by this function's contract.
                     if self.is_inside_an_item() && unsafe { self.help(work) } == Helped::Ran {
-                        // Its queue may have no place left but the one that the caller is in.
+                        // Helping is needed: its queue's only permit may be the one that the
+                        // caller's item holds.
                         return true;
                     }
                     self.before_wait();
                     let waiter = Waiter::new(work.as_ptr().addr());
-                    // SAFETY: by this function's contract, and waited for if it was put in.
+                    // SAFETY: by this function's contract; the waiter is waited for if it was put
+                    // in.
                     match unsafe { self.wait_behind(work, &waiter, epoch) } {
                         Some(true) => {
                             // SAFETY: by this function's contract.
                             let _noted = unsafe { self.note_wait_for_item(work) };
                             let _blocked = self.block();
                             waiter.wait(self.host());
-                            // SAFETY: out of its chain, it is ours again.
+                            // SAFETY: the waiter has left its chain, so it is ours again.
                             if unsafe { waiter.key.get() } != LOOK_AGAIN {
                                 return true;
                             }
-                            // Its queue was thawed: now it may be helped.
+                            // Its queue was thawed: from now on help can run the item.
                             waited = true;
                         }
                         Some(false) => return waited,
@@ -360,9 +364,9 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Puts a waiter behind a queued item. `None` if it is in no list at the moment, or if its queue
-    /// may have been thawed since `epoch`, so that it may be helped now; false if it is
-    /// behind the caller in an ordered queue, and would wait for itself.
+    /// Puts a waiter behind a queued item. `None` if the item is in no list at the moment, or if
+    /// its queue may have been thawed since `epoch`, so that help may run it now; false if it is
+    /// behind the caller in an ordered queue, and the caller would wait for itself.
     unsafe fn wait_behind(
         &self,
         work: NonNull<Work>,
@@ -374,15 +378,15 @@ impl<H: Host> Engine<H> {
         if found.pwq.is_ordered() && self.runs_queue(found.pwq.wq().cast()) {
             return Some(false);
         }
-        // Under the lock under which a thaw takes out who waits: one that did so before us is seen
-        // here, one that comes after us finds the waiter.
+        // The guards include the lock under which a thaw takes the waiters. A thaw that did so
+        // before is visible here in the epoch; a thaw that comes later finds the waiter.
         if self.freeze_epoch() != epoch {
             return None;
         }
-        // SAFETY: located, hence live; its ticket is guarded by the guards that we hold.
+        // SAFETY: located, hence live; the guards that we hold guard its ticket.
         let item = unsafe { work.as_ref() };
         item.set_ticket(item.ticket().with_waited_for(true));
-        // SAFETY: in no chain; the caller waits.
+        // SAFETY: the waiter is in no chain, and the caller waits for it.
         unsafe { found.inner.waiters.push(waiter) };
         Some(true)
     }

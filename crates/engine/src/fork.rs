@@ -1,29 +1,31 @@
-//! Forks: the parent goes on as if nothing had happened, the child starts afresh.
+//! Forks: the parent continues as before, the child starts with an idle engine.
 //!
-//! In the child there is one thread, the one that forked. Everything that other threads had in hand is
-//! as it was at that instant, and they are gone. So before the fork the forking thread takes every lock
-//! of the engine, in the order of the ranks; then nothing is half done. After it, the parent lets go.
-//! The child first makes everything idle:
+//! The child has one thread, the one that forked. The other threads do not exist there, and
+//! whatever they had half done stays as it was at that instant. So before the fork, the forking
+//! thread takes every lock of the engine, in the order of the ranks; then no operation is half
+//! done. After it, the parent releases the locks. The child first makes everything idle:
 //!
-//! - what was queued, armed or waited for a grace period is idle again. It is not run, and its holder
-//!   is not told: its destructor would undo in the child what belongs to the parent. What the
-//!   queue held of it (a reference, a box) stays behind.
-//! - there are no workers, no watch, no rescuers. The first item that is queued makes them.
-//! - nobody waits for anything.
+//! - Items that were queued, armed or waiting for a grace period become idle. They do not run, and
+//!   their holders are not notified: a destructor would undo in the child what belongs to the
+//!   parent. References that the queue held for an item (a reference count, a box) are leaked.
+//! - There are no workers, no watcher, no rescuers. The first item that is queued creates them.
+//! - No thread waits for anything.
 //!
-//! Queues, attributes, pools, freezes and shutdowns are as they were.
+//! Queues, attributes, pools, freezes and shutdowns keep their state.
 //!
-//! **A fork inside of an item.** The child's thread is in the item and not a worker any more. When the
-//! item returns, the thread ends, and with it the process, as it does in POSIX where a thread that has
-//! forked returns. A thread that helps goes on behind the help.
+//! **A fork inside of an item.** The child's thread is in the item and is no longer a worker. When
+//! the item returns, the thread ends, and with it the process, as in POSIX when a thread that has
+//! forked returns. A helper continues after the helped item.
 //!
-//! **What the locks do not cover.** An item that another thread was just handing over (between taking
-//! PENDING and pushing it, or between two lists) is in no list. In the child it stays pending for ever;
-//! a cancel of it there would not return. That is some tens of nanoseconds of each item's life.
+//! **What the locks do not cover.** An item that another thread was just moving (between taking
+//! PENDING and pushing it, or between two lists) is in no list. In the child it stays pending for
+//! ever; a cancel of it there would not return. This window is some tens of nanoseconds of each
+//! item's life.
 //!
-//! **No call of the allocator**, neither before the fork nor after it: the forking thread may hold the
-//! allocator's locks at that time. What is needed meanwhile lies in [`Pages`]; what the fork turns out to keep
-//! last is released later, by a thread that makes or drops a queue ([`Engine::release_left`]).
+//! **No call of the allocator**, neither before the fork nor after it: the forking thread may hold
+//! the allocator's locks at that time. Memory that is needed meanwhile comes from [`Pages`]. Queues
+//! whose last reference is the fork's are released later, by a thread that creates or drops a queue
+//! ([`Engine::release_left`]).
 
 mod pages;
 
@@ -52,17 +54,17 @@ use crate::timer::Timers;
 use crate::watch::Shared;
 use crate::work::{Work, WorkList};
 
-/// Every lock of an engine, from before a fork until after it. Stays on its thread.
+/// Every lock of an engine, held from before a fork until after it. Stays on its thread.
 pub struct Forking<'a, H: Host> {
     engine: &'a Engine<H>,
     pages: &'a Pages<H>,
-    /// There until they are given up.
+    /// Present until the locks are released.
     held: Option<Held<'a, H>>,
-    /// The queues that the locks are of: given up after them.
+    /// The queues that the locks belong to: released after them.
     owners: PageList<'a, H, Arc<Owner<H>>>,
 }
 
-/// The locks. Given up in this order, which does not matter.
+/// The locks. Released in this order, which does not matter.
 struct Held<'a, H: Host> {
     ids: [HeldIds<'a>; 3],
     grace: HeldGrace<'a, H>,
@@ -87,11 +89,12 @@ struct Held<'a, H: Host> {
 }
 
 impl<H: Host> Engine<H> {
-    /// The calling thread is about to fork: waits until no other thread has anything half done, and
-    /// keeps it so. Then fork, and call [`Forking::parent`] or [`Forking::child`].
+    /// Prepares a fork by the calling thread: waits until no other thread has anything half done,
+    /// and keeps it so. Then fork, and call [`Forking::parent`] or [`Forking::child`].
     ///
-    /// Takes some microseconds, and some more for each queue. Calls no allocator: what it needs lies in `pages`.
-    /// Not to be called with a lock of the engine held: neither is user code.
+    /// Takes some microseconds, and some more for each queue. Calls no allocator: its memory comes
+    /// from `pages`. The caller holds no lock of the engine. User code never runs under one, so
+    /// user code may call this.
     pub fn before_fork<'a>(&'a self, pages: &'a Pages<H>) -> Forking<'a, H> {
         loop {
             if let Some(forking) = self.hold_everything(pages) {
@@ -100,7 +103,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// `None` if a queue was made meanwhile that is not held.
+    /// `None` if a queue was created meanwhile, whose locks are not held.
     fn hold_everything<'a>(&'a self, pages: &'a Pages<H>) -> Option<Forking<'a, H>> {
         take_all(true);
         let changing = self.versions().hold();
@@ -109,7 +112,7 @@ impl<H: Host> Engine<H> {
         let mut owners = PageList::new(pages);
         self.registry().owners_into(&mut owners);
         let mut queues = PageList::new(pages);
-        // SAFETY: the owners are given up after everything that is taken of them.
+        // SAFETY: the owners are released after everything that borrows from them.
         queues.extend(owners.iter().map(|owner| unsafe { &*std::ptr::from_ref(owner.wq()) }));
         let queues: PageList<'_, H, &'a Wq<H>> = queues;
         let mut tunables = PageList::new(pages);
@@ -171,7 +174,7 @@ impl<H: Host> Engine<H> {
         (made == known).then_some(forking)
     }
 
-    /// After a fork, in the child, before its first worker: makes what queues have of their own.
+    /// In a forked child, before its first worker: creates the threads that belong to queues.
     #[inline]
     pub(crate) fn be_born(&self) {
         if self.newborn.load(Ordering::Relaxed) {
@@ -200,7 +203,7 @@ impl<H: Host> Engine<H> {
 fn forget_all(items: &WorkList) {
     let mut item = items.front();
     while !item.is_null() {
-        // SAFETY: the items of a list that the caller took whole, each visited once.
+        // SAFETY: the caller owns the whole list, and each item is visited once.
         unsafe {
             let next = <Work as Node>::next(item);
             (*item).forget();
@@ -210,10 +213,10 @@ fn forget_all(items: &WorkList) {
 }
 
 impl<H: Host> Forking<'_, H> {
-    /// In the parent: goes on.
+    /// In the parent: releases the locks.
     pub fn parent(self) {}
 
-    /// In the child: starts afresh. The calling thread is the only one there is.
+    /// In the child: makes the engine idle. The calling thread is the only thread of the process.
     pub fn child(mut self) {
         let engine = self.engine;
         // SAFETY: the host's promise for the calling thread.
@@ -221,11 +224,11 @@ impl<H: Host> Forking<'_, H> {
         let mut in_use = PageList::new(self.pages);
         in_use.extend(thread.frames().map(|frame| frame.slot));
         if (thread.is_rescuer() || !thread.worker().is_null()) && engine.host().thread_id() != 0 {
-            // The thread was kept on the CPUs of a pod. It is the whole process now.
+            // The thread was confined to the CPUs of a pod. It is the whole process now.
             engine.host().set_cpus(engine.host().thread_id(), &engine.cpus().allowed);
         }
         thread.forked();
-        let mut held = self.held.take().expect("they are given up once");
+        let mut held = self.held.take().expect("the locks are released once");
         let mut at = held.pwqs.iter_mut();
         engine.pwqs().for_each(|(_, pwq)| {
             if let Some(inner) = at.next() {

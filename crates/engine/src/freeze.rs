@@ -1,7 +1,8 @@
-//! Freezing: queues that take part start nothing new until the thaw.
+//! Freezing: queues that take part start no new item until the thaw.
 //!
-//! A frozen queue's limits are 0. What is queued waits behind them, in the order of queueing; what a
-//! worker has taken is finished. Flushes, drains and the end of a queue wait for what waits.
+//! A frozen queue's limits are 0. Queued items wait behind these limits, in the order of queueing;
+//! items that a worker has taken run to their end. Flushes, drains and the end of a queue wait for
+//! the queued items.
 
 use crate::engine::Engine;
 use crate::host::Host;
@@ -32,8 +33,9 @@ impl std::error::Error for FreezeError {}
 /// Guard: the engine's freeze lock. Rank: before everything of a queue.
 pub(crate) struct FreezeState<H: Host> {
     frozen: bool,
-    /// Those with `FREEZABLE`. A queue is in it from before it has a pwq until it is empty for good.
-    /// In the order in which they were made: a freeze and a thaw do the same again in each run.
+    /// The queues with `FREEZABLE`. A queue is in the list from before it has a pwq until it is
+    /// permanently empty. In the order of creation, so that freezes and thaws are the same in each
+    /// simulated run.
     queues: Vec<Link<Wq<H>>>,
 }
 
@@ -44,17 +46,17 @@ impl<H: Host> FreezeState<H> {
 
     /// The queues that take part.
     fn freezable_queues(&self) -> impl Iterator<Item = &Wq<H>> {
-        // SAFETY: a queue leaves the list, under the lock that guards us, before it goes away.
+        // SAFETY: a queue leaves the list, under the lock that guards the list, before it is freed.
         self.queues.iter().map(|queue| unsafe { &*queue.0 })
     }
 }
 
 impl<H: Host> Engine<H> {
-    /// Freezes every queue with `FREEZABLE`: what their workers have taken is finished, nothing else
-    /// starts (the kernel's `freeze_workqueues_begin`).
+    /// Freezes every queue with `FREEZABLE`: items that their workers have taken run to their end,
+    /// no other item starts (the kernel's `freeze_workqueues_begin`).
     ///
     /// # Errors
-    /// They are frozen.
+    /// The queues are frozen already.
     pub fn freeze_begin(&self) -> Result<(), FreezeError> {
         let mut state = self.freeze_state().lock();
         if state.frozen {
@@ -81,7 +83,7 @@ impl<H: Host> Engine<H> {
         Ok(state.freezable_queues().any(Wq::is_held))
     }
 
-    /// Lets the frozen queues go on (the kernel's `thaw_workqueues`).
+    /// Thaws the frozen queues (the kernel's `thaw_workqueues`).
     ///
     /// # Errors
     /// The queues are not frozen.
@@ -99,7 +101,7 @@ impl<H: Host> Engine<H> {
         Ok(())
     }
 
-    /// A queue takes part from now on; frozen at once if the others are. It has no pwq yet.
+    /// Makes a queue take part from now on; freezes it if the others are frozen. It has no pwq yet.
     pub(crate) fn enter_freezable(&self, queue: &Wq<H>) {
         let mut state = self.freeze_state().lock();
         let address = std::ptr::from_ref(queue).cast_mut();
@@ -109,7 +111,7 @@ impl<H: Host> Engine<H> {
         ready.push(self);
     }
 
-    /// A queue that is empty for good goes away.
+    /// Removes a queue that is permanently empty and about to be freed.
     pub(crate) fn leave_freezable(&self, queue: &Wq<H>) {
         self.freeze_state().lock().queues.retain(|known| !std::ptr::eq(known.0, queue));
     }

@@ -1,33 +1,34 @@
 //! Items that are queued when a grace period has ended.
 //!
-//! The engine keeps the items; what a grace period is, and when one has ended, it is told. Whoever
-//! tells it, the driver, is one at a time and does this over and over:
+//! The engine keeps the items; a *driver* tells it when grace periods begin and end. There is one
+//! driver at a time, which repeats:
 //!
 //! ```text
-//! begin_grace      those that have arrived now wait for the period that begins here;
+//! begin_grace      the items that have arrived wait for the period that begins here;
 //!                  false if there are none: the driver may sleep, the next arrival calls it
 //! (a full grace period)
 //! end_grace        they are queued
 //! ```
 //!
-//! So an item waits for the rest of the period that is on when it arrives, if one is, and for the whole
-//! of the next. That next one begins after the arrival: this is what is promised.
+//! So an item waits for the rest of the period in progress when it arrives, if there is one, and
+//! for the whole next period. That next period begins after the arrival, which is the guarantee.
 //!
-//! There are two lists, and one index that says which of them takes arrivals. Beginning a period turns
-//! the index over; the items stay where they are, and each names its list in its place. One lock
-//! guards both lists, the index, whether a driver was called, and who waits for an item to leave:
+//! There are two lists, and an index of the list that takes arrivals. The begin of a period flips
+//! the index; the items stay where they are, and each names its list in its place. One lock guards
+//! both lists, the index, whether a driver was called, and the threads that wait for an item to
+//! leave:
 //!
 //! | lists | driven | state |
 //! |---|---|---|
-//! | both empty | no | idle: nobody wakes up |
+//! | both empty | no | idle: no thread wakes |
 //! | arrivals | yes | the driver was called and will begin a period |
-//! | waiting, arrivals or not | yes | a period is on |
-//! | both empty | yes | all were taken back, or the driver is at work; it finds out |
-//! | any item | no | never: who adds the first item calls the driver, under the same lock |
+//! | waiting, arrivals or not | yes | a period is in progress |
+//! | both empty | yes | all items were cancelled, or the driver is about to find the lists empty |
+//! | any item | no | impossible: the thread that adds the first item calls the driver, under the same lock |
 //!
-//! An item in a list is pending, and nobody's but the list's: `PENDING` is held as for an armed timer.
-//! It holds its queue weakly, as a timer does. The lock stands beside all others: it is taken with none
-//! held, and none is taken under it.
+//! An item in a list is pending, and only the list owns it: `PENDING` is held as for an armed
+//! timer. It references its queue weakly, as a timer does. The lock is taken with no other lock
+//! held, and no other is taken under it.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
@@ -47,7 +48,7 @@ use crate::work::{Place, Work, WorkFn, WorkList};
 pub struct Graced<H: Host> {
     /// First, so that the address of the work is the address of the whole.
     work: Work,
-    /// The CPU that asked. Guard: the owner; while it is in a list, the grace lock.
+    /// The CPU that queued it. Guard: the owner; while it is in a list, the grace lock.
     cpu: Cell<u32>,
     /// The queue, as a weak reference that the item owns while it is in a list. Guard: as `cpu`.
     queue: Cell<Link<Owner<H>>>,
@@ -59,7 +60,7 @@ impl<H: Host> Graced<H> {
         Self::of(Work::new(func))
     }
 
-    /// As [`Graced::new`], with a function of another language.
+    /// As [`Graced::new`], for a function of another language.
     pub fn foreign(func: ForeignFn) -> Graced<H> {
         Self::of(Work::foreign(func))
     }
@@ -79,9 +80,9 @@ pub(crate) struct Grace<H: Host>(Lock<Lists<H>>);
 
 struct Lists<H: Host> {
     items: [WorkList; 2],
-    /// The list that takes arrivals; the other one waits for the period that is on.
+    /// The list that takes arrivals; the other one waits for the period in progress.
     arrivals: usize,
-    /// Whether a driver was called and has not been told that there is nothing to do.
+    /// Whether a driver was called, and has not found the arrivals empty since.
     driven: bool,
     /// Threads that wait for an item to leave its list, by its address.
     waiters: Waiters<H>,
@@ -110,7 +111,7 @@ impl<H: Host> Grace<H> {
     }
 }
 
-/// The lists of grace periods, held.
+/// The lists of grace periods, locked.
 pub(crate) struct HeldGrace<'a, H: Host>(LockGuard<'a, Lists<H>>);
 
 impl<H: Host> Grace<H> {
@@ -120,26 +121,28 @@ impl<H: Host> Grace<H> {
 }
 
 impl<H: Host> HeldGrace<'_, H> {
-    /// In a child after a fork: everything that waits for a period, none of which is on any more.
+    /// In a forked child: returns all items that wait for a period; no period is in progress any
+    /// more.
     pub(crate) fn forget(&mut self) -> WorkList {
         let lists = &mut *self.0;
         let mut items = lists.items[0].take();
         items.append(lists.items[1].take());
         lists.driven = false;
         lists.waiters = Waiters::new();
-        // The items' weak references stay behind: the last one of a queue would free memory.
+        // The items' weak references are leaked: dropping the last one of a queue would free
+        // memory.
         items
     }
 }
 
 impl<H: Host> Queue<H> {
-    /// Queues `item` when a grace period has ended that begins after this call did. The item is
-    /// pending from now on. `drive` is called, without locks held, if nobody drives the periods: it
-    /// must see to it that somebody does.
+    /// Queues `item` at the end of a grace period that begins after this call did. The item is
+    /// pending from now on. `drive` is called, without locks held, if no driver runs the periods:
+    /// it must make a driver run them.
     ///
     /// # Safety
-    /// `item` is live and stays so, and in its place, until its function was called or a cancel
-    /// has taken it back.
+    /// `item` is live and stays so, in place, until its function was called or a cancel
+    /// has returned it.
     pub unsafe fn queue_after_grace(
         &self,
         item: NonNull<Graced<H>>,
@@ -168,11 +171,12 @@ impl<H: Host> Queue<H> {
             graced.queue.set(Link(queue));
         }
         let mut lists = engine.grace().0.lock();
-        // A shutdown closes the gate and then takes everything off. Either it has this lock after us
-        // and finds the item, or its closing is seen here.
+        // A shutdown closes the gate and then takes the items off, under this lock. Either it takes
+        // the lock after us and finds the item, or it took the lock before us and we see the closed
+        // gate here.
         if self.is_closed() {
             drop(lists);
-            // SAFETY: the reference from above; nobody has seen the item since.
+            // SAFETY: the reference from above; no other thread has seen the item since.
             drop(unsafe { Weak::from_raw(queue) });
             word.release(owned);
             return Queued::Refused;
@@ -191,12 +195,12 @@ impl<H: Host> Queue<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Driver: a grace period begins. False, and the driver may sleep until it is called, if no
-    /// item has arrived. The last period has ended.
+    /// Driver: begins a grace period. False if no item has arrived; the driver may then sleep until
+    /// it is called. The last period has ended.
     pub fn begin_grace(&self) -> bool {
         let mut lists = self.grace().0.lock();
         let arrivals = lists.arrivals;
-        debug_assert!(lists.items[1 - arrivals].is_empty(), "a grace period is on");
+        debug_assert!(lists.items[1 - arrivals].is_empty(), "the last grace period has not ended");
         lists.driven = !lists.items[arrivals].is_empty();
         if lists.driven {
             lists.arrivals = 1 - arrivals;
@@ -204,12 +208,12 @@ impl<H: Host> Engine<H> {
         lists.driven
     }
 
-    /// Driver: it cannot go on, as the engine was shut down.
+    /// Driver: ends its work, because the engine was shut down.
     pub fn abandon_grace(&self) {
         self.grace().0.lock().driven = false;
     }
 
-    /// Takes off everything that waits for a grace period, to be let go of. How many items that were.
+    /// Takes off all items that wait for a grace period, to be released. Returns their number.
     pub(crate) fn release_graced(&self) -> u64 {
         let mut released = 0;
         loop {
@@ -224,18 +228,18 @@ impl<H: Host> Engine<H> {
             };
             let waiters = lists.take_waiters(work);
             drop(lists);
-            // SAFETY: as above, and in nobody's list.
+            // SAFETY: as above, and it is in no list.
             unsafe { self.dispose_later(owner, work) };
-            // They look again, and let go of it themselves.
+            // The waiters check again, and release the item themselves.
             waiters.complete(self.host());
             released += 1;
         }
     }
 
-    /// Driver: the grace period that began last has ended. Queues the items that waited for it.
+    /// Driver: ends the grace period that began last. Queues the items that waited for it.
     ///
-    /// One at a time: letting go of an item whose queue is gone runs its holder's destructor, which
-    /// may well want to cancel another one.
+    /// Takes one at a time: releasing an item whose queue no longer exists runs its holder's
+    /// destructor, which may cancel another item.
     pub fn end_grace(&self) {
         loop {
             let mut lists = self.grace().0.lock();
@@ -245,15 +249,15 @@ impl<H: Host> Engine<H> {
             unsafe { work.as_ref() }.set_place(Place::Hands);
             let waiters = lists.take_waiters(work);
             drop(lists);
-            // SAFETY: as above, and its place said what it is part of.
-            unsafe { self.queue_at_last(work.cast()) };
+            // SAFETY: as above; its place said that it is part of a `Graced`.
+            unsafe { self.queue_after_period(work.cast()) };
             waiters.complete(self.host());
         }
     }
 
     /// # Safety
     /// The item has just left its list and is the caller's.
-    unsafe fn queue_at_last(&self, item: NonNull<Graced<H>>) {
+    unsafe fn queue_after_period(&self, item: NonNull<Graced<H>>) {
         let work: NonNull<Work> = item.cast();
         // SAFETY: by this function's contract.
         let (word, func, cpu, queue) = unsafe {
@@ -263,7 +267,7 @@ impl<H: Host> Engine<H> {
         };
         let owned = word.owned();
         let outcome = match queue.upgrade() {
-            // SAFETY: ours, and live until its function was called.
+            // SAFETY: the item is ours, and live until its function was called.
             Some(owner) => unsafe { owner.wq().queue_owned(work, owned, Some(cpu)) },
             None => {
                 word.release(owned);
@@ -273,12 +277,12 @@ impl<H: Host> Engine<H> {
         if outcome == Queued::Yes {
             return;
         }
-        // The queue is gone or drains: the item goes nowhere.
-        // SAFETY: it is in nobody's list, and its holder is told once.
+        // The queue no longer exists, or drains: release the item.
+        // SAFETY: it is in no list, and its holder is notified once.
         self.as_in_an_item(None, || unsafe { self.let_go(work, func) });
     }
 
-    /// Takes an item out of the lists. False if it is not there any more.
+    /// Removes an item from the lists. False if it is not there any more.
     ///
     /// # Safety
     /// `work` is live.
@@ -286,7 +290,8 @@ impl<H: Host> Engine<H> {
         let mut lists = self.grace().0.lock();
         // SAFETY: by this function's contract.
         let Place::Grace(list) = (unsafe { work.as_ref() }).place() else { return false };
-        // SAFETY: its place, read under the lock, names the list, and says what it is part of.
+        // SAFETY: its place, read under the lock, names the list, and says that it is part of a
+        // `Graced`.
         let queue = unsafe {
             lists.items[list as usize].remove(work.as_ptr());
             work.as_ref().set_place(Place::Hands);
@@ -301,8 +306,8 @@ impl<H: Host> Engine<H> {
 
     /// Waits until an item that waits for a grace period has been queued, then as
     /// [`Engine::flush_work`]. With `may_wait` false it does not wait for the grace period, which
-    /// would not end before the caller goes on: then the answer for such an item is false. So it is where
-    /// the caller runs items of the ordered queue that the item has come to.
+    /// would not end before the caller continues: for such an item it returns false. It also
+    /// returns false if the caller runs items of the ordered queue that the item was queued on.
     ///
     /// # Safety
     /// As [`Engine::cancel`].
@@ -316,7 +321,7 @@ impl<H: Host> Engine<H> {
             let place = item.place();
             let inside = run.is_some_and(|run| self.runs(run, item));
             match place {
-                // The coming run starts when this one has ended.
+                // The pending run starts after the caller's run has ended.
                 Place::Grace(_) if pending && (inside || !may_wait) => return false,
                 Place::Grace(_) if pending => {
                     waited = self.wait_for_grace(work);
@@ -324,7 +329,7 @@ impl<H: Host> Engine<H> {
                         break;
                     }
                 }
-                // On its way into a list or out of it.
+                // Another thread is adding it to a list or removing it.
                 Place::Hands if pending => {
                     self.host().relax(round);
                     round += 1;
@@ -336,13 +341,14 @@ impl<H: Host> Engine<H> {
         unsafe { self.flush_work(work) || (waited && !self.is_behind_caller(item)) }
     }
 
-    /// Whether the item is queued where the calling thread runs items: then nobody waits for it there.
+    /// Whether the item is queued behind an item that the calling thread runs: waiting for it would
+    /// deadlock.
     pub(crate) fn is_behind_caller(&self, item: &Work) -> bool {
         let pwq = self.pwqs().get(item.ticket().pwq());
         item.is_pending() && pwq.is_some_and(|pwq| self.runs_queue(pwq.wq().cast()))
     }
 
-    /// Waits until an item has left the lists. False, and at once, if it is not there.
+    /// Waits until an item has left the lists. False, and at once, if it is in none.
     fn wait_for_grace(&self, work: NonNull<Work>) -> bool {
         self.before_wait();
         let waiter = Waiter::new(work.as_ptr().addr());
@@ -351,7 +357,7 @@ impl<H: Host> Engine<H> {
         if !matches!(unsafe { work.as_ref() }.place(), Place::Grace(_)) {
             return false;
         }
-        // SAFETY: in no chain, and waited for below.
+        // SAFETY: the waiter is in no chain, and waited for below.
         unsafe { lists.waiters.push(&waiter) };
         drop(lists);
         let _blocked = self.block();

@@ -1,7 +1,7 @@
-//! Who keeps a queue, and what happens when nobody does any more.
+//! The references that keep a queue, and its end when the last one is dropped.
 //!
-//! Two counts: handles keep a queue in use, owners keep its memory. Timers own memory weakly and use
-//! nothing: an expiry holds the memory for an instant and does not count as a user.
+//! Two counts: handles keep a queue in use, owners keep its memory. Timers reference the memory
+//! weakly and are no users: an expiry holds the memory for an instant only.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -15,10 +15,10 @@ use crate::inbox::Node;
 use crate::queue::{QueueError, QueueSpec, Wq};
 use crate::sync::Link;
 
-/// A handle to a queue. When the last one goes, the queue is closed and worked off; whoever drops
-/// it waits for that, unless it is inside a work item: then a thread of its own does the waiting.
+/// A handle to a queue. Dropping the last handle closes the queue and waits until its items have
+/// run. If the dropping thread is inside a work item, a separate thread does the waiting.
 pub struct Queue<H: Host> {
-    /// What `handle` keeps: the way to it without a detour.
+    /// A direct pointer to the queue that `handle` keeps, to save an indirection.
     wq: NonNull<Wq<H>>,
     handle: Arc<Handle<H>>,
 }
@@ -39,8 +39,8 @@ impl<H: Host> Owner<H> {
         &self.0
     }
 
-    /// Lets go of an owner that was held for a look. Does not wait: if it has become the last one of
-    /// a queue with items in it, a thread of its own does that.
+    /// Releases an owner that was held for a short access. Does not wait: if it has become the last
+    /// owner of a queue with items in it, a separate thread waits.
     pub(crate) fn let_go(owner: Arc<Owner<H>>) {
         if let Some(last) = Arc::into_inner(owner) {
             last.go();
@@ -56,7 +56,7 @@ impl<H: Host> Owner<H> {
     }
 }
 
-// SAFETY: the link is a field of the queue, for nothing else.
+// SAFETY: the link is a field of the queue that has no other use.
 unsafe impl<H: Host> Node for Wq<H> {
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
         // SAFETY: by this function's contract.
@@ -70,13 +70,13 @@ unsafe impl<H: Host> Node for Wq<H> {
 }
 
 impl<H: Host> Owner<H> {
-    /// As [`Owner::let_go`], where no memory may be freed: what was kept last waits for
+    /// As [`Owner::let_go`], if no memory may be freed: the queue of a last owner is kept for
     /// [`Engine::release_left`].
     pub(crate) fn let_go_later(owner: Arc<Owner<H>>) {
         // The registry's weak entry keeps the count's memory until the owner is dropped.
         let Some(last) = Arc::into_inner(owner) else { return };
         let mut last = ManuallyDrop::new(last);
-        // SAFETY: taken once: the owner is not dropped here.
+        // SAFETY: taken once: `last` is not dropped here.
         let wq = Box::into_raw(unsafe { ManuallyDrop::take(&mut last.0) });
         // SAFETY: live, and ours alone. The queue keeps its engine.
         unsafe { (*wq).engine().left().push(wq) };
@@ -84,7 +84,7 @@ impl<H: Host> Owner<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Gives up the queues that a fork was the last to keep. Without locks held.
+    /// Releases the queues whose last reference a fork held. The caller holds no locks.
     #[inline]
     pub(crate) fn release_left(&self) {
         if !self.left().is_empty() {
@@ -97,7 +97,7 @@ impl<H: Host> Engine<H> {
         let mut next = self.left().take_all();
         while !next.is_null() {
             let wq = next;
-            // SAFETY: from `let_go_later`, which has made it of a box; taken off once, and so ours alone.
+            // SAFETY: from `let_go_later`, which made it of a box; taken once, and so ours alone.
             let last = unsafe {
                 next = <Wq<H> as Node>::next(wq);
                 Owner(ManuallyDrop::new(Box::from_raw(wq)))
@@ -124,17 +124,18 @@ impl<H: Host> std::ops::Deref for Queue<H> {
 }
 
 impl<H: Host> Queue<H> {
-    /// Makes a queue.
+    /// Creates a queue.
     ///
     /// # Errors
-    /// See [`QueueError`]; nothing is left behind.
+    /// See [`QueueError`]; an error leaves nothing behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Queue<H>, QueueError> {
         engine.release_left();
         let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)));
-        // First listed, then fitted again if the CPUs have changed since: a change publishes first
-        // and then goes through the list, so that it finds the queue or the queue sees it.
+        // Register first, then refit if the CPUs have changed since. A change publishes the value
+        // first and then visits the registered queues. So the change finds the queue, or the queue
+        // sees the value.
         engine.registry().register(&owner);
-        // The same with a shutdown: whoever does that says so first and then goes through the queues.
+        // The same with a shutdown, which sets its mark first and then visits the queues.
         engine.shut_late_queue(owner.wq());
         let queue = Queue { wq: NonNull::from(owner.wq()), handle: Arc::new(Handle(owner)) };
         queue.refit()?;
@@ -145,7 +146,7 @@ impl<H: Host> Queue<H> {
         &self.handle.0
     }
 
-    /// Takes no more items, waits until the queue is empty, and stays so. Later items are refused.
+    /// Accepts no more items, and waits until the queue is empty. Later items are refused.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -157,18 +158,18 @@ impl<H: Host> Queue<H> {
     }
 }
 
-/// Whether the calling thread must not wait for a queue: what it waits for may be behind it.
+/// Whether the calling thread must not wait for a queue: the awaited items may be behind its own.
 fn must_not_wait<H: Host>(engine: &Engine<H>) -> bool {
     // SAFETY: the host's promise for the calling thread.
     let thread = unsafe { &*engine.host().thread() };
     !thread.worker().is_null() || !thread.frame().is_null()
 }
 
-/// Lets a thread of its own drop something that waits. False where no thread can be made: then it is never
-/// dropped.
+/// Drops a value, whose drop waits, on a separate thread. False if no thread can be created: then
+/// it is never dropped.
 fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -> bool {
     let spec = WorkerSpec { name: "uw/reaper".to_owned(), cpus: CpuSet::new(), nice: 0 };
-    // Where no thread can be made, the memory is not given back; the queue is closed either way.
+    // If no thread can be created, the memory is leaked; the queue is closed either way.
     let kept = ManuallyDrop::new(what);
     let reap = Box::new(move || drop(ManuallyDrop::into_inner(kept)));
     let outcome = engine.host().spawn(&spec, reap);
@@ -179,8 +180,8 @@ fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -> bo
     begun
 }
 
-/// A queue that is worked off by a thread of its own. Until that is done somebody owns it: who goes
-/// through all queues finds it.
+/// A queue whose last items a separate thread waits for. It has an owner until then, so visits of
+/// all queues find it.
 struct Reaped<H: Host>(Arc<Owner<H>>);
 
 impl<H: Host> Drop for Reaped<H> {
@@ -196,12 +197,12 @@ impl<H: Host> Drop for Handle<H> {
         wq.close_gate();
         if must_not_wait(wq.engine()) {
             if !drop_elsewhere(wq.engine(), Reaped(self.0.clone())) {
-                // The memory stays, for the items that are left; the name goes to whoever wants it.
+                // The memory stays, for the remaining items; the name can be used again.
                 wq.release_name();
             }
         } else {
             wq.settle();
-            // Others may keep the memory for an instant: not the name.
+            // Others may keep the memory for an instant, but not the name.
             wq.release_name();
         }
     }
@@ -210,9 +211,9 @@ impl<H: Host> Drop for Handle<H> {
 impl<H: Host> Drop for Owner<H> {
     fn drop(&mut self) {
         self.wq().engine().registry().unregister(self);
-        // SAFETY: taken once, here; nobody looks at the owner after its drop.
+        // SAFETY: taken once, here; the owner is not accessed after its drop.
         let wq = unsafe { ManuallyDrop::take(&mut self.0) };
-        // An expiry that was under way when the last handle went may still have queued its item.
+        // An expiry in progress when the last handle was dropped may still have queued its item.
         if must_not_wait(wq.engine()) && !wq.is_idle() {
             let engine = wq.engine().clone();
             drop_elsewhere(&engine, wq);

@@ -1,8 +1,8 @@
-//! Numbers of things, in words.
+//! Counts of things, as text.
 
 use std::fmt;
 
-/// So many of a thing, whose name is given for one of them and ends in `s` for several.
+/// A count, and the singular name of the counted thing, whose plural ends in `s`.
 pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str);
 
 impl fmt::Display for Count {

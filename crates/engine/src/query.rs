@@ -1,11 +1,11 @@
-//! Questions about items: what runs here, is it busy, what does it say of itself.
+//! Queries about items: which item runs here, is an item busy, its description.
 
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::slot::Running;
 use crate::work::Work;
 
-/// What an item is doing. Out of date as soon as it is known.
+/// The state of an item. A hint: it may change at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
     /// It is queued or armed, or waits for a grace period.
@@ -21,7 +21,7 @@ impl<H: Host> Engine<H> {
         let thread = unsafe { &*self.host().thread() };
         let frame = thread.frames().next()?;
         // This thread owns the slot, so the run cannot end meanwhile.
-        // None in what a shutdown lets go of: no item runs then.
+        // None while a shutdown releases items: its frame names no slot, as no item runs then.
         self.slots().get(frame.slot)?.running()
     }
 
@@ -34,8 +34,8 @@ impl<H: Host> Engine<H> {
         Busy { pending, running }
     }
 
-    /// Says what the calling thread's innermost item is about, until that run ends. Of `text` as much
-    /// is kept as fits into [`DESCRIPTION_MAX`](crate::DESCRIPTION_MAX) bytes. False outside of items.
+    /// Describes the calling thread's innermost item, until that run ends. Keeps as much of `text`
+    /// as fits into [`DESCRIPTION_MAX`](crate::DESCRIPTION_MAX) bytes. False outside of items.
     pub fn describe(&self, text: &str) -> bool {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
@@ -45,7 +45,7 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// What the item's run says of itself, if it runs and has said something. From any thread.
+    /// The description of the item's run, if it runs and has set one. Any thread may call this.
     pub fn description(&self, item: &Work) -> Option<String> {
         let run = item.word.snapshot().1?;
         let slot = self.slots().get(run.slot)?;

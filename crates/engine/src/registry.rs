@@ -1,4 +1,4 @@
-//! The queues that exist.
+//! The list of existing queues.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -10,16 +10,16 @@ use crate::owner::Owner;
 use crate::queue::Wq;
 use crate::sync::{Lock, LockGuard, Ordering};
 
-/// Weak entries: being listed keeps no queue.
+/// Weak entries: an entry does not keep its queue alive.
 pub(crate) struct Registry<H: Host>(Lock<Entries<H>>);
 
 struct Entries<H: Host> {
-    /// By the order in which they were made.
+    /// In the order of creation.
     entries: BTreeMap<u64, Weak<Owner<H>>>,
     next: u64,
 }
 
-/// The registry, held.
+/// The registry, locked.
 pub(crate) struct HeldRegistry<'a, H: Host>(
     #[expect(dead_code, reason = "held")] LockGuard<'a, Entries<H>>,
 );
@@ -29,7 +29,7 @@ impl<H: Host> Registry<H> {
         Registry(Lock::new(Entries { entries: BTreeMap::new(), next: 1 }))
     }
 
-    /// Holds on to which queues exist. How many ever did.
+    /// Locks the set of queues. Returns also how many were ever created.
     pub(crate) fn hold(&self) -> (HeldRegistry<'_, H>, u64) {
         let entries = self.0.lock();
         let next = entries.next;
@@ -45,28 +45,28 @@ impl<H: Host> Registry<H> {
         listed.entries.insert(place, entry);
     }
 
-    /// Takes out the entry of an owner that is being dropped.
+    /// Removes the entry of an owner that is being dropped.
     pub(crate) fn unregister(&self, owner: &Owner<H>) {
         self.0.lock().entries.remove(&owner.wq().registered.load(Ordering::Relaxed));
     }
 
-    /// As [`Registry::owners`], without an allocation.
+    /// As [`Registry::owners`], without the allocator.
     pub(crate) fn owners_into(&self, owners: &mut PageList<'_, H, Arc<Owner<H>>>) {
         owners.extend(self.0.lock().entries.values().filter_map(Weak::upgrade));
     }
 
-    /// The owners that live, kept by the caller.
+    /// The live owners. The caller keeps them alive.
     pub(crate) fn owners(&self) -> Vec<Arc<Owner<H>>> {
         self.0.lock().entries.values().filter_map(Weak::upgrade).collect()
     }
 }
 
 impl<H: Host> Engine<H> {
-    /// Calls `f` with every queue that exists, the oldest first. No lock is held meanwhile.
+    /// Calls `f` with every existing queue, the oldest first. No lock is held meanwhile.
     ///
-    /// A queue that is made meanwhile may be left out. One whose last handle goes meanwhile keeps its
-    /// memory until the end of the visit, not its name. It is never waited for here, even if it still
-    /// has items that run.
+    /// A queue that is created meanwhile may be missing. A queue whose last handle is dropped
+    /// meanwhile keeps its memory until the end of the visit, but not its name. The visit never
+    /// waits for it, even if it still has running items.
     pub fn for_each_queue(&self, mut f: impl FnMut(&Wq<H>)) {
         self.release_left();
         for owner in self.registry().owners() {

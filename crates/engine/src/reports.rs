@@ -1,15 +1,15 @@
-//! Reports, and when they reach their reporter.
+//! Reports, and when they reach the user's reporter.
 //!
-//! A reporter is user code: it is called with nothing held. A change of the CPUs or of a queue's attributes
-//! holds a lock from its beginning to its end, and makes threads meanwhile, which may fail. What is to be
-//! reported then is told when that lock is released.
+//! A reporter is user code: it is called without locks. A change of the CPUs or of a queue's
+//! attributes holds a lock from its beginning to its end, and creates threads meanwhile, which may
+//! fail. Its reports are delivered when that lock is released.
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
 use crate::sync::{Lock, Ordering};
 use crate::thread::ThreadState;
 
-/// Reports of changes that are not over.
+/// Reports of changes in progress.
 pub(crate) struct Untold(Lock<Vec<Report>>);
 
 impl Untold {
@@ -18,23 +18,23 @@ impl Untold {
     }
 }
 
-/// A change that the calling thread makes. Reports are told when the outermost one of the thread ends: dropped
-/// after the locks of the change.
+/// A change that the calling thread makes. Its reports are delivered when the outermost change of
+/// the thread ends, that is, when this is dropped, after the locks of the change.
 pub(crate) struct Change<'a, H: Host>(&'a Engine<H>);
 
 impl<H: Host> Engine<H> {
     fn calling_thread(&self) -> &ThreadState {
-        // SAFETY: the host's promise for the calling thread, which the reference does not leave.
+        // SAFETY: the host's promise for the calling thread; the reference stays on that thread.
         unsafe { &*self.host().thread() }
     }
 
-    /// Begins a change. Before its locks are taken.
+    /// Begins a change. Must precede its locks.
     pub(crate) fn begin_change(&self) -> Change<'_, H> {
         self.calling_thread().count_change(1);
         Change(self)
     }
 
-    /// Tells the user; at the end of the change that the calling thread makes, if it makes one.
+    /// Delivers a report; inside a change of the calling thread, at the end of that change.
     pub(crate) fn report(&self, report: Report) {
         if self.calling_thread().is_changing() {
             self.untold().0.lock().push(report);
@@ -45,7 +45,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Whether the calling thread is the watch's.
+    /// Whether the calling thread is the watcher's.
     fn is_watch(&self) -> bool {
         let watch = self.watch_state().thread.load(Ordering::Relaxed);
         watch != 0 && watch == self.host().thread_id()
@@ -57,8 +57,8 @@ impl<H: Host> Drop for Change<'_, H> {
         let thread = self.0.calling_thread();
         thread.count_change(-1);
         if !thread.is_changing() {
-            // Also those of a change that another thread makes: they are early then, and of nothing that is held
-            // here.
+            // This may deliver reports of another thread's change early. That is harmless: this
+            // thread holds no locks, and that change can continue.
             let untold = std::mem::take(&mut *self.0.untold().0.lock());
             untold.into_iter().for_each(|report| self.0.host().report(report));
         }

@@ -1,27 +1,34 @@
-//! Ending in order: no more work comes in, what is there is worked off or taken back, and whoever asked
-//! hears what did not end.
+//! Orderly shutdown: no more items are accepted, existing items run or are cancelled, and the
+//! caller learns what did not end.
 //!
 //! ```text
-//! shut, or sealed:      every queue's gate, those that are made later too
-//! armed items:          taken off, let go of
-//! pending items:        Drain: run     Cancel: taken off, let go of
+//! shut, or sealed:      every queue's gate, also those of queues created later
+//! armed items:          taken off and released
+//! pending items:        Drain: run     Cancel: taken off and released
 //! running items:        waited for, at most until the deadline
 //! destructors:          the same
-//! sealed:               whatever happens, nothing is taken from here on
-//! idle workers:         go
+//! sealed:               in any case, nothing is accepted from here on
+//! idle workers:         retire
 //! ```
 //!
-//! **Nobody slips through.** The engine's mark is set first, and then each registered queue's; a new
-//! queue is registered first and then looks at the mark. Both are sequentially consistent: one sees
-//! the other. A submitter that read an open gate just before it was shut may still push; its item
-//! is taken off or run by the rounds that follow, or, if it comes after all of them, run by a worker that
-//! it brings up itself. An item that is being armed is treated likewise: see `arm_owned`.
+//! **No queue is missed.** The shutdown and a new queue are a Dekker pair:
 //!
-//! **User code.** Taking off calls none. What was taken off is let go of one item at a time, by threads that
-//! hold nothing and that the caller need not wait for: [`disposal`](crate::disposal).
+//! ```text
+//! shutdown                               a new queue
+//! W1: set the engine's mark              W2: register the queue
+//! R1: mark each registered queue         R2: engine's mark ? mark the queue
+//! ```
 //!
-//! **It ends.** In Drain mode items may queue items for as long as they like: the deadline ends that.
-//! No lock is held while anything is waited for, and each wait is a flush that gives up in time.
+//! The mark is sequentially consistent, and the registry has a lock: one side sees the other. A
+//! submitter that read an open gate just before it was shut may still push. Its item is taken off
+//! or run by the rounds that follow. If it comes after all of them, a worker that the submitter
+//! itself wakes runs it. For an item that is being armed, see `arm_owned`.
+//!
+//! **User code.** Taking items off calls none. They are released one at a time, by threads that
+//! hold no locks and that the caller need not wait for: [`disposal`](crate::disposal).
+//!
+//! **It ends.** In Drain mode items may queue items without end: the deadline stops that.
+//! No lock is held during a wait, and each wait is a flush with a timeout.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -38,32 +45,32 @@ use crate::thread::Frame;
 use crate::wake::Waiters;
 use crate::work::{Place, WorkList};
 
-/// What destructors get at least, however small the limit.
+/// The least time for destructors, however small the limit.
 const RELEASE_NS: u64 = 50_000_000;
 
-/// What becomes of items that have not started.
+/// The treatment of items that have not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Shutdown {
-    /// They run, and so does what they queue. Delayed items whose time has not come do not.
+    /// They run, and so do the items that they queue. Delayed items that are not due do not.
     Drain,
-    /// They are let go of without being run. Only what runs is waited for.
+    /// They are released without being run. Only running items are waited for.
     Cancel,
 }
 
-/// What came of a shutdown.
+/// The outcome of a shutdown.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ShutdownReport {
-    /// What was asked for.
+    /// The requested treatment.
     pub how: Shutdown,
     /// How long it took, in nanoseconds.
     pub took_ns: u64,
     /// Items that were taken off without being run, delayed ones included.
     pub released: u64,
-    /// Queues with items that did not end in time; none if all did.
+    /// Queues with items that did not end in time; empty if all did.
     pub unfinished: Vec<Unfinished>,
-    /// Destructors of items that were taken off, which did not return in time.
+    /// Destructors of items that were taken off, and that did not return in time.
     pub releasing: Vec<Releasing>,
     /// Items that were taken off and whose destructors have not begun.
     pub unreleased: u64,
@@ -73,11 +80,11 @@ pub struct ShutdownReport {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Unfinished {
-    /// When this was so, on the host's clock, in nanoseconds.
+    /// The time of the snapshot on the host's clock, in nanoseconds.
     pub at_ns: u64,
     /// The queue.
     pub queue: QueueDump,
-    /// Who runs its items.
+    /// The workers that run its items.
     pub workers: Vec<WorkerDump>,
 }
 
@@ -89,20 +96,20 @@ impl ShutdownReport {
 }
 
 impl Unfinished {
-    /// Items that have not started: those that wait to be taken, and those behind or set aside for an
-    /// item that runs.
+    /// Items that have not started: those that no worker has taken, and those that wait behind a
+    /// running item or are deferred until its end.
     pub fn pending(&self) -> usize {
         let taken = |worker: &WorkerDump| worker.behind.total + worker.set_aside.total;
         self.queue.pending() + self.workers.iter().map(taken).sum::<usize>()
     }
 
-    /// Items that run.
+    /// Running items.
     pub fn running(&self) -> usize {
         self.workers.len()
     }
 }
 
-/// How far the shutdown of an engine is: `SHUT`, `SEALED`.
+/// The progress of an engine's shutdown: `SHUT`, `SEALED`.
 pub(crate) struct Ending(AtomicU32);
 
 impl Ending {
@@ -117,25 +124,26 @@ impl<H: Host> Engine<H> {
         self.ending.0.load(Ordering::SeqCst) != 0
     }
 
-    /// Gives a new queue, which is registered already, the marks of an engine that shuts down.
+    /// Gives the marks of an engine that shuts down to a new queue, which is registered already.
     pub(crate) fn shut_late_queue(&self, wq: &Wq<H>) {
+        // SeqCst: R2 of the module's diagram.
         let marks = self.ending.0.load(Ordering::SeqCst);
         if marks != 0 {
             wq.shut(marks);
         }
     }
 
-    fn shut_all(&self, marks: u32) {
+    fn mark_all_queues(&self, marks: u32) {
         self.ending.0.fetch_or(marks, Ordering::SeqCst);
         self.for_each_queue(|wq| wq.shut(marks));
     }
 
-    /// Ends the engine's work, within `limit_ns` nanoseconds: see the module. Returns when nothing is
-    /// left or the time is over. Queues that are made later take nothing. Destructors get 50 ms, however
-    /// small the limit is.
+    /// Ends the engine's work, within `limit_ns` nanoseconds: see the module. Returns when nothing
+    /// is left or the time is over. Queues that are created later accept nothing. Destructors get
+    /// 50 ms, however small the limit is.
     ///
-    /// A second call does the same again: it waits for what the first one left, and a `Cancel` takes
-    /// off what a `Drain` left. Calls at the same time both do that.
+    /// A second call repeats this: it waits for the items that the first one left, and a `Cancel`
+    /// takes off the items that a `Drain` left. Concurrent calls both do so.
     ///
     /// # Errors
     /// The caller is inside a work item: it would wait for itself. Nothing was done.
@@ -146,14 +154,14 @@ impl<H: Host> Engine<H> {
         let began = self.host().now();
         let deadline = began.saturating_add(limit_ns);
         let dispose_until = deadline.max(began.saturating_add(RELEASE_NS));
-        self.shut_all(match how {
+        self.mark_all_queues(match how {
             Shutdown::Drain => SHUT,
             Shutdown::Cancel => SHUT | SEALED,
         });
         let mut released = self.take_off_timed();
         let complete = loop {
             if how == Shutdown::Cancel {
-                // Whatever the limit: it bounds the wait for what runs.
+                // Regardless of the limit, which bounds the wait for running items only.
                 released += self.take_off_pending();
             }
             let mut settled = self.dispose_until(dispose_until);
@@ -165,12 +173,12 @@ impl<H: Host> Engine<H> {
                 break false;
             }
         };
-        self.shut_all(SHUT | SEALED);
+        self.mark_all_queues(SHUT | SEALED);
         released += self.take_off_timed();
         self.dispose_until(dispose_until);
         let unfinished = if complete { Vec::new() } else { self.unfinished() };
         let (releasing, unreleased) = self.not_disposed();
-        // What is left needs somebody who looks again.
+        // Unfinished items still need the watcher, so end only the pools then.
         if unfinished.is_empty() {
             self.retire()
         } else {
@@ -180,8 +188,8 @@ impl<H: Host> Engine<H> {
         Ok(ShutdownReport { how, took_ns, released, unfinished, releasing, unreleased })
     }
 
-    /// Whether nothing is queued or runs on any queue: two surveys in a row that find nothing, and the
-    /// same number of items that ever were.
+    /// Whether no queue has queued or running items: two surveys in a row find none, and the
+    /// same number of items spliced so far.
     fn is_quiet(&self) -> bool {
         let survey = || {
             let (mut idle, mut items) = (true, 0_u64);
@@ -196,8 +204,8 @@ impl<H: Host> Engine<H> {
         first.0 && survey() == first
     }
 
-    /// Takes off everything that is armed or waits for a grace period, to be let go of. How many items that
-    /// were.
+    /// Takes off all items that are armed or wait for a grace period, to be released. Returns their
+    /// number.
     fn take_off_timed(&self) -> u64 {
         let mut released = self.release_graced();
         self.for_each_pool(|pool| released += self.release_armed(pool));
@@ -217,7 +225,7 @@ impl<H: Host> Engine<H> {
         busy.map(with_workers).collect()
     }
 
-    /// Takes off everything that is pending on any queue, to be let go of. How many items that were.
+    /// Takes off all pending items of all queues, to be released. Returns their number.
     fn take_off_pending(&self) -> u64 {
         let mut released = 0;
         for owner in self.registry().owners() {
@@ -232,8 +240,8 @@ impl<H: Host> Engine<H> {
         released
     }
 
-    /// The same of one pwq, into a batch of the disposal that is open. Calls no user code: the items stay
-    /// pending and are in a list again before the pwq's lock is released.
+    /// The same for one pwq, into an open batch of the disposal. Calls no user code: the items stay
+    /// pending, and are in a list again before the pwq's lock is released.
     fn take_off_pending_of(&self, owner: &Arc<Owner<H>>, pwq: &Pwq<H>, batch: u32) -> u64 {
         let wq = owner.wq();
         let mut inner = pwq.lock();
@@ -243,10 +251,10 @@ impl<H: Host> Engine<H> {
         }
         let mut items = inner.worklist.take();
         inner.queued = 0;
-        // What was taken and not started may be in any slot: a neighbour's worker, a helper. Under the
-        // pwq lock nothing gets from the worklist to a slot or back.
+        // Items that were taken and not started may be in any slot: a neighbour's worker, a helper.
+        // Under the pwq lock no item moves from the worklist to a slot or back.
         let mut unplug = false;
-        // An owner that is in no item has nothing lined up, or is about to run it.
+        // An owner that is in no item has nothing scheduled, or is about to run it.
         let slots = (0..).map_while(|id| self.slots().get(id));
         for slot in slots.filter(|slot| slot.is_at_work()) {
             unplug |= slot.lock_remote(self.host()).take_all_of(pwq.id, &mut items);
@@ -255,18 +263,18 @@ impl<H: Host> Engine<H> {
         let mut with_destructors = WorkList::new();
         loop {
             let item = items.pop_front();
-            // SAFETY: an item that came off a list that we hold: live and ours.
+            // SAFETY: the item came off a list that we own: it is live and ours.
             let Some(work) = (unsafe { item.as_ref() }) else { break };
             let ticket = work.ticket();
             counts[ticket.colour()] += 1;
             if ticket.waited_for() {
-                // They look again, and let go of the item themselves where that is due.
+                // The waiters check again, and release the item themselves if that is due.
                 let mut those = inner.waiters.take_matching(item.addr());
                 waiters.append(those.take_to_look_again());
             }
             work.set_spot(Place::Hands, ticket.with_waited_for(false));
             if work.func().is_foreign() {
-                // Another language counts no holders: with this the item is its holder's again.
+                // Another language counts no holders: once it is idle, its holder owns it again.
                 work.word.release(work.word.owned());
             } else {
                 // SAFETY: in no list now.
@@ -279,13 +287,13 @@ impl<H: Host> Engine<H> {
         } else {
             self.disposal().add(batch, with_destructors);
         }
-        // As in a cancel: an ordered queue's item that was set aside holds the queue's place.
+        // As in a cancel: the deferred item of an ordered queue keeps the queue plugged.
         let ready = unplug && pwq.is_ordered() && pwq.unplug(&mut inner);
         drop(inner);
         if ready {
             self.make_ready(pwq);
         }
-        // Before anything is let go of: what an item holds may be the queue itself, whose end waits for
+        // Before any item is released: an item may hold the queue itself, whose end waits for
         // these counts.
         for (colour, &count) in counts.iter().enumerate().filter(|&(_, &count)| count > 0) {
             if pwq.finish(colour, count) {
@@ -293,27 +301,27 @@ impl<H: Host> Engine<H> {
             }
         }
         waiters.complete(self.host());
-        self.let_go_of_all(wq, in_hands);
+        self.release_all(wq, in_hands);
         counts.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Lets go of items in the caller's hands, all of which stay there until their turn has come: only to show what
-    /// that does ([`Cure::OneAtATime`]).
-    fn let_go_of_all(&self, wq: &Wq<H>, mut items: WorkList) {
-        // SAFETY: an item of a list that the caller hands over: live and ours.
+    /// Releases detached items, all of which stay detached until their turn: only to demonstrate
+    /// the fault that [`Cure::OneAtATime`] prevents.
+    fn release_all(&self, wq: &Wq<H>, mut items: WorkList) {
+        // SAFETY: an item of a list that the caller gave away: live and ours.
         while let Some(work) = unsafe { items.pop_front().as_ref() } {
             let func = work.func();
             work.word.release(work.word.owned());
-            // Else the check of what is held would be the first to object.
+            // Otherwise the debug check of held items would fail first.
             let held = exchange(Holding::NOTHING);
-            // SAFETY: as above, and its holder is told once.
+            // SAFETY: as above, and its holder is notified once.
             self.as_in_an_item(Some(wq), || unsafe { self.let_go(NonNull::from(work), func) });
             exchange(held);
         }
     }
 
-    /// Calls `f` as if from inside an item of the queue: what an item's holder drops may be the last
-    /// handle of a queue that still runs something, and must not wait for that here. `f` does not
+    /// Calls `f` as if from inside an item of the queue. `f` may drop the last handle of a queue
+    /// that still runs items, and that drop must not wait for them on this thread. `f` does not
     /// unwind.
     pub(crate) fn as_in_an_item(&self, wq: Option<&Wq<H>>, f: impl FnOnce()) {
         // SAFETY: the host's promise for the calling thread.

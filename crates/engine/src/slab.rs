@@ -1,8 +1,8 @@
 //! A table whose entries never move and are never freed while the table lives.
 //!
-//! An id that went stale still names a live entry of the same type. That is what lets `cancel` and
-//! `flush` follow an item's place without holding anything: they take the lock of the entry they
-//! find, and look again under it.
+//! A stale id still names a live entry of the same type. So `cancel` and
+//! `flush` can follow an item's place without any lock: they take the lock of the entry that they
+//! find, and check the place again under it.
 
 use crate::sync::{AtomicPtr, Lock, LockGuard, Ordering, SLAB_FIRST_CHUNK};
 
@@ -17,15 +17,15 @@ pub(crate) struct Slab<T> {
 }
 
 struct Free {
-    /// Ids that were given back.
+    /// Ids that were released.
     ids: Vec<u32>,
-    /// Ids from here on were never given out.
+    /// The smallest id that was never allocated.
     next: u32,
     /// Entries that exist.
     created: u32,
 }
 
-/// Which chunk an id is in, the chunk's first id, and its size.
+/// The chunk of an id, the chunk's first id, and its size.
 fn chunk_of(id: u32) -> (usize, u32, u32) {
     let chunk = (id / FIRST_CHUNK + 1).ilog2();
     let first = FIRST_CHUNK * ((1 << chunk) - 1);
@@ -54,7 +54,7 @@ impl<T: Send + Sync> Slab<T> {
         Some(unsafe { &*entries.add((id - first) as usize) })
     }
 
-    /// Gives out an id; `make` creates an entry where there never was one. `None` at the limit.
+    /// Allocates an id; `make` creates entries that do not exist yet. `None` at the limit.
     pub(crate) fn allocate(&self, mut make: impl FnMut(u32) -> T) -> Option<(u32, &T)> {
         let mut free = self.free.lock();
         let id = match free.ids.pop() {
@@ -65,7 +65,7 @@ impl<T: Send + Sync> Slab<T> {
             }
             None => return None,
         };
-        // So that neither `release` nor a fork allocates.
+        // Reserve now, so that neither `release` nor a fork allocates.
         let given_out = free.next as usize;
         let room = given_out.saturating_sub(free.ids.len());
         free.ids.reserve(room);
@@ -79,7 +79,7 @@ impl<T: Send + Sync> Slab<T> {
         self.get(id).map(|entry| (id, entry))
     }
 
-    /// Holds on to which ids are free, and which entries exist.
+    /// Locks the set of free ids and of existing entries.
     pub(crate) fn hold(&self) -> HeldIds<'_> {
         HeldIds(self.free.lock())
     }
@@ -89,21 +89,21 @@ impl<T: Send + Sync> Slab<T> {
         (0..self.limit).map_while(|id| self.get(id).map(|entry| (id, entry))).for_each(f);
     }
 
-    /// Takes an id back.
+    /// Makes an id free again.
     pub(crate) fn release(&self, id: u32) {
         self.free.lock().ids.push(id);
     }
 }
 
-/// A table whose free ids stay as they are.
+/// A table whose set of free ids is locked.
 pub(crate) struct HeldIds<'a>(LockGuard<'a, Free>);
 
 impl HeldIds<'_> {
-    /// All ids are free again, but for these.
+    /// Makes all ids free, except these.
     pub(crate) fn free_all_but(&mut self, kept: &[u32]) {
         let Free { ids, next, .. } = &mut *self.0;
         ids.clear();
-        // There is room for every id that was given out (`allocate`).
+        // `allocate` has reserved room for every allocated id.
         ids.extend((0..*next).rev().filter(|id| !kept.contains(id)));
     }
 }
@@ -114,8 +114,8 @@ impl<T> Drop for Slab<T> {
             let entries = chunk.load(Ordering::Acquire);
             if !entries.is_null() {
                 let size = (FIRST_CHUNK << index) as usize;
-                // SAFETY: made by `Box::into_raw` of a slice of this length, and nobody can have a
-                // reference any more.
+                // SAFETY: made by `Box::into_raw` of a slice of this length, and no reference can
+                // exist any more.
                 drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(entries, size)) });
             }
         }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_name_the_same_entry_for_ever() {
+    fn an_id_always_names_the_same_entry() {
         let slab: Slab<u32> = Slab::new(1_000);
         let ids: Vec<u32> = (0..1_000).map(|_| slab.allocate(|id| id).unwrap().0).collect();
         assert!(slab.allocate(|id| id).is_none());

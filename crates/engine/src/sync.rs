@@ -5,13 +5,13 @@ mod imp {
     pub(crate) use std::sync::Mutex;
     pub use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
-    /// What a work item may take at most, in bytes.
+    /// The maximum size of a work item, in bytes.
     pub(crate) const WORK_SIZE_MAX: usize = 48;
 
-    /// The entries that a table makes at first.
+    /// The number of entries in a table's first chunk.
     pub(crate) const SLAB_FIRST_CHUNK: u32 = 64;
 
-    /// A plain memory cell, in the shape that the model needs to see its accesses.
+    /// A plain memory cell, in the form that lets the model see its accesses.
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
     impl<T> UnsafeCell<T> {
@@ -31,7 +31,7 @@ mod imp {
         }
     }
 
-    /// Where the low 32 bits of a pointer are, for a system call that compares them.
+    /// The address of a pointer's low 32 bits, for a system call that compares them.
     #[inline(always)]
     pub(crate) fn low_half<T>(pointer: &AtomicPtr<T>) -> *const u32 {
         let halves: *const u32 = std::ptr::from_ref(pointer).cast();
@@ -47,7 +47,7 @@ mod imp {
     }
     pub(crate) use const_unless_modelled;
 
-    /// Keeps the compiler from moving memory accesses across; costs nothing at run time.
+    /// Keeps the compiler from moving memory accesses across; it costs nothing at run time.
     #[inline(always)]
     pub fn compiler_fence() {
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
@@ -88,7 +88,8 @@ type MutexGuard<'a, T> = std::sync::MutexGuard<'a, T>;
 #[cfg(loom)]
 type MutexGuard<'a, T> = loom::sync::MutexGuard<'a, T>;
 
-/// A [`Lock`] that is held until this is dropped. The mutex first, then the record of it.
+/// A [`Lock`] that is held until this is dropped. The mutex is released first, then the record of
+/// it.
 pub struct LockGuard<'a, T> {
     guard: MutexGuard<'a, T>,
     _held: held::Held,
@@ -111,12 +112,12 @@ impl<T> std::ops::DerefMut for LockGuard<'_, T> {
 }
 
 impl<T> Lock<T> {
-    /// A lock around `value` under which no other is taken.
+    /// A lock around `value`, under which no other lock is taken.
     pub fn new(value: T) -> Self {
         Lock::ranked(Rank::Last, value)
     }
 
-    /// A lock around `value` with a place in the order.
+    /// A lock around `value` with a rank in the lock order.
     pub fn ranked(rank: Rank, value: T) -> Self {
         Lock { mutex: imp::Mutex::new(value), rank: held::Ranked::new(rank) }
     }
@@ -137,14 +138,14 @@ impl<T> Lock<T> {
 #[repr(align(64))]
 pub struct Line<T>(pub T);
 
-/// A plain memory cell whose accesses are ordered by something outside it, which its user names.
+/// A plain memory cell. Its user names the guard that orders its accesses.
 pub struct Cell<T: Copy>(imp::UnsafeCell<T>);
 
-// SAFETY: a `Cell` is only a place. `get` and `set` are unsafe, and their callers promise that no
-// two accesses race.
+// SAFETY: a `Cell` only stores the value. `get` and `set` are unsafe, and their callers promise
+// that no two accesses race.
 unsafe impl<T: Copy + Send> Sync for Cell<T> {}
 
-/// A raw pointer that may sit in a [`Cell`] shared between threads.
+/// A raw pointer for a [`Cell`] that threads share.
 #[derive(Debug)]
 pub struct Link<T>(pub *mut T);
 
@@ -154,7 +155,7 @@ impl<T> Clone for Link<T> {
     }
 }
 impl<T> Copy for Link<T> {}
-// SAFETY: a `Link` is an address; whoever follows it answers for what it finds there.
+// SAFETY: a `Link` is an address; the code that dereferences it is responsible for its target.
 unsafe impl<T> Send for Link<T> {}
 
 impl<T: Copy> Cell<T> {
@@ -170,7 +171,7 @@ impl<T: Copy> Cell<T> {
     /// No other thread writes the cell at the same time.
     #[inline(always)]
     pub unsafe fn get(&self) -> T {
-        // SAFETY: the caller excludes a concurrent write; `T: Copy` makes a plain read enough.
+        // SAFETY: the caller excludes a concurrent write; `T: Copy` makes a plain read sufficient.
         self.0.with(|at| unsafe { *at })
     }
 
@@ -185,7 +186,7 @@ impl<T: Copy> Cell<T> {
     }
 }
 
-/// A number that is shown to people and decides nothing: no model needs to see it, and none pays for
+/// A number for display that no decision depends on: the models need not see it, and do not pay for
 /// it.
 pub(crate) struct Hint(std::sync::atomic::AtomicUsize);
 
@@ -194,7 +195,7 @@ impl Hint {
         Hint(std::sync::atomic::AtomicUsize::new(value))
     }
 
-    /// Release: whoever sees this value sees what was stored before it.
+    /// Release: a thread that sees this value sees everything that was stored before it.
     #[inline(always)]
     pub(crate) fn set(&self, value: usize) {
         self.0.store(value, std::sync::atomic::Ordering::Release);
@@ -207,8 +208,8 @@ impl Hint {
     }
 }
 
-/// Tells the processor that the line at `address` will be wanted. Any address will do: nothing is
-/// accessed as far as the program can tell.
+/// Prefetches the cache line at `address`. Any address is valid: a prefetch accesses nothing that
+/// the program can observe.
 #[inline(always)]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -1,11 +1,11 @@
 //! The timers of one pool: hierarchical wheels of armed delayed items.
 //!
-//! A pool has two [`TimerBase`]s: one that a parked worker watches, and one for deferrable items,
-//! which nobody watches and workers that are up look at.
+//! A pool has two [`TimerBase`]s: one that the keeper covers, and one for deferrable items,
+//! for which no thread wakes; workers that are awake check it.
 //!
-//! Placement is `uwork_policy::timer`'s. Each slot keeps a lower bound of its expiries, so that
-//! the next expiry is known to the nanosecond without looking at the timers, and a slot of a coarse
-//! level is only taken apart when one of its timers is due. Insert and remove take constant time.
+//! `uwork_policy::timer` decides the placement. Each slot keeps a lower bound of its expiries. So
+//! the next expiry is known to the nanosecond without examining the timers, and a slot of a coarse
+//! level is only redistributed when one of its timers is due. Insert and remove take constant time.
 
 use uwork_policy::timer::{LEVELS, SLOTS, Spot, first_tick, place, tick_of};
 
@@ -14,19 +14,20 @@ use crate::host::Host;
 use crate::pool::NEVER;
 use crate::sync::{AtomicBool, AtomicU64, Link, Lock, LockGuard, Ordering, Rank};
 
-/// The spot of a timer on the due list.
+/// The position of a timer on the due list.
 const DUE: (u8, u8) = (u8::MAX, 0);
 
-/// Lists that a sort merges at most: a power of two each, so more than memory holds.
+/// The most lists that a sort merges: each holds a power of two runs, so this is more than memory
+/// holds.
 const MERGES: usize = 48;
 
 type Levels<H> = [[Slot<H>; SLOTS]; LEVELS];
 
-/// A wheel, its lock, and what can be known of it without the lock.
+/// A wheel, its lock, and the parts that are readable without the lock.
 pub(crate) struct TimerBase<H: Host> {
     /// The earliest expiry, or `NEVER`. Written under the lock.
     next: AtomicU64,
-    /// Whether the wheel has its slots: they are made without the lock, for the first timer.
+    /// Whether the wheel has its slots: they are allocated without the lock, for the first timer.
     has_slots: AtomicBool,
     timers: Lock<Timers<H>>,
 }
@@ -40,7 +41,7 @@ impl<H: Host> TimerBase<H> {
         }
     }
 
-    /// The earliest expiry: exact, or early when its timer was removed. `NEVER` when nothing is
+    /// The earliest expiry: exact, or too early if its timer was removed. `NEVER` if nothing is
     /// armed.
     #[inline]
     pub(crate) fn next(&self, order: Ordering) -> u64 {
@@ -51,9 +52,10 @@ impl<H: Host> TimerBase<H> {
         self.timers.lock()
     }
 
-    /// Takes the lock, to arm something.
+    /// Takes the lock in order to arm a timer.
     pub(crate) fn lock_to_arm(&self) -> LockGuard<'_, Timers<H>> {
-        // Acquire pairs with `make_slots`: who sees the flag finds the slots under the lock.
+        // Acquire pairs with `make_slots`: a thread that sees the flag finds the slots under the
+        // lock.
         if !self.has_slots.load(Ordering::Acquire) {
             self.make_slots();
         }
@@ -69,37 +71,38 @@ impl<H: Host> TimerBase<H> {
         if timers.levels.is_none() {
             std::mem::swap(&mut timers.levels, &mut levels);
         }
-        // Before those that were one too many are freed.
+        // Release the lock before a surplus set of slots is freed.
         drop(timers);
         self.has_slots.store(true, Ordering::Release);
     }
 
-    /// Says when the next expiry is, after a change. True if it is earlier than it was.
+    /// Publishes the next expiry after a change. True if it is earlier than before.
     pub(crate) fn publish(&self, timers: &Timers<H>) -> bool {
         let (before, next) = (self.next.load(Ordering::Relaxed), timers.next());
         if next != before {
-            // SeqCst pairs with `Pool::keep_until`: either the keeper sees this, or the thread that arms sees
-            // until when the keeper sleeps. It pairs with `Pool::remove_route` as well: either the thread that
-            // arms a deferrable item sees that only the keeper will come, or the workers that are nudged then
-            // see this.
+            // SeqCst: the write side of two Dekker pairs. With `Pool::keep_until`: either the
+            // keeper reads this expiry, or the arming thread reads the keeper's deadline; else the
+            // keeper would sleep past the timer. With `Pool::remove_route`: either the thread that
+            // arms a deferrable item reads that only the keeper will come, or the workers that are
+            // nudged then read this expiry.
             self.next.store(next, Ordering::SeqCst);
         }
         next < before
     }
 }
 
-/// Guard: the timers' lock that it is in. Rank: after the pool lock.
+/// Guard: the lock of the `TimerBase` around it. Rank: after the pool lock.
 pub(crate) struct Timers<H: Host> {
-    /// The tick that the wheel stands at. Nothing armed is due before it.
+    /// The wheel's current tick. Nothing armed is due before it.
     tick: u64,
     armed: usize,
-    /// Timers that were ever armed here: those for the same instant expire in that order.
+    /// How many timers were ever armed here: timers for the same instant expire in that order.
     sequence: u64,
-    /// Timers that are due and were not taken yet, in order. Removed as from a slot.
+    /// Timers that are due and not taken yet, in order. Removed as from a slot.
     due: *mut Delayed<H>,
-    /// A bit for each slot that holds something.
+    /// A bit for each slot that is not empty.
     occupied: [u64; LEVELS],
-    /// There before anything is armed.
+    /// Allocated before anything is armed.
     levels: Option<Box<Levels<H>>>,
 }
 
@@ -109,7 +112,7 @@ struct Slot<H: Host> {
     earliest: u64,
 }
 
-// SAFETY: the armed items belong to whoever holds the wheel.
+// SAFETY: the armed items belong to the holder of the wheel.
 unsafe impl<H: Host> Send for Timers<H> {}
 
 impl<H: Host> Timers<H> {
@@ -134,13 +137,13 @@ impl<H: Host> Timers<H> {
         levels[spot.level][spot.slot].earliest
     }
 
-    /// The first slot that holds something: everything else is due later.
+    /// The first slot that is not empty: everything else is due later.
     fn first(&self) -> Option<Spot> {
         let level = self.occupied.iter().position(|&slots| slots != 0)?;
         Some(Spot { level, slot: self.occupied[level].trailing_zeros() as usize })
     }
 
-    /// The next expiry: exact, or early when its timer was removed. `NEVER` when nothing is armed.
+    /// The next expiry: exact, or too early if its timer was removed. `NEVER` if nothing is armed.
     fn next(&self) -> u64 {
         match self.first() {
             // SAFETY: the timers on the due list are in this wheel, in order.
@@ -167,8 +170,8 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Gives an armed item another expiry. One that stays in its slot, as the timeouts do that are put
-    /// off again and again, is not moved: its neighbours are not touched.
+    /// Changes the expiry of an armed item. An item that stays in its slot, such as a timeout that
+    /// is postponed again and again, is not moved: its neighbours are not accessed.
     ///
     /// # Safety
     /// `item` is in this wheel.
@@ -204,7 +207,7 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Takes an armed item out.
+    /// Removes an armed item.
     ///
     /// # Safety
     /// `item` is in this wheel.
@@ -233,7 +236,7 @@ impl<H: Host> Timers<H> {
         self.armed -= 1;
     }
 
-    /// Takes out the timer that is due first, or null if none is due.
+    /// Removes and returns the timer that is due first; null if none is due.
     pub(crate) fn pop_due(&mut self, now: u64) -> *mut Delayed<H> {
         while self.due.is_null() {
             let Some(spot) = self.first() else { break };
@@ -260,7 +263,7 @@ impl<H: Host> Timers<H> {
         self.armed
     }
 
-    /// Visits the armed timers, in no order, as long as `f` says that it wants more.
+    /// Visits the armed timers, in no order, until `f` returns false.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Delayed<H>) -> bool) {
         let slots = self.levels.iter().flat_map(|levels| levels.as_flattened());
         for head in std::iter::once(self.due).chain(slots.map(|slot| slot.head)) {
@@ -276,7 +279,7 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Takes out any timer, or null if nothing is armed.
+    /// Removes and returns any timer; null if nothing is armed.
     pub(crate) fn pop_any(&mut self) -> *mut Delayed<H> {
         let item = match self.first() {
             _ if !self.due.is_null() => self.due,
@@ -288,7 +291,7 @@ impl<H: Host> Timers<H> {
         item
     }
 
-    /// Empties a slot. Its timers as a list through `next`.
+    /// Empties a slot. Returns its timers as a list through `next`.
     fn empty(&mut self, spot: Spot) -> *mut Delayed<H> {
         self.occupied[spot.level] &= !(1 << spot.slot);
         let slot = self.slot(spot);
@@ -309,7 +312,8 @@ impl<H: Host> Timers<H> {
         }
     }
 
-    /// Moves what is due of a slot of the finest level to the due list, which is empty, in order.
+    /// Moves the due timers of a slot of the finest level to the due list, which is empty, in
+    /// order.
     fn gather_due(&mut self, spot: Spot, now: u64) {
         let mut item = self.empty(spot);
         let mut due: *mut Delayed<H> = std::ptr::null_mut();
@@ -319,7 +323,7 @@ impl<H: Host> Timers<H> {
                 let node = &(*item).node;
                 let next = node.next.get().0;
                 if node.expiry.get() <= now {
-                    // Last armed, first in the slot: this turns them round.
+                    // The slot has the last armed timer first; this reverses the order.
                     node.next.set(Link(due));
                     due = item;
                 } else {
@@ -358,12 +362,12 @@ unsafe fn link_front<H: Host>(head: &mut *mut Delayed<H>, item: *mut Delayed<H>)
 }
 
 /// Sorts a list through `next` in place, by expiry and then by order of arming: a merge sort of the
-/// runs that are in order already. Timers for one instant are one run.
+/// runs that are already in order. Timers for one instant form one run.
 ///
 /// # Safety
 /// The list is the caller's.
 unsafe fn sorted<H: Host>(mut rest: *mut Delayed<H>) -> *mut Delayed<H> {
-    // The one at `i` is empty or the merge of 2^i runs.
+    // The list at index `i` is empty or the merge of 2^i runs.
     let mut merged: [*mut Delayed<H>; MERGES] = [std::ptr::null_mut(); MERGES];
     while !rest.is_null() {
         // SAFETY: by this function's contract; a list is in one place at a time.
@@ -384,7 +388,7 @@ unsafe fn sorted<H: Host>(mut rest: *mut Delayed<H>) -> *mut Delayed<H> {
     merged.into_iter().fold(std::ptr::null_mut(), |all, list| unsafe { merge(list, all) })
 }
 
-/// Cuts a list, which is not empty, after its first run. What is left.
+/// Cuts a list, which is not empty, after its first run. Returns the rest.
 ///
 /// # Safety
 /// The list is the caller's.
@@ -426,7 +430,7 @@ unsafe fn merge<H: Host>(mut a: *mut Delayed<H>, mut b: *mut Delayed<H>) -> *mut
             a = (*a).node.next.get().0;
         }
     }
-    // What is left of the one is linked already.
+    // The rest of the list that is not empty is linked already.
     append(if a.is_null() { b } else { a });
     head
 }

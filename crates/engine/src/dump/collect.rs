@@ -1,7 +1,8 @@
-//! Collecting a dump: lock by lock, in the order of their ranks, bounded under each.
+//! Collecting a dump: one lock after the other, in the order of their ranks, with bounded work
+//! under each.
 //!
-//! Room for what is copied is made before a lock is taken, by a look without it. Should there be more
-//! when the lock is held, the rest is counted and not listed.
+//! Memory for the copies is allocated before a lock is taken, from a count read without it. If
+//! there are more entries by the time the lock is held, the rest is counted and not listed.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
@@ -27,7 +28,7 @@ use crate::work::{Work, WorkList};
 
 /// The most ready pwqs that are listed of one pool.
 const READY_MAX: usize = 64;
-/// Workers that may have come since room was made for them.
+/// Spare room for workers that are created between the allocation and the lock.
 const WORKERS_SPARE: usize = 8;
 
 impl ItemDump {
@@ -41,10 +42,10 @@ impl Items {
         Items { total: 0, first: Vec::with_capacity(ITEMS_MAX) }
     }
 
-    /// Lists the first items of a list whose guard the caller holds, and counts them all.
+    /// Lists the first items of a list whose lock the caller holds, and counts them all.
     fn list(&mut self, list: &WorkList) {
         let mut item = list.front();
-        // SAFETY: the items of a list are live while its guard is held, and so are the links.
+        // SAFETY: the items of a list are live while its lock is held, and so are the links.
         while let Some(work) = unsafe { item.as_ref() } {
             if self.first.len() < ITEMS_MAX {
                 self.first.push(ItemDump::of(work));
@@ -55,11 +56,11 @@ impl Items {
         }
     }
 
-    /// As [`Items::list`], for a list that knows how long it is.
+    /// As [`Items::list`], for a list whose length is known.
     fn list_some(&mut self, list: &WorkList, total: usize) {
         let mut item = list.front();
         while self.first.len() < total.min(ITEMS_MAX) {
-            // SAFETY: the items of a list are live while its guard is held, and so are the links.
+            // SAFETY: the items of a list are live while its lock is held, and so are the links.
             let Some(work) = (unsafe { item.as_ref() }) else { break };
             self.first.push(ItemDump::of(work));
             // SAFETY: as above.
@@ -70,8 +71,8 @@ impl Items {
 }
 
 impl<H: Host> Engine<H> {
-    /// A picture of everything. See the module. May be called from anywhere, also from inside an item;
-    /// not from a reporter, which may be called with a queue's attributes locked.
+    /// A snapshot of the whole engine; see the module. Any thread may call it, also from inside an
+    /// item, except a reporter, which may run with a queue's attributes locked.
     pub fn dump(&self) -> Dump {
         let at_ns = self.host().now();
         let queues = self.dump_queues(|_| true);
@@ -91,12 +92,12 @@ impl<H: Host> Engine<H> {
             queues,
         };
         dump.join();
-        // SAFETY: it is as it was collected.
+        // SAFETY: the dump is as it was collected.
         unsafe { dump.ask_functions() };
         dump
     }
 
-    /// The queues that `wanted` says yes to, with the slots that run their items.
+    /// The queues for which `wanted` returns true, with the slots that run their items.
     pub fn dump_queues(&self, mut wanted: impl FnMut(&Wq<H>) -> bool) -> Vec<QueueDump> {
         let mut queues = Vec::new();
         self.for_each_queue(|wq| {
@@ -238,7 +239,8 @@ impl<H: Host> Engine<H> {
             () => WorkerState::Running,
         };
         let (mut behind, mut set_aside) = (Items::default(), Items::default());
-        // The slot's lock costs a fence on every CPU. Who is in no item is at its lists itself.
+        // The slot's remote lock costs a fence on every CPU. A worker without an item is at its
+        // lists itself, so take the lock for running workers only.
         if running.is_some() {
             (behind, set_aside) = (Items::with_room(), Items::with_room());
             let mut remote = slot.lock_remote(self.host());
@@ -253,7 +255,7 @@ impl<H: Host> Engine<H> {
 }
 
 impl Dump {
-    /// Says which queue each worker runs an item of, and the other way round.
+    /// Fills in the queue of each worker's item, and the slots of each queue.
     fn join(&mut self) {
         let workers = self.pools.iter_mut().flat_map(|pool| &mut pool.workers);
         for worker in workers.chain(&mut self.helpers) {
@@ -271,7 +273,7 @@ impl Dump {
 }
 
 impl<H: Host> Wq<H> {
-    /// A picture of this queue alone. As [`Engine::dump`].
+    /// A snapshot of this queue alone. As [`Engine::dump`].
     pub fn dump(&self) -> QueueDump {
         let (kind, max_active) = (self.kind(), self.max_active());
         let highpri = self.flags().contains(uwork_policy::flags::Flags::HIGHPRI);
@@ -311,17 +313,17 @@ impl<H: Host> Wq<H> {
             rescuer,
             frozen: self.flags().contains(Flags::FREEZABLE)
                 && self.engine().freeze_epoch() % 2 == 1,
-            gate: self.gate_for_dump(),
+            gate: self.dump_gate(),
             flushers,
             pwqs,
             slots,
         };
-        // SAFETY: it is as it was collected.
+        // SAFETY: the dump is as it was collected.
         unsafe { dump.ask_functions() };
         dump
     }
 
-    fn gate_for_dump(&self) -> Gate {
+    fn dump_gate(&self) -> Gate {
         match () {
             () if self.is_sealed() => Gate::Sealed,
             () if self.is_closed() => Gate::Closed,
@@ -334,7 +336,7 @@ impl<H: Host> Wq<H> {
 fn dump_pwq<H: Host>(pwq: &Pwq<H>, pool: u32) -> PwqDump {
     let mut pending = Items::with_room();
     let mut inner = pwq.lock();
-    // What is in the inbox is pending as well.
+    // Items in the inbox are pending as well.
     pwq.splice(&mut inner);
     pending.list_some(&inner.worklist, inner.queued);
     let counts = pwq.in_flight();

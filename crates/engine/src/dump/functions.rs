@@ -9,10 +9,10 @@ impl Function {
         Function { address: func.identity(), name: None }
     }
 
-    /// The function of this identity, with its name if it tells one.
+    /// The function with this identity, with its name if it has one.
     ///
     /// # Safety
-    /// It is that of an item's function.
+    /// The identity belongs to an item's function.
     pub(crate) unsafe fn at(identity: usize) -> Function {
         let mut function = Function { address: identity, name: None };
         // SAFETY: by this function's contract.
@@ -20,29 +20,30 @@ impl Function {
         function
     }
 
-    /// Asks the function for its name, if it has none yet. Its identity becomes an address.
+    /// Queries the function for its name, unless the name is known. Replaces the identity by the
+    /// address.
     ///
     /// # Safety
-    /// The address is the identity of an item's function, or was asked before.
+    /// The address is the identity of an item's function, or `ask` was called before.
     unsafe fn ask(&mut self) {
         if self.name.is_some() {
             return;
         }
-        // SAFETY: by this function's contract. One that was asked before, and had nothing to say, is taken for a
-        // foreign one, which is not asked.
+        // SAFETY: by this function's contract. A function that was queried before without a name
+        // counts as foreign, and foreign functions are not called.
         let func = unsafe { ItemFn::known_as(self.address) };
         self.name = func.name().map(|name| name.to_string());
         self.address = func.address();
     }
 }
 
-/// An item that is shown, by its address, and its function.
+/// The address of an item in the dump, and its function.
 type Shown<'a> = (&'a mut usize, &'a mut Function);
 
-/// What a pending or running item is shown as instead: its address, and that of its function.
+/// Maps a pending or running item to the item and function that the dump shows instead, by address.
 pub type StandsFor<'a> = &'a mut dyn FnMut(usize) -> Option<(usize, usize)>;
 
-fn name_all<'a>(
+fn name_functions_in<'a>(
     shown: impl Iterator<Item = Shown<'a>>,
     name: &mut impl FnMut(usize) -> Option<String>,
 ) {
@@ -50,9 +51,9 @@ fn name_all<'a>(
 }
 
 /// # Safety
-/// The functions are as the engine has found them.
+/// The functions are as the engine collected them.
 unsafe fn ask_all<'a>(shown: impl Iterator<Item = Shown<'a>>) {
-    // SAFETY: the engine finds functions in items and in slots, which have them from items.
+    // SAFETY: the engine collects functions from items, and from slots, which get them from items.
     shown.for_each(|(_, function)| unsafe { function.ask() });
 }
 
@@ -66,13 +67,13 @@ fn replace_all<'a>(shown: impl Iterator<Item = Shown<'a>>, stands_for: StandsFor
 }
 
 impl Dump {
-    /// Gives names to functions that have none. `name` is asked once for each place that shows such a
-    /// function.
+    /// Names the functions that have no name. `name` is called once for each place that shows such
+    /// a function.
     pub fn name_functions(&mut self, mut name: impl FnMut(usize) -> Option<String>) {
-        name_all(self.shown(), &mut name);
+        name_functions_in(self.shown(), &mut name);
     }
 
-    /// Shows items that stand for others as those.
+    /// Replaces items that stand for other items by those other items.
     pub fn replace_items(&mut self, stands_for: StandsFor<'_>) {
         replace_all(self.shown(), stands_for);
     }
@@ -87,7 +88,7 @@ impl Dump {
         queues.chain(armed).chain(helpers)
     }
 
-    /// Asks all functions for their names.
+    /// Queries all functions for their names.
     ///
     /// # Safety
     /// The dump is as the engine has collected it.
@@ -98,9 +99,9 @@ impl Dump {
 }
 
 impl QueueDump {
-    /// Gives names to functions that have none, as [`Dump::name_functions`].
+    /// Names the functions that have no name, as [`Dump::name_functions`].
     pub fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
-        name_all(self.shown(), name);
+        name_functions_in(self.shown(), name);
     }
 
     /// As [`Dump::replace_items`].
@@ -117,17 +118,17 @@ impl QueueDump {
     /// As [`Dump::ask_functions`].
     ///
     /// # Safety
-    /// As there.
+    /// As [`Dump::ask_functions`].
     pub(super) unsafe fn ask_functions(&mut self) {
-        // SAFETY: as there.
+        // SAFETY: by this function's contract.
         unsafe { ask_all(self.shown()) };
     }
 }
 
 impl Stall {
-    /// Gives names to functions that have none, as [`Dump::name_functions`].
+    /// Names the functions that have no name, as [`Dump::name_functions`].
     pub fn name_functions(&mut self, name: &mut impl FnMut(usize) -> Option<String>) {
-        name_all(self.shown(), name);
+        name_functions_in(self.shown(), name);
     }
 
     /// As [`Dump::replace_items`].
@@ -156,9 +157,9 @@ impl WorkerDump {
     /// As [`Dump::ask_functions`].
     ///
     /// # Safety
-    /// As there.
+    /// As [`Dump::ask_functions`].
     pub(crate) unsafe fn ask_functions(&mut self) {
-        // SAFETY: as there.
+        // SAFETY: by this function's contract.
         unsafe { ask_all(self.shown()) };
     }
 
@@ -205,13 +206,13 @@ mod tests {
 
     unsafe fn first(work: NonNull<Work>, action: Action) {
         assert_eq!(action, Action::Name);
-        // SAFETY: asked for it.
+        // SAFETY: called to get the name.
         unsafe { ItemName::of_type::<First>(0).tell(work) };
     }
 
     unsafe fn other(work: NonNull<Work>, action: Action) {
         assert_eq!(action, Action::Name);
-        // SAFETY: asked for it.
+        // SAFETY: called to get the name.
         unsafe { ItemName::of_type::<First>(3).tell(work) };
     }
 
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_tell_what_they_are_called() {
+    fn functions_have_names() {
         let asked = |func: WorkFn| {
             let identity = ItemFn::new(func).identity();
             let mut function = Function::of(ItemFn::new(func));
@@ -237,15 +238,19 @@ mod tests {
         let type_name = std::any::type_name::<First>();
         assert_eq!(asked(first), type_name);
         assert_eq!(asked(other), format!("{type_name} (item 3)"));
-        assert_eq!(asked(silent), "from outside", "who says nothing gets a name by address");
+        assert_eq!(
+            asked(silent),
+            "from outside",
+            "a function without a name gets one by its address"
+        );
     }
 
     #[test]
-    fn items_that_stand_for_others_are_shown_as_those() {
+    fn items_are_shown_as_the_items_that_they_stand_for() {
         let item = |address| ItemDump { address, function: Function { address: 1, name: None } };
         let mut items = Items { total: 2, first: vec![item(0x10), item(0x20)] };
         replace_all(items.shown(), &mut |item| (item == 0x20).then_some((0x22, 3)));
-        name_all(items.shown(), &mut |address| (address == 3).then(|| "meant".to_owned()));
+        name_functions_in(items.shown(), &mut |address| (address == 3).then(|| "meant".to_owned()));
         assert_eq!(items.first[0], item(0x10));
         let function = Function { address: 3, name: Some("meant".to_owned()) };
         assert_eq!(items.first[1], ItemDump { address: 0x22, function });

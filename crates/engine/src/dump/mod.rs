@@ -1,13 +1,14 @@
-//! A picture of the engine: what the kernel's `show_all_workqueues` and `wq_dump` print.
+//! Snapshots of the engine: what the kernel's `show_all_workqueues` and `wq_dump` print.
 //!
-//! Plain values. They are collected while everything runs (`collect`): one lock is held at a
-//! time, but for a pwq and then a slot, and not for longer than it takes to copy a bounded number of
-//! values. So each part is true for an instant, but not all for the same one. Nothing is stopped,
-//! nobody is waited for, and an item that is stuck holds nothing up.
+//! A dump consists of plain values. They are collected while everything runs (`collect`). The
+//! collector holds one lock at a time (or a pwq's and then a slot's), and not for longer than it
+//! takes to copy a bounded number of values. So each part is true for an instant, but the parts
+//! belong to different instants. The collector stops no thread and waits for none, and a stuck item
+//! does not delay it.
 //!
-//! Addresses are those of items and of their functions. The latter are asked for their names when what
-//! shows them has been collected, without the locks (`functions`); [`Dump::name_functions`] is for those that
-//! have none to tell, with a resolver of the caller's.
+//! Addresses are those of items and of their functions. Functions are queried for their names after
+//! collection, without the locks (`functions`). [`Dump::name_functions`] names the functions that
+//! have no name of their own, with a resolver of the caller's.
 
 mod collect;
 mod functions;
@@ -28,23 +29,24 @@ use uwork_policy::scope::Scope;
 /// The most items that are listed of one list.
 pub const ITEMS_MAX: usize = 16;
 
-/// All of it.
+/// A snapshot of the whole engine.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Dump {
-    /// When it was taken, on the host's clock, in nanoseconds; all other times are on the same.
+    /// When it was taken, on the host's clock, in nanoseconds; all other times are on the same
+    /// clock.
     pub at_ns: u64,
-    /// What the engine was told of the machine.
+    /// The machine, as configured.
     pub machine: MachineDump,
-    /// How undeclared sleeps of workers are noticed.
+    /// How undeclared sleeps of workers are detected.
     pub blocking: BlockingDump,
     /// The pods of every scope.
     pub scopes: Vec<ScopeDump>,
-    /// Every pool that was ever put to use, by id.
+    /// Every pool that was ever used, by id.
     pub pools: Vec<PoolDump>,
-    /// Threads that run an item which they wait for.
+    /// Helpers: threads that run an item which they wait for.
     pub helpers: Vec<WorkerDump>,
-    /// Every queue, in the order in which they were made.
+    /// Every queue, in the order of creation.
     pub queues: Vec<QueueDump>,
 }
 
@@ -61,7 +63,7 @@ pub struct MachineDump {
     /// The CPUs that are isolated.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub isolated: CpuSet,
-    /// The scope of queues that did not choose one.
+    /// The scope of queues that did not choose a scope.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub default_scope: Scope,
 }
@@ -70,10 +72,10 @@ pub struct MachineDump {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct BlockingDump {
-    /// The way in use.
+    /// The tier in use.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub tier: Tier,
-    /// Why this one: what was asked for, what was refused.
+    /// Why this tier: the requested tier, and what the system refused.
     pub reason: String,
 }
 
@@ -104,37 +106,38 @@ pub struct PoolDump {
     pub cpus: CpuSet,
     /// Its workers' niceness.
     pub nice: i32,
-    /// What they have instead, if the process may not set that one and the host knows.
+    /// The niceness that the workers have instead, if the process may not set `nice` and the host
+    /// knows it.
     pub nice_had: Option<i32>,
     /// Workers that should run while work is pending.
     pub target: u32,
     /// Workers that exist.
     pub nr_workers: u32,
-    /// How many it may have.
+    /// The most workers that it may have.
     pub workers_max: u32,
-    /// Workers that are neither idle nor wait, and do not run items of a CPU-intensive queue.
+    /// Workers that are neither idle nor waiting, and do not run items of a CPU-intensive queue.
     pub nr_running: u32,
     /// Workers with nothing to do.
     pub nr_idle: u32,
     /// Whether a worker is on its way up.
     pub waking: bool,
-    /// Whether no queue uses it: its workers leave.
+    /// Whether no queue uses it; its workers retire then.
     pub retired: bool,
-    /// Pwqs with something to do.
+    /// How many pwqs are ready.
     pub nr_ready: usize,
-    /// Which, up to a bound.
+    /// The ready pwqs, up to a bound.
     pub ready: Vec<u32>,
-    /// When the next timer expires, in nanoseconds; early if that one was taken back.
+    /// When the next timer expires, in nanoseconds; too early if that timer was cancelled.
     pub next_timer_ns: Option<u64>,
-    /// Delayed items that wait for their time.
+    /// How many delayed items are armed.
     pub nr_armed: usize,
-    /// Which, up to a bound.
+    /// The armed items, up to a bound.
     pub armed: Vec<ArmedItem>,
     /// Its workers.
     pub workers: Vec<WorkerDump>,
 }
 
-/// What a worker is at.
+/// A worker's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum WorkerState {
@@ -142,55 +145,56 @@ pub enum WorkerState {
     Idle,
     /// It is in an item.
     Running,
-    /// It is in an item that waits, and has said so.
+    /// It is in an item that waits, and has declared the wait.
     Waiting,
-    /// It is in an item that was found asleep, or is presumed to sleep as those before it did, and has not
-    /// said so.
+    /// It is in an item that was found asleep, or is presumed to sleep as those before it did,
+    /// without having declared it.
     Asleep,
-    /// It is in an item, and a debugger or a signal has stopped it. Looked for in a stall only.
+    /// It is in an item, and a debugger or a signal has stopped it. Only the snapshot of a stall
+    /// shows this state.
     Stopped,
-    /// It is between two items, or on its way up or down.
+    /// It is between two items, starting or ending.
     Between,
 }
 
-/// A worker, or a thread that helps.
+/// A worker, or a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct WorkerDump {
-    /// The name of its thread; empty for a thread that helps.
+    /// The name of its thread; empty for a helper.
     pub thread: String,
-    /// Its thread, as the host names it, for tools that show threads; 0 if it has none.
+    /// Its thread's number on the host, for tools that show threads; 0 if it has none.
     pub thread_id: u64,
     /// Its run slot.
     pub slot: u32,
-    /// What it is at.
+    /// Its state.
     pub state: WorkerState,
-    /// What it runs, if it is in an item.
+    /// The item that it runs, if any.
     pub running: Option<RunningInfo>,
     /// Items that it took and has not started, next one first.
     pub behind: Items,
-    /// Items that wait for the end of the present run, since it is their own last one.
+    /// Deferred items: they wait for the end of the present run, which is their own previous run.
     pub set_aside: Items,
 }
 
-/// What a worker runs.
+/// A running item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RunningInfo {
     /// The number of the run in its slot.
     pub run: u64,
-    /// When its worker took the batch that the item is of: it has not run for longer than since
-    /// then. Not known for a thread that helps.
+    /// When its worker took the batch that contains the item; the run is no older than that.
+    /// Unknown for a helper.
     pub batch_began_ns: Option<u64>,
     /// The pwq that the item was taken from.
     pub pwq: Option<u32>,
-    /// That pwq's queue, if it is still there.
+    /// That pwq's queue, if it still exists.
     pub queue: Option<String>,
-    /// The item's address. It may be gone: its function may free it.
+    /// The item's address. The item may no longer exist: its function may free it.
     pub item: Option<usize>,
     /// The item's function.
     pub function: Option<Function>,
-    /// What the item says of itself.
+    /// The item's own description of itself.
     pub description: Option<String>,
 }
 
@@ -198,9 +202,9 @@ pub struct RunningInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Function {
-    /// Where it is.
+    /// Its address.
     pub address: usize,
-    /// What it is called, if that is known: the type of the items that it is for.
+    /// Its name, if known: the type of the items that it runs.
     pub name: Option<String>,
 }
 
@@ -224,7 +228,7 @@ pub struct ItemDump {
     pub function: Function,
 }
 
-/// A delayed item that waits for its time.
+/// An armed item.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ArmedItem {
@@ -234,21 +238,22 @@ pub struct ArmedItem {
     pub deadline_ns: u64,
     /// The CPU that it is to be queued on, if one was given.
     pub cpu: Option<u32>,
-    /// Its queue, if it is still there.
+    /// The queue that it goes to, if it still exists.
     pub queue: Option<String>,
 }
 
-/// Whom a queue takes items from.
+/// The submitters from which a queue accepts items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Gate {
-    /// Everybody.
+    /// All.
     Open,
-    /// Its own items, while somebody drains it.
+    /// Its own items, while it drains.
     Draining,
-    /// Its own items, as it is being destroyed; or those of all queues, as the engine shuts down.
+    /// Its own items, while it is destroyed; or the items of all queues, while the engine shuts
+    /// down.
     Closed,
-    /// Nobody.
+    /// None.
     Sealed,
 }
 
@@ -258,14 +263,14 @@ pub enum Gate {
 pub struct QueueDump {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its flags.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub flags: Flags,
     /// `per-cpu`, `unbound` or `ordered`.
     pub kind: &'static str,
     /// Its workers' niceness.
     pub nice: i32,
-    /// Whether pods keep to themselves.
+    /// Whether pods share no work.
     pub strict: bool,
     /// The scope, as `affinity_scope` shows it; none for a per-CPU queue.
     pub scope: Option<String>,
@@ -273,16 +278,17 @@ pub struct QueueDump {
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub cpus: CpuSet,
     /// Items that run at once on one pool, at most.
+    /// The most items that run at once on one pool.
     pub max_active: u32,
-    /// The least that a NUMA node gets of an unbound queue's `max_active`.
+    /// The least share of an unbound queue's `max_active` for a NUMA node.
     pub min_active: Option<u32>,
-    /// Where several pods of a node share what it gets of that.
+    /// The nodes on which several pods share a part of `max_active`.
     pub nodes: Vec<NodeDump>,
     /// Its rescuer, if it is `MEM_RECLAIM`.
     pub rescuer: Option<RescuerDump>,
-    /// Whether it takes part in a freeze that is on: its items wait for the thaw.
+    /// Whether it takes part in a freeze that is in effect: its items wait for the thaw.
     pub frozen: bool,
-    /// Whom it takes items from.
+    /// The submitters from which it accepts items.
     pub gate: Gate,
     /// Threads that wait in a flush of it.
     pub flushers: usize,
@@ -293,30 +299,30 @@ pub struct QueueDump {
 }
 
 impl QueueDump {
-    /// Items that were queued and have not run to their end, as far as is known: a worker tells at
-    /// the end of its batch.
+    /// Items that were queued and have not run to their end, as far as is known: a worker publishes
+    /// its finished items at the end of its batch.
     pub fn in_flight(&self) -> u64 {
         let all = self.pwqs.iter().flat_map(|pwq| &pwq.in_flight);
         all.map(|&count| u64::from(count)).sum()
     }
 
-    /// Items that wait to be taken by a worker.
+    /// Items that no worker has taken yet.
     pub fn pending(&self) -> usize {
         self.pwqs.iter().map(|pwq| pwq.pending.total).sum()
     }
 }
 
-/// What a queue's pods on one NUMA node share.
+/// The share of a queue's pods on one NUMA node.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct NodeDump {
     /// The node; none for pods that span several.
     pub node: Option<u32>,
-    /// Places that are taken, or kept for a pwq that waited.
+    /// Permits in use, or reserved for a pwq that waited.
     pub nr: u32,
-    /// Places.
+    /// All permits.
     pub max: u32,
-    /// Pwqs that wait for one.
+    /// Pwqs that wait for a permit.
     pub waiting: usize,
 }
 
@@ -326,9 +332,9 @@ pub struct NodeDump {
 pub struct RescuerDump {
     /// Its slot.
     pub slot: u32,
-    /// Its thread, as the host names it; 0 if there is none (in a child after a fork).
+    /// Its thread's number on the host; 0 if the thread does not exist (in a forked child).
     pub thread_id: u64,
-    /// What it runs.
+    /// The item that it runs.
     pub running: Option<RunningInfo>,
 }
 
@@ -342,29 +348,30 @@ pub struct PwqDump {
     pub pool: u32,
     /// Workers that hold items of it.
     pub nr_active: u32,
-    /// The most that may.
+    /// The most workers that may hold items of it.
     pub max_active: u32,
     /// Whether it is on a pool's ready list.
     pub ready: bool,
-    /// Whether as many workers hold it as may: what is pending is inactive until one lets go.
+    /// Whether `nr_active` has reached `max_active`: pending items are inactive until a worker
+    /// releases its permit.
     pub saturated: bool,
     /// Items that wait to be taken, next one first.
     pub pending: Items,
     /// Items that were queued and are not known to be done, by flush colour.
     pub in_flight: Vec<u32>,
-    /// The colour that items get now.
+    /// The flush colour that items get now.
     pub colour: usize,
     /// Colours that a flush waits for.
     pub awaited: Vec<usize>,
-    /// What an item took lately, in nanoseconds.
+    /// The recent run time of an item, in nanoseconds.
     pub item_ns: u64,
     /// Items that workers took so far. One that was given back and taken again counts twice.
     pub started: u64,
 }
 
 impl Dump {
-    /// Says what workers have instead of the niceness that they should have: `had` is asked for that of
-    /// each pool.
+    /// Fills in the niceness that workers have instead of the requested one: `had` returns it for
+    /// the requested niceness of a pool.
     pub fn name_niceness(&mut self, had: impl Fn(i32) -> Option<i32>) {
         self.pools.iter_mut().for_each(|pool| pool.nice_had = had(pool.nice));
     }

@@ -1,11 +1,11 @@
-//! What a slot runs, as far as others can see.
+//! The item that a slot runs, as far as other threads can see it.
 
 use crate::dump::{Function, RunningInfo};
 use crate::host::Host;
 use crate::slot::Slot;
 
-/// What runs in a slot; nothing if its owner is in no item. Takes no lock but that of the description. The
-/// parts may be of two runs that follow each other.
+/// The item that runs in a slot; `None` if its owner is in no item. Takes no lock but that of the
+/// description. The parts may belong to two consecutive runs.
 pub(crate) fn running_of<H: Host>(slot: &Slot<H>) -> Option<RunningInfo> {
     let run = slot.present_run()?;
     let (pwq, batch_began_ns) = slot.batch.get();

@@ -1,4 +1,4 @@
-//! What a stall looks like: who waits, who is in the way, and where that is stuck.
+//! The description of a stall: the items that wait, the threads in the way, and their stacks.
 
 use std::fmt;
 
@@ -10,30 +10,32 @@ use crate::host::{Frame, NoStack};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stall {
-    /// When this was so, on the host's clock, in nanoseconds.
+    /// The time of the snapshot on the host's clock, in nanoseconds.
     pub at_ns: u64,
-    /// For how long no item has started or ended here, as far as the watch has seen it, in nanoseconds.
+    /// For how long no item has started or ended here, as far as the watcher has seen, in
+    /// nanoseconds.
     pub stalled_ns: u64,
     /// What the items wait for.
     pub wants: Wants,
-    /// The queues that they are of.
+    /// The queues of these items.
     pub queues: Vec<String>,
-    /// Items that wait to be taken, and those that were taken and wait behind another.
+    /// Items that no worker has taken, and items that a worker took and that wait behind another.
     pub pending: usize,
     /// The pool that they are to run in: its id and its label, which is in its workers' names. None if they
     /// could run in several.
     pub pool: Option<(u32, String)>,
-    /// That pool's workers and whoever else runs items of these queues, those that are in the way first.
+    /// That pool's workers and other threads that run items of these queues, those in the way
+    /// first.
     pub workers: Vec<StalledWorker>,
     /// Workers that are not listed, beyond [`STALLED_WORKERS_MAX`].
     pub more_workers: usize,
-    /// Items that wait for each other, if that is what is wrong: each for the next one, and the last for the
-    /// first.
+    /// Items that wait for each other, if the stall is a deadlock: each for the next one, and the
+    /// last for the first.
     pub deadlock: Vec<DeadlockedItem>,
-    /// If somebody who is in the way sleeps and has not said so, and that is not noticed: why it is not. Then nobody
-    /// stands in.
+    /// If a thread in the way sleeps undeclared, and sleeps are not detected: why they are not.
+    /// Such a thread gets no replacement.
     pub undeclared: Option<String>,
-    /// How many workers the pool may have, if it has as many.
+    /// The cap on the pool's workers, if the pool has reached it.
     pub workers_max: Option<u32>,
 }
 
@@ -44,39 +46,40 @@ pub const STALLED_WORKERS_MAX: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Wants {
-    /// A worker of their pool: as many run as should, or no more can be had.
+    /// A worker of their pool: as many run as should, or no more can be created.
     Worker,
-    /// A place under their queue's `max_active`, all of which are taken. An ordered queue has one.
+    /// A permit of their queue's `max_active`; all are in use. An ordered queue has one.
     Place,
-    /// The end of each other: nothing need be pending.
+    /// The end of each other; possibly nothing is pending.
     EachOther,
 }
 
-/// A worker, or another thread that runs an item, of a stall.
+/// A worker, or another thread that runs an item, in a stall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct StalledWorker {
-    /// Its thread, as the host names it; 0 if that is not known.
+    /// Its thread's number on the host; 0 if unknown.
     pub thread: u64,
-    /// Whether what waits could start if it went on.
+    /// Whether it is in the way: the waiting items could start if it went on.
     pub blocks: bool,
-    /// What it is at.
+    /// Its state.
     pub worker: WorkerDump,
-    /// Its calls, innermost first, if it blocks and the host could tell. Of a few at a time only.
+    /// Its stack, innermost frame first, if it blocks and the host could collect it. Only a few
+    /// threads are asked at a time.
     pub stack: Result<Vec<Frame>, NoCalls>,
 }
 
-/// Why the calls of a worker are not known.
+/// Why the stack of a worker is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum NoCalls {
-    /// It was not asked: it is in nobody's way, or enough others are.
+    /// It was not asked: it is not in the way, or enough others are.
     NotAsked,
     /// It did not answer in time.
     NoAnswer,
-    /// They cannot be had here.
+    /// Stacks are not available on this system.
     Unavailable,
-    /// It has begun another item, or none, since it was in the way.
+    /// It has begun another item, or is in none, since the stall was found.
     WentOn,
 }
 
@@ -103,11 +106,11 @@ pub struct DeadlockedItem {
     pub function: Function,
     /// Its queue.
     pub queue: String,
-    /// What it waits for.
+    /// The event that it waits for.
     pub waits_for: Awaited,
 }
 
-/// What an item of a deadlock waits for. The next item of the deadlock is in the way of it, or is it.
+/// What an item of a deadlock waits for. The next item of the deadlock is that, or is in its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Awaited {
@@ -119,7 +122,7 @@ pub enum Awaited {
         function: Option<Function>,
         /// Its queue.
         queue: String,
-        /// Whether that one is ordered.
+        /// Whether that queue is ordered.
         ordered: bool,
     },
     /// An item that runs: the next one of the deadlock.
@@ -132,7 +135,7 @@ impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nothing has moved for {} in ", Nanos(self.stalled_ns))?;
         match self.queues.as_slice() {
-            [] => write!(f, "a queue that is gone")?,
+            [] => write!(f, "a destroyed queue")?,
             [one] => write!(f, "queue {one:?}")?,
             several => write!(f, "queues {}", several.join(", "))?,
         }
@@ -153,7 +156,7 @@ impl fmt::Display for Stall {
 }
 
 impl Stall {
-    /// Who is in the way, and why nobody helps.
+    /// Prints the threads in the way, and why they are not replaced.
     fn print_parts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let blocking: Vec<_> = self.workers.iter().filter(|worker| worker.blocks).collect();
         for (at, worker) in blocking.iter().enumerate() {
@@ -162,7 +165,7 @@ impl Stall {
             worker.print_calls(f, &blocking[..at])?;
         }
         if blocking.is_empty() {
-            write!(f, "\n  nobody is in the way: there is no worker to be had")?;
+            write!(f, "\n  no thread is in the way: no worker can be created")?;
         }
         let others = self.workers.iter().filter(|worker| !worker.blocks);
         for worker in others {
@@ -187,7 +190,7 @@ impl Stall {
 }
 
 impl StalledWorker {
-    /// What it is at.
+    /// Prints its state.
     fn print(&self, f: &mut fmt::Formatter<'_>, now: u64) -> fmt::Result {
         write!(f, "{self}, {}", self.worker.state)?;
         if let Some(running) = &self.worker.running {
@@ -207,14 +210,14 @@ impl StalledWorker {
         Ok(())
     }
 
-    /// Its calls, unless one of these who were printed has the same.
+    /// Prints its stack, unless one of those printed already is the same.
     fn print_calls(&self, f: &mut fmt::Formatter<'_>, printed: &[&Self]) -> fmt::Result {
         let frames = match &self.stack {
             Ok(frames) => frames,
             Err(why) => return write!(f, "\n        ({why})"),
         };
         if let Some(same) = printed.iter().find(|other| other.stack == self.stack) {
-            return write!(f, "\n        (the same calls as {same})");
+            return write!(f, "\n        (the same stack as {same})");
         }
         for (number, frame) in frames.iter().enumerate() {
             write!(f, "\n    {number:>3} {frame}")?;
@@ -223,7 +226,7 @@ impl StalledWorker {
     }
 }
 
-/// Who it is.
+/// Its identity.
 impl fmt::Display for StalledWorker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let WorkerDump { thread, slot, .. } = &self.worker;
@@ -239,10 +242,12 @@ impl fmt::Display for StalledWorker {
 impl fmt::Display for NoCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NoCalls::NotAsked => "its calls were not asked for: eight threads at a time are asked",
+            NoCalls::NotAsked => {
+                "its stack was not collected: at most eight threads are asked at a time"
+            }
             NoCalls::NoAnswer => "it did not answer within 100 ms",
-            NoCalls::Unavailable => "its calls cannot be taken here",
-            NoCalls::WentOn => "it has gone on meanwhile",
+            NoCalls::Unavailable => "its stack is not available on this system",
+            NoCalls::WentOn => "it has moved on meanwhile",
         })
     }
 }
@@ -292,7 +297,7 @@ impl fmt::Display for Frame {
 
 impl fmt::Display for WorkerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The word is the variant's.
+        // The text is the variant's name in lower case.
         f.write_str(&format!("{self:?}").to_lowercase())
     }
 }

@@ -1,7 +1,7 @@
 //! A dump as text: sections, and in each of them columns.
 //!
-//! Stable: words and columns stay where they are, so that scripts may cut them out. Times are shown
-//! relative to that of the dump.
+//! Stable: words and columns keep their positions, so that scripts may cut them out. Times are
+//! relative to the time of the dump.
 
 use std::fmt;
 
@@ -139,7 +139,7 @@ impl WorkerDump {
 impl fmt::Display for QueueDump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let QueueDump { name, kind, nice, cpus, max_active, .. } = self;
-        // One word, for those who cut columns.
+        // No spaces, for scripts that cut columns.
         let flags = self.flags.to_string().replace(' ', "");
         let flags = if flags.is_empty() { "-" } else { &flags };
         write!(f, "  queue {name}  {kind}  flags {flags}  cpus {cpus}  nice {nice}")?;
@@ -243,7 +243,7 @@ impl fmt::Display for ShutdownReport {
             write!(f, "; {} did not return", Count(count, "destructor"))?;
         }
         if self.unreleased > 0 {
-            write!(f, "; {} not let go of", Count(self.unreleased, "item"))?;
+            write!(f, "; {} not released", Count(self.unreleased, "item"))?;
         }
         writeln!(f)?;
         for left in &self.releasing {
@@ -259,7 +259,7 @@ impl fmt::Display for ShutdownReport {
             let (pending, running) = (left.pending(), left.running());
             writeln!(f, "  queue {}: {pending} pending, {running} running", left.queue.name)?;
             for worker in &left.workers {
-                // Relative to the end of the shutdown, which is when the picture was taken.
+                // Relative to the end of the shutdown, when the snapshot was taken.
                 worker.print(f, left.at_ns)?;
             }
         }
@@ -271,7 +271,7 @@ fn more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
     if count > 0 { write!(f, " and {count} more") } else { Ok(()) }
 }
 
-/// A length of time.
+/// A duration.
 pub(super) struct Nanos(pub(super) u64);
 
 impl fmt::Display for Nanos {
@@ -285,7 +285,7 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// A time to come.
+/// A time in the future.
 struct In(u64, u64);
 
 impl fmt::Display for In {

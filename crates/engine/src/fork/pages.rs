@@ -1,8 +1,9 @@
 //! Memory for the time of a fork, from the host and not from the allocator.
 //!
-//! An allocator registers fork handlers of its own and holds its locks over the fork. Where its handlers were
-//! registered after the engine's, the C library calls them first before a fork and last after it: an
-//! allocation or a release in any handler of the engine's would wait for the calling thread itself.
+//! An allocator registers fork handlers of its own and holds its locks over the fork. If its
+//! handlers were registered after the engine's, the C library calls them first before a fork and
+//! last after it. Then an allocation or a release in any handler of the engine's would wait for the
+//! calling thread itself.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -25,7 +26,7 @@ struct Block {
     bytes: usize,
 }
 
-/// The memory of one fork. Given back when it is dropped, or by [`Pages::give_back`].
+/// The memory of one fork. Freed when it is dropped, or by [`Pages::give_back`].
 pub struct Pages<H: Host> {
     block: Cell<*mut Block>,
     /// Bytes of the last block that are in use.
@@ -40,26 +41,26 @@ impl<H: Host> Default for Pages<H> {
 }
 
 impl<H: Host> Pages<H> {
-    /// Has no memory yet.
+    /// Starts without memory.
     pub const fn new() -> Pages<H> {
         Pages { block: Cell::new(std::ptr::null_mut()), used: Cell::new(0), host: PhantomData }
     }
 
-    /// Memory for a value of this layout, until all of it is given back.
+    /// Memory for a value of this layout. It lasts until all of it is freed.
     fn take(&self, layout: Layout) -> NonNull<u8> {
         let fits = |bytes: usize| {
             let start = self.used.get().next_multiple_of(layout.align());
             (start + layout.size() <= bytes).then_some(start)
         };
         let block = NonNull::new(self.block.get());
-        // SAFETY: a block of ours, whose header was written when it was made.
+        // SAFETY: a block of ours, whose header was written when it was created.
         let known = block.and_then(|block| Some((block, fits(unsafe { block.as_ref() }.bytes)?)));
         let (block, start) = known.unwrap_or_else(|| {
             let block = self.add_block(layout);
             (block, self.used.get().next_multiple_of(layout.align()))
         });
         self.used.set(start + layout.size());
-        // SAFETY: within the block, as was looked at just now.
+        // SAFETY: within the block, as checked just now.
         unsafe { block.cast::<u8>().add(start) }
     }
 
@@ -76,10 +77,10 @@ impl<H: Host> Pages<H> {
         block
     }
 
-    /// Gives all memory back. No list can be there any more, as each borrows it.
+    /// Frees all memory. No list can exist any more, as each borrows it.
     pub fn give_back(&mut self) {
         while let Some(block) = NonNull::new(self.block.get()) {
-            // SAFETY: a block of ours, of this size, which nothing is in any more.
+            // SAFETY: a block of ours, of this size, which is no longer in use.
             unsafe {
                 let Block { before, bytes } = block.read();
                 self.block.set(before);
@@ -96,7 +97,7 @@ impl<H: Host> Drop for Pages<H> {
     }
 }
 
-/// A list whose values lie in [`Pages`]. To fill it and to drop it asks the allocator for nothing.
+/// A list whose values are in [`Pages`]. Filling it and dropping it never calls the allocator.
 pub struct PageList<'p, H: Host, T> {
     pages: &'p Pages<H>,
     start: NonNull<T>,
@@ -123,17 +124,18 @@ impl<'p, H: Host, T> PageList<'p, H, T> {
 
     fn grow(&mut self) {
         let capacity = (2 * self.capacity).max(CAPACITY_MIN);
-        let layout = Layout::array::<T>(capacity).expect("it fits into memory");
+        let layout = Layout::array::<T>(capacity).expect("the list fits into memory");
         let start: NonNull<T> = self.pages.take(layout).cast();
-        // SAFETY: the new memory is larger, and not the old one. The values move: nothing drops them there.
+        // SAFETY: the new memory is larger, and separate from the old. The values move: the old
+        // memory is not dropped.
         unsafe { start.copy_from_nonoverlapping(self.start, self.len) };
         (self.start, self.capacity) = (start, capacity);
     }
 
-    /// Takes the last value off.
+    /// Removes the last value.
     pub fn pop(&mut self) -> Option<T> {
         self.len = self.len.checked_sub(1)?;
-        // SAFETY: a value that was in use, and is not any more.
+        // SAFETY: the value was in use; `len` excludes it from now on.
         Some(unsafe { self.start.add(self.len).read() })
     }
 }

@@ -1,12 +1,13 @@
-//! When a frame with an item on it may end.
+//! When a stack frame that holds an item may end.
 //!
-//! The engine's last touch of a queueing is one of three: the run begins, a cancel takes the item off,
-//! or the engine lets go of it unrun. The third is for a timer whose queue is gone: the engine makes the
-//! item idle first and then tells its holder, so "idle" alone would be too early. [`Held`] counts
-//! queueings that have not come to any of these, and a frame ends when
+//! The engine's last access for a queueing is one of three: the run begins, a cancel dequeues the
+//! item, or the engine releases it unrun. The third happens when a timer expires and its queue no
+//! longer exists: the engine first makes the item idle and then notifies its holder, so "idle"
+//! alone would be too early. [`Held`] counts queueings that have not reached any of these points. A
+//! frame may end when
 //!
-//! 1. the item is disabled, off every list, and no run of it is going on (`disable_sync`);
-//! 2. the count is 0. From there on the engine does not know the item.
+//! 1. the item is disabled, off every list, and no run of it is in progress (`disable_sync`);
+//! 2. the count is 0. From there on the engine does not access the item.
 
 use std::ptr::NonNull;
 
@@ -17,7 +18,7 @@ use crate::submit::Queued;
 use crate::sync::{AtomicU32, Ordering};
 use crate::work::Work;
 
-/// Queueings of one item that have not come to their end. See the module.
+/// The number of queueings of one item that have not ended. See the module.
 pub struct Held(AtomicU32);
 
 impl Default for Held {
@@ -27,14 +28,14 @@ impl Default for Held {
 }
 
 impl Held {
-    /// Of an item that was never queued.
+    /// The count of an item that was never queued.
     pub fn new() -> Held {
         Held(AtomicU32::new(0))
     }
 
     /// Queues the item by `queue`.
     pub fn offer(&self, queue: impl FnOnce() -> Queued) -> Queued {
-        // Before the item can run. Relaxed: handed on by the queueing itself.
+        // Before the item can run. Relaxed: the queueing itself publishes it.
         self.0.fetch_add(1, Ordering::Relaxed);
         let outcome = queue();
         if outcome != Queued::Yes {
@@ -43,14 +44,15 @@ impl Held {
         outcome
     }
 
-    /// A queueing has come to its end: the item's function calls this first, whether the item is run or
-    /// let go of. For one that is let go of the last touch: the frame may be gone afterwards.
+    /// Ends a queueing: the item's function calls this first, whether the item is run or
+    /// released. For a released item this is the last access: the frame may end at once.
     pub fn end_one(&self) {
-        // Release: the thread that waits for 0 goes on after what this side did to the item.
+        // Release: the thread that waits for 0 continues after everything that this side did to the
+        // item.
         self.0.fetch_sub(1, Ordering::Release);
     }
 
-    /// Takes the item off, without waiting for a run. True if it was pending.
+    /// Cancels the item, without waiting for a run. True if it was pending.
     ///
     /// # Safety
     /// `work` is the item that is counted here, live, and was only queued on queues of `engine`.
@@ -63,10 +65,11 @@ impl Held {
         was_pending
     }
 
-    /// Disables the item for good and waits until nothing of it is left: after this the frame may end.
+    /// Disables the item permanently and waits until the engine no longer uses it: after this the
+    /// frame may end.
     ///
     /// # Errors
-    /// The item was disabled as often as can be counted; nothing was done.
+    /// The disable depth is at its maximum; nothing was done.
     ///
     /// # Safety
     /// As for [`Held::cancel`]; and the calling thread is not inside a run of the item.
@@ -82,7 +85,7 @@ impl Held {
         let mut round = 0;
         // Acquire: pairs with `end_one`.
         while self.0.load(Ordering::Acquire) != 0 {
-            // An expiry is about to let go of the item, in some instructions.
+            // An expiry is about to release the item, within some instructions.
             engine.host().relax(round);
             round += 1;
         }

@@ -1,11 +1,11 @@
-//! What an item shares with the handle that waits for its result, and with the frame that it is on: words
-//! and their transitions. The library builds its handles on them.
+//! The words that an item shares with the handle that waits for its result, and with the stack
+//! frame that holds it, and their transitions. The library builds its handles on them.
 //!
 //! | type | decides |
 //! |---|---|
 //! | [`Outcome`] | when the result is delivered, which side frees the task, which waiter is woken |
-//! | [`Polled`] | which thread has a future: the worker that polls it, or the thread that gives it up |
-//! | [`Held`] | when a frame with an item on it may end |
+//! | [`Polled`] | which thread owns a future: the worker that polls it, or the thread that drops it |
+//! | [`Held`] | when a frame that holds an item may end |
 
 mod held;
 mod outcome;

@@ -1,4 +1,4 @@
-//! A result on its way from an item to its handle: the states of the word that they share.
+//! The delivery of a result from an item to its handle: the states of the word that they share.
 //!
 //! | bit | set by | meaning |
 //! |---|---|---|
@@ -8,9 +8,9 @@
 //! | WAKER | the handle | the cell holds a waker |
 //! | POLLED | the handle | the cell has held a waker |
 //!
-//! The side that clears WAKER owns the waker's cell until the handle sets WAKER again; the item clears
-//! it only before it sets DONE. So from DONE on only the handle touches the task, and the second of
-//! DONE and ABANDONED to be set says which side frees it.
+//! The side that clears WAKER owns the waker's cell until the handle sets WAKER again; the item
+//! clears it only before it sets DONE. So from DONE on only the handle accesses the task. The
+//! second of DONE and ABANDONED to be set decides which side frees it.
 
 use std::task::{Context, Waker};
 
@@ -32,7 +32,7 @@ pub struct Outcome {
     pub(crate) waker: UnsafeCell<Option<Box<Waker>>>,
 }
 
-// SAFETY: the waker's cell is guarded as said there, and wakers may change threads.
+// SAFETY: the cell's guard is documented at the field, and wakers may change threads.
 unsafe impl Sync for Outcome {}
 
 impl Default for Outcome {
@@ -42,19 +42,19 @@ impl Default for Outcome {
 }
 
 impl Outcome {
-    /// Of an item that has not ended.
+    /// The word of an item that has not ended.
     pub fn new() -> Outcome {
         Outcome { state: AtomicU32::new(0), waker: UnsafeCell::new(None) }
     }
 
-    /// Whether the result is delivered. If so, it is visible.
+    /// Whether the result is delivered. If true, it is visible to the caller.
     pub fn is_done(&self) -> bool {
         // Acquire pairs with `complete`: the result is visible.
         self.state.load(Ordering::Acquire) & DONE != 0
     }
 
-    /// The item's side, once, after it has stored the result. True if the handle is gone: then the
-    /// caller frees the task. Otherwise the task may be gone when this returns.
+    /// The item's side, once, after it has stored the result. True if the handle was abandoned:
+    /// then the caller frees the task. Otherwise the task may be freed by the time this returns.
     ///
     /// # Safety
     /// `this` is live until DONE is set.
@@ -91,8 +91,8 @@ impl Outcome {
         now & ABANDONED != 0
     }
 
-    /// The handle's side: it does not take the result. True if the item is done: then the caller frees
-    /// the task. Otherwise the item's side does so.
+    /// The handle's side: it will not take the result. True if the item is done: then the caller
+    /// frees the task. Otherwise the item's side does so.
     #[must_use]
     pub fn abandon(&self) -> bool {
         // Acquire: everything that the item did to the task. Release: what the handle did.
@@ -107,13 +107,15 @@ impl Outcome {
                 now = self.state.fetch_or(SLEEPING, Ordering::Acquire) | SLEEPING;
                 continue;
             }
+            // The futex compares the whole word. A DONE that is set after SLEEPING was set finds
+            // SLEEPING and wakes; a DONE before the wait begins changes the word, and the wait returns.
             let _ = futex.wait(&self.state, now);
             now = self.state.load(Ordering::Acquire);
         }
     }
 
-    /// The handle's side: whether the result is delivered; if not, `context` is woken when it is. `relax`
-    /// lets the item's side go on, which is some instructions away from the delivery.
+    /// The handle's side: whether the result is delivered; if not, the delivery wakes `context`.
+    /// `relax` lets the item's side continue, which is a few instructions away from the delivery.
     pub fn poll_done(&self, context: &Context<'_>, relax: impl Fn(u32)) -> bool {
         if self.is_done() {
             return true;
@@ -135,7 +137,7 @@ impl Outcome {
             }
             return true;
         }
-        // SAFETY: ours, as said.
+        // SAFETY: the cell is the handle's, as explained above.
         let old = self.waker.with_mut(|cell| unsafe { (*cell).replace(waker) });
         // Release: the waker in the cell. Acquire: the result.
         let is_done = self.state.fetch_or(WAKER | POLLED, Ordering::AcqRel) & DONE != 0;

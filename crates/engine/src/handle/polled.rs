@@ -1,28 +1,29 @@
-//! Which thread has a future: the worker that polls it, or the thread that gives it up.
+//! Which thread owns a future: the worker that polls it, or the thread that drops it.
 //!
-//! A future is polled as a work item, so polls never overlap. Any thread may want to give it up at any
-//! time: its handle cancels it, a wake-up is refused. The thread that has the future at the end drops it
-//! and completes the task, once.
+//! A future is polled as a work item, so polls never overlap. Any thread may abandon it at any
+//! time: its handle cancels it, or its queue refuses a wake-up. The thread that owns the future at
+//! the end drops it and completes the task, once.
 //!
 //! | bit | set by | meaning |
 //! |---|---|---|
-//! | POLLING | the worker | the worker has the future |
-//! | CANCELLED, REFUSED | the first thread that gives up | the future is to be dropped, and why |
-//! | GONE | the thread that drops it, once | that thread has the future, for good |
+//! | POLLING | the worker | the worker owns the future |
+//! | CANCELLED, REFUSED | the first thread that abandons it | the future is to be dropped, and why |
+//! | GONE | the thread that drops it, once | that thread owns the future permanently |
 //!
 //! | GONE | POLLING | why | state |
 //! |---|---|---|---|
-//! | 0 | 0 | 0 | between polls: nothing has the future |
+//! | 0 | 0 | 0 | between polls: no thread owns the future |
 //! | 0 | 1 | 0 | it is polled |
-//! | 0 | 1 | 1 | it is polled, and given up by the worker at the end of the poll |
-//! | 0 | 0 | 1 | does not occur: the thread that sets a reason between polls sets GONE with it |
+//! | 0 | 1 | 1 | it is polled, and the worker drops it at the end of the poll |
+//! | 0 | 0 | 1 | impossible: the thread that sets a reason between polls sets GONE with it |
 //! | 1 | 0 | any | it is dropped, or about to be |
-//! | 1 | 1 | any | does not occur |
+//! | 1 | 1 | any | impossible |
 //!
-//! **No request is lost.** A thread that gives up and the worker that ends its poll change the same word
-//! by one instruction each. If the reason comes first, the worker finds it; otherwise the other thread
-//! finds POLLING clear, and drops the future itself. Every transition acquires and releases, so that the
-//! thread that gets the future sees what the last one did to it.
+//! **No request is lost.** A thread that abandons the future and the worker that ends its poll
+//! change the same word by one instruction each. If the reason comes first, the worker finds it;
+//! otherwise the other thread finds POLLING clear, and drops the future itself. Every transition
+//! acquires and releases, so that the new owner of the future sees the previous owner's effects on
+//! it.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -31,7 +32,7 @@ const CANCELLED: u32 = 2;
 const REFUSED: u32 = 4;
 const GONE: u32 = 8;
 
-/// Why a future is given up.
+/// Why a future is abandoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Its handle cancelled it.
@@ -67,37 +68,37 @@ impl Default for Polled {
 }
 
 impl Polled {
-    /// Of a future that has not been polled.
+    /// The word of a future that has not been polled.
     pub fn new() -> Polled {
         Polled(AtomicU32::new(0))
     }
 
-    /// The worker, at the start of a poll. True: it has the future until it calls [`Polled::pending`] or
-    /// [`Polled::finished`]. False: the future is gone.
+    /// The worker begins a poll. True: it owns the future until it calls [`Polled::pending`] or
+    /// [`Polled::finished`]. False: the future is dropped.
     #[must_use]
     pub fn begin(&self) -> bool {
         self.change(|now| (now & GONE == 0).then_some(now | POLLING)).is_ok()
     }
 
-    /// The worker: the poll is over, and the future wants another. A reason: the future is to be given
-    /// up, and the caller has it for good.
+    /// The worker ends a poll, and the future needs another. Returns a reason if the future was
+    /// abandoned: then the caller owns it permanently, and drops it.
     #[must_use]
     pub fn pending(&self) -> Option<Why> {
         let end = |now: u32| match Why::of(now) {
             None => now & !POLLING,
             Some(_) => now & !POLLING | GONE,
         };
-        // It always succeeds, with the word that the end replaced.
+        // The update always succeeds, and returns the word that it replaced.
         Why::of(self.change(|now| Some(end(now))).unwrap_or(0))
     }
 
-    /// The worker: the poll has finished the future, and the caller has it for good.
+    /// The worker ends a poll that has finished the future. The caller owns it permanently.
     pub fn finished(&self) {
         self.0.swap(GONE, Ordering::AcqRel);
     }
 
-    /// Any thread: the future is to be given up. True: the caller has the future for good. False: it is
-    /// gone, or the worker gives it up after its poll.
+    /// Any thread abandons the future. True: the caller owns it permanently, and drops it. False:
+    /// it is dropped already, or the worker drops it after its poll.
     #[must_use]
     pub fn give_up(&self, why: Why) -> bool {
         let next = |now: u32| match now {
@@ -108,7 +109,8 @@ impl Polled {
         self.change(next).is_ok_and(|before| before & POLLING == 0)
     }
 
-    /// Replaces the word by what `next` makes of it. The word before, or an error if that is nothing.
+    /// Replaces the word by `next` of it. Returns the word before; as an error if `next` returns
+    /// `None`.
     fn change(&self, mut next: impl FnMut(u32) -> Option<u32>) -> Result<u32, u32> {
         self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, &mut next)
     }

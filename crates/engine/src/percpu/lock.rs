@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | free | the holder |
 //! | t | held by t | t's section on that CPU; or t's exchange in mode 1 |
-//! | t + 1 | held by t, by force; or not yet confirmed | t's exchange |
+//! | t + 1 | taken by force by t: held, or not yet confirmed | t's exchange |
 //!
 //! No other value occurs: a token is even and not 0. A row is used in one mode, so an exchange of mode 1
 //! never meets a section.
@@ -16,13 +16,13 @@ const FREE: u64 = 0;
 /// confirmed.
 const FORCED: u64 = 1;
 
-/// Who a thread is. Of no two threads that live.
+/// The identity of a thread, unique among the threads that live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Token(u64);
 
 impl Token {
-    /// From an address that belongs to the thread.
+    /// Makes a token of an address that belongs to the thread.
     ///
     /// In debug builds it panics if the address is odd or null.
     #[inline(always)]
@@ -31,7 +31,7 @@ impl Token {
         Token(address)
     }
 
-    /// What a section stores.
+    /// The value that a section stores.
     #[inline(always)]
     pub fn value(self) -> u64 {
         self.0
@@ -42,7 +42,8 @@ impl Token {
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct CpuLock {
-    /// See the module. Sections are the platform's: they load it with acquire and store it.
+    /// See the module. The sections are the platform's code: they load it with acquire, and store
+    /// to it.
     pub(crate) owner: AtomicU64,
 }
 
@@ -52,8 +53,8 @@ impl Default for CpuLock {
     }
 }
 
-/// Takes a value that was not confirmed back, where something unwinds. A section that has looked before may still
-/// store over either value: it has the lock then.
+/// Takes back an unconfirmed value while a panic unwinds. A section that has loaded the word before
+/// may still store over either value; then that section has the lock.
 struct Undo<'a> {
     lock: &'a CpuLock,
     forced: u64,
@@ -61,7 +62,8 @@ struct Undo<'a> {
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        // Relaxed: nothing was done under it. Not if a section has taken the lock, whose word stands.
+        // Relaxed: nothing was done under the lock. If a section has taken it, the exchange fails
+        // and the section's value stays.
         let _ = self.lock.owner.compare_exchange(
             self.forced,
             FREE,
@@ -75,11 +77,11 @@ impl CpuLock {
     /// Whether this thread holds the lock. Exact for the calling thread itself.
     #[inline]
     pub fn is_held_by(&self, token: Token) -> bool {
-        // Relaxed: what a thread has stored itself it sees; of others nothing is concluded.
+        // Relaxed: a thread sees its own stores; the caller concludes nothing about other threads.
         self.owner.load(Ordering::Relaxed) & !FORCED == token.0
     }
 
-    /// Whether somebody holds the lock, or is about to.
+    /// Whether a thread holds the lock, or is about to.
     pub fn is_held(&self) -> bool {
         // Relaxed: a hint.
         self.owner.load(Ordering::Relaxed) != FREE
@@ -89,36 +91,50 @@ impl CpuLock {
     #[inline(always)]
     #[must_use]
     pub(super) fn try_exchange(&self, token: Token) -> bool {
-        // Acquire: its partner is the release of the holder before, whose writes we are about to read.
+        // Acquire: the partner is the release of the previous holder, whose writes the caller is
+        // about to read.
         self.owner.compare_exchange(FREE, token.0, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock if it is free, against sections of its CPU. `restart` restarts these, with a full
-    /// barrier on both sides.
+    /// Takes the lock if it is free, against sections of its CPU. `restart` restarts these
+    /// sections, with a full barrier on both sides.
+    ///
+    /// ```text
+    /// a section on the lock's CPU              this thread
+    /// loads FREE                               exchanges FREE for FORCED
+    /// (restart: it begins again)               restarts the sections
+    /// stores its token                         loads the word: still FORCED ?
+    /// ```
+    ///
+    /// If the section stores before the restart, the load sees its token and this thread does not
+    /// have the lock. If not, the restarted section loads FORCED and stores nothing. Without the
+    /// restart both would hold the lock.
     #[must_use]
     pub(super) fn try_force(&self, token: Token, restart: impl FnOnce()) -> bool {
         let forced = token.0 | FORCED;
-        // Acquire: as in `try_exchange`; a section that is overtaken by our exchange has released nothing since.
+        // Acquire: as in `try_exchange`. A section that our exchange overtakes has released nothing
+        // since.
         if self.owner.compare_exchange(FREE, forced, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             return false;
         }
-        // Where the system refuses the restart the caller does not have the lock, and nobody else may find it taken.
+        // If the system refuses the restart (a panic), the caller does not have the lock, and no
+        // thread may find it taken.
         let undo = Undo { lock: self, forced };
         restart();
         std::mem::forget(undo);
-        // A section may have looked before our exchange and stored after it. None can any more; the
-        // barrier shows us the store of one that did.
+        // A section may have loaded the word before our exchange and stored after it. None can do
+        // so any more; the barrier makes the store of a section that did visible.
         self.owner.load(Ordering::Relaxed) == forced
     }
 
     /// Frees the lock.
     ///
     /// # Safety
-    /// The caller holds it, or has it from the thread that does.
+    /// The caller holds it, or acts for the thread that does.
     #[inline(always)]
     pub unsafe fn release(&self) {
-        // Release: its partner is the acquire of whoever takes the lock next.
+        // Release: the partner is the acquire of the next holder.
         self.owner.store(FREE, Ordering::Release);
     }
 }
@@ -129,15 +145,16 @@ mod tests {
 
     use super::*;
 
-    // Catches: a part that nobody can reach any more, as its lock is held by who was refused it.
+    // Catches: a part that no thread can reach any more, because the lock stays held by a thread
+    // that was refused.
     #[test]
-    fn a_restart_that_is_refused_leaves_the_lock_to_whoever_has_it() {
+    fn a_refused_restart_leaves_the_lock_to_its_holder() {
         let (token, section) = (Token::new(16), Token::new(32));
         for taken in [false, true] {
             let lock = CpuLock::default();
             let refused = || {
                 if taken {
-                    // By a section that had looked before.
+                    // By a section that had loaded the word before.
                     lock.owner.store(section.value(), Ordering::Relaxed);
                 }
                 panic!("on purpose");

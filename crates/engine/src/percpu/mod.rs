@@ -1,8 +1,9 @@
-//! Locks on per-CPU data: one word for each CPU, taken without a locked instruction on its own CPU in
-//! two of three modes. The protocol and why it excludes are in `docs/percpu.md`.
+//! Locks on per-CPU data: one word for each CPU. In two of three modes, a thread takes the lock of
+//! its own CPU without a locked instruction. The protocol and the proof of mutual exclusion are in
+//! `docs/percpu.md`.
 //!
-//! `lock.rs` is the word, this file is who takes it when. What is guarded, and where it lies, is the
-//! platform's; nothing here runs a user's code. `underway.rs` is what a drain waits by.
+//! `lock.rs` has the word; this file decides how to take it. The platform owns the guarded data and
+//! its layout; no user code runs here. `underway.rs` has the counter that a drain waits for.
 
 mod lock;
 mod underway;
@@ -14,58 +15,60 @@ use uwork_policy::percpu::Mode;
 pub use lock::{CpuLock, Token};
 pub use underway::{Side, Underway};
 
-/// What the locks need from the platform. All methods may be called from any thread.
+/// The platform's part of the locks. Any thread may call all methods.
 pub trait Sections {
-    /// Who the calling thread is, for as long as it lives. A nanosecond.
+    /// The identity of the calling thread, for as long as it lives. Takes a nanosecond.
     fn token(&self) -> Token;
 
-    /// The CPU that the caller runs on. A hint, stale by the time it is used.
+    /// The CPU that the caller runs on. A hint: stale by the time it is used.
     fn cpu(&self) -> u32;
 
-    /// In a section, which runs on one CPU without interruption or from its start again: finds that
-    /// CPU's lock, looks with acquire whether it is free, and stores `token`. A nanosecond or two.
+    /// Takes the current CPU's lock in a section, which runs on one CPU without interruption or
+    /// starts again: finds that CPU's lock, checks with acquire that it is free, and stores
+    /// `token`. A nanosecond or two.
     ///
-    /// Nothing if it is not free, its CPU is not in the row, or the thread has no sections.
+    /// Returns `None` if the lock is not free, its CPU is not in the row, or the thread has no
+    /// sections.
     ///
     /// # Safety
-    /// `place` leads to the locks of a row that lives.
+    /// `place` leads to the locks of a live row.
     unsafe fn claim(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>>;
 
-    /// The same where it costs nothing to find the thread's section; may give nothing where not, and does
-    /// so in mode 1.
+    /// The same, if finding the thread's section costs nothing; may return `None` if it does, and
+    /// always does so in mode 1.
     ///
     /// # Safety
     /// As for [`Sections::claim`].
     unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>>;
 
-    /// [`Sections::cpu`] where it costs nothing; nothing where it does.
+    /// [`Sections::cpu`] if it costs nothing; else `None`.
     fn cpu_quickly(&self) -> Option<u32>;
 
     /// Whether the calling thread has sections, on a CPU below `len`.
     fn has_sections(&self, len: u32) -> bool;
 
-    /// Restarts the section that a thread is in on `cpu`, if there is one, with a full barrier on both
-    /// sides. A microsecond.
+    /// Restarts the section that a thread runs on `cpu`, if there is one, with a full barrier on
+    /// both sides. Takes a microsecond.
     fn restart(&self, cpu: u32);
 
-    /// Waits a little for the holder of a lock, longer from `round` to `round`, such that a holder which
-    /// the caller outranks gets to run.
+    /// Waits a little for the holder of a lock, longer from `round` to `round`. A holder with a
+    /// lower priority than the caller gets to run.
     fn relax(&self, round: u32);
 }
 
-/// Where the locks of a row lie. Sections load its fields by their offsets.
+/// The location of a row's locks. Sections load its fields by their offsets.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Place {
-    /// That of CPU 0.
+    /// The lock of CPU 0.
     pub first: NonNull<CpuLock>,
-    /// From one to the next, in bytes.
+    /// The distance between two locks, in bytes.
     pub stride: usize,
     /// How many there are. Not 0.
     pub len: u32,
 }
 
-/// The locks of all CPUs' parts of something.
+/// The locks of all CPUs' parts of one object.
 pub struct Row<S> {
     place: Place,
     mode: Mode,
@@ -77,23 +80,25 @@ unsafe impl<S: Send> Send for Row<S> {}
 // SAFETY: as above.
 unsafe impl<S: Sync> Sync for Row<S> {}
 
-/// The calling thread holds the lock that it wants.
+/// The calling thread already holds the lock that it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recursion;
 
 impl<S: Sections> Row<S> {
+    /// Makes a row of these locks.
+    ///
     /// # Safety
-    /// The locks stay where they are while the row is used, and are taken through this row only. In mode 1,
-    /// `sections` claims nothing quickly.
+    /// The locks stay in place while the row is used, and are taken through this row only. In mode
+    /// 1, `claim_quickly` of `sections` returns `None`.
     ///
     /// # Panics
-    /// Without locks.
+    /// If there are no locks.
     pub unsafe fn new(place: Place, mode: Mode, sections: S) -> Row<S> {
         assert!(place.len > 0, "a machine has CPUs");
         Row { place, mode, sections }
     }
 
-    /// How the locks are taken.
+    /// The mode in which the locks are taken.
     #[inline(always)]
     pub fn mode(&self) -> Mode {
         self.mode
@@ -114,31 +119,31 @@ impl<S: Sections> Row<S> {
     /// The lock of a CPU.
     ///
     /// # Panics
-    /// There is none for it.
+    /// If the CPU has no lock.
     #[inline]
     pub fn at(&self, cpu: u32) -> &CpuLock {
         assert!(cpu < self.place.len, "CPU {cpu} of {}", self.place.len);
-        // SAFETY: looked just now.
+        // SAFETY: checked just now.
         unsafe { self.at_unchecked(cpu) }
     }
 
     /// # Safety
-    /// There is one for this CPU.
+    /// The CPU has a lock.
     #[inline(always)]
     unsafe fn at_unchecked(&self, cpu: u32) -> &CpuLock {
-        // SAFETY: of the row, by this function's contract and the promise of `new`.
+        // SAFETY: a lock of the row, by this function's contract and the promise of `new`.
         unsafe { self.place.first.byte_add(self.place.stride * cpu as usize).as_ref() }
     }
 
-    /// Whose lock this is.
+    /// The CPU of a lock.
     #[inline]
     pub fn cpu_of(&self, lock: NonNull<CpuLock>) -> u32 {
         let offset = lock.addr().get() - self.place.first.addr().get();
         (offset / self.place.stride) as u32
     }
 
-    /// The CPU whose part a thread uses that runs on the CPU it runs on. CPUs that were not there when the
-    /// row was made share the parts of others.
+    /// The CPU whose part a thread on the current CPU uses. CPUs that did not exist when the row
+    /// was made share the parts of others.
     fn here(&self) -> u32 {
         let cpu = self.sections.cpu();
         if cpu < self.place.len { cpu } else { cpu % self.place.len }
@@ -154,7 +159,7 @@ impl<S: Sections> Row<S> {
     /// Takes the lock of the CPU that the caller is on, as soon as it is free.
     ///
     /// # Errors
-    /// The caller holds it.
+    /// If the caller holds it.
     #[inline(always)]
     pub fn lock_here(&self) -> Result<NonNull<CpuLock>, Recursion> {
         match self.try_here_quickly() {
@@ -163,18 +168,19 @@ impl<S: Sections> Row<S> {
         }
     }
 
-    /// What is worth to stand in every caller's code. May give nothing although the lock is free.
+    /// The part that is worth inlining into every caller. May return `None` although the lock is
+    /// free.
     #[inline(always)]
     fn try_here_quickly(&self) -> Option<NonNull<CpuLock>> {
         let token = self.sections.token();
-        // First what is cheapest, which is nothing in the mode without sections.
+        // The cheapest way first; in the mode without sections it does nothing.
         // SAFETY: the row lives, by the promise of `new`.
         let claimed = unsafe { self.sections.claim_quickly(&self.place, token) };
         if claimed.is_some() || self.mode != Mode::Remote {
             return claimed;
         }
         let cpu = self.sections.cpu_quickly().filter(|&cpu| cpu < self.place.len)?;
-        // SAFETY: looked just now.
+        // SAFETY: checked just now.
         let lock = unsafe { self.at_unchecked(cpu) };
         lock.try_exchange(token).then(|| NonNull::from(lock))
     }
@@ -189,7 +195,7 @@ impl<S: Sections> Row<S> {
                 return claimed;
             }
         }
-        // A thread without sections takes its CPU's lock as it does another CPU's.
+        // A thread without sections takes its own CPU's lock as it takes another CPU's.
         let cpu = self.here();
         self.try_at(cpu, token).then(|| NonNull::from(self.at(cpu)))
     }
@@ -201,7 +207,7 @@ impl<S: Sections> Row<S> {
             if let Some(lock) = self.try_here_slowly() {
                 return Ok(lock);
             }
-            // Of the CPU that we are on by now.
+            // Check the CPU that the caller is on by now.
             if self.at(self.here()).is_held_by(token) {
                 return Err(Recursion);
             }
@@ -210,8 +216,8 @@ impl<S: Sections> Row<S> {
         unreachable!("the rounds do not end")
     }
 
-    /// Takes the lock of `cpu` for the thread `token` if it is free, from where the caller is. In the modes with
-    /// sections that is by force, unless the caller is on that CPU.
+    /// Takes the lock of `cpu` for the thread `token` if it is free, from any CPU. In the modes
+    /// with sections it takes the lock by force, unless the caller is on that CPU.
     pub fn try_at(&self, cpu: u32, token: Token) -> bool {
         match self.mode {
             Mode::Remote => self.at(cpu).try_exchange(token),
@@ -221,10 +227,10 @@ impl<S: Sections> Row<S> {
         }
     }
 
-    /// The same; whether it was free.
+    /// As [`Row::try_at`]. Returns whether it was free.
     ///
     /// # Errors
-    /// `token` has it, or `asker`, who waits for the caller.
+    /// `token` holds it, or `asker`, the thread that waits for the caller.
     pub fn try_for(&self, cpu: u32, token: Token, asker: Token) -> Result<bool, Recursion> {
         let lock = self.at(cpu);
         if self.try_at(cpu, token) {
@@ -236,10 +242,10 @@ impl<S: Sections> Row<S> {
         }
     }
 
-    /// The same, as soon as it is free.
+    /// As [`Row::try_for`], but waits until the lock is free.
     ///
     /// # Errors
-    /// One of the two holds it.
+    /// `token` or `asker` holds it.
     pub fn lock_at(&self, cpu: u32, token: Token, asker: Token) -> Result<(), Recursion> {
         let mut round = 0;
         while !self.try_for(cpu, token, asker)? {
@@ -249,7 +255,7 @@ impl<S: Sections> Row<S> {
         Ok(())
     }
 
-    /// Waits until the lock of `cpu` looks free.
+    /// Waits until the lock of `cpu` is observed free.
     pub fn wait_for(&self, cpu: u32) {
         let mut round = 0;
         while self.at(cpu).is_held() {
@@ -258,7 +264,7 @@ impl<S: Sections> Row<S> {
         }
     }
 
-    /// Takes the lock of `cpu` in a section, if the caller is there and it is free.
+    /// Takes the lock of `cpu` in a section, if the caller is on that CPU and the lock is free.
     fn try_in_section(&self, cpu: u32, token: Token) -> bool {
         if self.sections.cpu() != cpu {
             return false;
@@ -268,7 +274,7 @@ impl<S: Sections> Row<S> {
         if self.cpu_of(lock) == cpu {
             return true;
         }
-        // We were moved in between: what we have is another one's.
+        // The thread moved in between and has taken another CPU's lock.
         // SAFETY: taken just now.
         unsafe { lock.as_ref().release() };
         false

@@ -1,33 +1,34 @@
-//! Things that are under way, and how to wait for those that have begun, but for none that begin later.
+//! Operations in progress, and a wait for those that have begun, but for none that begin later.
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 0 to 30 | how many are under way that have begun on side 0 |
-//! | 31 to 61 | the same of side 1 |
-//! | 62 | somebody waits |
-//! | 63 | the side on which newcomers begin |
+//! | 0 to 30 | the number of operations in progress that began on side 0 |
+//! | 31 to 61 | the same for side 1 |
+//! | 62 | a waiter waits |
+//! | 63 | the side on which new operations begin |
 //!
-//! Who waits makes the other side the newcomers' and waits until the one before is empty: for those that came
-//! before, and for no newcomer, so that it ends however many come. `docs/percpu.md` argues why that misses nobody.
+//! The waiter flips the side that new operations use, then waits until the old side is empty. So it
+//! waits for those that began before, and for no new operation, and ends no matter how many begin.
+//! `docs/percpu.md` proves that no operation is missed.
 
 use crate::host::Host;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Which side newcomers are on.
+/// The side on which new operations begin.
 const CURRENT: u64 = 1 << 63;
 const WAITING: u64 = 1 << 62;
-/// Of each side. More threads than that cannot be.
+/// Of each side. A process cannot have more threads than that.
 const COUNT_BITS: u32 = 31;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 /// See the module.
 pub struct Underway<H: Host> {
     word: AtomicU64,
-    /// Where the one who waits sleeps.
+    /// The waiter sleeps on it.
     ended: H::Event,
 }
 
-/// Where something has begun.
+/// The side on which an operation has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what begins ends"]
 pub struct Side {
@@ -51,8 +52,8 @@ impl<H: Host> Default for Underway<H> {
 }
 
 impl<H: Host> Underway<H> {
-    /// Something begins. Whoever sees a store that the caller makes afterwards, and then calls [`Underway::turn`],
-    /// waits for it.
+    /// Begins an operation. A thread that sees a store which the caller makes afterwards, and then
+    /// calls [`Underway::turn`], waits for the operation.
     pub fn begin(&self) -> Side {
         let mut word = self.word.load(Ordering::Relaxed);
         // Relaxed: ordered by the fence.
@@ -64,35 +65,37 @@ impl<H: Host> Underway<H> {
         ) {
             word = now;
         }
-        // Pairs with that of `turn`: who sees what is stored next, sees the count.
+        // Pairs with the fence in `turn`: a thread that sees the caller's next store sees the count
+        // as well.
         fence(Ordering::Release);
         Side::of_newcomers(word)
     }
 
-    /// It ends.
+    /// Ends an operation.
     pub fn end(&self, host: &H, side: Side) {
-        // Release: who waits sees what was done. Acquire: and what the others did that have ended before.
+        // Release: the waiter sees the effects. Acquire: and those of operations that have ended
+        // before.
         let before = self.word.fetch_sub(1 << side.shift, Ordering::AcqRel);
-        // Either the waiter has said before that it waits, and we see that; or it says so later, and then looks
-        // at a count without us.
+        // One word orders the two sides. Either the waiter has set WAITING before, and this thread
+        // sees it and wakes; or it sets WAITING later, and finds a count without this operation.
         if before & WAITING != 0 && side.count(before) == 1 {
-            // SAFETY: borrowed, as the whole is.
+            // SAFETY: `self` is borrowed, and so is the event.
             unsafe { host.wake(&raw const self.ended) };
         }
     }
 
-    /// Has newcomers begin on the other side. The side to wait for, if something is under way there. One thread at a
-    /// time, until its wait is over.
+    /// Flips the side on which new operations begin. Returns the side to wait for, if operations
+    /// are in progress there. One thread at a time may turn and wait.
     pub fn turn(&self) -> Option<Side> {
-        // Pairs with that of `begin`.
+        // Pairs with the fence in `begin`.
         fence(Ordering::Acquire);
-        // Acquire: what has ended is seen.
+        // Acquire: the effects of ended operations are visible.
         let before = self.word.fetch_xor(CURRENT, Ordering::AcqRel);
         let side = Side::of_newcomers(before);
         (side.count(before) > 0).then_some(side)
     }
 
-    /// Waits until nothing is under way on a side that [`Underway::turn`] gave.
+    /// Waits until no operation is in progress on a side that [`Underway::turn`] returned.
     pub fn wait(&self, host: &H, side: Side) {
         let mut word = self.word.fetch_or(WAITING, Ordering::Acquire);
         while side.count(word) > 0 {

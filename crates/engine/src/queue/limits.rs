@@ -1,4 +1,4 @@
-//! How many items of a queue may be under way: the limits of its pwqs and nodes, and their changes.
+//! How many items of a queue may run at once: the limits of its pwqs and nodes, and their changes.
 
 use uwork_policy::admission::{default_min_active, node_max_active};
 use uwork_policy::cpuset::CpuSet;
@@ -17,7 +17,7 @@ use crate::wake::Waiters;
 pub(super) struct Nodes<H: Host> {
     /// NUMA node ids, ascending, with the CPUs of each.
     cpus: Vec<(u32, CpuSet)>,
-    /// One for each of those, and one more.
+    /// An entry for each of those, and a last one for pwqs whose pod spans several.
     nodes: Box<[PwqNode<H>]>,
 }
 
@@ -29,13 +29,13 @@ impl<H: Host> Nodes<H> {
         Nodes { cpus, nodes }
     }
 
-    /// The position of the node that holds all of a pod.
+    /// The index of the node that contains the whole pod.
     fn of(&self, pod: &CpuSet) -> usize {
         let holds = |(_, node): &(u32, CpuSet)| pod.and_not(node).is_empty();
         self.cpus.iter().position(holds).unwrap_or(self.cpus.len())
     }
 
-    /// The limit there, of a queue that uses the CPUs of `mask`.
+    /// The limit on this node, for a queue that uses the CPUs of `mask`.
     fn limit(&self, at: usize, tunable: &Tunable, mask: &CpuSet) -> u32 {
         let Some((_, node)) = self.cpus.get(at) else { return tunable.max_active };
         let (here, total) = (mask.and(node).len() as u32, mask.len() as u32);
@@ -44,7 +44,7 @@ impl<H: Host> Nodes<H> {
 }
 
 impl<H: Host> Wq<H> {
-    /// The nodes on which several pods share what the node gets.
+    /// The nodes on which several pods share the node's part of the limit.
     pub(crate) fn shared_nodes(&self) -> Vec<NodeDump> {
         let Some(nodes) = &self.nodes else { return Vec::new() };
         let ids = nodes.cpus.iter().map(|&(id, _)| Some(id)).chain([None]);
@@ -55,14 +55,14 @@ impl<H: Host> Wq<H> {
         shared.collect()
     }
 
-    /// The nodes that the limit is divided among.
+    /// The nodes among which the limit is divided.
     pub(crate) fn nodes(&self) -> &[PwqNode<H>] {
         self.nodes.as_ref().map_or(&[], |nodes| &nodes.nodes)
     }
 }
 
 impl Tunable {
-    /// As the queue was specified; nothing is applied yet.
+    /// The settings from the specification; nothing is applied yet.
     pub(super) fn new(kind: Kind, max_active: u32) -> Tunable {
         let max_active =
             if matches!(kind, Kind::Ordered(_) | Kind::Dedicated(_)) { 1 } else { max_active };
@@ -78,21 +78,21 @@ impl Tunable {
         }
     }
 
-    /// Whether the limit is cut in shares.
+    /// Whether the limit is divided among the nodes.
     fn is_divided(&self) -> bool {
         matches!(self.kind, Kind::Unbound(_))
     }
 }
 
-/// Pwqs that became ready under locks, to be put on their lists without any; and threads to be
-/// woken then.
+/// Pwqs that became ready while locks were held, and waiters to be woken. [`BecameReady::push`]
+/// handles both once the locks are released.
 #[must_use = "items would wait for ever"]
 pub(crate) struct BecameReady<H: Host> {
     pwqs: Vec<*const Pwq<H>>,
     waiters: Waiters<H>,
     /// Pools to which no route leads any more.
     pub(super) deserted: Vec<u32>,
-    /// Pools that may have more workers than before.
+    /// Pools that may now have more workers than before.
     pub(super) roomier: Vec<u32>,
 }
 
@@ -112,11 +112,12 @@ impl<H: Host> BecameReady<H> {
         self.roomier.append(&mut other.roomier);
     }
 
-    /// Puts them on their lists.
+    /// Puts the pwqs on their ready lists, wakes the waiters, and settles the pools. The caller
+    /// holds no locks.
     pub(crate) fn push(self, engine: &Engine<H>) {
         for pwq in self.pwqs {
-            // SAFETY: pwqs live as long as their engine; with its readiness claimed, this one is
-            // still what it was, even if its queue is gone.
+            // SAFETY: pwqs live as long as their engine. The READY claim keeps this pwq what it
+            // was, even if its queue no longer exists.
             engine.make_ready(unsafe { &*pwq });
         }
         self.waiters.complete(engine.host());
@@ -126,22 +127,22 @@ impl<H: Host> BecameReady<H> {
 }
 
 impl<H: Host> Wq<H> {
-    /// How many items may run at once: on each CPU of a per-CPU queue; of an unbound one this is
-    /// divided among the NUMA nodes.
+    /// How many items may run at once. A per-CPU queue has this limit on each CPU; that of an
+    /// unbound queue is divided among the NUMA nodes.
     pub fn max_active(&self) -> u32 {
         self.tunable.lock().max_active
     }
 
-    /// The least that a NUMA node gets of an unbound queue's `max_active`. None for other queues.
+    /// The least share of an unbound queue's `max_active` for a NUMA node. None for other queues.
     pub fn min_active(&self) -> Option<u32> {
         let tunable = self.tunable.lock();
         tunable.is_divided().then_some(tunable.min_active)
     }
 
-    /// Changes `max_active` while the queue is in use. `min_active` goes down with it.
+    /// Changes `max_active` while the queue is in use. Lowers `min_active` with it if necessary.
     ///
     /// # Errors
-    /// Out of range, or the queue is ordered or a BH one.
+    /// The value is out of range, or the queue is ordered or a BH queue.
     pub fn set_max_active(&self, max_active: u32) -> Result<(), QueueError> {
         if self.is_ordered() {
             return Err(QueueError::NotForThisKind("max_active of an ordered queue is always 1"));
@@ -159,7 +160,8 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// Changes `min_active` while the queue is in use. More than `max_active` counts as that.
+    /// Changes `min_active` while the queue is in use. A value above `max_active` counts as
+    /// `max_active`.
     ///
     /// # Errors
     /// The queue is not unbound, or is ordered.
@@ -173,7 +175,7 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// Whether items wait behind the limit in the pod of this CPU, or of the caller's.
+    /// Whether items wait because of the limit, in the pod of this CPU, or of the caller's CPU.
     ///
     /// # Errors
     /// The CPU does not exist or the process may not use it.
@@ -210,11 +212,11 @@ impl<H: Host> Wq<H> {
         ready.push(self.engine());
     }
 
-    /// Tells the pools how many items of the queue may run there at once. Those for which that is more than
-    /// before. Under the lock of `tunable`, after the limits were applied.
+    /// Updates the number of items of the queue that may run at once in each pool. Returns the
+    /// pools where it grew. The caller holds the lock of `tunable`, and has applied the limits.
     ///
-    /// Where more run than a lowered limit permits, they count until the next change: each keeps a worker, and items
-    /// of other queues would find the pool full.
+    /// If more items run than a lowered limit permits, they all count until the next change: each
+    /// occupies a worker, and items of other queues would otherwise find the pool full.
     pub(super) fn count_limits(&self, tunable: &Tunable) -> Vec<u32> {
         let mut running: Vec<(u32, u32)> = Vec::new();
         self.pwqs().for_each_with_pool(|pwq, pool| running.push((pool.id, pwq.holders())));
@@ -237,7 +239,8 @@ impl<H: Host> Wq<H> {
         roomier
     }
 
-    /// How many items of the queue may run at once in a pool of this set and those that it shares with.
+    /// How many items of the queue may run at once in a pool of this set and the pools that it
+    /// shares work with.
     fn limit_in(&self, set: &PoolSet, tunable: &Tunable) -> u32 {
         if self.ordered {
             return 1;
@@ -263,7 +266,7 @@ impl<H: Host> Wq<H> {
         set.pools.iter().any(|&id| self.engine.pool(id).spec().shares)
     }
 
-    /// What a new pwq on this pool starts with, of a queue that will use the CPUs of `mask`.
+    /// The first limit of a new pwq on this pool, of a queue that will use the CPUs of `mask`.
     pub(super) fn limit_on(&self, pool: &Pool<H>, tunable: &Tunable, mask: &CpuSet) -> u32 {
         match &self.nodes {
             _ if tunable.frozen => 0,
@@ -272,8 +275,8 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// Brings every pwq and node to the limits that are in force. Under the lock of `tunable`, so
-    /// that the last change is the last to be applied.
+    /// Sets every pwq and node to the limits in effect. The caller holds the lock of `tunable`, so
+    /// that the last change is applied last.
     pub(super) fn apply_limits(&self, tunable: &Tunable) -> BecameReady<H> {
         if let Some(nodes) = &self.nodes {
             for (at, node) in nodes.nodes.iter().enumerate() {
@@ -293,7 +296,7 @@ impl<H: Host> Wq<H> {
         BecameReady::of(ready)
     }
 
-    /// Lets pwqs share a limit where several are on one node. Once they do, they always will.
+    /// Makes pwqs share a limit where several are on one node. Sharing never ends.
     pub(super) fn share_limits(&self) -> BecameReady<H> {
         let mut ready: Vec<*const Pwq<H>> = Vec::new();
         let Some(nodes) = &self.nodes else { return BecameReady::of(ready) };

@@ -34,16 +34,16 @@ use limits::Nodes;
 use route::Route;
 use turns::Turns;
 
-/// The queue takes items only from its own items: it drains.
+/// The queue accepts items only from its own items: it drains.
 const DRAINING: u32 = 1;
-/// The queue was destroyed: for good, it takes items only from its own.
+/// The queue was destroyed: it accepts items only from its own, permanently.
 const CLOSED: u32 = 1 << 31;
-/// The engine shuts down: the queue takes items only from items, of whatever queue.
+/// The engine shuts down: the queue accepts items only from items, of any queue.
 pub(crate) const SHUT: u32 = 1 << 30;
-/// The engine is shut down: the queue takes nothing from anybody.
+/// The engine is shut down: the queue accepts no items.
 pub(crate) const SEALED: u32 = 1 << 29;
 
-/// What is reported once for each queue.
+/// Conditions that are reported once for each queue.
 pub(crate) struct Warned;
 
 impl Warned {
@@ -57,40 +57,41 @@ impl Warned {
 pub struct Wq<H: Host> {
     engine: Arc<Engine<H>>,
     name: Name,
-    /// Whether the name is the queue's no more.
+    /// Whether the name was released for use by another queue.
     name_released: AtomicBool,
-    /// The next queue that a fork was the last to keep. Guard: the owner of the whole list.
+    /// The next queue in the list of those whose last reference a fork held. Guard: the owner of
+    /// the whole list.
     pub(crate) next_left: Cell<Link<Wq<H>>>,
-    /// The queue's place in the list of all.
+    /// The queue's position in the list of all queues.
     pub(crate) registered: AtomicU64,
-    /// By CPU id; null where the queue does not reach. Replaced entry by entry.
+    /// By CPU id; null for CPUs that the queue does not use. Replaced entry by entry.
     routes: Box<[Route<H>]>,
-    /// Open, draining (a count, times `DRAINING`), closed.
+    /// Open, draining (a count, in units of `DRAINING`), closed.
     pub(crate) gate: AtomicU32,
-    /// What was reported of this queue: bits of [`Warned`].
+    /// The reports made about this queue: bits of [`Warned`].
     warned: AtomicU32,
-    /// Whose turn it is for a caller outside of the mask.
+    /// Distributes submitters outside of the mask over its CPUs.
     turns: Turns,
     ordered: bool,
     per_cpu: bool,
     flags: Flags,
     tunable: Lock<Tunable>,
-    /// Where the limit of an unbound queue is divided; none for others. Constant.
+    /// The nodes among which the limit of an unbound queue is divided; none for others. Constant.
     nodes: Option<Nodes<H>>,
-    /// Every pwq that the queue ever had: they are reused when their pool comes back, and given
-    /// back with the queue.
+    /// Every pwq that the queue ever had: they are reused when their pool is used again, and
+    /// released with the queue.
     pwqs: Lock<Vec<(u32, u32)>>,
     pub(crate) flush: Lock<FlushState<H>>,
-    /// The pool sets that the pwqs are on; left with the queue.
+    /// The pool sets that the pwqs are on; the queue leaves them when it is dropped.
     sets: Lock<Vec<UsedSet>>,
-    /// Set while the queue is made.
+    /// Set while the queue is created.
     rescuer: OnceLock<Rescuer<H>>,
 }
 
-/// A pool set of a queue.
+/// A pool set that a queue uses.
 struct UsedSet {
     set: Arc<PoolSet>,
-    /// What the set's pools count for the queue (`Pool::limits`).
+    /// The limit that the set's pools count for the queue (`Pool::limits`).
     counted: u32,
 }
 
@@ -105,7 +106,7 @@ impl<H: Host> Pwqs<'_, H> {
         self.ids.iter().filter_map(|&(id, _)| self.engine.pwqs().get(id)).for_each(f);
     }
 
-    /// With the pool that each was made for.
+    /// Calls `f` with each pwq and the pool that it was created for.
     fn for_each_with_pool(&self, mut f: impl FnMut(&Pwq<H>, &Pool<H>)) {
         for &(id, pool) in &*self.ids {
             if let Some(pwq) = self.engine.pwqs().get(id) {
@@ -115,13 +116,13 @@ impl<H: Host> Pwqs<'_, H> {
     }
 }
 
-/// What of a queue can be changed while it is in use.
+/// The settings of a queue that can change while it is in use.
 pub(crate) struct Tunable {
     kind: Kind,
     max_active: u32,
-    /// The least that a node gets of it.
+    /// The least share of it for a node.
     min_active: u32,
-    /// Whether nothing may start.
+    /// Whether the queue is frozen: no item may start.
     frozen: bool,
     effective: Option<EffectiveScope>,
     mask: CpuSet,
@@ -135,10 +136,10 @@ pub(crate) struct Tunable {
 unsafe impl Send for Tunable {}
 
 impl<H: Host> Wq<H> {
-    /// Makes a queue.
+    /// Creates a queue.
     ///
     /// # Errors
-    /// See [`QueueError`]; nothing is left behind.
+    /// See [`QueueError`]; an error leaves nothing behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Box<Wq<H>>, QueueError> {
         let Some(name) = Name::new(&spec.name) else {
             return Err(QueueError::BadName(spec.name));
@@ -173,7 +174,7 @@ impl<H: Host> Wq<H> {
             sets: Lock::ranked(Rank::QueueSets, Vec::new()),
             rescuer: OnceLock::new(),
         });
-        // From here on, dropping the box undoes everything.
+        // From here on, an early return drops the box, which undoes everything.
         if spec.flags.contains(Flags::MEM_RECLAIM) {
             let rescuer = Rescuer::new(engine)?;
             let fresh = wq.rescuer.set(rescuer).is_ok();
@@ -199,12 +200,12 @@ impl<H: Host> Wq<H> {
         self.engine.runs_queue(self.identity())
     }
 
-    /// The queue as a thing to compare: no other queue has it while this one lives.
+    /// A value to compare queues by: no other queue has it while this one lives.
     pub fn identity(&self) -> *const () {
         std::ptr::from_ref(self).cast()
     }
 
-    /// What the queue is for.
+    /// The flags that the queue was created with.
     pub fn flags(&self) -> Flags {
         self.flags
     }
@@ -214,12 +215,12 @@ impl<H: Host> Wq<H> {
         &self.engine
     }
 
-    /// Whether this is the first time that such a thing is to be reported of the queue.
+    /// Marks a condition as reported. Returns whether this is the first time for the queue.
     pub(crate) fn warn_once(&self, what: u32) -> bool {
         self.warned.fetch_or(what, Ordering::Relaxed) & what == 0
     }
 
-    /// Whether items were refused because the queue drained, since it exists.
+    /// Whether the queue has ever refused an item because it drained.
     pub fn has_refused(&self) -> bool {
         self.warned.load(Ordering::Relaxed) & Warned::REFUSED != 0
     }
@@ -243,12 +244,12 @@ impl<H: Host> Wq<H> {
         self.tunable.lock().kind.clone()
     }
 
-    /// The scope that is in force; none for per-CPU queues.
+    /// The scope in effect; none for per-CPU queues.
     pub fn effective_scope(&self) -> Option<EffectiveScope> {
         self.tunable.lock().effective
     }
 
-    /// The CPUs that are in use.
+    /// The CPUs in use.
     pub fn cpus(&self) -> CpuSet {
         self.tunable.lock().mask.clone()
     }
@@ -256,11 +257,12 @@ impl<H: Host> Wq<H> {
     /// Changes the attributes of an unbound or ordered queue while it is in use. Items that are
     /// queued already run where they are; ordered ones keep their order.
     ///
-    /// `change` is called with a copy, and with nothing held. Another change may be made at the same time: then
-    /// each attribute that `change` leaves as it was is what the other one made of it.
+    /// `change` gets a copy, and runs without locks held. Another change may happen at the same
+    /// time. Then each attribute that `change` leaves alone keeps the value that the other change
+    /// gave it.
     ///
     /// # Errors
-    /// For per-CPU queues, and as [`Wq::new`]; nothing is changed then.
+    /// For per-CPU queues, and as [`Wq::new`]; an error changes nothing.
     pub fn change_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), QueueError> {
         let kind = self.kind();
         let Some(before) = kind.attrs() else {
@@ -282,13 +284,13 @@ impl<H: Host> Wq<H> {
         })
     }
 
-    /// Holds on to what can be changed.
+    /// Locks the settings that can change.
     pub(crate) fn hold_tunable(&self) -> LockGuard<'_, Tunable> {
         self.tunable.lock()
     }
 
-    /// In a child after a fork, once nobody holds the queue: nobody changes or drains it, and nobody
-    /// rescues it yet.
+    /// In a forked child, once no thread holds the queue: ends drains that the parent began, and
+    /// resets the rescuer, whose thread does not exist here.
     pub(crate) fn forget(&self) {
         self.gate.fetch_and(CLOSED | SHUT | SEALED, Ordering::SeqCst);
         if let Some(rescuer) = self.rescuer() {
@@ -296,33 +298,33 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// The pwqs that the queue has, under the lock that keeps it from getting more.
+    /// The queue's pwqs, under the lock that prevents additions.
     pub(crate) fn pwqs(&self) -> Pwqs<'_, H> {
         Pwqs { engine: &self.engine, ids: self.pwqs.lock() }
     }
 
-    /// The pwqs that the queue has, with the pools that they were made for.
+    /// The queue's pwqs, with the pools that they were created for.
     pub(crate) fn pwq_ids(&self) -> Vec<(u32, u32)> {
         let room = self.pwqs.lock().len();
         let mut ids = Vec::with_capacity(room);
-        // One that comes between the two looks has not been there for long.
+        // A pwq that is added between the two locks is missing, which is harmless: it is new.
         ids.extend(self.pwqs.lock().iter().take(room));
         ids
     }
 
-    /// Whether this pwq, named by an item's ticket, is one of the queue's.
+    /// Whether this pwq, which an item's ticket names, belongs to the queue.
     pub(crate) fn owns(&self, pwq: &Pwq<H>) -> bool {
         std::ptr::eq(pwq.wq(), self)
     }
 
-    /// Lets another queue have the name. Once: that other one may have it already.
+    /// Releases the name for other queues. Only once: another queue may have taken it since.
     pub(crate) fn release_name(&self) {
         if !self.name_released.swap(true, Ordering::SeqCst) {
             self.engine.release_name(&self.name);
         }
     }
 
-    /// Stops taking items except from the queue's own. Counted; undone by [`Wq::end_drain`].
+    /// Accepts items only from the queue's own, until [`Wq::end_drain`]. Calls are counted.
     pub(crate) fn begin_drain(&self) {
         self.gate.fetch_add(DRAINING, Ordering::SeqCst);
     }
@@ -331,27 +333,27 @@ impl<H: Host> Wq<H> {
         self.gate.fetch_sub(DRAINING, Ordering::SeqCst);
     }
 
-    /// From here on the queue takes items from its own items only, for good.
+    /// Accepts items only from the queue's own from here on, permanently.
     pub(crate) fn close_gate(&self) {
         self.gate.fetch_or(CLOSED, Ordering::SeqCst);
     }
 
-    /// Shuts the gate further, for good: `SHUT`, `SEALED`.
+    /// Closes the gate further, permanently: `SHUT`, `SEALED`.
     pub(crate) fn shut(&self, marks: u32) {
         self.gate.fetch_or(marks, Ordering::SeqCst);
     }
 
-    /// Whether the queue was destroyed, or its engine shuts down: it arms no timers.
+    /// Whether the queue was destroyed, or its engine shuts down: it arms no timers then.
     pub fn is_closed(&self) -> bool {
         self.gate.load(Ordering::SeqCst) & (CLOSED | SHUT | SEALED) != 0
     }
 
-    /// Whether nobody may queue anything.
+    /// Whether the queue accepts no items at all.
     pub(crate) fn is_sealed(&self) -> bool {
         self.gate.load(Ordering::SeqCst) & SEALED != 0
     }
 
-    /// Whether a gate that is not open lets the calling thread in.
+    /// Whether a gate that is not open admits the calling thread.
     pub(crate) fn admits_caller(&self, gate: u32) -> bool {
         if gate & SEALED != 0 {
             return false;
@@ -372,14 +374,16 @@ impl<H: Host> Drop for Wq<H> {
         let pwqs = std::mem::take(&mut *self.pwqs.lock());
         let known = |&(id, _): &(u32, u32)| self.engine.pwqs().get(id);
         for pwq in pwqs.iter().filter_map(known) {
-            // The last worker may still be on its way from its last item to letting go.
+            // The last worker may still be between the end of its last item and the release of the
+            // pwq.
             let mut round = 0;
             while !pwq.detach() {
                 self.engine.host().relax(round);
                 round += 1;
             }
         }
-        // Only now: who let go of one may have been handing its place to another.
+        // In a second pass: a worker that released one pwq may have passed its permit to another of
+        // them.
         for pwq in pwqs.iter().filter_map(known) {
             if pwq.kill() {
                 self.engine.pwqs().release(pwq.id);

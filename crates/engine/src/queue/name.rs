@@ -15,7 +15,7 @@ impl Name {
     /// No name.
     pub(crate) const EMPTY: Name = Name { length: 0, bytes: [0; NAME_MAX] };
 
-    /// This name, if it is one: 1 to [`NAME_MAX`] bytes, and no control characters.
+    /// A name from `text`, if it is valid: 1 to [`NAME_MAX`] bytes, and no control characters.
     pub(crate) fn new(text: &str) -> Option<Name> {
         if text.is_empty() || text.len() > NAME_MAX || text.chars().any(char::is_control) {
             return None;

@@ -1,4 +1,4 @@
-//! Where items go: a pwq and a pool for each CPU, and how they follow from the attributes.
+//! Routes: the pwq and the pool of each CPU, and how the attributes determine them.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::pwq::{Limits, Pwq};
 use crate::rescuer::Rescuer;
 use crate::sync::{AtomicPtr, Ordering};
 
-/// Where an item goes that is queued on a given CPU.
+/// The destination of an item that is queued on a given CPU.
 pub(super) struct Route<H: Host> {
     pwq: AtomicPtr<Pwq<H>>,
     pool: AtomicPtr<Pool<H>>,
 }
 
 impl<H: Host> Route<H> {
-    /// Leads nowhere yet.
+    /// A route without a destination yet.
     pub(super) fn new() -> Route<H> {
         let pwq = AtomicPtr::new(std::ptr::null_mut());
         Route { pwq, pool: AtomicPtr::new(std::ptr::null_mut()) }
     }
 }
 impl<H: Host> Wq<H> {
-    /// Where an item goes that is queued on `cpu`, or by a caller there.
+    /// The destination of an item that is queued on `cpu`, or by a submitter there.
     #[inline(always)]
     pub(crate) fn route(&self, cpu: u32) -> &Pwq<H> {
         if let Some(route) = self.routes.get(cpu as usize) {
@@ -42,7 +42,7 @@ impl<H: Host> Wq<H> {
         self.pwq_elsewhere()
     }
 
-    /// The pool for a caller on `cpu`.
+    /// The pool for a submitter on `cpu`.
     pub(crate) fn pool_of(&self, cpu: u32) -> &Pool<H> {
         if let Some(route) = self.routes.get(cpu as usize) {
             // SAFETY: null, or a pool, which lives as long as the engine.
@@ -53,10 +53,11 @@ impl<H: Host> Wq<H> {
         self.pool_elsewhere()
     }
 
-    /// The pwq for a caller whose CPU is outside of the mask.
+    /// The pwq for a submitter whose CPU is outside of the mask.
     #[cold]
     fn pwq_elsewhere(&self) -> &Pwq<H> {
-        // All CPUs of an ordered queue have the same pwq: only its readiness takes a turn.
+        // All CPUs of an ordered queue have the same pwq; only the pool that it becomes ready on
+        // takes turns.
         let turn = if self.ordered { Turns::any } else { Turns::take };
         loop {
             let route = &self.routes[turn(&self.turns) as usize];
@@ -67,7 +68,7 @@ impl<H: Host> Wq<H> {
         }
     }
 
-    /// The pool for a caller whose CPU is outside of the mask.
+    /// The pool for a submitter whose CPU is outside of the mask.
     #[cold]
     fn pool_elsewhere(&self) -> &Pool<H> {
         loop {
@@ -88,17 +89,18 @@ impl<H: Host> Wq<H> {
         if allowed.contains(cpu) {
             Ok(())
         } else {
-            // It may have come back, and whoever asks for nothing else would never be at work.
+            // The CPU may have come back. A caller that only gets refusals never becomes busy, so
+            // ask for the check here.
             self.engine.call_for_a_look();
             Err(QueueError::BadCpu { cpu, allowed: allowed.clone() })
         }
     }
 
-    /// Gives the queue the routes that go with the engine's CPUs, if it does not have them. Items that
+    /// Gives the queue the routes that fit the engine's CPUs, unless it has them. Items that
     /// are queued already run where they are.
     ///
     /// # Errors
-    /// No worker for a new pool, or too many pools or queues: the queue stays as it was.
+    /// No worker for a new pool, or too many pools or queues: then the queue stays as it was.
     pub(crate) fn refit(&self) -> Result<(), QueueError> {
         self.change(|wq, tunable| {
             if std::ptr::eq(tunable.fitted, wq.engine.cpus()) {
@@ -109,8 +111,8 @@ impl<H: Host> Wq<H> {
         })
     }
 
-    /// Changes what is under the lock of `tunable`, and puts on their lists what became ready, without
-    /// it.
+    /// Changes the settings under the lock of `tunable`. Releases the lock before the pwqs that
+    /// became ready are put on their lists.
     pub(super) fn change(
         &self,
         change: impl FnOnce(&Self, &mut Tunable) -> Result<BecameReady<H>, QueueError>,
@@ -123,8 +125,9 @@ impl<H: Host> Wq<H> {
         Ok(())
     }
 
-    /// Whether a queue can be given these attributes. Those that it has stay good: a mask of which
-    /// no CPU is allowed any more stands for all CPUs of unbound queues until one is.
+    /// Whether these attributes are valid for the queue. Those that it has already stay valid: if
+    /// none of its mask's CPUs is allowed any more, the mask stands for all CPUs of unbound queues
+    /// until one is.
     fn check_attrs(&self, tunable: &Tunable, kind: &Kind) -> Result<(), QueueError> {
         let Some(attrs) = kind.attrs() else { return Ok(()) };
         if !(-20..=19).contains(&attrs.nice) {
@@ -139,7 +142,7 @@ impl<H: Host> Wq<H> {
         Err(QueueError::NoCpu { cpumask: attrs.cpumask.clone(), allowed: allowed.clone() })
     }
 
-    /// As `apply`, with attributes that a user gave.
+    /// As `apply`, for attributes from the user.
     pub(super) fn apply_new(
         &self,
         tunable: &mut Tunable,
@@ -180,7 +183,7 @@ impl<H: Host> Wq<H> {
         tunable.kind = kind;
         tunable.effective = effective;
         tunable.mask = mask;
-        // Before anything is queued on a pwq that has just joined others on its node.
+        // Before any item is queued on a pwq that has just joined others on its node.
         let mut ready = self.share_limits();
         ready.append(self.apply_limits(tunable));
         ready.roomier = self.count_limits(tunable);
@@ -190,14 +193,14 @@ impl<H: Host> Wq<H> {
         for (cpu, route) in routes().filter(reached) {
             let pod = set.pod_of(cpu).expect("filtered");
             let pwq = pwqs[if self.ordered { 0 } else { pod }];
-            // A submitter may pair the new pool with the old pwq or the other way round. Readiness
-            // only says which pool looks at the pwq first, so either is right for the queue's
-            // guarantees.
+            // A submitter may combine the new pool with the old pwq or the other way round.
+            // Readiness only decides which pool examines the pwq first, so both combinations
+            // preserve the queue's guarantees.
             let pool: *const Pool<H> = self.engine.pool(set.pools[pod]);
             route.pool.store(pool.cast_mut(), Ordering::Release);
             route.pwq.store(std::ptr::from_ref(pwq).cast_mut(), Ordering::Release);
         }
-        // Between the routes that come and those that go: see `turns`.
+        // After the new routes are stored, and before the old ones are removed: see `turns`.
         self.turns.set(&tunable.mask);
         for (_, route) in routes().filter(|route| !reached(route)) {
             route.pwq.store(std::ptr::null_mut(), Ordering::Release);
@@ -209,16 +212,18 @@ impl<H: Host> Wq<H> {
         Ok(ready)
     }
 
-    /// Routes led to these pools. Those to which none leads any more.
+    /// Removes this queue's routes to these pools. Returns the pools to which no route leads any
+    /// more.
     pub(super) fn remove_routes(&self, set: Option<Arc<PoolSet>>) -> Vec<u32> {
         let pools = set.iter().flat_map(|set| &set.pools).copied();
         pools.filter(|&id| self.engine.pool(id).remove_route()).collect()
     }
 
-    /// The pools for this key, used by this queue from now on.
+    /// The pools for this key. The queue uses them from now on.
     fn use_set(&self, key: SetKey) -> Result<Arc<PoolSet>, QueueError> {
         if let Some(own) = self.sets.lock().iter().find(|used| used.set.is_for(&key)) {
-            // It has workers and this queue among its users; a dedicated one has no other.
+            // The set has workers, and this queue is one of its users; a dedicated set has no
+            // other.
             return Ok(own.set.clone());
         }
         let set = self.engine.pool_set(key)?;
@@ -249,7 +254,7 @@ impl<H: Host> Wq<H> {
         (key, Some(scope), mask)
     }
 
-    /// A pwq for each pool of the set (one for all, if ordered), old ones where there are any.
+    /// A pwq for each pool of the set (a single one if ordered); existing pwqs are reused.
     fn pwqs_for(
         &self,
         set: &PoolSet,

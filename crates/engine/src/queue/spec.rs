@@ -1,4 +1,4 @@
-//! What a queue should be, and why it cannot.
+//! The specification of a queue, and the reasons why it can be refused.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use uwork_policy::scope::{Scope, ScopeChoice};
 pub const NAME_MAX: usize = 31;
 /// The greatest `max_active`.
 pub const MAX_ACTIVE_LIMIT: u32 = 2048;
-/// The `max_active` of queues that did not choose one.
+/// The `max_active` of queues that did not choose a value.
 pub const MAX_ACTIVE_DEFAULT: u32 = 1024;
 /// The niceness of high-priority queues.
 pub const NICE_HIGHPRI: i32 = -20;
@@ -24,13 +24,13 @@ pub enum Kind {
     Unbound(Attrs),
     /// One at a time, in the order in which they were queued.
     Ordered(Attrs),
-    /// As `Ordered`, all on one thread that serves this queue alone (the kernel's
-    /// `kthread_worker`). The scope and strictness have no meaning.
+    /// As `Ordered`, but on one thread that serves this queue alone (the kernel's
+    /// `kthread_worker`). The scope and strictness have no effect.
     Dedicated(Attrs),
 }
 
 impl Kind {
-    /// The attributes, of those that have any.
+    /// The attributes, for kinds that have any.
     pub fn attrs(&self) -> Option<&Attrs> {
         match self {
             Kind::PerCpu => None,
@@ -48,12 +48,12 @@ pub struct Attrs {
     pub cpumask: CpuSet,
     /// The affinity scope.
     pub scope: ScopeChoice,
-    /// Whether pods keep to themselves.
+    /// Whether pods share no work.
     pub strict: bool,
 }
 
 impl Attrs {
-    /// Takes each attribute of `after` that is another one than in `before`.
+    /// Takes each attribute of `after` that differs from `before`.
     pub(super) fn take_changes(&mut self, before: &Attrs, after: Attrs) {
         let Attrs { nice, cpumask, scope, strict } = after;
         if nice != before.nice {
@@ -71,21 +71,21 @@ impl Attrs {
     }
 }
 
-/// What a new queue should be.
+/// The specification of a new queue.
 #[derive(Clone, Debug)]
 pub struct QueueSpec {
     /// Its name, unique among the queues that exist.
     pub name: String,
     /// Where items run.
     pub kind: Kind,
-    /// What it is for, beyond that: `HIGHPRI` (for per-CPU queues; unbound ones have their niceness in
-    /// their attributes), `CPU_INTENSIVE`, `MEM_RECLAIM`, `FREEZABLE`, `BH`, `SYSFS`.
+    /// Properties in addition to the kind: `HIGHPRI` (for per-CPU queues; unbound ones have their
+    /// niceness in their attributes), `CPU_INTENSIVE`, `MEM_RECLAIM`, `FREEZABLE`, `BH`, `SYSFS`.
     pub flags: Flags,
-    /// Items that run at once on one pool, at most.
+    /// The most items that run at once on one pool.
     pub max_active: u32,
 }
 
-/// Why a queue could not be made or changed.
+/// Why a queue could not be created or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueError {
@@ -119,22 +119,22 @@ pub enum QueueError {
         /// The CPUs that are allowed.
         allowed: CpuSet,
     },
-    /// There is no such CPU's part of per-CPU data.
+    /// Per-CPU data has no part for this CPU.
     NoPart {
         /// The CPU that was asked for.
         cpu: u32,
         /// The CPUs that have a part.
         there: CpuSet,
     },
-    /// The wait would be for the caller itself.
+    /// The caller would wait for itself.
     WouldDeadlock,
     /// The caller holds the per-CPU lock that it wants.
     HeldAlready,
-    /// Somebody else holds the per-CPU lock, and the caller does not wait.
+    /// Another thread holds the per-CPU lock, and the caller does not wait.
     Busy,
     /// A holder of the per-CPU lock has panicked.
     Poisoned,
-    /// These flags do not go together.
+    /// These flags exclude each other.
     BadFlags(FlagsError),
     /// The queue drains or was destroyed, or the engine was shut down.
     Refused,
@@ -175,12 +175,12 @@ impl fmt::Display for QueueError {
                 write!(f, "CPU {cpu} cannot be used by this process; allowed are {allowed}")
             }
             QueueError::NoPart { cpu, there } => {
-                write!(f, "CPU {cpu} has no part of this; those that have are {there}")
+                write!(f, "this data has no part for CPU {cpu}; CPUs with a part: {there}")
             }
             QueueError::HeldAlready => {
                 f.write_str("the caller holds this per-CPU lock already and would wait for itself")
             }
-            QueueError::Busy => f.write_str("the lock of this CPU's part is held by somebody else"),
+            QueueError::Busy => f.write_str("another thread holds the lock of this CPU's part"),
             QueueError::Poisoned => {
                 f.write_str("a thread panicked while it held the lock of this CPU's part")
             }

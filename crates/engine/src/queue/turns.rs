@@ -1,42 +1,42 @@
 //! The CPUs of a queue's mask, among which submitters on other CPUs take turns.
 //!
-//! A submitter adds one to a counter and reads the entry that follows from it: no lock, no loop. The
-//! entries are replaced in place while submitters read them. That is safe because a submitter follows
-//! the entry to the CPU's route, and an entry is only valid as long as that route exists:
+//! A submitter increments a counter and reads the entry that it selects: no lock, no loop. The
+//! entries are replaced in place while submitters read them. That is safe because a submitter
+//! follows the entry to the CPU's route, and an entry is only valid as long as that route exists:
 //!
 //! ```text
 //! change of the mask (one at a time)     submitter
 //! store the routes of the new mask       next += 1
 //! store the entries, then their number   load the number, load an entry
-//! take the other routes away             load its route: none? take the next turn
+//! remove the other routes                load its route: none? take the next turn
 //! ```
 //!
-//! A missing route means that the entry is older than the change that took the route away, and that
-//! the change has stored all new entries by then. So a submitter repeats at most once for each change.
+//! If the route is missing, the entry is older than the change that removed the route, and that
+//! change has stored all new entries by then. So a submitter repeats at most once for each change.
 
 use uwork_policy::cpuset::CpuSet;
 
 use crate::sync::{AtomicU32, Line, Ordering};
 
-/// See the module.
+/// The CPUs that take turns.
 pub(super) struct Turns {
     /// How many entries are in use. At least one once the queue has routes.
     count: AtomicU32,
     /// CPUs of the mask. Stores: the holder of the queue's `tunable`.
     entries: Box<[AtomicU32]>,
-    /// Turns that were taken. A cache line of its own: submitters inside of the mask read the fields
-    /// around it, and submitters outside of it write it.
+    /// The number of turns taken. In a cache line of its own: submitters inside of the mask read
+    /// the fields around it, and submitters outside of it write it.
     next: Line<AtomicU32>,
 }
 
 impl Turns {
-    /// No turns yet, with room for this many CPUs.
+    /// An empty list, with room for this many CPUs.
     pub(super) fn new(cpus: u32) -> Turns {
         let entries = (0..cpus).map(|_| AtomicU32::new(0)).collect();
         Turns { count: AtomicU32::new(0), entries, next: Line(AtomicU32::new(0)) }
     }
 
-    /// Gives turns to the CPUs of `mask`, which is not empty, from now on. Each has a route already.
+    /// Replaces the list by the CPUs of `mask`, which is not empty. Each has a route already.
     pub(super) fn set(&self, mask: &CpuSet) {
         let mut count = 0;
         for (entry, cpu) in self.entries.iter().zip(mask.iter()) {
@@ -44,13 +44,13 @@ impl Turns {
             entry.store(cpu, Ordering::Release);
             count += 1;
         }
-        // Release: a submitter that counts on so many entries sees them.
+        // Release: a submitter that reads this number sees as many entries.
         self.count.store(count, Ordering::Release);
     }
 
-    /// The CPU whose turn it is. The caller is outside of the mask, so the queue has routes.
+    /// The next CPU in turn. The caller is outside of the mask, so the queue has routes.
     pub(super) fn take(&self) -> u32 {
-        // Relaxed: each turn is taken once, whatever the order.
+        // Relaxed: each turn is taken once, in any order.
         self.entry(self.next.0.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -88,7 +88,7 @@ mod tests {
         })
     }
 
-    // Catches: a turn that two submitters take, and one that is left out.
+    // Catches: a turn that two submitters take, and a turn that is skipped.
     #[test]
     fn several_submitters_reach_each_cpu_equally_often() {
         let turns = Turns::new(8);

@@ -1,7 +1,9 @@
-//! What the calling thread holds, in builds with debug assertions: locks by rank, and items in hand.
+//! The locks and detached items that the calling thread holds, in builds with debug assertions:
+//! locks by rank.
 //!
-//! An item is in hand between leaving a list (or becoming pending) and being put into one, started or
-//! released: for those instructions every other operation on it spins, so no user code may run then.
+//! An item is detached between leaving a list (or becoming pending) and being put into a list,
+//! started or released. During those instructions every other operation on it spins, so no user
+//! code may run then.
 
 mod order;
 
@@ -10,19 +12,20 @@ use std::cell::Cell;
 use super::Rank;
 use order::{MAY_CALL_UNDER, MAY_WAKE_UNDER, RANKS};
 
-/// A thread's record. A host whose threads share one of the system's exchanges it with them ([`exchange`]).
+/// A thread's record. A host that runs several of its threads on one system thread switches records
+/// with [`exchange`].
 #[derive(Clone, Copy, Debug)]
 pub struct Holding {
     /// Locks, by rank.
     locks: [u16; RANKS],
-    /// Items.
+    /// Detached items.
     items: i32,
-    /// A fork takes every lock there is, several of a rank.
+    /// Whether a fork is taking every lock, several of a rank.
     forks: bool,
 }
 
 impl Holding {
-    /// That of a thread that holds nothing.
+    /// The record of a thread that holds nothing.
     pub const NOTHING: Holding = Holding { locks: [0; RANKS], items: 0, forks: false };
 
     fn ranks(&self) -> u32 {
@@ -41,7 +44,7 @@ fn change(f: impl FnOnce(&mut Holding)) {
     HOLDING.set(holding);
 }
 
-/// Puts another record in place of the calling thread's, and gives that.
+/// Replaces the calling thread's record, and returns the previous one.
 pub fn exchange(holding: Holding) -> Holding {
     HOLDING.replace(holding)
 }
@@ -58,7 +61,7 @@ impl Ranked {
         Ranked(rank)
     }
 
-    /// The calling thread is about to take the lock.
+    /// Checks the order and records the lock, before the calling thread takes it.
     #[track_caller]
     pub(super) fn take(self) -> Held {
         let (rank, holding) = (self.0, HOLDING.get());
@@ -78,24 +81,24 @@ impl Drop for Held {
     }
 }
 
-/// The calling thread begins or ends to take every lock, for a fork.
+/// Marks that the calling thread takes every lock, for a fork; or that it has ended that.
 pub(crate) fn take_all(forks: bool) {
     change(|holding| holding.forks = forks);
 }
 
-/// The calling thread has got an item in hand.
+/// Records that the calling thread has detached an item.
 #[inline]
 pub(crate) fn item_in_hand() {
     change(|holding| holding.items += 1);
 }
 
-/// The calling thread has an item in hand no more.
+/// Records that the calling thread holds one detached item less.
 #[inline]
 pub(crate) fn item_gone() {
     change(|holding| holding.items -= 1);
 }
 
-/// The calling thread moves an item.
+/// Records that the calling thread moves an item.
 #[inline]
 pub(crate) fn item_moves(was_in_hand: impl FnOnce() -> bool, is_in_hand: bool) {
     match (was_in_hand(), is_in_hand) {
@@ -105,10 +108,11 @@ pub(crate) fn item_moves(was_in_hand: impl FnOnce() -> bool, is_in_hand: bool) {
     }
 }
 
-/// User code is about to be called.
+/// Checks that user code may be called.
 ///
 /// # Panics
-/// In builds with debug assertions, if the calling thread holds a lock of the engine, or has an item in hand.
+/// In builds with debug assertions, if the calling thread holds a lock of the engine or a detached
+/// item.
 #[inline]
 #[track_caller]
 pub fn assert_nothing_held(user_code: &str) {
@@ -119,7 +123,7 @@ pub fn assert_nothing_held(user_code: &str) {
     );
 }
 
-/// A wake is about to be sent.
+/// Checks that a wake may be sent.
 #[inline]
 #[track_caller]
 pub(crate) fn assert_may_wake() {
@@ -146,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_taken_out_of_order_is_found() {
+    fn a_lock_taken_out_of_order_panics() {
         let (pwq, slot) = (Lock::ranked(Rank::Pwq, ()), Lock::ranked(Rank::Slot, ()));
         let (timers, last) = (Lock::ranked(Rank::Timers, ()), Lock::new(()));
         assert!(!panics(|| drop((pwq.lock(), slot.lock(), last.lock()))));
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_under_a_lock_is_found() {
+    fn a_wake_under_a_lock_panics() {
         let (pool, tunable) = (Lock::ranked(Rank::Pool, ()), Lock::ranked(Rank::Tunable, ()));
         assert!(!panics(assert_may_wake));
         let wake_under = |lock: &Lock<()>| {
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn user_code_under_a_lock_or_with_an_item_in_hand_is_found() {
+    fn user_code_under_a_lock_or_with_a_detached_item_panics() {
         let lock = Lock::new(());
         assert!(!panics(|| assert_nothing_held("a test")));
         assert!(panics(|| {

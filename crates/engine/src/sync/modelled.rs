@@ -1,4 +1,4 @@
-//! The engine's atomics, locks and cells as loom sees them.
+//! The engine's atomics, locks and cells for the loom models.
 
 use std::ops::Deref;
 
@@ -6,34 +6,34 @@ pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::Mutex;
 pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// The model's atomics are larger.
+/// loom's atomics are larger.
 pub(crate) const WORK_SIZE_MAX: usize = 1024;
 
 /// Every atomic of every entry costs time in every execution.
 pub(crate) const SLAB_FIRST_CHUNK: u32 = 2;
 
-/// loom's atomics are not made at compile time.
+/// loom's atomics have no `const` constructor.
 macro_rules! const_unless_modelled {
     ($($function:tt)*) => { $($function)* };
 }
 pub(crate) use const_unless_modelled;
 
-/// loom has no processor that could honour a compiler fence, so it is modelled as a full one.
+/// loom has no notion of a compiler fence, so it is modelled as a full fence.
 #[inline(always)]
 pub fn compiler_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// The model has no system call that could look there.
+/// The model has no system call that reads there.
 pub(crate) fn low_half<T>(_: &AtomicPtr<T>) -> *const u32 {
     std::ptr::null()
 }
 
-/// As loom's, but its first value counts as sequentially consistent.
+/// As loom's, but its initial value counts as sequentially consistent.
 ///
-/// In the language, a `SeqCst` load cannot return what an earlier `SeqCst` store has overwritten.
-/// loom keeps to that only if the overwritten value was stored with `SeqCst` too, which the first
-/// value of its atomics is not: it would show lost wake-ups that no machine can produce.
+/// In the language, a `SeqCst` load cannot return a value that an earlier `SeqCst` store has
+/// overwritten. loom obeys that only if the overwritten value was stored with `SeqCst` too, and the
+/// initial value of its atomics was not: it would show lost wake-ups that no machine can produce.
 #[derive(Debug)]
 pub struct AtomicBool(loom::sync::atomic::AtomicBool);
 
@@ -58,7 +58,7 @@ impl Deref for AtomicBool {
 pub struct AtomicU64(loom::sync::atomic::AtomicU64);
 
 impl AtomicU64 {
-    /// A number.
+    /// A number that holds `value`.
     pub fn new(value: u64) -> Self {
         let number = loom::sync::atomic::AtomicU64::new(value);
         number.store(value, Ordering::SeqCst);
@@ -73,9 +73,9 @@ impl Deref for AtomicU64 {
     }
 }
 
-/// As [`AtomicBool`]. An exchange counts as sequentially consistent for the same reason; what may
-/// be missed by that is a load that misses the exchange, which for the engine's only one, that of
-/// an inbox for null, is a harmless "not empty".
+/// As [`AtomicBool`]. A `swap` counts as sequentially consistent for the same reason. This can only
+/// hide a load that misses the swap. The engine's only swap is that of an inbox for null, where
+/// such a load is a harmless "not empty".
 #[derive(Debug)]
 pub struct AtomicPtr<T>(loom::sync::atomic::AtomicPtr<T>);
 
@@ -87,7 +87,7 @@ impl<T> AtomicPtr<T> {
         AtomicPtr(pointer)
     }
 
-    /// Puts `value` in, and gives what was there.
+    /// Stores `value`, and returns the previous value.
     pub fn swap(&self, value: *mut T, _: Ordering) -> *mut T {
         self.0.swap(value, Ordering::SeqCst)
     }

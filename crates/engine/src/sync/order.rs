@@ -1,6 +1,6 @@
-//! The order of the engine's locks, as a table that a build with debug assertions checks.
+//! The order of the engine's locks, as a table that builds with debug assertions check.
 //!
-//! docs/locking.md says why the order is this one.
+//! docs/locking.md gives the reasons for this order.
 
 use crate::sync::Rank;
 
@@ -8,7 +8,7 @@ use crate::sync::Rank;
 pub(super) const RANKS: usize = Rank::Last as usize + 1;
 
 impl Rank {
-    /// The locks as a set of one.
+    /// A set with this rank alone.
     pub(super) const fn bit(self) -> u32 {
         1 << self as u8
     }
@@ -42,8 +42,9 @@ impl Rank {
     }
 }
 
-/// The locks under which a wake may be sent: those that are held for the whole of a change of the CPUs or of
-/// a queue's attributes, which makes and wakes workers. No worker takes one of them on its way to an item.
+/// The locks under which a wake may be sent: those that are held for the whole of a change of the
+/// CPUs or of a queue's attributes, which creates and wakes workers. No worker takes any of them on
+/// its way to an item.
 pub(super) const MAY_WAKE_UNDER: u32 =
     Rank::Changing.bit() | Rank::Tunable.bit() | Rank::TaskList.bit();
 

@@ -1,14 +1,14 @@
-//! What a lock is. docs/locking.md says what each lock guards and in which order they are taken; `order.rs`
-//! has that as a table.
+//! The ranks of locks. docs/locking.md lists what each lock guards and the order in which locks are
+//! taken; `order.rs` has the order as a table.
 
-/// What a lock is, for the order in which locks are taken.
+/// The rank of a lock in the order in which locks are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Rank {
-    /// A task's list, while a caller's matcher looks at its items: that is user code, which may call everything
-    /// but this list.
+    /// A task's list, while a caller's matcher examines its items: that is user code, which may
+    /// call everything except this list.
     TaskList,
-    /// 0: one change of the CPUs at a time.
+    /// 0: serializes changes of the CPUs.
     Changing,
     /// 1: freezing.
     Freeze,
@@ -18,7 +18,7 @@ pub enum Rank {
     QueueSets,
     /// 4: the engine's pool sets.
     EngineSets,
-    /// 5: a queue's colours.
+    /// 5: a queue's flush colours.
     Flush,
     /// 6: a queue's list of pwqs.
     Pwqs,
@@ -28,9 +28,9 @@ pub enum Rank {
     Slot,
     /// D: items that a shutdown has taken off.
     Disposal,
-    /// M: where threads are placed.
+    /// M: the placement of threads.
     Placing,
-    /// N: a node's row.
+    /// N: a node's row of waiting pwqs.
     Row,
     /// P: a pool.
     Pool,
@@ -38,6 +38,6 @@ pub enum Rank {
     Timers,
     /// G: items that wait for a grace period.
     Grace,
-    /// L: nothing is taken under it.
+    /// L: no lock is taken under it.
     Last,
 }

@@ -1,4 +1,4 @@
-//! The item of task work: three words that users embed in what they want to have done.
+//! The item of task work: three words that users embed in their own type.
 
 use std::any::TypeId;
 use std::ptr::NonNull;
@@ -9,22 +9,22 @@ const IDLE: u32 = 0;
 /// In a list, or on its way into or out of one.
 const PENDING: u32 = 1;
 
-/// What can be asked of an item.
+/// The functions of an item.
 pub struct TaskCalls {
-    /// Does the work. The function may free the item. Does not unwind.
+    /// Runs the item. The function may free the item. It does not unwind.
     ///
     /// # Safety (for callers)
     /// Called on the target's thread with an item that was taken off its list, once for each time that it was
     /// added.
     pub run: unsafe fn(NonNull<TaskWork>),
-    /// What the item is a part of, for cancels by match.
+    /// The type that the item is a part of, for cancels by match.
     pub of: fn() -> TypeId,
 }
 
 /// An item, 24 bytes. In at most one list at a time.
 #[repr(C)]
 pub struct TaskWork {
-    /// Guard: whoever owns the item; its list while it is in one.
+    /// Guard: the item's owner; the list while the item is in one.
     next: Cell<Link<TaskWork>>,
     calls: &'static TaskCalls,
     state: AtomicU32,
@@ -36,20 +36,20 @@ impl TaskWork {
         TaskWork { next: Cell::new(Link(std::ptr::null_mut())), calls, state: AtomicU32::new(IDLE) }
     }
 
-    /// Whether the item is in a list. Out of date as soon as it is known.
+    /// Whether the item is in a list. A hint: it may change at any time.
     pub fn is_pending(&self) -> bool {
         self.state.load(Ordering::Relaxed) == PENDING
     }
 
-    /// What can be asked of it.
+    /// Its functions.
     pub fn calls(&self) -> &'static TaskCalls {
         self.calls
     }
 
-    /// Makes the caller the owner of an idle item. False if it has one.
+    /// Makes the caller the owner of an idle item. False if it has an owner.
     ///
-    /// Release on failure too: a run that is still to come sees what was written before the refused add. It pairs
-    /// with [`TaskWork::let_go`].
+    /// Release even on failure: the pending run then sees the writes that precede the refused add.
+    /// It pairs with [`TaskWork::let_go`].
     #[must_use]
     pub(super) fn acquire(&self) -> bool {
         self.state.swap(PENDING, Ordering::AcqRel) == IDLE

@@ -6,18 +6,18 @@ use super::item::TaskWork;
 use super::state::{NOTIFIED, Notify, Pushed, State};
 use crate::sync::{Cell, Line, Link, Lock, Rank, assert_nothing_held};
 
-/// What became of an item that was to be added.
+/// The outcome of an add.
 #[must_use = "an item that was not added is still the caller's, and a kick is to be sent"]
 pub enum Added<'a> {
-    /// It was in a list already: the coming run sees everything that the caller wrote before.
+    /// It was in a list already: the pending run sees everything that the caller wrote before.
     Pending,
     /// The target has exited.
     Exited,
-    /// It will run. The kick, if there is one, is for the caller to send.
+    /// It will run. The caller must send the kick, if there is one.
     Yes(Option<Kick<'a>>),
 }
 
-/// A target must be told. The caller tells it, and then says so by [`Kick::sent`].
+/// A notification that the caller must send to the target, and then confirm by [`Kick::sent`].
 #[must_use = "a kick that is not sent leaves a thread asleep with work waiting"]
 pub struct Kick<'a> {
     list: &'a TaskList,
@@ -25,20 +25,22 @@ pub struct Kick<'a> {
 }
 
 impl Kick<'_> {
-    /// Whether the target has declared its wait: then that wait is to be ended. Otherwise it computes, or is in a
-    /// system call that nobody knows of.
+    /// Whether the target has declared its wait; the notification must end that wait. Otherwise the
+    /// target computes, or is in a system call that it has not declared.
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// It was told. From here on what was used for that may go away.
+    /// Confirms that the notification was sent. From here on the resources that it used may be
+    /// removed.
     pub fn sent(self) {
         let list = self.list;
         std::mem::forget(self);
         list.state.0.sent();
     }
 
-    /// It could not be told. Whoever adds next with `Signal` tells it; otherwise it looks at its next safe point.
+    /// Reports that it could not be sent. The next adder with `Signal` sends one; otherwise the
+    /// target checks its list at its next safe point.
     pub fn failed(self) {
         self.list.state.0.unsent();
         self.sent();
@@ -61,8 +63,9 @@ struct Chain {
 
 const NOTHING: Link<TaskWork> = Link(std::ptr::null_mut());
 
-/// Runs inside of each other, at most: one, and one in an item of that. The stack is so deep, and no deeper, however
-/// many items are added; and an item that runs others waits for those that were there, not for those that come.
+/// The deepest nesting of runs: a run, and a run in an item of that run. This bounds the stack,
+/// however many items are added. And an item that runs others waits for the items that were there,
+/// not for later ones.
 const DEPTH_MAX: u32 = 2;
 
 impl Chain {
@@ -95,7 +98,7 @@ impl Chain {
         self.tail = Link(last);
     }
 
-    /// Takes the first item for which `matches` says so.
+    /// Removes and returns the first item for which `matches` returns true.
     ///
     /// # Safety
     /// The chain is live and the caller's alone.
@@ -127,17 +130,18 @@ impl Chain {
     }
 }
 
-/// The list of one target thread. What only the target may call says so.
+/// The list of one target thread. Some functions are for the target only; their docs say so.
 pub struct TaskList {
-    /// What every adder writes.
+    /// The word that every adder writes.
     state: Line<State>,
-    /// What cancels have looked through: older than what is in `state`.
+    /// Items that cancels have examined: older than those in `state`.
     backlog: Lock<Chain>,
-    /// What is being run. The target's alone.
+    /// Items that are being run. The target's alone.
     batch: Cell<Link<TaskWork>>,
-    /// Runs that have begun and not ended, one inside of the other. The target's alone.
+    /// The number of nested runs in progress. The target's alone.
     depth: Cell<u32>,
-    /// This is a forked child's copy of a list, whose items are the parent's. The target's alone.
+    /// Whether this is a forked child's copy of a list, whose items are the parent's. The target's
+    /// alone.
     forgotten: Cell<bool>,
 }
 
@@ -148,7 +152,8 @@ impl Default for TaskList {
 }
 
 impl TaskList {
-    /// Bits of what is at [`TaskList::futex`]: while one of them is set, the target is to run its list.
+    /// Bits of the half word at [`TaskList::futex`]: while one of them is set, the target must run
+    /// its list.
     pub const NOTIFIED: u32 = NOTIFIED;
 
     /// An empty list.
@@ -162,11 +167,11 @@ impl TaskList {
         }
     }
 
-    /// Adds an item. Lock-free; two locked instructions, two more where the target must be told.
+    /// Adds an item. Lock-free; two locked instructions, two more if the target must be notified.
     ///
     /// # Safety
-    /// `work` is live, and stays so and in place until it was run or taken back. Its function may be called on the
-    /// target's thread.
+    /// `work` is live and stays so, in place, until it was run or cancelled. The target's thread
+    /// may call its function.
     #[inline]
     pub unsafe fn add(&self, work: NonNull<TaskWork>, notify: Notify) -> Added<'_> {
         // SAFETY: live, by this function's contract.
@@ -185,8 +190,8 @@ impl TaskList {
         }
     }
 
-    /// Takes an item back that has not been detached to be run. Takes the list's lock, and looks at every item in
-    /// it.
+    /// Cancels an item that was not detached to be run. Takes the list's lock, and visits every
+    /// item in it.
     ///
     /// # Safety
     /// `work` is live.
@@ -199,31 +204,34 @@ impl TaskList {
         self.cancel_match(|item| item == work).is_some()
     }
 
-    /// Takes the oldest item back for which `matches` says so. `matches` is called under the list's lock: it must
-    /// not call this list. Where it unwinds, all items stay.
+    /// Cancels the oldest item for which `matches` returns true. `matches` runs under the list's
+    /// lock, and must not call this list. If it unwinds, all items stay.
     pub fn cancel_match(
         &self,
         matches: impl FnMut(NonNull<TaskWork>) -> bool,
     ) -> Option<NonNull<TaskWork>> {
         let mut backlog = self.backlog.lock();
-        // SAFETY: what is in the backlog is its lock's holder's alone, and what `steal` gave up is ours.
+        // SAFETY: the holder of the lock owns the backlog's items, and we own those that `steal`
+        // returned.
         let found = unsafe {
             backlog.append_stack(self.state.0.steal());
             backlog.remove(matches)
         };
         drop(backlog);
-        // SAFETY: it is in no list any more, so ours.
+        // SAFETY: it is in no list any more, so it is ours.
         found.inspect(|item| unsafe { item.as_ref() }.let_go())
     }
 
-    /// Whether the target was told to run its list: one load. False does not mean that the list is empty.
+    /// Whether the target was notified to run its list: one load. False does not mean that the list
+    /// is empty.
     #[inline]
     pub fn is_notified(&self) -> bool {
         self.state.0.is_notified()
     }
 
-    /// Runs what has been added so far, first in, first out. How many items that were. What is added meanwhile
-    /// stays, and the target is told of it anew. Nothing where it [cannot run](TaskList::can_run).
+    /// Runs the items that have been added so far, first in, first out. Returns their number. Items
+    /// that are added meanwhile stay, and the target is notified of them again. Runs nothing if it
+    /// [cannot run](TaskList::can_run).
     ///
     /// # Safety
     /// On the target's thread.
@@ -232,7 +240,7 @@ impl TaskList {
         if !unsafe { self.can_run() } {
             return 0;
         }
-        // A run inside of an item goes on where the outer one was.
+        // A nested run continues the outer one's batch first.
         // SAFETY: on the target's thread.
         let count = unsafe { self.run_batch() };
         // SAFETY: as above.
@@ -242,8 +250,8 @@ impl TaskList {
         }
     }
 
-    /// Whether a run would run what there is. It would not in an item of a run that is inside of another: what is there
-    /// is left to those two, which go on with it as soon as the item returns.
+    /// Whether a run would run the pending items. It would not in an item of a nested run: those
+    /// items are left to the two outer runs, which continue with them as soon as the item returns.
     ///
     /// # Safety
     /// On the target's thread.
@@ -275,11 +283,11 @@ impl TaskList {
         if unsafe { self.forgotten.get() } {
             return;
         }
-        // Under the lock, so that no cancel holds older items in its hands.
+        // Under the lock, so that no cancel holds older items that it has taken from the stack.
         let mut backlog = self.backlog.lock();
         let mut chain = std::mem::replace(&mut *backlog, Chain::EMPTY);
-        // SAFETY: both parts are ours: one was the lock's, the other was given up by the state. The batch is the
-        // target's, which we are.
+        // SAFETY: both parts are ours: the lock guarded one, the state returned the other. The
+        // batch is the target's, which is this thread.
         unsafe {
             chain.append_stack(take(&self.state.0));
             self.batch.set(chain.head);
@@ -294,8 +302,8 @@ impl TaskList {
         unsafe { self.depth.set(self.depth.get() + 1) };
         // SAFETY: the batch is the target's alone.
         while let Some(item) = NonNull::new(unsafe { self.batch.get() }.0) {
-            // SAFETY: what is in the batch is live. The item is no longer in it, and no longer pending, when its
-            // function is called, which may free it, or run the rest.
+            // SAFETY: the batch's items are live. When the item's function is called, the item is
+            // out of the batch and no longer pending; the function may free it, or run the rest.
             unsafe {
                 self.batch.set(Link(TaskWork::next(item.as_ptr())));
                 let run = item.as_ref().calls().run;
@@ -310,10 +318,11 @@ impl TaskList {
         count
     }
 
-    /// Says that the target is about to wait. False: it is to run its list, and not to wait.
+    /// Declares that the target is about to wait. False: it must run its list instead of waiting.
     ///
-    /// The target has published how before. To be followed by [`TaskList::leave`]. In between it may be called again,
-    /// by a target that goes on to wait in another way: if that gives false, no notification of the new kind comes.
+    /// The target has published its kind of wait before. [`TaskList::leave`] must follow. In
+    /// between, a target that continues to wait in another way may call it again: if that returns
+    /// false, no notification for the new kind of wait comes.
     ///
     /// # Safety
     /// On the target's thread.
@@ -322,7 +331,7 @@ impl TaskList {
         self.state.0.declare()
     }
 
-    /// Says that the target's wait is over. True: it is to run its list.
+    /// Declares that the target's wait is over. True: it must run its list.
     ///
     /// # Safety
     /// On the target's thread.
@@ -331,7 +340,8 @@ impl TaskList {
         self.state.0.leave()
     }
 
-    /// What a wait on the word itself is to compare it with; `None` if the target is to run its list instead.
+    /// The value with which a wait on the word itself compares it; `None` if the target must run
+    /// its list instead.
     ///
     /// # Safety
     /// On the target's thread, which has declared that it waits.
@@ -339,22 +349,22 @@ impl TaskList {
         self.state.0.sleeping()
     }
 
-    /// Where that wait is: the address of 32 bits.
+    /// The address of the 32 bits for that wait.
     pub fn futex(&self) -> *const u32 {
         self.state.0.half()
     }
 
-    /// Ends the list, and runs what was in it: items that come later, also from those that run now, are given back.
-    /// Afterwards no kick is under way. `relax` waits a little for another thread to finish a system call; it is
-    /// called with how often it was called before.
+    /// Ends the list, and runs the items in it. Items that are added later, also by those that run
+    /// now, are given back. Afterwards no kick is in progress. `relax` waits a little for another
+    /// thread to finish a system call; its argument counts the calls before.
     ///
     /// # Safety
     /// On the target's thread.
     pub unsafe fn exit(&self, relax: impl FnMut(u32)) {
         // SAFETY: on the target's thread.
         unsafe {
-            // The one run that is deeper than others can be. In an item of it, which ends the list once more, what is
-            // there is left to it.
+            // The only run that may nest deeper than DEPTH_MAX. If an item of it ends the list once
+            // more, that exit leaves the items to this one.
             if self.depth.get() <= DEPTH_MAX {
                 self.run_batch();
                 self.detach(State::close);
@@ -363,17 +373,18 @@ impl TaskList {
                 self.backlog.lock().append_stack(self.state.0.close());
             }
             if !self.forgotten.get() {
-                self.until_sent(relax);
+                self.wait_for_senders(relax);
             }
         }
     }
 
-    /// In a forked child: leaves the items where they are, those of a batch that is being run too, for they run in
-    /// the parent. Nothing is added to the list, run from it, or told by it any more. Takes no lock and waits for
-    /// nobody: whoever is in the lock, or counted as a sender, is not in this process.
+    /// In a forked child: leaves all items where they are, including the rest of a running batch,
+    /// because they run in the parent. From here on nothing is added to the list or run from it,
+    /// and it sends no notification. Takes no lock and waits for no thread: the lock's holder and
+    /// the counted senders do not exist in this process.
     ///
     /// # Safety
-    /// On the copy of the target's thread, which is the only one that there is.
+    /// On the copy of the target's thread, which is the only thread of the process.
     pub unsafe fn forget(&self) {
         let _ = self.state.0.close();
         // SAFETY: the target's alone.
@@ -383,14 +394,14 @@ impl TaskList {
         }
     }
 
-    /// After it, no kick is under way that could have seen what the caller had published before it unpublished it.
-    /// `relax` as in [`TaskList::exit`].
+    /// Waits until no kick is in progress that could have read the resource that the caller has
+    /// just unpublished. `relax` as in [`TaskList::exit`].
     pub fn settle(&self, relax: impl FnMut(u32)) {
         self.state.0.touch();
-        self.until_sent(relax);
+        self.wait_for_senders(relax);
     }
 
-    fn until_sent(&self, mut relax: impl FnMut(u32)) {
+    fn wait_for_senders(&self, mut relax: impl FnMut(u32)) {
         let mut round = 0;
         while self.state.0.has_senders() {
             relax(round);

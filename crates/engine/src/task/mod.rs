@@ -1,7 +1,8 @@
-//! Task work: items that a certain thread runs itself, any thread adds, and of which a sleeping thread is told.
+//! Task work: items that a given thread runs itself. Any thread adds them, and may notify a
+//! sleeping target.
 //!
-//! The protocol and its proof are in the README. Here is no system call: whoever waits, and whoever ends a wait,
-//! is the host's; this says when.
+//! The protocol and its proof are in the README. This module makes no system call: the host waits
+//! and ends waits; this module decides when.
 
 mod item;
 mod list;

@@ -1,4 +1,5 @@
-//! A target's word: the stack of what was added, whether a notification is outstanding, whether the target waits.
+//! A target's word: the stack of added items, whether a notification is outstanding, whether the
+//! target waits.
 //!
 //! The table of its states, and why its transitions lose nothing, is in the README.
 
@@ -10,7 +11,7 @@ use crate::sync::{AtomicPtr, AtomicU32, Ordering, low_half};
 pub enum Notify {
     /// Not at all: the item runs when the target runs its list.
     None,
-    /// At its next safe point. Nobody is woken.
+    /// At its next safe point. No thread is woken.
     Resume,
     /// At once: its wait ends, whatever it is, and it runs its list.
     Signal,
@@ -20,28 +21,30 @@ const SIGNAL: usize = 1;
 const RESUME: usize = 2;
 const WAITS: usize = 4;
 const BITS: usize = SIGNAL | RESUME | WAITS;
-/// Where no item can be, with no bit set: an exited target is neither told of anything nor waits.
+/// An address that no item can have, with no bit set: an exited target gets no notification and
+/// does not wait.
 const EXITED: usize = !BITS;
-/// Those of the bits that say that the target is to run its list.
+/// The bits that tell the target to run its list.
 pub(super) const NOTIFIED: u32 = (SIGNAL | RESUME) as u32;
 
 const _: () = assert!(align_of::<TaskWork>() > BITS);
 
-/// What became of an item that was to be pushed.
+/// The outcome of a push.
 #[must_use]
 pub(super) enum Pushed {
-    /// The target has exited: it was not.
+    /// The target has exited; the item was not pushed.
     Exited,
-    /// Nobody needs to be told, or has been told already.
+    /// No notification is needed, or one is outstanding.
     Quiet,
-    /// The target is to be told, by the caller, which counts as a sender until it has done so.
+    /// The caller must notify the target, and counts as a sender until it has done so.
     Tell { waits: bool },
 }
 
 /// See the module.
 pub(super) struct State {
     word: AtomicPtr<TaskWork>,
-    /// Notifications that are being sent. Raised before the exchange that makes the caller a sender.
+    /// Notifications that are being sent. Incremented before the exchange that makes the caller a
+    /// sender.
     senders: AtomicU32,
 }
 
@@ -95,7 +98,8 @@ impl State {
             // SAFETY: the node is the caller's alone until the exchange succeeds.
             unsafe { TaskWork::set_next(node, item(now)) };
             let next = with_bits(node, bits(now) | set);
-            // Release: the node, the count, and what the caller wrote. Acquire: how the target waits.
+            // Release: the node, the count, and the caller's earlier writes. Acquire: the target's
+            // kind of wait.
             match self.word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) if tells => return Pushed::Tell { waits: bits(now) & WAITS != 0 },
                 Ok(_) => {
@@ -109,19 +113,21 @@ impl State {
         }
     }
 
-    /// A sender is done.
+    /// Ends the caller's time as a sender.
     pub(super) fn sent(&self) {
-        // Release: what it used may go away once this was seen.
+        // Release: after a thread has seen this, the resources that the sender used may be removed.
         self.senders.fetch_sub(1, Ordering::Release);
     }
 
-    /// A notification could not be sent: none is outstanding, though the target is still to look. If the target has
-    /// looked meanwhile, and was told anew, it may be told once more than needed. For a sender.
+    /// A notification could not be sent: none is outstanding, but the target must still check its
+    /// list. If the target has detached meanwhile, and a new notification is outstanding, it may
+    /// get one more than needed. For a sender.
     pub(super) fn unsent(&self) {
         let mut now = self.word.load(Ordering::Relaxed);
         while !is_exited(now) && bits(now) & SIGNAL != 0 {
             let next = with_bits(item(now), bits(now) & !SIGNAL | RESUME);
-            // Relaxed would do for the bits; the exchange stands in the order of those that the proof is about.
+            // Relaxed would suffice for the bits; AcqRel puts the exchange into the order that the
+            // proof uses.
             match self.word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(other) => now = other,
@@ -134,26 +140,26 @@ impl State {
         self.senders.load(Ordering::Acquire) != 0
     }
 
-    /// Whether the target is to run its list. For the target.
+    /// Whether the target must run its list. For the target.
     #[inline]
     pub(super) fn is_notified(&self) -> bool {
         bits(self.word.load(Ordering::Relaxed)) & (SIGNAL | RESUME) != 0
     }
 
-    /// Says that the target waits. False if it had better run its list. For the target, which does not wait yet, or
-    /// from here on in another way.
+    /// Declares that the target waits. False if it must run its list instead. For a target that
+    /// does not wait yet, or waits in another way from here on.
     #[must_use]
     pub(super) fn declare(&self) -> bool {
         let mut now = self.word.load(Ordering::Relaxed);
         loop {
             if is_exited(now) {
-                // Nobody will ever tell it anything; it may wait.
+                // No notification will ever come; the target may wait.
                 return true;
             }
             if bits(now) & (SIGNAL | RESUME) != 0 {
                 return false;
             }
-            // Release: how it waits. An adder that finds WAITS acquires it.
+            // Release: the kind of wait. An adder that finds WAITS acquires it.
             match self.word.compare_exchange_weak(
                 now,
                 with_bits(now, WAITS),
@@ -166,11 +172,11 @@ impl State {
         }
     }
 
-    /// Says that the target does not wait any more, if it does. True if it is to run its list.
+    /// Declares that the target does not wait any more. True if it must run its list.
     #[must_use]
     pub(super) fn leave(&self) -> bool {
         let mut now = self.word.load(Ordering::Relaxed);
-        // WAITS is the target's own to change; a target that has exited has none.
+        // Only the target changes WAITS; a target that has exited has none.
         while bits(now) & WAITS != 0 {
             let next = now.map_addr(|addr| addr & !WAITS);
             match self.word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
@@ -181,12 +187,12 @@ impl State {
         bits(now) & (SIGNAL | RESUME) != 0
     }
 
-    /// Takes everything, last added first, and with it what the target was told. For the target.
+    /// Takes all items, last added first, and clears the notification. For the target.
     pub(super) fn detach(&self) -> *mut TaskWork {
         self.empty(WAITS)
     }
 
-    /// Takes everything, last added first; the target is still to look. For who cancels.
+    /// Takes all items, last added first; the target must still check its list. For a canceller.
     pub(super) fn steal(&self) -> *mut TaskWork {
         self.empty(BITS)
     }
@@ -194,12 +200,12 @@ impl State {
     fn empty(&self, kept: usize) -> *mut TaskWork {
         let mut now = self.word.load(Ordering::Relaxed);
         loop {
-            // A look that finds nothing to take leaves the line where it is.
+            // Without anything to take, do not write: the cache line stays shared.
             if is_exited(now) || (item(now).is_null() && bits(now) & !kept == 0) {
                 return std::ptr::null_mut();
             }
             let next = with_bits(std::ptr::null_mut(), bits(now) & kept);
-            // Acquire: the items. Release: an adder that turns SIGNAL on again is ordered after this.
+            // Acquire: the items. Release: an adder that sets SIGNAL again is ordered after this.
             match self.word.compare_exchange_weak(now, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return item(now),
                 Err(other) => now = other,
@@ -207,16 +213,17 @@ impl State {
         }
     }
 
-    /// Ends the list: takes everything, last added first, and from here on nothing is added. For the target.
+    /// Ends the list: takes all items, last added first; none is added from here on. For the
+    /// target.
     pub(super) fn close(&self) -> *mut TaskWork {
         let exited = std::ptr::without_provenance_mut(EXITED);
-        // Acquire: the items, and the counts of those that came before. Release: what is unpublished for those that
-        // come later.
+        // Acquire: the items, and the counts of earlier adders. Release: unpublished resources are
+        // visible to later adders.
         let last = self.word.swap(exited, Ordering::AcqRel);
         if is_exited(last) { std::ptr::null_mut() } else { item(last) }
     }
 
-    /// An exchange that changes nothing: who adds is ordered before it or after it. As `close`.
+    /// An exchange that changes nothing: it orders each adder before or after it. As `close`.
     pub(super) fn touch(&self) {
         let mut now = self.word.load(Ordering::Relaxed);
         while let Err(other) =
@@ -226,14 +233,14 @@ impl State {
         }
     }
 
-    /// The half of the word that has the bits, for a wait that compares it; `None` if the target is to run its
-    /// list. For the target, which has declared that it waits.
+    /// The half of the word that has the bits, for a wait that compares it; `None` if the target
+    /// must run its list. For a target that has declared its wait.
     pub(super) fn sleeping(&self) -> Option<u32> {
         let now = self.word.load(Ordering::Relaxed);
         (bits(now) & (SIGNAL | RESUME) == 0).then_some(now.addr() as u32)
     }
 
-    /// Where that half is.
+    /// The address of that half.
     pub(super) fn half(&self) -> *const u32 {
         low_half(&self.word)
     }

@@ -1,18 +1,21 @@
-//! The watch looks whether the CPUs have changed ([`crate::cpus`]), while anybody is at work: so
-//! that a change is noticed within a second without a worker's doing, and applied by a thread that
-//! holds no work and serves no pool. `next_look` says when it will look, or that it will not. A worker
-//! that finds the time over wakes it; nobody at work, nobody looks, nobody is woken. Nor does a CPU that
-//! came back stay refused: a thread that is refused one calls for a look, as a worker does.
+//! The watcher checks whether the CPUs have changed ([`crate::cpus`]) while any worker is busy. So
+//! a change is noticed within a second without effort by a worker, and applied by a thread that
+//! holds no work and serves no pool. `next_look` is the time of the next check, or says that none
+//! is planned. A worker that finds that time over wakes the watcher. While no worker is busy, there
+//! is no check and no wake-up. A CPU that came back does not stay refused either: a thread that is
+//! refused a CPU calls for a check, as a worker does.
 //!
 //! ```text
-//! a worker that gets to work            the watch
-//! running += 1                          next_look = NO_LOOK
-//! next_look is over, or NO_LOOK ?       anybody at work ?
-//!   yes: claims it, wakes                 yes: next_look = in LOOK_NS, sleeps until then
+//! a worker that becomes busy               the watcher
+//! W1: running += 1                         W2: next_look = NO_LOOK
+//! R1: next_look is over, or NO_LOOK ?      R2: any worker busy ?
+//!   yes: claims it, wakes                    yes: next_look = in LOOK_NS, sleeps until then
 //! ```
 //!
-//! Sequentially consistent again. A worker that stops to count while it is in an item is found by its
-//! pool's lists instead; one that comes back from a wait asks again.
+//! This is a Dekker pair, sequentially consistent: R1 sees W2, or R2 sees W1. If both missed, a
+//! busy process would no longer notice changed CPUs. A worker that stops to count while it is in an
+//! item is found by the lists of its pool instead; one that returns from a wait checks `next_look`
+//! again.
 
 use crate::engine::Engine;
 use crate::host::Host;
@@ -21,14 +24,15 @@ use crate::wake::WakeToken;
 
 use super::NO_LOOK;
 
-/// Times between two looks at the CPUs, at most, while somebody is at work.
+/// The longest time between two checks of the CPUs while any worker is busy.
 const LOOK_NS: u64 = 250_000_000;
 
 impl<H: Host> Engine<H> {
-    /// The caller is a worker that gets to work at `now`, or at a time that it does not know.
+    /// A worker becomes busy at `now`; 0 if it does not know the time. Calls the watcher if a check
+    /// is due.
     #[inline]
     pub(crate) fn be_seen(&self, now: u64) {
-        // SeqCst: comes after the count of running workers was raised (see the module).
+        // SeqCst: R1, after the count of running workers was raised (see the module).
         if self.watch_state().next_look.load(Ordering::SeqCst) <= now {
             self.call_for_a_look();
         }
@@ -52,7 +56,8 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// The watch looks at the CPUs if it was asked to or the time has come. Until when it may sleep.
+    /// Checks the CPUs if the watcher was called or the time has come. Returns until when the
+    /// watcher may sleep.
     pub(super) fn look_at_cpus(&self, at: Option<u64>) -> Option<u64> {
         let watch = self.watch_state();
         let called = watch.called.swap(false, Ordering::SeqCst);
@@ -63,11 +68,11 @@ impl<H: Host> Engine<H> {
             self.set_cpus(cpus);
         }
         self.refit_again();
-        // First the mark, then the look at who is at work (see the module).
+        // W2 before R2: set the mark, then search for busy workers (see the module).
         watch.next_look.store(NO_LOOK, Ordering::SeqCst);
-        // Who has called may be done already, and will be back: one more look is less than a call for
-        // each item.
-        if !called && !self.is_anybody_at_work() {
+        // The worker that called may be done already, and will be busy again: one more check is
+        // cheaper than a call for each item.
+        if !called && !self.is_any_worker_busy() {
             return None;
         }
         let next = self.host().now().saturating_add(LOOK_NS);
@@ -75,8 +80,8 @@ impl<H: Host> Engine<H> {
         Some(next)
     }
 
-    /// Whether any worker looks for items or computes in one.
-    fn is_anybody_at_work(&self) -> bool {
+    /// Whether any worker searches for items or computes in one.
+    fn is_any_worker_busy(&self) -> bool {
         let mut found = false;
         self.for_each_pool(|pool| {
             let counts = pool.state.counts();

@@ -1,15 +1,16 @@
-//! Items that wait for each other: who waits for whom, as far as the runs have said so.
+//! Items that wait for each other, as far as the runs have declared their waits.
 //!
-//! Read from hints while everything runs, so a cycle that is found is looked at again. Where it is not known
-//! what a run waits for, or who could serve what is pending, the run is taken for one that goes on: a deadlock
-//! may be missed, none is invented.
+//! The search reads hints while everything runs, so a cycle that is found is checked again. If it
+//! is unknown which event a run waits for, or which run could serve a pending item, the run is
+//! taken for one that makes progress: a deadlock may be missed, but none is invented.
 //!
-//! **Who looks.** What waits for a worker or for a place is looked after by the watchdog anyway, and so is a
-//! deadlock that makes it wait. Items that run and wait for each other may have nothing behind them, and the watch
-//! sleeps. So whoever begins a wait looks whether it may wait for itself by way of others, which
-//! have begun theirs before
-//! it. Only then it is a *suspect*, and calls the watch. A note outlives its wait by some instants, so nothing is
-//! concluded from one look: the watch looks at suspects until they are none, or have stood still for the threshold.
+//! **When the search runs.** The watchdog checks everything that waits for a worker or for a
+//! permit, and so finds a deadlock that holds it up. Items that run and wait for each other may
+//! have nothing behind them, and then the watcher sleeps. So a run that begins a wait checks
+//! whether it may wait for itself by way of others that have begun theirs before it. Only then it
+//! becomes a *suspect*, and calls the watcher. A note outlives its wait by some instants, so one
+//! observation proves nothing: the watcher checks suspects until they are cleared, or have made no
+//! progress for the threshold.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -37,7 +38,8 @@ struct Run {
 }
 
 impl<H: Host> Engine<H> {
-    /// The items that wait for each other and that one of these slots waits for; none if there are none.
+    /// The cycle of items that wait for each other, and that one of these slots waits for; empty if
+    /// there is none.
     pub(super) fn deadlock_behind(&self, slots: &[u32]) -> Vec<DeadlockedItem> {
         let runs = self.present_runs();
         let waits: Vec<Vec<usize>> =
@@ -46,14 +48,14 @@ impl<H: Host> Engine<H> {
         let Some(found) = nodes.filter_map(|node| cycle(&waits, node)).next() else {
             return Vec::new();
         };
-        if !self.are_there(&runs, &found) {
+        if !self.still_wait(&runs, &found) {
             return Vec::new();
         }
         found.iter().map(|&node| self.deadlocked(&runs[node])).collect()
     }
 
-    /// Whether these runs still wait for what they did: whoever moved meanwhile was not stuck.
-    fn are_there(&self, runs: &[Run], nodes: &[usize]) -> bool {
+    /// Whether these runs still wait for the same: a run that moved meanwhile was not stuck.
+    fn still_wait(&self, runs: &[Run], nodes: &[usize]) -> bool {
         nodes.iter().all(|&node| self.run_in(runs[node].slot).as_ref() == Some(&runs[node]))
     }
 
@@ -61,13 +63,16 @@ impl<H: Host> Engine<H> {
         self.slots_at_work().filter_map(|slot| self.run_in(slot)).collect()
     }
 
-    /// The run in the caller's slot is about to wait, and has said for what.
+    /// Checks for a deadlock when the run in the caller's slot is about to wait, after it has noted
+    /// for what.
     pub(crate) fn check_wait(&self, caller: &Slot<H>) {
         if self.watchdog_thresh() == 0 {
             return;
         }
-        // Partner: the same fence of another thread. Of two that say at once what they wait for, one sees what the
-        // other has said.
+        // A Dekker pair; the partner is the same fence of another thread. Each thread notes its own
+        // wait (W), and then reads the others' (R). Of two that begin a wait at once, at least one
+        // sees the other's note: without the fences both could miss, and neither would be a
+        // suspect.
         fence(Ordering::SeqCst);
         let (mut own, mut others) = (None, false);
         for id in self.slots_at_work() {
@@ -93,7 +98,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// All that wait are suspects: nobody looked when they began.
+    /// Makes all runs that wait suspects: the watchdog was off when they began.
     pub(super) fn suspect_all(&self) {
         let waits = |&id: &u32| self.slot(id).waits_for() != WaitsFor::Unknown;
         let waiting: Vec<u32> = self.slots_at_work().filter(waits).collect();
@@ -104,12 +109,13 @@ impl<H: Host> Engine<H> {
         behind(runs.len(), node, |node| self.ways_out(runs, runs[node].waits_for))
     }
 
-    /// The deadlocks that suspects are in, but for those that were told, and whether there are suspects left.
+    /// The deadlocks that suspects are in, without those that were reported, and whether suspects
+    /// are left.
     pub(super) fn find_deadlocks(
         &self,
         told: &[Vec<(u32, u64)>],
     ) -> (BTreeMap<Backed, Progress>, bool) {
-        // Those that are added from here on stay.
+        // Suspects that other threads add from here on stay.
         let suspects = std::mem::take(&mut self.watch_state().hold().suspects);
         let (mut found, mut left) = (BTreeMap::new(), Vec::new());
         let runs = if suspects.is_empty() { Vec::new() } else { self.present_runs() };
@@ -133,7 +139,7 @@ impl<H: Host> Engine<H> {
         (found, any)
     }
 
-    /// Numbers that change when one of a deadlock moves.
+    /// Numbers that change when an item of a deadlock makes progress.
     fn progress_in(&self, runs: &[Run], nodes: &[usize]) -> Progress {
         let mut waits = DefaultHasher::new();
         nodes.iter().for_each(|&node| runs[node].waits_for.hash(&mut waits));
@@ -141,12 +147,12 @@ impl<H: Host> Engine<H> {
         (waits.finish(), moved.fold(0, u64::wrapping_add))
     }
 
-    /// How far the deadlock is that this slot is in; zeros if it is in none.
+    /// The progress of the deadlock that this slot is in; zeros if it is in none.
     pub(super) fn progress_of_deadlock(&self, slot: u32) -> Progress {
         let runs = self.present_runs();
         let node = runs.iter().position(|run| run.slot == slot);
         let nodes = node.and_then(|node| cycle(&self.behind(&runs, node), node));
-        match nodes.filter(|nodes| self.are_there(&runs, nodes)) {
+        match nodes.filter(|nodes| self.still_wait(&runs, nodes)) {
             Some(nodes) => self.progress_in(&runs, &nodes),
             None => (0, 0),
         }
@@ -160,7 +166,8 @@ impl<H: Host> Engine<H> {
         Some(Run { slot, run, item: running.item, func: running.func, pwq, waits_for })
     }
 
-    /// The runs one of which must end before who waits for this goes on; none if that is not known.
+    /// The runs of which at least one must end before the waiter continues; empty if that is not
+    /// known.
     fn ways_out(&self, runs: &[Run], waits_for: WaitsFor) -> Vec<usize> {
         let those = |is: &dyn Fn(&Run) -> bool| nodes(runs, is);
         match waits_for {
@@ -169,7 +176,7 @@ impl<H: Host> Engine<H> {
             WaitsFor::Item { address, pwq } => {
                 let Some(pwq) = self.pwqs().get(pwq) else { return Vec::new() };
                 match pwq.find(address).map(|found| found.place) {
-                    // It has started.
+                    // It is not pending any more: it has started.
                     None => those(&|run| run.item == address),
                     Some(Place::Scheduled(slot) | Place::Deferred(slot)) => {
                         those(&|run| run.slot == slot)
@@ -183,7 +190,7 @@ impl<H: Host> Engine<H> {
                     let waits = |b: crate::pwq::Backlog| b.queued > 0 && !b.saturated;
                     starts |= pwq.wq().addr() == wq && pwq.backlog().is_some_and(waits);
                 });
-                // What can start now may be what the flush waits for.
+                // An item that can start now may be the one that the flush waits for.
                 let is_of =
                     |run: &Run| self.pwqs().get(run.pwq).is_some_and(|pwq| pwq.wq().addr() == wq);
                 if starts { Vec::new() } else { those(&is_of) }
@@ -191,7 +198,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// The runs one of which must end before anything that waits on this pwq can start.
+    /// The runs of which at least one must end before an item that waits on this pwq can start.
     fn ways_to_start(&self, runs: &[Run], id: u32) -> Vec<usize> {
         let Some(pwq) = self.pwqs().get(id) else { return Vec::new() };
         let Some(backlog) = pwq.backlog() else { return Vec::new() };
@@ -199,7 +206,7 @@ impl<H: Host> Engine<H> {
         if !backlog.saturated {
             let home = pwq.home();
             let workers = home.list_workers();
-            // All others bring up another worker.
+            // A pool that may have more workers wakes or creates another.
             return match home.spec().single {
                 true => those(&|run| workers.contains(&run.slot)),
                 false => Vec::new(),
@@ -212,7 +219,8 @@ impl<H: Host> Engine<H> {
         let active = |&id: &u32| self.pwqs().get(id)?.backlog().map(|b| b.nr_active as usize);
         let places: usize = pwqs.iter().filter_map(active).sum();
         let holders = those(&|run| pwqs.contains(&run.pwq));
-        // Somebody who has a place is between two items.
+        // If fewer runs than permits were found, some holder is between two items, and makes
+        // progress.
         if holders.len() < places { Vec::new() } else { holders }
     }
 
@@ -253,7 +261,7 @@ impl<H: Host> Engine<H> {
     }
 }
 
-/// The runs of which this is so.
+/// The indices of the runs for which `is` holds.
 fn nodes(runs: &[Run], is: &dyn Fn(&Run) -> bool) -> Vec<usize> {
     (0..runs.len()).filter(|&node| is(&runs[node])).collect()
 }

@@ -1,14 +1,14 @@
 //! Hogs: runs that compute for longer than their queue can afford.
 //!
-//! A pool of a per-CPU queue runs one item at a time. Should one compute for long, what waits behind it
-//! would wait as long. So while something waits, the watch measures the CPU time of the runs that it
-//! meets, and one that used more than the threshold stops counting as running until it ends: what is
-//! lined up behind it is given back, and another worker comes up. A run that sleeps uses no CPU time
-//! and is no hog.
+//! A pool of a per-CPU queue runs one item at a time. If that item computes for long, everything
+//! behind it waits as long. So while something waits, the watcher measures the CPU time of the runs
+//! that it sees. A run that used more than the threshold stops counting as running until it ends:
+//! the items scheduled behind it are given back, and another worker takes over. A run that sleeps
+//! uses no CPU time and is no hog.
 //!
-//! The mark is made under the slot's lock, while the run is on (`RemoteSlot::mark_absent`); the owner
-//! finds it when the run ends, before anything else, and counts again. The kernel does the same from
-//! its tick (`wq_worker_tick()`), and reports a function from the fourth time on.
+//! The mark is made under the slot's lock, during the run (`RemoteSlot::mark_absent`). The owner
+//! finds it when the run ends, before anything else, and counts again. The kernel does the same
+//! from its tick (`wq_worker_tick()`), and reports a function from the fourth violation on.
 
 use std::collections::HashMap;
 
@@ -22,16 +22,16 @@ use crate::pool::{NEVER, Pool};
 use crate::slot::Absence;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering};
 
-/// Functions that are remembered (the kernel's `WCI_MAX_ENTS`).
+/// The most functions that are remembered (the kernel's `WCI_MAX_ENTS`).
 const FUNCTIONS_MAX: usize = 128;
 /// The shortest interval between two measurements of a run.
 const POLL_MIN_NS: u64 = super::STUCK_NS;
-/// The threshold at first (the kernel's `cpu_intensive_thresh_us`).
+/// The default threshold (the kernel's `cpu_intensive_thresh_us`).
 pub const CPU_INTENSIVE_THRESH_NS: u64 = 10_000_000;
 /// Violations of one function up to the first report (`cpu_intensive_warning_thresh`).
 pub const CPU_INTENSIVE_WARNING_THRESH: u64 = 4;
 
-/// The thresholds, and who violated them.
+/// The thresholds, and the violations by function.
 pub(crate) struct Hogs {
     threshold_ns: AtomicU64,
     warning_threshold: AtomicU64,
@@ -54,12 +54,12 @@ impl Hogs {
         self.threshold_ns.load(Ordering::Relaxed) != 0
     }
 
-    /// Holds on to who violated them.
+    /// Locks the table of violations.
     pub(crate) fn hold(&self) -> LockGuard<'_, Vec<(usize, u64)>> {
         self.functions.lock()
     }
 
-    /// Counts a violation. How many it were, if that is to be reported.
+    /// Counts a violation. Returns the count, if it is due to be reported.
     fn note(&self, function: usize) -> Option<u64> {
         let mut functions = self.functions.lock();
         let at = match functions.iter().position(|&(known, _)| known == function) {
@@ -77,33 +77,34 @@ impl Hogs {
     }
 }
 
-/// The runs that the watch met at its last looks: by slot, the run's number and the CPU time of its
-/// thread when it was met first.
+/// The runs that the watcher saw in its last scans: by slot, the run's number and the CPU time of
+/// its thread when it was first seen.
 pub(crate) type Runs = HashMap<u32, (u64, u64)>;
 
 impl<H: Host> Engine<H> {
-    /// How much CPU time a run may use before it does not count as running any more, in nanoseconds;
-    /// 0: as much as it likes.
+    /// How much CPU time a run may use before it stops counting as running, in nanoseconds; 0: no
+    /// limit.
     pub fn cpu_intensive_thresh(&self) -> u64 {
         self.hogs().threshold_ns.load(Ordering::Relaxed)
     }
 
-    /// Changes the threshold. For runs that are met from now on.
+    /// Changes the threshold. It applies to runs that are seen from now on.
     pub fn set_cpu_intensive_thresh(&self, ns: u64) {
         self.hogs().threshold_ns.store(ns, Ordering::Relaxed);
     }
 
-    /// From which violation on a function is reported; 0: never.
+    /// The number of violations from which on a function is reported; 0: never.
     pub fn cpu_intensive_warning_thresh(&self) -> u64 {
         self.hogs().warning_threshold.load(Ordering::Relaxed)
     }
 
-    /// Changes from which violation on a function is reported.
+    /// Changes the number of violations from which on a function is reported.
     pub fn set_cpu_intensive_warning_thresh(&self, violations: u64) {
         self.hogs().warning_threshold.store(violations, Ordering::Relaxed);
     }
 
-    /// Looks at the runs of a pool in which something waits. When to look again.
+    /// Measures the runs of a pool in which something waits, and counts hogs out. Returns when to
+    /// measure again.
     pub(crate) fn find_hogs(&self, pool: &Pool<H>, runs: &mut Runs, now: u64) -> u64 {
         let threshold = self.cpu_intensive_thresh();
         if threshold == 0 {
@@ -111,7 +112,8 @@ impl<H: Host> Engine<H> {
         }
         let workers = pool.list_workers();
         if !pool.spec().confined && !has_room_for_hogs(self.computing(&workers), pool.target()) {
-            // Its CPUs are all taken, and so they would be with more workers.
+            // As many as twice the target compute: the CPUs are busy, and more workers would not
+            // help.
             return NEVER;
         }
         let mut next = NEVER;
@@ -138,20 +140,20 @@ impl<H: Host> Engine<H> {
                 // A thread just below the threshold may wait for a CPU: the watcher polls it no more often than this.
                 next = next.min(now.saturating_add((threshold - used).max(POLL_MIN_NS)));
             } else {
-                self.expose_hog(pool, id, run, used);
+                self.count_hog_out(pool, id, run, used);
             }
         }
         next
     }
 
-    /// How many of these workers are in an item and neither wait nor were found asleep.
+    /// How many of these workers are in an item, and neither in a declared wait nor found asleep.
     fn computing(&self, workers: &[u32]) -> u32 {
         let computes = |&&id: &&u32| self.slot(id).computes() && !self.is_sleeping_hog(id);
         workers.iter().filter(computes).count() as u32
     }
 
-    /// Whether a worker that computed for too long sleeps now. It counts as running no more, so no sample is taken
-    /// of it: the system is asked.
+    /// Whether a worker that computed for too long sleeps now. It does not count as running, so the
+    /// watcher takes no samples of it: query the system.
     fn is_sleeping_hog(&self, id: u32) -> bool {
         let slot = self.slot(id);
         self.host().tier() != Tier::Declared && slot.absence() == Absence::Hog && {
@@ -160,13 +162,13 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    fn expose_hog(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
+    fn count_hog_out(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
         let Some(function) = self.count_out(id, run, Absence::Hog) else { return };
-        // Who computes for long in a shared pool is where it should be.
+        // A pool that is not confined is the right place for long computations: no report.
         if let Some(function) = function.filter(|_| pool.spec().confined)
             && let Some(count) = self.hogs().note(function)
         {
-            // SAFETY: a slot has functions from items only.
+            // SAFETY: a slot gets functions from items only.
             let Function { address, name } = unsafe { Function::at(function) };
             self.report(Report::CpuIntensive { function: address, name, count, used_ns });
         }

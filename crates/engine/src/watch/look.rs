@@ -1,4 +1,4 @@
-//! One look of the watch, and what it remembers from one to the next.
+//! One scan of the watcher, and the state that it keeps between scans.
 
 use uwork_policy::blocking::Tier;
 
@@ -12,33 +12,33 @@ use crate::pool::{NEVER, Pool};
 use crate::rescuer::MAYDAY_INTERVAL_NS;
 use crate::sync::Ordering;
 
-/// The longest interval between two looks. A run that computes for too long is met within it, and counted out when
-/// it has used up its threshold from then on.
+/// The longest interval between two scans. The watcher sees a run that computes for too long within
+/// this time, and counts it out when the run has used up its threshold from then on.
 pub(super) const INTERVAL_MAX_NS: u64 = 2_000_000;
-/// The same where sleeping workers were found lately.
+/// The same for pools where sleeping workers were found lately.
 const INTERVAL_SUSPECT_NS: u64 = 1_000_000;
 
-/// What a look has found.
+/// The result of a scan.
 pub(super) struct Look {
     /// Whether anything waits.
     pub(super) waiting: bool,
-    /// When it is worth looking again at the latest.
+    /// The latest time at which the next scan is worthwhile.
     pub(super) next: u64,
     /// The longest interval until then.
     pub(super) longest: u64,
     /// Whether sleeps are expected where something waits.
     pub(super) suspect: bool,
-    /// When a pool that lacks a worker without reason is to be looked at again.
+    /// When a pool that lacks a worker without reason is to be checked again.
     pub(super) stranded_at: u64,
 }
 
-/// What the watch remembers from one look to the next.
+/// The watcher's state between scans.
 pub(super) struct SeenBefore<H: Host> {
     pub(super) runs: Runs,
     pub(super) sightings: Sightings<H>,
-    /// When those that were not met for long are forgotten.
+    /// When samples of workers that were not seen for long are dropped next.
     tidy_at: u64,
-    /// When all are, if the watch sleeps until then.
+    /// When all samples are dropped, if the watcher sleeps until then.
     pub(super) clear_at: u64,
 }
 
@@ -59,12 +59,12 @@ impl<H: Host> SeenBefore<H> {
     }
 }
 
-/// How long a worker that is not met is remembered.
+/// How long the samples of a worker that is not seen are kept.
 pub(super) const REMEMBER_NS: u64 = 1_000_000_000;
 
 impl<H: Host> Engine<H> {
-    /// One look: moves what is stuck, looks for sleepers and hogs, and after pools that could not get a
-    /// worker.
+    /// One scan: gives back stuck batches, finds sleepers and hogs, and tries again for pools that
+    /// could not get a worker.
     pub(super) fn look(&self, now: u64, seen: &mut SeenBefore<H>) -> Look {
         let mut waiting = Vec::new();
         let mut longest = INTERVAL_MAX_NS;
@@ -73,9 +73,10 @@ impl<H: Host> Engine<H> {
             seen.tidy_at = now.saturating_add(REMEMBER_NS);
             seen.sightings.forget_before(now.saturating_sub(REMEMBER_NS));
         }
-        // First, so that what it makes ready is waiting in this look already.
+        // Expired timers first: the items that they make ready count as waiting in this scan.
         let mut next = self.serve_timers(now, false);
         self.for_each_pool(|pool| {
+            // SeqCst, as are the loads of `looks_ready`: R2 of the diagram in `watch/mod.rs`.
             let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
             let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
             if (lined_up || pool.looks_ready()) && (starved || self.watch_helps(pool)) {
@@ -83,6 +84,7 @@ impl<H: Host> Engine<H> {
             }
         });
         let stranded_at = self.look_for_stranded();
+        // A sleeper in a pool that shares its work keeps that pool from taking the work that waits here.
         for id in self.helpers_of(&waiting) {
             next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
         }
@@ -98,7 +100,9 @@ impl<H: Host> Engine<H> {
                     longest = longest.min(INTERVAL_SUSPECT_NS);
                 }
             }
-            self.feed_starved(pool, now);
+            // Two more cases need a thread. A pool that could not get a worker tries again. If the pool's
+            // workers take no ready pwq, a neighbour's worker is woken for it.
+            self.retry_starved(pool, now);
             let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
             if pool.others_may_help() && pool.looks_ready() && since_take >= STUCK_NS {
                 self.kick_neighbour(pool, Maker::Caller);
@@ -115,7 +119,7 @@ impl<H: Host> Engine<H> {
         any
     }
 
-    /// Pools in which nothing waits, and whose workers take what waits in these.
+    /// Pools in which nothing waits, and whose workers may take the work that waits in `waiting`.
     fn helpers_of(&self, waiting: &[u32]) -> Vec<u32> {
         let mut helpers = Vec::new();
         if self.host().tier() != Tier::Declared {
@@ -129,8 +133,8 @@ impl<H: Host> Engine<H> {
         helpers
     }
 
-    /// Tries again to get a worker for a pool that could not have one.
-    fn feed_starved(&self, pool: &Pool<H>, now: u64) {
+    /// Tries again to get a worker for a pool that could not have one, or calls the rescuers.
+    fn retry_starved(&self, pool: &Pool<H>, now: u64) {
         let again_at = pool.create_again_at.load(Ordering::Relaxed);
         if again_at == 0 || !pool.looks_ready() {
             return;

@@ -1,25 +1,31 @@
-//! One thread that looks at pools which cannot help themselves, and sleeps while there is none.
+//! The watcher: one thread that helps pools which cannot help themselves, and sleeps while there
+//! are none.
 //!
-//! Workers take batches, and a submitter that finds its pod busy wakes no worker. Both are right while
-//! items are short, which is all that can be known. Should one turn out long, what waits behind it
-//! must not wait for it while other CPUs are idle. So the pool's rule ([`crate::pool::progress`]) calls
-//! the watch: a load where it is awake. The watch looks at growing intervals, moves what has become stuck,
-//! and goes to sleep when nothing has been waiting for a while.
+//! Workers take batches, and a submitter that finds its pod busy wakes no worker. Both are right
+//! while items are short, and no thread knows in advance that an item is long. If one is, the items
+//! behind it must not wait for it while other CPUs are idle. So the pool's rule
+//! ([`crate::pool::progress`]) calls the watcher, which costs a load while the watcher is awake.
+//! The watcher scans at growing intervals, moves stuck items, and goes to sleep when nothing has
+//! waited for a while.
 //!
 //! ```text
-//! a thread that leaves something waiting    the watch
-//! lined_up += 1, or READY pushed            awake = ASLEEP
-//! awake == AWAKE ?                          something waiting ?
+//! a thread that leaves something waiting    the watcher
+//! W1: lined_up += 1, or READY pushed        W2: awake = ASLEEP
+//! R1: awake == AWAKE ?                      R2: something waiting ?
 //!   no: awake.swap(AWAKE) -> wake             yes: awake = AWAKE, go on
 //! ```
 //!
-//! All of these are sequentially consistent: one of the two sees the other. Before it sleeps the watch
-//! lingers for a while (LINGERS, entered in the same way), so that not every other item wakes it. In
-//! a pool where workers sleep undeclared ([`sleepers`]) a thread that leaves something waiting wakes it from
-//! that as well.
+//! This is a Dekker pair: each side writes, then reads what the other side wrote. All four accesses
+//! are sequentially consistent. So either R1 sees W2 and the thread wakes the watcher, or R2 sees
+//! W1 and the watcher stays awake. If either side could read before its write is visible, both
+//! could miss, and the item would wait for the long run in front of it.
 //!
-//! It also looks after timers that no parked worker keeps ([`timers`]), makes workers that submitters miss
-//! ([`wanted`]), and looks whether the CPUs have changed ([`changes`]).
+//! Before it sleeps, the watcher lingers (LINGERS, entered by the same protocol), so that not every
+//! other item wakes it. In a pool where workers sleep undeclared ([`sleepers`]), a thread that
+//! leaves something waiting wakes it from that state as well.
+//!
+//! The watcher also serves timers that no keeper covers ([`timers`]), creates workers that
+//! submitters need ([`wanted`]), and checks whether the CPUs have changed ([`changes`]).
 
 mod changes;
 mod deadlock;
@@ -50,52 +56,53 @@ use crate::pool::{NEVER, Pool};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Lock, LockGuard, Ordering};
 use crate::wake::WakeToken;
 
-/// How long a batch may have been running, or a ready pwq waiting, before somebody else takes over.
+/// How long a batch may run, or a ready pwq wait, before another worker takes over.
 pub(crate) const STUCK_NS: u64 = 200_000;
-/// For how long nothing must have been waiting before the watch sleeps.
+/// The watcher sleeps when nothing has waited for this long.
 const LINGER_NS: u64 = 2 * INTERVAL_MAX_NS;
-/// A value of `next_look`: there will be none.
+/// A value of `next_look`: no scan is planned.
 const NO_LOOK: u64 = 0;
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
-/// It has found nothing waiting lately, and looks less and less often.
+/// It has found nothing waiting lately, and scans at growing intervals.
 const LINGERS: u32 = 2;
 
-/// How long after a failure the thread is not tried again (the kernel's `CREATE_COOLDOWN`).
+/// After a failure to create a thread, the next attempt comes this much later (the kernel's
+/// `CREATE_COOLDOWN`).
 pub(crate) const COOL_DOWN_NS: u64 = 1_000_000_000;
 
-/// What the watch shares with others, under a lock.
+/// The watcher's state that other threads change, under a lock.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// Whether the watch's thread exists.
+    /// Whether the watcher's thread exists.
     exists: bool,
-    /// Whether somebody tells stalls, or is about to.
+    /// Whether a thread delivers reports, or is about to.
     reporter: bool,
     /// Slots whose runs may wait for themselves.
     suspects: BTreeSet<u32>,
-    /// Reports that are to be told.
+    /// Reports that are not delivered yet.
     untold: Vec<Report>,
 }
 
 /// See the module.
 pub(crate) struct Watch<H: Host> {
     awake: AtomicU32,
-    /// When the CPUs will be looked at again; `NO_LOOK`.
+    /// When the watcher checks the CPUs next; `NO_LOOK` if it does not.
     next_look: AtomicU64,
-    /// A worker has asked for a look at the CPUs.
+    /// A worker has asked for a check of the CPUs.
     called: AtomicBool,
-    /// When the watch looks at timers that no parked worker keeps, if it is asleep.
+    /// When the watcher, if asleep, serves timers that no keeper covers.
     timers_at: AtomicU64,
-    /// Whether its thread serves.
+    /// Whether the watcher's thread serves requests.
     present: AtomicBool,
-    /// Whether a pool has a worker made by the watch.
+    /// Whether some pool has left its claim on a wake to the watcher.
     wanted: AtomicBool,
-    /// When the watch last looked for such pools. Written by the watch.
+    /// When the watcher last searched for stranded pools. The watcher alone writes it.
     stranded_at: AtomicU64,
-    /// Pools that were found without a worker that they should have had.
+    /// How often a pool was found without a worker that it should have had.
     rescues: AtomicU64,
-    /// The thread, as the host names it. Guard: `placing` of the engine's CPUs.
+    /// The thread's number on the host. Guard: `placing` of the engine's CPUs.
     pub(crate) thread: AtomicU64,
     event: H::Event,
     shared: Lock<Shared>,
@@ -124,14 +131,15 @@ impl<H: Host> Watch<H> {
 }
 
 impl<H: Host> Watch<H> {
-    /// Holds on to what is shared.
+    /// Locks the shared state.
     pub(crate) fn hold(&self) -> LockGuard<'_, Shared> {
         self.shared.lock()
     }
 
-    /// In a child after a fork: there is no thread, and what was to be told is the parent's.
+    /// In a forked child, where the watcher's thread does not exist and the reports are the
+    /// parent's.
     pub(crate) fn forget(&self, host: &H, shared: &mut Shared) {
-        // Not dropped: the allocator may be locked for the fork.
+        // Forget instead of drop: the fork may have happened while the allocator was locked.
         std::mem::forget(std::mem::take(shared));
         host.renew(&self.event);
         self.awake.store(ASLEEP, Ordering::SeqCst);
@@ -145,11 +153,13 @@ impl<H: Host> Watch<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Something waits in `pool` behind workers that run. Without locks held.
+    /// Calls the watcher: something waits in `pool` behind running workers. The caller holds no
+    /// locks.
     #[inline]
     pub(crate) fn call_watch(&self, pool: &Pool<H>) {
+        // SeqCst: R1 of the module's diagram. The caller's push (W1) comes before it.
         let awake = self.watch_state().awake.load(Ordering::SeqCst);
-        // Where sleeps are expected, it is to look now and not with the next interval.
+        // Where sleeps are expected, the watcher must scan now and not at the end of its interval.
         let calls = awake == ASLEEP
             || (awake == LINGERS && pool.suspect_until.load(Ordering::Relaxed) != 0);
         if calls && self.watch_helps(pool) {
@@ -160,7 +170,7 @@ impl<H: Host> Engine<H> {
     #[cold]
     pub(crate) fn wake_watch(&self) {
         let watch = self.watch_state();
-        // It does, but in a child after a fork. A failure is tried again with the next reason.
+        // The thread exists except in a forked child. After a failure the next call tries again.
         if self.start_watch().is_err() {
             return;
         }
@@ -170,7 +180,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Sees to it that the watch's thread exists.
+    /// Makes sure that the watcher's thread exists.
     pub(crate) fn start_watch(&self) -> Result<(), SpawnError> {
         if self.watch_state().present.load(Ordering::SeqCst) {
             return Ok(());
@@ -184,14 +194,15 @@ impl<H: Host> Engine<H> {
         self.host().spawn(&spec, Box::new(move || watch_main(&engine))).inspect_err(|_| {
             let watch = self.watch_state();
             watch.hold().exists = false;
-            // Others may have relied on the thread meanwhile. The next change of a pool tries again.
+            // Others may have relied on the thread meanwhile, so undo every promise that it would
+            // scan. The next change of a pool tries again.
             watch.awake.store(ASLEEP, Ordering::SeqCst);
             watch.timers_at.store(NEVER, Ordering::SeqCst);
             watch.next_look.store(NO_LOOK, Ordering::SeqCst);
         })
     }
 
-    /// Ends the watch's thread.
+    /// Ends the watcher's thread.
     pub(crate) fn retire_watch(&self) {
         let watch = self.watch_state();
         watch.retired.store(1, Ordering::SeqCst);
@@ -222,7 +233,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             }
             continue;
         }
-        // What woke the watch has only just begun to wait.
+        // The items that woke the watcher have only just begun to wait.
         let (mut interval, mut last_waiting) = (STUCK_NS, host.now());
         let mut was_waiting = false;
         if !engine.is_any_suspect(last_waiting) {
@@ -236,7 +247,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             let mut look = engine.look(now, &mut seen);
             let rested = now.saturating_sub(last_waiting) >= LINGER_NS;
             if !look.waiting && (rested || watch.awake.load(Ordering::SeqCst) == AWAKE) {
-                // First the mark, then a last look (see the module).
+                // W2 before R2 (see the module): publish the state first, then scan once more.
                 watch.awake.store(if rested { ASLEEP } else { LINGERS }, Ordering::SeqCst);
                 look = engine.look(now, &mut seen);
                 if rested && !look.waiting {
@@ -271,13 +282,14 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             seen.clear_at = host.now().saturating_add(REMEMBER_NS);
         }
     }
-    // A claim that is left from here on stays with the thread that leaves it.
+    // A claim that is left from here on stays with the thread that leaves it. Partner of both
+    // stores: `leave_to_watch`.
     watch.present.store(false, Ordering::SeqCst);
     engine.make_wanted();
     engine.name_watch(0);
 }
 
-/// What the models ask of the watch, of which they have no thread.
+/// Access for the models, which run without the watcher's thread.
 #[cfg(all(test, loom))]
 mod model {
     use super::{ASLEEP, SeenBefore};
@@ -289,8 +301,8 @@ mod model {
     use crate::watch::AWAKE;
 
     impl Engine<LoomHost> {
-        /// The watch goes to sleep: the steps at the end of its loop, and at the beginning of the next round.
-        /// Until when it sleeps.
+        /// Sends the watcher to sleep: the steps at the end of its loop and at the beginning of the
+        /// next round. Returns the time until which it sleeps.
         pub(crate) fn watch_sleeps(&self) -> u64 {
             let watch = self.watch_state();
             watch.awake.store(ASLEEP, Ordering::SeqCst);
@@ -300,14 +312,14 @@ mod model {
             self.look_at_timers()
         }
 
-        /// Whether the watch is awake, or was woken.
+        /// Whether the watcher is awake, or was woken.
         pub(crate) fn watch_is_called(&self) -> bool {
             let watch = self.watch_state();
             watch.awake.load(Ordering::SeqCst) != ASLEEP || watch.event.is_woken()
         }
 
-        /// Whether a thread sleeps no longer than until the next timer of this pool, or was woken to look at it.
-        /// The watch sleeps until `watch_at`. The error says what was seen.
+        /// Whether a thread sleeps no longer than until the next timer of this pool, or was woken
+        /// to serve it. The watcher sleeps until `watch_at`. The error describes the state.
         pub(crate) fn check_timers(&self, pool: u32, watch_at: u64) -> Result<(), String> {
             let pool = self.pool(pool);
             let next = pool.next_wake();
@@ -326,7 +338,7 @@ mod model {
             ))
         }
 
-        /// Moves what is ready from the inboxes to the lists, as a dump does.
+        /// Moves ready pwqs from the inboxes to the lists, as a dump does.
         pub(crate) fn move_ready_lists(&self) {
             self.for_each_pool(|pool| pool.for_each_ready(self.host(), &mut pool.lock(), |_| {}));
         }

@@ -1,4 +1,4 @@
-//! What the watch remembers of workers from one look to the next.
+//! The watcher's samples of workers, kept from one scan to the next.
 
 use std::collections::HashMap;
 
@@ -6,46 +6,47 @@ use super::sleepers::note_sleep;
 use crate::host::{Activity, Host, Seen};
 use crate::pool::Pool;
 
-/// Threads whose switches are observed at once, at most: each costs the system two locked pages and a
-/// file.
+/// The most threads whose context switches are recorded at once: each costs the system two locked
+/// pages and a file.
 const SIGHTS_MAX: usize = 64;
-/// States of sleepers that one look asks the system for, at most.
-const SAMPLES_PER_LOOK: u32 = 4;
-/// How long nothing more is observed after the system has refused.
+/// How many sleepers' states one scan queries at most.
+const SAMPLES_PER_SCAN: u32 = 4;
+/// After a refusal by the system, no recording is tried for this long.
 const REFUSED_NS: u64 = 5_000_000;
 
-/// Who says what a worker is at.
+/// The origin of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The records of its switches: as of the last of them, and the same for a thread that was stopped.
+    /// The records of the thread's switches: as of the last record. A stopped thread appears
+    /// asleep.
     Records,
-    /// The system, just now.
+    /// The system, at this instant.
     System,
 }
 
 /// A number that no run has.
 const NO_RUN: u64 = u64::MAX;
 
-/// One worker.
+/// The samples of one worker.
 struct Sighting<H: Host> {
     /// Its thread.
     thread: u64,
-    /// The run that it was in, and when it was first met in it.
+    /// The run that it was in, and when it was first seen in that run.
     run: u64,
     met: u64,
-    /// Whether it was said that it was stopped in this run.
+    /// Whether the report that it was stopped in this run has been made.
     stopped: bool,
     sight: Option<H::Sight>,
-    /// Whether this look goes on sleeping until it goes to sleep or gets up.
+    /// Whether the watcher, after this scan, sleeps until this thread falls asleep or wakes.
     wanted: bool,
 }
 
-/// See the module. By slot.
+/// All samples, by slot.
 pub(super) struct Sightings<H: Host> {
     by_slot: HashMap<u32, Sighting<H>>,
     sights: usize,
-    /// Sleepers of this look that the system would have to be asked for, and the first of them that it is
-    /// asked for.
+    /// How many sleepers of this scan need a query, and the index of the first of them that gets
+    /// it. The others get theirs in later scans.
     unseen: u32,
     sampled_from: u32,
     refused_until: u64,
@@ -64,11 +65,12 @@ impl<H: Host> Sightings<H> {
         }
     }
 
-    /// A new look begins.
+    /// Begins a new scan.
     pub(super) fn begin(&mut self, now: u64) {
         self.now = now;
-        // Those that were not asked for at the last look come next; after the last one the first.
-        self.sampled_from += SAMPLES_PER_LOOK;
+        // Sleepers that were not queried in the last scan come next; after the last of them the
+        // first again.
+        self.sampled_from += SAMPLES_PER_SCAN;
         if self.sampled_from >= self.unseen {
             self.sampled_from = 0;
         }
@@ -78,7 +80,7 @@ impl<H: Host> Sightings<H> {
         }
     }
 
-    /// Forgets everything, and observes nobody any more.
+    /// Drops all samples, and closes all records.
     pub(super) fn clear(&mut self) {
         self.by_slot.clear();
         self.sights = 0;
@@ -89,7 +91,7 @@ impl<H: Host> Sightings<H> {
         self.sights > 0
     }
 
-    /// A worker is in this run at `now`. Since when it was seen in it.
+    /// Notes that a worker is in this run at `now`. Returns when it was first seen in it.
     pub(super) fn meet(&mut self, id: u32, thread: u64, run: u64, now: u64) -> u64 {
         let fresh =
             || Sighting { thread, run, met: now, stopped: false, sight: None, wanted: false };
@@ -104,7 +106,7 @@ impl<H: Host> Sightings<H> {
         sighting.met
     }
 
-    /// What a worker that was met is at. With `observe` its switches are recorded from here on.
+    /// Samples a worker that was met. With `observe` its switches are recorded from here on.
     pub(super) fn look(
         &mut self,
         host: &H,
@@ -125,7 +127,8 @@ impl<H: Host> Sightings<H> {
             return Some((activity, Source::Records));
         }
         activity = self.ask(host, id, thread);
-        // Not one that sleeps already: it will be replaced, and not looked at for a while.
+        // A worker that sleeps already needs no records: it is replaced now, and not sampled for a
+        // while.
         if observe && activity == Some(Activity::Runs) && self.observe(host, id) {
             // It may have gone to sleep before its switches were recorded.
             activity = self.ask(host, id, thread);
@@ -133,7 +136,7 @@ impl<H: Host> Sightings<H> {
         activity.map(|activity| (activity, Source::System))
     }
 
-    /// What the system says that a worker is at.
+    /// Queries the system for a worker's state.
     pub(super) fn ask(&self, host: &H, id: u32, thread: u64) -> Option<Activity> {
         let sighting = self.by_slot.get(&id).filter(|sighting| sighting.thread == thread);
         match sighting.and_then(|sighting| sighting.sight.as_ref()) {
@@ -142,7 +145,8 @@ impl<H: Host> Sightings<H> {
         }
     }
 
-    /// Has a worker's switches recorded, if they are not and there is room. True if they are from here on.
+    /// Starts to record a worker's switches, unless they are recorded or the limit is reached. True
+    /// if it did.
     fn observe(&mut self, host: &H, id: u32) -> bool {
         let Some(sighting) = self.by_slot.get_mut(&id) else { return false };
         let allowed = self.sights < SIGHTS_MAX && self.refused_until <= self.now;
@@ -158,8 +162,8 @@ impl<H: Host> Sightings<H> {
         sighting.wanted
     }
 
-    /// What a worker is at that was found asleep. Of those whose switches are not recorded only some at
-    /// each look, in turn.
+    /// Samples a worker that was found asleep. Without records, only some workers are queried in
+    /// each scan, in turn.
     pub(super) fn look_again(
         &mut self,
         host: &H,
@@ -179,7 +183,7 @@ impl<H: Host> Sightings<H> {
         }
         let turn = self.unseen;
         self.unseen += 1;
-        let asked = self.sampled_from..self.sampled_from + SAMPLES_PER_LOOK;
+        let asked = self.sampled_from..self.sampled_from + SAMPLES_PER_SCAN;
         asked.contains(&turn).then(|| self.ask(host, id, thread)).flatten()
     }
 
@@ -192,7 +196,8 @@ impl<H: Host> Sightings<H> {
         }
     }
 
-    /// This worker is up, and between two runs: have its switches recorded, and sleep on them.
+    /// For a worker that is awake and between two runs: records its switches, and lets the watcher
+    /// sleep on them.
     pub(super) fn want(&mut self, host: &H, id: u32, thread: u64) {
         self.meet(id, thread, NO_RUN, self.now);
         if !self.observe(host, id)
@@ -202,27 +207,28 @@ impl<H: Host> Sightings<H> {
         }
     }
 
-    /// A worker was found stopped. True if that is to be said.
+    /// Notes that a worker was found stopped. True if that is to be reported.
     pub(super) fn note_stop(&mut self, id: u32) -> bool {
         self.by_slot
             .get_mut(&id)
             .is_some_and(|sighting| !std::mem::replace(&mut sighting.stopped, true))
     }
 
-    /// The sights that the watch sleeps on.
+    /// The sights that the watcher sleeps on.
     pub(super) fn wanted(&self) -> Vec<&H::Sight> {
         let wanted = self.by_slot.values().filter(|sighting| sighting.wanted);
         wanted.filter_map(|sighting| sighting.sight.as_ref()).collect()
     }
 
-    /// Drops what was remembered of slots that have not been met for a while.
+    /// Drops the samples of slots that have not been seen since `time`.
     pub(super) fn forget_before(&mut self, time: u64) {
         self.by_slot.retain(|_, sighting| sighting.met >= time || sighting.wanted);
         self.sights = self.by_slot.values().filter(|sighting| sighting.sight.is_some()).count();
     }
 }
 
-/// Takes note of a sleep inside the run that was met then; others are the worker's own.
+/// Learns from a sleep inside the run that was met. A sleep that began earlier is the worker's own
+/// parking.
 fn learn<H: Host>(pool: &Pool<H>, met: u64, seen: Seen) {
     if let Some((_, slept_ns)) = seen.slept.filter(|&(began, _)| began >= met) {
         note_sleep(pool, slept_ns);

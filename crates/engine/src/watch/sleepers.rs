@@ -1,7 +1,7 @@
-//! Workers that sleep inside an item and did not say so.
+//! Workers that sleep inside an item without having declared it.
 //!
-//! README.md in this folder has the protocol: who is looked at and when, why a worker is counted out once
-//! and in once, and what may be missed.
+//! README.md in this folder has the protocol: which workers are sampled and when, why a worker is
+//! counted out once and in once, and what may be missed.
 
 use uwork_policy::blocking::{Tier, patience_ns, usual_sleep_ns, was_sleep};
 use uwork_policy::concurrency::may_keep_working;
@@ -14,21 +14,30 @@ use crate::pwq::Pwq;
 use crate::slot::{Absence, Slot};
 use crate::sync::Ordering;
 
-/// How long a pool is looked at more closely after a sleep.
+/// How long a pool stays suspect after a sleep.
 const SUSPECT_NS: u64 = 1_000_000_000;
-/// Until the next look after a worker was found asleep: its replacement may sleep as well.
+/// The next scan after a worker was found asleep comes this soon: its replacement may sleep as
+/// well.
 pub(super) const SOON_NS: u64 = 50_000;
-/// For how long a run must have been met before its worker is looked at, in a pool that is not suspect.
+/// In a pool that is not suspect, a worker is sampled once it has been in the same run for this
+/// long.
 const MET_NS: u64 = super::STUCK_NS / 2;
-/// How often workers that come back are looked for where there is room for more.
+/// Interval of scans for sleepers that run again, while the pool runs fewer workers than its
+/// target.
 const RETURNS_NS: u64 = 1_000_000;
-/// For how long after a presumed sleep others are expected to follow.
+/// For this long after a presumed sleep more of them are expected.
 const PRESUMES_NS: u64 = 10_000_000;
-/// Workers that one worker without leave to go on looks at.
+/// How many workers `uncover_sleeper` queries at most.
 const UNCOVER_MAX: usize = 2;
 
 impl<H: Host> Engine<H> {
-    /// Looks at the workers of a pool in which something waits. When to look again at the latest.
+    /// Samples the workers of a pool in which something waits, and counts sleepers out and in.
+    /// Returns when to sample them again at the latest.
+    ///
+    /// The scan works on hints. `present_run`, `absence` and the sample belong to different
+    /// instants, and the run may end between any two of them. That is harmless: `count_out` and
+    /// `mark_back` carry the run number, check it under the slot's mutex, and do nothing if that
+    /// run is over.
     pub(super) fn find_sleepers(
         &self,
         pool: &Pool<H>,
@@ -41,17 +50,21 @@ impl<H: Host> Engine<H> {
         }
         let suspect = is_suspect(pool, now);
         if pool.state.counts().running < pool.target() {
-            // It can bring somebody up as it is. Who came back unseen is looked after less often.
+            // The pool can wake a worker by its own rule, so no sleeper holds anything up. Sleepers
+            // that run again must still be counted, but less often.
             let seen_at = pool.seen_at.load(Ordering::Relaxed);
             if now.saturating_sub(seen_at) < RETURNS_NS {
                 return NEVER;
             }
         }
         pool.seen_at.store(now, Ordering::Relaxed);
-        // Records cost each switch of the thread some microseconds: not where sleeps are presumed anyway.
+        // Recording costs each switch of the thread some microseconds. Presumed sleeps need no
+        // records.
         let presumes = now.saturating_sub(pool.presumed_at.load(Ordering::Relaxed)) < PRESUMES_NS;
         let observe = suspect && tier == Tier::Events && !presumes;
+        // Allocate before the lock is taken, with room for a worker that is created meanwhile.
         let mut workers = Vec::with_capacity(pool.state.counts().workers as usize + 1);
+        // Copy the ids and release the lock: a sample is a system call.
         let inner = pool.lock();
         let up = |&&id: &&u32| !self.slot(id).is_idle_locked(&inner);
         workers.extend(inner.workers.iter().filter(up).copied());
@@ -64,24 +77,29 @@ impl<H: Host> Engine<H> {
                 sightings.lose_sight(id);
             }
             let Some(run) = slot.present_run().filter(|_| thread != 0) else {
+                // It is between two runs. Open its records now, so that they cover its next run from
+                // the beginning.
                 if observe && thread != 0 {
                     sightings.want(self.host(), id, thread);
                 }
                 continue;
             };
             match slot.absence() {
+                // Already counted out: the only question is whether it runs again.
                 Absence::Asleep(_) => {
                     self.look_after_sleeper(pool, sightings, (id, thread, run));
                     continue;
                 }
                 Absence::Presumed => {
-                    // It gets the time in which it would have been found asleep, had it not been presumed.
+                    // A run that is not presumed would be found asleep only after MET_NS. Grant
+                    // this one the same time to fall asleep.
                     let met = sightings.meet(id, thread, run, now);
                     if now.saturating_sub(met) >= MET_NS {
                         self.look_after_sleeper(pool, sightings, (id, thread, run));
                     }
                     continue;
                 }
+                // The worker itself, or the end of the run, ends these.
                 Absence::Declared | Absence::Hog => continue,
                 Absence::No => {}
             }
@@ -90,7 +108,8 @@ impl<H: Host> Engine<H> {
                 continue;
             }
             let seen = match sightings.look(self.host(), pool, id, observe) {
-                // What the records say may be over; and they say the same of a thread that was stopped.
+                // The records may be outdated, and they show a stopped thread as asleep. So query
+                // the system before the worker is counted out.
                 Some((Activity::Sleeps { since }, Source::Records)) if is_due(pool, since, now) => {
                     match sightings.ask(self.host(), id, thread) {
                         Some(Activity::Sleeps { .. }) | None => Some(Activity::Sleeps { since }),
@@ -103,7 +122,7 @@ impl<H: Host> Engine<H> {
             match seen {
                 Some(Activity::Sleeps { since }) => {
                     let since = since.unwrap_or(met);
-                    next = next.min(self.weigh_sleep(pool, sleeper, since, now));
+                    next = next.min(self.judge_sleep(pool, sleeper, since, now));
                 }
                 Some(Activity::Stopped) if sightings.note_stop(id) => {
                     self.report(Report::WorkerStopped { thread });
@@ -114,8 +133,9 @@ impl<H: Host> Engine<H> {
         next
     }
 
-    /// A worker has slept since then. When to look at it again.
-    fn weigh_sleep(&self, pool: &Pool<H>, (id, run): (u32, u64), since: u64, now: u64) -> u64 {
+    /// Judges a worker that has slept since `since`: counts it out, or returns when its patience
+    /// ends. Returns when to sample it again.
+    fn judge_sleep(&self, pool: &Pool<H>, (id, run): (u32, u64), since: u64, now: u64) -> u64 {
         if is_due(pool, Some(since), now) {
             self.count_sleeper_out(pool, id, run, since, now);
             return now.saturating_add(SOON_NS);
@@ -129,7 +149,7 @@ impl<H: Host> Engine<H> {
         self.count_out(id, run, Absence::Asleep(since)).is_some()
     }
 
-    /// Looks whether a worker that was found asleep is back.
+    /// Checks whether a worker that was found asleep runs again, and if so counts it in.
     fn look_after_sleeper(
         &self,
         pool: &Pool<H>,
@@ -146,28 +166,31 @@ impl<H: Host> Engine<H> {
         let now = self.host().now();
         let mut remote = self.slot(id).lock_remote(self.host());
         let Some(was) = remote.mark_back(run) else { return };
-        // With the mark: the run may end, and its worker must not lie down before it counts.
+        // Count it under the same hold of the mutex as the mark. The run may end now, and its
+        // worker must not park before the count includes it.
         self.count_again(self.home_of(id), was, now);
         drop(remote);
         if was == Absence::Presumed
             && let Some(pwq) = self.slot(id).batch.get().0.and_then(|pwq| self.pwqs().get(pwq))
         {
-            // What is measured at the end of the run comes on top: that is the end of the presumption.
+            // `run_presumed` notes its own measurement at the end of the run. With this one that
+            // makes two runs that computed, which ends the presumption.
             pwq.note_sleep(false);
         }
-        // Whoever is at work wants the CPUs to be looked at.
+        // A worker that runs items must have the CPUs checked (`changes`).
         self.be_seen(0);
     }
 
-    /// The pool of a worker in a run that does not end meanwhile. It may not be the one on whose list the
-    /// worker was found: it may have moved since.
+    /// The pool of a worker in a run that does not end meanwhile. The worker may have moved since
+    /// it was found on another pool's list.
     fn home_of(&self, id: u32) -> &Pool<H> {
         self.pool(self.slot(id).home.load(Ordering::Relaxed))
     }
 
-    /// Takes a worker off the running count for the rest of its run, gives back what is lined up behind
-    /// it, and lets somebody stand in. `None` if the run is over or the worker does not count anyway;
-    /// else the function that runs, unless it has just ended.
+    /// Takes a worker off the running count for the rest of its run, gives back the items scheduled
+    /// behind it, and settles its pool, which may wake a replacement. Returns `None` if the run is
+    /// over or the worker does not count anyway; else the function that runs, unless it has just
+    /// ended.
     pub(super) fn count_out(&self, id: u32, run: u64, why: Absence) -> Option<Option<usize>> {
         let slot = self.slot(id);
         let (function, pool, changed) = self.take_back(slot, |remote| {
@@ -184,7 +207,8 @@ impl<H: Host> Engine<H> {
         Some(function)
     }
 
-    /// A worker of `pool` that did not count for this reason is back, or its run has ended.
+    /// Counts a worker of `pool` again: it did not count for reason `was`, and runs again or has
+    /// ended its run.
     pub(crate) fn count_again(&self, pool: &Pool<H>, was: Absence, now: u64) {
         match was {
             Absence::No | Absence::Declared => return,
@@ -202,8 +226,8 @@ impl<H: Host> Engine<H> {
             && patience_of(pool) == 0
     }
 
-    /// For a worker that may not go on as too many others of its pool run, while work is ready: one of them
-    /// may sleep. True if one did, and the caller may look again.
+    /// Called by a worker that may not continue because too many others of its pool run, while work
+    /// is ready: one of them may sleep. Returns true if one did, and the caller may take work.
     #[cold]
     pub(crate) fn uncover_sleeper(&self, pool: &Pool<H>, caller: u32) -> bool {
         if !self.may_uncover(pool) {
@@ -236,7 +260,7 @@ impl<H: Host> Engine<H> {
 }
 
 impl<H: Host> Engine<H> {
-    /// Whether the one item of this pwq that a worker of `pool` has taken is presumed to sleep.
+    /// Whether the single item that a worker of `pool` took from this pwq is presumed to sleep.
     #[inline]
     pub(crate) fn presumes_sleep(&self, pool: &Pool<H>, pwq: &Pwq<H>) -> bool {
         pwq.presumes_sleep()
@@ -245,8 +269,8 @@ impl<H: Host> Engine<H> {
             && self.last_presumed_sleeps(pool)
     }
 
-    /// Whether the run that was presumed to sleep last in this pool does, or is over. So no more than one is
-    /// taken on trust at a time.
+    /// Whether the run of this pool that was last presumed to sleep does sleep, or is over. This
+    /// limits unverified presumptions to one at a time.
     fn last_presumed_sleeps(&self, pool: &Pool<H>) -> bool {
         let Some(id) = pool.presumed_last() else { return true };
         let slot = self.slot(id);
@@ -258,8 +282,8 @@ impl<H: Host> Engine<H> {
             && matches!(self.host().activity(thread), Some(Activity::Sleeps { .. }) | None)
     }
 
-    /// Runs `f`, an item that is presumed to sleep, as worker `id` of `pool`: from its beginning the worker
-    /// does not count as running.
+    /// Runs `f`, an item that is presumed to sleep, as worker `id` of `pool`: the worker stops
+    /// counting as running before the item begins.
     #[cold]
     pub(crate) fn run_presumed(
         &self,
@@ -287,7 +311,8 @@ impl<H: Host> Engine<H> {
     }
 }
 
-/// Whether sleeps are expected here. Asked by the watch, which takes the expectation back when it is old.
+/// Whether sleeps are expected in this pool. Only the watcher calls this; it also clears an
+/// expectation that has expired.
 pub(super) fn is_suspect<H: Host>(pool: &Pool<H>, now: u64) -> bool {
     let until = pool.suspect_until.load(Ordering::Relaxed);
     if until != 0 && until <= now {
@@ -296,13 +321,13 @@ pub(super) fn is_suspect<H: Host>(pool: &Pool<H>, now: u64) -> bool {
     until > now
 }
 
-/// Learns from a sleep that is over.
+/// Updates the pool's usual sleep with one that is over.
 pub(super) fn note_sleep<H: Host>(pool: &Pool<H>, slept_ns: u64) {
     let usual = pool.usual_sleep_ns.load(Ordering::Relaxed);
     pool.usual_sleep_ns.store(usual_sleep_ns(usual, slept_ns), Ordering::Relaxed);
 }
 
-/// Whether a worker has slept for long enough for somebody to stand in.
+/// Whether a worker has slept long enough to be replaced.
 fn is_due<H: Host>(pool: &Pool<H>, since: Option<u64>, now: u64) -> bool {
     now.saturating_sub(since.unwrap_or(now)) >= patience_of(pool)
 }

@@ -1,4 +1,4 @@
-//! A picture of a stall: collected once it is to be reported, as a dump is.
+//! A snapshot of a stall, collected like a dump at the time when it is to be reported.
 
 use super::watchdog::Backed;
 use crate::dump::{
@@ -7,7 +7,7 @@ use crate::dump::{
 use crate::engine::Engine;
 use crate::host::Host;
 
-/// Pwqs of a pool's ready list that are looked at, at most.
+/// The most pwqs of a pool's ready list that are examined.
 const READY_MAX: usize = 64;
 
 /// A worker that is to be listed.
@@ -19,7 +19,7 @@ struct Listed {
 }
 
 impl<H: Host> Engine<H> {
-    /// The stall of a place, without stacks; nothing if nothing waits there.
+    /// The stall at a place, without stacks; `None` if nothing waits there.
     pub(super) fn picture(&self, place: Backed, stalled_ns: u64) -> Option<Stall> {
         let pool = match place {
             Backed::Pool(id) => Some(id),
@@ -78,7 +78,7 @@ impl<H: Host> Engine<H> {
         is_one.then_some(stall)
     }
 
-    /// Lists workers, and says who is in the way.
+    /// Lists workers, and marks those in the way.
     fn list(&self, stall: &mut Stall, listed: Vec<Listed>, holders: &[u32]) {
         for Listed { slot, thread, idle } in listed {
             let mut worker = self.dump_worker(slot, thread, idle);
@@ -90,12 +90,13 @@ impl<H: Host> Engine<H> {
                     running.queue.clone().into_iter().for_each(|name| stall.add_queue(name));
                 }
             }
-            // SAFETY: it is as it was collected.
+            // SAFETY: the dump is as `dump_worker` collected it.
             unsafe { worker.ask_functions() };
             let waits = worker.state == WorkerState::Waiting;
             let blocks = match stall.wants {
                 Wants::Place | Wants::EachOther => holders.contains(&slot),
-                // Who waits and has said so has given its place as a worker away.
+                // A worker in a declared wait does not count as running, so its pool may run
+                // another.
                 Wants::Worker => worker.running.is_some() && (!waits || worker.behind.total > 0),
             };
             let thread = self.slot(slot).runner();
@@ -107,7 +108,8 @@ impl<H: Host> Engine<H> {
             });
         }
         if !stall.workers.iter().any(|worker| worker.blocks) {
-            // The one worker that there may be, or as many as may be, wait.
+            // No worker blocks, so the pool's only worker, or all that it may have, are in
+            // declared waits.
             for worker in &mut stall.workers {
                 worker.blocks = worker.worker.running.is_some();
             }
@@ -117,7 +119,7 @@ impl<H: Host> Engine<H> {
         stall.workers.truncate(STALLED_WORKERS_MAX);
     }
 
-    /// How many workers a pool may have, if it has as many.
+    /// The cap on a pool's workers, if the pool has reached it.
     fn cap_reached(&self, id: u32) -> Option<u32> {
         let pool = self.pool(id);
         (!pool.spec().single && self.is_full(pool)).then(|| self.workers_max(pool))
@@ -146,7 +148,7 @@ impl<H: Host> Engine<H> {
         listed.into_iter().map(|(slot, idle)| Listed { slot, thread: name(), idle }).collect()
     }
 
-    /// The name of a worker's thread; empty for other threads.
+    /// The thread name of a worker; empty for other threads.
     fn thread_of(&self, slot: u32) -> String {
         let mut name = String::new();
         self.for_each_pool(|pool| {
@@ -157,9 +159,9 @@ impl<H: Host> Engine<H> {
         name
     }
 
-    /// The function of an identity that was found in a slot or in an item.
+    /// The function with this identity, which was found in a slot or in an item.
     pub(super) fn function_at(identity: usize) -> Function {
-        // SAFETY: slots have functions from items only.
+        // SAFETY: slots get functions from items only.
         unsafe { Function::at(identity) }
     }
 }

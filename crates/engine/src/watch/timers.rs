@@ -1,31 +1,37 @@
-//! Timers that no parked worker keeps: the watch sleeps no longer than until the first of them.
+//! Timers that no keeper covers: the watcher sleeps no longer than until the first of them.
 //!
-//! A worker that parks keeps its pool's timers. When it is woken for an item and no other worker is parked,
-//! its pool's timers are left to the workers that run, which look at them between two batches. An item may
-//! run or sleep for long, so the watch must wake in time as well. To call it for each batch would cost a wake
-//! each; it is called only where it would sleep past the timer:
+//! A worker that parks as its pool's keeper covers the pool's timers. When the keeper is woken for
+//! an item and no other worker is parked, the timers are left to the running workers, which check
+//! them between two batches. An item may run or sleep for long, so the watcher must wake in time as
+//! well. A call for each batch would cost a wake each, so a worker calls the watcher only if it
+//! would sleep past the timer:
 //!
 //! ```text
-//! a worker, before its batch            the watch, before it sleeps
-//! (keeper = none, timer armed)          timers_at = NEVER
-//! awake, or timers_at <= timer ?        all pools: the next timer that is not kept
-//!   no: wakes the watch                 timers_at = that time; sleeps until then
+//! a worker, before its batch               the watcher, before it sleeps
+//! W1: keeper = none (a timer is armed)     W2: timers_at = NEVER
+//! R1: awake, or timers_at <= timer ?       R2: all pools: the next timer without a keeper
+//!   no: wakes the watcher                  timers_at = that time; sleeps until then
 //! ```
 //!
-//! All of these are sequentially consistent. A worker that finds an old `timers_at` has made its change before
-//! the watch began to look, which therefore finds the timer. A worker that finds `NEVER` wakes the watch, which
-//! looks again. The same holds for a thread that arms a timer where none is kept.
+//! This is a Dekker pair, sequentially consistent on both sides. If R1 reads an old `timers_at`, it
+//! precedes W2, so W1 precedes R2, and the watcher finds the timer. If R1 reads `NEVER`, the worker
+//! wakes the watcher, which scans again. Otherwise R1 reads the new time, which is correct. The
+//! same holds for a thread that arms a timer in a pool without a keeper: arming is its W1. The lost
+//! event would be a timer that expires with no thread awake for it.
 //!
-//! Nor is it called where it will look at the CPUs before that timer ([`super::changes`]), as it does while any
-//! worker is at work: it looks at the timers then as well.
+//! The worker does not call the watcher either if a check of the CPUs is due before that timer
+//! ([`super::changes`]), as it is while any worker runs: the watcher serves the timers then as
+//! well.
 //!
-//! A pool whose timers were left since the last look stays covered, though a worker keeps them again: it is
-//! woken for items, and would call the watch for each timer. So a timer costs at most one more wake, by a
-//! clock and not across CPUs, and none where nothing but timers wakes the pool.
+//! A pool whose timers were uncovered since the last scan stays covered by the watcher, even if it
+//! has a keeper again: the keeper is woken for items, and would call the watcher for each timer. So
+//! a timer costs at most one more wake, by a clock and not across CPUs, and none where only timers
+//! wake the pool.
 //!
-//! Where a pool's items are short, a worker is expected at the timer before the watch, which therefore looks up to
-//! [`TIMER_SLACK_NS`] later. It brings a worker up for a timer that is overdue, above the target as well; where none
-//! can come it queues the due items itself, so that a rescuer may take them.
+//! Where a pool's items are short, a worker is expected at the timer before the watcher, which
+//! therefore wakes up to [`TIMER_SLACK_NS`] later. It wakes or creates a worker for an overdue
+//! timer, even above the target. If no worker can be had, it queues the due items itself, so that a
+//! rescuer may take them.
 
 use super::{ASLEEP, NO_LOOK};
 use crate::engine::Engine;
@@ -35,8 +41,9 @@ use crate::pool::{NEVER, Pool};
 use crate::sync::Ordering;
 
 impl<H: Host> Engine<H> {
-    /// The watch must look at timers at this time at the latest.
+    /// Makes the watcher serve timers at `at` at the latest.
     pub(crate) fn call_watch_by(&self, at: u64) {
+        // R1 of the module's diagram.
         let watch = self.watch_state();
         let look_at = watch.next_look.load(Ordering::SeqCst);
         let looks_before = (look_at != NO_LOOK && look_at <= at)
@@ -44,24 +51,26 @@ impl<H: Host> Engine<H> {
             || watch.awake.load(Ordering::SeqCst) != ASLEEP
             || watch.timers_at.load(Ordering::SeqCst) <= at;
         if !looks_before {
-            // Before the wake: the next thread need not call again. The watch overwrites it when it looks.
+            // Before the wake, so that the next thread need not call again. The watcher overwrites
+            // it when it scans.
             watch.timers_at.fetch_min(at, Ordering::SeqCst);
             self.nudge_watch();
         }
     }
 
-    /// Serves the timers that are overdue, and says when the next one that no worker keeps will be. The watch
-    /// is about to sleep until then.
+    /// Serves the overdue timers. Returns when the next one without a keeper is due; the watcher is
+    /// about to sleep until then.
     pub(super) fn look_at_timers(&self) -> u64 {
         let watch = self.watch_state();
+        // W2 before R2 (see the module).
         watch.timers_at.store(NEVER, Ordering::SeqCst);
         let until = self.serve_timers(self.host().now(), true);
         watch.timers_at.store(until, Ordering::SeqCst);
         until
     }
 
-    /// Brings a worker up for timers that are overdue without a worker that keeps them. When the next one will be.
-    /// `sleeps`: the watch will not look again before that.
+    /// Wakes or creates a worker for each pool with overdue timers and no keeper. Returns when the
+    /// next timer is due. `sleeps`: the watcher will not scan again before that.
     pub(super) fn serve_timers(&self, now: u64, sleeps: bool) -> u64 {
         let (mut until, mut overdue) = (NEVER, Vec::new());
         if self.host().reverts(Cure::KeptTimers) {
@@ -79,7 +88,7 @@ impl<H: Host> Engine<H> {
             let pool = self.pool(id);
             self.bring_for_timers(pool, now);
             if pool.next_wake() != NEVER {
-                // Should it not come, or not soon: once more.
+                // The worker may fail to come, or come late: check once more.
                 until = until.min(now.saturating_add(TIMER_SLACK_NS));
             }
         }
@@ -87,7 +96,7 @@ impl<H: Host> Engine<H> {
     }
 }
 
-/// When the watch must look at this pool's timers, if that is left to it.
+/// When the watcher must serve this pool's timers; `None` if the keeper does.
 fn left_timer<H: Host>(pool: &Pool<H>, now: u64, sleeps: bool) -> Option<u64> {
     let next = pool.next_wake();
     if next == NEVER || pool.state.is_retired() {
@@ -101,8 +110,8 @@ fn left_timer<H: Host>(pool: &Pool<H>, now: u64, sleeps: bool) -> Option<u64> {
     }
 }
 
-/// How much later than a timer that no worker keeps the watch looks after it. Not later, where those that run are
-/// not expected to be back in time.
+/// How much later than a timer without a keeper the watcher serves it: 0 if the running workers are
+/// not expected to end their batches in time.
 fn slack<H: Host>(pool: &Pool<H>, timer: u64, now: u64) -> u64 {
     let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
     let is_far = timer.saturating_sub(now) >= TIMER_SLACK_NS;

@@ -1,14 +1,26 @@
-//! Workers that submitters miss, and pools that lack one without reason.
+//! Workers that submitters need, and pools that lack a worker without reason.
 //!
-//! A thread that queues an item, and finds that one more worker should run and none is parked, would spend some
-//! 20 us on making a thread. It leaves its claim on the wake to the watch instead: WAKING stays set, so the
-//! pool is looked after, and the watch uses the claim up. Where the watch's thread does not serve (before it has begun,
-//! after a fork, at the end of the engine) the claim stays with the submitter.
+//! A submitter that finds that one more worker should run, and that none is parked, would spend
+//! some 20 us on creating a thread. Instead it leaves its claim on the wake to the watcher: WAKING
+//! stays set, so the pool counts as served, and the watcher uses the claim. While the watcher's
+//! thread does not serve (before it has begun, in a forked child, at the end of the engine) the
+//! claim stays with the submitter.
 //!
-//! The backstop: a pool where an item waits, fewer workers run than should, and none is on its way up, breaks
-//! the pool's rule. Between a change and its settling that is so for an instant. A pool that stays so for
-//! [`STRANDED_NS`] gets a worker, and `rescues` counts it: each one is a defect of the engine. A pool that cannot have
-//! one more worker is left out.
+//! ```text
+//! submitter                                the watcher, at its end
+//! W1: pool.wanted = true, wanted = true    W2: present = false
+//! R1: present ?                            R2: wanted ?
+//!   no: takes its claim back                 yes: uses the claims
+//! ```
+//!
+//! This is a Dekker pair, all SeqCst: the watcher sees the claim, or the submitter sees that the
+//! watcher ends. If both do, the `swap` of `pool.wanted` gives the claim to one of them. If neither
+//! did, WAKING would stay set for ever, and the pool would wake no worker any more.
+//!
+//! The backstop: a pool where an item waits, fewer workers run than should, and none is on its way
+//! up, breaks the pool's rule. Between a change and its settling this is so for an instant. A pool
+//! that stays so for [`STRANDED_NS`] gets a worker, and `rescues` counts it: each is a defect of
+//! the engine. Pools that cannot have one more worker are excluded.
 
 use crate::engine::Engine;
 use crate::host::{Host, Report};
@@ -18,15 +30,17 @@ use crate::sync::Ordering;
 use crate::wake::WakeToken;
 use uwork_policy::progress::is_stranded;
 
-/// How long a pool may be without a worker that it should have. Longer than a thread that is about to settle its
-/// change may be kept from a CPU on a machine with many more threads than CPUs.
+/// How long a pool may lack a worker that it should have. It must exceed the time for which a
+/// thread that is about to settle its change may be kept from a CPU, on a machine with many more
+/// threads than CPUs.
 const STRANDED_NS: u64 = 250_000_000;
-/// While a pool is so, the watch looks this often. A longer gap between two looks begins anew: the process, and with it
-/// the thread that is about to settle, may have been stopped.
-const STRANDED_LOOK_NS: u64 = 25_000_000;
+/// The interval of scans while a pool is in that state. A longer gap between two scans restarts the
+/// time: the process, and with it the thread that is about to settle, may have been stopped.
+const STRANDED_SCAN_NS: u64 = 25_000_000;
 
 impl<H: Host> Engine<H> {
-    /// Leaves the caller's claim on a wake in `pool` to the watch. False if the watch's thread does not serve.
+    /// Leaves the caller's claim on a wake in `pool` to the watcher. False if the watcher's thread
+    /// does not serve.
     pub(crate) fn leave_to_watch(&self, pool: &Pool<H>) -> bool {
         let watch = self.watch_state();
         if !watch.present.load(Ordering::SeqCst) {
@@ -34,7 +48,7 @@ impl<H: Host> Engine<H> {
         }
         pool.wanted.store(true, Ordering::SeqCst);
         watch.wanted.store(true, Ordering::SeqCst);
-        // SeqCst, as are the two at the end of the watch: it finds the claim, or the caller finds it gone.
+        // R1 after W1 (see the module): the watcher may have ended since the first check.
         if !watch.present.load(Ordering::SeqCst) && pool.wanted.swap(false, Ordering::SeqCst) {
             return false;
         }
@@ -42,7 +56,7 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// Lets the watch look around, wherever it is.
+    /// Makes the watcher scan, whether it sleeps or not.
     pub(crate) fn nudge_watch(&self) {
         if self.start_watch().is_ok() {
             // SAFETY: the event lives as long as the engine.
@@ -50,7 +64,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// Uses up the claims that were left to the watch.
+    /// Uses up the claims that were left to the watcher.
     pub(super) fn make_wanted(&self) {
         let watch = self.watch_state();
         if !watch.wanted.load(Ordering::SeqCst) || !watch.wanted.swap(false, Ordering::SeqCst) {
@@ -63,24 +77,25 @@ impl<H: Host> Engine<H> {
         });
     }
 
-    /// Brings a worker up in each pool that has lacked one for long without reason. When to look again.
+    /// Settles each pool that has lacked a worker without reason for too long. Returns when to
+    /// check again.
     pub(super) fn look_for_stranded(&self) -> u64 {
         let (now, mut next) = (self.host().now(), NEVER);
         let looked_at = self.watch_state().stranded_at.swap(now, Ordering::Relaxed);
-        let has_gap = now.saturating_sub(looked_at) > 2 * STRANDED_LOOK_NS;
+        let has_gap = now.saturating_sub(looked_at) > 2 * STRANDED_SCAN_NS;
         self.for_each_pool(|pool| {
             if self.is_stranded(pool, now, has_gap) {
-                next = now.saturating_add(STRANDED_LOOK_NS);
+                next = now.saturating_add(STRANDED_SCAN_NS);
             }
         });
         next
     }
 
-    /// Whether a pool lacks a worker without reason. Brings one up if that has been so for long.
+    /// Whether a pool lacks a worker without reason. Settles the pool if that has lasted too long.
     fn is_stranded(&self, pool: &Pool<H>, now: u64, has_gap: bool) -> bool {
         let counts = pool.state.counts();
         let since = pool.stranded_since.load(Ordering::Relaxed);
-        // Where no worker can be made, that is the reason.
+        // A pool that cannot have another worker has a reason.
         let has_reason = || {
             now < pool.create_again_at.load(Ordering::Relaxed)
                 || (counts.idle == 0 && self.is_full(pool))
@@ -91,7 +106,7 @@ impl<H: Host> Engine<H> {
             }
             return false;
         }
-        // Each time that work was taken begins anew as well.
+        // A worker that took work since then restarts the time as well.
         let took_at = pool.took_at.get() as u64;
         if since == 0 || has_gap || took_at >= since {
             pool.stranded_since.store(now.max(1), Ordering::Relaxed);
@@ -105,8 +120,8 @@ impl<H: Host> Engine<H> {
         true
     }
 
-    /// How often the watch found a pool without a worker that it should have had, and brought one up. Anything but
-    /// 0 is a defect of the engine.
+    /// How often the watcher found a pool without a worker that it should have had, and woke or
+    /// created one. A value other than 0 is a defect of the engine.
     pub fn rescues(&self) -> u64 {
         self.watch_state().rescues.load(Ordering::Relaxed)
     }

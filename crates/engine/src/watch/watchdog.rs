@@ -1,41 +1,50 @@
-//! The watchdog: work waits, and nothing moves.
+//! The watchdog: work waits, and nothing makes progress.
 //!
-//! **What is a stall.** A pool has something ready, or lined up behind a run, and for the threshold none of its
-//! workers has begun or ended an item and nobody has taken any from it. Or all places of a queue are taken
-//! (`max_active`, shared by a node or not), something waits for one, and for the threshold none of the items that
-//! have them has ended. Or items wait for each other, for the threshold (see [`super::deadlock`]). Each is reported
-//! once: when anything has moved, it is a new one.
+//! **Definition of a stall.** There are three kinds, each of which must last for the threshold:
 //!
-//! **What it costs.** Numbers that others keep anyway are compared: none is counted for this, and no lock is taken
-//! where nothing waits. Every quarter of the threshold is often enough; and it is the watch that looks, which
-//! does not get up for it:
+//! - A pool has something ready, or scheduled behind a run, and none of its workers has begun or
+//!   ended an item, and no thread has taken an item from it.
+//! - All permits of a queue (`max_active`, shared by a node or not) are in use, something waits for
+//!   a permit, and none of the items that hold the permits has ended.
+//! - Items wait for each other (see [`super::deadlock`]).
 //!
-//! - While work waits for workers, the watch is awake anyhow. Where it is not, as nobody could help (one worker,
-//!   and no way to see it sleep), somebody is at work.
-//! - While anybody is at work, the watch looks at the CPUs several times a second.
-//! - When nobody is, all workers are idle or in declared waits. Then there is a *last look*. If something waits
-//!   at that time, the watch goes on with one look each quarter of the threshold, until that is reported. If
-//!   nothing waits, or all that does was reported, it sleeps without an end: an idle program has no wake-up,
-//!   nor one whose items all wait for something outside. Whoever moves on after a report gets to work, and the
-//!   watch is called.
+//! Each stall is reported once. After any progress, a stall at the same place is a new one.
 //!
-//! What begins to wait after the last look calls the watch. It has to bring up a worker for that, which gets to
-//! work and calls (`be_seen`). Whoever queues an item behind a limit that is reached brings up nobody, by the
-//! pwq's mark SATURATED; so the last look takes that mark from pwqs in which nothing waits. The next item there
-//! costs one worker's look, which sets the mark again. A pool that has one worker and never another brings up
-//! none while that waits: the thread that finds that calls (`note_no_worker`).
+//! **Cost.** The watchdog compares numbers that are kept anyway: it adds no counters, and takes no
+//! lock where nothing waits. A check every quarter of the threshold is enough. The watcher makes
+//! the checks, and does not wake for them:
+//!
+//! - While work waits for workers, the watcher is awake anyway. If it is not, because it could not
+//!   help (one worker, and no means to detect its sleep), some worker is busy.
+//! - While any worker is busy, the watcher checks the CPUs several times a second.
+//! - Otherwise all workers are idle or in declared waits. Then there is a *last check*. If
+//!   something waits at that time, the watcher continues with one check each quarter of the
+//!   threshold, until the stall is reported. If nothing waits, or all that waits was reported, it
+//!   sleeps without a deadline. An idle program has no wake-up, nor has a program whose items all
+//!   wait for something outside. A worker that continues after a report becomes busy, and calls the
+//!   watcher.
+//!
+//! An item that begins to wait after the last check leads to a call of the watcher: a worker must
+//! be woken for it, which becomes busy and calls (`be_seen`). There are two exceptions. A submitter
+//! whose item waits behind a reached limit wakes no worker, because the pwq has the mark SATURATED.
+//! So the last check clears that mark on pwqs in which nothing waits. The next item there costs one
+//! worker's scan of the pwq, which sets the mark again. And a pool that has one worker and never
+//! another wakes none while that worker waits: the thread that finds this calls the watcher
+//! (`note_no_worker`).
 //!
 //! ```text
-//! who queues an item                    the watch, at its last look
-//! pushed to the inbox                   next_look = NO_LOOK
-//! SATURATED ?                           SATURATED cleared
-//!   no: a worker comes up, and calls    inbox not empty ? something waits, goes on
+//! submitter                                the watcher, at its last check
+//! W1: push to the inbox                    next_look = NO_LOOK
+//!                                          W2: SATURATED cleared
+//! R1: SATURATED ?                          R2: inbox not empty ? something waits, continue
+//!   no: a worker is woken, and calls
 //! ```
 //!
-//! Sequentially consistent: one of the two sees the other.
+//! This is a Dekker pair, sequentially consistent: R1 sees W2, or R2 sees W1. If both missed, the
+//! item would wait with the watcher asleep, and a stall behind it would not be reported.
 //!
-//! **Late looks.** A process that was stopped, or got no CPU, has not moved either. So if the watch itself comes
-//! late, everything is counted from later on.
+//! **Late checks.** A process that was stopped, or got no CPU, has made no progress either. So if
+//! the watcher itself is late, all start times move later by as much.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -45,15 +54,15 @@ use crate::host::Host;
 use crate::pool::{NEVER, Pool};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The threshold at first (the kernel's `watchdog_thresh`, which is in seconds).
+/// The default threshold (the kernel's `watchdog_thresh`, which is in seconds).
 pub const WATCHDOG_THRESH_NS: u64 = 30_000_000_000;
-/// The shortest time between two looks, and the shortest threshold.
+/// The shortest time between two checks, and the shortest threshold.
 const PERIOD_MIN_NS: u64 = 1_000_000;
 
-/// What can be set.
+/// The watchdog's settings.
 pub(crate) struct Watchdog {
     threshold_ns: AtomicU64,
-    /// When somebody said, from outside of items, that all is well.
+    /// When a thread last declared progress from outside of items.
     touched_at: AtomicU64,
 }
 
@@ -68,42 +77,43 @@ impl Watchdog {
     }
 }
 
-/// Where something waits.
+/// A place where something waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Backed {
     /// For a worker of this pool.
     Pool(u32),
-    /// For a place of this pwq.
+    /// For a permit of this pwq.
     Pwq(u32),
-    /// For a place of this node, which pwqs of this queue share. Both are identities.
+    /// For a permit of this node, which pwqs of this queue share. Both are identities.
     Node { node: usize, wq: usize },
-    /// For each other: the run in this slot, the lowest of them, and others.
+    /// For each other. The slot is the lowest among those of the runs in the cycle.
     Deadlock(u32),
 }
 
-/// Numbers that change when anything moves: what was taken, and the runs of those who took it.
+/// Two numbers that change with any progress: the count of taken items, and the sum of the runs of
+/// their holders.
 pub(super) type Progress = (u64, u64);
 
-/// How far those are who run items, by the pwq that those are of.
+/// The progress of the slots that run items, summed up by the pwq of those items.
 struct Moves(HashMap<u32, u64>);
 
-/// A place where something waits, as it was seen.
+/// The last observed state of a place where something waits.
 struct Watched {
     progress: Progress,
-    /// Since when that has not changed.
+    /// When it last changed.
     since: u64,
     reported: bool,
 }
 
-/// What the watch remembers.
+/// The watchdog's state between checks.
 pub(super) struct Guard {
-    /// When it looks again, if anything may wait; `NEVER`.
+    /// When the next check is due, if anything may wait; `NEVER`.
     pub(super) next: u64,
-    was_at_work: bool,
+    was_busy: bool,
     watched: BTreeMap<Backed, Watched>,
-    /// What this look has found to be told.
+    /// The stalls that this check reports.
     found: Vec<Stall>,
-    /// Deadlocks that were told and are still there: the runs of each, by slot and number.
+    /// Deadlocks that were reported and persist: the runs of each, by slot and number.
     deadlocks: Vec<Vec<(u32, u64)>>,
 }
 
@@ -111,16 +121,17 @@ impl Guard {
     pub(super) fn new() -> Guard {
         Guard {
             next: NEVER,
-            was_at_work: false,
+            was_busy: false,
             watched: BTreeMap::new(),
             found: Vec::new(),
             deadlocks: Vec::new(),
         }
     }
 
-    /// Looks, if it is time. `at_work`: the watch will look at the CPUs again, or is awake.
+    /// Checks for stalls, if it is time. `at_work`: the watcher will check the CPUs again, or is
+    /// awake.
     pub(super) fn look<H: Host>(&mut self, engine: &Engine<H>, at_work: bool) {
-        let is_last = std::mem::replace(&mut self.was_at_work, at_work) && !at_work;
+        let is_last = std::mem::replace(&mut self.was_busy, at_work) && !at_work;
         let threshold = engine.watchdog_thresh();
         if threshold == 0 {
             self.watched.clear();
@@ -160,7 +171,8 @@ impl Guard {
         engine.tell(std::mem::take(&mut self.found));
     }
 
-    /// Compares with what was seen before. When it would be a stall.
+    /// Compares the progress with the last check, and adds a stall that is due to `found`. Returns
+    /// when the place becomes a stall.
     fn check<H: Host>(
         &mut self,
         engine: &Engine<H>,
@@ -181,7 +193,7 @@ impl Guard {
         if watched.reported || now < due {
             return if watched.reported { NEVER } else { due };
         }
-        // It takes some time to look.
+        // The snapshot takes some time, so compare the progress again afterwards.
         let stall = engine.picture(place, now.saturating_sub(watched.since));
         if let Some(stall) =
             stall.filter(|_| engine.progress_of(place, &engine.moves()) == progress)
@@ -196,7 +208,8 @@ impl Guard {
         now.saturating_add(threshold)
     }
 
-    /// Whether a stall has more to say than a deadlock that was told: each of a deadlock's queues stands still.
+    /// Whether a stall adds anything to a deadlock that was reported: each queue of a deadlock
+    /// stalls too.
     fn is_news<H: Host>(&mut self, engine: &Engine<H>, stall: &Stall) -> bool {
         let is_there = |&(slot, run): &(u32, u64)| engine.slot(slot).present_run() == Some(run);
         self.deadlocks.retain(|runs| runs.iter().all(is_there));
@@ -213,23 +226,24 @@ impl Guard {
 }
 
 impl<H: Host> Engine<H> {
-    /// For how long work may wait with nothing moving before that is reported, in nanoseconds; 0: for ever.
+    /// How long work may wait without progress before that is reported, in nanoseconds; 0: for
+    /// ever.
     pub fn watchdog_thresh(&self) -> u64 {
         self.watch_state().watchdog.threshold_ns.load(Ordering::Relaxed)
     }
 
-    /// Changes the threshold, at once. A millisecond is the shortest.
+    /// Changes the threshold, with immediate effect. The shortest is a millisecond.
     pub fn set_watchdog_thresh(&self, ns: u64) {
         let ns = if ns == 0 { 0 } else { ns.max(PERIOD_MIN_NS) };
         self.watch_state().watchdog.threshold_ns.store(ns, Ordering::Relaxed);
         if self.pools() > 0 {
             self.suspect_all();
-            // What waits now was not looked after, if it was off.
+            // If the watchdog was off, it does not know of the items that wait now.
             self.call_for_a_look();
         }
     }
 
-    /// Where something waits, and how far that is.
+    /// The places where something waits, and the progress of each.
     fn find_backlogs(&self) -> BTreeMap<Backed, Progress> {
         let mut places = BTreeSet::new();
         self.for_each_pool(|pool| {
@@ -284,7 +298,7 @@ impl<H: Host> Engine<H> {
         }
     }
 
-    /// The pwqs that share the places.
+    /// The pwqs that share the permits of a place.
     pub(super) fn pwqs_of(&self, place: Backed) -> Vec<u32> {
         let mut pwqs = Vec::new();
         match place {
@@ -306,8 +320,8 @@ impl<H: Host> Engine<H> {
         self.slots_at_work().filter(of).collect()
     }
 
-    /// Lets the next item behind a limit that is reached call the watch. True if something waits by now that did
-    /// not before.
+    /// Makes the next item behind a reached limit call the watcher. True if something waits now
+    /// that did not before.
     fn call_at_next_items(&self, known: &BTreeMap<Backed, Watched>) -> bool {
         let mut any = false;
         self.pwqs().for_each(|(_, pwq)| {
@@ -316,7 +330,7 @@ impl<H: Host> Engine<H> {
                 any = true;
             }
         });
-        // The marks first, then another look (see the module).
+        // W2 before R2 (see the module): clear the marks, then search again.
         any || self.find_backlogs().keys().any(|place| !known.contains_key(place))
     }
 }

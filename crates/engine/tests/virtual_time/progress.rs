@@ -337,9 +337,7 @@ fn the_watcher_rescues_a_pool_that_lacks_a_worker_for_no_reason() {
         queue.flush().unwrap();
         assert_eq!(engine.rescues(), 1);
         let reports = host.reports();
-        let is_told = |report: &Report| {
-            matches!(report, Report::WorkerMissing { pool, missing_ns } if pool == "0" && *missing_ns >= 250 * MS)
-        };
+        let is_told = |report: &Report| matches!(report, Report::WorkerMissing { pool, missing_ns } if pool == "0" && *missing_ns >= 250 * MS);
         assert!(reports.iter().any(is_told), "{reports:?}");
     });
 }
