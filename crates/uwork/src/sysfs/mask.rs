@@ -18,8 +18,8 @@ pub(super) fn format(mask: &CpuSet, nr_cpus: u32) -> String {
     (0..groups).rev().map(group).collect::<Vec<_>>().join(",")
 }
 
-/// What [`format()`] writes, and shorter forms of it; `None` for anything else, and for CPUs that are
-/// not possible.
+/// Parses the output of [`format()`], and shorter forms of it. `None` for anything else, and for
+/// CPUs that are not possible.
 pub(super) fn parse(text: &str, nr_cpus: u32) -> Option<CpuSet> {
     let mut mask = CpuSet::new();
     let groups: Vec<&str> = text.split(',').collect();

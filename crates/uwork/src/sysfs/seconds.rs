@@ -1,4 +1,4 @@
-//! Lengths of time as the tree shows them: seconds, with decimals where that is needed.
+//! Durations in the format of the tree: seconds, with decimals where needed.
 
 use std::time::Duration;
 
