@@ -202,16 +202,17 @@ impl TaskHandle {
         T: TaskItem<ID>,
     {
         let work = work.raw();
-        // SAFETY: live, as we have a reference; and once taken off the list the pointer is ours.
+        // SAFETY: live, as we have a reference; and once the item is off the list, this call owns the pointer.
         unsafe { self.0.cancel(work).then(|| T::Pointer::from_raw(container::<T, ID>(work))) }
     }
 
-    /// Takes the oldest item of type `P::Target` (and `ID`) back for which `matches` says so; as
-    /// [`cancel`](TaskHandle::cancel).
+    /// Takes back the oldest item of type `P::Target` (and `ID`) for which `matches` returns true;
+    /// as [`cancel`](TaskHandle::cancel).
     ///
-    /// `matches` is called under the list's lock. It must not take back from this thread's list, nor run it, which
-    /// would wait for itself; nor from another's whose own `matches` may take back from this thread's, which would wait
-    /// for each other. A panic goes through, and leaves everything in the list.
+    /// `matches` is called under the list's lock. It must not cancel items of this thread's list,
+    /// nor run them: that would wait for itself. It must not cancel items of another thread whose
+    /// own `matches` may cancel items of this thread: the two would wait for each other. A panic of
+    /// `matches` unwinds through this call, and leaves all items in the list.
     ///
     /// ```
     /// use uwork::task::{self, Notify, TaskHandle, TaskItem, TaskWork};
