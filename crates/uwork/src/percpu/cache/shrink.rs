@@ -5,7 +5,7 @@
 //! Meanwhile the depot has the objects freed since, those never used, and new chunks. Lists are
 //! allocated before the lock is taken and freed after it is released.
 //!
-//! The depot keeps the list that is set aside, and nobody changes it: a child of a fork in which
+//! The depot keeps the list that is set aside, and it never changes: a child of a fork in which
 //! the examining thread does not exist takes it back. Chunks leave the depot under its lock only,
 //! and only the examining thread removes them.
 
