@@ -200,7 +200,8 @@ impl Builder {
         self
     }
 
-    /// Items compute for long: their workers do not count as running, so other items do not wait for them.
+    /// Items compute for long: their workers do not count as running, so other items do not wait
+    /// for them.
     #[must_use]
     pub fn cpu_intensive(self) -> Builder {
         self.with(Flags::CPU_INTENSIVE)

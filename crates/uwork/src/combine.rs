@@ -153,7 +153,8 @@ pub enum Combined {
     Left,
     /// The caller has handled all parcels.
     Done,
-    /// The caller could not continue (`Break`): the rest stays until a call to [`Combiner::resume`].
+    /// The caller could not continue (`Break`): the rest stays until a call to
+    /// [`Combiner::resume`].
     Stalled,
 }
 
@@ -256,7 +257,8 @@ impl<T, S> Combiner<T, S> {
         }
     }
 
-    /// Whether it waits for a [`resume`](Combiner::resume). The answer may be out of date on return.
+    /// Whether it waits for a [`resume`](Combiner::resume). The answer may be out of date on
+    /// return.
     pub fn is_stalled(&self) -> bool {
         self.list.is_stalled()
     }

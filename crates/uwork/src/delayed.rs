@@ -170,7 +170,8 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         self.raw.work().is_pending()
     }
 
-    /// Whether the item is armed or queued, and whether it runs. See [`Work::busy`](crate::Work::busy).
+    /// Whether the item is armed or queued, and whether it runs. See
+    /// [`Work::busy`](crate::Work::busy).
     pub fn busy(&self) -> Busy {
         engine().busy(self.raw.work())
     }
@@ -185,7 +186,8 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         engine().description(self.raw.work())
     }
 
-    /// Disarms the timer, or takes the item off its queue. See [`Work::cancel`](crate::Work::cancel).
+    /// Disarms the timer, or takes the item off its queue. See
+    /// [`Work::cancel`](crate::Work::cancel).
     pub fn cancel(&self) -> Option<T::Pointer> {
         // SAFETY: live, as we have a reference, and only ever queued on the process's engine.
         let was_pending = unsafe { engine().cancel(self.raw()) };

@@ -42,7 +42,8 @@ pub enum ErrorKind {
     /// Another holder has the lock, and the call does not wait
     /// ([`LockError::Busy`](crate::percpu::LockError::Busy)).
     Busy,
-    /// A holder of the lock has panicked ([`LockError::Poisoned`](crate::percpu::LockError::Poisoned)).
+    /// A holder of the lock has panicked
+    /// ([`LockError::Poisoned`](crate::percpu::LockError::Poisoned)).
     Poisoned,
     /// An error that has no kind of its own yet.
     Other,

@@ -85,7 +85,8 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
         }
     }
 
-    /// Waits until the function has run, if it was queued. After that the engine no longer refers to the call.
+    /// Waits until the function has run, if it was queued. After that the engine no longer refers
+    /// to the call.
     pub(crate) fn wait(&self) {
         // SAFETY: live, and only ever queued on the process's engine.
         unsafe { engine().flush_work(self.raw()) };
@@ -98,7 +99,8 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
         };
     }
 
-    /// The outcome, after [`Call::wait`]. `None` if it was not queued, or was released by a shutdown.
+    /// The outcome, after [`Call::wait`]. `None` if it was not queued, or was released by a
+    /// shutdown.
     pub(crate) fn into_outcome(self) -> Option<Result<R, Box<dyn Any + Send>>> {
         match self.stage.into_inner() {
             Stage::Done(outcome) => Some(outcome),
@@ -150,7 +152,8 @@ where
 /// when all have finished (the kernel's `schedule_on_each_cpu`). The function receives the CPU's
 /// number, and may borrow from the enclosing frames.
 ///
-/// The runs on different CPUs happen at the same time. Inside a work item the wait is declared to the pool.
+/// The runs on different CPUs happen at the same time. Inside a work item the wait is declared to
+/// the pool.
 ///
 /// # Errors
 /// The caller is inside a function that [`work_on_cpu`] or `on_each_cpu` runs

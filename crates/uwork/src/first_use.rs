@@ -17,7 +17,8 @@ use uwork_engine::host::Report;
 /// Taken before any other lock of the library's, and held while such an object is made.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// The deferred reports of the lock's holder. Locked by that thread only, so that no fork finds it locked by another.
+/// The deferred reports of the lock's holder. Locked by that thread only, so that no fork finds it
+/// locked by another.
 static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
 fn reports() -> MutexGuard<'static, Vec<Report>> {
@@ -50,7 +51,8 @@ impl Drop for Making {
     }
 }
 
-/// Defers a report until the calling thread has released the lock. Returned if the thread does not hold it.
+/// Defers a report until the calling thread has released the lock. Returned if the thread does not
+/// hold it.
 pub(crate) fn defer(report: Report) -> Option<Report> {
     if !MAKES.get() {
         return Some(report);
@@ -71,13 +73,15 @@ fn first<T>(cell: &'static OnceLock<T>, make: impl FnOnce() -> T) -> &'static T 
     cell.get_or_init(make)
 }
 
-/// While the guard lives, no other thread makes such an object. Call it with no lock of the library held.
+/// While the guard lives, no other thread makes such an object. Call it with no lock of the library
+/// held.
 pub(crate) fn making() -> Making {
     crate::linux::are_watched();
     Making::begin()
 }
 
-/// Before a fork, on the thread that forks: waits until nothing is half made, and keeps others from starting.
+/// Before a fork, on the thread that forks: waits until nothing is half made, and keeps others from
+/// starting.
 pub(crate) fn hold() -> Making {
     Making::begin()
 }
@@ -120,7 +124,8 @@ mod tests {
         assert_eq!(number, format!(": {before}"));
     }
 
-    // Catches: a reporter that is called with the lock held, and waits here for a thread that waits for the lock.
+    // Catches: a reporter that is called with the lock held, and waits here for a thread that waits
+    // for the lock.
     #[test]
     fn reports_are_delivered_in_order_after_the_lock_is_released() {
         static OUTER: OnceLock<()> = OnceLock::new();

@@ -22,10 +22,12 @@ use crate::rcu::RcuWork;
 pub const FUNCTION_OFFSET: usize = RawWork::FUNCTION_OFFSET;
 /// The last word of an item that was never queued; all other words, except the function, are zero.
 pub const IDLE_SPOT: u64 = RawWork::IDLE_SPOT;
-/// The byte of a delayed item that is 1 if it is deferrable; all other bytes after the work are zero.
+/// The byte of a delayed item that is 1 if it is deferrable; all other bytes after the work are
+/// zero.
 pub const DEFERRABLE_OFFSET: usize = Delayed::<Linux>::DEFERRABLE_OFFSET;
 
-/// An idle item whose run calls `func` with the item's address, in place of the implementation of `T`.
+/// An idle item whose run calls `func` with the item's address, in place of the implementation of
+/// `T`.
 pub fn work<T, const ID: u64>(func: ForeignFn) -> Work<T, ID> {
     Work { raw: RawWork::foreign(func), marker: PhantomData, pinned: PhantomPinned }
 }
@@ -57,7 +59,8 @@ pub fn current_item() -> Option<(usize, usize)> {
     Some((running.item, running.func))
 }
 
-/// Ends the calling thread's read sides except the given number of outermost ones, and returns the name of their owner.
+/// Ends the calling thread's read sides except the given number of outermost ones, and returns the
+/// name of their owner.
 pub type EndReadSides = fn(u32) -> Option<String>;
 
 static END_READ_SIDES: OnceLock<EndReadSides> = OnceLock::new();

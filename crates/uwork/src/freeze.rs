@@ -10,7 +10,7 @@
 //! | an item that is queued, or whose timer expires | waits for the thaw, in the order of queueing |
 //! | `flush`, `drain`, `destroy`, a `join`, the last drop of a queue | wait for these items, so for the thaw |
 //! | `cancel`, `disable`, `mod_delayed` | work as usual |
-//! | a queue that is made, or whose attributes or limits change | is frozen too, and has its new limits after the thaw |
+//! | a queue that is made, or whose attributes change | is frozen too, and has its new limits after the thaw |
 //!
 //! A worker takes several short items at once; all of those count as taken. Queues that do not take
 //! part, and their items, are not affected, unless an item waits for a frozen one.

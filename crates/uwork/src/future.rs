@@ -84,7 +84,8 @@ where
         let value = match catch_unwind(AssertUnwindSafe(|| future.poll(&mut context))) {
             Ok(Poll::Pending) => {
                 if let Some(why) = self.polled.pending() {
-                    // SAFETY: `pending` returned a reason, so this thread owns the future from now on.
+                    // SAFETY: `pending` returned a reason, so this thread owns the future from now
+                    // on.
                     unsafe { self.finish(Err(error(why))) };
                 }
                 return;

@@ -231,8 +231,8 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
         engine().busy(&self.raw)
     }
 
-    /// The item's identity, to be compared with [`current_work`](crate::current_work) and with those
-    /// of other items.
+    /// The item's identity, to be compared with [`current_work`](crate::current_work) and with
+    /// those of other items.
     pub fn id(&self) -> WorkId {
         WorkId::of(&self.raw)
     }

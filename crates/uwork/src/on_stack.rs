@@ -120,7 +120,8 @@ impl StackWork {
         engine().description(self.raw.work())
     }
 
-    /// Takes the item off its queue or its timer, without waiting for a run. True if it was pending.
+    /// Takes the item off its queue or its timer, without waiting for a run. True if it was
+    /// pending.
     pub fn cancel(&self) -> bool {
         // SAFETY: live, and only ever queued on the process's engine.
         unsafe { self.held.cancel(engine(), self.raw()) }
@@ -148,7 +149,8 @@ impl Drop for End<'_> {
         let item = self.0;
         // SAFETY: live, and only ever queued on the process's engine; `body` has ended.
         if unsafe { item.held.end(engine(), item.raw()) }.is_err() {
-            // Only this call disables the item, so an error cannot occur; to return without proof would free a live frame.
+            // Only this call disables the item, so an error cannot occur; to return without proof
+            // would free a live frame.
             std::process::abort();
         }
     }

@@ -27,7 +27,8 @@ struct Open {
     none_left: Event,
     /// Closures that panicked without a join of their handle.
     panics: AtomicUsize,
-    /// Dropped handles. The end of the scope joins them, as it may have to run their closures itself.
+    /// Dropped handles. The end of the scope joins them, as it may have to run their closures
+    /// itself.
     left: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -73,7 +74,8 @@ impl<F: FnOnce() -> R, R> Job<F, R> {
     }
 }
 
-/// Waits for a closure spawned in a [`scope`]. If it is dropped, the end of the scope waits instead.
+/// Waits for a closure spawned in a [`scope`]. If it is dropped, the end of the scope waits
+/// instead.
 pub struct ScopedJoinHandle<'scope, R> {
     result: Arc<Mutex<Option<R>>>,
     /// None after the join.

@@ -125,7 +125,8 @@ impl<F: FnOnce() -> R + Send, R: Send> Joinable<R> for Task<F, R> {
         // queued once, so one that is pending does not run.
         let cancelled = unsafe { engine().cancel(NonNull::from(&self.work)) };
         if cancelled {
-            // SAFETY: the cancel returned the item's reference to us; the handle's keeps the task live.
+            // SAFETY: the cancel returned the item's reference to us; the handle's keeps the task
+            // live.
             unsafe { Task::give_up(NonNull::from(self), JoinError::Cancelled) };
         }
         cancelled

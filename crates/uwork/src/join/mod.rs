@@ -47,7 +47,8 @@ pub(crate) trait Joinable<R>: Send + Sync {
     /// Takes the result of a task that is done. Once, by the handle.
     fn take(&self) -> Result<R, JoinError>;
 
-    /// Whether the result is ready; if not, `context` is woken when it is. Called by the handle alone.
+    /// Whether the result is ready; if not, `context` is woken when it is. Called by the handle
+    /// alone.
     fn poll_done(&self, context: &Context<'_>) -> bool;
 
     /// See [`JoinHandle::cancel`].
@@ -117,7 +118,8 @@ impl<R> JoinHandle<R> {
         self.join_anyway()
     }
 
-    /// As [`JoinHandle::join`], for callers in which unwinding would be unsound: no check that may panic.
+    /// As [`JoinHandle::join`], for callers in which unwinding would be unsound: no check that may
+    /// panic.
     pub(crate) fn join_anyway(self) -> Result<R, JoinError> {
         let task = self.task();
         if !task.is_done() {

@@ -46,7 +46,8 @@ impl std::fmt::Display for Stays {
     }
 }
 
-/// Makes every other thread of the process pass a full barrier. Returns the CPUs that the caller visited.
+/// Makes every other thread of the process pass a full barrier. Returns the CPUs that the caller
+/// visited.
 pub(super) fn everywhere() -> Result<Mask, Stays> {
     cross(|_| true)
 }
@@ -87,7 +88,8 @@ fn visit(cpu: u32) -> Result<(), Stays> {
             libc::EINVAL => return Err(Stays::KeptOff(cpu)),
             error => return Err(Stays::NoMove(Errno(error))),
         }
-        // SAFETY: no arguments. The check is needed as another thread may have changed the mask meanwhile.
+        // SAFETY: no arguments. The check is needed as another thread may have changed the mask
+        // meanwhile.
         if u32::try_from(unsafe { libc::sched_getcpu() }) == Ok(cpu) {
             return Ok(());
         }
@@ -111,7 +113,8 @@ impl Mask {
         mask
     }
 
-    /// The mask of a thread, 0 for the calling one. `None` if the thread has ended, or the call fails.
+    /// The mask of a thread, 0 for the calling one. `None` if the thread has ended, or the call
+    /// fails.
     fn of(thread: libc::pid_t) -> Option<Mask> {
         let mut mask = Mask::empty();
         // SAFETY: the mask is live and of the given length.
@@ -178,7 +181,8 @@ struct Entries([u8; 4096]);
 const ENTRY_LENGTH: usize = 16;
 const ENTRY_NAME: usize = 19;
 
-/// Calls `f` with each entry of a directory whose name is a number. `Err` leaves the system's error in `errno`.
+/// Calls `f` with each entry of a directory whose name is a number. `Err` leaves the system's error
+/// in `errno`.
 fn for_each_entry(folder: libc::c_int, mut f: impl FnMut(libc::pid_t)) -> Result<(), ()> {
     let mut entries = Entries([0; 4096]);
     loop {
@@ -223,7 +227,8 @@ mod tests {
         Mask::of(0).expect("the calling thread's").cpus().collect()
     }
 
-    // Catches: a CPU that is left out, as it is missing in the caller's own mask; a caller that does not return to its CPUs.
+    // Catches: a CPU that is left out, as it is missing in the caller's own mask; a caller that
+    // does not return to its CPUs.
     #[test]
     fn a_crossing_reaches_the_cpus_of_every_thread() {
         let cpus = allowed();

@@ -65,9 +65,9 @@ struct Held {
     making: first_use::Making,
 }
 
-/// Called when the program starts, or the library is loaded. A handler registered later would miss a
-/// fork that has already begun, and the thread that registers it can be in the middle of making an
-/// object at that fork.
+/// Called when the program starts, or the library is loaded. A handler registered later would miss
+/// a fork that has already begun, and the thread that registers it can be in the middle of making
+/// an object at that fork.
 // SAFETY: functions in this section are called then, by one thread; this one uses nothing of Rust's
 // runtime.
 #[used]
@@ -85,7 +85,8 @@ extern "C" fn watch_forks() {
     let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-/// Ensures that the fork handlers are registered. Called before any object is made that a fork must not find half made.
+/// Ensures that the fork handlers are registered. Called before any object is made that a fork must
+/// not find half made.
 pub(crate) fn are_watched() {
     // Reads the static, so that a linker that keeps this function keeps the static as well.
     // SAFETY: a static.

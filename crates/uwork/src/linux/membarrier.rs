@@ -33,7 +33,8 @@ const FLAG_CPU: u32 = 1;
 /// How often a command is retried if the system lacks memory.
 const TRIES: u32 = 4;
 
-/// The error of a `membarrier` that was permitted at first and is refused now, until it is reported; else 0.
+/// The error of a `membarrier` that was permitted at first and is refused now, until it is
+/// reported; else 0.
 static UNSAID: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
 /// Such a refusal was recorded.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
@@ -64,7 +65,8 @@ impl Fences {
 
     pub(super) fn heavy(&self) {
         fence(Ordering::SeqCst);
-        // Acquire: pairs with the release in `change`. The barriers of the crossing precede all later accesses.
+        // Acquire: pairs with the release in `change`. The barriers of the crossing precede all
+        // later accesses.
         if self.all_are_full.load(Ordering::Acquire) {
             return;
         }

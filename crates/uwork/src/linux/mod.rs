@@ -63,7 +63,8 @@ static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
 
 impl Linux {
     fn new(options: &Options) -> Linux {
-        // Both are CLOCK_MONOTONIC; the time between the two readings makes sleeps appear longer by that much.
+        // Both are CLOCK_MONOTONIC; the time between the two readings makes sleeps appear longer by
+        // that much.
         let (clock_base, monotonic_ns) = (std::time::Instant::now(), thread::monotonic_ns());
         Linux {
             fences: membarrier::Fences::new(),
@@ -218,7 +219,8 @@ impl Host for Linux {
     }
 }
 
-/// Calls the program's reporter, or prints. Not to be called while `first_use` makes an object, as the reporter may need it.
+/// Calls the program's reporter, or prints. Not to be called while `first_use` makes an object, as
+/// the reporter may need it.
 pub(crate) fn tell(mut report: Report) {
     // Callers are in the middle of changes that an unwinding must not interrupt.
     let told = catch_unwind(AssertUnwindSafe(|| {
@@ -270,8 +272,8 @@ pub(crate) fn warn_of_flags(queue: &str, warning: FlagsWarning) {
     }
 }
 
-/// Whether `WQ_POWER_EFFICIENT` queues are unbound in this process: `UWORK_POWER_EFFICIENT` is 1, y or
-/// on (the kernel's `workqueue.power_efficient`). Read once.
+/// Whether `WQ_POWER_EFFICIENT` queues are unbound in this process: `UWORK_POWER_EFFICIENT` is 1, y
+/// or on (the kernel's `workqueue.power_efficient`). Read once.
 pub(crate) fn saves_power() -> bool {
     static SAVES: OnceLock<bool> = OnceLock::new();
     *first_use::once(&SAVES, || {
@@ -293,7 +295,8 @@ pub(crate) fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
     REPORTER.set(reporter)
 }
 
-/// The program's choices. Fixed when the engine is made, or when the mode of per-CPU data is first needed.
+/// The program's choices. Fixed when the engine is made, or when the mode of per-CPU data is first
+/// needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     /// How undeclared waits are detected.

@@ -58,7 +58,8 @@ impl Mask {
     /// Changes the calling thread's mask by this set. Returns the previous mask.
     fn apply(&self, how: libc::c_int) -> Mask {
         let mut before = MaybeUninit::zeroed();
-        // SAFETY: both sets are live. It fails for an unknown `how` only, and then the zeros stay, an empty set.
+        // SAFETY: both sets are live. It fails for an unknown `how` only, and then the zeros stay,
+        // an empty set.
         unsafe {
             libc::pthread_sigmask(how, &raw const self.0, before.as_mut_ptr());
             Mask(before.assume_init())

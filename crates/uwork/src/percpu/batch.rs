@@ -50,7 +50,8 @@ pub struct Batch<T> {
     registration: Option<Registration>,
 }
 
-/// The calls of the sink in progress. A child of a fork replaces it, as the other threads do not exist there.
+/// The calls of the sink in progress. A child of a fork replaces it, as the other threads do not
+/// exist there.
 #[derive(Default)]
 struct Sinks(UnsafeCell<State>);
 
@@ -263,7 +264,8 @@ impl<T: Send> Batch<T> {
         }
         let _draining = Draining::begin(self.sinks.get());
         let cpus: Vec<u32> = self.parts.in_use().collect();
-        // In mode 0 workers visit all CPUs at once. Otherwise this thread visits one after the other, and one spare buffer suffices.
+        // In mode 0 workers visit all CPUs at once. Otherwise this thread visits one after the
+        // other, and one spare buffer suffices.
         let at_once = if self.parts.mode() == Mode::Local { cpus.len().max(1) } else { 1 };
         let mut spares = Vec::new();
         let (mut items, mut visited, mut panic) = (0, Ok(()), None);
@@ -300,7 +302,8 @@ impl<T: Send> Batch<T> {
 }
 
 impl<T> Drop for Batch<T> {
-    /// Hands the remaining items of all CPUs on. A panic of the sink is resumed after it was called for all batches.
+    /// Hands the remaining items of all CPUs on. A panic of the sink is resumed after it was called
+    /// for all batches.
     fn drop(&mut self) {
         self.registration = None;
         let mut panic = None;
@@ -330,7 +333,8 @@ mod tests {
     use crate::percpu::tests::counting::counted;
     use crate::percpu::tests::{cpus, modes, on_cpu};
 
-    // Catches: an add that finds its CPU's lock held, as by a drain, and allocates a buffer for its item.
+    // Catches: an add that finds its CPU's lock held, as by a drain, and allocates a buffer for its
+    // item.
     #[test]
     fn an_add_that_finds_the_lock_taken_allocates_nothing() {
         for mode in modes() {

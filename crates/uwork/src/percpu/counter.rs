@@ -21,11 +21,13 @@ pub struct Counter {
     /// Written by the holder of the lock in modes 0 and 2, by a locked addition of any thread in
     /// mode 1; read by any thread.
     parts: Parts<AtomicI64>,
-    /// The additions made while a lock's holder was preempted. The counter's value is the sum of the parts and this.
+    /// The additions made while a lock's holder was preempted. The counter's value is the sum of
+    /// the parts and this.
     rest: AtomicI64,
 }
 
-/// How a child treats a part whose lock another thread held: it keeps the number, which is written atomically.
+/// How a child treats a part whose lock another thread held: it keeps the number, which is written
+/// atomically.
 struct Keep;
 
 impl Lost<AtomicI64> for Keep {
@@ -53,7 +55,8 @@ impl Counter {
             let cpu = crate::linux::current_cpu() % self.parts.len();
             // SAFETY: only ever accessed by shared references.
             let part = unsafe { &*self.parts.value(cpu) };
-            // Relaxed: it orders nothing else; a reader that must see an addition is ordered after it by other means.
+            // Relaxed: it orders nothing else; a reader that must see an addition is ordered after
+            // it by other means.
             part.fetch_add(number, Ordering::Relaxed);
             return;
         }

@@ -44,7 +44,8 @@ impl<T> Lost<T> for Poison {
 }
 
 impl<T: Send> PerCpu<T> {
-    /// Values that `value` makes, from CPU 0 on. The first call for per-CPU data chooses the process's mode.
+    /// Values that `value` makes, from CPU 0 on. The first call for per-CPU data chooses the
+    /// process's mode.
     pub fn new(value: impl FnMut(u32) -> T) -> PerCpu<T> {
         PerCpu { parts: Parts::new::<Poison>(value) }
     }
@@ -83,7 +84,8 @@ impl<T: Send> PerCpu<T> {
     /// As [`PerCpu::lock_local`], but only if the lock is free at once.
     ///
     /// # Errors
-    /// As [`PerCpu::lock_local`]; and [`LockError::Busy`], also if the caller itself holds the lock.
+    /// As [`PerCpu::lock_local`]; and [`LockError::Busy`], also if the caller itself holds the
+    /// lock.
     #[inline(always)]
     pub fn try_lock_local(&self) -> Result<Guard<'_, T>, LockError<Guard<'_, T>>> {
         match self.parts.try_here() {
@@ -105,7 +107,8 @@ impl<T: Send> PerCpu<T> {
         self.guard(self.parts.lock_of(cpu)?)
     }
 
-    /// As [`PerCpu::lock`], but only if the lock is free. In mode 0 it still waits for a worker of that CPU.
+    /// As [`PerCpu::lock`], but only if the lock is free. In mode 0 it still waits for a worker of
+    /// that CPU.
     ///
     /// # Errors
     /// As [`PerCpu::lock`]; and [`LockError::Busy`].
@@ -143,7 +146,8 @@ impl<T: Send> PerCpu<T> {
     /// The caller holds the lock of a part. All others were visited.
     ///
     /// # Panics
-    /// If `f` panics, in mode 0 after all parts were visited; the part that it was called with is poisoned.
+    /// If `f` panics, in mode 0 after all parts were visited; the part that it was called with is
+    /// poisoned.
     pub fn for_each(&self, f: impl Fn(u32, &mut T) + Sync) -> Result<(), Error> {
         self.parts.visit_all(self.cpus(), |cpu, held| f(cpu, &mut Guard::new(self, held)))
     }

@@ -60,7 +60,8 @@ impl Registration {
         Registration(address)
     }
 
-    /// Registers locks. A child releases those that a thread other than the forking one held, by `lost`.
+    /// Registers locks. A child releases those that a thread other than the forking one held, by
+    /// `lost`.
     ///
     /// # Safety
     /// The locks stay in place while the registration lives. A child's only thread may call `lost`
@@ -103,7 +104,8 @@ pub unsafe fn give_up(lock: NonNull<CpuLock>) {
     unsafe { lock.as_ref().release() };
 }
 
-/// The locks of the registry, all depots and the recorded calls, held by the forking thread: none of them is in the middle of a change.
+/// The locks of the registry, all depots and the recorded calls, held by the forking thread: none
+/// of them is in the middle of a change.
 pub(crate) struct Held {
     calls: calls::Held,
     // Released before the registry.

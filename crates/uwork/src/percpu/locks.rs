@@ -1,4 +1,5 @@
-//! A lock for each CPU, at any address: the basis of this module. Their user decides what they guard.
+//! A lock for each CPU, at any address: the basis of this module. Their user decides what they
+//! guard.
 
 use std::ptr::NonNull;
 
@@ -33,7 +34,8 @@ impl Locks {
     pub(super) unsafe fn in_mode(mode: Mode, place: Place) -> Locks {
         let rseq = chosen().rseq;
         let rseq = if mode.needs_sections() { rseq } else { rseq.without_sections() };
-        // SAFETY: by this function's contract; without restartable sections no lock is taken by the fast path.
+        // SAFETY: by this function's contract; without restartable sections no lock is taken by the
+        // fast path.
         Locks { row: unsafe { Row::new(place, mode, rseq) } }
     }
 

@@ -6,7 +6,8 @@
 //! gives exclusion.
 //!
 //! - [`PerCpu`]: a value for each CPU
-//! - [`PerCpuWork`]: a function for one CPU's data, run on that CPU or in the calling thread, depending on the mode
+//! - [`PerCpuWork`]: a function for one CPU's data, run on that CPU or in the calling thread,
+//!   depending on the mode
 //! - [`Cache`]: objects, with a magazine for each CPU
 //! - [`Batch`]: items that are collected for each CPU and handed on in bulk
 //! - [`Counter`]: a number that all threads add to

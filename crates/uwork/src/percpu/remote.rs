@@ -36,7 +36,8 @@ fn queue() -> Option<&'static Queue> {
 type Attempt<R> = Result<Option<R>, Recursion>;
 
 impl Locks {
-    /// The queue by which to access `cpu`, if the mode requires it and the caller is on another CPU.
+    /// The queue by which to access `cpu`, if the mode requires it and the caller is on another
+    /// CPU.
     fn way_to(&self, cpu: u32) -> Option<&'static Queue> {
         let is_there = crate::linux::current_cpu() == cpu;
         if self.mode() != Mode::Local || is_there { None } else { queue() }
@@ -113,7 +114,8 @@ impl Locks {
     /// those CPUs, at the same time.
     ///
     /// # Errors
-    /// A CPU does not exist, and no part was visited; or the caller holds one of the locks, and all other parts were visited.
+    /// A CPU does not exist, and no part was visited; or the caller holds one of the locks, and all
+    /// other parts were visited.
     ///
     /// # Panics
     /// If `f` panics: in mode 0 after all were visited, if workers visited them; else at once, and

@@ -51,7 +51,8 @@ impl<T> Singles<T> {
 impl<T> Drop for Singles<T> {
     fn drop(&mut self) {
         for single in &mut self.0 {
-            // Only in a child of a fork can a buffer still be taken, by a thread that does not exist there: its item belongs to the parent.
+            // Only in a child of a fork can a buffer still be taken, by a thread that does not
+            // exist there: its item belongs to the parent.
             if !*single.is_taken.get_mut() {
                 // SAFETY: no thread can access it any more.
                 unsafe { ManuallyDrop::drop(single.buffer.get_mut()) };

@@ -64,7 +64,8 @@ impl Underway {
     /// Whether the calling thread is inside a call by [`Underway::inside`].
     pub(super) fn is_inside(&self) -> bool {
         let mut next = INNERMOST.get();
-        // SAFETY: null, or on the stack of an enclosing `inside` call, which removes it before it returns.
+        // SAFETY: null, or on the stack of an enclosing `inside` call, which removes it before it
+        // returns.
         while let Some(inside) = unsafe { next.as_ref() } {
             if ptr::eq(inside.of, self) {
                 return true;

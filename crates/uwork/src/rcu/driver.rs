@@ -18,7 +18,8 @@ use crate::linux::engine;
 use crate::own_queue::own_queue;
 use crate::queue::Queue;
 
-/// Tries in one run: two steps of the epoch, one more to run the deferred functions, one in reserve.
+/// Tries in one run: two steps of the epoch, one more to run the deferred functions, one in
+/// reserve.
 const LOOKS: u32 = 4;
 /// The pause after the first run that did not reach the end, and the longest pause.
 const PAUSE_MIN: Duration = Duration::from_millis(1);

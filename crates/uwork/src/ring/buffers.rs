@@ -65,7 +65,8 @@ impl Buffers {
     /// The kernel has handed this buffer out, for an operation that returned this number of bytes,
     /// and it was not given back since.
     pub(super) unsafe fn take(self: &Rc<Self>, id: u16, returned: u32) -> Buffer {
-        // A receive with `MSG_TRUNC` returns the length of the message, of which the buffer may hold only the start.
+        // A receive with `MSG_TRUNC` returns the length of the message, of which the buffer may
+        // hold only the start.
         let len = returned.min(self.size);
         Buffer { buffers: self.clone(), id, len }
     }
@@ -77,13 +78,15 @@ impl Buffers {
     fn give_back(&self, id: u16) {
         let tail = self.tail.get();
         let place = usize::from(tail & (self.count - 1));
-        // SAFETY: within the ring. The kernel reads an entry only after the tail has passed it, which comes next.
+        // SAFETY: within the ring. The kernel reads an entry only after the tail has passed it,
+        // which comes next.
         let entry = unsafe { &mut *self.entries.as_ptr().add(place) };
         entry.set_addr(self.at(id).expose_provenance() as u64);
         entry.set_len(self.size);
         entry.set_bid(id);
         self.tail.set(tail.wrapping_add(1));
-        // SAFETY: the tail is a field of the first entry that `set_addr` and the other setters do not write.
+        // SAFETY: the tail is a field of the first entry that `set_addr` and the other setters do
+        // not write.
         let shared = unsafe { &*BufRingEntry::tail(self.entries.as_ptr()).cast::<AtomicU16>() };
         // Release: publishes the entry to the kernel.
         shared.store(self.tail.get(), Ordering::Release);
@@ -93,7 +96,8 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         let (entries, data) = Self::layouts(self.count, self.size);
-        // SAFETY: allocated with these layouts, and the kernel no longer uses them: the reactor has ended first.
+        // SAFETY: allocated with these layouts, and the kernel no longer uses them: the reactor has
+        // ended first.
         unsafe {
             dealloc(self.entries.as_ptr().cast(), entries);
             dealloc(self.data.as_ptr(), data);

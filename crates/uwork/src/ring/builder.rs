@@ -38,7 +38,8 @@ impl Builder {
         self
     }
 
-    /// Makes the reactor of the calling thread, and registers the thread for task work if necessary.
+    /// Makes the reactor of the calling thread, and registers the thread for task work if
+    /// necessary.
     ///
     /// # Errors
     /// `InvalidInput` for numbers out of range, or a thread that has a reactor already;

@@ -59,8 +59,8 @@ impl Completion {
         cqueue::sock_nonempty(self.flags)
     }
 
-    /// The received data, for [`Reactor::recv_multi`](super::Reactor::recv_multi). None at the end of the stream,
-    /// or on an error.
+    /// The received data, for [`Reactor::recv_multi`](super::Reactor::recv_multi). None at the end
+    /// of the stream, or on an error.
     pub fn into_buffer(mut self) -> Option<Buffer> {
         self.buffer.take()
     }
@@ -70,7 +70,8 @@ impl Completion {
         self.buffer.as_deref()
     }
 
-    /// The descriptor that was accepted, for [`Reactor::accept_multi`](super::Reactor::accept_multi).
+    /// The descriptor that was accepted, for
+    /// [`Reactor::accept_multi`](super::Reactor::accept_multi).
     ///
     /// # Errors
     /// The accept's error; `InvalidInput` if the operation was not an accept.

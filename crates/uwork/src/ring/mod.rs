@@ -1,4 +1,5 @@
-//! Reactors: threads that wait for completions of io_uring and for [task work](crate::task) at once.
+//! Reactors: threads that wait for completions of io_uring and for [task work](crate::task) at
+//! once.
 //!
 //! A [`Reactor`] is one thread's ring. Its wait ends when an operation has completed, or when
 //! another thread has added an item for it, which runs before the wait returns. That takes one

@@ -24,7 +24,8 @@ pub(crate) fn name(address: usize) -> Option<String> {
     let mut name = None;
     // The resolver expects a return address and looks up the byte before it.
     backtrace::resolve(std::ptr::without_provenance_mut(address.wrapping_add(1)), |symbol| {
-        // The outermost function comes last, after functions that were inlined at its first instruction.
+        // The outermost function comes last, after functions that were inlined at its first
+        // instruction.
         name = symbol.name().map(|name| format!("{name:#}")).or(name.take());
     });
     name

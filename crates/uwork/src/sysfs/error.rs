@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::error::Error as QueueError;
 
-/// See [`get`](super::get) and [`set`](super::set). Prints as one line that names the permitted values.
+/// See [`get`](super::get) and [`set`](super::set). Prints as one line that names the permitted
+/// values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {

@@ -1,4 +1,5 @@
-//! CPU masks as the kernel writes them: hexadecimal, the highest CPU first, a comma after each 32 bits.
+//! CPU masks as the kernel writes them: hexadecimal, the highest CPU first, a comma after each 32
+//! bits.
 
 use uwork_policy::cpuset::CpuSet;
 

@@ -202,7 +202,8 @@ impl TaskHandle {
         T: TaskItem<ID>,
     {
         let work = work.raw();
-        // SAFETY: live, as we have a reference; and once the item is off the list, this call owns the pointer.
+        // SAFETY: live, as we have a reference; and once the item is off the list, this call owns
+        // the pointer.
         unsafe { self.0.cancel(work).then(|| T::Pointer::from_raw(container::<T, ID>(work))) }
     }
 

@@ -60,13 +60,15 @@ pub trait TaskItem<const ID: u64 = 0>: HasTaskWork<ID> {
     /// The pointer through which the item is added, and which its run receives.
     type Pointer: WorkPointer<Target = Self>;
 
-    /// Does the work, on the thread for which the item was added. Items run one after the other there.
+    /// Does the work, on the thread for which the item was added. Items run one after the other
+    /// there.
     ///
     /// A panic ends the item, not the thread; it is counted and reported.
     fn run(this: Self::Pointer);
 }
 
-/// Implements [`HasTaskWork`](crate::task::HasTaskWork) for a type with a [`TaskWork`](crate::task::TaskWork) field.
+/// Implements [`HasTaskWork`](crate::task::HasTaskWork) for a type with a
+/// [`TaskWork`](crate::task::TaskWork) field.
 ///
 /// ```
 /// use uwork::task::TaskWork;
@@ -155,7 +157,8 @@ impl<T: TaskItem<ID>, const ID: u64> TaskWork<T, ID> {
 }
 
 impl<T, const ID: u64> TaskWork<T, ID> {
-    /// Whether the item was added and neither runs nor was taken back. The answer may be out of date on return.
+    /// Whether the item was added and neither runs nor was taken back. The answer may be out of
+    /// date on return.
     pub fn is_pending(&self) -> bool {
         self.raw.is_pending()
     }

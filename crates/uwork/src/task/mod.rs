@@ -113,7 +113,8 @@ pub fn run() -> usize {
     current_or_none().map_or(0, |target| unsafe { target.run() })
 }
 
-/// As [`run`], but only the items in the list at the call: items added meanwhile stay for the next call.
+/// As [`run`], but only the items in the list at the call: items added meanwhile stay for the next
+/// call.
 ///
 /// ```
 /// use uwork::task::{Notify, TaskHandle, run_once};
@@ -127,7 +128,8 @@ pub fn run_once() -> usize {
     current_or_none().map_or(0, |target| unsafe { target.run_once() })
 }
 
-/// Whether the calling thread was notified to run its items and has not done so yet. Takes a nanosecond or two.
+/// Whether the calling thread was notified to run its items and has not done so yet. Takes a
+/// nanosecond or two.
 ///
 /// ```
 /// use uwork::task::{Notify, TaskHandle, is_notified, run};

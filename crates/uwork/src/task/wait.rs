@@ -99,7 +99,8 @@ fn park_until(deadline: Option<Instant>) -> usize {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Notifier {
-    /// The calling thread's. It owns the descriptor, which therefore stays open as long as it can be borrowed.
+    /// The calling thread's. It owns the descriptor, which therefore stays open as long as it can
+    /// be borrowed.
     target: Arc<Target>,
     not_send: PhantomData<*mut ()>,
 }
@@ -143,7 +144,8 @@ impl Notifier {
     /// # Panics
     /// A panic of `wait` ends the wait and unwinds through this call.
     pub fn wait<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
-        // SAFETY: the target is the calling thread's own; a write to the eventfd stays until it is read.
+        // SAFETY: the target is the calling thread's own; a write to the eventfd stays until it is
+        // read.
         let result = unsafe { self.target.wait(Wait::Descriptor, wait) };
         if result.is_some() {
             self.target.clear_descriptor();

@@ -113,14 +113,16 @@ fn is_warm() -> bool {
             file.iter().for_each(|file| remember(file.as_raw_fd()));
             let _ = ANCHOR.set(file);
         };
-        // If no thread can be created, a later call tries again, and nothing is observed until then.
+        // If no thread can be created, a later call tries again, and nothing is observed until
+        // then.
         let begun = super::super::thread::start("uw/perf", warm_up);
         BEGUN.store(begun.is_ok(), Ordering::Relaxed);
     }
     false
 }
 
-/// Whether this file is in the last quarter of the numbers that the process may use: these are left to the program.
+/// Whether this file is in the last quarter of the numbers that the process may use: these are left
+/// to the program.
 fn is_of_the_last(file: &OwnedFd) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is live.
@@ -212,7 +214,8 @@ pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: both are live and of the given length. Errors and signals end it early, which is permitted.
+    // SAFETY: both are live and of the given length. Errors and signals end it early, which is
+    // permitted.
     unsafe {
         libc::ppoll(
             files.as_mut_ptr(),
@@ -255,7 +258,8 @@ pub(crate) fn close_after_fork() {
             unsafe { libc::close(number as RawFd - 1) };
         }
     }
-    // A later close of all descriptors also closes this one without notice, and its number may then belong to another file: close it now.
+    // A later close of all descriptors also closes this one without notice, and its number may then
+    // belong to another file: close it now.
     proc::give_up_reserve();
 }
 
@@ -268,7 +272,8 @@ mod tests {
     use super::super::proc;
     use super::*;
 
-    /// A sight of this thread, as soon as that is possible; `None`, with a note, if the system refuses it.
+    /// A sight of this thread, as soon as that is possible; `None`, with a note, if the system
+    /// refuses it.
     fn sight_of(thread: u64) -> Option<Sight> {
         loop {
             match Sight::new(thread, 0) {
@@ -330,7 +335,8 @@ mod tests {
             until(asleep);
             let deadline = Instant::now() + Duration::from_secs(20);
             let mut seen = sight.look().activity;
-            // The kernel marks the thread as asleep a moment before it leaves its CPU, which is the recorded event.
+            // The kernel marks the thread as asleep a moment before it leaves its CPU, which is the
+            // recorded event.
             while matches!(seen, Some(Activity::Runs)) && Instant::now() < deadline {
                 std::thread::yield_now();
                 seen = sight.look().activity;

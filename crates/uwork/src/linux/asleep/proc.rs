@@ -80,7 +80,8 @@ pub(super) fn give_up_reserve() {
     }
 }
 
-/// The state in the first part of such a file: `TID (NAME) STATE ...`, where the name can contain any bytes.
+/// The state in the first part of such a file: `TID (NAME) STATE ...`, where the name can contain
+/// any bytes.
 fn activity_in(stat: &[u8]) -> Option<Activity> {
     let name_ends = stat.iter().rposition(|&byte| byte == b')')?;
     match stat.get(name_ends + 1..)? {

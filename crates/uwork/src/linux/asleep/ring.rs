@@ -65,8 +65,8 @@ impl Ring {
 
     /// A position in the control page, shared with the kernel.
     fn position(&self, field: *const u64) -> &AtomicU64 {
-        // SAFETY: an aligned field of the mapped control page, which lives as long as the ring, and is
-        // used by both sides with atomic accesses only.
+        // SAFETY: an aligned field of the mapped control page, which lives as long as the ring, and
+        // is used by both sides with atomic accesses only.
         unsafe { AtomicU64::from_ptr(field.cast_mut()) }
     }
 
@@ -86,7 +86,8 @@ impl Ring {
     pub(super) fn read(&mut self, mut each: impl FnMut(Record)) {
         let mut from = self.tail().load(Ordering::Relaxed);
         loop {
-            // Acquire: the records up to there are written (the kernel's release is in perf_output_put_handle).
+            // Acquire: the records up to there are written (the kernel's release is in
+            // perf_output_put_handle).
             let head = self.head().load(Ordering::Acquire);
             if head == from {
                 return;
@@ -128,7 +129,8 @@ impl Ring {
         }
     }
 
-    /// Eight bytes of a record. Records begin at multiples of eight, so a wrap never splits these bytes.
+    /// Eight bytes of a record. Records begin at multiples of eight, so a wrap never splits these
+    /// bytes.
     fn word(&self, position: u64) -> u64 {
         let at = (position as usize % self.page) & !7;
         // SAFETY: within the page of records, aligned, and not written by the kernel before it is
@@ -206,7 +208,8 @@ mod tests {
 
     #[test]
     fn records_are_read_once_and_in_order_wherever_the_page_ends() {
-        // The second record begins at the start of the page, wraps at its end, and wraps the position itself.
+        // The second record begins at the start of the page, wraps at its end, and wraps the
+        // position itself.
         for start in [4096 - 16, 4096 - 24, 65_536 - 24, 0_u64.wrapping_sub(24)] {
             let mut ring = Written::at(start);
             assert_eq!(ring.read(), []);

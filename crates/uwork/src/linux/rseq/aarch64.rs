@@ -7,7 +7,8 @@ use uwork_engine::percpu::{CpuLock, Place};
 use super::field;
 
 pub(super) const HAS_SECTIONS: bool = true;
-/// The word that must precede the abort handler of a section: the kernel jumps to no other address. A `brk`.
+/// The word that must precede the abort handler of a section: the kernel jumps to no other address.
+/// A `brk`.
 pub(super) const SIGNATURE: u32 = 0xd428_bc00;
 
 #[inline(always)]

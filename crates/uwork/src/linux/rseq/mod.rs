@@ -24,11 +24,13 @@ use super::membarrier;
 mod field {
     /// The CPU, or a negative number if the thread is not registered.
     pub(super) const CPU_ID: usize = 4;
-    /// The section that the thread is in, or was in last: the kernel compares the instruction pointer to decide.
+    /// The section that the thread is in, or was in last: the kernel compares the instruction
+    /// pointer to decide.
     pub(super) const RSEQ_CS: usize = 8;
 }
 
-/// The address at which the kernel keeps this thread's CPU up to date, if glibc has registered an area.
+/// The address at which the kernel keeps this thread's CPU up to date, if glibc has registered an
+/// area.
 pub(super) fn cpu_id() -> Option<*const u32> {
     let offset = glibc_offset()?;
     Some(arch::thread_pointer().wrapping_offset(offset).wrapping_add(field::CPU_ID).cast())
@@ -74,7 +76,8 @@ pub(crate) struct Rseq {
 const OWN: isize = 1;
 
 impl Rseq {
-    /// The sections of this system, or the reason for which it has none. Threads have a token in both cases.
+    /// The sections of this system, or the reason for which it has none. Threads have a token in
+    /// both cases.
     pub(crate) fn new() -> (Rseq, Result<(), String>) {
         let offset = glibc_offset().unwrap_or(0);
         let rseq = Rseq { offset, section_offset: if offset == 0 { OWN } else { offset } };
@@ -107,7 +110,8 @@ impl Rseq {
     pub(crate) fn unregister_this_thread(self) {
         const LENGTHS: [u32; 2] = [32, 64];
         let unregister = |length: u32| {
-            // SAFETY: the area that was registered; the kernel refuses any length except the registered one.
+            // SAFETY: the area that was registered; the kernel refuses any length except the
+            // registered one.
             unsafe { libc::syscall(libc::SYS_rseq, self.area(), length, 1, arch::SIGNATURE) == 0 }
         };
         assert!(LENGTHS.into_iter().any(unregister), "{}", std::io::Error::last_os_error());
@@ -167,7 +171,8 @@ impl Sections for Rseq {
 
     #[inline(always)]
     unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
-        // One comparison covers both special cases, so that the common case, an area of glibc's, pays for one; without sections no call is made.
+        // One comparison covers both special cases, so that the common case, an area of glibc's,
+        // pays for one; without sections no call is made.
         if self.section_offset as usize <= OWN as usize {
             if self.section_offset != OWN {
                 return None;
@@ -189,7 +194,8 @@ impl Sections for Rseq {
         if area.is_null() {
             return None;
         }
-        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not run.
+        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not
+        // run.
         Some(unsafe { area.add(field::CPU_ID).cast::<u32>().read_volatile() })
     }
 
@@ -198,8 +204,8 @@ impl Sections for Rseq {
         if area.is_null() {
             return false;
         }
-        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not run.
-        // Negative if glibc's registration has failed.
+        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not
+        // run. Negative if glibc's registration has failed.
         let cpu = unsafe { area.add(field::CPU_ID).cast::<u32>().read_volatile() };
         cpu < len && cpu as i32 >= 0
     }

@@ -57,7 +57,8 @@ impl Registration {
     }
 
     fn call(&self, flags: i32) -> bool {
-        // SAFETY: the area lives until `drop` has unregistered it, and is only accessed through raw pointers.
+        // SAFETY: the area lives until `drop` has unregistered it, and is only accessed through raw
+        // pointers.
         unsafe { libc::syscall(libc::SYS_rseq, self.area.0.get(), SIZE, flags, SIGNATURE) == 0 }
     }
 }

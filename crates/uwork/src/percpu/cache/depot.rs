@@ -11,7 +11,8 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The approximate size of the first chunk in bytes; each later one is as large as all earlier ones together.
+/// The approximate size of the first chunk in bytes; each later one is as large as all earlier ones
+/// together.
 const CHUNK_MIN: usize = 16 << 10;
 /// The maximum size of a chunk, unless a single object is larger.
 const CHUNK_MAX: usize = 4 << 20;
@@ -149,7 +150,8 @@ impl Depots {
 
     /// Takes both locks.
     pub(in crate::percpu) fn lock(&self) -> (MutexGuard<'_, Flushed>, MutexGuard<'_, Depot>) {
-        // In this order: this may wait for a flush that holds the first lock, and must not hold the depot, which allocations need, meanwhile.
+        // In this order: this may wait for a flush that holds the first lock, and must not hold the
+        // depot, which allocations need, meanwhile.
         let flushed = self.flushed();
         (flushed, self.depot())
     }
@@ -214,7 +216,8 @@ impl Depots {
                 let taken = take_off(&mut depot.free, to);
                 return if taken > 0 { taken } else { take_off(&mut flushed.0, to) };
             };
-            // If another thread has added a chunk meanwhile, that one is used, and this one is freed.
+            // If another thread has added a chunk meanwhile, that one is used, and this one is
+            // freed.
             self.depot().add(&mut more);
             if let Some(mut list) = self.try_list() {
                 list.reserve_in_all(objects);
@@ -263,7 +266,8 @@ unsafe impl Sync for Aside {}
 
 impl Depot {
     pub(super) fn new(object: Layout) -> Depot {
-        // Padded, so that each object in a row is aligned, and at least one byte, so that two have different addresses.
+        // Padded, so that each object in a row is aligned, and at least one byte, so that two have
+        // different addresses.
         let size = object.size().max(1);
         let object =
             Layout::from_size_align(size, object.align()).expect("as it was").pad_to_align();
@@ -293,11 +297,13 @@ impl Depot {
         self.chunks.iter().map(|chunk| chunk.layout.size()).sum()
     }
 
-    /// Takes objects that were never used, at most as many as `to` has room for. Returns their number.
+    /// Takes objects that were never used, at most as many as `to` has room for. Returns their
+    /// number.
     pub(super) fn take_fresh(&mut self, to: &mut [NonNull<u8>]) -> usize {
         let taken = to.len().min(self.fresh_left);
         for (number, place) in to[..taken].iter_mut().enumerate() {
-            // In reverse order, so that objects taken from the end of a magazine have ascending addresses.
+            // In reverse order, so that objects taken from the end of a magazine have ascending
+            // addresses.
             // SAFETY: within the chunk.
             *place = unsafe { self.fresh.byte_add((taken - 1 - number) * self.object.size()) };
         }

@@ -215,7 +215,8 @@ unsafe impl<T: Send> Send for Cached<'_, T> {}
 unsafe impl<T: Sync> Sync for Cached<'_, T> {}
 
 impl<'a, T> Cached<'a, T> {
-    /// Releases the object from its handle, so that it is not freed: for [`Cached::from_raw`], or for ever.
+    /// Releases the object from its handle, so that it is not freed: for [`Cached::from_raw`], or
+    /// for ever.
     pub fn into_raw(this: Cached<'a, T>) -> NonNull<T> {
         ManuallyDrop::new(this).object
     }
@@ -223,7 +224,8 @@ impl<'a, T> Cached<'a, T> {
     /// Makes a handle for such an object again.
     ///
     /// # Safety
-    /// `object` is from [`Cached::into_raw`] of an object of this cache, and there is no other handle.
+    /// `object` is from [`Cached::into_raw`] of an object of this cache, and there is no other
+    /// handle.
     pub unsafe fn from_raw(cache: &'a Cache<T>, object: NonNull<T>) -> Cached<'a, T> {
         Cached { object, cache }
     }

@@ -58,7 +58,8 @@ impl Lost<Magazine> for Forget {
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity(usize);
 
-/// The number of objects in a magazine, for objects of a size: every user of a [`RawCache`] passes it.
+/// The number of objects in a magazine, for objects of a size: every user of a [`RawCache`] passes
+/// it.
 pub const fn capacity(size: usize) -> Capacity {
     let fit = MAGAZINE_BYTES / if size == 0 { 1 } else { size };
     Capacity(if fit < MAGAZINE_MIN {
@@ -102,7 +103,8 @@ impl RawCache {
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
             if used > 0 {
-                // SAFETY: `used` is at most the magazine's length, and all entries below it are initialized.
+                // SAFETY: `used` is at most the magazine's length, and all entries below it are
+                // initialized.
                 let object = unsafe { held.0.get_unchecked(used - 1).assume_init() };
                 held.set_used(used as u32 - 1);
                 return Some(object);
@@ -158,7 +160,8 @@ impl RawCache {
         let mut spilled = 0;
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
-            // Half of the magazine, or less if another thread was here meanwhile; more stays if it was filled to a larger capacity.
+            // Half of the magazine, or less if another thread was here meanwhile; more stays if it
+            // was filled to a larger capacity.
             spilled = used.saturating_sub(capacity - capacity / 2).min(BULK - 1);
             let rest = used - spilled;
             for (to, from) in objects.iter_mut().zip(&held.0[rest..used]) {
@@ -192,7 +195,8 @@ impl RawCache {
         Ok(moved.into_inner().expect("nobody panics under it"))
     }
 
-    /// Flushes, and returns memory to the system that contains no allocated object. Returns the number of bytes.
+    /// Flushes, and returns memory to the system that contains no allocated object. Returns the
+    /// number of bytes.
     ///
     /// # Errors
     /// As [`RawCache::flush_all`].
@@ -325,7 +329,8 @@ mod tests {
         }
     }
 
-    // Catches: a caller's capacity that is mistaken for the length of a magazine, and bounds the writes there.
+    // Catches: a caller's capacity that is mistaken for the length of a magazine, and bounds the
+    // writes there.
     #[test]
     fn a_capacity_of_another_size_bounds_no_access_to_a_magazine() {
         let (large, small) = (capacity(1), capacity(MAGAZINE_BYTES));

@@ -118,7 +118,8 @@ impl Depot {
         Contents { aside, chunks, newest }
     }
 
-    /// Takes back the objects that stay. `sorted` keeps the removed chunks, and lists that are no longer needed.
+    /// Takes back the objects that stay. `sorted` keeps the removed chunks, and lists that are no
+    /// longer needed.
     pub(super) fn put_back(&mut self, sorted: &mut Sorted) {
         let Sorted { kept, gone, newest, chunks, .. } = sorted;
         if let Some((base, free)) = newest {

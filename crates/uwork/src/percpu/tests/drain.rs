@@ -35,8 +35,8 @@ fn gate() -> (Gate, impl Fn(Drain<'_, u8>) + Send + Sync + 'static) {
     (Gate { sunk, begun, go }, sink)
 }
 
-/// Starts `drain_all` on a thread while `first`'s sink is held up, lets that go when the thread sleeps or has
-/// returned, and says how many items were in the sink when it returned.
+/// Starts `drain_all` on a thread while `first`'s sink is held up, lets that go when the thread
+/// sleeps or has returned, and says how many items were in the sink when it returned.
 fn sunk_when_drained(batch: &Batch<u8>, gate: &Gate, first: impl FnOnce() + Send) -> usize {
     thread::scope(|scope| {
         scope.spawn(first);

@@ -1,5 +1,6 @@
-//! Threads that are moved from CPU to CPU all the time, by themselves and by another thread, wherever they are just
-//! then; others that reach every CPU's part meanwhile. Every count is exact in the end.
+//! Threads that are moved from CPU to CPU all the time, by themselves and by another thread,
+//! wherever they are just then; others that reach every CPU's part meanwhile. Every count is exact
+//! in the end.
 
 use std::ptr;
 use std::sync::Arc;
@@ -34,16 +35,18 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Fewer CPUs than threads, from all over the machine: with a CPU for each, nobody would be preempted.
+/// Fewer CPUs than threads, from all over the machine: with a CPU for each, nobody would be
+/// preempted.
 fn some_cpus() -> Vec<u32> {
     let cpus = cpus();
     let step = cpus.len().div_ceil(THREADS as usize / 2);
     cpus.into_iter().step_by(step).collect()
 }
 
-/// Runs `local` `ROUNDS` times on each of some threads that move around, and `remote` on another one until they are
-/// done. A third kind of thread moves them, in the middle of whatever they do: one that only moved itself would never
-/// be found elsewhere within a section. More threads than CPUs: they are preempted anywhere.
+/// Runs `local` `ROUNDS` times on each of some threads that move around, and `remote` on another
+/// one until they are done. A third kind of thread moves them, in the middle of whatever they do:
+/// one that only moved itself would never be found elsewhere within a section. More threads than
+/// CPUs: they are preempted anywhere.
 fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
     storm_with(local, remote, |_| ());
 }
@@ -170,8 +173,8 @@ extern "C" fn handle(_: libc::c_int) {
     }
 }
 
-/// A section that a signal has interrupted starts again, whatever sections the handler had; and a handler that has
-/// interrupted a holder is kept out like anybody else.
+/// A section that a signal has interrupted starts again, whatever sections the handler had; and a
+/// handler that has interrupted a holder is kept out like anybody else.
 #[test]
 fn a_signals_handler_has_sections_of_its_own() {
     let handler = handle as extern "C" fn(libc::c_int);
@@ -236,7 +239,8 @@ fn batches_lose_nothing_and_double_nothing() {
     }
 }
 
-/// Each object has a flag: who gets it finds it clear. Some are freed by other threads than had them.
+/// Each object has a flag: who gets it finds it clear. Some are freed by other threads than had
+/// them.
 #[test]
 fn no_object_is_given_out_twice() {
     for mode in modes() {
@@ -301,8 +305,8 @@ fn no_memory_of_an_object_is_given_back() {
     }
 }
 
-/// Initializes more objects than are ever out at once, so that none is fresh later. On one CPU: what is left in the
-/// magazine of another one would be missed, and more memory taken instead.
+/// Initializes more objects than are ever out at once, so that none is fresh later. On one CPU:
+/// what is left in the magazine of another one would be missed, and more memory taken instead.
 fn fresh(cache: &Cache<AtomicBool>) {
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -212,7 +212,8 @@ impl Reactor {
         Ok(ran)
     }
 
-    /// The next completion, if one is ready. Makes no system call: [`Reactor::wait`] and [`Reactor::submit`] do.
+    /// The next completion, if one is ready. Makes no system call: [`Reactor::wait`] and
+    /// [`Reactor::submit`] do.
     #[allow(clippy::should_implement_trait, reason = "others come after it has given none")]
     pub fn next(&mut self) -> Option<Completion> {
         loop {
@@ -258,7 +259,8 @@ impl Drop for Reactor {
             return;
         }
         self.target.unset_ring();
-        // Queued operations are submitted, to be cancelled with the rest; those that stay queued never begin, so their memory may be freed.
+        // Queued operations are submitted, to be cancelled with the rest; those that stay queued
+        // never begin, so their memory may be freed.
         let _ = self.submit();
         // The kernel must not write to freed buffers.
         let cancelled = self

@@ -38,7 +38,8 @@ impl Reactor {
     /// Queues any operation. It is submitted by the next wait, or when the queue is full.
     ///
     /// # Errors
-    /// `InvalidInput` for a token above [`TOKEN_MAX`]; otherwise the error of a submit, if the queue was full.
+    /// `InvalidInput` for a token above [`TOKEN_MAX`]; otherwise the error of a submit, if the
+    /// queue was full.
     ///
     /// # Safety
     /// The memory that the operation uses stays valid, and no other code accesses it, until the
@@ -89,8 +90,8 @@ impl Reactor {
     /// operations.
     ///
     /// # Errors
-    /// As [`Reactor::push`]. Without [`Builder::buffers`](super::Builder::buffers) the operation completes with
-    /// `ENOBUFS`.
+    /// As [`Reactor::push`]. Without [`Builder::buffers`](super::Builder::buffers) the operation
+    /// completes with `ENOBUFS`.
     pub fn recv_multi(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let receive = opcode::RecvMulti::new(fd, GROUP).build();
@@ -114,13 +115,15 @@ impl Reactor {
         }
     }
 
-    /// Sends all of `bytes`, unless the socket fails (`MSG_WAITALL`); raises no signal for a closed socket (`MSG_NOSIGNAL`).
+    /// Sends all of `bytes`, unless the socket fails (`MSG_WAITALL`); raises no signal for a closed
+    /// socket (`MSG_NOSIGNAL`).
     ///
     /// # Errors
     /// As [`Reactor::push`]. `InvalidInput` for 2 GiB and more, which no single operation sends.
     ///
     /// # Safety
-    /// The bytes stay valid and unchanged until the operation has completed. The socket stays open until it was submitted.
+    /// The bytes stay valid and unchanged until the operation has completed. The socket stays open
+    /// until it was submitted.
     pub unsafe fn send(
         &mut self,
         socket: &impl AsFd,
@@ -141,7 +144,8 @@ impl Reactor {
     /// As [`Reactor::send`].
     ///
     /// # Safety
-    /// The bytes stay valid and unchanged, and the socket stays open, until the operation was submitted.
+    /// The bytes stay valid and unchanged, and the socket stays open, until the operation was
+    /// submitted.
     pub unsafe fn try_send(
         &mut self,
         socket: &impl AsFd,
@@ -155,8 +159,9 @@ impl Reactor {
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
 
-    /// Cancels the operations with this token, of every kind. They complete with `ECANCELED`, or with their own outcome if that came first.
-    /// [`Reactor::cancel_recv`] and [`Reactor::cancel_accept`] are cheaper where the kind is known.
+    /// Cancels the operations with this token, of every kind. They complete with `ECANCELED`, or
+    /// with their own outcome if that came first. [`Reactor::cancel_recv`] and
+    /// [`Reactor::cancel_accept`] are cheaper where the kind is known.
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -164,7 +169,8 @@ impl Reactor {
         [0, ACCEPT, RECEIVE].into_iter().try_for_each(|kind| self.cancel_kind(kind, token))
     }
 
-    /// Cancels the receive of [`Reactor::recv_multi`] with this token, and nothing else. As [`Reactor::cancel`].
+    /// Cancels the receive of [`Reactor::recv_multi`] with this token, and nothing else. As
+    /// [`Reactor::cancel`].
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -172,7 +178,8 @@ impl Reactor {
         self.cancel_kind(RECEIVE, token)
     }
 
-    /// Cancels the accept of [`Reactor::accept_multi`] with this token, and nothing else. As [`Reactor::cancel`].
+    /// Cancels the accept of [`Reactor::accept_multi`] with this token, and nothing else. As
+    /// [`Reactor::cancel`].
     ///
     /// # Errors
     /// As [`Reactor::push`].

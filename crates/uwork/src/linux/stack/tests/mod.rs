@@ -36,8 +36,8 @@ fn names(frames: &[Frame]) -> Vec<&str> {
     frames.iter().filter_map(|frame| frame.symbol.as_deref()).collect()
 }
 
-/// Whether a function is the one of this name in this file. Builds with line tables only (`debug` of a profile)
-/// name functions without their paths.
+/// Whether a function is the one of this name in this file. Builds with line tables only (`debug`
+/// of a profile) name functions without their paths.
 fn is(name: &str, function: &str) -> bool {
     name.rsplit("::").next() == Some(function)
 }
@@ -75,7 +75,8 @@ fn until_it_sleeps(thread: u64) {
 #[inline(never)]
 fn reads_from_a_pipe(pipe: &std::io::PipeReader) -> (isize, u8) {
     let mut byte = 0_u8;
-    // SAFETY: the buffer is live and as long as said. Not by the standard library, which hides EINTR.
+    // SAFETY: the buffer is live and as long as said. Not by the standard library, which hides
+    // EINTR.
     let got = unsafe { libc::read(pipe.as_raw_fd(), (&raw mut byte).cast(), 1) };
     (got, std::hint::black_box(byte))
 }
