@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_says_something_else_is_a_change() {
+    fn a_file_with_different_contents_is_a_change() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("cpu.max");
         std::fs::write(&path, "max 100000").expect("a file");

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_has_one_item_at_a_time_and_comes_back_empty() {
+    fn a_buffer_holds_one_item_at_a_time_and_is_returned_empty() {
         let singles = Singles::new(2);
         let item = Arc::new(());
         for _ in 0..3 {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_thread_has_taken_is_left_alone() {
+    fn a_buffer_taken_by_a_missing_thread_is_left_alone() {
         let singles = Singles::new(1);
         let item = Arc::new(());
         let mut lost = ManuallyDrop::new(singles.take(0).expect("free"));

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_look_as_the_kernel_prints_them() {
+    fn masks_have_the_kernels_format() {
         assert_eq!(format(&set("0-1"), 2), "3");
         assert_eq!(format(&set("0"), 12), "001");
         assert_eq!(format(&set("0,31"), 32), "80000001");
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_masks_can_be_read() {
         for (cpus, nr) in [("0-1", 2), ("0", 12), ("0,31", 32), ("0,32", 33), ("4-7,64", 72)] {
             assert_eq!(parse(&format(&set(cpus), nr), nr), Some(set(cpus)), "{cpus}");
         }

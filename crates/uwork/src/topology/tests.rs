@@ -137,7 +137,7 @@ fn a_cache_may_span_nodes() {
 }
 
 #[test]
-fn an_offline_cpu_makes_no_cache_of_its_own() {
+fn an_offline_cpu_adds_no_cache() {
     let machine = Tree::of("core:4 offline:2").read();
     assert_eq!(machine.topology, "core:4 offline:2".parse().unwrap());
     assert_eq!(machine.allowed.to_string(), "0-1,3");
@@ -215,7 +215,7 @@ fn garbage_in_every_file_still_gives_a_machine() {
 }
 
 #[test]
-fn siblings_that_disagree_do_not_split_a_core() {
+fn contradictory_sibling_lists_do_not_split_a_core() {
     let tree = Tree::of("llc:2 core:1 smt:2");
     tree.cpu_file("cpu1/cache/index0/shared_cpu_list", "1-3");
     tree.cpu_file("cpu1/topology/physical_package_id", "7");
@@ -223,7 +223,7 @@ fn siblings_that_disagree_do_not_split_a_core() {
 }
 
 #[test]
-fn a_list_without_the_cpu_it_is_about_is_not_believed() {
+fn a_list_that_omits_its_own_cpu_is_ignored() {
     let tree = Tree::of("core:4");
     tree.cpu_file("cpu3/topology/core_cpus_list", "0-1");
     tree.cpu_file("cpu3/topology/cluster_cpus_list", "0-1");
@@ -231,7 +231,7 @@ fn a_list_without_the_cpu_it_is_about_is_not_believed() {
 }
 
 #[test]
-fn nothing_to_read_leaves_the_mask_and_no_mask_leaves_an_error() {
+fn without_files_the_mask_is_used_and_without_a_mask_the_read_fails() {
     let machine = Tree::new().read_as("2-3");
     assert_eq!(
         (machine.topology.possible().to_string().as_str(), machine.allowed.to_string().as_str()),
@@ -252,7 +252,7 @@ fn the_affinity_mask_and_the_cpuset_both_hold() {
 }
 
 #[test]
-fn a_mask_that_leaves_nothing_is_ignored_with_a_note() {
+fn a_mask_that_leaves_no_cpu_is_ignored_with_a_note() {
     let tree =
         Tree::of("core:4").groups("0::/", V2).with("sys/fs/cgroup/cpuset.cpus.effective", "2-3");
     let machine = tree.read_as("0-1");
@@ -369,7 +369,7 @@ fn a_container_sees_its_group_at_the_mount_point() {
 }
 
 #[test]
-fn of_several_mounts_the_one_that_shows_the_group_is_read() {
+fn the_mount_that_shows_the_group_is_preferred() {
     let mounts = [
         ("cgroup2", "/elsewhere", "/mnt/other", "nsdelegate"),
         ("cgroup2", "/", "/mnt/with\\040space", "nsdelegate"),
@@ -380,7 +380,7 @@ fn of_several_mounts_the_one_that_shows_the_group_is_read() {
 }
 
 #[test]
-fn notes_stay_few_on_a_machine_that_is_odd_everywhere() {
+fn notes_are_limited_on_a_machine_with_many_anomalies() {
     let tree = Tree::of("core:20");
     for cpu in 0..20 {
         tree.cpu_file(&format!("cpu{cpu}/topology/core_cpus_list"), "odd");

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_falls_back_and_is_told() {
+    fn a_refused_method_falls_back_and_is_reported() {
         let best = Wish::of(None, None);
         assert_eq!(settled(&best, &[]), (Tier::Events, "the best there is".to_owned(), true));
         let (tier, reason, as_wished) = settled(&best, &[Tier::Events]);

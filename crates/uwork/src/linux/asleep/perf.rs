@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_preempted_does_not_sleep() {
+    fn a_preempted_thread_does_not_sleep() {
         const OUT: u32 = PERF_RECORD_MISC_SWITCH_OUT;
         const PREEMPTED: u32 = OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
         let mut last = None;
@@ -316,7 +316,7 @@ mod tests {
 
     /// A thread sleeps so often that its unread ring is full, and then sleeps on.
     #[test]
-    fn a_sleeper_is_not_taken_for_running_after_its_ring_was_full() {
+    fn a_sleeping_thread_does_not_count_as_running_after_its_ring_was_full() {
         let ((reader, mut writer), (tell, told)) = (pipe().unwrap(), channel());
         let thread = std::thread::spawn(move || {
             tell.send(crate::linux::thread::id()).unwrap();

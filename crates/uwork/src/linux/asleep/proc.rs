@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_read_behind_any_name() {
+    fn states_are_parsed_after_any_thread_name() {
         let sleeps = Some(Activity::Sleeps { since: None });
         for (stat, wanted) in [
             ("12 (uw/0) S 1 12", sleeps),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn this_thread_runs_and_no_thread_is_nothing() {
+    fn this_thread_runs_and_a_missing_thread_has_no_state() {
         assert_eq!(activity(super::super::super::thread::id()), Some(Activity::Runs));
         assert_eq!(activity(u64::MAX), None);
         assert_eq!(activity(0), None);

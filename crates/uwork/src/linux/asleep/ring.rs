@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn other_records_are_skipped_and_losses_told() {
+    fn other_records_are_skipped_and_losses_reported() {
         let mut ring = Written::at(8);
         ring.switch(1);
         ring.record(99, 7, &[1, 2, 3]);

@@ -45,7 +45,7 @@ fn a_section_takes_the_lock_of_the_cpu_that_the_thread_is_on() {
 }
 
 #[test]
-fn tokens_of_threads_that_live_differ() {
+fn tokens_of_live_threads_differ() {
     let (rseq, _) = Rseq::new();
     let other = std::thread::scope(|scope| {
         let other = scope.spawn(|| rseq.token().value()).join().expect("no panic");
@@ -56,7 +56,7 @@ fn tokens_of_threads_that_live_differ() {
 }
 
 #[test]
-fn a_second_area_is_refused_where_glibc_has_one() {
+fn a_second_area_is_refused_if_glibc_has_registered_one() {
     let Some(rseq) = sections() else { return };
     assert_eq!(own::area().is_null(), rseq.offset != 0);
 }

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_turns_are_tried_ever_more_seldom() {
+    fn long_yields_are_attempted_ever_less_often() {
         let (short, long) = (TURN_MAX, TURN_MAX + Duration::from_nanos(1));
         assert_eq!(pause_after(short, 4_096), 0);
         let mut pause = 0;
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_due_where_the_last_wait_was_ended_by_task_work() {
+    fn a_yield_is_due_if_task_work_ended_the_last_wait() {
         let turn = Turn::new();
         assert!(!turn.is_due());
         turn.waited(true);

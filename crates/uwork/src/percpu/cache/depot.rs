@@ -424,7 +424,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_others_have_brought_meanwhile_serves() {
+    fn a_chunk_added_meanwhile_is_used() {
         let mut depot = Depot::new(Layout::new::<[u64; 8]>());
         let mut late = depot.wanted().get().expect("there is memory");
         let mut objects = take(&mut depot, 1);

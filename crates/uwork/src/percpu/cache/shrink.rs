@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_takes_back_what_a_lost_thread_looked_through() {
+    fn a_child_takes_back_the_objects_that_a_missing_thread_examined() {
         let mut depot = depot();
         let objects = take(&mut depot, 1_000);
         depot.put(&objects[1..]);

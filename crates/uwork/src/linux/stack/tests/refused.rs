@@ -1,11 +1,11 @@
-//! A sandbox that refuses to let the stack be copied.
+//! A sandbox that refuses the copy of the stack.
 
 use std::sync::mpsc::channel;
 
 use super::{PATIENT, start, until_it_sleeps};
 use crate::linux::stack::of_thread_within;
 
-/// Has the system refuse `process_vm_readv` to the calling thread from here on.
+/// Makes the system refuse `process_vm_readv` to the calling thread from now on.
 fn refuse_the_copy() {
     const NUMBER: u32 = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
@@ -21,7 +21,8 @@ fn refuse_the_copy() {
     ];
     let program =
         libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_mut_ptr() };
-    // SAFETY: the program is live and as long as said; both calls are for the calling thread only.
+    // SAFETY: the program is live and of the given length; both calls are for the calling thread
+    // only.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let mode = libc::SECCOMP_MODE_FILTER;
