@@ -27,7 +27,7 @@
 //! assert_eq!(connection.into_inner(), b"ping ping ping ping ");
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //!
 //! - **Order.** Parcels are handled in the order of their submissions.
 //! - **Progress.** A submission that does not make the caller the holder is lock-free: one
@@ -141,7 +141,7 @@ impl<T> fmt::Debug for Batch<'_, T> {
 const ROUNDS_MAX: u32 = 16;
 /// How long an offer stands, in spins: about a microsecond.
 const OFFER_SPINS: u32 = 32;
-/// Every so many offers, the holder yields its CPU instead of spinning. Rarely: a yield may take
+/// At every `OFFERS_MAX`th offer, the holder yields its CPU instead of spinning. Rarely: a yield may take
 /// long, and no parcel is handled meanwhile if the submitters wait for those in the list.
 const OFFERS_MAX: u32 = 32;
 

@@ -161,7 +161,7 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     }
 
     fn take_back(&self, was_pending: bool) -> Option<T::Pointer> {
-        // SAFETY: the item was taken off: the queue's pointer is ours now.
+        // SAFETY: the item was taken off: this call owns the queue's pointer.
         was_pending.then(|| unsafe { T::Pointer::from_raw(container::<T, ID>(self.raw())) })
     }
 

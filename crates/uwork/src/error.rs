@@ -81,7 +81,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// What kind of error this is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             QueueError::BadName(_) => ErrorKind::BadName,

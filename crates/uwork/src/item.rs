@@ -172,7 +172,7 @@ pub(crate) unsafe fn perform<T: WorkItem<ID>, const ID: u64>(
     work: NonNull<RawWork>,
     action: Action,
 ) {
-    // SAFETY: the engine hands back what `into_raw` gave when the item was queued, once.
+    // SAFETY: the engine hands the pointer that `into_raw` gave at the submission back once.
     let pointer = || unsafe { T::Pointer::from_raw(container::<T, ID>(work)) };
     match action {
         Action::Run => T::run(pointer()),
@@ -203,7 +203,7 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
     }
 
     fn take_back(&self, was_pending: bool) -> Option<T::Pointer> {
-        // SAFETY: the item was taken off its list: the queue's pointer is ours now.
+        // SAFETY: the item was taken off its list: this call owns the queue's pointer.
         was_pending.then(|| unsafe { T::Pointer::from_raw(container::<T, ID>(self.raw())) })
     }
 

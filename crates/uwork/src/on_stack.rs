@@ -12,7 +12,6 @@
 //! references only, which they can neither move from nor keep. The function returns, or unwinds,
 //! when the engine no longer refers to the item: see `uwork_engine::handle::Held`. That wait cannot
 //! be for the caller itself: a run on this thread began inside `body`, and ends before `body` does.
-//! a run on this thread began inside `body`, and is over before `body` is.
 
 use std::fmt;
 use std::marker::PhantomPinned;

@@ -21,7 +21,7 @@ pub unsafe trait WorkPointer: 'static {
     /// Converts the address back to the pointer.
     ///
     /// # Safety
-    /// `raw` came from `into_raw` of the same type, and is taken back once.
+    /// `raw` came from `into_raw` of the same type, and is converted back only once.
     unsafe fn from_raw(raw: NonNull<Self::Target>) -> Self;
 }
 

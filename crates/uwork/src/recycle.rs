@@ -15,7 +15,6 @@ const CAPACITY_MAX: usize = 1024;
 /// never wait for another thread. Under contention a call may miss a box or a free slot that
 /// existed for a moment: the caller then makes a new box, or drops one. Meant for a few dozen slots
 /// at most.
-/// new box, or drops one. A few dozen places at most is what this is for.
 ///
 /// ```
 /// use uwork::recycle::Pool;

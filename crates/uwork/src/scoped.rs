@@ -166,6 +166,8 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     let open = Arc::new(Open {
+        // The 1 is for `f` itself: without it the count would reach 0 between two spawns, and
+        // `none_left` would be set too early.
         closures: AtomicUsize::new(1),
         none_left: Event::default(),
         panics: AtomicUsize::new(0),

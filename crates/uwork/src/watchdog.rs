@@ -1,4 +1,4 @@
-//! Stall detection: reports, without being asked, items that wait behind items that do not end.
+//! Stall detection: reports items that wait behind items that do not end.
 //!
 //! A *stall* is one of these conditions, if it lasts for the threshold ([`thresh`], 30 seconds at
 //! first):
@@ -24,16 +24,16 @@
 //!   behind app::Commit 0x7ffe80 (slot 4) in ordered queue "disk"
 //! ```
 //!
-//! **What is known of a deadlock.** uwork's own waits record what they wait for: flushes,
+//! **Deadlocks.** uwork's own waits record what they wait for: flushes,
 //! `cancel_sync`, `disable_sync`, joins. Locks and channels of the program do not: for those the
 //! report shows the calls and draws no conclusion. Of the pending items of a queue that are joined,
 //! the first thousand are examined.
 //!
-//! **What it costs.** Nothing while nothing waits, and no wake-up; a scan each quarter of the
+//! **Cost.** Nothing while nothing waits, and no wake-up; a scan each quarter of the
 //! threshold while an item waits. An item that begins a wait checks whether it waits for itself by
 //! way of others.
 //!
-//! **When it is reported.** After the threshold, and at most half of the threshold and a second
+//! **Time of the report.** After the threshold, and at most half of the threshold and a second
 //! later; then the time to collect the calls, up to a tenth of a second for each thread that does
 //! not answer. A thread of its own delivers the reports, one at a time: a reporter that does not
 //! return delays further stalls, and nothing else. Up to 64 of those are kept. A shutdown does not

@@ -123,6 +123,8 @@ impl<R> JoinHandle<R> {
     pub(crate) fn join_anyway(self) -> Result<R, JoinError> {
         let task = self.task();
         if !task.is_done() {
+            // Read before the attempt to help: a different value afterwards means that a freeze or
+            // thaw came meanwhile, and may be the reason for a refusal.
             let epoch = engine().freeze_epoch();
             // SAFETY: the task is live, and only ever queued on the process's engine; its work
             // comes first. The cast keeps the handle's own pointer, as the item's function accesses

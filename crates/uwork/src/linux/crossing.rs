@@ -17,7 +17,6 @@
 //! threads (`kernel.sched_rt_runtime_us` is -1), keeps a caller of a lower class waiting. Used only
 //! if `membarrier(2)` was permitted at first and is refused now. It allocates nothing, as its
 //! callers hold locks.
-//! allowed and is refused. It allocates nothing, as its callers hold locks.
 
 use super::fatal::{self, Errno};
 
@@ -67,6 +66,7 @@ fn cross(wanted: impl Fn(u32) -> bool) -> Result<Mask, Stays> {
         }
         outcome = cross_once(&wanted);
     }
+    // Also after a failure: the caller must not stay pinned to the last CPU that it visited.
     before.set();
     outcome
 }

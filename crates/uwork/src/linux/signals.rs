@@ -6,7 +6,6 @@
 //! action, often the end of the process, would happen. A thread inherits the mask of its creator.
 //! So the creator blocks all signals while it creates the thread, and at no instant does the new
 //! thread take a signal of the program.
-//! the thread, and there is no instant at which the new thread takes a signal of the program's.
 //!
 //! | signal | blocked | because |
 //! |---|---|---|

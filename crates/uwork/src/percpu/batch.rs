@@ -186,6 +186,8 @@ impl<T: Send> Batch<T> {
             drop(held);
             return self.add_to_new(item);
         }
+        // Counted before `set_used(0)`: a drain that then skips this CPU as empty finds the call in
+        // `underway`, and waits until the sink has these items.
         let begun = self.sinks.get().underway.begin();
         let mut batch = std::mem::take(&mut *held);
         held.set_used(0);

@@ -17,8 +17,7 @@ use crate::error::Error;
 ///
 /// In a child after `fork`, parts whose lock another thread held are unlocked and poisoned. Such a
 /// value may be half written, which is worse than after a panic: the author of a multi-threaded
-/// program that forks must know what else than overwriting it is sound for a `T`.
-/// done with a `T` but to overwrite it.
+/// program that forks must know which operations on such a `T`, except overwriting it, are sound.
 ///
 /// ```
 /// use uwork::percpu::PerCpu;

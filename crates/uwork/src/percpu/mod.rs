@@ -2,7 +2,7 @@
 //!
 //! Each CPU's part has a lock of its own. On its own CPU it is taken without a locked instruction,
 //! in two of three modes. The modes differ in how other CPUs' parts are accessed, and which threads
-//! that disturbs. The project's `docs/percpu.md` says which mode suits whom, and why each of them
+//! that disturbs. The project's `docs/percpu.md` says which mode suits which program, and why each of them
 //! gives exclusion.
 //!
 //! - [`PerCpu`]: a value for each CPU

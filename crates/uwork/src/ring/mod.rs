@@ -49,7 +49,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # What it needs
+//! # Requirements
 //!
 //! Linux 6.1, and a system that permits io_uring (`kernel.io_uring_disabled`, seccomp). Otherwise
 //! [`Builder::build`] returns an error and the program uses another mechanism, for example epoll

@@ -30,8 +30,7 @@
 //! their `max_active` plus one for each CPU, at most half of the threads that the process may have
 //! ([`Machine::threads_max`](crate::topology::Machine::threads_max)). If items wait for others, a
 //! lower limit can cause a deadlock: [`Report::WorkersMax`](crate::Report::WorkersMax) is issued
-//! when all workers block. can be a deadlock: [`Report::WorkersMax`](crate::Report::WorkersMax)
-//! says when all workers block.
+//! when all workers block.
 //!
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
 //! exist for unbound and ordered queues only. A `/` in a queue's name is shown as `!`. Values are

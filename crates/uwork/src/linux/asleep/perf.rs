@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// A thread sleeps so often that its unread ring is full, and then sleeps on.
+    /// A thread sleeps so often that its unread ring is full, and then stays asleep.
     #[test]
     fn a_sleeping_thread_does_not_count_as_running_after_its_ring_was_full() {
         let ((reader, mut writer), (tell, told)) = (pipe().unwrap(), channel());

@@ -405,7 +405,7 @@ impl Drop for More {
 pub(super) mod tests {
     use super::*;
 
-    /// Takes so many objects, and adds chunks as needed.
+    /// Takes `count` objects, and adds chunks as needed.
     pub(in super::super) fn take(depot: &mut Depot, count: usize) -> Vec<NonNull<u8>> {
         let mut objects = vec![NonNull::dangling(); count];
         let mut taken = 0;

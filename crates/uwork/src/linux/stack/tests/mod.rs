@@ -1,4 +1,4 @@
-//! Stacks of threads that block, compute, block signals and end.
+//! Stacks of threads that wait, compute, block signals or have ended.
 
 mod protocol;
 mod refused;

@@ -43,8 +43,8 @@ fn without_the_copy_the_innermost_frame_is_known() {
     let frames = of_thread_within(number, PATIENT).expect("an answer");
     let mut places: Vec<_> = frames.iter().map(|frame| frame.address).collect();
     places.dedup();
-    // A register has the caller's, on processors that have such a register, while nothing else was
-    // called.
+    // On processors with a link register, the caller's frame is known too, as long as the innermost
+    // function has called nothing else.
     let most = if cfg!(target_arch = "aarch64") { 2 } else { 1 };
     assert!(places[0] != 0 && places.len() <= most, "{frames:#?}");
     drop(tell);
