@@ -28,7 +28,7 @@ pub struct Builder {
 }
 
 /// Flags that choose where items run: at most one of them is set.
-const PLACES: Flags = Flags::PERCPU.union(Flags::UNBOUND).union(Flags::ORDERED).union(Flags::BH);
+const KINDS: Flags = Flags::PERCPU.union(Flags::UNBOUND).union(Flags::ORDERED).union(Flags::BH);
 
 impl Builder {
     /// An unbound queue with this name.
@@ -53,7 +53,7 @@ impl Builder {
     }
 
     fn at(mut self, place: Flags) -> Builder {
-        self.flags = (self.flags - PLACES) | place;
+        self.flags = (self.flags - KINDS) | place;
         self.placed = true;
         self
     }
@@ -144,7 +144,7 @@ impl Builder {
     #[must_use]
     pub fn power_efficient(mut self) -> Builder {
         if !self.placed {
-            self.flags = (self.flags - PLACES) | Flags::PERCPU;
+            self.flags = (self.flags - KINDS) | Flags::PERCPU;
         }
         self.with(Flags::POWER_EFFICIENT)
     }

@@ -76,7 +76,7 @@ where
             return;
         }
         // SAFETY: `begin` made this thread the owner; it succeeds only while the future exists.
-        let future = unsafe { &mut *self.future.get() }.as_mut().expect("it is not gone");
+        let future = unsafe { &mut *self.future.get() }.as_mut().expect("the future exists");
         // SAFETY: the future stays in the task's allocation until it is dropped in place.
         let future = unsafe { Pin::new_unchecked(future) };
         let waker = Waker::from(self.clone());

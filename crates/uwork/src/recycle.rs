@@ -28,10 +28,10 @@ const CAPACITY_MAX: usize = 1024;
 /// assert!(pool.take().is_none());
 /// ```
 pub struct Pool<T> {
-    places: Box<[AtomicPtr<T>]>,
+    slots: Box<[AtomicPtr<T>]>,
     /// The slot of the last put or take: a put searches upwards from it, a take downwards. A hint,
     /// by which most searches end at the first or second slot.
-    near: AtomicUsize,
+    hint: AtomicUsize,
 }
 
 // SAFETY: the pool owns a box in a slot; an atomic exchange gives it to one taker.
@@ -42,22 +42,22 @@ unsafe impl<T: Send> Send for Pool<T> {}
 impl<T> Pool<T> {
     /// An empty pool that keeps at most `capacity` boxes, and never more than 1,024.
     pub fn new(capacity: usize) -> Pool<T> {
-        let place = |_| AtomicPtr::new(ptr::null_mut());
-        let places = (0..capacity.min(CAPACITY_MAX)).map(place).collect();
-        Pool { places, near: AtomicUsize::new(0) }
+        let slot = |_| AtomicPtr::new(ptr::null_mut());
+        let slots = (0..capacity.min(CAPACITY_MAX)).map(slot).collect();
+        Pool { slots, hint: AtomicUsize::new(0) }
     }
 
     /// Takes a box, with the contents that it was put with. None if no box was found.
     pub fn take(&self) -> Option<Box<T>> {
-        let (from, count) = (self.near.load(Ordering::Relaxed), self.places.len());
+        let (from, count) = (self.hint.load(Ordering::Relaxed), self.slots.len());
         let found = (0..count).find_map(|step| {
             let at = (from + count - step) % count;
-            let place = &self.places[at];
+            let slot = &self.slots[at];
             // A load first: an exchange takes the cache line exclusively.
-            let there = !place.load(Ordering::Relaxed).is_null();
+            let there = !slot.load(Ordering::Relaxed).is_null();
             // Acquire: the writes of the thread that put it; the partner of the release in `put`.
-            let taken = there.then(|| place.swap(ptr::null_mut(), Ordering::Acquire));
-            taken.filter(|taken| !taken.is_null()).inspect(|_| self.was_at(at))
+            let taken = there.then(|| slot.swap(ptr::null_mut(), Ordering::Acquire));
+            taken.filter(|taken| !taken.is_null()).inspect(|_| self.set_hint(at))
         });
         // SAFETY: the pointer of a box that `put` released, and the swap removed it from the pool.
         found.map(|found| unsafe { Box::from_raw(found) })
@@ -74,17 +74,17 @@ impl<T> Pool<T> {
     /// All slots are full; the box is returned.
     pub fn put(&self, value: Box<T>) -> Result<(), Box<T>> {
         let value = Box::into_raw(value);
-        let (from, count) = (self.near.load(Ordering::Relaxed), self.places.len());
+        let (from, count) = (self.hint.load(Ordering::Relaxed), self.slots.len());
         let kept = (0..count).map(|step| (from + step) % count).find(|&at| {
-            let place = &self.places[at];
-            place.load(Ordering::Relaxed).is_null()
-                && place
+            let slot = &self.slots[at];
+            slot.load(Ordering::Relaxed).is_null()
+                && slot
                     // Release: the caller's writes, for the acquire in `take`.
                     .compare_exchange(ptr::null_mut(), value, Ordering::Release, Ordering::Relaxed)
                     .is_ok()
         });
         if let Some(at) = kept {
-            self.was_at(at);
+            self.set_hint(at);
         }
         // SAFETY: no slot has it, so this call still owns it.
         if kept.is_some() { Ok(()) } else { Err(unsafe { Box::from_raw(value) }) }
@@ -92,9 +92,9 @@ impl<T> Pool<T> {
 }
 
 impl<T> Pool<T> {
-    fn was_at(&self, at: usize) {
-        if self.near.load(Ordering::Relaxed) != at {
-            self.near.store(at, Ordering::Relaxed);
+    fn set_hint(&self, at: usize) {
+        if self.hint.load(Ordering::Relaxed) != at {
+            self.hint.store(at, Ordering::Relaxed);
         }
     }
 }
@@ -107,6 +107,6 @@ impl<T> Drop for Pool<T> {
 
 impl<T> fmt::Debug for Pool<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("capacity", &self.places.len()).finish_non_exhaustive()
+        f.debug_struct("Pool").field("capacity", &self.slots.len()).finish_non_exhaustive()
     }
 }

@@ -241,7 +241,7 @@ mod tests {
                 ready.send(()).expect("it waits");
                 let _ = stopped.recv();
             });
-            is_ready.recv().expect("it is there");
+            is_ready.recv().expect("the thread has started");
             scope.spawn(move || {
                 Mask::only(first).set();
                 let visited = everywhere().ok().expect("no CPU is refused");

@@ -64,6 +64,8 @@ impl Fences {
     }
 
     pub(super) fn heavy(&self) {
+        // Pairs with the light sides once all of them are full fences; before that, `membarrier` below
+        // makes the other threads pass a barrier as well.
         fence(Ordering::SeqCst);
         // Acquire: pairs with the release in `change`. The barriers of the crossing precede all
         // later accesses.

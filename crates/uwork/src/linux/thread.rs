@@ -105,13 +105,13 @@ pub(super) fn id() -> u64 {
 }
 
 /// CPUs that a thread can be placed on: as many as Linux can have.
-const PLACES: usize = 8_192;
+const CPUS_MAX: usize = 8_192;
 
 /// Pins a thread to these CPUs, 0 for the calling one; as `pin`.
 pub(super) fn place(thread: u64, cpus: &CpuSet) {
     // On the stack: a child after a fork must not call the allocator.
-    let mut mask = [0_u64; PLACES / 64];
-    let Some(last) = cpus.last().filter(|&last| (last as usize) < PLACES) else { return };
+    let mut mask = [0_u64; CPUS_MAX / 64];
+    let Some(last) = cpus.last().filter(|&last| (last as usize) < CPUS_MAX) else { return };
     for cpu in cpus.iter() {
         mask[cpu as usize / 64] |= 1 << (cpu % 64);
     }
@@ -125,19 +125,19 @@ pub(super) fn place(thread: u64, cpus: &CpuSet) {
 /// The lowest niceness, and the number of values.
 const NICE_MIN: i32 = -20;
 const NICES: usize = 40;
-/// A value of `HAD`: every thread got this niceness.
-const HAD_AS_WANTED: i32 = i32::MAX;
+/// A value of `ACTUAL_NICE`: every thread got this niceness.
+const AS_REQUESTED: i32 = i32::MAX;
 
 /// The niceness that threads got, indexed by the one that was requested for them.
-static HAD: [AtomicI32; NICES] = [const { AtomicI32::new(HAD_AS_WANTED) }; NICES];
+static ACTUAL_NICE: [AtomicI32; NICES] = [const { AtomicI32::new(AS_REQUESTED) }; NICES];
 
 fn had(wanted: i32) -> Option<&'static AtomicI32> {
-    HAD.get(usize::try_from(wanted.checked_sub(NICE_MIN)?).ok()?)
+    ACTUAL_NICE.get(usize::try_from(wanted.checked_sub(NICE_MIN)?).ok()?)
 }
 
 /// The niceness that threads got where this one was requested, if it is another one.
 pub(crate) fn nice_had(wanted: i32) -> Option<i32> {
-    had(wanted).map(|had| had.load(Ordering::Relaxed)).filter(|&nice| nice != HAD_AS_WANTED)
+    had(wanted).map(|had| had.load(Ordering::Relaxed)).filter(|&nice| nice != AS_REQUESTED)
 }
 
 /// Sets the calling thread's niceness, or the nearest that the process may set. Reports the first
@@ -150,7 +150,7 @@ fn set_nice(wanted: i32) {
     let got = (wanted..=19).find(|&nice| set(nice));
     if let (Some(got), Some(had)) = (got, had(wanted)) {
         // Once another one was set, the record stays, even if later threads get the requested one.
-        if got != wanted && had.swap(got, Ordering::Relaxed) == HAD_AS_WANTED {
+        if got != wanted && had.swap(got, Ordering::Relaxed) == AS_REQUESTED {
             super::engine().host().report(Report::NiceNotHad { wanted, got });
         }
     }

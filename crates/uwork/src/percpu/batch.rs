@@ -291,7 +291,7 @@ impl<T: Send> Batch<T> {
     fn swap(&self, cpus: &[u32], spares: &mut [Vec<T>]) -> Result<(), Error> {
         let spares = Mutex::new(spares.iter_mut());
         self.parts.visit_all(cpus.iter().copied(), |_, mut held| {
-            let spare = spares.lock().expect("nobody panics under it").next();
+            let spare = spares.lock().expect("no panic under this lock").next();
             std::mem::swap(&mut *held, spare.expect("one for each CPU"));
             held.set_used(0);
         })
@@ -347,7 +347,7 @@ mod tests {
             });
             for cpu in cpus() {
                 on_cpu(cpu, || {
-                    let held = batch.parts.lock_of(cpu).expect("nobody has it");
+                    let held = batch.parts.lock_of(cpu).expect("the lock is free");
                     let before = (counted(), sunk.load(Ordering::Relaxed));
                     (0..100).for_each(|_| batch.add(1));
                     let after = (counted(), sunk.load(Ordering::Relaxed));

@@ -38,7 +38,7 @@ type Attempt<R> = Result<Option<R>, Recursion>;
 impl Locks {
     /// The queue by which to access `cpu`, if the mode requires it and the caller is on another
     /// CPU.
-    fn way_to(&self, cpu: u32) -> Option<&'static Queue> {
+    fn queue_to(&self, cpu: u32) -> Option<&'static Queue> {
         let is_there = crate::linux::current_cpu() == cpu;
         if self.mode() != Mode::Local || is_there { None } else { queue() }
     }
@@ -67,7 +67,7 @@ impl Locks {
         self.check(cpu)?;
         let (row, token) = (self.row(), self.token());
         let attempt = || Ok(row.try_for(cpu, token, token)?.then_some(()));
-        let taken = self.way_to(cpu).and_then(|queue| self.ask(queue, cpu, attempt));
+        let taken = self.queue_to(cpu).and_then(|queue| self.ask(queue, cpu, attempt));
         taken.unwrap_or_else(|| row.lock_at(cpu, token, token)).map_err(|Recursion| recursion())
     }
 
@@ -83,7 +83,7 @@ impl Locks {
             return Err(recursion());
         }
         let take = || row.try_at(cpu, token);
-        let taken = self.way_to(cpu).and_then(|queue| on_worker(queue, cpu, take));
+        let taken = self.queue_to(cpu).and_then(|queue| on_worker(queue, cpu, take));
         Ok(taken.unwrap_or_else(take))
     }
 
@@ -100,7 +100,7 @@ impl Locks {
         // Taken out by the call that runs it: a refused call drops its function.
         let mut f = Some(f);
         let mut visit = || f.take().expect("it is called once")();
-        let visited = self.way_to(cpu).and_then(|queue| {
+        let visited = self.queue_to(cpu).and_then(|queue| {
             self.ask(queue, cpu, || Ok(self.try_from_here(cpu, asker)?.then(&mut visit)))
         });
         let visited = visited.unwrap_or_else(|| {

@@ -20,7 +20,7 @@ use crate::queue::Queue;
 
 /// Tries in one run: two steps of the epoch, one more to run the deferred functions, one in
 /// reserve.
-const LOOKS: u32 = 4;
+const TRIES: u32 = 4;
 /// The pause after the first run that did not reach the end, and the longest pause.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(16);
@@ -78,7 +78,7 @@ fn run_after(pause: Duration) {
         Enqueued::Queued | Enqueued::Pending(_) => {}
         // The process was shut down, and the waiting items were released.
         Enqueued::Refused(_) => engine().abandon_grace(),
-        Enqueued::Disabled(_) => unreachable!("nobody else has the driver"),
+        Enqueued::Disabled(_) => unreachable!("only this module has the driver"),
     }
 }
 
@@ -92,13 +92,13 @@ impl Progress {
         // runs when every guard that exists at that time is dropped, on the thread that detects
         // that.
         //
-        // Release, for the acquire in `look`: a thread that sees the number sees what was done
+        // Release, for the acquire in `advance`: a thread that sees the number sees what was done
         // under those guards.
         super::pin().defer(move || ended.store(number, Ordering::Release));
     }
 
     /// Advances the epoch by a step, if no reader delays it. True if the grace period has ended.
-    fn look(&self, ended: &AtomicU64) -> bool {
+    fn advance(&self, ended: &AtomicU64) -> bool {
         super::pin().flush();
         ended.load(Ordering::Acquire) == self.begun
     }
@@ -109,14 +109,14 @@ impl WorkItem for Driver {
 
     fn run(this: &'static Driver) {
         let mut progress = this.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..LOOKS {
+        for _ in 0..TRIES {
             if !progress.on {
                 if !engine().begin_grace() {
                     return;
                 }
                 progress.begin(&this.ended);
             }
-            if progress.look(&this.ended) {
+            if progress.advance(&this.ended) {
                 progress.on = false;
                 engine().end_grace();
             }

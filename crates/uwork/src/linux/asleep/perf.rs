@@ -23,7 +23,7 @@ use super::ring::{Record, Ring};
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: libc::c_ulong = 1 << 3;
 /// A thread that does not exist: Linux never assigns the greatest number.
-const NOBODY: i32 = i32::MAX;
+const NO_THREAD: i32 = i32::MAX;
 
 /// The reason for which a thread is not observed.
 pub(super) enum Refused {
@@ -82,7 +82,7 @@ fn open(attr: &mut perf_event_attr, thread: i32) -> Result<OwnedFd, Error> {
 /// Whether the system would let this process observe its threads. Opens nothing: the requested
 /// thread does not exist, which the system checks after everything else.
 pub(super) fn probe() -> Result<(), Error> {
-    match open(&mut attributes(), NOBODY) {
+    match open(&mut attributes(), NO_THREAD) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
         Err(error) => Err(error),
         Ok(_) => Ok(()),
@@ -109,7 +109,7 @@ fn is_warm() -> bool {
             let mut attr = attributes();
             attr.set_context_switch(0);
             attr.set_disabled(1);
-            let file = open(&mut attr, i32::try_from(observed).unwrap_or(NOBODY)).ok();
+            let file = open(&mut attr, i32::try_from(observed).unwrap_or(NO_THREAD)).ok();
             file.iter().for_each(|file| remember(file.as_raw_fd()));
             let _ = ANCHOR.set(file);
         };
@@ -279,7 +279,7 @@ mod tests {
             match Sight::new(thread, 0) {
                 Ok(sight) => return Some(sight),
                 Err(Refused::NotYet) => std::thread::yield_now(),
-                Err(Refused::Gone) => panic!("thread {thread} is there"),
+                Err(Refused::Gone) => panic!("thread {thread} exists"),
                 Err(Refused::Forbidden(error) | Refused::Exhausted(error)) => {
                     eprintln!("skipped: {error}");
                     return None;

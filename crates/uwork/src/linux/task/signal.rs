@@ -202,7 +202,7 @@ thread_local! {
 
 /// Defers the signal: the thread is in another handler, which has interrupted the stub. The signal
 /// is delivered again when that handler returns. Async-signal-safe.
-fn put_off(number: libc::c_int, context: &mut libc::ucontext_t) {
+fn defer_signal(number: libc::c_int, context: &mut libc::ucontext_t) {
     // SAFETY: `errno` is the thread's own; the set is that of the interrupted handler, and only one
     // word of it changes.
     unsafe {
@@ -242,7 +242,7 @@ extern "C" fn handle(number: libc::c_int, info: *mut libc::siginfo_t, context: *
         let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
         match call::end_if_not_begun(context) {
             Place::Own => {}
-            Place::Handler => put_off(number, context),
+            Place::Handler => defer_signal(number, context),
         }
         return;
     }

@@ -19,7 +19,7 @@ const PAUSE_MAX: u32 = 16_384;
 
 /// See the module. Accessed by the target's thread alone.
 pub(super) struct Turn {
-    was_told: AtomicBool,
+    ended_by_task_work: AtomicBool,
     /// Remaining waits without a yield.
     pause: AtomicU32,
     /// The last pause; 0 after a short yield.
@@ -34,7 +34,7 @@ fn pause_after(took: Duration, last_pause: u32) -> u32 {
 impl Turn {
     pub(super) const fn new() -> Turn {
         Turn {
-            was_told: AtomicBool::new(false),
+            ended_by_task_work: AtomicBool::new(false),
             pause: AtomicU32::new(0),
             last_pause: AtomicU32::new(0),
         }
@@ -43,7 +43,7 @@ impl Turn {
     /// Whether to yield before the coming wait.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
-        if !self.was_told.load(Ordering::Relaxed) {
+        if !self.ended_by_task_work.load(Ordering::Relaxed) {
             return false;
         }
         let pause = self.pause.load(Ordering::Relaxed);
@@ -62,8 +62,8 @@ impl Turn {
 
     /// Records that a wait has ended, and whether task work ended it.
     #[inline]
-    pub(super) fn waited(&self, was_told: bool) {
-        self.was_told.store(was_told, Ordering::Relaxed);
+    pub(super) fn waited(&self, ended_by_task_work: bool) {
+        self.ended_by_task_work.store(ended_by_task_work, Ordering::Relaxed);
     }
 }
 

@@ -190,9 +190,9 @@ impl RawCache {
             // After that: a thread that finds the magazine empty finds its objects in the depot.
             held.set_used(0);
             drop(held);
-            *moved.lock().expect("nobody panics under it") += used;
+            *moved.lock().expect("no panic under this lock") += used;
         })?;
-        Ok(moved.into_inner().expect("nobody panics under it"))
+        Ok(moved.into_inner().expect("no panic under this lock"))
     }
 
     /// Flushes, and returns memory to the system that contains no allocated object. Returns the

@@ -111,7 +111,7 @@ impl Depot {
         debug_assert!(self.aside.is_none() && room.fits(self));
         let Room { mut aside, free, flushed: empty, mut chunks } = room;
         let lists = [std::mem::replace(&mut self.free, free), flushed.take_all(empty)];
-        Arc::get_mut(&mut aside).expect("nobody else has it").0 = lists;
+        Arc::get_mut(&mut aside).expect("this is the only reference").0 = lists;
         self.aside = Some(aside.clone());
         chunks.extend(self.chunks.iter().map(|chunk| (chunk.base, chunk.objects)));
         let newest = (self.fresh_left > 0).then(|| self.chunk_of(self.fresh));

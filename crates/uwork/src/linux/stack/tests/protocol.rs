@@ -26,7 +26,7 @@ fn an_answer_after_the_caller_has_returned_copies_nothing() {
     let mut late = None;
     let keep = |value| late.replace(value).is_none();
     assert!(exchange::ask(thread, keep, Instant::now(), |_| ()).is_err());
-    exchange::answer(late.unwrap(), thread, |_| panic!("nobody waits for this"));
+    exchange::answer(late.unwrap(), thread, |_| panic!("no caller waits for this"));
     // The answer of a thread that was not asked has no effect either.
     let other = |value| {
         exchange::answer(value, thread + 1, |_| panic!("it was not asked"));
