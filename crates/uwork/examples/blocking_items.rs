@@ -1,8 +1,8 @@
-//! Items that block without saying so, beside short ones that nobody should hold up.
+//! Items that block without declaring it, beside short items that should not be delayed.
 //!
-//! Readers wait for a pipe, as code does that knows nothing of uwork. They have a queue of their own, whose
-//! `max_active` says how many threads they may cost. `UWORK_BLOCKING=declared` shows what it is like when
-//! nobody notices.
+//! Readers wait for a pipe, in code that knows nothing of uwork. They have a queue of their own,
+//! whose `max_active` limits the number of threads that they use. `UWORK_BLOCKING=declared` shows
+//! the behaviour without detection.
 
 use std::io::{Read, Write, pipe};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use uwork::{BlockingTier, Queue, Setup};
 
 const READERS: usize = 8;
 const SHORT_ITEMS: usize = 200;
-/// When the pipes are written to: long after the short items could have been done.
+/// When the pipes are written: long after the short items could have ended.
 const LATE: Duration = Duration::from_millis(200);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ends.into_iter().try_for_each(|mut end| end.write_all(b"late"))
     });
 
-    // Not joined one by one: that would run here what has not started.
+    // Not joined one by one: a join would run items that have not started in this thread.
     short.flush()?;
     let (mut sum, mut last) = (0, Duration::ZERO);
     for answer in answers {

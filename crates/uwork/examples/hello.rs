@@ -1,4 +1,4 @@
-//! The README's example: an item in a type of one's own, and a closure.
+//! The README's example: an item in a user's type, and a closure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Events from several threads, written by an ordered queue: one at a time, in the order in which
 //! they were queued.
 //!
-//! Each event is a box that the queue owns until its function frees it: queueing one costs one
-//! allocation, that of the event itself. No lock guards the log's state but the order.
+//! Each event is a box that the queue owns until its function frees it: queueing an event costs one
+//! allocation, that of the event itself. The order alone protects the log's state.
 
 use std::fmt::Write as _;
 use std::pin::Pin;
@@ -48,7 +48,7 @@ fn main() -> Result<(), uwork::Error> {
     });
     queue.flush()?;
 
-    // What one thread queued comes in the order in which it queued it.
+    // The events of each thread come in the order in which it queued them.
     let mut next = [0_u32; SOURCES];
     for line in log.lock().unwrap().lines() {
         let (source, number) = line.split_once(' ').expect("two numbers");

@@ -19,7 +19,7 @@ fn count(text: &str) -> Counts {
     counts
 }
 
-/// One future is one work item: awaiting a handle queues it again when the result is there.
+/// One future is one work item: awaiting a handle queues it again when the result is ready.
 async fn words_of(path: PathBuf, files: Queue, words: Queue) -> Result<Counts, JoinError> {
     let text = files.spawn(move || uwork::blocking(|| std::fs::read(path))).await?;
     let Ok(text) = text else { return Ok(Counts::new()) };
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if paths.is_empty() {
         sources_below(Path::new("."), &mut paths);
     }
-    // At most 8 files of a pod are read at once; words are counted by as many as there are CPUs.
+    // At most 8 files are read at once; words are counted by as many workers as there are CPUs.
     let files = Queue::builder("files").max_active(8).build()?;
     let words = Queue::builder("words").build()?;
 

@@ -1,7 +1,7 @@
 //! Counts the files of a directory tree, one work item for each directory.
 //!
 //! `cargo run --release --example walk -- DIR`; without DIR, the tree of the current directory.
-//! Items queue more items; `drain` waits until there are none left.
+//! Items queue more items; `drain` waits until none is left.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,9 +19,9 @@ struct Totals {
 
 fn visit(queue: &Queue, totals: &Arc<Totals>, directory: PathBuf) {
     let (inner, totals) = (queue.clone(), totals.clone());
-    // Nobody joins: the handle is dropped, the item goes on.
+    // The handle is dropped without a join; the item still runs.
     drop(queue.spawn(move || {
-        // A disk may be slow: meanwhile another worker takes what is queued.
+        // A disk may be slow: meanwhile another worker takes the queued items.
         match uwork::blocking(|| list(&directory, &totals)) {
             Ok(subdirectories) => {
                 subdirectories.into_iter().for_each(|path| visit(&inner, &totals, path));
@@ -33,7 +33,7 @@ fn visit(queue: &Queue, totals: &Arc<Totals>, directory: PathBuf) {
     }));
 }
 
-/// Counts the directory's files; its subdirectories come back.
+/// Counts the directory's files; returns its subdirectories.
 fn list(directory: &Path, totals: &Totals) -> std::io::Result<Vec<PathBuf>> {
     let mut subdirectories = Vec::new();
     totals.directories.fetch_add(1, Ordering::Relaxed);

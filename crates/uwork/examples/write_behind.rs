@@ -1,7 +1,7 @@
-//! A log that writes behind: lines are collected in memory, and one delayed item writes them out.
+//! A write-behind log: lines are collected in memory, and one delayed item writes them out.
 //!
-//! However many lines come in, the item is queued once: an item that is pending is not queued
-//! again. When the log is closed, what is left is written at once.
+//! However many lines come in, the item is queued once: a pending item is not queued again. When
+//! the log is closed, the remaining lines are written at once.
 
 use std::fs::File;
 use std::io::Write;
@@ -52,9 +52,9 @@ impl Log {
         *self.writes.lock().unwrap() += 1;
     }
 
-    /// Takes no more lines and writes what is left.
+    /// Accepts no more lines and writes the remaining ones.
     fn close(&self) -> Result<(), uwork::DisableDepthError> {
-        // Afterwards the item is neither armed nor queued, does not run, and stays so.
+        // From now on the item is neither armed nor queued, and does not run.
         drop(self.write_out.disable_sync()?);
         self.write_lines();
         Ok(())

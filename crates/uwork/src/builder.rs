@@ -1,4 +1,4 @@
-//! What a queue should be, before it is made.
+//! The description of a queue before it is built.
 
 use uwork_engine::{Attrs, Kind, MAX_ACTIVE_DEFAULT, NICE_HIGHPRI, QueueError, QueueSpec};
 use uwork_policy::cpuset::CpuSet;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::linux::engine;
 use crate::queue::Queue;
 
-/// Says what a queue should be. From [`Queue::builder`].
+/// Describes a queue to be built. From [`Queue::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     name: String,
@@ -19,16 +19,16 @@ pub struct Builder {
     scope: ScopeChoice,
     strict: bool,
     max_active: Option<u32>,
-    /// Whether where items run was said, and is not the default.
+    /// Whether the caller chose where items run.
     placed: bool,
     /// Whether the queue has a thread to itself.
     dedicated: bool,
-    /// Whether the name may be a system queue's.
+    /// Whether the name of a system queue is permitted.
     system: bool,
 }
 
-/// Flags that say where items run: one of them, or none, is set.
-const PLACES: Flags = Flags::PERCPU.union(Flags::UNBOUND).union(Flags::ORDERED).union(Flags::BH);
+/// Flags that choose where items run: at most one of them is set.
+const KINDS: Flags = Flags::PERCPU.union(Flags::UNBOUND).union(Flags::ORDERED).union(Flags::BH);
 
 impl Builder {
     /// An unbound queue with this name.
@@ -53,14 +53,14 @@ impl Builder {
     }
 
     fn at(mut self, place: Flags) -> Builder {
-        self.flags = (self.flags - PLACES) | place;
+        self.flags = (self.flags - KINDS) | place;
         self.placed = true;
         self
     }
 
-    /// All flags at once, in place of those that were set before: for code that comes with a
-    /// flag word. The kernel's rules hold: with neither `PERCPU` nor `UNBOUND` the queue becomes
-    /// per-CPU, with both unbound, and either is reported once ([`Report`](crate::Report)).
+    /// Sets all flags at once, in place of those set before: for ported code that has a flag word.
+    /// The kernel's rules hold: with neither `PERCPU` nor `UNBOUND` the queue becomes per-CPU, with
+    /// both it becomes unbound, and either is reported once ([`Report`](crate::Report)).
     ///
     /// ```
     /// use uwork::{Flags, Queue};
@@ -77,7 +77,7 @@ impl Builder {
         self
     }
 
-    /// Items run on the CPU that queued them, one at a time there unless they wait.
+    /// Items run on the CPU that queued them, one at a time on each CPU unless they wait.
     #[must_use]
     pub fn per_cpu(self) -> Builder {
         self.at(Flags::PERCPU)
@@ -95,12 +95,12 @@ impl Builder {
         self.at(Flags::ORDERED)
     }
 
-    /// Items run one at a time, in the order in which they were queued, all on one thread that serves
-    /// this queue alone: the kernel's `kthread_worker`. For what must always be on the same thread, or
-    /// wait without anybody standing in.
+    /// Items run one at a time, in the order in which they were queued, all on one thread that
+    /// serves this queue alone: the kernel's `kthread_worker`. For items that must always run on
+    /// the same thread, or that wait and need no replacement worker.
     ///
-    /// [`Builder::cpumask`] says where that thread runs (`kthread_create_worker_on_cpu`, `_on_node`),
-    /// [`Builder::nice`] and [`Builder::highpri`] with which niceness.
+    /// [`Builder::cpumask`] chooses where that thread runs (`kthread_create_worker_on_cpu`,
+    /// `_on_node`), [`Builder::nice`] and [`Builder::highpri`] its niceness.
     ///
     /// ```
     /// use uwork::{CpuSet, Queue};
@@ -117,21 +117,21 @@ impl Builder {
         self.at(Flags::ORDERED)
     }
 
-    /// Items run on the CPU that queued them, in one context there, in the order in which they were
-    /// queued. They must not wait. Goes with [`Builder::highpri`] only.
+    /// Items run on the CPU that queued them, in one context per CPU, in the order in which they
+    /// were queued. They must not wait. Can be combined with [`Builder::highpri`] only.
     #[must_use]
     pub fn bh(self) -> Builder {
         self.at(Flags::BH)
     }
 
     /// The queue makes progress even if no thread can be created: it has a rescuer, a thread of its
-    /// own, made with the queue.
+    /// own that is created with the queue.
     #[must_use]
     pub fn mem_reclaim(self) -> Builder {
         self.with(Flags::MEM_RECLAIM)
     }
 
-    /// The queue takes part in [freezing](crate::freeze): what is queued while it is frozen waits for
+    /// The queue takes part in [freezing](crate::freeze): items queued while it is frozen wait for
     /// the thaw.
     #[must_use]
     pub fn freezable(self) -> Builder {
@@ -139,23 +139,23 @@ impl Builder {
     }
 
     /// Per-CPU, or unbound if the process saves power (`UWORK_POWER_EFFICIENT=1`): a per-CPU item
-    /// may wake a CPU that sleeps while others are awake. A queue that was said to be unbound or ordered
-    /// stays so; [`Builder::bh`] does not go with it.
+    /// may wake a CPU that sleeps while others are awake. A queue that was declared unbound or
+    /// ordered stays so; [`Builder::bh`] cannot be combined with this.
     #[must_use]
     pub fn power_efficient(mut self) -> Builder {
         if !self.placed {
-            self.flags = (self.flags - PLACES) | Flags::PERCPU;
+            self.flags = (self.flags - KINDS) | Flags::PERCPU;
         }
         self.with(Flags::POWER_EFFICIENT)
     }
 
-    /// The queue's attributes are in the attribute tree.
+    /// The queue's attributes appear in the attribute tree ([`sysfs`](crate::sysfs)).
     #[must_use]
     pub fn sysfs(self) -> Builder {
         self.with(Flags::SYSFS)
     }
 
-    /// Workers run with niceness -20, or the nearest that the process may set.
+    /// Workers run with niceness -20, or the nearest value that the process may set.
     #[must_use]
     pub fn highpri(self) -> Builder {
         self.with(Flags::HIGHPRI)
@@ -168,7 +168,8 @@ impl Builder {
         self
     }
 
-    /// The CPUs to use, as far as the process may use them. For unbound and ordered queues.
+    /// The CPUs to use, restricted to those that the process may use. For unbound and ordered
+    /// queues.
     #[must_use]
     pub fn cpumask(mut self, cpumask: CpuSet) -> Builder {
         self.cpumask = Some(cpumask);
@@ -182,15 +183,15 @@ impl Builder {
         self
     }
 
-    /// Whether pods keep to themselves. By default a pod without work takes some from the nearest
-    /// one that has too much.
+    /// Whether pods run only their own items. By default a pod without work takes items from the
+    /// nearest pod that has too many.
     #[must_use]
     pub fn affinity_strict(mut self, strict: bool) -> Builder {
         self.strict = strict;
         self
     }
 
-    /// How many items may run at once: on each CPU for a per-CPU queue; for an unbound one on the
+    /// How many items may run at once: on each CPU for a per-CPU queue; for an unbound queue on the
     /// whole machine, divided among the NUMA nodes ([`Queue::set_min_active`] says how). 1 to 2048;
     /// the default is 1024. An ordered queue has 1.
     #[must_use]
@@ -199,24 +200,25 @@ impl Builder {
         self
     }
 
-    /// Items compute for long: their workers do not hold up other items.
+    /// Items compute for long: their workers do not count as running, so other items do not wait
+    /// for them.
     #[must_use]
     pub fn cpu_intensive(self) -> Builder {
         self.with(Flags::CPU_INTENSIVE)
     }
 
-    /// A system queue, which may have one of the names kept for those.
+    /// A system queue, which may have one of the reserved names.
     pub(crate) fn system(mut self) -> Builder {
         self.system = true;
         self
     }
 
-    /// Makes the queue, with the threads that it needs and shares with nobody yet.
+    /// Makes the queue, with the threads that it needs and cannot share with existing queues.
     ///
     /// # Errors
     /// The name is empty, too long or taken; the mask has no usable CPU; a number is out of range;
-    /// an attribute does not go with the kind of queue; no thread could be created. Nothing is left
-    /// behind then.
+    /// an attribute does not fit the kind of queue; no thread could be created. A failed call
+    /// leaves nothing behind.
     pub fn build(self) -> Result<Queue, Error> {
         if !self.system && crate::system::NAMES.contains(&self.name.as_str()) {
             return Err(QueueError::NameTaken(self.name).into());
@@ -259,7 +261,7 @@ impl Builder {
             }),
             cpumask: self
                 .cpumask
-                // All that there are: those of them that the process may use change.
+                // All possible CPUs, as the set that the process may use can change.
                 .unwrap_or_else(|| engine().config().topology.possible().clone()),
             scope: self.scope,
             strict: self.strict,

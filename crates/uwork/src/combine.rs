@@ -1,9 +1,11 @@
-//! Flat combining: of threads that want the same thing, for example to send on one connection, one does it for all.
+//! Flat combining: of several threads that want the same operation, for example to send on one
+//! connection, one thread does it for all.
 //!
-//! A [`Combiner`] holds what only one may use at a time. Whoever [`submit`](Combiner::submit)s a parcel while
-//! nobody is at it becomes the *holder*, and does the work for its own parcel and all that come meanwhile, in
-//! order; the others leave theirs and go. Where a mutex makes each thread wait and wakes each, this makes one call
-//! for many parcels and wakes nobody.
+//! A [`Combiner`] guards a value that only one thread may use at a time. A thread that
+//! [`submit`](Combiner::submit)s a parcel while the combiner is free becomes the *holder*. It
+//! handles its own parcel and all that arrive meanwhile, in order; the other submitters leave their
+//! parcels and return. A mutex would make each thread wait and wake each; a combiner makes one call
+//! for many parcels and wakes no thread.
 //!
 //! ```
 //! use std::io::Write;
@@ -25,17 +27,17 @@
 //! assert_eq!(connection.into_inner(), b"ping ping ping ping ");
 //! ```
 //!
-//! # What is promised
+//! # Guarantees
 //!
 //! - **Order.** Parcels are handled in the order of their submissions.
-//! - **Progress.** A submission that does not make the caller the holder is lock-free: one exchange, and it waits for
-//!   nobody, though the holder be preempted. Every parcel is handled by the holder of that time, or stays for the
-//!   next.
-//! - **Nobody works for all for long.** After 16 batches, and again after each 16, the holder offers its place to
-//!   whoever submits next, and goes on only if nobody does. It can end its work earlier by `Break`; then somebody
-//!   [`resume`](Combiner::resume)s, for example a work item.
-//! - **Nothing is allocated.** A parcel is a box that goes around; a [`Pool`](crate::recycle::Pool) keeps the empty
-//!   ones.
+//! - **Progress.** A submission that does not make the caller the holder is lock-free: one
+//!   exchange, and no wait, even if the holder is preempted. Every parcel is handled by the current
+//!   holder, or stays for the next.
+//! - **No thread works for the others for long.** After every 16 batches, the holder offers its
+//!   role to the next submitter, and continues only if none takes it. It can end its work earlier
+//!   by `Break`; then another call must [`resume`](Combiner::resume), for example in a work item.
+//! - **Nothing is allocated.** A parcel is a reusable box; a [`Pool`](crate::recycle::Pool) keeps
+//!   the empty ones.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -44,7 +46,7 @@ use std::ops::{ControlFlow, Deref, DerefMut};
 
 use uwork_engine::combine::{Combine, CombineChain, CombineNode};
 
-/// A value on its way to the holder.
+/// A value that is submitted to the holder.
 #[repr(C)]
 pub struct Parcel<T> {
     /// First, so that its address is that of the parcel.
@@ -52,7 +54,7 @@ pub struct Parcel<T> {
     value: T,
 }
 
-// SAFETY: the node is touched only by whoever has the parcel.
+// SAFETY: only the owner of the parcel accesses the node.
 unsafe impl<T: Send> Send for Parcel<T> {}
 
 impl<T> Parcel<T> {
@@ -61,7 +63,7 @@ impl<T> Parcel<T> {
         Box::new(Parcel { node: CombineNode::default(), value })
     }
 
-    /// What is in it.
+    /// The value.
     pub fn into_inner(self) -> T {
         self.value
     }
@@ -87,7 +89,7 @@ impl<T: fmt::Debug> fmt::Debug for Parcel<T> {
     }
 }
 
-/// The parcels that the holder has, first come first.
+/// The parcels that the holder has taken, oldest first.
 pub struct Batch<'a, T> {
     chain: &'a mut CombineChain,
     parcels: PhantomData<Box<Parcel<T>>>,
@@ -97,18 +99,18 @@ impl<T> Batch<'_, T> {
     /// Takes the first parcel.
     pub fn pop(&mut self) -> Option<Box<Parcel<T>>> {
         let node = self.chain.pop();
-        // SAFETY: a box that `submit` has given up, of this type, taken once.
+        // SAFETY: a box of this type that `submit` converted to a pointer; `pop` returns it once.
         (!node.is_null()).then(|| unsafe { Box::from_raw(node.cast::<Parcel<T>>()) })
     }
 
-    /// The first value, left where it is.
+    /// The first value, which stays in the batch.
     pub fn first_mut(&mut self) -> Option<&mut T> {
         let parcel: *mut Parcel<T> = self.chain.first().cast();
-        // SAFETY: null, or a parcel of this chain, which is ours as long as the batch.
+        // SAFETY: null, or a parcel of this chain, which the batch owns.
         unsafe { parcel.as_mut() }.map(|parcel| &mut parcel.value)
     }
 
-    /// The values, first come first, left where they are: to send many by one call, for example.
+    /// The values, oldest first, which stay in the batch: to send many by one call, for example.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         let mut at = self.chain.first();
         std::iter::from_fn(move || {
@@ -135,27 +137,28 @@ impl<T> fmt::Debug for Batch<'_, T> {
     }
 }
 
-/// So many batches the holder handles before it offers its place to those who submit.
+/// The batches that the holder handles before it offers its role to other submitters.
 const ROUNDS_MAX: u32 = 16;
-/// For so many looks. About a microsecond.
+/// How long an offer stands, in spins: about a microsecond.
 const OFFER_SPINS: u32 = 32;
-/// One offer in so many is for a turn on the CPU. Seldom: it may take long, and nobody works meanwhile if those who
-/// submit wait for what is in the list.
+/// At every `OFFERS_MAX`th offer, the holder yields its CPU instead of spinning. Rarely: a yield may take
+/// long, and no parcel is handled meanwhile if the submitters wait for those in the list.
 const OFFERS_MAX: u32 = 32;
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combined {
-    /// Somebody else is at it, or it is stalled: what is there was left to them. For [`Combiner::resume`] also: there
-    /// was nothing to go on with.
+    /// Another thread is the holder, or the combiner is stalled: the parcels were left for a later
+    /// holder. For [`Combiner::resume`] also: no parcel was left.
     Left,
-    /// The caller has handled everything that was there.
+    /// The caller has handled all parcels.
     Done,
-    /// The caller could not go on (`Break`): everything stays until somebody resumes.
+    /// The caller could not continue (`Break`): the rest stays until a call to
+    /// [`Combiner::resume`].
     Stalled,
 }
 
-/// What only one may use at a time, and the parcels that wait for it.
+/// A value that only one thread may use at a time, and the parcels that wait for it.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -194,18 +197,18 @@ pub struct Combiner<T, S> {
 }
 
 struct Held<S> {
-    /// Older than what is in the list.
+    /// Parcels taken from the list, older than those in it.
     chain: CombineChain,
     value: S,
 }
 
-// SAFETY: there is one holder at a time, and what it wrote is seen by the next.
+// SAFETY: there is one holder at a time, and its writes are visible to the next.
 unsafe impl<T: Send, S: Send> Sync for Combiner<T, S> {}
-// SAFETY: as above; it goes with its parcels.
+// SAFETY: as above; the parcels move with it.
 unsafe impl<T: Send, S: Send> Send for Combiner<T, S> {}
 
 impl<T, S> Combiner<T, S> {
-    /// Nothing to do yet.
+    /// A combiner for `value`, without parcels.
     pub fn new(value: S) -> Combiner<T, S> {
         Combiner {
             list: Combine::new(),
@@ -214,45 +217,48 @@ impl<T, S> Combiner<T, S> {
         }
     }
 
-    /// Leaves a parcel. If nobody is at it, `handle` is called here, with what is there, until nothing is left
-    /// (`Continue`: it has taken at least one parcel) or it cannot go on (`Break`: what it has not taken stays, in
-    /// order).
+    /// Leaves a parcel. If there is no holder, the caller becomes it: `handle` is called here with
+    /// the parcels, until none is left or it cannot continue. It returns `Continue` after it took
+    /// at least one parcel, and `Break` if it cannot continue; the parcels that it has not taken
+    /// stay, in order.
     ///
-    /// After a `Break` nobody goes on until somebody calls [`resume`](Combiner::resume), which may be before
-    /// `handle` has returned: then it is called again.
+    /// After a `Break` no parcel is handled until a call to [`resume`](Combiner::resume). That may
+    /// come before `handle` has returned: then `handle` is called again.
     ///
-    /// All callers should give the same `handle`: any of them may get the others' parcels.
+    /// All callers should pass the same `handle`: any of them may get the others' parcels.
     ///
-    /// A panic of `handle` goes through; what it has not taken stays, as after a `Break`: whoever catches it resumes.
-    /// If a resume came meanwhile, whoever submits next goes on.
+    /// A panic of `handle` unwinds through this call. The parcels that it has not taken stay, as
+    /// after a `Break`: the thread that catches the panic calls `resume`. If a `resume` came
+    /// meanwhile, the next submitter continues.
     pub fn submit(
         &self,
         parcel: Box<Parcel<T>>,
         handle: impl FnMut(&mut S, &mut Batch<'_, T>) -> ControlFlow<()>,
     ) -> Combined {
-        // SAFETY: a live box, given up here.
+        // SAFETY: a live box, whose ownership passes to the list here.
         if unsafe { self.list.push(Box::into_raw(parcel).cast()) } {
-            // SAFETY: the push says so.
+            // SAFETY: `push` returned true: the caller is the holder.
             unsafe { self.hold(handle) }
         } else {
             Combined::Left
         }
     }
 
-    /// Goes on after a `Break`: what stood in the way may be gone.
+    /// Continues after a `Break`, when the obstacle may have been removed.
     pub fn resume(
         &self,
         handle: impl FnMut(&mut S, &mut Batch<'_, T>) -> ControlFlow<()>,
     ) -> Combined {
         if self.list.resume() {
-            // SAFETY: the resume says so.
+            // SAFETY: `resume` returned true: the caller is the holder.
             unsafe { self.hold(handle) }
         } else {
             Combined::Left
         }
     }
 
-    /// Whether it waits for a [`resume`](Combiner::resume). Out of date as soon as it is known.
+    /// Whether it waits for a [`resume`](Combiner::resume). The answer may be out of date on
+    /// return.
     pub fn is_stalled(&self) -> bool {
         self.list.is_stalled()
     }
@@ -263,7 +269,7 @@ impl<T, S> Combiner<T, S> {
         &self,
         mut handle: impl FnMut(&mut S, &mut Batch<'_, T>) -> ControlFlow<()>,
     ) -> Combined {
-        /// Where `handle` unwinds: somebody else may go on.
+        /// If `handle` unwinds: lets another thread become the holder.
         struct Unwinds<'a>(&'a Combine);
         impl Drop for Unwinds<'_> {
             fn drop(&mut self) {
@@ -275,14 +281,14 @@ impl<T, S> Combiner<T, S> {
         let (mut round, mut offers) = (0, 0);
         let outcome = loop {
             if round == ROUNDS_MAX {
-                // SAFETY: the caller is the holder, and is not if the offer was taken.
+                // SAFETY: the caller is the holder until another thread takes the offer.
                 unsafe { self.list.offer() };
                 offers += 1;
                 if offers % OFFERS_MAX == 0 {
-                    // Those who submit may be waiting for this CPU.
+                    // Submitters may be waiting for this CPU.
                     std::thread::yield_now();
                 } else {
-                    // Time for one of those who submit now.
+                    // Leaves time for a concurrent submitter to take the role.
                     (0..OFFER_SPINS).for_each(|_| std::hint::spin_loop());
                 }
                 if !self.list.retake() {
@@ -291,7 +297,7 @@ impl<T, S> Combiner<T, S> {
                 round = 0;
             }
             round += 1;
-            // SAFETY: the holder's alone, until it offers or lets go.
+            // SAFETY: the holder alone has access, until it offers or releases its role.
             let held = unsafe { &mut *self.held.get() };
             // SAFETY: the caller is the holder, and these are this list's nodes.
             unsafe { self.list.take(&mut held.chain) };
@@ -305,7 +311,7 @@ impl<T, S> Combiner<T, S> {
             if flow.is_break() && unsafe { self.list.stall() } {
                 break Combined::Stalled;
             }
-            // SAFETY: as above; nothing of its chain is left.
+            // SAFETY: as above; its chain is empty.
             let done = held.chain.first().is_null() && unsafe { self.list.release() };
             if done {
                 break Combined::Done;
@@ -315,15 +321,15 @@ impl<T, S> Combiner<T, S> {
         outcome
     }
 
-    /// What is held, for who has the combiner to itself.
+    /// The value, for an exclusive owner of the combiner.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.held.get_mut().value
     }
 
-    /// What is held. Parcels that are left are dropped.
+    /// The value. Parcels that are left are dropped.
     pub fn into_inner(mut self) -> S {
         self.clear();
-        // SAFETY: `self` is forgotten right after, and its other fields own nothing any more.
+        // SAFETY: `self` is forgotten right after, and its other fields own nothing after `clear`.
         let value = unsafe { std::ptr::read(&raw const self.held.get_mut().value) };
         std::mem::forget(self);
         value
@@ -331,7 +337,7 @@ impl<T, S> Combiner<T, S> {
 
     fn clear(&mut self) {
         let held = self.held.get_mut();
-        // SAFETY: nobody else has the combiner.
+        // SAFETY: `&mut self`: no other thread uses the combiner.
         unsafe { self.list.take(&mut held.chain) };
         let mut batch = Batch::<T> { chain: &mut held.chain, parcels: PhantomData };
         while batch.pop().is_some() {}

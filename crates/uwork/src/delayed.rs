@@ -15,11 +15,11 @@ use crate::queue::{Queue, accepted, enqueued};
 
 /// A work item with a timer, to be embedded in a type `T` instead of a [`Work`](crate::Work).
 ///
-/// The timer is part of the item: arming takes a lock, and allocates nothing but the timer wheel of a pod that had
-/// no timer before. While it is armed the item is pending.
-/// Timers expire on the monotonic clock, never early. On an idle machine they are late by the time
-/// that a wake takes; [`DelayedWork::with_slack`] and [`DelayedWork::deferrable`] allow more, to save
-/// wakes. Delays longer than the clock goes, 584 years, end with it.
+/// The timer is part of the item. Arming takes a lock, and allocates only the timer wheel of a pool
+/// that had no timer before. While the timer is armed the item is pending. Timers expire on the
+/// monotonic clock, never early. On an idle machine they are late by the time that a wake takes;
+/// [`DelayedWork::with_slack`] and [`DelayedWork::deferrable`] permit more, to save wakes. A delay
+/// beyond the range of the clock, 584 years, is cut to that range.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,7 +46,7 @@ pub struct DelayedWork<T, const ID: u64 = 0> {
     pub(crate) pinned: std::marker::PhantomPinned,
 }
 
-// SAFETY: everything in it is reached through the engine's protocols only.
+// SAFETY: all fields are accessed through the engine's protocols only.
 unsafe impl<T, const ID: u64> Send for DelayedWork<T, ID> {}
 // SAFETY: as above.
 unsafe impl<T, const ID: u64> Sync for DelayedWork<T, ID> {}
@@ -99,13 +99,13 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         Self::from_raw(Delayed::new(perform::<T, ID>))
     }
 
-    /// An idle item whose timer never wakes anybody: when it is due, it waits until a worker of the
-    /// pool in which it was armed is up for another reason. In a pool that has work it is on time; on
-    /// an idle machine it may wait for ever.
+    /// An idle item with a deferrable timer, which never wakes an idle CPU. When it is due, it
+    /// waits until a worker of the pool in which it was armed is awake for another reason. In a
+    /// pool with work it is on time; on an idle machine it may wait for ever.
     ///
-    /// Everything else is as with other items: [`DelayedWork::flush`] queues it at once, and if its
-    /// queue goes away, its pointer is dropped when it is due, for which a worker does get up if no
-    /// other queue uses the pool.
+    /// Otherwise it behaves as other items: [`DelayedWork::flush`] queues it at once. If its queue
+    /// ends, its pointer is dropped when the timer is due; if no other queue uses the pool, a
+    /// worker does wake for that.
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
@@ -125,13 +125,12 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         Self::from_raw(Delayed::deferrable(perform::<T, ID>))
     }
 
-    /// Lets the timer expire anywhere from its deadline to `slack` later, so that expiries share a
-    /// wake: of the times in that window the one is taken that is the most round, and others take
-    /// the same. With a slack of a millisecond a pool gets up for timers at most about two thousand
-    /// times a second, however many there are. The default is zero; a second call replaces the
-    /// first.
+    /// Lets the timer expire at any time from its deadline to `slack` later, so that expiries share
+    /// a wake. The engine picks the roundest time in that window, so that other timers pick the
+    /// same. With a slack of a millisecond a pool wakes for timers at most about two thousand times
+    /// a second, however many it has. The default is zero; a second call replaces the first.
     ///
-    /// A delay of zero has no timer, and no slack.
+    /// A delay of zero uses no timer, and no slack.
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
@@ -162,7 +161,7 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     }
 
     fn take_back(&self, was_pending: bool) -> Option<T::Pointer> {
-        // SAFETY: the item was taken off: the queue's pointer is ours now.
+        // SAFETY: the item was taken off: this call owns the queue's pointer.
         was_pending.then(|| unsafe { T::Pointer::from_raw(container::<T, ID>(self.raw())) })
     }
 
@@ -171,7 +170,8 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         self.raw.work().is_pending()
     }
 
-    /// Whether the item is armed or queued, and whether it runs. See [`Work::busy`](crate::Work::busy).
+    /// Whether the item is armed or queued, and whether it runs. See
+    /// [`Work::busy`](crate::Work::busy).
     pub fn busy(&self) -> Busy {
         engine().busy(self.raw.work())
     }
@@ -186,17 +186,18 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         engine().description(self.raw.work())
     }
 
-    /// Disarms the timer, or takes the item off its queue. See [`Work::cancel`](crate::Work::cancel).
+    /// Disarms the timer, or takes the item off its queue. See
+    /// [`Work::cancel`](crate::Work::cancel).
     pub fn cancel(&self) -> Option<T::Pointer> {
         // SAFETY: live, as we have a reference, and only ever queued on the process's engine.
         let was_pending = unsafe { engine().cancel(self.raw()) };
         self.take_back(was_pending)
     }
 
-    /// As [`DelayedWork::cancel`], and waits for a run that is going on.
+    /// As [`DelayedWork::cancel`], and waits for a run in progress.
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted.
+    /// The disable depth is at its maximum.
     pub fn cancel_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
         // SAFETY: as in `cancel`.
         let was_pending = unsafe { engine().cancel_sync(self.raw()) }.map_err(DisableDepthError)?;
@@ -206,17 +207,17 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
     /// Keeps the item from being armed and queued. See [`Work::disable`](crate::Work::disable).
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted.
+    /// The disable depth is at its maximum.
     pub fn disable(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
         // SAFETY: as in `cancel`.
         let was_pending = unsafe { engine().disable(self.raw()) }.map_err(DisableDepthError)?;
         Ok(self.take_back(was_pending))
     }
 
-    /// As [`DelayedWork::disable`], and waits for a run that is going on.
+    /// As [`DelayedWork::disable`], and waits for a run in progress.
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted.
+    /// The disable depth is at its maximum.
     pub fn disable_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
         // SAFETY: as in `cancel`.
         let was_pending =
@@ -224,7 +225,7 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         Ok(self.take_back(was_pending))
     }
 
-    /// Takes one disable back. True if the item can be queued again.
+    /// Undoes one disable. True if the item can be queued again.
     ///
     /// # Errors
     /// The item is not disabled.
@@ -233,8 +234,8 @@ impl<T: WorkItem<ID>, const ID: u64> DelayedWork<T, ID> {
         unsafe { engine().enable(self.raw()) }.map_err(DisableDepthError)
     }
 
-    /// Queues the item at once if it is armed, and waits until its last queueing has run. False if
-    /// it was idle.
+    /// If the item is armed, queues it at once; then waits until its last queueing has run. False
+    /// if it was idle.
     pub fn flush(&self) -> bool {
         engine().assert_may_wait();
         // SAFETY: as in `cancel`.
@@ -248,17 +249,17 @@ impl<T, const ID: u64> std::fmt::Debug for DelayedWork<T, ID> {
     }
 }
 
-/// A delay in nanoseconds, as far as the clock goes.
+/// A delay in nanoseconds, cut to the range of the clock.
 pub(crate) fn nanos(delay: Duration) -> u64 {
     u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Queue {
-    /// Queues an item after `delay`; at once if that is zero. The item is pending from now on. One
-    /// that is not queued comes back.
+    /// Queues an item after `delay`; at once if that is zero. The item is pending from now on. An
+    /// item that is not queued is returned.
     ///
-    /// The item runs in the pod of the CPU on which the timer expires: a flush makes it expire where
-    /// it is called.
+    /// The item runs in the pod of the CPU on which the timer expires. A flush makes the timer
+    /// expire on the flusher's CPU.
     pub fn enqueue_delayed<P, const ID: u64>(&self, item: P, delay: Duration) -> Enqueued<P>
     where
         P: WorkPointer,
@@ -277,7 +278,7 @@ impl Queue {
     /// As [`Queue::enqueue_delayed`], on `cpu` or in its pod.
     ///
     /// # Errors
-    /// The CPU does not exist or the process may not use it. The item comes back.
+    /// The CPU does not exist or the process may not use it. The item is returned.
     pub fn enqueue_delayed_on<P, const ID: u64>(
         &self,
         cpu: u32,
@@ -294,9 +295,9 @@ impl Queue {
         unsafe { accepted(raw, self.0.queue_delayed(Some(cpu), delayed, nanos(delay))) }
     }
 
-    /// Sets the item's delay to `delay` from now, whether it was idle, armed or queued. `Queued`
-    /// if it was idle; if it was pending it now is for the new time, and the pointer of this call,
-    /// which is one too many, comes back as `Pending`.
+    /// Sets the item's delay to `delay` from now, whether it was idle, armed or queued. Returns
+    /// `Queued` if it was idle. If it was pending, its time is changed, and this call's pointer,
+    /// which the queue does not need, is returned in `Pending`.
     ///
     /// May be called from anywhere, also from inside the item.
     ///
@@ -331,11 +332,11 @@ impl Queue {
         }
     }
 
-    /// As [`Queue::mod_delayed`], on `cpu` or in its pod; wherever it was to run before.
+    /// As [`Queue::mod_delayed`], on `cpu` or in its pod, wherever it was to run before.
     ///
     /// # Errors
-    /// The CPU does not exist or the process may not use it. The pointer comes back, and the item
-    /// is as it was: one that was armed still is, for the time that it was armed for.
+    /// The CPU does not exist or the process may not use it. The pointer is returned, and the item
+    /// is unchanged: an armed item stays armed for its old time.
     ///
     /// ```
     /// # use std::{sync::Arc, time::Duration};
@@ -365,7 +366,7 @@ impl Queue {
     {
         let raw = item.into_raw();
         let delayed = field::<P::Target, ID>(raw).cast::<Delayed<Linux>>();
-        // SAFETY: as in `enqueue_delayed`. A call that was wrong has left the item alone.
+        // SAFETY: as in `enqueue_delayed`. A failed call left the item unchanged.
         unsafe {
             match self.0.mod_delayed(Some(cpu), delayed, nanos(delay)) {
                 Ok(outcome) => Ok(rearmed(raw, outcome)),
@@ -376,8 +377,8 @@ impl Queue {
 }
 
 /// # Safety
-/// `raw` came from `P::into_raw`, and is nobody else's unless `outcome` is `Armed`: if the item was
-/// pending, the queue has a pointer of its own.
+/// `raw` came from `P::into_raw`, and the caller owns it unless `outcome` is `Armed`: if the item
+/// was pending, the queue has a pointer of its own.
 unsafe fn rearmed<P: WorkPointer>(raw: NonNull<P::Target>, outcome: Rearmed) -> Enqueued<P> {
     // SAFETY: by this function's contract.
     let back = || unsafe { P::from_raw(raw) };

@@ -1,4 +1,4 @@
-//! Ending in order.
+//! An orderly end of all queues.
 
 use std::time::Duration;
 
@@ -7,30 +7,34 @@ use uwork_engine::{Shutdown, ShutdownReport};
 use crate::error::Error;
 use crate::linux::engine;
 
-/// Ends the work of this process's queues, the system queues among them, within `limit`, and says what
-/// did not end.
+/// Ends the work of this process's queues, the system queues among them, within `limit`, and
+/// returns a report of the work that did not end.
 ///
-/// From the call on, queues take nothing from outside of items; from its end on, nothing at all: what is
-/// queued is refused, also on queues that are made later. Delayed items that are armed are let go of.
-/// With [`Shutdown::Drain`] everything that is queued runs, and so does what running items queue, on
-/// whatever queue. With [`Shutdown::Cancel`] what has not started is let go of (its join handles
-/// say [`JoinError::Cancelled`](crate::JoinError::Cancelled)), and what running items queue is refused;
-/// runs that are going on are waited for in both. Nothing is killed: what does not end in time goes on,
-/// and so does what a drain has left pending. Afterwards idle workers end.
+/// From the start of the call, queues accept submissions from items only; from its end, they accept
+/// none. Refused submissions return their item, also on queues that are made later. Armed delayed
+/// items are released: their pointers are dropped without a run. [`Shutdown::Drain`] runs
+/// everything that is queued, and everything that running items queue, on any queue.
+/// [`Shutdown::Cancel`] releases all items that have not started (their join handles return
+/// [`JoinError::Cancelled`](crate::JoinError::Cancelled)), and refuses what running items queue.
+/// Both wait for runs in progress. Nothing is killed: runs that do not end in time continue, and so
+/// do items that a drain left pending. Afterwards idle workers end.
 ///
-/// A second call does the same for what the first one left: a `Cancel` after a `Drain` that took too long
-/// takes off what is pending. Several calls at once each do that. There is no way back.
+/// A second call does the same for the rest of the first: a `Cancel` after a `Drain` that took too
+/// long takes off the pending items. Several calls at once each do that. A shutdown cannot be
+/// undone.
 ///
-/// Destructors of what is let go of run with nothing held, one after the other, on a thread that the call makes for
-/// them, as one that never returns cannot be stopped; where one takes longer than 10 ms, further ones run beside it.
-/// They get at least 50 ms, however small `limit` is. Then the report names those that have not returned, and
-/// counts the items behind them; those are still pending, and can be taken back. Where nothing is let go of, no thread
-/// is made; where none can be made, the call itself runs the destructors. They are treated as if they ran in an item:
-/// they may cancel, flush, join and queue, and cannot wait for their own queue. A thread that flushes or joins an item
-/// that is about to be let go of does that itself.
+/// The destructors of released items run with no lock held, one after the other, on a thread that
+/// the call creates, as a destructor that never returns cannot be stopped. If a destructor takes
+/// longer than 10 ms, others run beside it. They get at least 50 ms, however small `limit` is.
+/// After that the report names the destructors that have not returned, and counts the items queued
+/// behind them; those items are still pending, and can be taken back. If no item is released, no
+/// thread is created; if no thread can be created, the call itself runs the destructors. They are
+/// treated as if they ran in an item: they may cancel, flush, join and queue, and cannot wait for
+/// their own queue. A thread that flushes or joins an item that is about to be released releases it
+/// itself.
 ///
 /// # Errors
-/// The caller is in a work item and would wait for itself; nothing was done.
+/// The caller is in a work item and would wait for itself; nothing has changed.
 ///
 /// ```standalone_crate
 /// use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What can go wrong, in words.
+//! The library's errors, and their texts.
 
 use std::any::Any;
 use std::fmt;
@@ -9,13 +9,13 @@ use uwork_engine::QueueError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub(crate) QueueError);
 
-/// What kind of thing went wrong. [`Error`]'s text says the rest.
+/// The kind of an [`Error`], whose text has the details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A queue's name is empty, too long, or has a control character in it.
     BadName,
-    /// A queue with this name exists, or the name is kept for a system queue.
+    /// A queue with this name exists, or the name is reserved for a system queue.
     NameTaken,
     /// `max_active` is out of range.
     BadMaxActive,
@@ -23,7 +23,7 @@ pub enum ErrorKind {
     NoCpu,
     /// Niceness is out of range.
     BadNice,
-    /// The attribute or the call does not go with this kind of queue.
+    /// The attribute or the call does not fit this kind of queue.
     NotForThisKind,
     /// No worker thread could be created.
     NoThread,
@@ -35,21 +35,22 @@ pub enum ErrorKind {
     BadCpu,
     /// The caller would wait for itself.
     WouldDeadlock,
-    /// The flags do not go together.
+    /// The flags exclude each other.
     BadFlags,
     /// The queue drains or was destroyed, or the process was shut down.
     Refused,
-    /// Somebody else holds the lock, and the call does not wait
+    /// Another holder has the lock, and the call does not wait
     /// ([`LockError::Busy`](crate::percpu::LockError::Busy)).
     Busy,
-    /// A holder of the lock has panicked ([`LockError::Poisoned`](crate::percpu::LockError::Poisoned)).
+    /// A holder of the lock has panicked
+    /// ([`LockError::Poisoned`](crate::percpu::LockError::Poisoned)).
     Poisoned,
-    /// Something that has no kind of its own yet.
+    /// An error that has no kind of its own yet.
     Other,
 }
 
 impl ErrorKind {
-    /// The error number that the kernel, or C, has for this. Never 0.
+    /// The errno that the kernel or the C library uses for this error. Never 0.
     ///
     /// ```
     /// let error = uwork::Queue::builder("").build().unwrap_err();
@@ -67,7 +68,7 @@ impl ErrorKind {
             | ErrorKind::BadFlags
             | ErrorKind::Other => libc::EINVAL,
             ErrorKind::NameTaken => libc::EEXIST,
-            // As pthread_create: it may work later.
+            // As pthread_create: a later attempt may succeed.
             ErrorKind::NoThread => libc::EAGAIN,
             ErrorKind::TooManyPools | ErrorKind::TooManyQueues => libc::ENOMEM,
             ErrorKind::WouldDeadlock => libc::EDEADLK,
@@ -80,7 +81,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// What kind of error this is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             QueueError::BadName(_) => ErrorKind::BadName,
@@ -102,7 +103,7 @@ impl Error {
         }
     }
 
-    /// Whether the call would have waited for its own caller.
+    /// Whether the call would have waited for its own caller, a deadlock.
     ///
     /// ```
     /// let queue = uwork::Queue::builder("self-flush").build()?;
@@ -130,9 +131,9 @@ impl From<QueueError> for Error {
     }
 }
 
-/// A call that queues an item was wrong. The item is as it was before the call, and is in here.
+/// A call that queues an item failed. The item is unchanged, and is returned in here.
 ///
-/// As an [`Error`], by `?` for example, it says the same and the item is dropped.
+/// As an [`Error`], by `?` for example, the text is the same and the item is dropped.
 ///
 /// ```
 /// use uwork::{Queue, Work};
@@ -152,7 +153,7 @@ impl From<QueueError> for Error {
 pub struct RejectedError<P> {
     /// The item.
     pub item: P,
-    /// What was wrong.
+    /// The reason.
     pub error: Error,
 }
 

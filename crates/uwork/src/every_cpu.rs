@@ -1,8 +1,9 @@
-//! A function on one CPU, or on each of them, with the caller waiting.
+//! Runs a function on one CPU, or on each CPU, while the caller waits.
 //!
-//! Both use one per-CPU queue of the library's own, so that nobody drains it or takes its places. A
-//! place there is held only by a function that these two run. Were those allowed to wait for more of the
-//! kind, a CPU whose places are all held by waiting ones would never go on; so that is refused.
+//! Both calls use one per-CPU queue of the library's own, which no user can drain or fill. Only
+//! functions that these two calls run hold its permits (of `max_active`). If such a function could
+//! wait for another, a CPU whose permits are all held by waiting functions would never proceed; so
+//! the nested call is refused.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -24,7 +25,7 @@ fn queue() -> Result<&'static Queue, Error> {
     if queue.0.runs_here() { Err(QueueError::WouldDeadlock.into()) } else { Ok(queue) }
 }
 
-/// A function on its way to a CPU, in its caller's frame.
+/// A function to be run on a CPU, in its caller's frame.
 #[repr(C)]
 pub(crate) struct Call<F, R> {
     /// First, so that the address of the work is that of the call.
@@ -44,12 +45,12 @@ enum Stage<F, R> {
 unsafe fn perform<F: FnOnce() -> R, R>(work: NonNull<RawWork>, action: Action) {
     match action {
         Action::Run => {}
-        // Let go of by a shutdown. The caller has the call back and may be gone with it.
+        // Released by a shutdown. The caller owns the call again and may have freed it already.
         Action::Release => return,
-        // SAFETY: the engine has asked for it.
+        // SAFETY: the engine asked for the name.
         Action::Name => return unsafe { ItemName::of_type::<F>(0).tell(work) },
     }
-    // SAFETY: by this function's contract; the stage is the item's while it runs.
+    // SAFETY: by this function's contract; the item owns the stage while it runs.
     let stage = unsafe { work.cast::<Call<F, R>>().as_ref().stage.get() };
     // SAFETY: as above.
     let Stage::Function(function) = (unsafe { stage.replace(Stage::Gone) }) else { return };
@@ -67,7 +68,7 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
         Call { work: RawWork::new(perform::<F, R>), stage }
     }
 
-    /// The whole call's pointer, as the item's function goes on to all of it.
+    /// A pointer with the whole call's provenance, as the item's function accesses all of it.
     fn raw(&self) -> NonNull<RawWork> {
         NonNull::from(self).cast()
     }
@@ -75,7 +76,7 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
     /// Queues the call.
     ///
     /// # Safety
-    /// The call stays where it is until [`Call::wait`] has returned, and so does what it borrows.
+    /// The call and the data that it borrows stay in place until [`Call::wait`] has returned.
     pub(crate) unsafe fn begin(&self, queue: &Queue, cpu: u32) -> Result<(), Error> {
         // SAFETY: by this function's contract.
         match unsafe { queue.0.queue_on(cpu, self.raw()) }? {
@@ -84,19 +85,22 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
         }
     }
 
-    /// Waits until the function has run, if it was queued. Then the engine has let go of the call.
+    /// Waits until the function has run, if it was queued. After that the engine no longer refers
+    /// to the call.
     pub(crate) fn wait(&self) {
         // SAFETY: live, and only ever queued on the process's engine.
         unsafe { engine().flush_work(self.raw()) };
-        // Nobody else has the item: it is idle. Should it not be, it must become so before the frame
-        // goes away. The run is not ours to be inside of: `queue` has refused that.
+        // This call alone owns the item, so it is idle now. Were it not, it would have to become
+        // idle before the frame is freed. The caller cannot be inside the run: `queue` refuses
+        // that.
         // SAFETY: as above.
         let Ok(false) = (unsafe { engine().disable_sync(self.raw()) }) else {
             std::process::abort();
         };
     }
 
-    /// What came of it, after [`Call::wait`]. `None` if it was not queued, or let go of by a shutdown.
+    /// The outcome, after [`Call::wait`]. `None` if it was not queued, or was released by a
+    /// shutdown.
     pub(crate) fn into_outcome(self) -> Option<Result<R, Box<dyn Any + Send>>> {
         match self.stage.into_inner() {
             Stage::Done(outcome) => Some(outcome),
@@ -105,20 +109,20 @@ impl<F: FnOnce() -> R, R> Call<F, R> {
     }
 }
 
-/// Runs `function` on `cpu`, on a worker of that CPU, and returns its result. Both may borrow what is
-/// around, as the caller waits. The first use in the process makes a queue; later calls allocate no memory for the
-/// function.
+/// Runs `function` on `cpu`, on a worker of that CPU, and returns its result. Both may borrow from
+/// the enclosing frames, as the caller waits. The first use in the process makes a queue; later
+/// calls allocate no memory for the function.
 ///
 /// Inside a work item the wait is declared to the pool.
 ///
 /// # Errors
 /// The CPU does not exist or the process may not use it; or the caller is inside a function that
 /// `work_on_cpu` or [`on_each_cpu`] runs ([`Error::would_deadlock`]); or the process was shut down
-/// ([`ErrorKind::Refused`](crate::ErrorKind)). `function` is dropped then.
+/// ([`ErrorKind::Refused`](crate::ErrorKind)). In each case `function` is dropped.
 ///
 /// # Panics
-/// If `function` does, with its payload; the panic was counted and reported. Also if no worker thread
-/// can be created at first use in the process.
+/// If `function` panics, with its payload; the panic was counted and reported. Also if no worker
+/// thread can be created at first use in the process.
 ///
 /// ```
 /// let words = ["on", "that", "CPU"];
@@ -134,7 +138,7 @@ where
 {
     let queue = queue()?;
     let call = Call::new(function);
-    // SAFETY: waited for below, with nothing in between that could unwind.
+    // SAFETY: waited for below, and nothing in between can unwind.
     unsafe { call.begin(queue, cpu) }?;
     call.wait();
     match call.into_outcome() {
@@ -144,21 +148,22 @@ where
     }
 }
 
-/// Runs `function` once on every CPU that the process may use, on a worker of that CPU, and returns when
-/// all have finished (the kernel's `schedule_on_each_cpu`). It gets the CPU's number, and may borrow
-/// what is around.
+/// Runs `function` once on every CPU that the process may use, on a worker of that CPU, and returns
+/// when all have finished (the kernel's `schedule_on_each_cpu`). The function receives the CPU's
+/// number, and may borrow from the enclosing frames.
 ///
-/// The functions run at once on different CPUs. Inside a work item the wait is declared to the pool.
+/// The runs on different CPUs happen at the same time. Inside a work item the wait is declared to
+/// the pool.
 ///
 /// # Errors
 /// The caller is inside a function that [`work_on_cpu`] or `on_each_cpu` runs
-/// ([`Error::would_deadlock`]): nothing was run then. Or the process was shut down before it ran on
+/// ([`Error::would_deadlock`]): then nothing was run. Or the process was shut down before it ran on
 /// every CPU ([`ErrorKind::Refused`](crate::ErrorKind)).
 ///
 /// # Panics
-/// If `function` does on any CPU, with the payload of the first of them by number, after all have
-/// finished; each panic was counted and reported. Also if no worker thread can be created at first use
-/// in the process.
+/// If `function` panics on any CPU, with the payload of the lowest-numbered of these CPUs, after
+/// all have finished; each panic was counted and reported. Also if no worker thread can be created
+/// at first use in the process.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -177,17 +182,17 @@ where
     let calls: Box<[_]> = cpus.iter().map(|&cpu| Call::new(move || function(cpu))).collect();
     let mut begun = Vec::with_capacity(cpus.len());
     for (call, &cpu) in calls.iter().zip(&cpus) {
-        // SAFETY: waited for below, with nothing in between that could unwind.
+        // SAFETY: waited for below, and nothing in between can unwind.
         begun.push(unsafe { call.begin(queue, cpu) });
     }
     calls.iter().for_each(Call::wait);
     let mut refused = None;
     for (call, begun) in calls.into_iter().zip(begun) {
         match (call.into_outcome(), begun) {
-            // Each was reported; only one can be thrown.
+            // Each was reported; only one can be resumed.
             (Some(Err(payload)), _) => resume_unwind(payload),
             (Some(Ok(())), _) => {}
-            // A CPU that has gone away meanwhile has nothing to run.
+            // A CPU that went offline meanwhile has nothing to run.
             (None, Err(error)) if error.kind() == ErrorKind::BadCpu => {}
             (None, Err(error)) => refused = Some(error),
             (None, Ok(())) => refused = Some(QueueError::Refused.into()),

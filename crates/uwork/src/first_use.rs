@@ -1,25 +1,28 @@
-//! What the process has one of and makes at first use, so that no fork finds it half made.
+//! Objects that exist once per process and are made at first use, in a way that no fork finds half
+//! made.
 //!
-//! A thread that makes something holds a lock; a fork takes that lock first of all. Otherwise the child, which does
-//! not have the thread, would wait for ever for what the thread was about to make. What is made may need something
-//! else of the kind: then the thread has the lock already.
+//! A thread that makes such an object holds a lock, and a fork takes that lock before all others.
+//! Without it, the child, which does not have the making thread, could wait for ever for an object
+//! that is never finished. Making one object may need another such object: the thread then has the
+//! lock already.
 //!
-//! What there is to report meanwhile is reported when the lock is given up: the program's reporter may wait for another
-//! thread, which may need something that is not made yet.
+//! Reports that arise meanwhile are deferred until the lock is released: the program's reporter may
+//! wait for another thread, which may need an object that does not exist yet.
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use uwork_engine::host::Report;
 
-/// Taken before any other lock of the library's, and held while something is made.
+/// Taken before any other lock of the library's, and held while such an object is made.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// What its holder has to report. Locked by that thread only, so that no fork finds it locked by another one.
+/// The deferred reports of the lock's holder. Locked by that thread only, so that no fork finds it
+/// locked by another.
 static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
 fn reports() -> MutexGuard<'static, Vec<Report>> {
-    // Nothing of a user's runs under it.
+    // No user code runs under this lock.
     REPORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -28,7 +31,7 @@ thread_local! {
     static MAKES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The lock, held; nothing where the thread had it already.
+/// A guard for the lock; empty if the thread held it already.
 pub(crate) struct Making(Option<MutexGuard<'static, ()>>);
 
 impl Making {
@@ -48,7 +51,8 @@ impl Drop for Making {
     }
 }
 
-/// Keeps a report until the calling thread has given up the lock; it comes back if the thread does not have it.
+/// Defers a report until the calling thread has released the lock. Returned if the thread does not
+/// hold it.
 pub(crate) fn defer(report: Report) -> Option<Report> {
     if !MAKES.get() {
         return Some(report);
@@ -57,7 +61,7 @@ pub(crate) fn defer(report: Report) -> Option<Report> {
     None
 }
 
-/// What is in `cell`, made if it is not there.
+/// The value in `cell`, made first if it does not exist.
 #[inline]
 pub(crate) fn once<T>(cell: &'static OnceLock<T>, make: impl FnOnce() -> T) -> &'static T {
     cell.get().unwrap_or_else(|| first(cell, make))
@@ -69,13 +73,15 @@ fn first<T>(cell: &'static OnceLock<T>, make: impl FnOnce() -> T) -> &'static T 
     cell.get_or_init(make)
 }
 
-/// Nobody else makes anything while this is there. With no lock of the library's held.
+/// While the guard lives, no other thread makes such an object. Call it with no lock of the library
+/// held.
 pub(crate) fn making() -> Making {
     crate::linux::are_watched();
     Making::begin()
 }
 
-/// Before a fork, on the thread that forks: waits until nothing is half made, and keeps it so.
+/// Before a fork, on the thread that forks: waits until nothing is half made, and keeps others from
+/// starting.
 pub(crate) fn hold() -> Making {
     Making::begin()
 }
@@ -93,7 +99,7 @@ mod tests {
     use super::*;
     use crate::linux::{engine, set_reporter};
 
-    /// What the tests' report says, which no other test's does.
+    /// The text by which this test recognizes its own reports.
     const REASON: &str = "made at first use, for a test";
 
     static REPORTED: AtomicUsize = AtomicUsize::new(0);
@@ -104,7 +110,7 @@ mod tests {
         engine().host().report(Report::PerCpuMode { mode: Mode::Local, reason });
     }
 
-    /// Waits for another thread that makes something else.
+    /// Waits for another thread that makes another object.
     fn reporter(report: &Report) {
         static OTHER: OnceLock<u64> = OnceLock::new();
         let Report::PerCpuMode { reason, .. } = report else { return eprintln!("{report}") };
@@ -113,14 +119,15 @@ mod tests {
         let (tell, told) = mpsc::channel();
         thread::spawn(move || tell.send(*once(&OTHER, || 1)));
         told.recv_timeout(Duration::from_secs(20)).expect("the lock is free");
-        // In the order in which it happened.
+        // Reports come in the order in which they arose.
         let before = REPORTED.fetch_add(1, Ordering::Relaxed);
         assert_eq!(number, format!(": {before}"));
     }
 
-    // Catches: a reporter that is called with the lock held, and waits here for a thread that waits for the lock.
+    // Catches: a reporter that is called with the lock held, and waits here for a thread that waits
+    // for the lock.
     #[test]
-    fn what_there_is_to_report_is_reported_when_it_is_made() {
+    fn reports_are_delivered_in_order_after_the_lock_is_released() {
         static OUTER: OnceLock<()> = OnceLock::new();
         static INNER: OnceLock<()> = OnceLock::new();
         engine();

@@ -1,5 +1,5 @@
-//! For the C interface, whose items are laid out in a header, and whose functions are C's. No part of the
-//! API: what is here follows the needs of that one crate.
+//! Support for the C interface, whose items are laid out in a header and whose functions are C
+//! functions. Not part of the public API: these items follow the needs of that one crate.
 
 use std::marker::{PhantomData, PhantomPinned};
 use std::sync::OnceLock;
@@ -18,14 +18,16 @@ pub use crate::percpu::forks::{Registration, give_up};
 pub use crate::percpu::locks::Locks;
 use crate::rcu::RcuWork;
 
-/// Where in an item its function is, in bytes.
+/// The offset in bytes of the function in an item.
 pub const FUNCTION_OFFSET: usize = RawWork::FUNCTION_OFFSET;
-/// The last word of an item that was never queued; all others but the function are zero.
+/// The last word of an item that was never queued; all other words, except the function, are zero.
 pub const IDLE_SPOT: u64 = RawWork::IDLE_SPOT;
-/// The byte of a delayed item that is 1 if it is deferrable; all others behind the work are zero.
+/// The byte of a delayed item that is 1 if it is deferrable; all other bytes after the work are
+/// zero.
 pub const DEFERRABLE_OFFSET: usize = Delayed::<Linux>::DEFERRABLE_OFFSET;
 
-/// An idle item whose run calls `func` with the item's address, instead of what `T` says.
+/// An idle item whose run calls `func` with the item's address, in place of the implementation of
+/// `T`.
 pub fn work<T, const ID: u64>(func: ForeignFn) -> Work<T, ID> {
     Work { raw: RawWork::foreign(func), marker: PhantomData, pinned: PhantomPinned }
 }
@@ -35,7 +37,7 @@ pub fn is_disabled<T, const ID: u64>(work: &Work<T, ID>) -> bool {
     work.raw.disable_depth() > 0
 }
 
-/// The same, with a timer.
+/// As [`work`], with a timer.
 pub fn delayed_work<T, const ID: u64>(
     func: ForeignFn,
     deferrable: bool,
@@ -45,38 +47,39 @@ pub fn delayed_work<T, const ID: u64>(
     DelayedWork { raw, marker: PhantomData, pinned: PhantomPinned }
 }
 
-/// The same, that can wait for a grace period.
+/// As [`work`], for an item that can wait for a grace period.
 pub fn rcu_work<T, const ID: u64>(func: ForeignFn) -> RcuWork<T, ID> {
     RcuWork { raw: Graced::foreign(func), marker: PhantomData, pinned: PhantomPinned }
 }
 
-/// The address of the item that the calling thread runs, as a [`Work`], and its function: a foreign one's
-/// address, or a number that is none.
+/// The address of the item that the calling thread runs, as a [`Work`], and its function: the
+/// address of a foreign function, or a number that is not an address (see [`is_foreign`]).
 pub fn current_item() -> Option<(usize, usize)> {
     let running = crate::linux::started()?.current_work()?;
     Some((running.item, running.func))
 }
 
-/// Ends the calling thread's read sides, but for the first so many, and says whose they were.
+/// Ends the calling thread's read sides except the given number of outermost ones, and returns the
+/// name of their owner.
 pub type EndReadSides = fn(u32) -> Option<String>;
 
 static END_READ_SIDES: OnceLock<EndReadSides> = OnceLock::new();
 
-/// The calling thread has `count` read sides now. `end` is called, on this thread, where an item has returned
-/// with more of them than it has found.
+/// Records that the calling thread is in `count` read sides now. If an item returns with more of
+/// them than it started with, the engine calls `end` on this thread.
 #[inline]
 pub fn set_read_sides(count: u32, end: EndReadSides) {
     if END_READ_SIDES.get().is_none() {
         let _ = END_READ_SIDES.set(end);
     }
     if let Some(engine) = crate::linux::started() {
-        // SAFETY: the host's promise for the calling thread.
+        // SAFETY: the host guarantees a live entry for the calling thread.
         unsafe { &*engine.host().thread() }.set_read_sides(count);
     }
 }
 
-/// An item before the one that the calling thread runs, of the same stretch, has left all of the thread's read
-/// sides: ends them, and reports it.
+/// Ends all read sides of the calling thread, and reports it: an earlier item of the same stretch
+/// of runs left them open.
 pub fn end_left_read_sides() {
     if let Some(engine) = crate::linux::started() {
         engine.end_read_sides(0);
@@ -87,12 +90,12 @@ pub(crate) fn end_read_sides(keep: u32) -> Option<String> {
     END_READ_SIDES.get().and_then(|end| end(keep))
 }
 
-/// Where the calling thread is.
+/// The calling thread's context.
 pub fn context() -> Context {
     crate::linux::started().map_or_else(Context::default, |engine| engine.context())
 }
 
-/// Whether what [`current_item`] has said is a foreign function.
+/// Whether the function that [`current_item`] returned is a foreign function's address.
 pub fn is_foreign(function: usize) -> bool {
     function >> (usize::BITS - 1) == 0
 }
@@ -102,8 +105,9 @@ pub type ItemAndFunction = (usize, usize);
 
 static STANDS_FOR: OnceLock<fn(usize) -> Option<ItemAndFunction>> = OnceLock::new();
 
-/// For a language that queues items of its own in place of the user's: asks `stands_for` of every item that a report or
-/// a dump shows, by its address, for which one it stands. It may be called on any thread, with no locks held.
+/// Registers `stands_for`, for a language binding that queues items of its own in place of the
+/// user's. Reports and dumps call it with the address of every item that they show, to get the
+/// user's item that it represents. Any thread may call it, with no locks held.
 pub fn show_instead(stands_for: fn(usize) -> Option<ItemAndFunction>) {
     let _ = STANDS_FOR.set(stands_for);
 }
@@ -113,12 +117,12 @@ pub(crate) fn stands_for(item: usize) -> Option<ItemAndFunction> {
     STANDS_FOR.get().and_then(|stands_for| stands_for(item))
 }
 
-/// The name of the function at an address, if the program's symbols tell it.
+/// The name of the function at an address, if the program's symbols contain it.
 pub fn function_name(address: usize) -> Option<String> {
     crate::symbols::name(address)
 }
 
-/// A report in words. `None` for one that somebody else has told of already.
+/// The text of a report. `None` for a panic of an item, which the panic hook has reported already.
 pub fn report_text(report: &Report) -> Option<String> {
     (!matches!(report, Report::ItemPanicked { .. })).then(|| report.to_string())
 }

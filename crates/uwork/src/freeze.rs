@@ -1,18 +1,19 @@
-//! Freezing: lets every queue that was built with [`freezable`](crate::Builder::freezable) pause.
+//! Freezing: pauses every queue that was built with [`freezable`](crate::Builder::freezable).
 //!
-//! For what must not go on while something is done to the whole process: a snapshot, a suspend, a
-//! change of what all items use. Process-wide, as the kernel's is for the whole machine.
+//! For an operation on the whole process during which such items must not run: a snapshot, a
+//! suspend, a change to data that all items use. Process-wide, as the kernel's freeze is
+//! machine-wide.
 //!
 //! | while frozen | |
 //! |---|---|
-//! | what a worker has taken | is finished |
-//! | what is queued, or whose timer expires | waits for the thaw, in the order of queueing |
-//! | `flush`, `drain`, `destroy`, a `join`, the last drop of a queue | wait for what waits: for the thaw |
-//! | `cancel`, `disable`, `mod_delayed` | work as always |
-//! | a queue that is made, retuned or limited anew | is frozen too, and has its new limits after the thaw |
+//! | an item that a worker has taken | is finished |
+//! | an item that is queued, or whose timer expires | waits for the thaw, in the order of queueing |
+//! | `flush`, `drain`, `destroy`, a `join`, the last drop of a queue | wait for these items, so for the thaw |
+//! | `cancel`, `disable`, `mod_delayed` | work as usual |
+//! | a queue that is made, or whose attributes change | is frozen too, and has its new limits after the thaw |
 //!
 //! A worker takes several short items at once; all of those count as taken. Queues that do not take
-//! part are not affected, and neither are items of theirs, unless they wait for frozen ones.
+//! part, and their items, are not affected, unless an item waits for a frozen one.
 //!
 //! ```standalone_crate
 //! let queue = uwork::Queue::builder("pausing").freezable().build()?;
@@ -31,16 +32,16 @@ pub use uwork_engine::FreezeError;
 
 use crate::linux::engine;
 
-/// Begins to freeze the queues that take part: from here on they start nothing new (the kernel's
-/// `freeze_workqueues_begin`). Does not wait for what runs; [`is_busy`] tells.
+/// Begins to freeze the queues that take part: from now on they start no further items (the
+/// kernel's `freeze_workqueues_begin`). Does not wait for running items; [`is_busy`] reports them.
 ///
 /// # Errors
-/// They are frozen already; nothing is changed.
+/// They are frozen already; nothing changes.
 pub fn begin() -> Result<(), FreezeError> {
     engine().freeze_begin()
 }
 
-/// Whether something that was taken before [`begin`] is still running (the kernel's
+/// Whether an item that was taken before [`begin`] is still running (the kernel's
 /// `freeze_workqueues_busy`). Once false, it stays so until the thaw.
 ///
 /// # Errors
@@ -49,7 +50,7 @@ pub fn is_busy() -> Result<bool, FreezeError> {
     engine().freeze_busy()
 }
 
-/// Lets the frozen queues go on (the kernel's `thaw_workqueues`).
+/// Resumes the frozen queues (the kernel's `thaw_workqueues`).
 ///
 /// # Errors
 /// The queues are not frozen, as after a first thaw.

@@ -18,22 +18,22 @@ use crate::linux::engine;
 use crate::linux::futex::Forever;
 use crate::queue::Queue;
 
-/// One future is one work item: being pending is what makes a second wake-up do nothing, and never
-/// running twice at once is what `poll` asks for.
+/// One future is one work item. Its pending state makes further wake-ups do nothing, and `poll`
+/// requires the guarantee that an item never runs twice at once.
 #[repr(C)]
 struct FutureTask<F: Future> {
     work: RawWork,
     queue: Queue,
-    /// Which thread has the future.
+    /// The state that decides which thread owns the future.
     polled: Polled,
     /// The future until it is done, pinned by the task's `Arc`. Guard: `polled`.
     future: UnsafeCell<Option<F>>,
     outcome: Outcome,
-    /// Guard: the thread that has the future, until it is done; then the handle.
+    /// Guard: the thread that owns the future, until it is done; then the handle.
     value: UnsafeCell<Option<Result<F::Output, JoinError>>>,
 }
 
-// SAFETY: the future belongs to one thread at a time, by `polled`; the value is handed over through the outcome.
+// SAFETY: one thread at a time owns the future, by `polled`; the outcome hands the value over.
 unsafe impl<F: Future + Send> Sync for FutureTask<F> where F::Output: Send {}
 
 impl<F> FutureTask<F>
@@ -41,13 +41,13 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    /// Queues the task, unless it is pending already. Gives the future up if the queue is
-    /// destroyed, or drains for somebody else.
+    /// Queues the task, unless it is pending already. Gives the future up if the queue refuses the
+    /// task: the queue is destroyed, or drains and the caller is not one of its items.
     fn schedule(self: &Arc<Self>) {
         let raw = Arc::into_raw(self.clone());
         // SAFETY: an `Arc`'s value has an address, its work is the first field, and the reference
-        // keeps both until `perform` takes it back. The caller's reference keeps the queue through
-        // the call, whatever becomes of the other one.
+        // keeps both until `perform` takes it back. The caller's own reference keeps the queue live
+        // through the call, even if `perform` drops the other reference meanwhile.
         let outcome = unsafe { self.queue.0.queue(NonNull::new_unchecked(raw.cast_mut()).cast()) };
         if outcome != Queued::Yes {
             // SAFETY: the queue did not take the reference.
@@ -59,14 +59,14 @@ where
     }
 
     /// # Safety
-    /// `work` is the first field of a task, whose queue's reference this call uses up.
+    /// `work` is the first field of a task, whose reference, held by the queue, this call consumes.
     unsafe fn perform(work: NonNull<RawWork>, action: Action) {
         // SAFETY: by this function's contract.
         let task = || unsafe { Arc::from_raw(work.cast::<FutureTask<F>>().as_ptr()) };
         match action {
             Action::Run => task().poll(),
             Action::Release => task().give_up(Why::Refused),
-            // SAFETY: the engine has asked for it.
+            // SAFETY: the engine asked for the name.
             Action::Name => unsafe { ItemName::of_type::<F>(0).tell(work) },
         }
     }
@@ -75,8 +75,8 @@ where
         if !self.polled.begin() {
             return;
         }
-        // SAFETY: ours by `begin`, which also says that it was not dropped.
-        let future = unsafe { &mut *self.future.get() }.as_mut().expect("it is not gone");
+        // SAFETY: `begin` made this thread the owner; it succeeds only while the future exists.
+        let future = unsafe { &mut *self.future.get() }.as_mut().expect("the future exists");
         // SAFETY: the future stays in the task's allocation until it is dropped in place.
         let future = unsafe { Pin::new_unchecked(future) };
         let waker = Waker::from(self.clone());
@@ -84,7 +84,8 @@ where
         let value = match catch_unwind(AssertUnwindSafe(|| future.poll(&mut context))) {
             Ok(Poll::Pending) => {
                 if let Some(why) = self.polled.pending() {
-                    // SAFETY: ours for good, as `pending` has said why.
+                    // SAFETY: `pending` returned a reason, so this thread owns the future from now
+                    // on.
                     unsafe { self.finish(Err(error(why))) };
                 }
                 return;
@@ -93,38 +94,38 @@ where
             Err(payload) => Err(panicked(payload)),
         };
         self.polled.finished();
-        // SAFETY: ours for good.
+        // SAFETY: this thread owns the future from now on.
         unsafe { self.finish(value) };
     }
 
     /// Drops the future and completes the task.
     ///
     /// # Safety
-    /// The caller has the future for good.
+    /// The caller owns the future, and no other thread can become its owner.
     unsafe fn finish(&self, value: Result<F::Output, JoinError>) {
-        // SAFETY: by this function's contract. Of pinning: dropped in place.
+        // SAFETY: by this function's contract. Pinning: the future is dropped in place.
         let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { *self.future.get() = None }));
         let value = match dropped {
             Ok(()) => value,
             Err(payload) => Err(panicked(payload)),
         };
-        // SAFETY: once: one thread has the future for good, and the handle does not look yet.
+        // SAFETY: written once, by the final owner; the handle reads it only after `complete`.
         unsafe { *self.value.get() = Some(value) };
-        // SAFETY: live: the caller has a reference. Whether the handle is gone does not matter, as
-        // the task's references are counted.
+        // SAFETY: live: the caller has a reference. The result of `complete`, whether the handle
+        // was dropped, does not matter, as the task is reference-counted.
         let _ = unsafe { Outcome::complete(&raw const self.outcome, &Forever) };
     }
 
-    /// Gives the future up, or lets the worker that polls it do so.
+    /// Gives the future up; if a worker is polling it, that worker does so after the poll.
     fn give_up(&self, why: Why) {
         if self.polled.give_up(why) {
-            // SAFETY: ours for good.
+            // SAFETY: `Polled::give_up` made this thread the final owner.
             unsafe { self.finish(Err(error(why))) };
         }
     }
 }
 
-/// What the handle of a future that was given up says.
+/// The error that the handle of an abandoned future returns.
 fn error(why: Why) -> JoinError {
     match why {
         Why::Cancelled => JoinError::Cancelled,
@@ -164,7 +165,7 @@ where
     }
 
     fn take(&self) -> Result<F::Output, JoinError> {
-        // SAFETY: done, so the value is the handle's.
+        // SAFETY: done, so the handle owns the value.
         unsafe { (*self.value.get()).take() }.unwrap_or(Err(JoinError::Cancelled))
     }
 
@@ -182,7 +183,7 @@ where
 }
 
 /// # Safety
-/// `task` is a `FutureTask<F>` from `Arc::into_raw`, whose reference this call uses up.
+/// `task` is a `FutureTask<F>` from `Arc::into_raw`, whose reference this call consumes.
 unsafe fn release<F: Future>(task: NonNull<dyn Joinable<F::Output>>) {
     // SAFETY: by this function's contract.
     drop(unsafe { Arc::from_raw(task.cast::<FutureTask<F>>().as_ptr()) });
@@ -191,10 +192,11 @@ unsafe fn release<F: Future>(task: NonNull<dyn Joinable<F::Output>>) {
 impl Queue {
     /// Runs a future on the queue, polled as one work item, and returns a handle for its output.
     ///
-    /// Wake-ups while it is queued cost a few atomic instructions. The task holds the queue: a
-    /// queue with unfinished futures stays. A wake-up that the queue refuses, because it is
-    /// destroyed or drains and the waker is not one of its items, ends the future: it is dropped,
-    /// and the handle says [`JoinError::Refused`](crate::JoinError::Refused).
+    /// A wake-up while the future is queued costs a few atomic instructions. The task holds a
+    /// handle of the queue, so a queue with unfinished futures lives on. The queue may refuse a
+    /// wake-up: it is destroyed, or it drains and the waker is not one of its items. That ends the
+    /// future: it is dropped, and the handle returns
+    /// [`JoinError::Refused`](crate::JoinError::Refused).
     ///
     /// ```
     /// let queue = uwork::Queue::builder("futures").build()?;
@@ -220,7 +222,7 @@ impl Queue {
             value: UnsafeCell::new(None),
         });
         task.schedule();
-        // SAFETY: an `Arc`'s value has an address, and the reference is the handle's until
+        // SAFETY: an `Arc`'s value has an address, and the handle owns the reference until
         // `release`.
         unsafe {
             let task = NonNull::new_unchecked(Arc::into_raw(task).cast_mut());

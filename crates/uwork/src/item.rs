@@ -13,7 +13,7 @@ use crate::queue::{Queue, enqueued};
 
 /// A work item, to be embedded in a type `T`; `ID` tells several in one type apart.
 ///
-/// 40 bytes. What it does is `T`'s [`WorkItem`] implementation for the same `ID`.
+/// 40 bytes. Its function is `T`'s [`WorkItem`] implementation for the same `ID`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,7 +58,7 @@ use crate::queue::{Queue, enqueued};
 #[repr(transparent)]
 pub struct Work<T, const ID: u64 = 0> {
     pub(crate) raw: RawWork,
-    /// The item may be run, and `T` dropped, on any thread that the pointer allows.
+    /// The item may run, and `T` be dropped, on any thread that the pointer type permits.
     pub(crate) marker: PhantomData<fn(T)>,
     /// The engine's lists point here.
     pub(crate) pinned: std::marker::PhantomPinned,
@@ -73,9 +73,9 @@ pub unsafe trait HasWork<const ID: u64 = 0>: Sized {
     const OFFSET: usize;
 }
 
-/// What a work item does.
+/// The function of a work item.
 pub trait WorkItem<const ID: u64 = 0>: HasWork<ID> {
-    /// The pointer through which the item is queued, and which its run gets.
+    /// The pointer through which the item is queued, and which its run receives.
     type Pointer: WorkPointer<Target = Self>;
 
     /// Does the work. Never runs twice at once for one item.
@@ -110,7 +110,7 @@ macro_rules! has_work {
     };
 }
 
-/// The item's disable depth would leave its range.
+/// The item's disable depth would leave its range: too many disables, or an enable too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DisableDepthError(pub(crate) uwork_engine::DepthError);
 
@@ -122,7 +122,7 @@ impl fmt::Display for DisableDepthError {
 
 impl std::error::Error for DisableDepthError {}
 
-/// What came of queueing. An item that was not queued comes back.
+/// The outcome of queueing. An item that was not queued is returned.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an item that was not queued is in here"]
 pub enum Enqueued<P> {
@@ -154,8 +154,8 @@ impl<P> Enqueued<P> {
 }
 
 pub(crate) fn container<T: HasWork<ID>, const ID: u64>(work: NonNull<RawWork>) -> NonNull<T> {
-    // The work may have been reached by a reference to it alone; the whole value's provenance was
-    // exposed when it was queued (`field`).
+    // The caller may hold a reference to the work alone. The provenance of the whole value was
+    // exposed when the item was queued (`field`).
     let value = std::ptr::with_exposed_provenance_mut(work.addr().get() - T::OFFSET);
     // SAFETY: the work is the field of a `T` at this offset (`HasWork`).
     unsafe { NonNull::new_unchecked(value) }
@@ -167,12 +167,12 @@ pub(crate) fn field<T: HasWork<ID>, const ID: u64>(value: NonNull<T>) -> NonNull
     unsafe { value.byte_add(T::OFFSET).cast() }
 }
 
-/// What the engine calls for an item of `T`.
+/// The function that the engine calls for an item of `T`.
 pub(crate) unsafe fn perform<T: WorkItem<ID>, const ID: u64>(
     work: NonNull<RawWork>,
     action: Action,
 ) {
-    // SAFETY: the engine hands back what `into_raw` gave when the item was queued, once.
+    // SAFETY: the engine hands the pointer that `into_raw` gave at the submission back once.
     let pointer = || unsafe { T::Pointer::from_raw(container::<T, ID>(work)) };
     match action {
         Action::Run => T::run(pointer()),
@@ -203,17 +203,17 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
     }
 
     fn take_back(&self, was_pending: bool) -> Option<T::Pointer> {
-        // SAFETY: the item was taken off its list: the queue's pointer is ours now.
+        // SAFETY: the item was taken off its list: this call owns the queue's pointer.
         was_pending.then(|| unsafe { T::Pointer::from_raw(container::<T, ID>(self.raw())) })
     }
 
-    /// Whether the item is queued (and not only running). Out of date as soon as it is known.
+    /// Whether the item is queued (and not only running). The answer may be out of date on return.
     pub fn is_pending(&self) -> bool {
         self.raw.is_pending()
     }
 
-    /// Whether the item is pending, and whether it runs: both at once for one that was queued again
-    /// while it runs. Out of date as soon as it is known.
+    /// Whether the item is pending, and whether it runs. Both hold for an item that was queued
+    /// again while it runs. The answer may be out of date on return.
     ///
     /// ```
     /// struct Job { work: uwork::Work<Job> }
@@ -231,20 +231,20 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
         engine().busy(&self.raw)
     }
 
-    /// The item's identity, to be compared with [`current_work`](crate::current_work) and with those
-    /// of other items.
+    /// The item's identity, to be compared with [`current_work`](crate::current_work) and with
+    /// those of other items.
     pub fn id(&self) -> WorkId {
         WorkId::of(&self.raw)
     }
 
-    /// What the item says of its run, if it runs and has said something
-    /// ([`set_worker_desc`](crate::set_worker_desc)).
+    /// The description that the item set for its run ([`set_worker_desc`](crate::set_worker_desc));
+    /// None if it does not run or has set none.
     pub fn description(&self) -> Option<String> {
         engine().description(&self.raw)
     }
 
-    /// Takes the item off its queue without waiting for a run that is going on. The pointer that
-    /// was queued comes back if the item was pending.
+    /// Takes the item off its queue without waiting for a run in progress. If the item was pending,
+    /// the queued pointer is returned.
     ///
     /// (For a [`DelayedWork`](crate::DelayedWork), this disarms the timer.)
     pub fn cancel(&self) -> Option<T::Pointer> {
@@ -253,32 +253,33 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
         self.take_back(was_pending)
     }
 
-    /// As [`Work::cancel`], and waits for a run that is going on: afterwards the item neither is
-    /// pending nor runs. Queueing it during the wait is refused. From inside the item itself there
-    /// is nothing to wait for.
+    /// As [`Work::cancel`], and waits for a run in progress: afterwards the item is neither pending
+    /// nor running. Attempts to queue it during the wait are refused. A call from inside the item
+    /// itself does not wait.
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted.
+    /// The disable depth is at its maximum.
     pub fn cancel_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
         // SAFETY: as in `cancel`.
         let was_pending = unsafe { engine().cancel_sync(self.raw()) }.map_err(DisableDepthError)?;
         Ok(self.take_back(was_pending))
     }
 
-    /// Keeps the item from being queued until it was enabled as often, and takes it off its queue.
+    /// Keeps the item from being queued until it was enabled as often as disabled, and takes it off
+    /// its queue.
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted.
+    /// The disable depth is at its maximum.
     pub fn disable(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
         // SAFETY: as in `cancel`.
         let was_pending = unsafe { engine().disable(self.raw()) }.map_err(DisableDepthError)?;
         Ok(self.take_back(was_pending))
     }
 
-    /// As [`Work::disable`], and waits for a run that is going on.
+    /// As [`Work::disable`], and waits for a run in progress.
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted.
+    /// The disable depth is at its maximum.
     pub fn disable_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
         // SAFETY: as in `cancel`.
         let was_pending =
@@ -286,7 +287,7 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
         Ok(self.take_back(was_pending))
     }
 
-    /// Takes one disable back. True if the item can be queued again; it is not queued by this.
+    /// Undoes one disable. True if the item can be queued again; this call does not queue it.
     ///
     /// # Errors
     /// The item is not disabled.
@@ -295,17 +296,17 @@ impl<T: WorkItem<ID>, const ID: u64> Work<T, ID> {
         unsafe { engine().enable(self.raw()) }.map_err(DisableDepthError)
     }
 
-    /// Waits until the last queueing of the item has run. False if it was idle, and, at once, where
-    /// the caller would wait for itself: inside the item, or inside an item of the same ordered
-    /// queue. A cancel of the item ends the wait.
+    /// Waits until the last queueing of the item has run. False if the item was idle. Also false,
+    /// at once, where the caller would wait for itself: inside the item, or inside an item of the
+    /// same ordered queue. A cancel of the item ends the wait.
     pub fn flush(&self) -> bool {
         engine().assert_may_wait();
         // SAFETY: as in `cancel`.
         unsafe { engine().flush_work(self.raw()) }
     }
 
-    /// As [`Work::flush`], but if the item has not started and its queue allows it, runs it here:
-    /// no switch, no wake.
+    /// As [`Work::flush`], but if the item has not started and its queue permits it, the calling
+    /// thread runs it: no context switch, no wake.
     pub fn flush_helping(&self) -> bool {
         // SAFETY: as in `cancel`.
         unsafe {
@@ -325,11 +326,11 @@ impl<T, const ID: u64> fmt::Debug for Work<T, ID> {
 }
 
 impl Queue {
-    /// Takes one disable of the item back, and queues it if that was the last (the kernel's
+    /// Undoes one disable of the item, and queues it if that was the last (the kernel's
     /// `enable_and_queue_work`). `Disabled` if more disables are left. For items of any kind.
     ///
     /// # Errors
-    /// The item is not disabled; it is not queued, and comes back.
+    /// The item is not disabled; it is not queued, and is returned.
     ///
     /// ```
     /// use std::sync::Arc;

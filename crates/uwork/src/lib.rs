@@ -1,10 +1,10 @@
 //! Linux workqueues in user space.
 //!
-//! A *work item* is a function and a few words that you embed in what you want to have done. A
-//! *queue* runs items on managed pools of worker threads that know the machine's caches and nodes.
-//! Queueing allocates nothing, and takes no lock unless a worker must be woken
-//! ([exactly](#what-each-call-may-do)). An item is never queued twice, never runs twice at once, and can be
-//! flushed, cancelled and disabled at any time.
+//! A *work item* is a function and a few words of state, embedded in the type that needs the work
+//! done. A *queue* runs items on managed pools of worker threads that know the machine's caches and
+//! NUMA nodes. Submitting allocates nothing, and takes no lock unless a worker must be woken
+//! ([exactly](#what-each-call-may-do)). An item is never queued twice and never runs twice at once.
+//! It can be flushed, cancelled and disabled at any time.
 //!
 //! ```
 //! let queue = uwork::Queue::builder("hello").build()?;
@@ -20,19 +20,21 @@
 //! - [`on_stack`], [`work_on_cpu`], [`on_each_cpu`]: items that end with the call
 //! - [`rcu`]: items that are queued after a grace period
 //! - [`percpu`]: data for each CPU, reached from all of them
-//! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: what runs
-//! - [`blocking`]: tells the pool that an item is about to wait; [`Setup`] chooses how waits are noticed
-//!   that nobody declares
+//! - [`current_work`], [`set_worker_desc`], [`Work::busy`]: which item runs, and its description
+//! - [`blocking`]: declares to the pool that an item is about to wait; [`Setup`] chooses how
+//!   undeclared waits are detected
 //! - [`task`]: work for a certain thread, which is woken for it
-//! - `ring` (feature of that name): threads that wait for completions of io_uring and for task work at once
-//! - [`combine`], [`recycle`]: one thread sends for all; boxes that go around
-//! - [`freeze`](mod@freeze): lets queues pause together
-//! - [`dump()`], [`sysfs`]: what goes on inside, and the knobs; [`shutdown`]: the end, in order
-//! - [`watchdog`]: when nothing moves
+//! - `ring` (feature of that name): threads that wait for completions of io_uring and for task work
+//!   at once
+//! - [`combine`]: one thread sends for all; [`recycle`]: a pool of reusable buffers
+//! - [`freeze`](mod@freeze): pauses queues together
+//! - [`dump()`], [`sysfs`]: the internal state and the tunable attributes; [`shutdown`]: an orderly
+//!   end
+//! - [`watchdog`]: reports pools that make no progress
 //! - [`topology`]: the machine as uwork sees it
 //!
-//! What the kernel promises of its workqueues holds here too; the project's `docs/semantics.md`
-//! goes through it row by row.
+//! The guarantees of the kernel's workqueues hold here too; the project's `docs/semantics.md` goes
+//! through them row by row.
 //!
 //! # What each call may do
 //!
@@ -180,15 +182,15 @@ pub use uwork_policy::cpuset::CpuSet;
 pub use uwork_policy::flags::{Flags, FlagsWarning};
 pub use uwork_policy::scope::{EffectiveScope, Scope, ScopeChoice};
 
-/// Tells the pool that the calling work item is about to wait for something: while `f` runs, the
-/// worker does not count as running, so that another one takes what is queued.
+/// Declares to the pool that the calling work item is about to wait. While `f` runs, the worker
+/// does not count as running, so that another worker takes the queued items.
 ///
-/// Exact and immediate. Costs four locked instructions, and a wake where work is waiting.
-/// Outside of work items it just calls `f`.
+/// Exact and immediate. Costs four locked instructions, and a wake if items are waiting. Outside of
+/// work items it only calls `f`.
 ///
 /// # Panics
-/// In debug builds, in an item of a BH queue, which must not wait; optimized builds report it once for
-/// each queue.
+/// In debug builds, in an item of a BH queue, which must not wait. Optimized builds report it once
+/// for each queue.
 ///
 /// ```
 /// let queue = uwork::Queue::builder("reader").build()?;
@@ -203,7 +205,8 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Whether the calling thread is the rescuer of a [`mem_reclaim`](Builder::mem_reclaim) queue (the
-/// kernel's `current_is_workqueue_rescuer()`): the item that runs had better not wait for memory.
+/// kernel's `current_is_workqueue_rescuer()`). An item that runs on a rescuer should not wait for
+/// memory.
 ///
 /// ```
 /// assert!(!uwork::current_is_rescuer());
@@ -214,7 +217,7 @@ pub fn current_is_rescuer() -> bool {
 
 /// How many work items have panicked since the process started.
 ///
-/// A panic ends the item, not the worker. The payload goes to the join handle, where there is one.
+/// A panic ends the item, not the worker. The payload goes to the join handle, if the item has one.
 ///
 /// ```
 /// let before = uwork::panics();
@@ -227,15 +230,15 @@ pub fn panics() -> u64 {
     linux::panics()
 }
 
-/// Sets what is called with the engine's reports, instead of a line on standard error. Once per
-/// process.
+/// Sets the function that receives the engine's reports, in place of a line on standard error. Once
+/// per process.
 ///
-/// Called from any thread, without locks held; it should return soon and must not panic. A report prints as
-/// that line, without the `uwork: ` in front of it; panics of items are reported as well, which the default
-/// leaves to the panic hook.
+/// Any thread may call it, with no locks held; it should return soon and must not panic. The
+/// `Display` form of a report is that line without its prefix `uwork: `. Panics of items are
+/// reported as well; the default leaves those to the panic hook.
 ///
 /// # Errors
-/// There is one already; `reporter` comes back.
+/// A reporter is already set; `reporter` is returned.
 ///
 /// ```
 /// uwork::set_reporter(|report| eprintln!("my program: {report}")).ok();

@@ -1,4 +1,4 @@
-//! Looking in: what runs, what waits, and where.
+//! Dumps: snapshots of the items that run and wait, and of the objects that they wait in.
 
 use std::collections::HashMap;
 
@@ -9,16 +9,17 @@ use crate::linux::{engine, nice_had};
 use crate::queue::Queue;
 use crate::symbols;
 
-/// A picture of everything that uwork does in this process: machine, pods, pools with their workers,
-/// queues, and what runs and waits in them. What the kernel's `show_all_workqueues` and `wq_dump`
-/// print; `Display` writes it as text in stable columns, and the feature `serde` as data.
+/// A snapshot of all of uwork in this process: machine, pods, pools with their workers, queues, and
+/// the items that run and wait in them. It has the information that the kernel's
+/// `show_all_workqueues` and `wq_dump` print. `Display` writes it as text in stable columns, and
+/// the feature `serde` serializes it.
 ///
-/// Each part of it is true for an instant, but not all for the same one: nothing is stopped. May be
-/// called at any time and from any thread, also from inside an item and while a worker is stuck; not
-/// from a [reporter](crate::set_reporter). Costs some microseconds for each pool and queue, and a
-/// `membarrier` for each worker that is in an item. Functions are shown by the types that they are for: one
-/// with a [`Work`](crate::Work) in it, a closure's, a future's. Lists are cut after
-/// [`ITEMS_MAX`](crate::dump::ITEMS_MAX) items and say how many more there are.
+/// Each part of it is correct at some instant, but not all at the same one: nothing is stopped. It
+/// may be called at any time and from any thread, also from inside an item and while a worker is
+/// stuck; not from a [reporter](crate::set_reporter). Costs some microseconds for each pool and
+/// queue, and a `membarrier` for each worker that is in an item. A function is shown by the type
+/// that it serves: the type with the [`Work`](crate::Work), a closure's, a future's. Lists are cut
+/// after [`ITEMS_MAX`](crate::dump::ITEMS_MAX) items and give the number of further ones.
 ///
 /// ```
 /// let queue = uwork::Queue::builder("looked-at").build()?;
@@ -36,8 +37,8 @@ pub fn dump() -> Dump {
     dump
 }
 
-/// The queues of which `wanted` says yes to name and flags, as [`Queue::dump`] shows them. With
-/// `FREEZABLE`, the kernel's `show_freezable_workqueues`.
+/// The queues for which `wanted` returns true, given name and flags, as [`Queue::dump`] shows them.
+/// With `FREEZABLE`, the kernel's `show_freezable_workqueues`.
 ///
 /// ```
 /// use uwork::Flags;
@@ -56,16 +57,17 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
     queues
 }
 
-/// How often the engine's backstop has started a worker in a pool that had lacked one without a reason. The
-/// count stays 0: anything else is a defect of the engine. For tests and benchmarks.
+/// How often the engine's backstop has woken or created a worker in a pool that lacked one without
+/// a reason. The count stays 0: any other value is a defect of the engine. For tests and
+/// benchmarks.
 #[doc(hidden)]
 pub fn rescues() -> u64 {
     engine().rescues()
 }
 
 impl Queue {
-    /// A picture of this queue alone (the kernel's `show_one_workqueue`): its attributes, its pwqs,
-    /// what is pending there and which slots run its items. As [`dump`].
+    /// A snapshot of this queue alone (the kernel's `show_one_workqueue`): its attributes, its
+    /// pwqs, the items pending there and the slots that run its items. As [`dump`].
     ///
     /// ```
     /// let queue = uwork::Queue::builder("one").max_active(3).build()?;
@@ -81,7 +83,7 @@ impl Queue {
     }
 }
 
-/// A resolver that looks for each function once.
+/// A resolver that looks each function up once.
 pub(crate) fn names() -> impl FnMut(usize) -> Option<String> {
     let mut known: HashMap<usize, Option<String>> = HashMap::new();
     move |address| known.entry(address).or_insert_with(|| symbols::name(address)).clone()

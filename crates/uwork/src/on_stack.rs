@@ -1,17 +1,17 @@
 //! Work items on the stack, for functions that borrow.
 //!
-//! An item must stay where it is until the engine has let go of it, and what its function borrows must
-//! stay as long. A value that frees itself in its destructor cannot promise that:
+//! An item must stay in place until the engine has released it, and the data that its function
+//! borrows must live as long. A value that frees itself in its destructor cannot guarantee that:
 //!
-//! - A pinned box may be leaked. The item in it then stays, but what it borrows does not, and its
-//!   function would still run.
-//! - Its own function may drop it. A destructor that waits for the run would wait for itself; one that
-//!   does not would free the function under its own feet.
+//! - A pinned box may be leaked. The item in it then stays, but the borrowed data does not, and the
+//!   item's function would still run.
+//! - Its own function may drop it. A destructor that waits for the run would wait for itself; one
+//!   that does not wait would free the function while it runs.
 //!
-//! So the item belongs to a function here, [`on_stack`], as with `std::thread::scope`: users only get
-//! references, which they can neither move from nor keep. It returns, or unwinds, when the engine does
-//! not know the item any more: see `uwork_engine::handle::Held`. The wait for that cannot be for the caller itself:
-//! a run on this thread began inside `body`, and is over before `body` is.
+//! So a function owns the item: [`on_stack`], in the manner of `std::thread::scope`. Users get
+//! references only, which they can neither move from nor keep. The function returns, or unwinds,
+//! when the engine no longer refers to the item: see `uwork_engine::handle::Held`. That wait cannot
+//! be for the caller itself: a run on this thread began inside `body`, and ends before `body` does.
 
 use std::fmt;
 use std::marker::PhantomPinned;
@@ -32,12 +32,12 @@ use crate::queue::Queue;
 pub struct StackWork {
     /// First, so that the address of its work is that of the frame.
     raw: Delayed<Linux>,
-    /// Queueings that have not come to their end.
+    /// Queueings that have not ended.
     held: Held,
     pinned: PhantomPinned,
 }
 
-// SAFETY: everything in it is reached through the engine's protocols only, or atomic.
+// SAFETY: all fields are atomic or accessed through the engine's protocols only.
 unsafe impl Sync for StackWork {}
 
 #[repr(C)]
@@ -51,16 +51,16 @@ struct Frame<F> {
 /// `work` is the first field of a live `Frame<F>`, and was queued once for this call.
 unsafe fn perform<F: Fn(&StackWork)>(work: NonNull<RawWork>, action: Action) {
     if action == Action::Name {
-        // SAFETY: the engine has asked for it.
+        // SAFETY: the engine asked for the name.
         return unsafe { ItemName::of_type::<F>(0).tell(work) };
     }
-    // The work may have been reached by a reference to it alone; the frame's provenance was exposed
+    // The caller may hold a reference to the work alone. The provenance of the frame was exposed
     // when it was made.
     let frame = std::ptr::with_exposed_provenance::<Frame<F>>(work.addr().get());
-    // SAFETY: by this function's contract; and the frame stays until the run is over, or, for a
-    // release, until `held` was counted down.
+    // SAFETY: by this function's contract. The frame stays until the run is over, or, for a
+    // release, until `held` was decremented.
     let frame = unsafe { &*frame };
-    // For a release the last touch: the frame may be gone afterwards.
+    // For a release this is the last access: the frame may be freed afterwards.
     frame.item.held.end_one();
     if action == Action::Run {
         (frame.function)(&frame.item);
@@ -85,7 +85,7 @@ impl StackWork {
         }
     }
 
-    /// Queues the item, as [`Queue::enqueue`]. `Disabled` when the end of [`on_stack`] has come.
+    /// Queues the item, as [`Queue::enqueue`]. `Disabled` once [`on_stack`] is ending.
     pub fn enqueue(&self, queue: &Queue) -> Enqueued<()> {
         // SAFETY: the item stays live and in place until it is idle (`End`).
         self.offer(|| unsafe { queue.0.queue(self.raw()) })
@@ -119,14 +119,15 @@ impl StackWork {
         engine().description(self.raw.work())
     }
 
-    /// Takes the item off its queue or its timer, without waiting for a run. True if it was pending.
+    /// Takes the item off its queue or its timer, without waiting for a run. True if it was
+    /// pending.
     pub fn cancel(&self) -> bool {
         // SAFETY: live, and only ever queued on the process's engine.
         unsafe { self.held.cancel(engine(), self.raw()) }
     }
 
-    /// Queues the item at once if it is armed, and waits until its last queueing has run. False if it
-    /// was idle, or if the caller is inside it.
+    /// If the item is armed, queues it at once; then waits until its last queueing has run. False
+    /// if it was idle, or if the caller is inside it.
     pub fn flush(&self) -> bool {
         // SAFETY: as in `cancel`.
         unsafe { engine().flush_delayed(NonNull::from(&self.raw)) }
@@ -139,29 +140,31 @@ impl fmt::Debug for StackWork {
     }
 }
 
-/// Ends the item's life, also where `body` unwinds.
+/// Ends the item's life, also if `body` unwinds.
 struct End<'a>(&'a StackWork);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
         let item = self.0;
-        // SAFETY: live, and only ever queued on the process's engine; `body` is over.
+        // SAFETY: live, and only ever queued on the process's engine; `body` has ended.
         if unsafe { item.held.end(engine(), item.raw()) }.is_err() {
-            // No other caller can disable it. The frame must not go away on a guess.
+            // Only this call disables the item, so an error cannot occur; to return without proof
+            // would free a live frame.
             std::process::abort();
         }
     }
 }
 
-/// Runs `body` with a work item on this function's stack frame that calls `function`; both may borrow
-/// what is around. On the way out the item is taken off its queue or timer, and a run that is going on
-/// is waited for: flush it where it has to have run. Returns what `body` returns.
+/// Runs `body` with a work item on this function's stack frame that calls `function`; both may
+/// borrow from the enclosing frames. Before it returns, it takes the item off its queue or timer,
+/// and waits for a run in progress: if the item must have run, flush it in `body`. Returns what
+/// `body` returns.
 ///
-/// Allocates nothing. `function` is called once for each queueing and never twice at once; it gets the
-/// item, which it may queue again. A panic in it ends that run only, as for any item.
+/// Allocates nothing. `function` is called once for each queueing and never twice at once. It
+/// receives the item, which it may queue again. A panic in it ends that run only, as for any item.
 ///
 /// # Panics
-/// If `body` does; the item is dealt with before.
+/// If `body` panics; the item is idle by then.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -179,7 +182,7 @@ impl Drop for End<'_> {
 /// # Ok::<(), uwork::Error>(())
 /// ```
 ///
-/// Neither the item nor what it borrows can be kept beyond the call:
+/// Neither the item nor the data that it borrows can be kept beyond the call:
 ///
 /// ```compile_fail
 /// let mut kept = None;

@@ -10,7 +10,7 @@ use crate::queue::Queue;
 /// The queue in `cell`, made at first use, with a name that begins with `stem`.
 ///
 /// # Panics
-/// It cannot be made: there is no thread.
+/// It cannot be made: no thread can be created.
 pub(crate) fn own_queue(
     cell: &'static OnceLock<Queue>,
     stem: &str,
@@ -23,7 +23,7 @@ pub(crate) fn own_queue(
     first_use::once(cell, make)
 }
 
-/// The same; nothing if it cannot be made, which the next call tries again.
+/// As [`own_queue`], but None if it cannot be made; the next call tries again.
 pub(crate) fn try_own_queue(
     cell: &'static OnceLock<Queue>,
     stem: &str,
@@ -32,7 +32,7 @@ pub(crate) fn try_own_queue(
     if cell.get().is_none() {
         let _making = first_use::making();
         if cell.get().is_none() {
-            // Nobody else is here.
+            // The lock is held, so the cell is still empty.
             let _ = cell.set(make(stem, describe).ok()?);
         }
     }
@@ -43,7 +43,7 @@ fn make(stem: &str, describe: fn(Builder) -> Builder) -> Result<Queue, Error> {
     let mut name = stem.to_owned();
     loop {
         match describe(Queue::builder(name.as_str())).build() {
-            // A user has a queue of that name.
+            // A queue of the user has that name.
             Err(error) if error.kind() == ErrorKind::NameTaken => name.push('\''),
             made => return made,
         }

@@ -1,4 +1,4 @@
-//! The kinds of pointer through which an item can be handed to a queue.
+//! The kinds of pointer through which an item can be queued.
 
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -9,23 +9,23 @@ use std::sync::Arc;
 /// Implemented for `Arc<T>`, `Pin<Box<T>>` and `&'static T`.
 ///
 /// # Safety
-/// `into_raw` gives the address of a live `T` that does not move and stays until `from_raw` was
+/// `into_raw` returns the address of a live `T` that does not move and lives until `from_raw` is
 /// called with it. `from_raw` may run on another thread.
 pub unsafe trait WorkPointer: 'static {
-    /// What is pointed to.
+    /// The type of the value pointed to.
     type Target;
 
-    /// Gives the pointer up.
+    /// Converts the pointer to an address, without dropping it.
     fn into_raw(self) -> NonNull<Self::Target>;
 
-    /// Takes it back.
+    /// Converts the address back to the pointer.
     ///
     /// # Safety
-    /// `raw` came from `into_raw` of the same type, and is taken back once.
+    /// `raw` came from `into_raw` of the same type, and is converted back only once.
     unsafe fn from_raw(raw: NonNull<Self::Target>) -> Self;
 }
 
-// SAFETY: an `Arc`'s value stays where it is as long as a reference is counted.
+// SAFETY: an `Arc`'s value stays in place as long as a counted reference exists.
 unsafe impl<T: Send + Sync + 'static> WorkPointer for Arc<T> {
     type Target = T;
 
@@ -40,12 +40,12 @@ unsafe impl<T: Send + Sync + 'static> WorkPointer for Arc<T> {
     }
 }
 
-// SAFETY: a pinned box's value stays where it is, and the queue owns it.
+// SAFETY: a pinned box's value stays in place, and the queue owns it.
 unsafe impl<T: Send + 'static> WorkPointer for Pin<Box<T>> {
     type Target = T;
 
     fn into_raw(self) -> NonNull<T> {
-        // SAFETY: the value is not moved: it comes back as a pinned box or not at all.
+        // SAFETY: the value is not moved: it becomes a pinned box again, or is never accessed.
         let inner = unsafe { Pin::into_inner_unchecked(self) };
         // SAFETY: a box is not null.
         unsafe { NonNull::new_unchecked(Box::into_raw(inner)) }

@@ -1,4 +1,4 @@
-//! Which item runs here, and what it says of itself.
+//! The item that the calling thread runs, and its description.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use uwork_engine::Work as RawWork;
 
 use crate::linux::engine;
 
-/// The identity of a work item: the same for the same item, as long as that exists. Later another item
-/// may be in its place and have the same.
+/// The identity of a work item, unique as long as that item exists. A later item at the same
+/// address has the same identity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkId(usize);
 
@@ -23,7 +23,7 @@ impl fmt::Debug for WorkId {
     }
 }
 
-/// The item that the calling thread runs, the innermost one where a wait inside an item helps another.
+/// The item that the calling thread runs; the innermost one, if a wait inside an item runs another.
 /// `None` outside of items. A spawned closure or future is an item as well.
 ///
 /// ```
@@ -47,11 +47,11 @@ pub fn current_work() -> Option<WorkId> {
     engine().current_work().map(|running| WorkId(running.item))
 }
 
-/// Says what the item that the calling thread runs is about, for whoever looks at the worker:
-/// [`Work::description`](crate::Work::description), a dump. Holds for this run only, and until the
-/// next call in it. Of `text` the first 31 bytes are kept, less where that would cut a character.
+/// Describes the current run of the item that the calling thread runs, for
+/// [`Work::description`](crate::Work::description) and dumps. It holds for this run only, until the
+/// next call in it. The first 31 bytes of `text` are kept, fewer if that would cut a character.
 ///
-/// False, and nothing is done, outside of items.
+/// Outside of items it does nothing and returns false.
 ///
 /// ```
 /// let queue = uwork::Queue::builder("described").build()?;

@@ -17,10 +17,9 @@ use crate::pointer::WorkPointer;
 
 /// A queue of work items. Clones are handles to the same queue.
 ///
-/// Dropping the last handle waits until everything that is queued has run, as
-/// [`Queue::destroy`] does; inside a work item that waiting is left to a thread of its own. Armed
-/// delayed items do not keep a queue: when they expire after it has gone, they are dropped without
-/// being run.
+/// Dropping the last handle waits until everything that is queued has run, as [`Queue::destroy`]
+/// does. Inside a work item a separate thread does that waiting. Armed delayed items do not keep a
+/// queue alive: if they expire after its end, they are dropped and do not run.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -38,7 +37,8 @@ use crate::pointer::WorkPointer;
 pub struct Queue(pub(crate) uwork_engine::Queue<Linux>);
 
 impl Queue {
-    /// Starts to describe a queue. The name has 1 to 31 bytes and is unique while the queue lives.
+    /// Begins the description of a queue. The name has 1 to 31 bytes and is unique while the queue
+    /// lives.
     ///
     /// ```
     /// use uwork::{Queue, Scope, ScopeChoice};
@@ -53,7 +53,7 @@ impl Queue {
         Builder::new(name.into())
     }
 
-    /// What the queue is for, after the rules for flags were applied.
+    /// The queue's flags, after the rules for flags were applied.
     pub fn flags(&self) -> Flags {
         self.0.flags()
     }
@@ -63,12 +63,12 @@ impl Queue {
         self.0.name()
     }
 
-    /// Queues an item in the pod of the calling CPU (on that CPU, for a per-CPU queue). One that
-    /// is not queued comes back. Wakes a worker only if the pod has none to spare that is awake, and
-    /// takes a lock only then; else it takes none and allocates nothing
-    /// ([exactly](crate#what-each-call-may-do)).
+    /// Queues an item in the pod of the calling CPU (on that CPU, for a per-CPU queue). An item
+    /// that is not queued is returned. The call wakes a worker only if no awake worker of the pod
+    /// is free for the item, and takes a lock only then; otherwise it takes no lock and allocates
+    /// nothing ([exactly](crate#what-each-call-may-do)).
     ///
-    /// What the caller wrote before is visible to the run if this returns `Queued`, and to the
+    /// The caller's earlier writes are visible to the run if this returns `Queued`, and to the
     /// coming run if it returns `Pending`.
     ///
     /// ```
@@ -98,7 +98,7 @@ impl Queue {
     /// for an unbound one.
     ///
     /// # Errors
-    /// The CPU does not exist or the process may not use it. The item comes back.
+    /// The CPU does not exist or the process may not use it. The item is returned.
     pub fn enqueue_on<P, const ID: u64>(
         &self,
         cpu: u32,
@@ -113,11 +113,12 @@ impl Queue {
         unsafe { accepted(raw, self.0.queue_on(cpu, field::<P::Target, ID>(raw))) }
     }
 
-    /// As [`Queue::enqueue`], in a pod of this NUMA node: the calling CPU's if it is on the node,
-    /// else that of the node's first CPU. As [`Queue::enqueue`] if there is no such node.
+    /// As [`Queue::enqueue`], in a pod of this NUMA node: the calling CPU's pod if that CPU is on
+    /// the node, else the pod of the node's first CPU. If the node does not exist, the same as
+    /// [`Queue::enqueue`].
     ///
     /// # Errors
-    /// The queue is a per-CPU one. The item comes back.
+    /// The queue is a per-CPU queue. The item is returned.
     pub fn enqueue_node<P, const ID: u64>(
         &self,
         node: u32,
@@ -140,8 +141,8 @@ impl Queue {
         Ok(self.0.check_cpu(cpu)?)
     }
 
-    /// Waits until everything that was queued before this call has run. What is queued later does
-    /// not hold it up.
+    /// Waits until every item that was queued before this call has run. Items that are queued later
+    /// do not delay it.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -162,8 +163,8 @@ impl Queue {
         Ok(self.0.flush()?)
     }
 
-    /// As [`Queue::flush`], but for `limit` at most. False if some of what was queued before has not run
-    /// by then; that goes on as if nobody had waited.
+    /// As [`Queue::flush`], but for `limit` at most. False if some of the items queued before have
+    /// not run by then; they run later as usual.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -186,8 +187,8 @@ impl Queue {
         Ok(self.0.flush_until(deadline)?)
     }
 
-    /// Waits until the queue is empty. Meanwhile only its own items may queue more on it; what
-    /// others queue is refused.
+    /// Waits until the queue is empty. Meanwhile only its own items may queue more on it;
+    /// submissions from elsewhere are refused.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -196,7 +197,7 @@ impl Queue {
         Ok(self.0.drain()?)
     }
 
-    /// Drains the queue and takes no more items. A second call changes nothing.
+    /// Drains the queue and refuses all later items. A second call changes nothing.
     ///
     /// # Errors
     /// The caller is in an item of this queue.
@@ -213,7 +214,7 @@ impl Queue {
         Ok(self.0.destroy()?)
     }
 
-    /// Whether nothing is queued and nothing runs. Out of date as soon as it is known.
+    /// Whether nothing is queued and nothing runs. The answer may be out of date on return.
     pub fn is_idle(&self) -> bool {
         self.0.is_idle()
     }
@@ -228,12 +229,13 @@ impl Queue {
         self.0.max_active()
     }
 
-    /// Changes `max_active` while the queue is in use: 1 to 2048. A higher limit holds at once. Under
-    /// a lower one what runs is finished, and nothing is started until fewer run than it allows.
-    /// [`Queue::min_active`] goes down with it, and does not go up again by itself.
+    /// Changes `max_active` while the queue is in use: 1 to 2048. A higher limit holds at once. A
+    /// lower limit lets running items finish, and starts no item until fewer run than it allows. It
+    /// also lowers [`Queue::min_active`] where necessary; a later increase does not raise that
+    /// again.
     ///
     /// # Errors
-    /// Out of range, or the queue is ordered or a BH one.
+    /// The number is out of range, or the queue is ordered or a BH queue.
     ///
     /// ```
     /// let queue = uwork::Queue::builder("throttled").max_active(64).build()?;
@@ -246,7 +248,7 @@ impl Queue {
         Ok(self.0.set_max_active(max_active)?)
     }
 
-    /// The least that a NUMA node gets of an unbound queue's `max_active`: see
+    /// The smallest share of an unbound queue's `max_active` that a NUMA node gets: see
     /// [`Queue::set_min_active`]. None for per-CPU and ordered queues.
     pub fn min_active(&self) -> Option<u32> {
         self.0.min_active()
@@ -254,14 +256,14 @@ impl Queue {
 
     /// Changes `min_active` of an unbound queue while it is in use.
     ///
-    /// Each NUMA node gets its share of `max_active`, in proportion to the CPUs of it that the queue
-    /// uses and rounded up, but at least `min_active`: so the nodes together may run more than
-    /// `max_active`. It is 8 if not set, or `max_active` if that is less. More than `max_active`
-    /// counts as `max_active`; with that, each node has the whole limit. Pods that span several nodes
-    /// share one further limit, the whole `max_active`.
+    /// Each NUMA node gets a share of `max_active`, in proportion to the number of its CPUs that
+    /// the queue uses, rounded up, but at least `min_active`. So the nodes together may run more
+    /// than `max_active`. The default is 8, or `max_active` if that is less. A value above
+    /// `max_active` counts as `max_active`; each node then has the whole limit. Pods that span
+    /// several nodes share one further limit, the whole `max_active`.
     ///
     /// # Errors
-    /// The queue is a per-CPU one, or ordered.
+    /// The queue is per-CPU or ordered.
     ///
     /// ```
     /// let queue = uwork::Queue::builder("per-node-floor").max_active(64).build()?;
@@ -274,10 +276,10 @@ impl Queue {
         Ok(self.0.set_min_active(min_active)?)
     }
 
-    /// Whether items that were queued from the calling CPU wait because as many run as may, or
-    /// because the queue is frozen (the kernel's `workqueue_congested`). Items that only wait for a
-    /// worker do not count. Out of date as soon as it is known, and true of one CPU or pod only: a
-    /// hint for statistics, not for whether to queue.
+    /// Whether items that were queued from the calling CPU wait because the limit of running items
+    /// is reached or the queue is frozen (the kernel's `workqueue_congested`). Items that only wait
+    /// for a worker do not count. The answer may be out of date on return and is about one CPU or
+    /// pod only: use it for statistics, not to decide whether to queue.
     ///
     /// ```
     /// let queue = uwork::Queue::builder("congestion").build()?;
@@ -297,17 +299,19 @@ impl Queue {
         Ok(self.0.is_congested(Some(cpu))?)
     }
 
-    /// The scope in force, and how it came about; prints as `default (cache -> cluster)`. None for
+    /// The affinity scope in force, and how it was chosen; prints as `default (cache -> cluster)`.
+    /// None for
     /// per-CPU queues.
     pub fn affinity_scope(&self) -> Option<EffectiveScope> {
         self.0.effective_scope()
     }
 
-    /// Changes the affinity scope while the queue is in use. What is queued already runs where it
-    /// is; nothing is lost, and an ordered queue keeps its order.
+    /// Changes the affinity scope while the queue is in use. Items already queued run in the pod
+    /// where they were queued; none is lost, and an ordered queue keeps its order.
     ///
     /// # Errors
-    /// The queue is a per-CPU or a dedicated one, or no thread could be created; nothing is changed then.
+    /// The queue is a per-CPU or a dedicated one, or no thread could be created; then nothing
+    /// changes.
     ///
     /// ```
     /// use uwork::{Queue, Scope, ScopeChoice};
@@ -321,7 +325,7 @@ impl Queue {
         self.change(|attrs| attrs.scope = scope)
     }
 
-    /// Changes whether pods keep to themselves.
+    /// Changes whether pods refuse to share items: see [`Builder::affinity_strict`].
     ///
     /// # Errors
     /// As [`Queue::set_affinity_scope`].
@@ -333,7 +337,7 @@ impl Queue {
     /// Changes the workers' niceness, -20 to 19.
     ///
     /// # Errors
-    /// Out of range, and as [`Queue::set_affinity_scope`].
+    /// The number is out of range, and as [`Queue::set_affinity_scope`].
     pub fn set_nice(&self, nice: i32) -> Result<(), Error> {
         self.change(|attrs| attrs.nice = nice)
     }
@@ -346,12 +350,12 @@ impl Queue {
     /// Changes the CPUs to use.
     ///
     /// # Errors
-    /// None of them may be used by the process, and as [`Queue::set_affinity_scope`].
+    /// The process may use none of these CPUs, and as [`Queue::set_affinity_scope`].
     pub fn set_cpumask(&self, cpumask: CpuSet) -> Result<(), Error> {
         self.change(|attrs| attrs.cpumask = cpumask)
     }
 
-    /// A thread of one's own is in no pod.
+    /// A dedicated queue belongs to no pod, so that a scope means nothing for it.
     fn check_scoped(&self) -> Result<(), Error> {
         if matches!(self.0.kind(), Kind::Dedicated(_)) {
             return Err(QueueError::NotForThisKind(
@@ -374,7 +378,7 @@ impl fmt::Debug for Queue {
     }
 }
 
-/// As [`enqueued`], of a call that can be wrong.
+/// As [`enqueued`], for a call that can fail.
 ///
 /// # Safety
 /// As [`enqueued`].
@@ -385,13 +389,13 @@ pub(crate) unsafe fn accepted<P: WorkPointer>(
     match outcome {
         // SAFETY: by this function's contract.
         Ok(outcome) => Ok(unsafe { enqueued(raw, outcome) }),
-        // SAFETY: as above; a call that was wrong has left the item alone.
+        // SAFETY: as above; a failed call left the item unchanged.
         Err(error) => Err(RejectedError { item: unsafe { P::from_raw(raw) }, error: error.into() }),
     }
 }
 
 /// # Safety
-/// `raw` came from `P::into_raw`, and is nobody else's unless `outcome` is `Yes`.
+/// `raw` came from `P::into_raw`, and the caller owns it unless `outcome` is `Yes`.
 pub(crate) unsafe fn enqueued<P: WorkPointer>(
     raw: std::ptr::NonNull<P::Target>,
     outcome: Queued,

@@ -1,4 +1,5 @@
-//! Boxes that go around: buffers, [parcels](crate::combine::Parcel), whatever is made often and needed again at once.
+//! A pool of reusable buffers: [parcels](crate::combine::Parcel), or any boxed values that are
+//! allocated often and soon needed again.
 
 use std::fmt;
 use std::ptr;
@@ -7,12 +8,13 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 /// The most boxes that a pool may keep.
 const CAPACITY_MAX: usize = 1024;
 
-/// Keeps a few boxes for the next who needs one: for each connection, for example, so that what one request has
-/// used is there, and warm, for the next.
+/// Keeps a few boxes for reuse: for example one pool per connection, so that the buffer of one
+/// request is available, and warm in the cache, for the next.
 ///
-/// **Progress.** Wait-free: [`take`](Pool::take) and [`put`](Pool::put) look at each place once, and wait for
-/// nobody. Under contention one may miss a box, or a place, that was there for a moment: the caller then makes a
-/// new box, or drops one. A few dozen places at most is what this is for.
+/// **Progress.** Wait-free: [`take`](Pool::take) and [`put`](Pool::put) check each slot once, and
+/// never wait for another thread. Under contention a call may miss a box or a free slot that
+/// existed for a moment: the caller then makes a new box, or drops one. Meant for a few dozen slots
+/// at most.
 ///
 /// ```
 /// use uwork::recycle::Pool;
@@ -26,73 +28,73 @@ const CAPACITY_MAX: usize = 1024;
 /// assert!(pool.take().is_none());
 /// ```
 pub struct Pool<T> {
-    places: Box<[AtomicPtr<T>]>,
-    /// Where the last box was put or taken: whoever puts looks from there upwards, whoever takes downwards. A hint, by
-    /// which most find what they look for at the first or second place.
-    near: AtomicUsize,
+    slots: Box<[AtomicPtr<T>]>,
+    /// The slot of the last put or take: a put searches upwards from it, a take downwards. A hint,
+    /// by which most searches end at the first or second slot.
+    hint: AtomicUsize,
 }
 
-// SAFETY: a box in a place is nobody's until it was taken, by one.
+// SAFETY: the pool owns a box in a slot; an atomic exchange gives it to one taker.
 unsafe impl<T: Send> Sync for Pool<T> {}
-// SAFETY: it goes with its boxes.
+// SAFETY: the boxes move with the pool.
 unsafe impl<T: Send> Send for Pool<T> {}
 
 impl<T> Pool<T> {
-    /// An empty pool that keeps `capacity` boxes at most, 1,024 if more are asked for.
+    /// An empty pool that keeps at most `capacity` boxes, and never more than 1,024.
     pub fn new(capacity: usize) -> Pool<T> {
-        let place = |_| AtomicPtr::new(ptr::null_mut());
-        let places = (0..capacity.min(CAPACITY_MAX)).map(place).collect();
-        Pool { places, near: AtomicUsize::new(0) }
+        let slot = |_| AtomicPtr::new(ptr::null_mut());
+        let slots = (0..capacity.min(CAPACITY_MAX)).map(slot).collect();
+        Pool { slots, hint: AtomicUsize::new(0) }
     }
 
-    /// Takes a box, as it was put.
+    /// Takes a box, with the contents that it was put with. None if no box was found.
     pub fn take(&self) -> Option<Box<T>> {
-        let (from, count) = (self.near.load(Ordering::Relaxed), self.places.len());
+        let (from, count) = (self.hint.load(Ordering::Relaxed), self.slots.len());
         let found = (0..count).find_map(|step| {
             let at = (from + count - step) % count;
-            let place = &self.places[at];
-            // A look first: an exchange takes the line away from others.
-            let there = !place.load(Ordering::Relaxed).is_null();
-            // Acquire: what whoever put it wrote.
-            let taken = there.then(|| place.swap(ptr::null_mut(), Ordering::Acquire));
-            taken.filter(|taken| !taken.is_null()).inspect(|_| self.was_at(at))
+            let slot = &self.slots[at];
+            // A load first: an exchange takes the cache line exclusively.
+            let there = !slot.load(Ordering::Relaxed).is_null();
+            // Acquire: the writes of the thread that put it; the partner of the release in `put`.
+            let taken = there.then(|| slot.swap(ptr::null_mut(), Ordering::Acquire));
+            taken.filter(|taken| !taken.is_null()).inspect(|_| self.set_hint(at))
         });
-        // SAFETY: the pointer of a box that `put` gave up, and that nobody else can get.
+        // SAFETY: the pointer of a box that `put` released, and the swap removed it from the pool.
         found.map(|found| unsafe { Box::from_raw(found) })
     }
 
-    /// Takes a box, or makes one.
+    /// Takes a box, or makes one with `make`.
     pub fn take_or(&self, make: impl FnOnce() -> T) -> Box<T> {
         self.take().unwrap_or_else(|| Box::new(make()))
     }
 
-    /// Keeps a box.
+    /// Puts a box into the pool.
     ///
     /// # Errors
-    /// All places are taken; the box comes back.
+    /// All slots are full; the box is returned.
     pub fn put(&self, value: Box<T>) -> Result<(), Box<T>> {
         let value = Box::into_raw(value);
-        let (from, count) = (self.near.load(Ordering::Relaxed), self.places.len());
+        let (from, count) = (self.hint.load(Ordering::Relaxed), self.slots.len());
         let kept = (0..count).map(|step| (from + step) % count).find(|&at| {
-            let place = &self.places[at];
-            place.load(Ordering::Relaxed).is_null()
-                && place
-                    // Release: what the caller wrote.
+            let slot = &self.slots[at];
+            slot.load(Ordering::Relaxed).is_null()
+                && slot
+                    // Release: the caller's writes, for the acquire in `take`.
                     .compare_exchange(ptr::null_mut(), value, Ordering::Release, Ordering::Relaxed)
                     .is_ok()
         });
         if let Some(at) = kept {
-            self.was_at(at);
+            self.set_hint(at);
         }
-        // SAFETY: no place has it, so it is still ours.
+        // SAFETY: no slot has it, so this call still owns it.
         if kept.is_some() { Ok(()) } else { Err(unsafe { Box::from_raw(value) }) }
     }
 }
 
 impl<T> Pool<T> {
-    fn was_at(&self, at: usize) {
-        if self.near.load(Ordering::Relaxed) != at {
-            self.near.store(at, Ordering::Relaxed);
+    fn set_hint(&self, at: usize) {
+        if self.hint.load(Ordering::Relaxed) != at {
+            self.hint.store(at, Ordering::Relaxed);
         }
     }
 }
@@ -105,6 +107,6 @@ impl<T> Drop for Pool<T> {
 
 impl<T> fmt::Debug for Pool<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("capacity", &self.places.len()).finish_non_exhaustive()
+        f.debug_struct("Pool").field("capacity", &self.slots.len()).finish_non_exhaustive()
     }
 }

@@ -11,7 +11,7 @@ use crate::join::JoinHandle;
 use crate::linux::{Event, engine};
 use crate::queue::Queue;
 
-/// Where borrowed closures are spawned. From [`scope`].
+/// A spawn scope, in which closures that borrow are spawned. From [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     queue: &'env Queue,
     open: Arc<Open>,
@@ -19,21 +19,22 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// What keeps a scope from ending.
+/// The state that keeps a scope from ending.
 struct Open {
     /// Closures that exist, plus one for the scope's own function.
     closures: AtomicUsize,
     /// Set when `closures` reaches 0.
     none_left: Event,
-    /// Closures that panicked and whose handle did not see it.
+    /// Closures that panicked without a join of their handle.
     panics: AtomicUsize,
-    /// Handles that were dropped, for the scope's end to join: it may have to help.
+    /// Dropped handles. The end of the scope joins them, as it may have to run their closures
+    /// itself.
     left: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Open {
     fn close_one(&self) {
-        // Release: what the closure did; acquire: the scope's end goes on from all of it.
+        // Release: the closure's writes. Acquire: the end of the scope continues after all of them.
         if self.closures.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: live, as we hold it.
             unsafe { Event::set(&raw const self.none_left) };
@@ -41,8 +42,8 @@ impl Open {
     }
 }
 
-/// A closure with everything that it holds. Fields are dropped in order: `guard` comes last, so
-/// the scope cannot end while anything borrowed is left.
+/// A closure with its captures. Fields are dropped in order: `guard` comes last, so the scope
+/// cannot end while borrowed data is still held.
 struct Job<F, R> {
     closure: Option<F>,
     result: Arc<Mutex<Option<R>>>,
@@ -73,10 +74,11 @@ impl<F: FnOnce() -> R, R> Job<F, R> {
     }
 }
 
-/// Waits for a closure spawned in a [`scope`]. Dropping it leaves that to the scope's end.
+/// Waits for a closure spawned in a [`scope`]. If it is dropped, the end of the scope waits
+/// instead.
 pub struct ScopedJoinHandle<'scope, R> {
     result: Arc<Mutex<Option<R>>>,
-    /// Until it was joined.
+    /// None after the join.
     done: Option<Done>,
     open: Arc<Open>,
     scope: PhantomData<&'scope ()>,
@@ -116,7 +118,7 @@ impl<R> Drop for ScopedJoinHandle<'_, R> {
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// Queues a closure that may borrow what outlives the scope. See [`Queue::spawn`].
+    /// Queues a closure that may borrow data that outlives the scope. See [`Queue::spawn`].
     pub fn spawn<F, R>(&'scope self, closure: F) -> ScopedJoinHandle<'scope, R>
     where
         F: FnOnce() -> R + Send + 'scope,
@@ -139,14 +141,15 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     }
 }
 
-/// Runs `f`, which may spawn closures that borrow from around it, and returns when all of them
-/// have finished.
+/// Runs `f`, which may spawn closures that borrow from the enclosing stack frame, and returns when
+/// all of them have finished.
 ///
-/// Inside an item of an ordered queue, closures spawned on that queue run at once and here: behind
-/// their own caller they would never come up.
+/// Inside an item of an ordered queue, closures spawned on that queue run at once, in the spawning
+/// call: queued behind their own caller they would never run.
 ///
 /// # Panics
-/// If `f` panics, or a closure whose handle was not joined has; after all have finished.
+/// If `f` panics, or a closure whose handle was not joined. The panic is raised after all closures
+/// have finished.
 ///
 /// ```
 /// let queue = uwork::Queue::builder("scope").build()?;
@@ -163,6 +166,8 @@ where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
     let open = Arc::new(Open {
+        // The 1 is for `f` itself: without it the count would reach 0 between two spawns, and
+        // `none_left` would be set too early.
         closures: AtomicUsize::new(1),
         none_left: Event::default(),
         panics: AtomicUsize::new(0),
@@ -173,7 +178,7 @@ where
     open.close_one();
     loop {
         let left = open.left.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        // A panic was counted by the job.
+        // The job itself counts a panic.
         let Some(handle) = left else { break };
         let _ = handle.join_anyway();
     }

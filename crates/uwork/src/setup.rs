@@ -1,4 +1,4 @@
-//! What a program can choose before uwork starts.
+//! The choices that a program can make before uwork starts.
 
 use std::fmt;
 
@@ -6,16 +6,18 @@ use crate::BlockingTier;
 use crate::linux::{Options, OptionsBy, set_options};
 use crate::percpu::Mode;
 
-/// Choices for the whole process that hold from the start: how waits are noticed that nobody declares, and how
-/// per-CPU data is locked.
+/// Choices for the whole process that hold from the start: how undeclared waits are detected, and
+/// how per-CPU data is locked.
 ///
-/// To be installed before uwork is used for anything else, by `main` for instance: the first queue,
-/// [`dump`](fn@crate::dump), [`sysfs`](crate::sysfs) or any other call that needs the pools starts uwork
-/// with the defaults. [`set_reporter`](crate::set_reporter), [`Machine::read`](crate::topology::Machine::read)
-/// and, outside of items, [`blocking`](crate::blocking) and [`watchdog::touch`](crate::watchdog::touch) do not.
-/// A library had better leave this to the program that it is part of.
+/// Install it before any other use of uwork, in `main` for instance: the first queue,
+/// [`dump`](fn@crate::dump), [`sysfs`](crate::sysfs) or any other call that needs the pools starts
+/// uwork with the defaults. [`set_reporter`](crate::set_reporter),
+/// [`Machine::read`](crate::topology::Machine::read) and, outside of items,
+/// [`blocking`](crate::blocking) and [`watchdog::touch`](crate::watchdog::touch) do not. A library
+/// should leave this choice to the program that uses it.
 ///
-/// Environment variables come before what is chosen here: who runs a program knows the machine.
+/// Environment variables take precedence over these choices: the operator of a program knows the
+/// machine.
 ///
 /// ```standalone_crate
 /// use uwork::{BlockingTier, Setup, SetupError};
@@ -38,33 +40,34 @@ impl Setup {
         Setup::default()
     }
 
-    /// How a pool is to learn that an item waits without saying so. By default, and where the system
-    /// refuses what is asked for, the best way that there is: events, then sampling, then none
-    /// (declared). `UWORK_BLOCKING` comes before it.
+    /// How a pool detects that an item waits without declaring it. The default, also where the
+    /// system refuses the choice, is the best method available: events, then sampling, then none
+    /// (declared waits only). `UWORK_BLOCKING` takes precedence.
     ///
-    /// What is in use, and why, is in [`dump`](fn@crate::dump), and a
-    /// [`Report::BlockingTier`](crate::Report::BlockingTier) tells where it is not what was asked for.
+    /// [`dump`](fn@crate::dump) shows the method in use and the reason. A
+    /// [`Report::BlockingTier`](crate::Report::BlockingTier) is issued if it differs from the
+    /// choice.
     pub fn blocking_tier(mut self, tier: BlockingTier) -> Setup {
         self.options.blocking_tier = Some(tier);
         self
     }
 
-    /// How [`percpu`](crate::percpu) data is locked, and reached from other CPUs. By default it is mode 1 if CPUs
-    /// in the process's view are isolated, else mode 0. `UWORK_PWLOCKS` comes before it; where the system cannot do
-    /// modes 0 and 2, it is mode 1.
+    /// How [`percpu`](crate::percpu) data is locked, and accessed from other CPUs. The default is
+    /// mode 1 if CPUs in the process's view are isolated, else mode 0. `UWORK_PWLOCKS` takes
+    /// precedence; where the system does not support modes 0 and 2, it is mode 1.
     ///
-    /// What is in use, and why, is in [`percpu::mode`](crate::percpu::mode) and
-    /// [`percpu::reason`](crate::percpu::reason), and a [`Report::PerCpuMode`](crate::Report::PerCpuMode) tells where
-    /// it is not what was asked for.
+    /// [`percpu::mode`](crate::percpu::mode) and [`percpu::reason`](crate::percpu::reason) give the
+    /// mode in use and the reason. A [`Report::PerCpuMode`](crate::Report::PerCpuMode) is issued if
+    /// it differs from the choice.
     pub fn percpu_mode(mut self, mode: Mode) -> Setup {
         self.options.percpu_mode = Some(mode);
         self
     }
 
-    /// Lets uwork start like this. Starts nothing.
+    /// Installs these choices for the start of uwork. Does not start it.
     ///
     /// # Errors
-    /// uwork has started, or another setup was installed; nothing is changed then.
+    /// uwork has started, or another setup was installed; then nothing changes.
     pub fn install(self) -> Result<(), SetupError> {
         set_options(self.options).map_err(|by| match by {
             OptionsBy::Setup => SetupError::InstalledAlready,
@@ -73,7 +76,7 @@ impl Setup {
     }
 }
 
-/// A [`Setup`] came too late. Prints as one line that says what is allowed.
+/// A [`Setup`] was installed too late. Prints as one line that says what is permitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetupError {

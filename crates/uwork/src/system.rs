@@ -17,11 +17,12 @@
 //! | [`bh`] | `events_bh` | BH | short items that never wait |
 //! | [`bh_highpri`] | `events_bh_highpri` | BH, niceness -20 | |
 //!
-//! The long ones are queues of their own so that a flush of the others does not wait for long items.
+//! The queues for long items are separate, so that a flush of the others does not wait for long
+//! items.
 //!
 //! # Panics
-//! All of these panic if no worker thread can be created at first use. Build a queue of your own
-//! where that must be handled.
+//! All of these panic if no worker thread can be created at first use. To handle that error, build
+//! a queue of your own.
 
 use std::sync::OnceLock;
 

@@ -1,16 +1,18 @@
-//! When nothing moves: work that waits behind items that do not end is reported by itself.
+//! Stall detection: reports items that wait behind items that do not end.
 //!
-//! A *stall* is one of these, for as long as the threshold ([`thresh`], 30 seconds at first):
+//! A *stall* is one of these conditions, if it lasts for the threshold ([`thresh`], 30 seconds at
+//! first):
 //!
-//! - something is queued that a pool's workers could run, and none of them has begun or ended an item;
-//! - something waits for a place in a queue (`max_active`; an ordered queue has one), and none of the items that
-//!   have them has ended;
-//! - items that run wait for each other.
+//! - an item is queued that a pool's workers could run, and none of them has begun or ended an
+//!   item;
+//! - an item waits for a permit of a queue (`max_active`; an ordered queue has one), and none of
+//!   the items that hold them has ended;
+//! - running items wait for each other.
 //!
-//! Each is reported once, as [`Report::Stalled`](crate::Report::Stalled): on standard error, or to the
-//! [reporter](crate::set_reporter). The [`Stall`] says which queues wait, who is in the way, what that
-//! runs and in which calls it is; and, if items wait for each other, which ones. When something has moved, the next
-//! stall is a new one.
+//! Each stall is reported once, as [`Report::Stalled`](crate::Report::Stalled): on standard error,
+//! or to the [reporter](crate::set_reporter). The [`Stall`] names the queues that wait, the workers
+//! that they wait for, the items on those workers and the calls that those are in; and, if items
+//! wait for each other, which ones. After any progress, the next stall is a new one.
 //!
 //! ```text
 //! uwork: nothing has moved for 30.1 s in queue "log"; 2 items wait for a place under max_active
@@ -22,27 +24,28 @@
 //!   behind app::Commit 0x7ffe80 (slot 4) in ordered queue "disk"
 //! ```
 //!
-//! **What is known of a deadlock.** uwork's own waits say what they wait for: flushes, `cancel_sync`, `disable_sync`,
-//! joins. Locks and channels of the program do not: of those the calls are shown, and nothing is concluded. Of items
-//! that are pending and joined, the first thousand of their queue are looked through.
+//! **Deadlocks.** uwork's own waits record what they wait for: flushes,
+//! `cancel_sync`, `disable_sync`, joins. Locks and channels of the program do not: for those the
+//! report shows the calls and draws no conclusion. Of the pending items of a queue that are joined,
+//! the first thousand are examined.
 //!
-//! **What it costs.** Nothing while nothing waits, and no wake-up; a look each quarter of the threshold while
-//! something does. An item that begins a wait looks whether it waits for itself by way of others.
+//! **Cost.** Nothing while nothing waits, and no wake-up; a scan each quarter of the
+//! threshold while an item waits. An item that begins a wait checks whether it waits for itself by
+//! way of others.
 //!
-//! **When it comes.** After the threshold, and at most half of the threshold and a second later; then what it takes
-//! to ask for the calls, up to a tenth of a second for each thread that does not answer. It is told by a thread of
-//! its own, one at a time: a reporter that does not return holds up further stalls, and nothing else. Of those 64
-//! are kept. Nobody waits for it at a shutdown.
+//! **Time of the report.** After the threshold, and at most half of the threshold and a second
+//! later; then the time to collect the calls, up to a tenth of a second for each thread that does
+//! not answer. A thread of its own delivers the reports, one at a time: a reporter that does not
+//! return delays further stalls, and nothing else. Up to 64 of those are kept. A shutdown does not
+//! wait for that thread.
 //!
-//! **Calls** are taken by the thread itself, in the handler of a real-time signal, only of threads that are in the
-//! way, of eight at most at a time, up to where the engine begins, and only for a stall that is reported. The
-//! handler has `SA_RESTART`, so most system
-//! calls go on; but
-//! those that never do after a handler has run return early with `EINTR`, in the item that is stuck: `poll`,
-//! `select`,
-//! `epoll_wait`, `nanosleep`, `semop`, `sigtimedwait`, and sockets with a timeout (signal(7)). Rust's library
-//! repeats them where it uses them; C code may not. Without the feature `symbols` no calls are taken, and no
-//! signal is sent.
+//! **Calls** are collected by the thread itself, in the handler of a real-time signal: only on
+//! threads that delay others, at most eight at a time, only the frames down to the engine's, and
+//! only for a stall that is reported. The handler has `SA_RESTART`, so most system calls continue.
+//! Calls that never restart after a handler return early with `EINTR`, in the item that is stuck:
+//! `poll`, `select`, `epoll_wait`, `nanosleep`, `semop`, `sigtimedwait`, and sockets with a timeout
+//! (signal(7)). Rust's library repeats them where it uses them; C code may not. Without the feature
+//! `symbols` no calls are collected, and no signal is sent.
 
 use std::time::Duration;
 
@@ -54,15 +57,16 @@ use crate::linux::{engine, started};
 /// The longest threshold.
 const THRESH_MAX: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// For how long work may wait with nothing moving before that is reported (the kernel's `watchdog_thresh`); zero:
-/// for ever. 30 seconds unless it was changed.
+/// How long an item may wait without progress before that is reported (the kernel's
+/// `watchdog_thresh`); zero: for ever. 30 seconds unless changed.
 pub fn thresh() -> Duration {
     Duration::from_nanos(engine().watchdog_thresh())
 }
 
 /// Changes the threshold, at once; zero turns the watchdog off. The attribute tree has it as
-/// `module/parameters/watchdog_thresh`, in seconds. Less than a millisecond is taken for a millisecond, and more than
-/// 4294967295 seconds for as many. Starts uwork, so a [`Setup`](crate::Setup) comes before it.
+/// `module/parameters/watchdog_thresh`, in seconds. Values below a millisecond count as a
+/// millisecond, and values above 4294967295 seconds as that many. Starts uwork, so a
+/// [`Setup`](crate::Setup) must be installed before.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,10 +81,11 @@ pub fn set_thresh(thresh: Duration) {
     engine().set_watchdog_thresh(u64::try_from(thresh.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// The calling item takes long, and is fine (the kernel's `wq_watchdog_touch`): what waits for it is no stall
-/// before the threshold is over again. Two stores; call it as often as you like.
+/// Declares that the calling item takes long without being stuck (the kernel's
+/// `wq_watchdog_touch`): items that wait for it count as stalled only after a further threshold.
+/// Two stores; call it as often as you like.
 ///
-/// Outside of items it says so for everything.
+/// Outside of items it declares this for all items.
 ///
 /// ```
 /// let queue = uwork::Queue::builder("long").ordered().build()?;
@@ -91,7 +96,7 @@ pub fn set_thresh(thresh: Duration) {
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub fn touch() {
-    // Before uwork has started there is nothing that could wait.
+    // Before uwork has started no item can wait.
     if let Some(engine) = started() {
         engine.watchdog_touch();
     }

@@ -15,8 +15,8 @@ use crate::linux::engine;
 use crate::linux::futex::Forever;
 use crate::queue::Queue;
 
-/// A closure on its way, and then its result. Given back by the second of item and handle to let
-/// go (see [`Outcome`]).
+/// A closure to run, and then its result. Item and handle each hold a reference; the second to be
+/// released frees the task (see [`Outcome`]).
 #[repr(C)]
 struct Task<F, R> {
     /// First, so that the address of the work is that of the task.
@@ -29,7 +29,7 @@ struct Task<F, R> {
 enum Stage<F, R> {
     Closure(F),
     Done(R),
-    /// Thin: the payload of a panic takes no room where there is none.
+    /// Boxed, so that the payload of a panic adds only a pointer to the size of every task.
     Failed(Box<JoinError>),
     Gone,
 }
@@ -40,10 +40,10 @@ unsafe impl<F: Send, R: Send> Sync for Task<F, R> {}
 unsafe impl<F: Send, R: Send> Send for Task<F, R> {}
 
 impl<F, R> Task<F, R> {
-    /// The item's side: leaves what came of it, and gives the task back if nobody waits.
+    /// The item's side: stores the result, and frees the task if the handle was dropped.
     ///
     /// # Safety
-    /// `task` is live and the item's, and is not used by the item's side afterwards.
+    /// `task` is live, the caller owns the item's reference, and does not use `task` afterwards.
     unsafe fn finish(task: NonNull<Task<F, R>>, stage: Stage<F, R>) {
         // SAFETY: by this function's contract; the closure was taken out before.
         unsafe {
@@ -54,12 +54,12 @@ impl<F, R> Task<F, R> {
         }
     }
 
-    /// Drops the closure unrun.
+    /// Drops the closure without running it.
     ///
     /// # Safety
     /// As [`Task::finish`].
     unsafe fn give_up(task: NonNull<Task<F, R>>, error: JoinError) {
-        // SAFETY: the stage is the item's.
+        // SAFETY: the item owns the stage.
         let stage = unsafe { task.as_ref().stage.get().replace(Stage::Gone) };
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(stage)));
         // SAFETY: by this function's contract.
@@ -79,10 +79,10 @@ impl<F: FnOnce() -> R, R> Task<F, R> {
             Action::Run => {}
             // SAFETY: by this function's contract.
             Action::Release => return unsafe { Task::give_up(task, JoinError::Cancelled) },
-            // SAFETY: the engine has asked for it.
+            // SAFETY: the engine asked for the name.
             Action::Name => return unsafe { ItemName::of_type::<F>(0).tell(work) },
         }
-        // SAFETY: the stage is the item's from its start on.
+        // SAFETY: the item owns the stage from its start on.
         let stage = unsafe { task.as_ref().stage.get().replace(Stage::Gone) };
         let Stage::Closure(closure) = stage else { unreachable!("a closure is queued once") };
         let stage = match catch_unwind(AssertUnwindSafe(closure)) {
@@ -108,7 +108,7 @@ impl<F: FnOnce() -> R + Send, R: Send> Joinable<R> for Task<F, R> {
     }
 
     fn take(&self) -> Result<R, JoinError> {
-        // SAFETY: done, so the stage is the handle's.
+        // SAFETY: done, so the handle owns the stage.
         match unsafe { self.stage.get().replace(Stage::Gone) } {
             Stage::Done(value) => Ok(value),
             Stage::Failed(error) => Err(*error),
@@ -125,7 +125,8 @@ impl<F: FnOnce() -> R + Send, R: Send> Joinable<R> for Task<F, R> {
         // queued once, so one that is pending does not run.
         let cancelled = unsafe { engine().cancel(NonNull::from(&self.work)) };
         if cancelled {
-            // SAFETY: the item's side came back to us; the handle's keeps the task.
+            // SAFETY: the cancel returned the item's reference to us; the handle's keeps the task
+            // live.
             unsafe { Task::give_up(NonNull::from(self), JoinError::Cancelled) };
         }
         cancelled
@@ -133,12 +134,12 @@ impl<F: FnOnce() -> R + Send, R: Send> Joinable<R> for Task<F, R> {
 }
 
 /// # Safety
-/// `task` is a `Task<F, R>`, whose handle's side this call uses up.
+/// `task` is a `Task<F, R>`; this call consumes the handle's reference.
 unsafe fn release<F, R>(task: NonNull<dyn Joinable<R>>) {
     let task = task.cast::<Task<F, R>>();
-    // SAFETY: live until both sides are given up.
+    // SAFETY: live until both references are released.
     if unsafe { task.as_ref() }.outcome.abandon() {
-        // SAFETY: the item is done with the task, and so is the handle.
+        // SAFETY: both references are released.
         drop(unsafe { Box::from_raw(task.as_ptr()) });
     }
 }
@@ -147,7 +148,7 @@ impl Queue {
     /// Queues a closure, in one allocation, and returns a handle for its result.
     ///
     /// On a queue that is destroyed, or drains while the caller is not one of its items, the
-    /// closure is dropped and the handle says [`JoinError::Refused`].
+    /// closure is dropped and the handle returns [`JoinError::Refused`].
     ///
     /// ```
     /// let queue = uwork::Queue::builder("spawn").build()?;
@@ -166,12 +167,12 @@ impl Queue {
             outcome: Outcome::new(),
             stage: UnsafeCell::new(Stage::Closure(closure)),
         })));
-        // SAFETY: leaked; the handle's side is given up in its drop.
+        // SAFETY: leaked; the handle's reference is released in its drop.
         let handle = unsafe { JoinHandle::new(task, release::<F, R>, self) };
         // SAFETY: the work is the first field (`repr(C)`), and stays live and in place until the
-        // item's side is given up.
+        // item's reference is released.
         if unsafe { self.0.queue(task.cast()) } != Queued::Yes {
-            // SAFETY: the queue did not take the item's side.
+            // SAFETY: the queue did not take the item's reference.
             unsafe { Task::give_up(task, JoinError::Refused) };
         }
         handle

@@ -16,48 +16,49 @@ use crate::linux::{engine, report_panic};
 use crate::query::WorkId;
 use crate::queue::Queue;
 
-/// Waits for a spawned closure or future, and gets its result. Dropping it lets the item go on
-/// unwatched.
+/// Waits for a spawned closure or future, and gets its result. If the handle is dropped, the item
+/// still runs and its result is discarded.
 ///
 /// A handle is also a future: `handle.await` is [`JoinHandle::join`] without blocking a thread.
 pub struct JoinHandle<R> {
-    /// Live as long as the handle: its half of the task.
+    /// Live as long as the handle, which owns one of the task's two references.
     task: NonNull<dyn Joinable<R>>,
     release: Release<R>,
-    /// The queue as an identity, if it is ordered. It is there as long as the task is not done.
+    /// The queue as an identity, if it is ordered. It lives at least until the task is done.
     ordered: *const (),
     marker: PhantomData<R>,
 }
 
 // SAFETY: the task is `Sync` (a supertrait), and the result may change threads.
 unsafe impl<R: Send> Send for JoinHandle<R> {}
-// SAFETY: a shared handle gives nothing but shared access to the task.
+// SAFETY: a shared handle gives shared access to the task only.
 unsafe impl<R: Send> Sync for JoinHandle<R> {}
 
-/// What a handle needs of its task, whatever the task runs.
+/// The operations that a handle needs of its task, closure or future.
 pub(crate) trait Joinable<R>: Send + Sync {
     fn work(&self) -> &RawWork;
 
-    /// Whether the result is there.
+    /// Whether the result is ready.
     fn is_done(&self) -> bool;
 
-    /// Sleeps until the result is there.
+    /// Sleeps until the result is ready.
     fn wait(&self);
 
     /// Takes the result of a task that is done. Once, by the handle.
     fn take(&self) -> Result<R, JoinError>;
 
-    /// Whether the result is there; if not, `context` is woken when it is. By the handle alone.
+    /// Whether the result is ready; if not, `context` is woken when it is. Called by the handle
+    /// alone.
     fn poll_done(&self, context: &Context<'_>) -> bool;
 
     /// See [`JoinHandle::cancel`].
     fn cancel(&self) -> bool;
 }
 
-/// Gives up the handle's half of a task, which is not used through the handle any more.
+/// Releases the handle's reference to a task. The handle does not use the task afterwards.
 pub(crate) type Release<R> = unsafe fn(NonNull<dyn Joinable<R>>);
 
-/// A payload that a handle will show.
+/// Reports a panic whose payload the handle will return.
 pub(crate) fn panicked(payload: Box<dyn Any + Send>) -> JoinError {
     report_panic(&*payload);
     JoinError::Panicked(payload)
@@ -85,19 +86,19 @@ impl<R> JoinHandle<R> {
         self.task().is_done()
     }
 
-    /// The item's identity: what [`current_work`](crate::current_work) says inside it.
+    /// The item's identity: the value of [`current_work`](crate::current_work) inside it.
     pub fn id(&self) -> WorkId {
         WorkId::of(self.task().work())
     }
 
     /// Waits for the item and returns its result.
     ///
-    /// If the item has not started and its queue allows it, the calling thread runs it: no switch,
-    /// no wake. Otherwise it sleeps; inside a work item that wait is declared to the pool.
+    /// If the item has not started and its queue permits it, the calling thread runs it: no context
+    /// switch, no wake. Otherwise it sleeps; inside a work item that wait is declared to the pool.
     ///
     /// # Errors
-    /// The item panicked, was cancelled or refused; or the caller is inside that very item, or
-    /// inside an item of the same ordered queue, and would wait for itself.
+    /// The item panicked, was cancelled or was refused. Or the caller would wait for itself: it is
+    /// inside that very item, or inside an item of the same ordered queue.
     ///
     /// ```
     /// let queue = uwork::Queue::builder("join").build()?;
@@ -117,25 +118,30 @@ impl<R> JoinHandle<R> {
         self.join_anyway()
     }
 
-    /// As [`JoinHandle::join`], where an unwinding on the way would be unsound.
+    /// As [`JoinHandle::join`], for callers in which unwinding would be unsound: no check that may
+    /// panic.
     pub(crate) fn join_anyway(self) -> Result<R, JoinError> {
         let task = self.task();
         if !task.is_done() {
+            // Read before the attempt to help: a different value afterwards means that a freeze or
+            // thaw came meanwhile, and may be the reason for a refusal.
             let epoch = engine().freeze_epoch();
-            // SAFETY: the task is live, and only ever queued on the process's engine; its work comes
-            // first. The handle's own pointer, as the item's function goes on to the whole task.
+            // SAFETY: the task is live, and only ever queued on the process's engine; its work
+            // comes first. The cast keeps the handle's own pointer, as the item's function accesses
+            // the whole task.
             let helped = unsafe { engine().help(self.task.cast()) };
             if helped == Helped::No && self.waits_for_itself() {
                 return Err(JoinError::WouldDeadlock);
             }
             let now = engine().freeze_epoch();
             if helped == Helped::No && (now % 2 == 1 || now != epoch) {
-                // Perhaps on account of a freeze. A flush helps after the thaw: where this is an item
-                // of the same queue, that may have no other place.
+                // A freeze may have kept this thread from helping: an odd epoch means frozen. A
+                // flush helps after the thaw. Inside an item of the same queue that may be the only
+                // way for the task to run.
                 // SAFETY: as above.
                 unsafe { engine().flush_work(self.task.cast()) };
             }
-            // A future that was helped may want to be polled again.
+            // A future that this thread polled may still be pending.
             if !task.is_done() {
                 // SAFETY: as above.
                 unsafe { engine().blocking_on(self.task.cast(), || task.wait()) };
@@ -150,11 +156,11 @@ impl<R> JoinHandle<R> {
                 || (!self.ordered.is_null() && engine().runs_queue(self.ordered)))
     }
 
-    /// Takes the closure back if it has not started, the future if it has not finished. True if it
-    /// never runs (again); joining then says [`JoinError::Cancelled`].
+    /// Withdraws the closure if it has not started, the future if it has not finished. True if it
+    /// does not run (again); joining then returns [`JoinError::Cancelled`].
     ///
-    /// A future that is being polled at this moment is dropped when that poll has returned, unless
-    /// the poll finishes it.
+    /// A future that is being polled at this moment is dropped after that poll, unless the poll
+    /// finishes it.
     pub fn cancel(&self) -> bool {
         self.task().cancel()
     }
@@ -162,7 +168,7 @@ impl<R> JoinHandle<R> {
 
 impl<R> Drop for JoinHandle<R> {
     fn drop(&mut self) {
-        // SAFETY: the handle's own half, given up once.
+        // SAFETY: the handle's own reference, released once.
         unsafe { (self.release)(self.task) };
     }
 }

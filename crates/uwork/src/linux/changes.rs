@@ -1,17 +1,17 @@
-//! Whether the CPUs that the process may use have changed.
+//! Detects changes of the CPUs that the process may use.
 //!
 //! Four things change them: the affinity mask of the process, the online CPUs, the cpuset of its
-//! control group, and that group's or an ancestor's CPU quota; to move the process to another group is
-//! one more way to the last two. The kernel tells nobody, so what says so is compared with what it said
-//! last: the mask, and the text of a few small files that are kept open. Only if something differs is
-//! the machine read again.
+//! control group, and the CPU quota of that group or an ancestor. A move of the process to another
+//! group changes the last two. The kernel sends no notification. So each check compares these
+//! sources with their last contents: the mask, and the text of a few small files that are kept
+//! open. Only if something differs is the machine read again.
 //!
-//! **The mask of the process is that of its main thread**, as it is for `taskset -p`: threads have a
-//! mask each, and no other is the process's. So a main thread that pins itself narrows the CPUs of all
-//! queues; a program that wants its main thread pinned, and not the queues, has to do what it does on
-//! another thread.
+//! **The mask of the process is that of its main thread**, as for `taskset -p`: each thread has a
+//! mask, and the process has no other. So a main thread that pins itself narrows the CPUs of all
+//! queues. A program that wants to pin its work but not the queues must do that work on another
+//! thread.
 //!
-//! What is not seen: a change that is undone before the next look, and a cgroup file system that is
+//! Not detected: a change that is undone before the next check, and a cgroup file system that is
 //! mounted later.
 
 use std::fs::File;
@@ -23,18 +23,18 @@ use uwork_policy::cpuset::CpuSet;
 
 use crate::topology::Machine;
 
-/// Files that count, beside those of the control groups.
+/// The files to compare, in addition to those of the control groups.
 const FILES: [&str; 2] = ["/sys/devices/system/cpu/online", "/proc/self/cgroup"];
-/// What is read of a file. A longer list of CPUs differs within it, or is not noticed.
+/// How much of a file is read. A change beyond that length is not detected.
 const TEXT_MAX: usize = 4096;
 
 /// See the module.
 pub(super) struct Changes(Mutex<Option<Seen>>);
 
-/// What was there at the last look.
+/// The state at the last check.
 struct Seen {
     affinity: Option<CpuSet>,
-    /// Files, open, and their text; none where a file could not be read.
+    /// The open files and their text; None if a file could not be read.
     files: Vec<(File, Option<Vec<u8>>)>,
 }
 
@@ -43,7 +43,7 @@ impl Changes {
         Changes(Mutex::new(None))
     }
 
-    /// What the process may use, if that may have changed since the last call.
+    /// The CPUs that the process may use, if they may have changed since the last call.
     pub(super) fn look(&self) -> Option<Cpus> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.as_ref().is_some_and(Seen::is_current) {
@@ -51,14 +51,14 @@ impl Changes {
         }
         let (_, watched) = Machine::read_watched().ok()?;
         let now = Seen::record(&watched);
-        // What changes from here on differs from the record at the next look.
+        // Later changes differ from the record at the next check.
         let (machine, watched_now) = Machine::read_watched().ok()?;
         *seen = (watched == watched_now).then_some(now);
         Some(cpus_of(machine))
     }
 }
 
-/// What a machine leaves the process.
+/// The CPUs that the process may use on a machine.
 pub(super) fn cpus_of(machine: Machine) -> Cpus {
     let limit = |cpus| u32::try_from(cpus).unwrap_or(u32::MAX);
     let limit = machine.quota.map(|quota| limit(quota.cpus_rounded_up()));
@@ -82,7 +82,7 @@ impl Seen {
     }
 }
 
-/// The text of a file that is made anew at each read. A group that is gone has none.
+/// The current text of a file that the kernel generates at each read. None for a removed group.
 fn text(file: &File) -> Option<Vec<u8>> {
     let mut buffer = [0; TEXT_MAX];
     let length = file.read_at(&mut buffer, 0).ok()?;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_says_something_else_is_a_change() {
+    fn a_file_with_different_contents_is_a_change() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("cpu.max");
         std::fs::write(&path, "max 100000").expect("a file");

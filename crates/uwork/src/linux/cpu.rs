@@ -1,4 +1,4 @@
-//! The current CPU, from the thread's rseq area where glibc or uwork has registered one: one load, no
+//! The current CPU. From the thread's rseq area if glibc or uwork has registered one: one load, no
 //! system call.
 
 use std::cell::Cell;
@@ -8,11 +8,11 @@ thread_local! {
     static CPU_ID: Cell<*const u32> = const { Cell::new(std::ptr::null()) };
 }
 
-/// For threads without rseq: never a CPU, so that the system is asked.
+/// For threads without rseq: never a valid CPU, so that the caller makes the system call.
 static NO_RSEQ: u32 = u32::MAX;
 
-/// Where the calling thread's CPU is found from now on, if it has an area of its own; if it has not, the system
-/// is asked.
+/// Sets the address at which the calling thread finds its CPU from now on. None: it has no area,
+/// and makes the system call.
 pub(super) fn settle(place: Option<*const u32>) {
     CPU_ID.set(place.unwrap_or(&raw const NO_RSEQ));
 }
@@ -25,7 +25,7 @@ pub(super) fn current() -> u32 {
         // SAFETY: null, or this thread's rseq area, or a static. The kernel writes the area of a
         // thread only while that thread does not run.
         let cpu = unsafe { place.read_volatile() };
-        // Uninitialised areas hold negative numbers.
+        // Unregistered areas hold negative numbers.
         if cpu as i32 >= 0 {
             return cpu;
         }

@@ -1,35 +1,37 @@
-//! Full barriers on other CPUs without `membarrier(2)`: the calling thread moves there.
+//! Full barriers on other CPUs without `membarrier(2)`: the calling thread moves to each of them.
 //!
-//! **Why that is a barrier.** A thread that runs on a CPU all the time that a call takes, and is never switched out,
-//! keeps the caller from running there. So if the caller has run on every CPU on which a thread of the process may
-//! be, each thread of the process was switched out or in since the call began, or did not run at all. A switch is a
-//! full barrier on every architecture: what the thread did before it is visible to the caller, and what it does
-//! afterwards sees what the caller had stored before the call. The same switch ends a restartable sequence that the
-//! thread was in: it begins again.
+//! **Why that is a barrier.** A thread that runs on a CPU for the whole duration of a call, and is
+//! never switched out, keeps the caller from running on that CPU. So if the caller has run on every
+//! CPU on which a thread of the process may run, each thread of the process was switched out or in
+//! since the call began, or did not run at all. A switch is a full barrier on every architecture.
+//! The thread's accesses before it are visible to the caller; its accesses after it see the
+//! caller's stores before the call. The same switch restarts a restartable sequence that the thread
+//! was in.
 //!
-//! **Which CPUs.** Those in the affinity mask of any thread of the process when the call begins, which
-//! `/proc/self/task` lists: a thread that is made later, or moves later, is switched in later. Where the caller's
-//! control group keeps it off one of them, it is not possible, and says so.
+//! **Which CPUs.** Those in the affinity mask of any thread of the process when the call begins, as
+//! listed by `/proc/self/task`. A thread that is created later, or moves later, is switched in
+//! later. If the caller's control group bars it from one of these CPUs, the call fails and says so.
 //!
-//! Takes tens of microseconds for each CPU, more where the CPU is busy: the caller waits there until it is
-//! scheduled. A thread of a real-time class that never sleeps, with no limit on such threads
-//! (`kernel.sched_rt_runtime_us` is -1), keeps a caller of a lower class waiting. Used only after `membarrier(2)` was
-//! allowed and is refused. It allocates nothing, as its callers hold locks.
+//! It takes tens of microseconds for each CPU, more where the CPU is busy: the caller waits there
+//! until it is scheduled. A thread of a real-time class that never sleeps, without a limit on such
+//! threads (`kernel.sched_rt_runtime_us` is -1), keeps a caller of a lower class waiting. Used only
+//! if `membarrier(2)` was permitted at first and is refused now. It allocates nothing, as its
+//! callers hold locks.
 
 use super::fatal::{self, Errno};
 
 /// CPUs that a mask has bits for.
 const CPUS: usize = 8_192;
-/// How often the system is asked again when CPUs come and go meanwhile.
+/// How often the crossing is repeated if CPUs go on- or offline meanwhile.
 const ROUNDS: u32 = 64;
 
-/// Why the caller cannot go there.
+/// The reason for which the caller cannot move to a CPU.
 pub(super) enum Stays {
     /// The system refuses to list the threads.
     NoThreads(Errno),
     /// It refuses a change of the affinity mask.
     NoMove(Errno),
-    /// The caller is kept off a CPU on which a thread of the process may be.
+    /// The caller may not run on a CPU on which a thread of the process may run.
     KeptOff(u32),
 }
 
@@ -43,12 +45,13 @@ impl std::fmt::Display for Stays {
     }
 }
 
-/// Has every other thread of the process pass a full barrier. The CPUs where the caller was.
+/// Makes every other thread of the process pass a full barrier. Returns the CPUs that the caller
+/// visited.
 pub(super) fn everywhere() -> Result<Mask, Stays> {
     cross(|_| true)
 }
 
-/// Has every other thread on `cpu` pass a full barrier, and begin its restartable sequence again.
+/// Makes every other thread on `cpu` pass a full barrier, and restart its restartable sequence.
 pub(super) fn on(cpu: u32) -> Result<Mask, Stays> {
     cross(|one| one == cpu)
 }
@@ -57,12 +60,13 @@ fn cross(wanted: impl Fn(u32) -> bool) -> Result<Mask, Stays> {
     let before = Mask::of(0).ok_or_else(|| Stays::NoMove(Errno(fatal::errno())))?;
     let mut outcome = cross_once(&wanted);
     for _ in 1..ROUNDS {
-        // A CPU that has gone offline is in no mask the next time.
+        // A CPU that went offline is in no mask at the next attempt.
         if !matches!(outcome, Err(Stays::KeptOff(_))) {
             break;
         }
         outcome = cross_once(&wanted);
     }
+    // Also after a failure: the caller must not stay pinned to the last CPU that it visited.
     before.set();
     outcome
 }
@@ -84,7 +88,8 @@ fn visit(cpu: u32) -> Result<(), Stays> {
             libc::EINVAL => return Err(Stays::KeptOff(cpu)),
             error => return Err(Stays::NoMove(Errno(error))),
         }
-        // SAFETY: no arguments. Another thread may have changed the mask meanwhile.
+        // SAFETY: no arguments. The check is needed as another thread may have changed the mask
+        // meanwhile.
         if u32::try_from(unsafe { libc::sched_getcpu() }) == Ok(cpu) {
             return Ok(());
         }
@@ -108,10 +113,11 @@ impl Mask {
         mask
     }
 
-    /// That of a thread, 0 for the calling one. `None` if the thread is gone, or it cannot be asked.
+    /// The mask of a thread, 0 for the calling one. `None` if the thread has ended, or the call
+    /// fails.
     fn of(thread: libc::pid_t) -> Option<Mask> {
         let mut mask = Mask::empty();
-        // SAFETY: the mask is live and as long as said.
+        // SAFETY: the mask is live and of the given length.
         let read = unsafe {
             libc::syscall(
                 libc::SYS_sched_getaffinity,
@@ -123,14 +129,14 @@ impl Mask {
         (read > 0).then_some(mask)
     }
 
-    /// Makes it the calling thread's.
+    /// Sets it as the calling thread's mask.
     fn set(&self) {
         let _ = self.set_outcome();
     }
 
-    /// The same; 0 or the system's error.
+    /// As [`Mask::set`]; returns 0 or the system's error.
     fn set_outcome(&self) -> i32 {
-        // SAFETY: the mask is live and as long as said.
+        // SAFETY: the mask is live and of the given length.
         let outcome = unsafe {
             libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Mask>(), self.0.as_ptr())
         };
@@ -146,7 +152,7 @@ impl Mask {
     }
 }
 
-/// The CPUs on which any thread of the process may be.
+/// The CPUs on which any thread of the process may run.
 fn masks_of_all_threads() -> Result<Mask, Stays> {
     let refused = || Stays::NoThreads(Errno(fatal::errno()));
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
@@ -162,12 +168,12 @@ fn masks_of_all_threads() -> Result<Mask, Stays> {
         }
     });
     let outcome = outcome.map_err(|()| refused());
-    // SAFETY: opened just now, and nobody else knows of it.
+    // SAFETY: opened above, and owned by this function.
     unsafe { libc::close(folder) };
     outcome.map(|()| all)
 }
 
-/// Room for some entries of a folder, aligned as they are.
+/// A buffer for some entries of a directory, aligned like them.
 #[repr(C, align(8))]
 struct Entries([u8; 4096]);
 
@@ -175,11 +181,12 @@ struct Entries([u8; 4096]);
 const ENTRY_LENGTH: usize = 16;
 const ENTRY_NAME: usize = 19;
 
-/// Calls `f` with each entry of a folder that is a number. `Err` leaves the system's error in `errno`.
+/// Calls `f` with each entry of a directory whose name is a number. `Err` leaves the system's error
+/// in `errno`.
 fn for_each_entry(folder: libc::c_int, mut f: impl FnMut(libc::pid_t)) -> Result<(), ()> {
     let mut entries = Entries([0; 4096]);
     loop {
-        // SAFETY: the buffer is live and as long as said.
+        // SAFETY: the buffer is live and of the given length.
         let read = unsafe {
             libc::syscall(
                 libc::SYS_getdents64,
@@ -204,7 +211,7 @@ fn for_each_entry(folder: libc::c_int, mut f: impl FnMut(libc::pid_t)) -> Result
     }
 }
 
-/// The number that a name is.
+/// Parses a name as a number.
 fn number(name: &[u8]) -> Option<libc::pid_t> {
     let name = name.split(|&byte| byte == 0).next()?;
     std::str::from_utf8(name).ok()?.parse().ok()
@@ -220,7 +227,8 @@ mod tests {
         Mask::of(0).expect("the calling thread's").cpus().collect()
     }
 
-    // Catches: a CPU that is left out, as the caller's own mask does not have it; a caller that does not come back.
+    // Catches: a CPU that is left out, as it is missing in the caller's own mask; a caller that
+    // does not return to its CPUs.
     #[test]
     fn a_crossing_reaches_the_cpus_of_every_thread() {
         let cpus = allowed();
@@ -233,7 +241,7 @@ mod tests {
                 ready.send(()).expect("it waits");
                 let _ = stopped.recv();
             });
-            is_ready.recv().expect("it is there");
+            is_ready.recv().expect("the thread has started");
             scope.spawn(move || {
                 Mask::only(first).set();
                 let visited = everywhere().ok().expect("no CPU is refused");

@@ -7,10 +7,10 @@ use super::futex;
 
 const CLEAR: u32 = 0;
 const SET: u32 = 1;
-/// Clear, and its thread sleeps or is about to.
+/// Clear, and the event's thread sleeps or is about to.
 const WAITING: u32 = 2;
 
-/// One thread waits, any thread sets. A set that comes first is remembered.
+/// One thread waits, any thread sets. A set before the wait is remembered.
 pub(crate) struct Event(AtomicU32);
 
 impl Default for Event {
@@ -29,8 +29,8 @@ impl Event {
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            // Acquire pairs with the exchange in `set`. Consumed in one step: a set that comes
-            // right after is a new one.
+            // Acquire pairs with the exchange in `set`. Consumed in one step, so that a later set
+            // is not lost.
             if self.0.compare_exchange(SET, CLEAR, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return true;
             }
@@ -42,14 +42,14 @@ impl Event {
                 self.0.compare_exchange(CLEAR, WAITING, Ordering::Relaxed, Ordering::Relaxed);
             if waits.is_ok() {
                 futex::wait(&self.0, WAITING, left);
-                // Fails if the event was set, which the next round finds.
+                // Fails if the event was set meanwhile, which the next round detects.
                 let _ =
                     self.0.compare_exchange(WAITING, CLEAR, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
 
-    /// Makes it as new: no thread waits, nothing is set.
+    /// Resets it: no thread waits, and the event is not set.
     pub(crate) fn renew(&self) {
         self.0.store(CLEAR, Ordering::Relaxed);
     }
@@ -57,8 +57,8 @@ impl Event {
     /// Sets the event and wakes its thread.
     ///
     /// # Safety
-    /// `event` is live. It may go away once the exchange was seen: after that only its address is
-    /// used, for a wake that at worst reaches nobody.
+    /// `event` is live. It may be freed as soon as the exchange is visible: afterwards only its
+    /// address is used, for a wake that at worst finds no sleeper.
     #[inline]
     pub(crate) unsafe fn set(event: *const Event) {
         // SAFETY: by this function's contract.

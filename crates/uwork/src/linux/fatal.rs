@@ -1,14 +1,14 @@
-//! The end of a process that cannot go on: a message on standard error, then an abort.
+//! The end of a process that cannot continue: a message on standard error, then an abort.
 //!
-//! Used where a panic would unwind with locks held, or would leave threads that wait for ever. It neither allocates
-//! nor takes a lock, so that it can be called anywhere.
+//! Used where a panic would unwind with locks held, or would leave threads waiting for ever. It
+//! neither allocates nor takes a lock, so that it can be called anywhere.
 
 use std::fmt::{self, Write};
 
 /// Room for one message.
 const LINE: usize = 512;
 
-/// A message that is cut where there is no more room.
+/// A message that is cut at the end of its buffer.
 struct Line {
     text: [u8; LINE],
     used: usize,
@@ -23,23 +23,23 @@ impl Write for Line {
     }
 }
 
-/// Says what is missing, with the number of the system's error, and aborts the process.
+/// Prints the reason and aborts the process.
 #[cold]
 pub(super) fn abort(what: fmt::Arguments<'_>) -> ! {
     let mut line = Line { text: [0; LINE], used: 0 };
     let _ = writeln!(line, "uwork: {what}; the process ends here");
-    // SAFETY: the line is live and as long as said. Nobody can be told if this fails.
+    // SAFETY: the line is live and of the given length. A failure cannot be reported.
     unsafe { libc::write(libc::STDERR_FILENO, line.text.as_ptr().cast(), line.used) };
     std::process::abort();
 }
 
-/// The calling thread's last error of the system, as a number that fits into a message.
+/// The calling thread's `errno`.
 pub(super) fn errno() -> i32 {
-    // SAFETY: the thread's own.
+    // SAFETY: the address is the calling thread's own `errno`.
     unsafe { *libc::__errno_location() }
 }
 
-/// The name of an error of the system's, where it is one of those that filters and limits lead to.
+/// An errno that prints its text, for the errors that filters and limits cause.
 pub(super) struct Errno(pub(super) i32);
 
 impl fmt::Display for Errno {

@@ -1,11 +1,12 @@
-//! fork(2): what the engine does before and after, called by the C library.
+//! fork(2): the handlers that the C library calls before and after it.
 //!
-//! Only `fork` itself calls these. A child made by `vfork`, `posix_spawn` or a bare `clone` must not use
-//! uwork before it executes another program.
+//! Only `fork` itself calls these. A child made by `vfork`, `posix_spawn` or a bare `clone` must
+//! not use uwork before it executes another program.
 //!
-//! **No handler calls the allocator.** One that registers handlers of its own later than uwork, as a linked jemalloc
-//! does at its first use, holds its locks when uwork's handlers run: an allocation there would never return. So what
-//! a handler needs lies in [`Pages`] of the system's, and what is to be freed is freed later.
+//! **No handler calls the allocator.** An allocator that registers fork handlers later than uwork,
+//! as a linked jemalloc does at its first use, holds its locks when uwork's handlers run: an
+//! allocation there would never return. So the memory that a handler needs comes from [`Pages`],
+//! directly from the system, and memory to be freed is freed later.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,14 +16,14 @@ use uwork_engine::{Forking, Pages};
 use super::{Linux, started};
 use crate::first_use;
 
-/// Forks that this process came out of, counted from the first use of the library.
+/// The number of forks between the first use of the library and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// What is held from `prepare` to what follows it on the same thread. Not the thread's own, as one may fork when
-/// what is its own is gone.
+/// The locks held from `prepare` to the handler that follows it on the same thread. Not a
+/// thread-local, as a thread may fork after its thread-local data was destroyed.
 struct Slot(UnsafeCell<Option<Held>>);
 
-// SAFETY: reached by the thread that forks only, which holds the lock of what is made at first use all the while.
+// SAFETY: accessed by the forking thread only, which holds the lock of `first_use` throughout.
 unsafe impl Sync for Slot {}
 
 static HELD: Slot = Slot(UnsafeCell::new(None));
@@ -36,27 +37,27 @@ unsafe impl Sync for Memory {}
 static MEMORY: Memory = Memory(UnsafeCell::new(Pages::new()));
 
 impl Memory {
-    /// For what is held.
+    /// The pages for the held locks.
     fn pages() -> &'static Pages<Linux> {
         // SAFETY: the forking thread alone has references, and until `give_back` shared ones only.
         unsafe { &*MEMORY.0.get() }
     }
 
-    /// With nothing held any more, but that lock.
+    /// Frees the pages. Only the lock of `first_use` is still held.
     fn give_back() {
-        // SAFETY: as above; what has borrowed it is gone.
+        // SAFETY: as above; its borrowers were dropped.
         unsafe { (*MEMORY.0.get()).give_back() };
     }
 }
 
 impl Slot {
     fn take(&self) -> Option<Held> {
-        // SAFETY: see `Sync`; nobody keeps a reference.
+        // SAFETY: see `Sync`; no reference outlives a call.
         unsafe { (*self.0.get()).take() }
     }
 }
 
-/// The locks of the engine, if there is one, of the names and of per-CPU data.
+/// The locks of the engine, if it exists, of the symbol lookup and of per-CPU data.
 struct Held {
     forking: Option<Forking<'static, Linux>>,
     _names: crate::symbols::Held,
@@ -64,51 +65,54 @@ struct Held {
     making: first_use::Making,
 }
 
-/// Called when the program starts, or the library is loaded. A handler that is registered later is not called by a fork
-/// that has begun, and whoever registers it can be in the midst of making something when that fork happens.
-// SAFETY: functions in this section are called then, by one thread; this one asks nothing of Rust's runtime.
+/// Called when the program starts, or the library is loaded. A handler registered later would miss
+/// a fork that has already begun, and the thread that registers it can be in the middle of making
+/// an object at that fork.
+// SAFETY: functions in this section are called then, by one thread; this one uses nothing of Rust's
+// runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = watch_forks;
 
-/// Lets the C library call us.
+/// Registers the handlers with the C library.
 extern "C" fn watch_forks() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if WATCHED.swap(true, Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the functions live as long as the process and do not unwind. It fails without memory
-    // only; then a child that uses uwork may wait for ever, as without us.
+    // SAFETY: the functions live as long as the process and do not unwind. The call fails only for
+    // lack of memory; then a child that uses uwork may wait for ever, as it would without handlers.
     let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-/// Sees to it that forks are watched. Before anything is made that a fork must not find half made.
+/// Ensures that the fork handlers are registered. Called before any object is made that a fork must
+/// not find half made.
 pub(crate) fn are_watched() {
-    // Named, so that a linker that has taken this has taken that as well.
+    // Reads the static, so that a linker that keeps this function keeps the static as well.
     // SAFETY: a static.
     unsafe { std::ptr::read_volatile(&raw const AT_START)() };
 }
 
-/// How many forks lie between the first use of the library and this process.
+/// The number of forks between the first use of the library and this process.
 pub(crate) fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
 extern "C" fn prepare() {
     let making = first_use::hold();
-    // Names are looked for with none of the engine's locks held.
+    // Before the engine's locks: a symbol lookup holds none of them.
     let names = crate::symbols::hold();
     let forking = started().map(|engine| engine.before_fork(Memory::pages()));
-    // Last: who has one of these asks for nothing else.
+    // Last: a holder of one of these locks takes no other lock.
     let percpu = crate::percpu::forks::hold(Memory::pages());
     let held = Held { forking, _names: names, percpu, making };
-    // SAFETY: see `Sync`; nobody keeps a reference.
+    // SAFETY: see `Sync`; no reference outlives a call.
     unsafe { *HELD.0.get() = Some(held) };
 }
 
 extern "C" fn parent() {
     if let Some(Held { forking, _names: names, percpu, making }) = HELD.take() {
-        // First, as the engine may free what it has in a cache.
+        // First, as the engine may free objects of a per-CPU cache.
         drop(percpu);
         if let Some(forking) = forking {
             forking.parent();
@@ -117,8 +121,9 @@ extern "C" fn parent() {
     }
 }
 
-/// Gives up what was taken first, and with it the right to the memory. Parameters are dropped from the last to the
-/// first: names are free when the reports are told that the first one holds back.
+/// Releases the locks that were taken first, and with them the right to the memory. Parameters are
+/// dropped from the last to the first: the symbol lookup is unlocked before the deferred reports
+/// are delivered, which happens when `_making` is dropped.
 fn end(_making: first_use::Making, _names: crate::symbols::Held) {
     Memory::give_back();
 }

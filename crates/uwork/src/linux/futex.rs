@@ -1,7 +1,7 @@
 //! futex(2) on a private word.
 //!
-//! Where the system refuses the call the process ends with a message: threads that cannot sleep would compute for
-//! ever, and the C library ends the process at its own next wait.
+//! If the system refuses the call, the process ends with a message: threads that cannot sleep would
+//! spin for ever, and the C library ends the process at its own next wait anyway.
 
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -32,8 +32,8 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     });
     let timeout: *const libc::timespec =
         timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: the word is live, the timeout is null or points to this frame. Every outcome, early
-    // returns included, leads the caller to look at the word again.
+    // SAFETY: the word is live, the timeout is null or points to this frame. After every outcome,
+    // early returns included, the caller checks the word again.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -54,13 +54,13 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
 #[cold]
 /// Wakes one thread that sleeps on the word. Only the address is used.
 pub(crate) fn wake(word: *const AtomicU32) {
-    // SAFETY: the kernel takes any address; waking one on which nobody sleeps does nothing.
+    // SAFETY: the kernel takes any address; a wake on an address without a sleeper does nothing.
     let outcome = unsafe {
         libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1_i32)
     };
     if outcome < 0 {
         let error = fatal::errno();
-        // The memory may be gone, and with it the thread that slept.
+        // The memory may have been unmapped, which means that no thread sleeps on it.
         if error != libc::EFAULT {
             refused(error);
         }

@@ -1,4 +1,4 @@
-//! Asymmetric fences by `membarrier(2)`, and what replaces them where it is refused.
+//! Asymmetric fences by `membarrier(2)`, and their replacement where it is refused.
 //!
 //! | the system | light side | heavy side |
 //! |---|---|---|
@@ -6,15 +6,16 @@
 //! | refuses that from the start | full fence | full fence |
 //! | refuses `membarrier` later: a filter, no memory | full fence | the first time a [crossing], then a full fence |
 //!
-//! **The change to full fences.** A light side that has just read that it need not fence may still have its load
-//! before its store. The thread that finds `membarrier` refused stores that light sides are full fences from now on,
-//! and then crosses all CPUs. A thread that has passed its switch reads that value, so its next light side is a full
-//! fence; and a light side that was under way at the switch is ordered by the switch, which is a full barrier. Only
-//! then does the thread say that a full fence is enough for the heavy side. A heavy side that runs meanwhile does not
-//! see that yet, finds `membarrier` refused, and crosses by itself.
+//! **The change to full fences.** A light side that has just read that it need not fence may still
+//! have its load before its store. The thread that finds `membarrier` refused first stores that
+//! light sides are full fences from now on, and then crosses all CPUs. A thread that was switched
+//! since then reads that value, so its next light side is a full fence. A light side in progress at
+//! the switch is ordered by the switch, which is a full barrier. Only then does the thread store
+//! that a full fence suffices for the heavy side. A concurrent heavy side does not see that yet,
+//! finds `membarrier` refused, and crosses by itself.
 //!
-//! Where the crossing is not possible either, the process ends with a message: a heavy side without a partner would
-//! let two threads into one list.
+//! If the crossing is not possible either, the process ends with a message: a heavy side without a
+//! partner would let two threads into one list.
 
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
@@ -29,19 +30,20 @@ const REGISTER_PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 8;
 const PRIVATE_EXPEDITED_RSEQ: i32 = 1 << 7;
 /// The command is for one CPU.
 const FLAG_CPU: u32 = 1;
-/// How often a command is tried again for which the system had no memory.
+/// How often a command is retried if the system lacks memory.
 const TRIES: u32 = 4;
 
-/// `membarrier` was allowed and is refused, which has not been reported yet: the system's error, 0 if there is none.
+/// The error of a `membarrier` that was permitted at first and is refused now, until it is
+/// reported; else 0.
 static UNSAID: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
-/// That was noted.
+/// Such a refusal was recorded.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
 /// Both halves. See the module.
 pub(super) struct Fences {
     /// Light sides are full fences from now on.
     light_is_full: AtomicBool,
-    /// Every light side that may still be under way is a full fence.
+    /// Every light side that may still be in progress is a full fence.
     all_are_full: AtomicBool,
 }
 
@@ -53,7 +55,7 @@ impl Fences {
 
     #[inline(always)]
     pub(super) fn light(&self) {
-        // Relaxed: whoever stores it has every thread pass a barrier afterwards.
+        // Relaxed: the thread that stores it makes every thread pass a barrier afterwards.
         if self.light_is_full.load(Ordering::Relaxed) {
             fence(Ordering::SeqCst);
         } else {
@@ -62,8 +64,11 @@ impl Fences {
     }
 
     pub(super) fn heavy(&self) {
+        // Pairs with the light sides once all of them are full fences; before that, `membarrier` below
+        // makes the other threads pass a barrier as well.
         fence(Ordering::SeqCst);
-        // Acquire: its partner is the release in `change`. The barriers of the crossing come before what follows.
+        // Acquire: pairs with the release in `change`. The barriers of the crossing precede all
+        // later accesses.
         if self.all_are_full.load(Ordering::Acquire) {
             return;
         }
@@ -78,17 +83,17 @@ impl Fences {
         self.light_is_full.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         cross(crossing::everywhere(), &error);
-        // Release: as said in `heavy`.
+        // Release: pairs with the acquire in `heavy`.
         self.all_are_full.store(true, Ordering::Release);
     }
 }
 
-/// Makes ready for [`restart`]. False where the kernel has no such command.
+/// Registers for [`restart`]. False if the kernel has no such command.
 pub(super) fn register_restart() -> bool {
     call(REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0).is_ok()
 }
 
-/// Restarts the restartable sequence that a thread of this process is in on `cpu`, if there is one, with
+/// Restarts the restartable sequence that a thread of this process is in on `cpu`, if any, with
 /// full barriers there and here. Only after [`register_restart`].
 pub(super) fn restart(cpu: u32) {
     if let Err(error) = call(PRIVATE_EXPEDITED_RSEQ, FLAG_CPU, cpu) {
@@ -106,14 +111,14 @@ fn cross(outcome: Result<crossing::Mask, crossing::Stays>, error: &Errno) {
     }
 }
 
-/// Keeps the refusal for [`unsaid`], once.
+/// Records the refusal for [`unsaid`], once.
 fn note(error: &Errno) {
     if !IS_LOST.swap(true, Ordering::Relaxed) {
         UNSAID.store(error.0, Ordering::Relaxed);
     }
 }
 
-/// What there is to report, once, by a thread that holds nothing.
+/// The report that is due, once. Called by a thread that holds no lock.
 pub(super) fn unsaid() -> Option<Report> {
     if UNSAID.load(Ordering::Relaxed) == 0 {
         return None;

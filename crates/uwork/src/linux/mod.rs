@@ -1,4 +1,4 @@
-//! Linux, as the engine sees it. The only place that talks to the system on the engine's behalf.
+//! The engine's host on Linux: the only part that makes system calls on the engine's behalf.
 
 pub(crate) mod asleep;
 mod changes;
@@ -63,7 +63,8 @@ static REPORTER: OnceLock<fn(&Report)> = OnceLock::new();
 
 impl Linux {
     fn new(options: &Options) -> Linux {
-        // Of the same clock; what lies between the two readings makes sleeps look that much longer.
+        // Both are CLOCK_MONOTONIC; the time between the two readings makes sleeps appear longer by
+        // that much.
         let (clock_base, monotonic_ns) = (std::time::Instant::now(), thread::monotonic_ns());
         Linux {
             fences: membarrier::Fences::new(),
@@ -218,11 +219,12 @@ impl Host for Linux {
     }
 }
 
-/// Calls the program's reporter, or prints. Not for a thread that makes something others may need.
+/// Calls the program's reporter, or prints. Not to be called while `first_use` makes an object, as
+/// the reporter may need it.
 pub(crate) fn tell(mut report: Report) {
-    // Callers hold half-done things that must not be unwound past.
+    // Callers are in the middle of changes that an unwinding must not interrupt.
     let told = catch_unwind(AssertUnwindSafe(|| {
-        // From a thread that nobody waits for, as looking for names may take long.
+        // On a thread of its own, as the symbol lookup may take long.
         if let Report::Stalled(stall) = &mut report {
             stall.replace_items(&mut crate::foreign::stands_for);
             stall.name_functions(&mut crate::looking_in::names());
@@ -240,7 +242,7 @@ pub(crate) fn tell(mut report: Report) {
     }
 }
 
-/// The CPU that the caller runs on. A hint, stale by the time it is used.
+/// The CPU that the caller runs on. A hint, possibly stale when it is used.
 #[inline]
 pub(crate) fn current_cpu() -> u32 {
     cpu::current()
@@ -251,21 +253,20 @@ pub(crate) fn relax(round: u32) {
     match round {
         0..32 => std::hint::spin_loop(),
         32..256 => std::thread::yield_now(),
-        // The thread that we wait for is preempted and this one may outrank it: only sleeping
-        // lets it run.
+        // The other thread is preempted and this one may outrank it: only sleeping lets it run.
         _ => std::thread::sleep(Duration::from_micros(50)),
     }
 }
 
 fn print(report: &Report) {
-    // The panic hook has spoken already.
+    // The panic hook has printed it already.
     if !matches!(report, Report::ItemPanicked { .. }) {
-        // Nobody can be told if this fails. One write, so that lines of several threads do not mix.
+        // A failure cannot be reported. One write, so that lines of several threads do not mix.
         let _ = std::io::stderr().write_all(format!("uwork: {report}\n").as_bytes());
     }
 }
 
-/// Reports what became of a queue's flags: each kind of change once per process.
+/// Reports a change that the rules made to a queue's flags: each kind of change once per process.
 pub(crate) fn warn_of_flags(queue: &str, warning: FlagsWarning) {
     static SAID: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
     if !SAID[warning as usize].swap(true, Ordering::Relaxed) {
@@ -274,8 +275,8 @@ pub(crate) fn warn_of_flags(queue: &str, warning: FlagsWarning) {
     }
 }
 
-/// Whether `WQ_POWER_EFFICIENT` queues are unbound in this process: `UWORK_POWER_EFFICIENT` is 1, y or
-/// on (the kernel's `workqueue.power_efficient`). Read once.
+/// Whether `WQ_POWER_EFFICIENT` queues are unbound in this process: `UWORK_POWER_EFFICIENT` is 1, y
+/// or on (the kernel's `workqueue.power_efficient`). Read once.
 pub(crate) fn saves_power() -> bool {
     static SAVES: OnceLock<bool> = OnceLock::new();
     *first_use::once(&SAVES, || {
@@ -297,41 +298,42 @@ pub(crate) fn set_reporter(reporter: fn(&Report)) -> Result<(), fn(&Report)> {
     REPORTER.set(reporter)
 }
 
-/// What the program asks for. Settled when the engine is made, or the mode of per-CPU data is asked for.
+/// The program's choices. Fixed when the engine is made, or when the mode of per-CPU data is first
+/// needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    /// How undeclared sleeps are to be noticed.
+    /// How undeclared waits are detected.
     pub(crate) blocking_tier: Option<Tier>,
-    /// How per-CPU data is to be locked.
+    /// How per-CPU data is locked.
     pub(crate) percpu_mode: Option<Mode>,
 }
 
-/// What was asked for, and by whom: the program, or nobody until then.
+/// The choices, and their source: the program, or the defaults.
 static OPTIONS: OnceLock<(Options, OptionsBy)> = OnceLock::new();
 
-/// Who has settled the options.
+/// The source of the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OptionsBy {
     /// The program.
     Setup,
-    /// Who needed them first.
+    /// The defaults: a use of uwork needed the options before the program set any.
     Default,
 }
 
-/// Settles the options, unless that is done; then by whom it was.
+/// Fixes the options. If they are fixed already, returns their source.
 pub(crate) fn set_options(options: Options) -> Result<(), OptionsBy> {
     let settled = OPTIONS.set((options, OptionsBy::Setup));
     settled.map_err(|_| OPTIONS.get().map_or(OptionsBy::Default, |&(_, by)| by))
 }
 
-/// The options, which are settled from now on.
+/// The options, which are fixed from now on.
 pub(crate) fn options() -> &'static Options {
     &first_use::once(&OPTIONS, || (Options::default(), OptionsBy::Default)).0
 }
 
 static ENGINE: OnceLock<Arc<Engine<Linux>>> = OnceLock::new();
 
-/// The process's engine, if it was made. For calls that mean nothing outside of items.
+/// The process's engine, if it was made. For calls that do nothing outside of items.
 #[inline]
 pub(crate) fn started() -> Option<&'static Arc<Engine<Linux>>> {
     ENGINE.get()

@@ -1,4 +1,4 @@
-//! Memory straight from the system, for what must not call the allocator.
+//! Memory directly from the system, for code that must not call the allocator.
 
 use std::ptr::NonNull;
 
@@ -19,10 +19,10 @@ pub(super) fn map(bytes: usize) -> NonNull<u8> {
     }
 }
 
-/// Gives memory back.
+/// Unmaps memory.
 ///
 /// # Safety
-/// From [`map`], with so many bytes, and not used any more.
+/// `pages` is from [`map`] with the same `bytes`, and no longer used.
 pub(super) unsafe fn unmap(pages: NonNull<u8>, bytes: usize) {
     // SAFETY: by this function's contract.
     unsafe { libc::munmap(pages.as_ptr().cast(), bytes) };

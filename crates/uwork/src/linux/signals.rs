@@ -1,18 +1,19 @@
-//! Which signals a thread of the library's takes: those that the library sends to it, and those that report an error
-//! of the code that it runs. All others are the program's, for threads of the program's.
+//! The signals that the library's own threads take: those that the library sends to them, and those
+//! that report an error of the code that they run. All others are for threads of the program.
 //!
-//! A signal for the process goes to any thread that does not block it. A worker that did not would take it from a
-//! thread that waits for it in `sigwait` or by a signalfd, and its default action, the end of the process, would
-//! happen. A thread begins with the mask of its creator, so the creator blocks everything that it may while it makes
-//! the thread, and there is no instant at which the new thread takes a signal of the program's.
+//! A signal for the process goes to any thread that does not block it. A worker that did not block
+//! it would take it from a thread that waits for it by `sigwait` or a signalfd, and its default
+//! action, often the end of the process, would happen. A thread inherits the mask of its creator.
+//! So the creator blocks all signals while it creates the thread, and at no instant does the new
+//! thread take a signal of the program.
 //!
 //! | signal | blocked | because |
 //! |---|---|---|
-//! | the faults, below | no | an item's own: blocked, the kernel ends the process and calls no handler |
-//! | the signal for stacks | no | asks a worker for its calls |
-//! | the signal of task work | until the item's first use | `accept` takes it for the thread that asks |
-//! | SIGKILL, SIGSTOP, the C library's two | no | cannot be |
-//! | every other one | yes | the program's |
+//! | the faults, below | no | caused by the item itself: if blocked, the kernel ends the process and calls no handler |
+//! | the signal for stacks | no | requests a worker's stack |
+//! | the signal of task work | until the item's first use | `accept` unblocks it on the thread that uses task work |
+//! | SIGKILL, SIGSTOP, the C library's two | no | cannot be blocked |
+//! | every other one | yes | belongs to the program |
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -28,7 +29,7 @@ const FAULTS: [libc::c_int; 6] =
 pub(super) struct Mask(libc::sigset_t);
 
 thread_local! {
-    /// What the creator of this thread had blocked, on a thread of the library's.
+    /// On a thread of the library's: the mask of its creator.
     static INHERITED: Cell<Option<Mask>> = const { Cell::new(None) };
 }
 
@@ -53,10 +54,11 @@ impl Mask {
         }
     }
 
-    /// Changes the calling thread's mask by this set. The mask before.
+    /// Changes the calling thread's mask by this set. Returns the previous mask.
     fn apply(&self, how: libc::c_int) -> Mask {
         let mut before = MaybeUninit::zeroed();
-        // SAFETY: both sets are live. It fails for an unknown `how` only, and then the zeros stay, an empty set.
+        // SAFETY: both sets are live. It fails for an unknown `how` only, and then the zeros stay,
+        // an empty set.
         unsafe {
             libc::pthread_sigmask(how, &raw const self.0, before.as_mut_ptr());
             Mask(before.assume_init())
@@ -67,13 +69,13 @@ impl Mask {
 /// The calling thread blocks every signal until this is dropped.
 pub(super) struct Blocked(Mask);
 
-/// To be held while a thread of the library's is made.
+/// Held while a thread of the library's is created.
 pub(super) fn block_in_creator() -> Blocked {
     Blocked(Mask::all().apply(libc::SIG_SETMASK))
 }
 
 impl Blocked {
-    /// What the creator blocks at other times.
+    /// The creator's normal mask.
     pub(super) fn before(&self) -> Mask {
         self.0
     }
@@ -85,15 +87,15 @@ impl Drop for Blocked {
     }
 }
 
-/// First call of a thread of the library's, which was made with every signal blocked.
+/// The first call of a thread of the library's, which was created with every signal blocked.
 pub(super) fn begin(creators: Mask) {
     INHERITED.set(Some(creators));
     let own = FAULTS.into_iter().chain(stack::signal());
     Mask::of(own).apply(libc::SIG_UNBLOCK);
 }
 
-/// In a child after a fork, whose only thread was one of the library's: it is the program's now, and takes the
-/// signals that its creator took.
+/// In a child after a fork whose only thread was one of the library's. That thread is the program's
+/// now, and takes the signals that its creator took.
 pub(super) fn child() {
     if let Some(creators) = INHERITED.take() {
         creators.apply(libc::SIG_SETMASK);

@@ -1,4 +1,4 @@
-//! Threads: creation, placement, and what the engine keeps for each.
+//! Threads: creation, placement, and the state that the engine keeps for each.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -12,7 +12,7 @@ thread_local! {
     static STATE: ThreadState = const { ThreadState::new() };
 }
 
-/// The calling thread's state. Without a destructor, so it is valid until the thread is gone.
+/// The calling thread's state. Without a destructor, so it is valid until the thread has ended.
 #[inline]
 pub(super) fn state() -> *const ThreadState {
     STATE.with(std::ptr::from_ref)
@@ -32,8 +32,8 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
     start(&spec.name, body).map_err(|error| SpawnError(error.to_string()))
 }
 
-/// Starts a thread of the library's, which takes none of the program's signals. Every thread of the library's
-/// begins here.
+/// Starts a thread of the library's, which takes none of the program's signals. Every thread of the
+/// library's begins here.
 pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let inherited = signals::block_in_creator();
     let known = inherited.before();
@@ -42,17 +42,17 @@ pub(super) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> std::io
         body();
     };
     let outcome = std::thread::Builder::new().name(short(name)).spawn(begin);
-    // The creator has its mask again, whatever became of the thread.
+    // Restores the creator's mask, also if no thread was created.
     drop(inherited);
     outcome.map(drop)
 }
 
-/// As much of a thread's name as the system keeps: 15 bytes.
+/// A thread's name, cut to the length that the system keeps: 15 bytes.
 fn short(name: &str) -> String {
     name.chars().filter(|c| *c != '\0').take(15).collect()
 }
 
-/// Gives the calling thread another name.
+/// Renames the calling thread.
 pub(super) fn rename(name: &str) {
     if let Ok(name) = std::ffi::CString::new(short(name)) {
         // SAFETY: the string is live and short enough; the name is that of the calling thread.
@@ -60,26 +60,26 @@ pub(super) fn rename(name: &str) {
     }
 }
 
-/// The CPU time of a thread of this process, in nanoseconds. `None` if it is gone.
+/// The CPU time of a thread of this process, in nanoseconds. `None` if it has ended.
 pub(super) fn cpu_time(thread: u64) -> Option<u64> {
-    // The kernel's encoding of a thread's CPU clock (CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED); glibc
-    // offers it for threads that one has a pthread_t of.
+    // The kernel's encoding of a thread's CPU clock (CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED);
+    // glibc offers it only for a thread given by its pthread_t.
     let clock = (!(thread as libc::clockid_t) << 3) | 4 | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is live; a thread that is gone gives EINVAL.
+    // SAFETY: the structure is live; an ended thread gives EINVAL.
     let outcome = unsafe { libc::clock_gettime(clock, &raw mut time) };
     (outcome == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Lets the calling thread's timed waits end when they are due, not up to 50 us later: slack is the
-/// timers' own.
+/// Sets the calling thread's timer slack to 1 ns, so that its timed waits end when due instead of
+/// up to 50 us later: the timers have a slack of their own.
 fn wake_on_time() {
     // SAFETY: no pointers; the slack is that of the calling thread, in nanoseconds.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
-/// Keeps the calling thread on these CPUs. Does nothing if that is not possible: a worker that runs
-/// elsewhere is slower, not wrong, unless the CPU has gone away.
+/// Pins the calling thread to these CPUs. Does nothing if that is impossible: a worker on another
+/// CPU is slower but correct, and a CPU that went offline cannot be used anyway.
 pub(super) fn pin(cpus: &CpuSet) {
     place(0, cpus);
 }
@@ -92,65 +92,65 @@ pub(super) fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The calling thread's number in the system. By the system call: Rust's own library refers to `gettid` weakly,
-/// and a program that is linked statically with link-time optimization would find nothing behind that name.
+/// The calling thread's number in the system. By the system call: Rust's own library refers to
+/// `gettid` weakly, and in a static program with link-time optimization that symbol may be missing.
 pub(super) fn tid() -> libc::pid_t {
     // SAFETY: no arguments; cannot fail. Numbers of threads fit.
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-/// The same, as the engine has it.
+/// As [`tid`], in the engine's type.
 pub(super) fn id() -> u64 {
     u64::try_from(tid()).unwrap_or(0)
 }
 
 /// CPUs that a thread can be placed on: as many as Linux can have.
-const PLACES: usize = 8_192;
+const CPUS_MAX: usize = 8_192;
 
-/// Keeps a thread on these CPUs, 0 for the calling one; as `pin`.
+/// Pins a thread to these CPUs, 0 for the calling one; as `pin`.
 pub(super) fn place(thread: u64, cpus: &CpuSet) {
     // On the stack: a child after a fork must not call the allocator.
-    let mut mask = [0_u64; PLACES / 64];
-    let Some(last) = cpus.last().filter(|&last| (last as usize) < PLACES) else { return };
+    let mut mask = [0_u64; CPUS_MAX / 64];
+    let Some(last) = cpus.last().filter(|&last| (last as usize) < CPUS_MAX) else { return };
     for cpu in cpus.iter() {
         mask[cpu as usize / 64] |= 1 << (cpu % 64);
     }
     let mask = &mask[..=last as usize / 64];
-    // SAFETY: the mask is live and as long as said.
+    // SAFETY: the mask is live and of the given length.
     unsafe {
         libc::syscall(libc::SYS_sched_setaffinity, thread, size_of_val(mask), mask.as_ptr());
     }
 }
 
-/// The lowest niceness, and how many there are.
+/// The lowest niceness, and the number of values.
 const NICE_MIN: i32 = -20;
 const NICES: usize = 40;
-/// A value of `HAD`: no thread has failed to get this niceness.
-const HAD_AS_WANTED: i32 = i32::MAX;
+/// A value of `ACTUAL_NICE`: every thread got this niceness.
+const AS_REQUESTED: i32 = i32::MAX;
 
-/// What threads have instead of the niceness that they were to have, by the latter.
-static HAD: [AtomicI32; NICES] = [const { AtomicI32::new(HAD_AS_WANTED) }; NICES];
+/// The niceness that threads got, indexed by the one that was requested for them.
+static ACTUAL_NICE: [AtomicI32; NICES] = [const { AtomicI32::new(AS_REQUESTED) }; NICES];
 
 fn had(wanted: i32) -> Option<&'static AtomicI32> {
-    HAD.get(usize::try_from(wanted.checked_sub(NICE_MIN)?).ok()?)
+    ACTUAL_NICE.get(usize::try_from(wanted.checked_sub(NICE_MIN)?).ok()?)
 }
 
-/// What threads that were to have this niceness have instead, if they have another one.
+/// The niceness that threads got where this one was requested, if it is another one.
 pub(crate) fn nice_had(wanted: i32) -> Option<i32> {
-    had(wanted).map(|had| had.load(Ordering::Relaxed)).filter(|&nice| nice != HAD_AS_WANTED)
+    had(wanted).map(|had| had.load(Ordering::Relaxed)).filter(|&nice| nice != AS_REQUESTED)
 }
 
-/// Sets the calling thread's niceness, or the nearest that the process may set, and reports the first
+/// Sets the calling thread's niceness, or the nearest that the process may set. Reports the first
 /// time that it is another one.
 fn set_nice(wanted: i32) {
-    // A thread begins with the niceness of the one that made it, which may be anything.
+    // A thread inherits the niceness of its creator, which can be any value.
     // SAFETY: no pointers. On Linux, process 0 with PRIO_PROCESS is the calling thread.
     let set = |nice| unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } == 0;
-    // Lowering the number needs a privilege or an allowance (RLIMIT_NICE), raising it does not.
+    // A lower number needs a privilege or RLIMIT_NICE, a higher one does not.
     let got = (wanted..=19).find(|&nice| set(nice));
     if let (Some(got), Some(had)) = (got, had(wanted)) {
-        // Once it was another one, it stays known: threads that were lucky later are few.
-        if got != wanted && had.swap(got, Ordering::Relaxed) == HAD_AS_WANTED {
+        // Once another one was set, the record stays, even if later threads get the requested one.
+        if got != wanted && had.swap(got, Ordering::Relaxed) == AS_REQUESTED {
             super::engine().host().report(Report::NiceNotHad { wanted, got });
         }
     }

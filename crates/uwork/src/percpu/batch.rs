@@ -1,5 +1,5 @@
-//! Items collected for each CPU and handed on in bulk: the shape of the kernel's folio batches and of
-//! `lru_add_drain_all`.
+//! Items collected for each CPU and handed on in bulk: the pattern of the kernel's folio batches
+//! and of `lru_add_drain_all`.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -20,10 +20,10 @@ use super::singles::Singles;
 use super::underway::{Begun, Underway};
 use crate::error::Error;
 
-/// Batches with a sink: an item goes to the batch of the CPU that the caller is on, a full batch to the sink.
+/// Batches with a sink: an item goes to the batch of the caller's CPU, a full batch to the sink.
 ///
-/// A child after `fork` has the batches as they were, but for those whose lock another thread held: these are
-/// empty there, and their items are not dropped.
+/// A child after `fork` has the same batches, except those whose lock another thread held: these
+/// are empty in the child, and their items are not dropped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -40,17 +40,18 @@ use crate::error::Error;
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub struct Batch<T> {
-    /// A part without capacity has lent its buffer to somebody who empties it, or never had one.
+    /// A part without capacity has lent its buffer to a thread that empties it, or never had one.
     parts: Parts<Vec<T>>,
     capacity: usize,
     sink: Sink<T>,
     singles: Singles<T>,
     sinks: Box<Sinks>,
-    /// Dropped before the sinks' state, which it tells forks of; in this order by [`Batch::drop`].
+    /// Makes the sinks' state known to forks, so it is dropped before that, by [`Batch::drop`].
     registration: Option<Registration>,
 }
 
-/// Whose sink is where. Replaced by a child of a fork, which has none of the other threads.
+/// The calls of the sink in progress. A child of a fork replaces it, as the other threads do not
+/// exist there.
 #[derive(Default)]
 struct Sinks(UnsafeCell<State>);
 
@@ -58,24 +59,24 @@ struct Sinks(UnsafeCell<State>);
 struct State {
     /// Calls of the sink for batches that were full.
     underway: Underway,
-    /// Held by who drains, until the sink has returned.
+    /// Held by the draining thread, until the sink has returned.
     draining: Mutex<()>,
-    /// The token of the thread that holds it; 0: nobody.
+    /// The token of the thread that holds `draining`; 0 if it is free.
     drainer: AtomicU64,
 }
 
-/// A drain, until it is dropped: also where something unwinds.
+/// A drain in progress; dropped also if the sink unwinds.
 struct Draining<'a> {
     drainer: &'a AtomicU64,
-    // Given up behind the word.
+    // Released after `drainer` was cleared.
     _lock: MutexGuard<'a, ()>,
 }
 
 impl Draining<'_> {
     fn begin(State { draining, drainer, .. }: &State) -> Draining<'_> {
-        // Nothing is in it.
+        // The mutex guards no data, so poison means nothing.
         let _lock = draining.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: a fork asks for that of its own thread.
+        // Relaxed: a fork checks for its own thread only.
         drainer.store(chosen().rseq.token().value(), Ordering::Relaxed);
         Draining { drainer, _lock }
     }
@@ -87,24 +88,24 @@ impl Drop for Draining<'_> {
     }
 }
 
-// SAFETY: reached by shared references only, but for a child of a fork that has one thread.
+// SAFETY: accessed by shared references only, except in a child of a fork, which has one thread.
 unsafe impl Sync for Sinks {}
 
 impl Sinks {
     fn get(&self) -> &State {
-        // SAFETY: it is written by a child's only thread only, before it returns from fork.
+        // SAFETY: written only by the single thread of a child, before its fork returns.
         unsafe { &*self.0.get() }
     }
 
     /// # Safety
-    /// `it` is one of these, and the caller the only thread of a child.
+    /// `it` points to a `Sinks`, and the caller is the only thread of a child.
     unsafe fn child(it: NonNull<()>) -> bool {
         // SAFETY: by this function's contract.
         let state = unsafe { it.cast::<Sinks>().as_ref() }.0.get();
         // SAFETY: as above.
         let (underway, drainer) = unsafe { ((*state).underway.child(), &(*state).drainer) };
         let is_ours = drainer.load(Ordering::Relaxed) == chosen().rseq.token().value();
-        // SAFETY: as above. What another thread may have held is overwritten, not dropped.
+        // SAFETY: as above. A value that another thread may have held is overwritten, not dropped.
         unsafe {
             (&raw mut (*state).underway).write(underway);
             if !is_ours {
@@ -116,13 +117,13 @@ impl Sinks {
     }
 }
 
-/// A child's way with a batch that another thread held: its items are the parent's.
+/// How a child treats a batch whose lock another thread held: its items belong to the parent.
 struct Forget;
 
 impl<T> Lost<Vec<T>> for Forget {
     fn lost(held: &mut Held<'_, Vec<T>>) {
-        // SAFETY: we have the lock. What is overwritten may be half written, or another's by now, so it is not
-        // dropped.
+        // SAFETY: this thread has the lock. The old value may be half written, or its buffer may
+        // belong to another thread by now, so it is not dropped.
         unsafe { held.value().write(Vec::new()) };
         held.set_used(0);
     }
@@ -130,13 +131,13 @@ impl<T> Lost<Vec<T>> for Forget {
 
 type Sink<T> = Box<dyn Fn(Drain<'_, T>) + Send + Sync>;
 
-/// Items of a batch, at most.
+/// The maximum number of items in a batch.
 const CAPACITY_MAX: usize = 1 << 20;
 
 impl<T: Send> Batch<T> {
-    /// Batches of up to `capacity` items each. `sink` is called without locks by whoever adds the last item to a
-    /// batch, or drains; at any time from several threads. What it leaves of the items is dropped. It may add to the
-    /// batch, but not drain it.
+    /// Batches of up to `capacity` items each. `sink` is called without locks held, by the thread
+    /// that adds the last item to a batch, or drains; several threads may call it at the same time.
+    /// Items that it leaves in the batch are dropped. It may add to the batch, but not drain it.
     ///
     /// # Panics
     /// `capacity` is 0 or more than a million (2^20).
@@ -160,22 +161,22 @@ impl<T: Send> Batch<T> {
         );
         let singles = Singles::new(parts.len());
         let sinks = Box::<Sinks>::default();
-        // SAFETY: on the heap, where it stays until the registration is dropped.
+        // SAFETY: on the heap, and in place until the registration is dropped.
         let registration = unsafe { Registration::other(NonNull::from(&*sinks), Sinks::child) };
         Batch { parts, capacity, sink, singles, sinks, registration: Some(registration) }
     }
 
-    /// Adds an item to the batch of the CPU that the caller is on. Some ten instructions, and the sink's work where
-    /// that batch is full. Waits for nobody: while its lock's holder is preempted, the item goes to the sink by
-    /// itself.
+    /// Adds an item to the batch of the caller's CPU. Some ten instructions, plus the sink's work
+    /// if that batch is full. Never waits: while the holder of its lock is preempted, the item goes
+    /// to the sink by itself.
     ///
     /// # Panics
-    /// If the sink does.
+    /// If the sink panics.
     #[inline]
     pub fn add(&self, item: T) {
         let Some(mut held) = self.parts.try_here() else { return self.sink_one(item) };
         let used = held.len();
-        // A batch is handed on when it is full, so one with a buffer has room.
+        // A full batch is handed on at once, so a batch with a buffer has room.
         if used < held.capacity() && used + 1 < self.capacity {
             held.push(item);
             held.set_used(used as u32 + 1);
@@ -185,6 +186,8 @@ impl<T: Send> Batch<T> {
             drop(held);
             return self.add_to_new(item);
         }
+        // Counted before `set_used(0)`: a drain that then skips this CPU as empty finds the call in
+        // `underway`, and waits until the sink has these items.
         let begun = self.sinks.get().underway.begin();
         let mut batch = std::mem::take(&mut *held);
         held.set_used(0);
@@ -206,7 +209,7 @@ impl<T: Send> Batch<T> {
                 *held = batch;
                 held.set_used(1);
             }
-            // We were moved, or somebody else was here.
+            // The thread has moved to another CPU, or another thread was faster here.
             held => {
                 drop(held);
                 self.sink(batch, None);
@@ -226,8 +229,8 @@ impl<T: Send> Batch<T> {
         }
     }
 
-    /// Hands a batch on, and its buffer back to a CPU that has none. What has begun ends when the sink has returned;
-    /// it is for who has taken items that others added.
+    /// Hands a batch to the sink, and its buffer back to a CPU that has none. `begun`, for a thread
+    /// that took items of other threads, is dropped when the sink has returned.
     fn sink(&self, mut batch: Vec<T>, begun: Option<Begun<'_>>) {
         self.call_sink(&mut batch);
         drop(begun);
@@ -239,22 +242,23 @@ impl<T: Send> Batch<T> {
         }
     }
 
-    /// Hands on what is in the batches of all CPUs; the sink is called by the caller. How many items. When it
-    /// returns, the sink has returned for every item whose [`Batch::add`] had returned before the call: for those
-    /// that another thread is handing on, this waits. Items whose `add` is under way may or may not be among them.
+    /// Hands the items in the batches of all CPUs to the sink, in the calling thread, and returns
+    /// their number. On return, the sink has returned for every item whose [`Batch::add`] returned
+    /// before the call: if another thread is handing some of them on, this waits for it. Items
+    /// whose `add` is in progress may or may not be included.
     ///
-    /// One thread drains at a time, others wait for it. So a sink must not wait for a thread that drains the same
-    /// batch; nor may the sinks of two batches drain each other's.
+    /// One thread drains at a time, others wait for it. So a sink must not wait for a thread that
+    /// drains the same batch, and the sinks of two batches must not drain each other's batch.
     ///
-    /// Reaches other CPUs as the mode says: see [`Mode`](super::Mode). CPUs whose batch is empty are left alone; the
-    /// others get an empty buffer for the one that was taken.
+    /// The mode decides how other CPUs are accessed: see [`Mode`](super::Mode). CPUs with an empty
+    /// batch are left alone; the others get an empty buffer in place of the one taken.
     ///
     /// # Errors
-    /// The caller is in the sink of this batch, whose return it would wait for
-    /// ([`ErrorKind::WouldDeadlock`](crate::ErrorKind::WouldDeadlock)). Nothing was handed on.
+    /// The caller is in the sink of this batch, and would wait for its own return
+    /// ([`ErrorKind::WouldDeadlock`](crate::ErrorKind::WouldDeadlock)). No item was handed on.
     ///
     /// # Panics
-    /// If the sink does, after it was called for all batches; with the first panic.
+    /// If the sink panics, after it was called for all batches; with the first payload.
     pub fn drain_all(&self) -> Result<usize, Error> {
         let State { underway, .. } = self.sinks.get();
         if underway.is_inside() {
@@ -262,13 +266,14 @@ impl<T: Send> Batch<T> {
         }
         let _draining = Draining::begin(self.sinks.get());
         let cpus: Vec<u32> = self.parts.in_use().collect();
-        // Workers reach all CPUs at once. Otherwise one comes after the other, and one spare buffer does.
+        // In mode 0 workers visit all CPUs at once. Otherwise this thread visits one after the
+        // other, and one spare buffer suffices.
         let at_once = if self.parts.mode() == Mode::Local { cpus.len().max(1) } else { 1 };
         let mut spares = Vec::new();
         let (mut items, mut visited, mut panic) = (0, Ok(()), None);
         for cpus in cpus.chunks(at_once) {
             spares.resize_with(cpus.len(), Vec::new);
-            // What a CPU gave may have no room: its buffer was lent.
+            // The vector of the previous CPU may have no capacity, if its buffer was lent.
             spares.iter_mut().for_each(|spare| spare.reserve_exact(self.capacity));
             visited = visited.and(self.swap(cpus, &mut spares));
             for batch in &mut spares {
@@ -281,25 +286,26 @@ impl<T: Send> Batch<T> {
         panic.map_or_else(|| visited.map(|()| items), |payload| resume_unwind(payload))
     }
 
-    /// Takes the batches of these CPUs for empty ones, of which there are as many. So the next [`Batch::add`] there
-    /// finds a buffer, and allocates none.
+    /// Swaps the batches of these CPUs with the same number of empty ones. So the next
+    /// [`Batch::add`] on each finds a buffer, and does not allocate.
     fn swap(&self, cpus: &[u32], spares: &mut [Vec<T>]) -> Result<(), Error> {
         let spares = Mutex::new(spares.iter_mut());
         self.parts.visit_all(cpus.iter().copied(), |_, mut held| {
-            let spare = spares.lock().expect("nobody panics under it").next();
+            let spare = spares.lock().expect("no panic under this lock").next();
             std::mem::swap(&mut *held, spare.expect("one for each CPU"));
             held.set_used(0);
         })
     }
 
-    /// How many items are in the batch of a CPU, by now; 0 for CPUs that the machine does not have.
+    /// The number of items in the batch of a CPU now; 0 for CPUs that do not exist.
     pub fn len_on(&self, cpu: u32) -> usize {
         if cpu < self.parts.len() { self.parts.used(cpu) as usize } else { 0 }
     }
 }
 
 impl<T> Drop for Batch<T> {
-    /// Hands on what is left, whatever CPU it is on. A panic of the sink goes on when it was called for all of it.
+    /// Hands the remaining items of all CPUs on. A panic of the sink is resumed after it was called
+    /// for all batches.
     fn drop(&mut self) {
         self.registration = None;
         let mut panic = None;
@@ -329,7 +335,8 @@ mod tests {
     use crate::percpu::tests::counting::counted;
     use crate::percpu::tests::{cpus, modes, on_cpu};
 
-    // Catches: an item that finds its CPU's lock taken, as by a drain, and gets a buffer of its own.
+    // Catches: an add that finds its CPU's lock held, as by a drain, and allocates a buffer for its
+    // item.
     #[test]
     fn an_add_that_finds_the_lock_taken_allocates_nothing() {
         for mode in modes() {
@@ -340,7 +347,7 @@ mod tests {
             });
             for cpu in cpus() {
                 on_cpu(cpu, || {
-                    let held = batch.parts.lock_of(cpu).expect("nobody has it");
+                    let held = batch.parts.lock_of(cpu).expect("the lock is free");
                     let before = (counted(), sunk.load(Ordering::Relaxed));
                     (0..100).for_each(|_| batch.add(1));
                     let after = (counted(), sunk.load(Ordering::Relaxed));

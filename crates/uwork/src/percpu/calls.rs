@@ -1,9 +1,10 @@
-//! Functions for one CPU's data that somebody is in, in the modes in which they run where they are queued: so that a
-//! flush can wait for those that another thread's call is in.
+//! Calls of functions for one CPU's data that are in progress, in the modes that run such a
+//! function where it is queued: so that a flush can wait for calls made by other threads.
 //!
-//! Such a call is told of here, and not in its item: the function may free that. A list for each CPU, up to some;
-//! whoever calls takes its lock twice, for a few instructions each, and meets few that are there for another CPU's
-//! data. A call has a number, so that a flush waits for those that began before it only.
+//! Such a call is recorded here, and not in its item, as the function may free the item. There is a
+//! list for each CPU, up to a limit. A caller takes its list's lock twice, for a few instructions
+//! each, and rarely contends with callers for another CPU's data. Each call has a number, so that a
+//! flush waits only for calls that began before it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -15,9 +16,9 @@ use crate::linux::engine;
 /// With more CPUs, some share a list.
 const LISTS: usize = 16;
 
-/// A call that is under way.
+/// A call in progress.
 struct Call {
-    /// The item's address. Nobody follows it.
+    /// The item's address, for comparison only: never dereferenced.
     item: usize,
     thread: Token,
     number: u64,
@@ -25,13 +26,13 @@ struct Call {
 
 struct State {
     calls: Vec<Call>,
-    /// Of the next call.
+    /// The number of the next call.
     next: u64,
     /// Threads that wait for a call to end.
     waiting: u32,
 }
 
-/// On cache lines of its own.
+/// Aligned, so that lists do not share cache lines.
 #[repr(align(128))]
 struct List {
     state: Mutex<State>,
@@ -49,14 +50,14 @@ impl List {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing of a user's runs under it.
+        // No user code runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 static ALL: [List; LISTS] = [const { List::new() }; LISTS];
 
-/// A call, until it is dropped.
+/// A recorded call, until it is dropped.
 struct Begun {
     list: &'static List,
     number: u64,
@@ -86,8 +87,8 @@ pub fn call<R>(cpu: u32, item: usize, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Waits until no call is under way that has begun before. Whether there was one; false at once in the
-/// item's own function, where the caller would wait for itself.
+/// Waits until all calls of the item have ended that began before. Returns whether there were any;
+/// false at once inside the item's own function, where the caller would wait for itself.
 pub fn flush(cpu: u32, item: usize) -> bool {
     engine().assert_may_wait();
     let (list, thread) = (List::of(cpu), chosen().rseq.token());
@@ -113,13 +114,13 @@ pub fn flush(cpu: u32, item: usize) -> bool {
 /// All lists, held by the forking thread.
 pub(super) struct Held([MutexGuard<'static, State>; LISTS]);
 
-/// Takes them.
+/// Locks all lists.
 pub(super) fn hold() -> Held {
     Held(ALL.each_ref().map(List::state))
 }
 
 impl Held {
-    /// In the child: there is one thread.
+    /// Adapts the lists to the child, which has one thread: drops other threads' calls.
     pub(super) fn child(&mut self) {
         for state in &mut self.0 {
             state.waiting = 0;

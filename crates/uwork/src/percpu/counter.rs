@@ -1,4 +1,4 @@
-//! A number that everybody adds to, a part for each CPU.
+//! A counter that all threads add to, with a part for each CPU.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,7 +7,7 @@ use uwork_policy::percpu::Mode;
 
 use super::parts::{Held, Lost, Parts};
 
-/// A counter that is added to on each CPU without the CPUs getting in each other's way, and summed exactly.
+/// A counter to which the CPUs add without contention, and whose sum is exact.
 ///
 /// It wraps around at the ends of an `i64`.
 ///
@@ -18,14 +18,16 @@ use super::parts::{Held, Lost, Parts};
 /// assert_eq!(requests.sum(), 2);
 /// ```
 pub struct Counter {
-    /// Written by the holder of the lock in modes 0 and 2, by anybody's locked addition in mode 1; read by
-    /// anybody.
+    /// Written by the holder of the lock in modes 0 and 2, by a locked addition of any thread in
+    /// mode 1; read by any thread.
     parts: Parts<AtomicI64>,
-    /// What was added while a lock's holder was preempted. The counter is the sum of all.
+    /// The additions made while a lock's holder was preempted. The counter's value is the sum of
+    /// the parts and this.
     rest: AtomicI64,
 }
 
-/// A child's way with a part that another thread held: a number is written at once or not.
+/// How a child treats a part whose lock another thread held: it keeps the number, which is written
+/// atomically.
 struct Keep;
 
 impl Lost<AtomicI64> for Keep {
@@ -33,7 +35,7 @@ impl Lost<AtomicI64> for Keep {
 }
 
 impl Counter {
-    /// Zero.
+    /// A counter with value zero.
     pub fn new() -> Counter {
         Counter { parts: Parts::new::<Keep>(|_| AtomicI64::new(0)), rest: AtomicI64::new(0) }
     }
@@ -51,17 +53,18 @@ impl Counter {
     pub fn add(&self, number: i64) {
         if self.parts.mode() == Mode::Remote {
             let cpu = crate::linux::current_cpu() % self.parts.len();
-            // SAFETY: only ever accessed as shared.
+            // SAFETY: only ever accessed by shared references.
             let part = unsafe { &*self.parts.value(cpu) };
-            // Relaxed: a number; whoever wants to find an addition knows of it by other means.
+            // Relaxed: it orders nothing else; a reader that must see an addition is ordered after
+            // it by other means.
             part.fetch_add(number, Ordering::Relaxed);
             return;
         }
         match self.parts.try_here() {
             Some(held) => {
-                // SAFETY: only ever accessed as shared.
+                // SAFETY: only ever accessed by shared references.
                 let part = unsafe { &*held.value() };
-                // Nobody else writes it: we have the lock.
+                // This thread has the lock, so no other thread writes it.
                 let sum = part.load(Ordering::Relaxed).wrapping_add(number);
                 part.store(sum, Ordering::Relaxed);
             }
@@ -71,12 +74,12 @@ impl Counter {
         }
     }
 
-    /// The sum. It has every addition that happened before the call, each once; of those that go on
-    /// meanwhile any.
+    /// The sum. It includes every addition that happened before the call, exactly once, and any
+    /// subset of the concurrent ones.
     ///
-    /// Reads a word of each CPU, and disturbs none.
+    /// Reads one word of each CPU, and disturbs none.
     pub fn sum(&self) -> i64 {
-        // SAFETY: only ever accessed as shared.
+        // SAFETY: only ever accessed by shared references.
         let part = |cpu| unsafe { &*self.parts.value(cpu) }.load(Ordering::Relaxed);
         let parts = (0..self.parts.len()).map(part);
         parts.fold(self.rest.load(Ordering::Relaxed), i64::wrapping_add)

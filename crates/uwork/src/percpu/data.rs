@@ -9,15 +9,15 @@ use crate::error::Error;
 
 /// A value for each CPU, each under a lock of its own.
 ///
-/// Every CPU that the machine can have has its part, whether it is online or not: what a CPU left behind
-/// that went offline can be reached like the rest.
+/// Every CPU that the machine can have has its part, whether it is online or not: the data of a CPU
+/// that went offline remains accessible.
 ///
-/// A guard is for a few instructions. Whoever holds one is not kept from being preempted, and threads of that CPU
-/// wait for it then.
+/// Hold a guard for a few instructions only. Its holder can be preempted, and then threads on that
+/// CPU wait for it.
 ///
-/// In a child after `fork`, parts whose lock another thread held are free and poisoned. Such a value may be
-/// half written, which is worse than after a panic: whoever forks with other threads about must know what may then be
-/// done with a `T` but to overwrite it.
+/// In a child after `fork`, parts whose lock another thread held are unlocked and poisoned. Such a
+/// value may be half written, which is worse than after a panic: the author of a multi-threaded
+/// program that forks must know which operations on such a `T`, except overwriting it, are sound.
 ///
 /// ```
 /// use uwork::percpu::PerCpu;
@@ -33,7 +33,7 @@ pub struct PerCpu<T> {
     parts: Parts<T>,
 }
 
-/// A child's way with parts that another thread held.
+/// How a child treats parts whose lock another thread held.
 struct Poison;
 
 impl<T> Lost<T> for Poison {
@@ -43,7 +43,8 @@ impl<T> Lost<T> for Poison {
 }
 
 impl<T: Send> PerCpu<T> {
-    /// Values that `value` makes, from CPU 0 on. This chooses the process's mode, if nothing has before.
+    /// Values that `value` makes, from CPU 0 on. The first call for per-CPU data chooses the
+    /// process's mode.
     pub fn new(value: impl FnMut(u32) -> T) -> PerCpu<T> {
         PerCpu { parts: Parts::new::<Poison>(value) }
     }
@@ -58,19 +59,19 @@ impl<T: Send> PerCpu<T> {
         0..self.parts.len()
     }
 
-    /// Takes the lock of the CPU that the caller is on, as soon as it is free. A few instructions, in modes 0
-    /// and 2 none of them locked.
+    /// Takes the lock of the caller's CPU, as soon as it is free. A few instructions; in modes 0
+    /// and 2 none of them is locked.
     ///
-    /// The caller may be moved to another CPU at any time. The guard stays that of the CPU on which it was
-    /// taken.
+    /// The caller may be moved to another CPU at any time. The guard stays that of the CPU on which
+    /// it was taken.
     ///
-    /// So whoever has a guard of these values must not ask for a second one by this: if he was moved meanwhile, it is
-    /// another CPU's, and two such threads can wait for each other for ever. Builds with debug assertions find
-    /// that, wherever the thread is.
+    /// So a thread that holds a guard of these values must not take a second one by this call: if
+    /// the thread was moved meanwhile, it is another CPU's lock, and two such threads can wait for
+    /// each other for ever. Builds with debug assertions detect that, on any CPU.
     ///
     /// # Errors
-    /// The part is poisoned; or the caller holds its lock already, in builds with debug assertions the lock of any
-    /// part.
+    /// The part is poisoned; or the caller holds its lock already. With debug assertions: or the
+    /// caller holds the lock of any part.
     #[inline(always)]
     pub fn lock_local(&self) -> Result<Guard<'_, T>, LockError<Guard<'_, T>>> {
         match self.parts.lock_here() {
@@ -79,10 +80,11 @@ impl<T: Send> PerCpu<T> {
         }
     }
 
-    /// The same, if it is free at once.
+    /// As [`PerCpu::lock_local`], but only if the lock is free at once.
     ///
     /// # Errors
-    /// As [`PerCpu::lock_local`]; and [`LockError::Busy`], which the caller's own guard makes it, too.
+    /// As [`PerCpu::lock_local`]; and [`LockError::Busy`], also if the caller itself holds the
+    /// lock.
     #[inline(always)]
     pub fn try_lock_local(&self) -> Result<Guard<'_, T>, LockError<Guard<'_, T>>> {
         match self.parts.try_here() {
@@ -93,17 +95,19 @@ impl<T: Send> PerCpu<T> {
 
     /// Takes the lock of `cpu`, as soon as it is free.
     ///
-    /// In mode 0 a worker of that CPU takes it for the caller, and whatever runs there is interrupted for
-    /// that; if it outranks the worker for ever, the call does not return. In mode 1 it is taken right here. In
-    /// mode 2 as well, after an interrupt of that CPU for about a microsecond.
+    /// In mode 0 a worker of that CPU takes it for the caller, and interrupts the thread that runs
+    /// there; if that thread outranks the worker for ever, the call does not return. In mode 1 the
+    /// calling thread takes it directly. In mode 2 as well, after it has interrupted that CPU for
+    /// about a microsecond.
     ///
     /// # Errors
-    /// There is no such CPU; the part is poisoned; or the caller holds its lock already.
+    /// The CPU does not exist; the part is poisoned; or the caller holds its lock already.
     pub fn lock(&self, cpu: u32) -> Result<Guard<'_, T>, LockError<Guard<'_, T>>> {
         self.guard(self.parts.lock_of(cpu)?)
     }
 
-    /// The same, if it is free. In mode 0 it waits for a worker of that CPU nevertheless.
+    /// As [`PerCpu::lock`], but only if the lock is free. In mode 0 it still waits for a worker of
+    /// that CPU.
     ///
     /// # Errors
     /// As [`PerCpu::lock`]; and [`LockError::Busy`].
@@ -114,14 +118,14 @@ impl<T: Send> PerCpu<T> {
         }
     }
 
-    /// Calls `f` with the part of `cpu`: on that CPU in mode 0, right here in modes 1 and 2. On that CPU it is another
-    /// thread which calls it, and which would wait for what the caller holds.
+    /// Calls `f` with the part of `cpu`: on that CPU in mode 0, in the calling thread in modes 1
+    /// and 2. In mode 0 another thread calls it, which would wait for locks that the caller holds.
     ///
     /// # Errors
-    /// As [`PerCpu::lock`]; a poisoned part is not shown to `f`.
+    /// As [`PerCpu::lock`]; `f` is not called for a poisoned part.
     ///
     /// # Panics
-    /// If `f` does; that part is poisoned then.
+    /// If `f` panics; that part is then poisoned.
     pub fn with<R: Send>(
         &self,
         cpu: u32,
@@ -134,22 +138,23 @@ impl<T: Send> PerCpu<T> {
         visited.map_err(LockError::Failed)?
     }
 
-    /// Calls `f` with each CPU's number and part, poisoned ones included: on those CPUs and at the same time in
-    /// mode 0, right here and one after the other in modes 1 and 2.
+    /// Calls `f` with each CPU's number and part, poisoned ones included: on those CPUs and at the
+    /// same time in mode 0, in the calling thread and one after the other in modes 1 and 2.
     ///
     /// # Errors
     /// The caller holds the lock of a part. All others were visited.
     ///
     /// # Panics
-    /// If `f` does, in mode 0 after all parts were visited; the part it was in is poisoned.
+    /// If `f` panics, in mode 0 after all parts were visited; the part that it was called with is
+    /// poisoned.
     pub fn for_each(&self, f: impl Fn(u32, &mut T) + Sync) -> Result<(), Error> {
         self.parts.visit_all(self.cpus(), |cpu, held| f(cpu, &mut Guard::new(self, held)))
     }
 
-    /// Takes the poison off a CPU's part, whose lock is taken for that.
+    /// Clears the poison of a CPU's part, under its lock.
     ///
     /// # Errors
-    /// As [`PerCpu::lock`], but for the poison.
+    /// As [`PerCpu::lock`], except for poison.
     pub fn clear_poison(&self, cpu: u32) -> Result<(), Error> {
         self.parts.lock_of(cpu)?.set_poisoned(false);
         Ok(())
@@ -179,14 +184,14 @@ impl<T> fmt::Debug for PerCpu<T> {
     }
 }
 
-/// One CPU's part, locked. Dropping it unlocks it: a plain store, from whatever CPU.
+/// One CPU's part, locked. Dropping it unlocks it: a plain store, from any CPU.
 ///
 /// If its thread panics meanwhile, the part is poisoned.
 ///
-/// A guard that is given to [`std::mem::forget`], or leaked otherwise, leaves the part locked: whoever wants it waits
-/// for ever. A lock knows its holder by where the thread lies in memory. So if that thread has ended, one that is
-/// made at the same place counts as the holder, and is told that it [would wait for
-/// itself](crate::percpu::LockError::would_deadlock).
+/// A guard that is leaked, by [`std::mem::forget`] for instance, leaves the part locked: other
+/// threads wait for it for ever. A lock identifies its holder by an address of the thread. So if
+/// the holder has ended, a new thread at the same address counts as the holder, and gets the error
+/// that it [would wait for itself](crate::percpu::LockError::would_deadlock).
 #[must_use = "the lock is given up at once"]
 pub struct Guard<'a, T> {
     held: Held<'a, T>,

@@ -9,8 +9,9 @@ use crate::error::Error;
 
 /// A lock was not taken, or was taken and its data is poisoned.
 ///
-/// As an [`Error`], by `?` for example, it says the same; the guard of a poisoned part is dropped, which gives the
-/// lock up and leaves the poison. Whoever wants the data as it is asks for [`LockError::into_guard`] first.
+/// As an [`Error`], by `?` for example, the text is the same. The guard of a poisoned part is then
+/// dropped, which releases the lock and leaves the poison. To use the data as it is, call
+/// [`LockError::into_guard`] first.
 ///
 /// ```
 /// use uwork::ErrorKind;
@@ -30,20 +31,20 @@ use crate::error::Error;
 /// # Ok::<(), uwork::Error>(())
 /// ```
 pub enum LockError<G> {
-    /// A thread panicked while it held the guard of this CPU's part. The lock is taken; the guard is in
-    /// here.
+    /// A thread panicked while it held the guard of this CPU's part. The lock is taken; this is its
+    /// guard.
     Poisoned(G),
-    /// Somebody else holds it. From the `try` functions only.
+    /// Another holder has the lock. Returned by the `try` functions only.
     Busy,
     /// The CPU does not exist, or the caller holds the lock already.
     Failed(Error),
 }
 
 impl<G> LockError<G> {
-    /// The guard of a poisoned part, for who knows how to set it right.
+    /// The guard of a poisoned part, for a caller that can repair the data.
     ///
     /// # Errors
-    /// There is none.
+    /// The error has no guard; it is returned.
     pub fn into_guard(self) -> Result<G, LockError<G>> {
         match self {
             LockError::Poisoned(guard) => Ok(guard),
@@ -51,8 +52,8 @@ impl<G> LockError<G> {
         }
     }
 
-    /// Whether the caller holds the lock already. That is also said to a thread that lies in memory where one lay that
-    /// has ended without dropping its [`Guard`](crate::percpu::Guard).
+    /// Whether the caller holds the lock already. Also true in a thread at the same address as an
+    /// ended thread that did not drop its [`Guard`](crate::percpu::Guard).
     pub fn would_deadlock(&self) -> bool {
         matches!(self, LockError::Failed(error) if error.would_deadlock())
     }
@@ -80,7 +81,7 @@ impl<G> From<Recursion> for LockError<G> {
     }
 }
 
-/// The caller holds the lock that it wants.
+/// The error of a caller that already holds the lock that it asks for.
 pub(super) fn recursion() -> Error {
     QueueError::HeldAlready.into()
 }

@@ -1,5 +1,6 @@
-//! fork(2): which locks and depots there are, and what becomes of them in a child. `docs/percpu.md` argues it.
-//! Nothing here calls the allocator between the taking of the locks and the end of the fork: see `linux/fork.rs`.
+//! fork(2): the registry of locks and depots, and their treatment in a child. `docs/percpu.md` has
+//! the argument. Nothing here calls the allocator between the taking of the locks and the end of
+//! the fork: see `linux/fork.rs`.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -13,10 +14,10 @@ use super::calls;
 use super::mode::chosen;
 use crate::linux::Linux;
 
-/// What a child does with a part whose holder it does not have: puts right what the lock guards, and gives the
-/// lock up.
+/// How a child treats a part whose holder does not exist there: repairs the data that the lock
+/// guards, and releases the lock.
 ///
-/// To be called by the child's only thread, with a lock of the row that it was registered for, which is held.
+/// Called by the child's only thread, with a lock that is held and belongs to the registered row.
 pub(crate) type Lost = unsafe fn(NonNull<CpuLock>);
 
 enum Entry {
@@ -29,25 +30,25 @@ enum Entry {
         address: NonNull<()>,
         child: unsafe fn(NonNull<()>) -> bool,
     },
-    /// In a child: it is gone, and its registration is never dropped.
+    /// In a child: the object no longer exists, and its registration is never dropped.
     Gone,
 }
 
-// SAFETY: the locks are atomic; what is behind them is for the child only, which has one thread. Depots are
-// reached by their mutexes.
+// SAFETY: the locks are atomic; only the child, which has one thread, accesses the data behind
+// them. Depots are accessed through their mutexes.
 unsafe impl Send for Entry {}
 
-/// By the address of what is registered.
+/// Keyed by the address of the registered object.
 type Registry = BTreeMap<usize, Entry>;
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
 
 fn registry() -> MutexGuard<'static, Registry> {
-    // Nothing of a user's runs under it.
+    // No user code runs under this lock.
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Something that forks know of, until this is dropped.
+/// Makes an object known to forks, until this is dropped.
 #[derive(Debug)]
 pub struct Registration(usize);
 
@@ -59,27 +60,29 @@ impl Registration {
         Registration(address)
     }
 
-    /// Locks that a child gives up by `lost` where another thread than the forking one held them.
+    /// Registers locks. A child releases those that a thread other than the forking one held, by
+    /// `lost`.
     ///
     /// # Safety
-    /// The locks stay where they are while this is there. `lost` may be called by a child's only
-    /// thread with any of them that is held, and gives it up.
+    /// The locks stay in place while the registration lives. A child's only thread may call `lost`
+    /// with any of them that is held, and `lost` releases it.
     pub unsafe fn locks(place: Place, lost: Lost) -> Registration {
         Registration::new(place.first.addr().get(), Entry::Locks { place, lost })
     }
 
-    /// Something that `child` puts right in a child, and says whether it is there still: if not, what this function
-    /// returns is never dropped there.
+    /// Registers an object that `child` repairs in a child. `child` returns whether the object
+    /// still exists there; if not, the registration that this function returns is never dropped in
+    /// the child.
     ///
     /// # Safety
-    /// It stays where it is while this is there. `child` may be called with it by a child's only thread, which
-    /// may be in the middle of using it.
+    /// The object stays in place while the registration lives. A child's only thread may call
+    /// `child` with it, even if that thread was using the object at the fork.
     pub unsafe fn other<T>(it: NonNull<T>, child: unsafe fn(NonNull<()>) -> bool) -> Registration {
         Registration::new(it.addr().get(), Entry::Other { address: it.cast(), child })
     }
 
     /// # Safety
-    /// They stay where they are while this is there.
+    /// The depots stay in place while the registration lives.
     pub(super) unsafe fn depots(depots: &Depots) -> Registration {
         let depots = NonNull::from(depots);
         Registration::new(depots.addr().get(), Entry::Depots(depots))
@@ -92,28 +95,29 @@ impl Drop for Registration {
     }
 }
 
-/// For data that nothing is known of: gives the lock up.
+/// For data of unknown type: releases the lock.
 ///
 /// # Safety
 /// Called by a child's only thread, with a lock that is held.
 pub unsafe fn give_up(lock: NonNull<CpuLock>) {
-    // SAFETY: its holder is not there, and has left it to us.
+    // SAFETY: its holder does not exist in the child, so this thread may release it.
     unsafe { lock.as_ref().release() };
 }
 
-/// The registry, all depots and the calls under way, held by the forking thread: nothing in them is half done.
+/// The locks of the registry, all depots and the recorded calls, held by the forking thread: none
+/// of them is in the middle of a change.
 pub(crate) struct Held {
     calls: calls::Held,
-    // Given up before the registry.
+    // Released before the registry.
     depots: PageList<'static, Linux, (MutexGuard<'static, Flushed>, MutexGuard<'static, Depot>)>,
     registry: MutexGuard<'static, Registry>,
 }
 
-/// Takes them.
+/// Takes these locks.
 pub(crate) fn hold(pages: &'static Pages<Linux>) -> Held {
     let registry = registry();
     let all = registry.values().filter_map(|entry| match entry {
-        // SAFETY: registered, so it is there; it stays while we have the registry.
+        // SAFETY: registered, so it is live, and stays so while the registry is locked.
         Entry::Depots(depots) => Some(unsafe { depots.as_ref() }),
         Entry::Locks { .. } | Entry::Other { .. } | Entry::Gone => None,
     });
@@ -123,7 +127,7 @@ pub(crate) fn hold(pages: &'static Pages<Linux>) -> Held {
 }
 
 impl Held {
-    /// In the child: the locks of threads that it does not have are given up.
+    /// In the child: releases the locks of threads that do not exist there.
     pub(crate) fn child(mut self) {
         self.calls.child();
         self.depots.iter_mut().for_each(|(_, depot)| depot.recover());
@@ -132,9 +136,9 @@ impl Held {
         }
         let own = chosen().rseq.token();
         for entry in self.registry.values_mut() {
-            // SAFETY: we are the child's only thread, and it is registered, so it is there.
+            // SAFETY: this is the child's only thread, and a registered object is live.
             if !unsafe { entry.child(own) } {
-                // Not taken out, which would free memory.
+                // Not removed from the map, as that would free memory.
                 *entry = Entry::Gone;
             }
         }
@@ -142,10 +146,10 @@ impl Held {
 }
 
 impl Entry {
-    /// Puts it right. Whether it is there still.
+    /// Repairs the object. Returns whether it still exists.
     ///
     /// # Safety
-    /// The caller is the only thread of a child, `own`, and it is there.
+    /// The caller is the only thread of a child, `own`, and the object is live.
     unsafe fn child(&self, own: Token) -> bool {
         let (place, lost) = match *self {
             Entry::Locks { place, lost } => (place, lost),
@@ -159,7 +163,7 @@ impl Entry {
             // SAFETY: as above.
             let held = unsafe { lock.as_ref() };
             if held.is_held() && !held.is_held_by(own) {
-                // SAFETY: as above, and the lock is one of those.
+                // SAFETY: as above, and the lock belongs to the registered row.
                 unsafe { lost(lock) };
             }
         }

@@ -1,4 +1,5 @@
-//! A lock for each CPU, wherever they lie: what everything here is built on. What they guard is their user's.
+//! A lock for each CPU, at any address: the basis of this module. Their user decides what they
+//! guard.
 
 use std::ptr::NonNull;
 
@@ -11,16 +12,16 @@ use crate::error::Error;
 use crate::linux::engine;
 use crate::linux::rseq::Rseq;
 
-/// See the module. How other CPUs' locks are reached is in `remote`.
+/// See the module. `remote` takes other CPUs' locks.
 pub struct Locks {
     row: Row<Rseq>,
 }
 
 impl Locks {
-    /// Locks that are there, taken in the process's mode, which is chosen by this if nothing has before.
+    /// Existing locks, used in the process's mode; the first call chooses that mode.
     ///
     /// # Safety
-    /// The locks stay where they are while this is used, and are taken in that mode only.
+    /// The locks stay in place while this value is used, and are taken in that mode only.
     #[inline]
     pub unsafe fn new(place: Place) -> Locks {
         // SAFETY: by this function's contract.
@@ -33,11 +34,12 @@ impl Locks {
     pub(super) unsafe fn in_mode(mode: Mode, place: Place) -> Locks {
         let rseq = chosen().rseq;
         let rseq = if mode.needs_sections() { rseq } else { rseq.without_sections() };
-        // SAFETY: by this function's contract; without sections nothing is claimed quickly.
+        // SAFETY: by this function's contract; without restartable sections no lock is taken by the
+        // fast path.
         Locks { row: unsafe { Row::new(place, mode, rseq) } }
     }
 
-    /// How many CPUs have a lock where the machine's possible ones have.
+    /// The number of locks needed for the machine's possible CPUs.
     pub fn count() -> u32 {
         engine().config().topology.possible().last().map_or(1, |last| last + 1)
     }
@@ -52,13 +54,13 @@ impl Locks {
         self.row.mode()
     }
 
-    /// How many there are.
+    /// The number of CPUs that have a lock.
     #[inline(always)]
     pub fn cpus(&self) -> u32 {
         self.row.cpus()
     }
 
-    /// An error if there is no such CPU.
+    /// An error if the CPU does not exist.
     pub(super) fn check(&self, cpu: u32) -> Result<(), Error> {
         if cpu < self.cpus() {
             return Ok(());
@@ -79,50 +81,50 @@ impl Locks {
         self.row.try_here()
     }
 
-    /// The same, as soon as it is free.
+    /// As [`Locks::try_here`], but waits until it is free.
     ///
     /// # Errors
-    /// The caller holds it; in debug builds, any of these.
+    /// The caller holds it; in debug builds, the caller holds any of these locks.
     #[inline(always)]
     pub fn lock_here(&self) -> Result<NonNull<CpuLock>, Recursion> {
-        // What happens else depends on whether the thread was moved.
+        // Without this check the outcome would depend on whether the thread was moved.
         if cfg!(debug_assertions) && self.is_any_held() {
             return Err(Recursion);
         }
         self.row.lock_here()
     }
 
-    /// Takes a CPU's lock from where the caller is, whatever the mode says about that; not if `asker` holds
-    /// it, who waits for the caller.
+    /// Takes a CPU's lock from the caller's CPU, in any mode. Refused if `asker`, which waits for
+    /// the caller, holds it.
     pub(super) fn lock_from_here(&self, cpu: u32, asker: Token) -> Result<(), Recursion> {
         self.row.lock_at(cpu, self.token(), asker)
     }
 
-    /// The same if it is free. Whether it was.
+    /// As [`Locks::lock_from_here`], but only if it is free. Returns whether it was.
     pub(super) fn try_from_here(&self, cpu: u32, asker: Token) -> Result<bool, Recursion> {
         self.row.try_for(cpu, self.token(), asker)
     }
 
-    /// Gives up the lock of a CPU.
+    /// Releases the lock of a CPU.
     ///
     /// # Safety
-    /// The caller holds it. There is such a CPU.
+    /// The caller holds it. The CPU exists.
     pub unsafe fn release(&self, cpu: u32) {
         // SAFETY: by this function's contract.
         unsafe { self.row.at(cpu).release() };
     }
 
-    /// Gives up a lock, if the calling thread holds it. Whether it did.
+    /// Releases a lock, if the calling thread holds it. Returns whether it did.
     ///
     /// # Safety
-    /// It is one of these.
+    /// It is one of these locks.
     #[inline(always)]
     pub unsafe fn release_own(&self, lock: NonNull<CpuLock>) -> bool {
         // SAFETY: by this function's contract.
         let lock = unsafe { lock.as_ref() };
         let is_held = lock.is_held_by(self.token());
         if is_held {
-            // SAFETY: just seen.
+            // SAFETY: the caller holds it, as checked above.
             unsafe { lock.release() };
         }
         is_held
@@ -133,12 +135,12 @@ impl Locks {
         self.row.at(cpu).is_held_by(self.token())
     }
 
-    /// Whether the calling thread holds a lock of these: as many looks as there are CPUs.
+    /// Whether the calling thread holds a lock of these: checks the lock of every CPU.
     pub fn is_any_held(&self) -> bool {
         (0..self.cpus()).any(|cpu| self.is_held_on(cpu))
     }
 
-    /// Who the calling thread is.
+    /// The calling thread's identity.
     #[inline(always)]
     pub fn token(&self) -> Token {
         self.row.sections().token()

@@ -1,19 +1,22 @@
-//! Data for each CPU: local speed, remote reach.
+//! Data for each CPU: fast local access, and access from other CPUs.
 //!
-//! Each CPU's part has a lock of its own. On one's own CPU it is taken without a locked instruction, in two
-//! of three modes; how other CPUs' parts are reached, and who is disturbed by that, is what the modes
-//! differ in. The project's `docs/percpu.md` says which mode is for whom, and why each of them excludes.
+//! Each CPU's part has a lock of its own. On its own CPU it is taken without a locked instruction,
+//! in two of three modes. The modes differ in how other CPUs' parts are accessed, and which threads
+//! that disturbs. The project's `docs/percpu.md` says which mode suits which program, and why each of them
+//! gives exclusion.
 //!
 //! - [`PerCpu`]: a value for each CPU
-//! - [`PerCpuWork`]: a function for one CPU's data, run there or here as the mode says
+//! - [`PerCpuWork`]: a function for one CPU's data, run on that CPU or in the calling thread,
+//!   depending on the mode
 //! - [`Cache`]: objects, with a magazine for each CPU
 //! - [`Batch`]: items that are collected for each CPU and handed on in bulk
-//! - [`Counter`]: a number that everybody adds to
+//! - [`Counter`]: a number that all threads add to
 //!
-//! The mode is one for the process: what the environment says (`UWORK_PWLOCKS=0`, `1` or `2`), or the program
-//! ([`Setup::percpu_mode`](crate::Setup::percpu_mode)), or isolated CPUs, which turn mode 1 on. It is chosen when the
-//! first of these is made or [`mode`] is asked for, and stays. The program's word has to come earlier: a setup is
-//! refused as soon as uwork has started, with the first queue for instance.
+//! The process has one mode. In order of precedence, the environment (`UWORK_PWLOCKS=0`, `1` or
+//! `2`), the program ([`Setup::percpu_mode`](crate::Setup::percpu_mode)), or isolated CPUs, which
+//! select mode 1, decide it. It is chosen when the first of these objects is made or [`mode`] is
+//! called, and then stays. The program must choose earlier: a setup is refused as soon as uwork has
+//! started, with the first queue for instance.
 //!
 //! ```
 //! use uwork::percpu::PerCpu;

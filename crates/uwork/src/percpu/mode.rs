@@ -1,4 +1,4 @@
-//! Which mode this process is in. Chosen once, by whoever asks for it first.
+//! The mode of this process. Chosen once, at the first use.
 
 use std::sync::OnceLock;
 
@@ -13,19 +13,19 @@ use crate::topology::Machine;
 /// The environment variable that asks for a mode.
 const VARIABLE: &str = "UWORK_PWLOCKS";
 
-/// What was chosen.
+/// The mode and the rseq area that were chosen.
 pub(super) struct Chosen {
     pub(super) choice: Choice,
     pub(super) rseq: Rseq,
 }
 
-/// What is, from now on.
+/// The choice, made by the first call.
 pub(super) fn chosen() -> &'static Chosen {
     static CHOSEN: OnceLock<Chosen> = OnceLock::new();
     if let Some(chosen) = CHOSEN.get() {
         return chosen;
     }
-    // First, so that a report finds it.
+    // The engine must exist first: a report needs it.
     engine();
     first_use::once(&CHOSEN, || {
         let chosen = decide(options().percpu_mode);
@@ -50,8 +50,8 @@ fn decide(program: Option<Mode>) -> Chosen {
     Chosen { choice: choose(&wishes), rseq }
 }
 
-/// The mode of this process's per-CPU locks. It is chosen by the first call, if not before: a
-/// [`Setup`](crate::Setup) is too late then.
+/// The mode of this process's per-CPU locks. The first use of per-CPU data, at the latest this
+/// call, chooses it: a [`Setup`](crate::Setup) is too late then.
 ///
 /// ```
 /// println!("mode {}: {}", uwork::percpu::mode(), uwork::percpu::reason());
@@ -60,7 +60,7 @@ pub fn mode() -> Mode {
     chosen().choice.mode
 }
 
-/// Why it is this mode: who asked, what was refused.
+/// The reason for the mode: which source asked for it, and what was refused.
 pub fn reason() -> &'static str {
     &chosen().choice.reason
 }

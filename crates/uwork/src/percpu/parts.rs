@@ -1,4 +1,4 @@
-//! A value for each CPU with its lock: what everything here is built on. No poisoning, no user code.
+//! A value for each CPU with its lock: the basis of this module. No poisoning, no user code.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -14,13 +14,13 @@ use super::locks::Locks;
 use super::mode::chosen;
 use crate::error::Error;
 
-/// One CPU's part. On cache lines of its own, two of them, as processors fetch lines in pairs.
+/// One CPU's part. Aligned to two cache lines, as processors fetch lines in pairs.
 #[repr(C, align(128))]
 pub(super) struct Part<V> {
     /// First, so that its address is the part's.
     lock: CpuLock,
-    /// How many things are in `value`, where its user counts them. Guard for writes: the lock; read by
-    /// anybody, to see whether a visit is worth it.
+    /// How many things are in `value`, if its user counts them. Guard for writes: the lock; any
+    /// thread may read it, to decide whether to visit the part.
     used: AtomicU32,
     /// A holder has panicked. Guard: the lock.
     poisoned: UnsafeCell<bool>,
@@ -28,18 +28,18 @@ pub(super) struct Part<V> {
     value: UnsafeCell<V>,
 }
 
-/// What a child of a fork does with a value whose lock another thread held.
+/// How a child of a fork treats a value whose lock another thread held.
 pub(super) trait Lost<V> {
-    /// The value may be half written: it is not to be read.
+    /// The value may be half written and must not be read.
     fn lost(held: &mut Held<'_, V>);
 }
 
 /// # Safety
-/// As [`forks::Lost`](super::forks::Lost) says, for a row of `Part<V>`.
+/// As for [`forks::Lost`](super::forks::Lost), for a row of `Part<V>`.
 unsafe fn lost<V, L: Lost<V>>(lock: NonNull<CpuLock>) {
     // SAFETY: a lock of the row is the first field of a part.
     let part = unsafe { lock.cast::<Part<V>>().as_ref() };
-    // Gives the lock up, which its holder has left to us.
+    // Dropping `Held` releases the lock, whose holder does not exist in the child.
     L::lost(&mut Held { part, not_send: PhantomData });
 }
 
@@ -51,13 +51,13 @@ pub(super) struct Parts<V> {
     parts: Box<[Part<V>]>,
 }
 
-// SAFETY: a part's value is reached by the holder of its lock only, one thread at a time.
+// SAFETY: only the holder of a part's lock accesses its value, one thread at a time.
 unsafe impl<V: Send> Send for Parts<V> {}
 // SAFETY: as above.
 unsafe impl<V: Send> Sync for Parts<V> {}
 
 impl<V> Parts<V> {
-    /// In the process's mode.
+    /// Parts in the process's mode.
     pub(super) fn new<L: Lost<V>>(value: impl FnMut(u32) -> V) -> Parts<V> {
         Parts::in_mode::<L>(chosen().choice.mode, value)
     }
@@ -73,7 +73,7 @@ impl<V> Parts<V> {
         let parts: Box<[Part<V>]> = (0..cpus).map(part).collect();
         let first = NonNull::from(&*parts).cast();
         let place = Place { first, stride: size_of::<Part<V>>(), len: cpus };
-        // SAFETY: the parts are on the heap, where they stay as long as their locks are used.
+        // SAFETY: the parts are on the heap, and stay there as long as their locks are used.
         let locks = unsafe { Locks::in_mode(mode, place) };
         // SAFETY: as above, and until `drop`; `lost` is for this row.
         let registration = unsafe { Registration::locks(place, lost::<V, L>) };
@@ -89,23 +89,23 @@ impl<V> Parts<V> {
         self.locks.cpus()
     }
 
-    /// How many things a CPU's part has, by its last holder's account.
+    /// How many things a CPU's part has, as counted by its last holder.
     pub(super) fn used(&self, cpu: u32) -> u32 {
-        // Relaxed: whoever wants to find what somebody has put in knows of that by other means.
+        // Relaxed: a reader that must see a certain addition is ordered after it by other means.
         self.parts[cpu as usize].used.load(Ordering::Relaxed)
     }
 
-    /// A CPU's value, whoever holds its lock.
+    /// A CPU's value, with or without its lock.
     pub(super) fn value(&self, cpu: u32) -> *const V {
         self.parts[cpu as usize].value.get()
     }
 
-    /// The CPUs whose parts have something in them, by their last holders' accounts.
+    /// The CPUs whose parts are not empty, as counted by their last holders.
     pub(super) fn in_use(&self) -> impl Iterator<Item = u32> {
         (0..self.len()).filter(|&cpu| self.used(cpu) > 0)
     }
 
-    /// All values, of somebody who is alone.
+    /// All values, for an exclusive owner.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = (&mut u32, &mut V)> {
         self.parts.iter_mut().map(|part| (part.used.get_mut(), part.value.get_mut()))
     }
@@ -116,7 +116,7 @@ impl<V> Parts<V> {
     }
 
     /// # Safety
-    /// The caller has the lock, and nobody holds it by another `Held`.
+    /// The caller has the lock, and no other `Held` exists for it.
     #[inline(always)]
     pub(super) unsafe fn held(&self, lock: NonNull<CpuLock>) -> Held<'_, V> {
         // SAFETY: a lock of the row is the first field of a part.
@@ -186,7 +186,7 @@ impl<V: Send> Parts<V> {
 /// The lock of a part, held by the thread that has this.
 pub(super) struct Held<'a, V> {
     part: &'a Part<V>,
-    /// The thread is known to the lock.
+    /// The lock records the thread that holds it, so the guard must stay on it.
     not_send: PhantomData<*mut ()>,
 }
 
@@ -206,16 +206,16 @@ impl<V> Held<'_, V> {
     /// Whether a holder has panicked.
     #[inline(always)]
     pub(super) fn is_poisoned(&self) -> bool {
-        // SAFETY: we have the lock.
+        // SAFETY: this thread has the lock.
         unsafe { *self.part.poisoned.get() }
     }
 
     pub(super) fn set_poisoned(&mut self, poisoned: bool) {
-        // SAFETY: we have the lock.
+        // SAFETY: this thread has the lock.
         unsafe { *self.part.poisoned.get() = poisoned };
     }
 
-    /// The value, for a user who shares it with others beside the lock.
+    /// The value, for a user that also accesses it without the lock.
     #[inline(always)]
     pub(super) fn value(&self) -> *mut V {
         self.part.value.get()
@@ -226,7 +226,7 @@ impl<V> Deref for Held<'_, V> {
     type Target = V;
     #[inline(always)]
     fn deref(&self) -> &V {
-        // SAFETY: we have the lock.
+        // SAFETY: this thread has the lock.
         unsafe { &*self.part.value.get() }
     }
 }
@@ -234,7 +234,7 @@ impl<V> Deref for Held<'_, V> {
 impl<V> DerefMut for Held<'_, V> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut V {
-        // SAFETY: we have the lock.
+        // SAFETY: this thread has the lock.
         unsafe { &mut *self.part.value.get() }
     }
 }
@@ -242,7 +242,7 @@ impl<V> DerefMut for Held<'_, V> {
 impl<V> Drop for Held<'_, V> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: we have the lock, and give it up.
+        // SAFETY: this thread has the lock, and releases it.
         unsafe { self.part.lock.release() };
     }
 }

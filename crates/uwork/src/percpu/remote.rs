@@ -1,11 +1,13 @@
-//! Reaching other CPUs' parts, as the mode says.
+//! Access to other CPUs' parts, as the mode requires.
 //!
-//! In mode 0 a worker of that CPU does it, on a queue of the library's own; in modes 1 and 2 the caller does. Where
-//! there is no worker for a CPU, or the caller is one whose queue could wait for itself, the caller does it in
-//! mode 0 as well: by force, which is always right and disturbs somebody at most.
+//! In mode 0 a worker of that CPU accesses the part, on a queue of the library's own; in modes 1
+//! and 2 the caller does. If the CPU has no worker, or the caller itself runs on that queue and
+//! could wait for itself, the caller does it in mode 0 as well, by the forced path. That is always
+//! correct, and at worst disturbs another thread.
 //!
-//! A worker never waits for a lock: whoever holds it may itself wait for a worker of that CPU. Where it finds the lock
-//! taken, its caller waits until it looks free, and asks again.
+//! A worker never waits for a lock, as the lock's holder may itself wait for a worker of that CPU.
+//! If the worker finds the lock taken, its caller waits until the lock appears free, and asks
+//! again.
 
 use std::any::Any;
 use std::panic::resume_unwind;
@@ -22,25 +24,26 @@ use crate::every_cpu::Call;
 use crate::own_queue::try_own_queue;
 use crate::queue::Queue;
 
-/// The queue for functions that go to another CPU. Nothing if it cannot be made, or the caller is one of those: it
-/// would hold a place that it waits for.
+/// The queue for functions that go to another CPU. None if it cannot be made, or if the caller runs
+/// on it: the caller would hold a permit that it waits for.
 fn queue() -> Option<&'static Queue> {
     static QUEUE: OnceLock<Queue> = OnceLock::new();
     let queue = try_own_queue(&QUEUE, "uwork/percpu", Builder::per_cpu)?;
     (!queue.0.runs_here()).then_some(queue)
 }
 
-/// What came of an attempt: nothing where the lock was taken.
+/// The outcome of an attempt: None if the lock was taken.
 type Attempt<R> = Result<Option<R>, Recursion>;
 
 impl Locks {
-    /// The queue to go to `cpu` by, if the mode wants that and the caller is not there.
-    fn way_to(&self, cpu: u32) -> Option<&'static Queue> {
+    /// The queue by which to access `cpu`, if the mode requires it and the caller is on another
+    /// CPU.
+    fn queue_to(&self, cpu: u32) -> Option<&'static Queue> {
         let is_there = crate::linux::current_cpu() == cpu;
         if self.mode() != Mode::Local || is_there { None } else { queue() }
     }
 
-    /// Has a worker of `cpu` try until it gets the lock. Nothing if there is no worker.
+    /// Lets a worker of `cpu` try until it gets the lock. None if the CPU has no worker.
     fn ask<R: Send>(
         &self,
         queue: &Queue,
@@ -59,20 +62,20 @@ impl Locks {
     /// Takes the lock of `cpu`.
     ///
     /// # Errors
-    /// There is no such CPU, or the caller holds it.
+    /// The CPU does not exist, or the caller holds it.
     pub fn lock_of(&self, cpu: u32) -> Result<(), Error> {
         self.check(cpu)?;
         let (row, token) = (self.row(), self.token());
         let attempt = || Ok(row.try_for(cpu, token, token)?.then_some(()));
-        let taken = self.way_to(cpu).and_then(|queue| self.ask(queue, cpu, attempt));
+        let taken = self.queue_to(cpu).and_then(|queue| self.ask(queue, cpu, attempt));
         taken.unwrap_or_else(|| row.lock_at(cpu, token, token)).map_err(|Recursion| recursion())
     }
 
-    /// Takes the lock of `cpu` if nobody has it. In mode 0 that waits for a worker of that CPU, but not for a
-    /// holder.
+    /// Takes the lock of `cpu` if it is free. In mode 0 that waits for a worker of that CPU, but
+    /// not for a holder.
     ///
     /// # Errors
-    /// There is no such CPU, or the caller holds it.
+    /// The CPU does not exist, or the caller holds it.
     pub fn try_lock_of(&self, cpu: u32) -> Result<bool, Error> {
         self.check(cpu)?;
         let (row, token) = (self.row(), self.token());
@@ -80,24 +83,24 @@ impl Locks {
             return Err(recursion());
         }
         let take = || row.try_at(cpu, token);
-        let taken = self.way_to(cpu).and_then(|queue| on_worker(queue, cpu, take));
+        let taken = self.queue_to(cpu).and_then(|queue| on_worker(queue, cpu, take));
         Ok(taken.unwrap_or_else(take))
     }
 
-    /// Calls `f` with the lock of `cpu` held, which `f` gives up: in mode 0 on that CPU.
+    /// Calls `f` with the lock of `cpu` held; `f` releases it. In mode 0 it runs on that CPU.
     ///
     /// # Errors
-    /// There is no such CPU, or the caller holds its lock.
+    /// The CPU does not exist, or the caller holds its lock.
     ///
     /// # Panics
-    /// If `f` does.
+    /// If `f` panics.
     pub fn visit<R: Send>(&self, cpu: u32, f: impl FnOnce() -> R + Send) -> Result<R, Error> {
         self.check(cpu)?;
         let asker = self.token();
-        // Taken out by whoever runs it: a call that was refused drops its function.
+        // Taken out by the call that runs it: a refused call drops its function.
         let mut f = Some(f);
         let mut visit = || f.take().expect("it is called once")();
-        let visited = self.way_to(cpu).and_then(|queue| {
+        let visited = self.queue_to(cpu).and_then(|queue| {
             self.ask(queue, cpu, || Ok(self.try_from_here(cpu, asker)?.then(&mut visit)))
         });
         let visited = visited.unwrap_or_else(|| {
@@ -107,15 +110,16 @@ impl Locks {
         visited.map_err(|Recursion| recursion())
     }
 
-    /// Calls `f` with the lock of each of these CPUs held, which `f` gives up: in mode 0 on those CPUs, at the same
-    /// time.
+    /// Calls `f` with the lock of each of these CPUs held; `f` releases it. In mode 0 it runs on
+    /// those CPUs, at the same time.
     ///
     /// # Errors
-    /// There is no such CPU, and no part was visited; or the caller holds one of the locks, and the others' parts were.
+    /// A CPU does not exist, and no part was visited; or the caller holds one of the locks, and all
+    /// other parts were visited.
     ///
     /// # Panics
-    /// If `f` does: in mode 0 after all were visited, if they were visited by workers; else at once, without the
-    /// CPUs behind it.
+    /// If `f` panics: in mode 0 after all were visited, if workers visited them; else at once, and
+    /// later CPUs are not visited.
     pub fn visit_all(
         &self,
         cpus: impl IntoIterator<Item = u32>,
@@ -146,7 +150,7 @@ impl Locks {
             let Some(&cpu) = cpus.first() else { break };
             self.row().wait_for(cpu);
         }
-        // Without workers.
+        // CPUs that no worker visited.
         for cpu in cpus {
             outcome = outcome.and(visit(cpu));
         }
@@ -154,7 +158,7 @@ impl Locks {
     }
 }
 
-/// What became of a call: nothing if it was not called, as there is no worker.
+/// The outcome of a call: None if `f` was not called, for lack of a worker.
 type Outcome<R> = Option<Result<R, Box<dyn Any + Send>>>;
 
 /// Calls `f` on a worker of each of these CPUs at the same time, and waits for all.
@@ -166,21 +170,21 @@ fn on_workers<R: Send>(
     let f = &f;
     let calls: Box<[_]> = cpus.iter().map(|&cpu| Call::new(move || f(cpu))).collect();
     for (call, &cpu) in calls.iter().zip(cpus) {
-        // SAFETY: waited for below, with nothing in between that could unwind. What was not queued is
-        // found then.
+        // SAFETY: waited for below, and nothing in between can unwind. A call that was not queued
+        // is detected then.
         let _ = unsafe { call.begin(queue, cpu) };
     }
     calls.iter().for_each(Call::wait);
     calls.into_iter().zip(cpus).map(|(call, &cpu)| (cpu, call.into_outcome())).collect()
 }
 
-/// Calls `f` on a worker of `cpu`, and waits. Nothing if it was not called: there is no worker there.
+/// Calls `f` on a worker of `cpu`, and waits. None if it was not called, for lack of a worker.
 ///
 /// # Panics
-/// If `f` does.
+/// If `f` panics.
 fn on_worker<R: Send>(queue: &Queue, cpu: u32, f: impl FnOnce() -> R + Send) -> Option<R> {
     let call = Call::new(f);
-    // SAFETY: waited for below, with nothing in between that could unwind.
+    // SAFETY: waited for below, and nothing in between can unwind.
     let begun = unsafe { call.begin(queue, cpu) };
     call.wait();
     match call.into_outcome() {

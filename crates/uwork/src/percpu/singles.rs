@@ -1,5 +1,6 @@
-//! Buffers of one item each, for items that go to a sink by themselves: so that an `add` which finds its CPU's lock
-//! taken allocates nothing. One for each CPU; more callers at a time than that, and they do allocate.
+//! Buffers of one item each, for items that go to a sink by themselves: so that an `add` that finds
+//! its CPU's lock taken does not allocate. One for each CPU; if more threads need one at the same
+//! time, the rest allocate.
 
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
@@ -11,11 +12,11 @@ pub(super) struct Singles<T>(Box<[Single<T>]>);
 
 struct Single<T> {
     is_taken: AtomicBool,
-    /// Empty, with room for an item, while nobody has taken it. Guard: `is_taken`.
+    /// Empty, with room for an item, while it is free. Guard: `is_taken`.
     buffer: UnsafeCell<ManuallyDrop<Vec<T>>>,
 }
 
-// SAFETY: a buffer is reached by who has taken it only, one thread at a time.
+// SAFETY: only the thread that took a buffer accesses it.
 unsafe impl<T: Send> Sync for Singles<T> {}
 
 impl<T> Singles<T> {
@@ -27,8 +28,8 @@ impl<T> Singles<T> {
         Singles((0..count).map(single).collect())
     }
 
-    /// Calls `f` with a buffer that has this item, and drops what is left in it. The first free one from that of `cpu`
-    /// on, so that callers on different CPUs do not meet.
+    /// Calls `f` with a buffer that has this item, and drops what `f` leaves in it. Takes the first
+    /// free buffer from that of `cpu` on, so that callers on different CPUs do not contend.
     pub(super) fn with(&self, cpu: u32, item: T, f: impl FnOnce(&mut Vec<T>)) {
         match self.take(cpu) {
             Some(mut buffer) => {
@@ -41,7 +42,7 @@ impl<T> Singles<T> {
 
     fn take(&self, cpu: u32) -> Option<Taken<'_, T>> {
         let (before, from) = self.0.split_at(cpu as usize % self.0.len().max(1));
-        // Acquire: its partner is the release of who had it before.
+        // Acquire: pairs with the release by the buffer's previous user.
         let mut all = from.iter().chain(before);
         all.find(|single| !single.is_taken.swap(true, Ordering::Acquire)).map(Taken)
     }
@@ -50,29 +51,30 @@ impl<T> Singles<T> {
 impl<T> Drop for Singles<T> {
     fn drop(&mut self) {
         for single in &mut self.0 {
-            // Taken now is only what a thread has that a child of a fork does not: the item is the parent's.
+            // Only in a child of a fork can a buffer still be taken, by a thread that does not
+            // exist there: its item belongs to the parent.
             if !*single.is_taken.get_mut() {
-                // SAFETY: nobody reaches it any more.
+                // SAFETY: no thread can access it any more.
                 unsafe { ManuallyDrop::drop(single.buffer.get_mut()) };
             }
         }
     }
 }
 
-/// A buffer, until it is dropped: also where the sink unwinds.
+/// A taken buffer, until it is dropped, also if the sink unwinds.
 struct Taken<'a, T>(&'a Single<T>);
 
 impl<T> Deref for Taken<'_, T> {
     type Target = Vec<T>;
     fn deref(&self) -> &Vec<T> {
-        // SAFETY: taken by us.
+        // SAFETY: taken by this value.
         unsafe { &*self.0.buffer.get() }
     }
 }
 
 impl<T> DerefMut for Taken<'_, T> {
     fn deref_mut(&mut self) -> &mut Vec<T> {
-        // SAFETY: taken by us, and `self` is not shared.
+        // SAFETY: taken by this value, and `self` is not shared.
         unsafe { &mut *self.0.buffer.get() }
     }
 }
@@ -80,7 +82,7 @@ impl<T> DerefMut for Taken<'_, T> {
 impl<T> Drop for Taken<'_, T> {
     fn drop(&mut self) {
         self.clear();
-        // Release: its partner is the acquire of who takes it next.
+        // Release: pairs with the acquire by the next user.
         self.0.is_taken.store(false, Ordering::Release);
     }
 }
@@ -92,11 +94,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_has_one_item_at_a_time_and_comes_back_empty() {
+    fn a_buffer_holds_one_item_at_a_time_and_is_returned_empty() {
         let singles = Singles::new(2);
         let item = Arc::new(());
         for _ in 0..3 {
-            // One more inside than there are: the innermost has one of its own.
+            // Nested once more than there are buffers: the innermost call allocates its own.
             singles.with(1, item.clone(), |outer| {
                 singles.with(1, item.clone(), |inner| {
                     singles.with(1, item.clone(), |own| assert_eq!(own.len(), 1));
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_thread_has_taken_is_left_alone() {
+    fn a_buffer_taken_by_a_missing_thread_is_left_alone() {
         let singles = Singles::new(1);
         let item = Arc::new(());
         let mut lost = ManuallyDrop::new(singles.take(0).expect("free"));

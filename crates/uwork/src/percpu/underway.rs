@@ -1,8 +1,9 @@
-//! Calls of a batch's sink that are under way: to wait for those that have begun, and to know of one's own.
+//! Calls of a batch's sink in progress: to wait for those that have begun, and to detect that a
+//! thread is in one.
 //!
-//! Who takes items out of a CPU's batch is counted before the others can see that the items are gone, and until the
-//! sink has returned. The counts and why they miss nobody are the engine's; here is what a thread knows of itself, and
-//! what a fork makes of it.
+//! A thread that takes items out of a CPU's batch is counted before other threads can see that the
+//! items are gone from it, and until the sink has returned. The engine has the counts and the proof
+//! that they miss no call; this module has each thread's own nesting, and the treatment at a fork.
 
 use std::cell::Cell;
 use std::ptr;
@@ -16,18 +17,18 @@ use crate::linux::{Linux, engine};
 #[derive(Default)]
 pub(super) struct Underway {
     counts: Counts<Linux>,
-    /// How many forks this has been through: who has begun before one is counted no more.
+    /// The number of forks since creation: calls begun before a fork are no longer counted.
     forks: AtomicU32,
 }
 
 impl Underway {
-    /// Counts the caller in, until what it gets is dropped. To be called with the lock of a CPU, before its batch is
-    /// marked as empty.
+    /// Counts the caller in, until the result is dropped. Call it with the lock of a CPU held,
+    /// before its batch is marked as empty.
     pub(super) fn begin(&self) -> Begun<'_> {
         Begun { side: self.counts.begin(), forks: self.forks.load(Ordering::Relaxed), of: self }
     }
 
-    /// Waits for all that have begun. Only one thread at a time may.
+    /// Waits for all calls that have begun. Only one thread at a time may call it.
     pub(super) fn wait(&self) {
         if let Some(side) = self.counts.turn() {
             let engine = engine();
@@ -35,17 +36,18 @@ impl Underway {
         }
     }
 
-    /// What is left of it in a child of a fork: the sinks of other threads are the parent's, and the forking
-    /// thread's own, which it may be in, is counted no more. It is in no wait, as no code of a user's runs there.
+    /// The state for a child of a fork. The sinks of other threads belong to the parent, and a call
+    /// that the forking thread is in is no longer counted. That thread is in no wait, as no user
+    /// code runs during a wait.
     pub(super) fn child(&self) -> Underway {
         // Relaxed: there is one thread.
         let forks = self.forks.load(Ordering::Relaxed).wrapping_add(1);
         Underway { forks: AtomicU32::new(forks), ..Underway::default() }
     }
 
-    /// Calls `f`, of which [`Underway::is_inside`] tells meanwhile.
+    /// Calls `f`; meanwhile [`Underway::is_inside`] returns true on this thread.
     pub(super) fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
-        /// Also where `f` unwinds.
+        /// Restores the outer call, also if `f` unwinds.
         struct Leave(*const Inside);
         impl Drop for Leave {
             fn drop(&mut self) {
@@ -59,10 +61,11 @@ impl Underway {
         f()
     }
 
-    /// Whether the calling thread is inside of a call by [`Underway::inside`].
+    /// Whether the calling thread is inside a call by [`Underway::inside`].
     pub(super) fn is_inside(&self) -> bool {
         let mut next = INNERMOST.get();
-        // SAFETY: null, or on the stack of a caller of ours, which takes it out before it returns.
+        // SAFETY: null, or on the stack of an enclosing `inside` call, which removes it before it
+        // returns.
         while let Some(inside) = unsafe { next.as_ref() } {
             if ptr::eq(inside.of, self) {
                 return true;
@@ -73,7 +76,7 @@ impl Underway {
     }
 }
 
-/// A sink that a thread is in, and the one around it.
+/// A sink call that a thread is in, and the enclosing one.
 struct Inside {
     of: *const Underway,
     outer: *const Inside,

@@ -16,8 +16,9 @@ use crate::item::{Enqueued, Work, WorkItem};
 use crate::linux::engine;
 use crate::queue::Queue;
 
-/// A function for the data of one CPU. In mode 0 it is a work item that runs on that CPU; in modes 1 and 2 it
-/// runs right where it is queued. It takes the lock of the CPU that it is given, which is right in all modes.
+/// A function for the data of one CPU. In mode 0 it is a work item that runs on that CPU; in modes
+/// 1 and 2 it runs in the thread that queues it. The function takes the lock of the CPU that it is
+/// given, which is correct in all modes.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -38,7 +39,7 @@ use crate::queue::Queue;
 /// ```
 pub struct PerCpuWork(Arc<Inner>);
 
-/// What is wrong with a queue whose items do not run where they are queued.
+/// The error text for a queue whose items may run on another CPU than the one they are queued for.
 const NOT_PER_CPU: &str =
     "per-CPU work needs a per-CPU or BH queue in mode 0; others do not bring it to its CPU";
 
@@ -68,17 +69,18 @@ impl PerCpuWork {
         self.0.cpu
     }
 
-    /// Has the function called: in mode 0 by `queue` on `cpu`, once for all calls before it starts; in modes 1
-    /// and 2 right here, before this returns. False if it was pending already.
+    /// Has the function called: in mode 0 by `queue` on `cpu`, once for all calls before it starts;
+    /// in modes 1 and 2 by the calling thread, before this returns. False if it was pending
+    /// already.
     ///
-    /// In modes 1 and 2 two threads can be in the function at once, which the lock that it takes sorts out. A
-    /// panic of the function is counted and reported in all modes, and goes no further.
+    /// In modes 1 and 2 two threads can be in the function at once; the lock that it takes
+    /// serializes them. A panic of the function is counted, reported and caught in all modes.
     ///
     /// # Errors
-    /// `cpu` is not the one that the item is for; the machine does not have it; or, in mode 0, the process may
-    /// not use it or it is offline, or `queue` takes no items, or is not per-CPU
-    /// ([`Builder::per_cpu`](crate::Builder::per_cpu), [`Builder::bh`](crate::Builder::bh)): it would run the
-    /// function wherever its workers are.
+    /// `cpu` is not the CPU of the item, or does not exist. Or, in mode 0: the process may not use
+    /// it, it is offline, `queue` takes no items, or `queue` is not per-CPU
+    /// ([`Builder::per_cpu`](crate::Builder::per_cpu), [`Builder::bh`](crate::Builder::bh)) and
+    /// could run the function on another CPU.
     pub fn queue_on(&self, cpu: u32, queue: &Queue) -> Result<bool, Error> {
         let possible = engine().config().topology.possible();
         if cpu != self.0.cpu || !possible.contains(cpu) {
@@ -106,9 +108,9 @@ impl PerCpuWork {
         }
     }
 
-    /// Waits until the function has returned for every call of [`PerCpuWork::queue_on`] that began before: in modes
-    /// 1 and 2 for those that other threads are in. False if there is nothing to wait for, and, at once, in
-    /// the function itself, which would wait for its own end.
+    /// Waits until the function has returned for every call of [`PerCpuWork::queue_on`] that began
+    /// before; in modes 1 and 2, for those that other threads are in. False if there is nothing to
+    /// wait for. Also false, at once, in the function itself, which would wait for its own end.
     pub fn flush(&self) -> bool {
         if mode() == Mode::Local {
             self.0.work.flush()
@@ -128,8 +130,9 @@ impl fmt::Debug for PerCpuWork {
     }
 }
 
-/// Whether a function for the data of `cpu` that is called here is called from another CPU: never in mode 0,
-/// where it runs on that one. A hint, as the caller may be moved (the kernel's `pw_is_cpu_remote`).
+/// Whether a function for the data of `cpu` that the caller runs now is called from another CPU:
+/// never in mode 0, where it runs on that CPU. A hint, as the caller may be moved (the kernel's
+/// `pw_is_cpu_remote`).
 pub fn is_cpu_remote(cpu: u32) -> bool {
     mode() != Mode::Local && crate::linux::current_cpu() != cpu
 }

@@ -1,10 +1,11 @@
-//! Makes grace periods end: an epoch moves on only when somebody pushes it.
+//! Drives grace periods to their end: an epoch advances only when a thread advances it.
 //!
-//! One item of a queue of the library's own, called by the first arrival and by nobody before. In each
-//! run it looks several times in a row, as an epoch takes two steps and each look makes at most one.
-//! If a reader is in the way it arms itself, with growing pauses. When the engine says that no item has
-//! arrived it just returns: the next arrival calls it again. Its item is never run twice at once, so
-//! what it keeps between runs is its own.
+//! The driver is one item of a queue of the library's own. The first item that begins to wait for a
+//! grace period queues it; otherwise it is idle. In each run it tries several times in a row, as an
+//! epoch takes two steps and each try makes at most one. If a reader delays it, it arms itself,
+//! with growing pauses. When the engine reports that no item has arrived, it returns: the next
+//! arrival queues it again. The item never runs twice at once, so its state between runs needs no
+//! further protection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -17,25 +18,26 @@ use crate::linux::engine;
 use crate::own_queue::own_queue;
 use crate::queue::Queue;
 
-/// Looks in one run: two steps of the epoch, one more to find what they set free, one to spare.
-const LOOKS: u32 = 4;
-/// The pause after the first run that did not see the end, and the longest one.
+/// Tries in one run: two steps of the epoch, one more to run the deferred functions, one in
+/// reserve.
+const TRIES: u32 = 4;
+/// The pause after the first run that did not reach the end, and the longest pause.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(16);
 
-/// Pushes the epochs of one era on.
+/// Advances the epochs of one era.
 pub(super) struct Driver {
     work: DelayedWork<Driver>,
     /// The last grace period that has ended, by number.
     ended: AtomicU64,
-    /// Taken by its run only.
+    /// Locked by the driver's run only.
     progress: Mutex<Progress>,
 }
 
 struct Progress {
     /// The number of the grace period that began last.
     begun: u64,
-    /// Whether it is on.
+    /// Whether that grace period is in progress.
     on: bool,
     pause: Duration,
 }
@@ -52,21 +54,21 @@ impl Driver {
     }
 }
 
-/// Its queue makes progress without new threads, as the kernel's `rcu_gp` does.
+/// The driver's queue, which makes progress without new threads, as the kernel's `rcu_gp` does.
 fn queue() -> &'static Queue {
     static QUEUE: OnceLock<Queue> = OnceLock::new();
     own_queue(&QUEUE, "uwork/rcu_gp", Builder::mem_reclaim)
 }
 
-/// Makes what [`call`] needs.
+/// Makes the queue that [`call`] needs.
 ///
 /// # Panics
-/// No thread can be made.
+/// No thread can be created.
 pub(super) fn prepare() {
     queue();
 }
 
-/// Somebody waits for a grace period and nobody drives.
+/// Queues the driver: an item waits for a grace period, and the driver is idle.
 pub(super) fn call() {
     run_after(Duration::ZERO);
 }
@@ -74,9 +76,9 @@ pub(super) fn call() {
 fn run_after(pause: Duration) {
     match queue().enqueue_delayed(&super::era().driver, pause) {
         Enqueued::Queued | Enqueued::Pending(_) => {}
-        // The process was shut down, and what waited was let go of.
+        // The process was shut down, and the waiting items were released.
         Enqueued::Refused(_) => engine().abandon_grace(),
-        Enqueued::Disabled(_) => unreachable!("nobody else has the driver"),
+        Enqueued::Disabled(_) => unreachable!("only this module has the driver"),
     }
 }
 
@@ -86,15 +88,17 @@ impl Progress {
         self.on = true;
         self.pause = PAUSE_MIN;
         let number = self.begun;
-        // Pushed by the next flush, which is on this thread and in this run. It runs when every
-        // guard that exists then is gone, on whichever thread finds that out.
+        // The next flush, on this thread and in this run, hands this closure to the collector. It
+        // runs when every guard that exists at that time is dropped, on the thread that detects
+        // that.
         //
-        // Release: whoever sees the number sees what was done under those guards.
+        // Release, for the acquire in `advance`: a thread that sees the number sees what was done
+        // under those guards.
         super::pin().defer(move || ended.store(number, Ordering::Release));
     }
 
-    /// Pushes the epoch on by a step, if no reader is in the way. True if the period has ended.
-    fn look(&self, ended: &AtomicU64) -> bool {
+    /// Advances the epoch by a step, if no reader delays it. True if the grace period has ended.
+    fn advance(&self, ended: &AtomicU64) -> bool {
         super::pin().flush();
         ended.load(Ordering::Acquire) == self.begun
     }
@@ -105,14 +109,14 @@ impl WorkItem for Driver {
 
     fn run(this: &'static Driver) {
         let mut progress = this.progress.lock().unwrap_or_else(PoisonError::into_inner);
-        for _ in 0..LOOKS {
+        for _ in 0..TRIES {
             if !progress.on {
                 if !engine().begin_grace() {
                     return;
                 }
                 progress.begin(&this.ended);
             }
-            if progress.look(&this.ended) {
+            if progress.advance(&this.ended) {
                 progress.on = false;
                 engine().end_grace();
             }

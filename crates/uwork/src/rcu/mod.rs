@@ -1,9 +1,9 @@
-//! Readers that hold grace periods back, and items that wait for one.
+//! Read sides that delay grace periods, and items that wait for a grace period.
 //!
-//! A reader takes [`read_lock`] and looks at data that others may replace meanwhile. Who has replaced
-//! some must not free the old data before every reader that may still see it is gone: that is a *grace
-//! period*. [`Queue::enqueue_rcu`](crate::Queue::enqueue_rcu) queues an item after one: its function
-//! may free what was visible to readers before the call.
+//! A reader takes [`read_lock`] and reads data that writers may replace meanwhile. A writer that
+//! has replaced data must not free the old data before every reader that may still see it has
+//! ended: that is a *grace period*. [`Queue::enqueue_rcu`](crate::Queue::enqueue_rcu) queues an
+//! item after one: its function may free data that was visible to readers before the call.
 //!
 //! ```text
 //! reader A   [--------]
@@ -13,17 +13,17 @@
 //!                               run
 //! ```
 //!
-//! **Promise.** If `enqueue_rcu` returns `Queued`, the function runs after every [`ReadGuard`] that
-//! existed at the call has been dropped, and sees what its reader did. Readers who come later see what
-//! the caller of `enqueue_rcu` wrote before it.
+//! **Guarantee.** If `enqueue_rcu` returns `Queued`, the function runs after every [`ReadGuard`]
+//! that existed at the call has been dropped, and sees its reader's writes. Readers that start
+//! later see the writes that the caller made before `enqueue_rcu`.
 //!
-//! **Cost.** Taking and dropping a guard: a fence and a few stores, no shared line is written. While an
-//! item waits for a grace period a worker looks after 1 ms, and then less and less often up to each
-//! 16 ms; with no reader in the way the period is over in the first look. With no item waiting nobody
-//! looks.
+//! **Cost.** Taking and dropping a guard: a fence and a few stores, without a write to a shared
+//! cache line. While an item waits for a grace period, a worker checks after 1 ms, and then at
+//! growing intervals of up to 16 ms. If no reader delays it, the grace period ends in the first
+//! check. While no item waits, no thread checks.
 //!
-//! Grace periods are those of the crate `crossbeam-epoch`, in a collector of its own: guards of other
-//! users of that crate neither count as readers here nor hold anything back.
+//! Grace periods are those of the crate `crossbeam-epoch`, in a collector of its own: guards of
+//! other users of that crate do not count as readers here and delay no item.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -71,11 +71,12 @@ use crossbeam_epoch::{Collector, Guard, LocalHandle};
 use driver::Driver;
 pub use work::{HasRcuWork, RcuWork};
 
-/// Epochs of the library's own, and who pushes them on: what others defer never runs on its workers, and
-/// none of their guards holds an item back.
+/// The library's own epochs, and the driver that advances them. They are separate from other users
+/// of the crate, so that no foreign deferred function runs on the library's workers, and no foreign
+/// guard delays an item.
 ///
-/// A child after a fork has an era of its own: in the old one, guards of threads that it does not have
-/// would hold everything back for good. An old era is left as it is.
+/// A child after a fork has an era of its own: in the old era, guards of threads that do not exist
+/// in the child would delay all items for ever. The child does not touch the old era again.
 struct Era {
     forks: u32,
     collector: Collector,
@@ -86,7 +87,7 @@ fn era() -> &'static Era {
     static ERA: AtomicPtr<Era> = AtomicPtr::new(std::ptr::null_mut());
     let forks = crate::linux::forks();
     loop {
-        // Acquire and release: who finds an era finds it whole.
+        // Acquire and release: a thread that finds an era finds it complete.
         let known = ERA.load(Ordering::Acquire);
         // SAFETY: null, or an era that is never freed.
         if let Some(era) = unsafe { known.as_ref() }
@@ -98,7 +99,7 @@ fn era() -> &'static Era {
         let fresh = Box::into_raw(Box::new(fresh));
         let won = ERA.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire);
         if won.is_err() {
-            // SAFETY: made above, and seen by nobody else.
+            // SAFETY: made above, and never published.
             drop(unsafe { Box::from_raw(fresh) });
         }
     }
@@ -108,7 +109,7 @@ fn collector() -> &'static Collector {
     &era().collector
 }
 
-/// A thread's part in the epochs of the process that it is in.
+/// A thread's registration with the epochs of the current process.
 struct Handle {
     forks: u32,
     handle: LocalHandle,
@@ -124,14 +125,14 @@ thread_local! {
     static HANDLE: RefCell<Handle> = RefCell::new(Handle::new());
 }
 
-/// What `f` makes of the thread's handle; of a new one, if the thread is just ending.
+/// Calls `f` with the thread's handle, or with a new one if the thread is ending.
 fn with_handle<R>(f: impl FnOnce(&LocalHandle) -> R) -> R {
     let mut f = Some(f);
     let mut call = |handle: &LocalHandle| (f.take().expect("called once"))(handle);
     let outcome = HANDLE.try_with(|kept| {
         let mut kept = kept.borrow_mut();
         if kept.forks != crate::linux::forks() {
-            // The old one belongs to epochs that are left as they are.
+            // The old handle belongs to an era of the parent, which must not be touched.
             std::mem::forget(std::mem::replace(&mut *kept, Handle::new()));
         }
         call(&kept.handle)
@@ -143,20 +144,20 @@ fn pin() -> Guard {
     with_handle(LocalHandle::pin)
 }
 
-/// While it lives, no grace period ends that began after it was taken. Stays on its thread. From
-/// [`read_lock`].
+/// While it lives, no grace period that begins after its creation ends. It stays on its thread.
+/// From [`read_lock`].
 #[must_use = "the read side ends where the guard is dropped"]
 #[derive(Debug)]
 pub struct ReadGuard(#[allow(dead_code, reason = "dropped, that is what it is for")] Guard);
 
-/// Begins a read side: what is visible now is not handed to an item of
-/// [`Queue::enqueue_rcu`](crate::Queue::enqueue_rcu) before the guard is dropped.
+/// Begins a read side: no item of [`Queue::enqueue_rcu`](crate::Queue::enqueue_rcu) receives the
+/// data visible now before the guard is dropped.
 ///
-/// Guards nest. A guard that is never dropped holds every later item back for good. It may be held
-/// while the thread waits; but who waits, with a guard, for an item of `enqueue_rcu`, waits for
-/// itself ([`RcuWork::flush`] says so).
+/// Guards nest. A guard that is never dropped delays every later item for ever. The thread may wait
+/// while it holds a guard. But a thread that holds a guard and waits for an item of `enqueue_rcu`
+/// waits for itself (see [`RcuWork::flush`]).
 ///
-/// Acquire and release: a run sees what was done under every guard that it waited for.
+/// Acquire and release: a run sees the writes made under every guard that it waited for.
 ///
 /// ```
 /// let reader = uwork::rcu::read_lock();

@@ -25,7 +25,7 @@ pub struct RcuWork<T, const ID: u64 = 0> {
     pub(crate) pinned: PhantomPinned,
 }
 
-// SAFETY: everything in it is reached through the engine's protocols only.
+// SAFETY: all fields are accessed through the engine's protocols only.
 unsafe impl<T, const ID: u64> Send for RcuWork<T, ID> {}
 // SAFETY: as above.
 unsafe impl<T, const ID: u64> Sync for RcuWork<T, ID> {}
@@ -83,7 +83,7 @@ impl<T: WorkItem<ID>, const ID: u64> RcuWork<T, ID> {
     }
 
     fn take_back(&self, was_pending: bool) -> Option<T::Pointer> {
-        // SAFETY: the item was taken off: the queue's pointer is ours now.
+        // SAFETY: the item was taken off: this call owns the queue's pointer.
         was_pending.then(|| unsafe { T::Pointer::from_raw(container::<T, ID>(self.raw())) })
     }
 
@@ -115,10 +115,10 @@ impl<T: WorkItem<ID>, const ID: u64> RcuWork<T, ID> {
         self.take_back(was_pending)
     }
 
-    /// As [`RcuWork::cancel`], and waits for a run that is going on; not for a grace period.
+    /// As [`RcuWork::cancel`], and waits for a run in progress, but not for a grace period.
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted.
+    /// The disable depth is at its maximum.
     pub fn cancel_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
         // SAFETY: as in `cancel`.
         let was_pending = unsafe { engine().cancel_sync(self.raw()) }.map_err(DisableDepthError)?;
@@ -128,17 +128,17 @@ impl<T: WorkItem<ID>, const ID: u64> RcuWork<T, ID> {
     /// Keeps the item from being queued. See [`Work::disable`](crate::Work::disable).
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted.
+    /// The disable depth is at its maximum.
     pub fn disable(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
         // SAFETY: as in `cancel`.
         let was_pending = unsafe { engine().disable(self.raw()) }.map_err(DisableDepthError)?;
         Ok(self.take_back(was_pending))
     }
 
-    /// As [`RcuWork::disable`], and waits for a run that is going on.
+    /// As [`RcuWork::disable`], and waits for a run in progress.
     ///
     /// # Errors
-    /// The item is disabled as often as can be counted.
+    /// The disable depth is at its maximum.
     pub fn disable_sync(&self) -> Result<Option<T::Pointer>, DisableDepthError> {
         // SAFETY: as in `cancel`.
         let was_pending =
@@ -146,7 +146,7 @@ impl<T: WorkItem<ID>, const ID: u64> RcuWork<T, ID> {
         Ok(self.take_back(was_pending))
     }
 
-    /// Takes one disable back. True if the item can be queued again.
+    /// Undoes one disable. True if the item can be queued again.
     ///
     /// # Errors
     /// The item is not disabled.
@@ -155,10 +155,10 @@ impl<T: WorkItem<ID>, const ID: u64> RcuWork<T, ID> {
         unsafe { engine().enable(self.raw()) }.map_err(DisableDepthError)
     }
 
-    /// If the item waits for a grace period, waits for that; then until its last queueing has run. A
-    /// cancel ends the wait. False if the item was idle, and, at once, where the caller would wait
-    /// for itself: inside the item, or while it holds a [`ReadGuard`](super::ReadGuard) and the item
-    /// waits for a grace period.
+    /// If the item waits for a grace period, waits for its end; then waits until the item's last
+    /// queueing has run. A cancel ends the wait. False if the item was idle. Also false, at once,
+    /// where the caller would wait for itself: inside the item, or while it holds a
+    /// [`ReadGuard`](super::ReadGuard) and the item waits for a grace period.
     pub fn flush(&self) -> bool {
         engine().assert_may_wait();
         let may_wait = !super::is_read_locked();
@@ -177,16 +177,16 @@ impl<T, const ID: u64> fmt::Debug for RcuWork<T, ID> {
 }
 
 impl Queue {
-    /// Queues an item when a grace period has ended that begins after this call did: after every
-    /// [`ReadGuard`](crate::rcu::ReadGuard) that exists now is gone. The item is pending from now on.
-    /// One that is not queued comes back, and no grace period is waited for on its account: an item
-    /// that was pending runs after the one that it waits for already, or has waited for.
+    /// Queues an item at the end of a grace period that begins after the start of this call: every
+    /// [`ReadGuard`](crate::rcu::ReadGuard) that exists now has been dropped by then. The item is
+    /// pending from now on. An item that is not queued is returned, and does not wait for a new
+    /// grace period: an item that was pending runs after the grace period of its earlier queueing.
     ///
     /// Takes a mutex; only the first use in the process allocates.
     ///
-    /// The item runs as if it were queued on the CPU of this call. Until the grace
-    /// period has ended it does not keep the queue, nor count in a flush or drain of it; if the queue
-    /// is gone, or drains, by then, the item is dropped without being run.
+    /// The item runs as if it were queued on the CPU of this call. Until the grace period has
+    /// ended, it does not keep the queue alive and does not count in a flush or drain of it. If the
+    /// queue has ended, or drains, by then, the item is dropped and does not run.
     ///
     /// See the module [`rcu`](crate::rcu) for an example.
     ///

@@ -1,4 +1,4 @@
-//! Buffers that the kernel takes as it receives: one ring of them per reactor.
+//! Receive buffers from which the kernel picks: one ring of them per reactor.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::types::BufRingEntry;
 
-/// What the kernel wants of the ring's address.
+/// The alignment that the kernel requires of the ring's address.
 const PAGE: usize = 4096;
 
 /// The ring and the buffers. Outlives the io_uring.
@@ -20,15 +20,15 @@ pub(super) struct Buffers {
     data: NonNull<u8>,
     count: u16,
     size: u32,
-    /// Where the next buffer is put. The ring's own is written for the kernel.
+    /// The index at which the next buffer is added. The ring's own tail is a copy for the kernel.
     tail: Cell<u16>,
 }
 
 impl Buffers {
-    /// `count` buffers of `size` bytes, all of them the kernel's. `count` is a power of two.
+    /// `count` buffers of `size` bytes, all of them given to the kernel. `count` is a power of two.
     ///
     /// # Errors
-    /// No memory for the buffers, which may be many.
+    /// No memory for the buffers.
     pub(super) fn new(count: u16, size: u32) -> io::Result<Rc<Buffers>> {
         let (entries, data) = Self::layouts(count, size);
         // SAFETY: neither layout is empty.
@@ -50,7 +50,7 @@ impl Buffers {
         (entries.expect("32,768 entries at most"), data.expect("checked by the builder"))
     }
 
-    /// Where the ring is.
+    /// The ring's address.
     pub(super) fn address(&self) -> u64 {
         self.entries.as_ptr().expose_provenance() as u64
     }
@@ -62,10 +62,11 @@ impl Buffers {
     /// A buffer that the kernel has filled.
     ///
     /// # Safety
-    /// The kernel has given this buffer out, with as many bytes in it as the operation has returned, and it was not
-    /// given back since.
+    /// The kernel has handed this buffer out, for an operation that returned this number of bytes,
+    /// and it was not given back since.
     pub(super) unsafe fn take(self: &Rc<Self>, id: u16, returned: u32) -> Buffer {
-        // A receive with `MSG_TRUNC` returns the length of the message, of which the buffer may have the start only.
+        // A receive with `MSG_TRUNC` returns the length of the message, of which the buffer may
+        // hold only the start.
         let len = returned.min(self.size);
         Buffer { buffers: self.clone(), id, len }
     }
@@ -77,15 +78,17 @@ impl Buffers {
     fn give_back(&self, id: u16) {
         let tail = self.tail.get();
         let place = usize::from(tail & (self.count - 1));
-        // SAFETY: within the ring. The kernel reads an entry only after the tail has passed it, which comes next.
+        // SAFETY: within the ring. The kernel reads an entry only after the tail has passed it,
+        // which comes next.
         let entry = unsafe { &mut *self.entries.as_ptr().add(place) };
         entry.set_addr(self.at(id).expose_provenance() as u64);
         entry.set_len(self.size);
         entry.set_bid(id);
         self.tail.set(tail.wrapping_add(1));
-        // SAFETY: the tail is a field of the first entry that `set_addr` and its likes leave alone.
+        // SAFETY: the tail is a field of the first entry that `set_addr` and the other setters do
+        // not write.
         let shared = unsafe { &*BufRingEntry::tail(self.entries.as_ptr()).cast::<AtomicU16>() };
-        // Release: the entry.
+        // Release: publishes the entry to the kernel.
         shared.store(self.tail.get(), Ordering::Release);
     }
 }
@@ -93,7 +96,8 @@ impl Buffers {
 impl Drop for Buffers {
     fn drop(&mut self) {
         let (entries, data) = Self::layouts(self.count, self.size);
-        // SAFETY: allocated so, and the kernel uses them no more: the reactor has ended first.
+        // SAFETY: allocated with these layouts, and the kernel no longer uses them: the reactor has
+        // ended first.
         unsafe {
             dealloc(self.entries.as_ptr().cast(), entries);
             dealloc(self.data.as_ptr(), data);
@@ -101,7 +105,7 @@ impl Drop for Buffers {
     }
 }
 
-/// Bytes that the kernel has received. Dropping it gives the buffer back to the reactor.
+/// A buffer with bytes that the kernel received. Dropping it gives the buffer back to the reactor.
 pub struct Buffer {
     buffers: Rc<Buffers>,
     id: u16,
@@ -112,8 +116,8 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the buffer is ours until it is given back, so the kernel does not write it; `len` is what it has
-        // filled.
+        // SAFETY: this value owns the buffer until it is given back, so the kernel does not write
+        // it; `len` bytes of it are initialized.
         unsafe { std::slice::from_raw_parts(self.buffers.at(self.id), self.len as usize) }
     }
 }

@@ -1,4 +1,4 @@
-//! What a reactor is made with.
+//! The options of a reactor.
 
 use std::io;
 
@@ -14,7 +14,7 @@ const BUFFER_SIZE_MAX: u32 = 1 << 24;
 #[must_use]
 pub struct Builder {
     pub(super) entries: u32,
-    /// How many buffers of how many bytes, if any.
+    /// The number of buffers and their size in bytes, if any.
     pub(super) buffers: Option<(u16, u32)>,
 }
 
@@ -23,29 +23,31 @@ impl Builder {
         Builder { entries: ENTRIES_DEFAULT, buffers: None }
     }
 
-    /// Operations that can be queued before they are submitted: 1 to 32,768, rounded up to a power of two; 256
-    /// unless set. Four times as many completions can wait; more are kept by the kernel.
+    /// The number of operations that can be queued before they are submitted: 1 to 32,768, rounded
+    /// up to a power of two; 256 by default. Four times as many completions can wait in the ring;
+    /// the kernel keeps further ones.
     pub fn entries(mut self, entries: u32) -> Builder {
         self.entries = entries;
         self
     }
 
-    /// Buffers for what is received: how many (a power of two, at most 32,768), and how many bytes each (at most 16
-    /// MiB). None unless set; then [`Reactor::recv_multi`] does not work.
+    /// Receive buffers: their number (a power of two, at most 32,768), and the size of each in
+    /// bytes (at most 16 MiB). None by default; without them [`Reactor::recv_multi`] does not work.
     pub fn buffers(mut self, count: u16, size: u32) -> Builder {
         self.buffers = Some((count, size));
         self
     }
 
-    /// Makes the reactor of the calling thread, which is registered for task work if it was not.
+    /// Makes the reactor of the calling thread, and registers the thread for task work if
+    /// necessary.
     ///
     /// # Errors
-    /// `InvalidInput` for numbers that are not allowed, or a thread that has a reactor; `PermissionDenied` or
-    /// `Unsupported` (`ENOSYS`) where the system does not allow io_uring; `InvalidInput` from the kernel before
-    /// Linux 6.1; no memory or no descriptor left.
+    /// `InvalidInput` for numbers out of range, or a thread that has a reactor already;
+    /// `PermissionDenied` or `Unsupported` (`ENOSYS`) where the system does not permit io_uring;
+    /// `InvalidInput` from the kernel before Linux 6.1; no memory or no descriptor left.
     ///
     /// # Panics
-    /// If the thread's destructors have run.
+    /// If the thread's thread-local destructors have run.
     pub fn build(self) -> io::Result<Reactor> {
         let refuse = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         if !(1..=ENTRIES_MAX).contains(&self.entries) {

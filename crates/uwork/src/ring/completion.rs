@@ -1,4 +1,4 @@
-//! What has become of an operation.
+//! The outcome of an operation.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ pub struct Completion {
     result: i32,
     flags: u32,
     buffer: Option<Buffer>,
-    /// The result is a descriptor that nobody owns yet.
+    /// The result is a descriptor that has no owner yet.
     is_fd: bool,
 }
 
@@ -35,16 +35,16 @@ impl Completion {
         }
     }
 
-    /// What was given when the operation was queued.
+    /// The token that was given when the operation was queued.
     pub fn token(&self) -> u64 {
         self.token
     }
 
-    /// What the operation has returned: a number of bytes, for example.
+    /// The operation's return value: a number of bytes, for example.
     ///
     /// # Errors
-    /// Why it has failed, as the system call of its name would say. `ENOBUFS`: a receive has found no buffer; it has
-    /// ended, and is to be queued again once buffers were given back.
+    /// The operation's error, as the system call of its name would return it. `ENOBUFS`: a receive
+    /// found no buffer and has ended; queue it again once buffers were given back.
     pub fn result(&self) -> io::Result<u32> {
         u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(-self.result))
     }
@@ -54,26 +54,27 @@ impl Completion {
         cqueue::more(self.flags)
     }
 
-    /// Whether the socket had more to receive at once.
+    /// Whether the socket had more data ready to receive.
     pub fn socket_has_more(&self) -> bool {
         cqueue::sock_nonempty(self.flags)
     }
 
-    /// What was received, for [`Reactor::recv_multi`](super::Reactor::recv_multi). None at the end of the stream,
-    /// or on an error.
+    /// The received data, for [`Reactor::recv_multi`](super::Reactor::recv_multi). None at the end
+    /// of the stream, or on an error.
     pub fn into_buffer(mut self) -> Option<Buffer> {
         self.buffer.take()
     }
 
-    /// As [`Completion::into_buffer`], without giving the rest up.
+    /// As [`Completion::into_buffer`], without consuming the completion.
     pub fn buffer(&self) -> Option<&[u8]> {
         self.buffer.as_deref()
     }
 
-    /// The descriptor that was accepted, for [`Reactor::accept_multi`](super::Reactor::accept_multi).
+    /// The descriptor that was accepted, for
+    /// [`Reactor::accept_multi`](super::Reactor::accept_multi).
     ///
     /// # Errors
-    /// Why none was; `InvalidInput` if the operation was another one.
+    /// The accept's error; `InvalidInput` if the operation was not an accept.
     pub fn into_fd(mut self) -> io::Result<OwnedFd> {
         self.result()?;
         self.take_fd().ok_or_else(|| {
@@ -82,14 +83,14 @@ impl Completion {
     }
 
     fn take_fd(&mut self) -> Option<OwnedFd> {
-        // SAFETY: an accept has made it, and nobody else has it.
+        // SAFETY: an accept created it, and `take` makes this call its only owner.
         std::mem::take(&mut self.is_fd).then(|| unsafe { OwnedFd::from_raw_fd(self.result) })
     }
 }
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        // Nobody has asked for it: close it.
+        // The descriptor was not taken: close it.
         drop(self.take_fd());
     }
 }

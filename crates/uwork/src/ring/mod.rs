@@ -1,8 +1,10 @@
-//! Reactors: threads that wait for completions of io_uring and for [task work](crate::task) at once.
+//! Reactors: threads that wait for completions of io_uring and for [task work](crate::task) at
+//! once.
 //!
-//! A [`Reactor`] is one thread's ring. Its wait ends when an operation has completed or when another thread adds an
-//! item for it, which then has run: with one system call, and without a signal. Completions are handled when the
-//! thread asks for them and at no other time (`IORING_SETUP_DEFER_TASKRUN`).
+//! A [`Reactor`] is one thread's ring. Its wait ends when an operation has completed, or when
+//! another thread has added an item for it, which runs before the wait returns. That takes one
+//! system call and no signal. Completions are processed when the thread asks for them and at no
+//! other time (`IORING_SETUP_DEFER_TASKRUN`).
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -47,12 +49,12 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! # What it needs
+//! # Requirements
 //!
-//! Linux 6.1, and a system that allows io_uring (`kernel.io_uring_disabled`, seccomp): otherwise
-//! [`Builder::build`] says so and the program falls back to what else it has, for example epoll with
-//! [`task::notifier`](crate::task::notifier). From Linux 6.13 on, threads that add task work send a message to the
-//! ring; before that they write to an eventfd, of which the ring has a poll.
+//! Linux 6.1, and a system that permits io_uring (`kernel.io_uring_disabled`, seccomp). Otherwise
+//! [`Builder::build`] returns an error and the program uses another mechanism, for example epoll
+//! with [`task::notifier`](crate::task::notifier). From Linux 6.13 on, threads that add task work
+//! send a message to the ring; before that they write to an eventfd that the ring polls.
 
 mod buffers;
 mod builder;

@@ -4,49 +4,50 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use uwork_engine::host::Frame;
 
-/// Held while names are looked for: what looks for them has a lock that no fork handler knows, and a child
-/// would find it held for ever.
+/// Held while names are looked up. The resolver has a lock that no fork handler knows; a child
+/// forked meanwhile would find it held for ever.
 static RESOLVES: Mutex<()> = Mutex::new(());
 
 /// See [`hold`].
 pub(crate) type Held = MutexGuard<'static, ()>;
 
-/// Nobody looks for names while this is held. Up to some hundred milliseconds if somebody does; without any
-/// of the engine's locks held.
+/// No thread looks names up while this is held. Takes up to some hundred milliseconds if a lookup
+/// is in progress. Call it without any of the engine's locks held.
 pub(crate) fn hold() -> Held {
     RESOLVES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The function at this address. Reads the program's file at first use: milliseconds, and memory for
-/// what it finds there. Takes locks of its own; without any of the engine's held.
+/// The function at this address. Reads the program's file at first use: milliseconds, and memory
+/// for the symbols found. Takes locks of its own; call it without any of the engine's held.
 pub(crate) fn name(address: usize) -> Option<String> {
     let _held = hold();
     let mut name = None;
-    // It takes an address for one to return to, and looks at the byte before it.
+    // The resolver expects a return address and looks up the byte before it.
     backtrace::resolve(std::ptr::without_provenance_mut(address.wrapping_add(1)), |symbol| {
-        // The outermost one comes last: what was inlined at its first instruction comes before it.
+        // The outermost function comes last, after functions that were inlined at its first
+        // instruction.
         name = symbol.name().map(|name| format!("{name:#}")).or(name.take());
     });
     name
 }
 
-/// A place in a function, as a stack has them.
+/// A position in a function, as found on a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The instruction there is the next to run.
     At(usize),
-    /// The instruction before it is a call that is under way.
+    /// The instruction before it is a call in progress.
     ReturnTo(usize),
 }
 
-/// The path of a source file, without what only tells where the standard library was built.
+/// The path of a source file, without the prefix that shows where the standard library was built.
 fn shortened(file: &str) -> &str {
     let rest = file.strip_prefix("/rustc/").and_then(|rest| rest.split_once('/'));
     rest.map_or(file, |(_, path)| path)
 }
 
-/// The functions at a place, innermost first: several where some were inlined, one without a name where
-/// nothing is known. As [`name`].
+/// The functions at a position, innermost first: several if some were inlined, a frame without a
+/// name if nothing is known. As [`name`].
 pub(crate) fn frames(place: Place) -> Vec<Frame> {
     let (address, resolved) = match place {
         Place::At(address) => (address, address.wrapping_add(1)),

@@ -1,6 +1,6 @@
 //! No names of functions: the feature `symbols` is off.
 
-/// Not known.
+/// Always None.
 pub(crate) fn name(_: usize) -> Option<String> {
     None
 }
@@ -8,7 +8,7 @@ pub(crate) fn name(_: usize) -> Option<String> {
 /// See [`hold`].
 pub(crate) struct Held;
 
-/// There is nothing to be held.
+/// There is no lock to hold.
 pub(crate) fn hold() -> Held {
     Held
 }

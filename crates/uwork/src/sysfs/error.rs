@@ -4,27 +4,28 @@ use std::fmt;
 
 use crate::error::Error as QueueError;
 
-/// See [`get`](super::get) and [`set`](super::set). Prints as one line that says what is allowed.
+/// See [`get`](super::get) and [`set`](super::set). Prints as one line that names the permitted
+/// values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is nothing at this path.
+    /// Nothing exists at this path.
     NoSuchPath {
         /// The path.
         path: String,
-        /// What is there instead: the names beside it.
+        /// The names that exist in that directory.
         allowed: Vec<String>,
     },
-    /// There is no such queue in the tree.
+    /// The tree has no such queue.
     NoSuchQueue {
         /// The path.
         path: String,
         /// The queue's name in it.
         queue: String,
-        /// The queues that there are.
+        /// The queues in the tree.
         allowed: Vec<String>,
     },
-    /// The path names a directory, and an attribute was wanted; or the other way round.
+    /// The path names a directory where an attribute is needed, or the reverse.
     WrongKind {
         /// The path.
         path: String,
@@ -42,14 +43,14 @@ pub enum Error {
         path: String,
         /// The text.
         value: String,
-        /// What would be one.
+        /// The permitted values.
         allowed: String,
     },
-    /// The value cannot be had.
+    /// The engine refused the value.
     Refused {
         /// The path.
         path: String,
-        /// Why.
+        /// The reason.
         error: QueueError,
     },
 }

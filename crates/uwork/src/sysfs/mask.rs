@@ -1,4 +1,5 @@
-//! CPU masks as the kernel writes them: hexadecimal, the highest CPU first, a comma after each 32 bits.
+//! CPU masks as the kernel writes them: hexadecimal, the highest CPU first, a comma after each 32
+//! bits.
 
 use uwork_policy::cpuset::CpuSet;
 
@@ -18,8 +19,8 @@ pub(super) fn format(mask: &CpuSet, nr_cpus: u32) -> String {
     (0..groups).rev().map(group).collect::<Vec<_>>().join(",")
 }
 
-/// What [`format()`] writes, and shorter forms of it; `None` for anything else, and for CPUs that are
-/// not possible.
+/// Parses the output of [`format()`], and shorter forms of it. `None` for anything else, and for
+/// CPUs that are not possible.
 pub(super) fn parse(text: &str, nr_cpus: u32) -> Option<CpuSet> {
     let mut mask = CpuSet::new();
     let groups: Vec<&str> = text.split(',').collect();
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_look_as_the_kernel_prints_them() {
+    fn masks_have_the_kernels_format() {
         assert_eq!(format(&set("0-1"), 2), "3");
         assert_eq!(format(&set("0"), 12), "001");
         assert_eq!(format(&set("0,31"), 32), "80000001");
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_masks_can_be_read() {
         for (cpus, nr) in [("0-1", 2), ("0", 12), ("0,31", 32), ("0,32", 33), ("4-7,64", 72)] {
             assert_eq!(parse(&format(&set(cpus), nr), nr), Some(set(cpus)), "{cpus}");
         }

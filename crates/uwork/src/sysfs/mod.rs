@@ -1,5 +1,5 @@
-//! The attribute tree: what the kernel has below `/sys/devices/virtual/workqueue` and
-//! `/sys/module/workqueue`, with its names and its formats, inside the process.
+//! The attribute tree: the attributes that the kernel has below `/sys/devices/virtual/workqueue`
+//! and `/sys/module/workqueue`, with the same names and formats, inside the process.
 //!
 //! | path | read | write |
 //! |---|---|---|
@@ -18,22 +18,25 @@
 //! | `devices/NAME/nice` | the workers' niceness | -20 to 19 |
 //! | `devices/NAME/cpumask` | the CPUs that were asked for, hexadecimal | a mask with a CPU in it |
 //! | `devices/NAME/affinity_scope` | `numa`, `default (cache -> cpu)` | a scope's name, or `default` |
-//! | `devices/NAME/affinity_strict` | 1 if pods keep to themselves, else 0 | 0 or 1 |
+//! | `devices/NAME/affinity_strict` | 1 if pods run only their own items, else 0 | 0 or 1 |
 //!
-//! A run of a per-CPU queue that used the CPU for `cpu_intensive_thresh_us` microseconds while others
-//! waited does not hold them up any longer; 0 lets it. From its `cpu_intensive_warning_thresh`th such
-//! run on a function is reported; 0: never.
+//! `cpu_intensive_thresh_us`: a run on a per-CPU queue that has used its CPU for so many
+//! microseconds while other items wait no longer counts as running, so that another worker takes
+//! them; 0 switches this off. `cpu_intensive_warning_thresh`: from this number of such runs on, a
+//! function is reported; 0: never.
 //!
-//! `pool_workers_max` is how many workers a pool may have, together with those that it shares its work
-//! with; the kernel has no such limit. 0 stands for what follows from the queues: the sum of their
-//! `max_active` and one more for each CPU, at most half of the threads that the process may have
-//! ([`Machine::threads_max`](crate::topology::Machine::threads_max)). Where items wait for others, less
-//! can be a deadlock: [`Report::WorkersMax`](crate::Report::WorkersMax) says when all workers block.
+//! `pool_workers_max` is the maximum number of workers of a pool, together with the pools that it
+//! shares its items with; the kernel has no such limit. 0 derives it from the queues: the sum of
+//! their `max_active` plus one for each CPU, at most half of the threads that the process may have
+//! ([`Machine::threads_max`](crate::topology::Machine::threads_max)). If items wait for others, a
+//! lower limit can cause a deadlock: [`Report::WorkersMax`](crate::Report::WorkersMax) is issued
+//! when all workers block.
 //!
 //! `devices` has the queues with the flag [`SYSFS`](crate::Flags::SYSFS); the last four attributes
-//! are those of unbound and ordered queues. A `/` in a queue's name shows as `!`. Values come without
-//! a newline at their end, and may be written with one. Several slashes in a path are one. Who may
-//! read and write them is not decided here: whatever serves the tree to others must do that.
+//! exist for unbound and ordered queues only. A `/` in a queue's name is shown as `!`. Values are
+//! read without a final newline, and may be written with one. Several slashes in a path count as
+//! one. This module does not check permissions: a program that offers the tree to others must do
+//! that.
 //!
 //! ```
 //! use uwork::{Queue, sysfs};
@@ -62,16 +65,16 @@ use crate::linux::{engine, saves_power};
 use crate::watchdog;
 use queue::Attribute;
 
-/// What a directory has.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// Its name in the directory.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
 }
 
-/// What is at a path.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryKind {
     /// Has entries of its own.
@@ -105,7 +108,7 @@ enum Global {
     WatchdogThresh,
 }
 
-/// Directory, name, value.
+/// The directory, name and value of each.
 const GLOBALS: [(&str, &str, Global); 10] = [
     ("", "cpumask", Global::Cpumask),
     ("", "cpumask_isolated", Global::CpumaskIsolated),
@@ -139,7 +142,7 @@ impl Global {
         }
     }
 
-    /// The greatest value that can be written; none for what can only be read.
+    /// The greatest value that can be written; None for read-only values.
     fn max(self) -> Option<u32> {
         match self {
             Global::CpuIntensiveThreshUs
@@ -181,7 +184,7 @@ impl Global {
     }
 }
 
-/// What a path leads to.
+/// The object that a path names.
 enum Node {
     Directory(Vec<Entry>),
     Global(Global),
@@ -192,7 +195,7 @@ enum Node {
 /// The entries of a directory, sorted by name. `""` is the root.
 ///
 /// # Errors
-/// There is no such path, or it is an attribute.
+/// The path does not exist, or is an attribute.
 pub fn list(path: &str) -> Result<Vec<Entry>, Error> {
     match find(path)? {
         Node::Directory(entries) => Ok(entries),
@@ -203,7 +206,7 @@ pub fn list(path: &str) -> Result<Vec<Entry>, Error> {
 /// The value of an attribute.
 ///
 /// # Errors
-/// There is no such path, or it is a directory.
+/// The path does not exist, or is a directory.
 pub fn get(path: &str) -> Result<String, Error> {
     match find(path)? {
         Node::Directory(_) => Err(Error::WrongKind { path: path.to_owned(), is_directory: true }),
@@ -214,12 +217,12 @@ pub fn get(path: &str) -> Result<String, Error> {
     }
 }
 
-/// Changes an attribute, at once and for what is queued from then on. One newline at the end of the value
-/// is ignored.
+/// Changes an attribute, at once and for everything queued from then on. One newline at the end of
+/// the value is ignored.
 ///
 /// # Errors
-/// There is no such path, it cannot be written, or the value is wrong or cannot be had; nothing is
-/// changed then.
+/// The path does not exist or is not writable, or the value is malformed or refused; then nothing
+/// changes.
 pub fn set(path: &str, value: &str) -> Result<(), Error> {
     let value = value.strip_suffix('\n').unwrap_or(value);
     match find(path)? {
@@ -233,7 +236,7 @@ pub fn set(path: &str, value: &str) -> Result<(), Error> {
 }
 
 fn find(path: &str) -> Result<Node, Error> {
-    // As a file system does it: several slashes are one, and those at the ends are none.
+    // As in a file system: several slashes count as one, and those at the ends are ignored.
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let path = parts.join("/");
     let path = path.as_str();

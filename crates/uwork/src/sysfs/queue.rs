@@ -34,7 +34,7 @@ fn device_name(wq: &Wq) -> String {
     wq.name().replace('/', "!")
 }
 
-/// Calls `f` with the queue of this name in the tree, if there is one.
+/// Calls `f` with the queue of this name in the tree, if it exists.
 pub(super) fn with<R>(device: &str, f: impl FnOnce(&Wq) -> R) -> Option<R> {
     let (mut f, mut result) = (Some(f), None);
     engine().for_each_queue(|wq| {
@@ -101,7 +101,7 @@ impl Attribute {
         value.unwrap_or_default()
     }
 
-    /// What may be written, in words.
+    /// A description of the permitted values.
     fn allowed(self) -> String {
         match self {
             Attribute::PerCpu => "none".to_owned(),

@@ -1,4 +1,4 @@
-//! Lengths of time as the tree shows them: seconds, with decimals where that is needed.
+//! Durations in the format of the tree: seconds, with decimals where needed.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_are_written_as_they_are_read() {
+    fn seconds_are_formatted_as_they_are_parsed() {
         for text in ["0", "30", "0.05", "4294967295.999999999", "1.5"] {
             assert_eq!(format(parse(text).unwrap()), text);
         }

@@ -1,4 +1,4 @@
-//! Closures as task work: an item in a box of its own.
+//! Closures as task work: a boxed item.
 
 use std::any::TypeId;
 use std::ptr::NonNull;
@@ -17,7 +17,7 @@ pub(super) struct Closure<F> {
 impl<F: FnOnce() + Send + 'static> Closure<F> {
     const CALLS: &'static TaskCalls = &TaskCalls { run: Self::run, of: TypeId::of::<F> };
 
-    /// The item, to be run or taken back once.
+    /// Boxes the closure. The returned item must be run or taken back once.
     pub(super) fn leak(function: F) -> NonNull<RawWork> {
         let closure = Box::new(Closure { work: RawWork::new(Self::CALLS), function });
         // SAFETY: a box is not null.
@@ -32,7 +32,7 @@ impl<F: FnOnce() + Send + 'static> Closure<F> {
     }
 
     unsafe fn run(work: NonNull<RawWork>) {
-        // SAFETY: the list gives back what it got, once.
+        // SAFETY: the list hands each item back once.
         guarded(unsafe { Self::take_back(work) });
     }
 }

@@ -10,14 +10,16 @@ use super::item::{HasTaskWork, TaskItem, TaskWork, container, field, kind};
 use crate::linux::task::{Delivery, Outcome, Target, current};
 use crate::pointer::WorkPointer;
 
-/// Why there is no handle.
+/// The error text if the thread can have no handle.
 pub(super) const ENDED: &str = "the thread ends: its task work is over";
 
-/// A registered thread, for which task work can be added from anywhere. Cloning costs one locked instruction.
+/// A registered thread, for which task work can be added from anywhere. Cloning costs one locked
+/// instruction.
 ///
-/// A handle does not keep its thread alive. After the thread has ended everything that is added comes back.
-/// If the thread had an eventfd, by a [`Notifier`](super::Notifier) or a reactor, that is open as long as any handle
-/// is left: a program that keeps the handles of many threads that have ended keeps as many descriptors.
+/// A handle does not keep its thread alive. After the thread has ended, every added item is
+/// returned. If the thread had an eventfd, by a [`Notifier`](super::Notifier) or a reactor, that
+/// stays open as long as any handle exists: a program that keeps the handles of many ended threads
+/// keeps as many descriptors.
 ///
 /// ```
 /// use uwork::task::{self, Notify, TaskHandle};
@@ -36,14 +38,14 @@ pub(super) const ENDED: &str = "the thread ends: its task work is over";
 #[derive(Clone)]
 pub struct TaskHandle(Arc<Target>);
 
-/// What came of adding. An item that was not added comes back.
+/// The outcome of adding. An item that was not added is returned.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an item that was not added is in here"]
 pub enum Added<P> {
     /// It will run.
     Added,
-    /// It was pending already, on this thread or another: the coming run sees everything that the caller wrote
-    /// before.
+    /// It was pending already, on this thread or another: the coming run sees everything that the
+    /// caller wrote before.
     Pending(P),
     /// The thread has ended, or called [`exit`](super::exit).
     Exited(P),
@@ -64,7 +66,7 @@ impl<P> Added<P> {
     }
 }
 
-/// The thread has ended, or called [`exit`](super::exit). What was to run there is in here.
+/// The thread has ended, or called [`exit`](super::exit). Holds the closure that was to run there.
 pub struct ExitedError<F>(pub F);
 
 impl<F> fmt::Debug for ExitedError<F> {
@@ -82,12 +84,12 @@ impl<F> fmt::Display for ExitedError<F> {
 impl<F> std::error::Error for ExitedError<F> {}
 
 impl TaskHandle {
-    /// The calling thread's handle. Registers the thread at the first call, told by [`Delivery::Auto`], or, where no
-    /// signal can be had, by [`Delivery::Light`]; [`set_delivery`](super::set_delivery) before the first call avoids
-    /// that a signal's handler is installed.
+    /// The calling thread's handle. The first call registers the thread, with [`Delivery::Auto`],
+    /// or, if no signal is free, [`Delivery::Light`]. To avoid the installation of a signal
+    /// handler, call [`set_delivery`](super::set_delivery) first.
     ///
     /// # Panics
-    /// If the thread ends and its destructors for thread-local data, uwork's among them, have run.
+    /// If the thread is ending and its thread-local destructors, uwork's among them, have run.
     ///
     /// ```
     /// use uwork::task::{Notify, TaskHandle, run};
@@ -99,17 +101,19 @@ impl TaskHandle {
         TaskHandle(current(Delivery::Auto).expect(ENDED))
     }
 
-    /// Whether this is the calling thread's.
+    /// Whether this is the calling thread's handle.
     pub fn is_current(&self) -> bool {
         self.0.is_current()
     }
 
-    /// Adds an item for the thread. Lock-free, allocates nothing; a system call only if the thread has to be told and
-    /// was not told since it last ran its items.
+    /// Adds an item for the thread. Lock-free, allocates nothing; makes a system call only if the
+    /// thread must be notified and was not notified since it last ran its items.
     ///
-    /// What the caller wrote before is seen by the item's run, also if the item was pending already.
+    /// The caller's earlier writes are visible to the item's run, also if the item was pending
+    /// already.
     ///
-    /// For the calling thread itself a [`Notify::Signal`] is due at its next safe point.
+    /// If the target is the calling thread itself, an item with [`Notify::Signal`] runs at its next
+    /// safe point.
     ///
     /// ```
     /// use uwork::task::{self, Added, Notify, TaskHandle, TaskItem, TaskWork};
@@ -130,8 +134,8 @@ impl TaskHandle {
         P::Target: TaskItem<ID, Pointer = P>,
     {
         let raw = item.into_raw();
-        // SAFETY: the pointer keeps the item live and in place, until its run or whoever takes it back has it, and
-        // may go to the thread (`WorkPointer`).
+        // SAFETY: the pointer keeps the item live and in place until its run, or until a cancel
+        // takes it back, and may move to the thread (`WorkPointer`).
         unsafe {
             match self.0.add(field::<P::Target, ID>(raw), notify) {
                 Outcome::Added => Added::Added,
@@ -144,7 +148,7 @@ impl TaskHandle {
     /// Adds a closure, in a box. Otherwise as [`add`](TaskHandle::add).
     ///
     /// # Errors
-    /// The thread has ended, or called [`exit`](super::exit); the closure comes back.
+    /// The thread has ended, or called [`exit`](super::exit); the closure is returned.
     ///
     /// ```
     /// use uwork::task::{ExitedError, Notify, TaskHandle};
@@ -161,23 +165,23 @@ impl TaskHandle {
         F: FnOnce() + Send + 'static,
     {
         let work = Closure::leak(function);
-        // SAFETY: the box is kept by the list until its run.
+        // SAFETY: the list keeps the box until its run.
         match unsafe { self.0.add(work, notify) } {
             Outcome::Added => Ok(()),
             // A new item is not pending.
             Outcome::Pending | Outcome::Exited => {
-                // SAFETY: not taken, so still ours.
+                // SAFETY: the list did not take it, so this call owns it.
                 let function = unsafe { Closure::take_back(work) };
                 Err(ExitedError(function))
             }
         }
     }
 
-    /// Takes an item back that was added for this thread and that the thread has not yet taken off its list to run.
-    /// Looks through the list, under its lock.
+    /// Takes back an item that was added for this thread and that the thread has not yet taken off
+    /// its list. Searches the list under its lock.
     ///
-    /// A thread takes everything off at once: an item that is behind one that runs cannot be taken back. As with the
-    /// kernel's `task_work_cancel`.
+    /// A thread takes the whole list off at once: an item behind a running one cannot be taken
+    /// back. As with the kernel's `task_work_cancel`.
     ///
     /// ```
     /// use uwork::task::{self, Notify, TaskHandle, TaskItem, TaskWork};
@@ -198,16 +202,18 @@ impl TaskHandle {
         T: TaskItem<ID>,
     {
         let work = work.raw();
-        // SAFETY: live, as we have a reference; and once taken off the list the pointer is ours.
+        // SAFETY: live, as we have a reference; and once the item is off the list, this call owns
+        // the pointer.
         unsafe { self.0.cancel(work).then(|| T::Pointer::from_raw(container::<T, ID>(work))) }
     }
 
-    /// Takes the oldest item of type `P::Target` (and `ID`) back for which `matches` says so; as
-    /// [`cancel`](TaskHandle::cancel).
+    /// Takes back the oldest item of type `P::Target` (and `ID`) for which `matches` returns true;
+    /// as [`cancel`](TaskHandle::cancel).
     ///
-    /// `matches` is called under the list's lock. It must not take back from this thread's list, nor run it, which
-    /// would wait for itself; nor from another's whose own `matches` may take back from this thread's, which would wait
-    /// for each other. A panic goes through, and leaves everything in the list.
+    /// `matches` is called under the list's lock. It must not cancel items of this thread's list,
+    /// nor run them: that would wait for itself. It must not cancel items of another thread whose
+    /// own `matches` may cancel items of this thread: the two would wait for each other. A panic of
+    /// `matches` unwinds through this call, and leaves all items in the list.
     ///
     /// ```
     /// use uwork::task::{self, Notify, TaskHandle, TaskItem, TaskWork};
@@ -234,14 +240,15 @@ impl TaskHandle {
         P::Target: TaskItem<ID, Pointer = P> + HasTaskWork<ID>,
     {
         let found = self.0.cancel_match(|work| {
-            // SAFETY: items in a list are live. Its kind says that it is a part of a `P::Target`, which the list's
-            // pointer keeps; the run that could change it has not begun.
+            // SAFETY: items in a list are live. The kind shows that the item is a part of a
+            // `P::Target`, which the list's pointer keeps live; the run that could change it has
+            // not begun.
             unsafe {
                 (work.as_ref().calls().of)() == kind::<P::Target, ID>()
                     && matches(container::<P::Target, ID>(work).as_ref())
             }
         });
-        // SAFETY: off the list, so the pointer is ours.
+        // SAFETY: off the list, so this call owns the pointer.
         found.map(|work| unsafe { P::from_raw(container::<P::Target, ID>(work)) })
     }
 }

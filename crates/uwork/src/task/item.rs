@@ -13,7 +13,7 @@ use crate::pointer::WorkPointer;
 
 /// An item of task work, to be embedded in a type `T`; `ID` tells several in one type apart.
 ///
-/// 24 bytes. What it does is `T`'s [`TaskItem`] implementation for the same `ID`.
+/// 24 bytes. Its function is `T`'s [`TaskItem`] implementation for the same `ID`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -40,7 +40,7 @@ use crate::pointer::WorkPointer;
 #[repr(transparent)]
 pub struct TaskWork<T, const ID: u64 = 0> {
     raw: RawWork,
-    /// The item may be run, and `T` dropped, on any thread that the pointer allows.
+    /// The item may run, and `T` be dropped, on any thread that the pointer type permits.
     marker: PhantomData<fn(T)>,
     /// Lists point here.
     pinned: PhantomPinned,
@@ -55,18 +55,20 @@ pub unsafe trait HasTaskWork<const ID: u64 = 0>: Sized {
     const OFFSET: usize;
 }
 
-/// What an item of task work does.
+/// The function of an item of task work.
 pub trait TaskItem<const ID: u64 = 0>: HasTaskWork<ID> {
-    /// The pointer through which the item is added, and which its run gets.
+    /// The pointer through which the item is added, and which its run receives.
     type Pointer: WorkPointer<Target = Self>;
 
-    /// Does the work, on the thread for which the item was added. Items run one after the other there.
+    /// Does the work, on the thread for which the item was added. Items run one after the other
+    /// there.
     ///
     /// A panic ends the item, not the thread; it is counted and reported.
     fn run(this: Self::Pointer);
 }
 
-/// Implements [`HasTaskWork`](crate::task::HasTaskWork) for a type with a [`TaskWork`](crate::task::TaskWork) field.
+/// Implements [`HasTaskWork`](crate::task::HasTaskWork) for a type with a
+/// [`TaskWork`](crate::task::TaskWork) field.
 ///
 /// ```
 /// use uwork::task::TaskWork;
@@ -93,7 +95,7 @@ macro_rules! has_task_work {
     };
 }
 
-/// What the list asks of items of `T`.
+/// The list's operations on items of `T`.
 struct Calls<T, const ID: u64>(PhantomData<fn(T)>);
 
 impl<T: TaskItem<ID>, const ID: u64> Calls<T, ID> {
@@ -101,31 +103,31 @@ impl<T: TaskItem<ID>, const ID: u64> Calls<T, ID> {
 }
 
 unsafe fn perform<T: TaskItem<ID>, const ID: u64>(work: NonNull<RawWork>) {
-    // SAFETY: the list hands back what was given to it, once.
+    // SAFETY: the list hands each item back once.
     let pointer = unsafe { T::Pointer::from_raw(container::<T, ID>(work)) };
     guarded(move || T::run(pointer));
 }
 
-/// Calls what belongs to an item: its panic is reported and goes no further.
+/// Calls an item's function. A panic of it is reported and caught.
 pub(super) fn guarded(run: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
         report_panic(&*payload);
-        // A payload that panics when dropped may throw another of its kind.
+        // The drop of a payload may panic with another such payload.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(again);
         }
     }
 }
 
-/// One type of one's own for each `T` and `ID`.
+/// A distinct type for each `T::Pointer` and `ID`.
 pub(super) fn kind<T: TaskItem<ID>, const ID: u64>() -> TypeId {
     struct Kind<P, const ID: u64>(PhantomData<P>);
     TypeId::of::<Kind<T::Pointer, ID>>()
 }
 
 pub(super) fn container<T: HasTaskWork<ID>, const ID: u64>(work: NonNull<RawWork>) -> NonNull<T> {
-    // The work may have been reached by a reference to it alone; the whole value's provenance was exposed when it
-    // was added (`field`).
+    // The caller may hold a reference to the work alone. The provenance of the whole value was
+    // exposed when it was added (`field`).
     let value = std::ptr::with_exposed_provenance_mut(work.addr().get() - T::OFFSET);
     // SAFETY: the work is the field of a `T` at this offset (`HasTaskWork`).
     unsafe { NonNull::new_unchecked(value) }
@@ -155,7 +157,8 @@ impl<T: TaskItem<ID>, const ID: u64> TaskWork<T, ID> {
 }
 
 impl<T, const ID: u64> TaskWork<T, ID> {
-    /// Whether the item was added and neither runs nor was taken back. Out of date as soon as it is known.
+    /// Whether the item was added and neither runs nor was taken back. The answer may be out of
+    /// date on return.
     pub fn is_pending(&self) -> bool {
         self.raw.is_pending()
     }

@@ -1,8 +1,9 @@
-//! Task work: run this on *that* thread, even while it sleeps.
+//! Task work: runs a function on a given thread, even while that thread sleeps.
 //!
-//! Any thread registers by asking for its [`TaskHandle`]; any thread that has the handle adds items, which the
-//! registered thread runs itself, first in, first out, when it looks. [`Notify`] says how soon that is. Adding is
-//! lock-free and allocates nothing; however many items are added, the thread is woken once until it has run them.
+//! A thread registers by asking for its [`TaskHandle`]. Any thread that has the handle adds items,
+//! which the registered thread runs itself, first in, first out, when it reaches a point at which
+//! it checks for them. [`Notify`] chooses how soon that is. Adding is lock-free and allocates
+//! nothing; however many items are added, the thread is woken once until it has run them.
 //!
 //! ```
 //! use uwork::task::{self, Notify, TaskHandle};
@@ -24,7 +25,7 @@
 //!
 //! # Where items run
 //!
-//! Items run where the thread looks, and nowhere else: never in a signal handler.
+//! Items run at the points listed here, and nowhere else: never in a signal handler.
 //!
 //! | the thread | `None` | `Resume` | `Signal` |
 //! |---|---|---|---|
@@ -34,46 +35,53 @@
 //! | computes | stay | stay | stay until the next of the above |
 //! | is in a system call that uwork does not know | stay | stay | it returns `EINTR` ([`Delivery::Auto`]) |
 //!
-//! The waits are [`park`], [`Notifier::wait`] (epoll, poll and whatever else ends when a descriptor is readable),
-//! [`epoll_wait`], [`read`], [`syscall`], and that of a `ring::Reactor`. Waits for work on queues
-//! ([`Work::flush`](crate::Work::flush), [`JoinHandle::join`](crate::JoinHandle::join)) do not run items, nor end
-//! early, as the kernel's do not.
+//! The waits are [`park`], [`Notifier::wait`] (around epoll, poll or any other call that ends when
+//! a descriptor is readable), [`epoll_wait`], [`read`], [`syscall`], and that of a `ring::Reactor`.
+//! Waits for items of queues ([`Work::flush`](crate::Work::flush),
+//! [`JoinHandle::join`](crate::JoinHandle::join)) do not run task work and do not end early, as in
+//! the kernel.
 //!
 //! # Order
 //!
-//! Items run in the order in which they were added, one after the other, whatever their [`Notify`] and whoever added
-//! them. What an item adds runs after what was there. What the adder wrote before is seen by the run.
+//! Items run in the order in which they were added, one after the other, whatever their [`Notify`]
+//! and their adder. An item added by an item runs after those that were in the list already. The
+//! adder's earlier writes are visible to the run.
 //!
 //! # Runs inside of items
 //!
-//! An item that calls [`run`], [`run_once`] or [`safe_point`], or waits, runs those behind it, inside of itself. In
-//! one of these nothing more is run: such a call gives 0, a wait for which something is due ends at once ([`park`]
-//! with 0, [`read`] with `Interrupted`), and what is there runs when the item has returned. So the stack does not
-//! grow with what others add, and no wait hangs. It is an error to repeat such a wait until another item of the
-//! thread has run: that one does not run before. The kernel's task work runs nothing at all from a wait inside of it,
-//! which ends by `EINTR`.
+//! An item that calls [`run`], [`run_once`] or [`safe_point`], or waits, runs the items queued
+//! behind it, inside its own run. Those runs do not nest further: in one of them such a call
+//! returns 0, a wait for which an item is due ends at once ([`park`] with 0, [`read`] with
+//! `Interrupted`), and the pending items run when the outer run has returned. So the stack does not
+//! grow with the number of added items, and no wait hangs. Do not repeat such a wait in a loop
+//! until another item of the thread has run: that item cannot run before the loop ends. The
+//! kernel's task work runs no item from a wait inside task work; such a wait ends with `EINTR`.
 //!
 //! # Progress
 //!
-//! Adding is lock-free: it waits neither for the thread nor for others who add. Where the thread has to be told by a
-//! signal and the user has as many queued as the system allows (`RLIMIT_SIGPENDING`), it tries for half a second; after
-//! that the item waits for the next who adds with [`Notify::Signal`], or for the thread to look. A cancel takes a lock
-//! that other cancels hold while they look through the list, and the thread for a few instructions.
+//! Adding is lock-free: it waits neither for the thread nor for other adders. If the thread must be
+//! notified by a signal and the user has as many queued as the system permits
+//! (`RLIMIT_SIGPENDING`), it retries for half a second; after that the item waits for the next
+//! addition with [`Notify::Signal`], or for the thread's next check. A cancel takes a lock, which
+//! other cancels hold while they search the list, and which the thread holds for a few
+//! instructions.
 //!
 //! # Panics of items
 //!
-//! end the item, not the thread, nor its wait for longer than the item took; they are counted
-//! ([`panics`](crate::panics)) and reported.
+//! A panic ends the item, not the thread. It interrupts the thread's wait for no longer than the
+//! item ran. Panics are counted ([`panics`](crate::panics)) and reported.
 //!
 //! # The end of a thread
 //!
-//! What has been added runs when the thread ends, or calls [`exit`]; what is added later, also by those items, comes
-//! back ([`Added::Exited`]). Destructors of thread-local data may run what is left, and add; those that come after
-//! uwork's have nothing to run, and what they add comes back.
+//! All added items run when the thread ends, or calls [`exit`]. Items added later, also by those
+//! items, are returned ([`Added::Exited`]). Destructors of thread-local data may run the remaining
+//! items, and add some; destructors that run after uwork's find no items, and the items that they
+//! add are returned.
 //!
-//! A forked child begins without: handles of the parent's threads give everything back, and items that were pending at
-//! the fork stay so in the child, where they never run. A thread that replaces the program (`execve`) calls [`exit`]
-//! first: a signal that is on its way would end the new program.
+//! A forked child begins without task work: handles of the parent's threads return every item, and
+//! items that were pending at the fork stay pending in the child and never run there. A thread that
+//! replaces the program (`execve`) calls [`exit`] first: a signal in flight would end the new
+//! program.
 
 mod closure;
 mod handle;
@@ -88,11 +96,11 @@ pub use wait::{Notifier, epoll_wait, notifier, park, park_timeout, read, syscall
 
 use crate::linux::task::{current, current_or_none, set_signal as choose_signal, thread_ends};
 
-/// Runs what was added for the calling thread, in the order in which it was added, until nothing is left. How many
-/// items that were.
+/// Runs the items added for the calling thread, in the order in which they were added, until none
+/// is left. Returns the number of items run.
 ///
-/// An item that adds itself again keeps this from returning, as in the kernel: loops want [`run_once`]. Runs go
-/// [two deep](self#runs-inside-of-items): further inside it gives 0.
+/// An item that adds itself again keeps this from returning, as in the kernel: use [`run_once`] in
+/// loops. Runs nest [two deep](self#runs-inside-of-items): deeper calls return 0.
 ///
 /// ```
 /// use uwork::task::{Notify, TaskHandle, run};
@@ -101,11 +109,12 @@ use crate::linux::task::{current, current_or_none, set_signal as choose_signal, 
 /// assert_eq!(run(), 1);
 /// ```
 pub fn run() -> usize {
-    // SAFETY: the calling thread's own.
+    // SAFETY: the target is the calling thread's own.
     current_or_none().map_or(0, |target| unsafe { target.run() })
 }
 
-/// As [`run`], but only what was there when it was called: what items add meanwhile stays for the next time.
+/// As [`run`], but only the items in the list at the call: items added meanwhile stay for the next
+/// call.
 ///
 /// ```
 /// use uwork::task::{Notify, TaskHandle, run_once};
@@ -119,7 +128,8 @@ pub fn run_once() -> usize {
     current_or_none().map_or(0, |target| unsafe { target.run_once() })
 }
 
-/// Whether the calling thread was told to run its items and has not done so yet. A nanosecond or two.
+/// Whether the calling thread was notified to run its items and has not done so yet. Takes a
+/// nanosecond or two.
 ///
 /// ```
 /// use uwork::task::{Notify, TaskHandle, is_notified, run};
@@ -135,8 +145,9 @@ pub fn is_notified() -> bool {
     current_or_none().is_some_and(|target| target.is_notified())
 }
 
-/// A point at which the calling thread can run items. Does nothing unless it was told to
-/// ([`Notify::Resume`], [`Notify::Signal`]): then as [`run_once`]. Cheap enough for inner loops: a nanosecond or two.
+/// A point at which the calling thread can run items. Does nothing unless the thread was notified
+/// ([`Notify::Resume`], [`Notify::Signal`]); then as [`run_once`]. Cheap enough for inner loops: a
+/// nanosecond or two.
 ///
 /// ```
 /// use uwork::task::{Notify, TaskHandle, safe_point};
@@ -155,11 +166,11 @@ pub fn safe_point() -> usize {
     }
 }
 
-/// Ends the calling thread's task work now, as the end of the thread would: what was added runs, what is added later
-/// comes back. For good. Does nothing the second time.
+/// Ends the calling thread's task work now and for good, as the end of the thread would: added
+/// items run, items added later are returned. A second call does nothing.
 ///
-/// When it returns no other thread is about to wake or signal this one. It stays so: handles of this thread give
-/// everything back from here on, and [`park`] sleeps for ever.
+/// When it returns, no other thread is about to wake or signal this one, now or later: handles of
+/// this thread return every item from now on, and [`park`] sleeps for ever.
 ///
 /// ```
 /// use uwork::task::{Notify, TaskHandle, exit};
@@ -175,15 +186,18 @@ pub fn exit() {
     thread_ends();
 }
 
-/// Chooses how the calling thread is told of items added with [`Notify::Signal`], and registers it if it is not.
+/// Chooses how the calling thread is notified of items added with [`Notify::Signal`], and registers
+/// it if necessary.
 ///
-/// Threads whose waits are all declared want [`Delivery::Light`]: no signal ever, and no handler installed.
+/// Threads whose waits are all declared should use [`Delivery::Light`]: it never sends a signal and
+/// installs no handler.
 ///
 /// # Errors
-/// [`Delivery::Auto`] and [`Delivery::Signal`] need a real-time signal, and each has a handler of the program's.
+/// [`Delivery::Auto`] and [`Delivery::Signal`] need a real-time signal, and the program has a
+/// handler for each of them.
 ///
 /// # Panics
-/// If the thread's destructors have run.
+/// If the thread's thread-local destructors have run.
 ///
 /// ```
 /// use uwork::task::{Delivery, set_delivery};
@@ -194,20 +208,21 @@ pub fn set_delivery(delivery: Delivery) -> Result<(), SignalError> {
     current(Delivery::Light).expect(handle::ENDED).set_delivery(delivery)
 }
 
-/// Chooses the signal of this process's task work: a number from `SIGRTMIN` to `SIGRTMAX`. To be called before the
-/// first thread registers: otherwise the highest is taken that has no handler and is not that of workers' stacks. A
-/// handler that the program has for it goes on to be called for all signals but uwork's.
+/// Chooses the signal of this process's task work: a number from `SIGRTMIN` to `SIGRTMAX`. Call it
+/// before the first thread registers: by default uwork takes the highest number without a handler,
+/// except the signal for workers' stacks. A handler that the program has for the signal is still
+/// called for all signals except uwork's own.
 ///
-/// A program that takes signals without a handler, by `signalfd(2)` or `sigwait(3)`, looks to uwork as if it did not
-/// use them: if it takes the highest number so, it loses what is sent there to uwork's handler, and uwork's to
-/// itself. It chooses another number here.
+/// A program that takes signals without a handler, by `signalfd(2)` or `sigwait(3)`, appears to
+/// uwork as if it did not use them. If it takes the highest number in this way, its signals go to
+/// uwork's handler, and uwork's to the program. Such a program chooses another number here.
 ///
-/// `restarts`: system calls that uwork does not know go on after the signal, where they can (`SA_RESTART`). The
-/// program sees fewer `EINTR`; items wait until such a call returns by itself. Calls in [`read`], [`epoll_wait`] and
-/// [`syscall`] end in either case.
+/// `restarts`: system calls unknown to uwork continue after the signal, if they can (`SA_RESTART`).
+/// The program sees fewer `EINTR`; items wait until such a call returns by itself. Calls in
+/// [`read`], [`epoll_wait`] and [`syscall`] end in either case.
 ///
 /// # Errors
-/// The number is not allowed, or a signal was chosen before.
+/// The number is out of range, or a signal was chosen before.
 ///
 /// ```
 /// let error = uwork::task::set_signal(9, false).unwrap_err();

@@ -1,4 +1,4 @@
-//! Waits that task work ends.
+//! Waits that end when task work is due.
 
 use std::fmt;
 use std::io;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::handle::ENDED;
 use crate::linux::task::{Delivery, Target, Wait, current, current_or_none};
 
-/// The calling thread's target, registered if need be.
+/// The calling thread's target, registered first if necessary.
 ///
-/// The reference is good until the thread's destructors run: it does not leave this module.
+/// The reference is valid until the thread's destructors run: it must not leave this module.
 fn own<'a>() -> &'a Target {
     if current_or_none().is_none() {
         current(Delivery::Auto).expect(ENDED);
@@ -20,18 +20,18 @@ fn own<'a>() -> &'a Target {
     current_or_none().expect(ENDED)
 }
 
-/// Runs what is due, if anything is.
+/// Runs the items that are due, if any.
 fn due(target: &Target) -> usize {
-    // SAFETY: the calling thread's own.
+    // SAFETY: the target is the calling thread's own.
     if target.is_notified() { unsafe { target.run_once() } } else { 0 }
 }
 
-/// Sleeps until the calling thread has something to run that was added with
-/// [`Notify::Signal`](super::Notify::Signal), and runs what there is. How many items that were: 0 is possible,
-/// where an item was taken back, and where [nothing can be run](super#runs-inside-of-items).
+/// Sleeps until an item added with [`Notify::Signal`](super::Notify::Signal) is due for the calling
+/// thread, and runs all items in its list. Returns the number of items run: 0 is possible if an
+/// item was taken back, and where [nothing can run](super#runs-inside-of-items).
 ///
 /// # Panics
-/// If the thread's destructors have run.
+/// If the thread's thread-local destructors have run.
 ///
 /// ```
 /// use uwork::task::{self, Notify, TaskHandle};
@@ -44,7 +44,7 @@ pub fn park() -> usize {
     park_until(None)
 }
 
-/// As [`park`], for `timeout` at most: 0 after it.
+/// As [`park`], for `timeout` at most: returns 0 on timeout.
 ///
 /// # Panics
 /// As [`park`].
@@ -58,7 +58,7 @@ pub fn park() -> usize {
 /// assert_eq!(task::run(), 1);
 /// ```
 pub fn park_timeout(timeout: Duration) -> usize {
-    // A time that the clock does not reach is none.
+    // A time beyond the range of the clock means no timeout.
     park_until(Instant::now().checked_add(timeout))
 }
 
@@ -68,14 +68,15 @@ fn park_until(deadline: Option<Instant>) -> usize {
     if ran > 0 {
         return ran;
     }
-    // SAFETY: the calling thread's own.
+    // SAFETY: the target is the calling thread's own.
     unsafe { target.park(deadline) };
     due(target)
 }
 
-/// A descriptor that becomes readable when the calling thread has something to run, for its own waits: put it in an
-/// epoll set, a poll, a ring, and wait inside of [`Notifier::wait`]. It is open as long as the thread, this, or a
-/// handle of the thread lives. A forked child asks for a new one.
+/// A descriptor that becomes readable when an item is due for the calling thread, for the thread's
+/// own waits: put it in an epoll set, a poll or a ring, and wait inside [`Notifier::wait`]. It is
+/// open as long as the thread, this value, or a handle of the thread lives. A forked child asks for
+/// a new one.
 ///
 /// ```
 /// use std::os::fd::{AsFd, AsRawFd};
@@ -98,7 +99,8 @@ fn park_until(deadline: Option<Instant>) -> usize {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Notifier {
-    /// The calling thread's. It has the descriptor, which so stays open as long as somebody can have borrowed it.
+    /// The calling thread's. It owns the descriptor, which therefore stays open as long as it can
+    /// be borrowed.
     target: Arc<Target>,
     not_send: PhantomData<*mut ()>,
 }
@@ -112,10 +114,10 @@ impl fmt::Debug for Notifier {
 /// The calling thread's [`Notifier`]; each call gives the same descriptor.
 ///
 /// # Errors
-/// No eventfd can be made.
+/// No eventfd can be created.
 ///
 /// # Panics
-/// If the thread's destructors have run.
+/// If the thread's thread-local destructors have run.
 pub fn notifier() -> io::Result<Notifier> {
     let target = current(Delivery::Auto).expect(ENDED);
     target.descriptor()?;
@@ -124,24 +126,26 @@ pub fn notifier() -> io::Result<Notifier> {
 
 impl AsFd for Notifier {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // It was made once, by `notifier`.
+        // `notifier` created it.
         self.target.descriptor().expect("the descriptor exists")
     }
 }
 
 impl Notifier {
-    /// Calls `wait`, which waits for the descriptor to become readable, or for something else. `None` if there is
-    /// something to run already: then `wait` is not called.
+    /// Calls `wait`, which waits for the descriptor to become readable, or for something else.
+    /// Returns `None`, without a call to `wait`, if an item is due already.
     ///
-    /// While `wait` runs, items are told by way of the descriptor and no other, whatever the thread's
-    /// [`Delivery`]. Afterwards the descriptor is not readable, except that a late notification may leave it so for
-    /// one further round. No item is run by this. `wait` may run items, and may wait in any other of this module's
-    /// ways: what comes during an inner wait, and is not run in there, makes the descriptor readable after it.
+    /// While `wait` runs, notifications come through the descriptor and in no other way, whatever
+    /// the thread's [`Delivery`]. Afterwards the descriptor is not readable; a late notification
+    /// may leave it readable for one further round. This call runs no item itself. `wait` may run
+    /// items, and may wait in any other way of this module: an item that arrives during an inner
+    /// wait, and is not run in it, makes the descriptor readable after it.
     ///
     /// # Panics
-    /// A panic of `wait` goes through, and ends the wait.
+    /// A panic of `wait` ends the wait and unwinds through this call.
     pub fn wait<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
-        // SAFETY: the calling thread's own; a write to the eventfd stays until it is read.
+        // SAFETY: the target is the calling thread's own; a write to the eventfd stays until it is
+        // read.
         let result = unsafe { self.target.wait(Wait::Descriptor, wait) };
         if result.is_some() {
             self.target.clear_descriptor();
@@ -149,9 +153,9 @@ impl Notifier {
         result
     }
 
-    /// As [`Notifier::wait`], for a descriptor that is in an epoll set by its edges (`EPOLLET`): nothing has to be
-    /// read from it then, which saves a system call for each notification. Nothing else than that set may wait for
-    /// it.
+    /// As [`Notifier::wait`], for a descriptor that is in an edge-triggered epoll set (`EPOLLET`):
+    /// such a descriptor need not be read, which saves a system call for each notification. That
+    /// epoll set must be the descriptor's only user.
     ///
     /// # Panics
     /// As [`Notifier::wait`].
@@ -178,20 +182,20 @@ impl Notifier {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn wait_for_edge<R>(&self, wait: impl FnOnce() -> R) -> Option<R> {
-        // SAFETY: as in `wait`; an edge stays in the epoll set until it was reported.
+        // SAFETY: as in `wait`; an edge stays in the epoll set until it is reported.
         unsafe { self.target.wait(Wait::Descriptor, wait) }
     }
 }
 
-/// `read(2)`; while it waits, task work is run as it comes.
+/// `read(2)` that runs task work as it arrives, while it waits.
 ///
 /// # Errors
-/// As the system call. `Interrupted` if a signal of the program's, or a late one of uwork's, ended it, or if items are
-/// due and [cannot be run](super#runs-inside-of-items); `Unsupported` on processors without a stub (all but x86-64 and
-/// AArch64).
+/// As the system call. `Interrupted` if a signal of the program's, or a late one of uwork's, ended
+/// it, or if items are due and [cannot run](super#runs-inside-of-items); `Unsupported` on
+/// processors without a stub (all but x86-64 and AArch64).
 ///
 /// # Panics
-/// If the thread's destructors have run.
+/// If the thread's thread-local destructors have run.
 ///
 /// ```
 /// use std::io::Write;
@@ -211,20 +215,21 @@ pub fn read(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let fd = fd.as_fd().as_raw_fd() as usize;
     let arguments = [fd, buffer.as_mut_ptr().addr(), buffer.len(), 0, 0, 0];
     let _ = buffer.as_mut_ptr().expose_provenance();
-    // SAFETY: the buffer is live, writable and as long as said.
+    // SAFETY: the buffer is live, writable and of the given length.
     repeated(|| unsafe { syscall(libc::SYS_read, arguments) })
 }
 
-/// `epoll_wait(2)`; while it waits, task work is run as it comes. Without an eventfd in the set: a signal ends it.
-/// The timeout is in milliseconds, -1 for none, and begins anew after items were run.
+/// `epoll_wait(2)` that runs task work as it arrives, while it waits. It needs no eventfd in the
+/// set: a signal ends the wait. The timeout is in milliseconds, -1 for none, and begins anew after
+/// items were run.
 ///
-/// A [`Notifier`] is cheaper for whoever has it in the set.
+/// A [`Notifier`] in the set is cheaper.
 ///
 /// # Errors
 /// As [`read`].
 ///
 /// # Panics
-/// If the thread's destructors have run.
+/// If the thread's thread-local destructors have run.
 ///
 /// ```
 /// use std::io::Write;
@@ -256,19 +261,19 @@ pub fn epoll_wait(
     let epoll = epoll.as_fd().as_raw_fd() as usize;
     let max = i32::try_from(events.len()).unwrap_or(i32::MAX) as usize;
     let address = events.as_mut_ptr().expose_provenance();
-    // epoll_pwait without a mask: AArch64 has no other.
+    // epoll_pwait without a mask: AArch64 has no `epoll_wait`.
     let arguments = [epoll, address, max, timeout_ms as usize, 0, 8];
-    // SAFETY: the events are live, writable and as many as said.
+    // SAFETY: the events are live, writable and as many as given.
     repeated(|| unsafe { syscall(libc::SYS_epoll_pwait, arguments) })
 }
 
-/// Repeats a call that task work has ended, after the work.
+/// Runs the task work that interrupted a call, then repeats the call.
 fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     loop {
         let result = call();
-        // Also where the items were taken back since, and none is left to run. Where none can be run, the call would
-        // end again and again.
-        // SAFETY: the calling thread's own.
+        // SAFETY: the target is the calling thread's own. The check holds also if the items were
+        // taken back since, so that none is left to run. Where none can run, the call would be
+        // interrupted for ever, so it is not repeated.
         let told = current_or_none()
             .is_some_and(|target| target.is_notified() && unsafe { target.can_run() });
         super::safe_point();
@@ -279,20 +284,20 @@ fn repeated(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// A system call that ends when the calling thread is told to run items, also where it is told between the last look
-/// and the call itself. Runs no item.
+/// A system call that ends when the calling thread is notified to run items, even if the
+/// notification comes between the last check and the call itself. Runs no item.
 ///
 /// # Errors
-/// As the system call. `Interrupted` if there is something to run ([`safe_point`](super::safe_point)) or that
-/// [cannot be run](super#runs-inside-of-items) here, or if a signal
-/// of the program's, or a late one of uwork's, ended the call: then the call has done nothing. `Unsupported` on
-/// processors without a stub; `Other` if each real-time signal has a handler of the program's.
+/// As the system call. `Interrupted` if an item is due ([`safe_point`](super::safe_point) runs it)
+/// or is due and [cannot run](super#runs-inside-of-items) here, or if a signal of the program's, or
+/// a late one of uwork's, ended the call: then the call has had no effect. `Unsupported` on
+/// processors without a stub; `Other` if the program has a handler for each real-time signal.
 ///
 /// # Panics
-/// If the thread's destructors have run.
+/// If the thread's thread-local destructors have run.
 ///
 /// # Safety
-/// As the system call's. No handler of a signal may leave it by `longjmp`.
+/// As the system call's. No signal handler may leave it by `longjmp`.
 ///
 /// ```
 /// use uwork::task::{self, Notify, TaskHandle};

@@ -1,4 +1,5 @@
-//! What control groups, version 1, version 2 or both, leave this process: CPUs, CPU time and threads.
+//! The limits that control groups, version 1, version 2 or both, set for this process: CPUs, CPU
+//! time and threads.
 
 use uwork_policy::cpuset::CpuSet;
 
@@ -11,9 +12,9 @@ pub(super) struct Groups {
     pub(super) quota: Option<Quota>,
     /// CPUs of isolated partitions.
     pub(super) isolated: CpuSet,
-    /// The files that say so.
+    /// The files with that information.
     pub(super) files: Vec<String>,
-    /// How many threads there may be in the group.
+    /// The maximum number of threads in the group.
     pub(super) pids_max: Option<u64>,
 }
 
@@ -28,7 +29,8 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
     let mut with_pids = Vec::new();
     let mut cpuset_folders = Vec::new();
     for membership in memberships.lines().filter_map(Membership::parse) {
-        // A hierarchy may be mounted several times; best where the group itself can be seen.
+        // A hierarchy may be mounted several times; a mount that shows the group itself is
+        // preferred.
         let serving: Vec<&Mount> =
             mounts.iter().filter(|mount| mount.serves(&membership)).collect();
         let showing = serving.iter().find(|mount| mount.below(membership.path).is_some());
@@ -38,7 +40,7 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
         let folders = mount.folders(membership.path);
         if membership.has("cpuset") {
             // Not the intersection: a partition's CPUs are taken out of its parent's effective
-            // set, so only the nearest group that has the file tells the truth.
+            // set, so only the nearest group that has the file is accurate.
             let names = match mount.version2 {
                 true => &["cpuset.cpus.effective"][..],
                 false => &["cpuset.effective_cpus", "cpuset.cpus"],
@@ -65,20 +67,20 @@ pub(super) fn read(files: &mut Files<'_>) -> Groups {
         }
     }
     groups.files = files.take_consulted();
-    // "max" is no number: no limit.
+    // "max" does not parse as a number: no limit.
     let limit = |folder| files.text(&format!("{folder}/pids.max"))?.parse().ok();
     groups.pids_max = with_pids.iter().filter_map(limit).min();
     groups.isolated = isolated(files, &cpuset_folders, groups.cpuset.as_ref());
     groups
 }
 
-/// CPUs of isolated partitions, as far as the folders of a group and its ancestors tell: all of them where the
-/// root is in sight (Linux 6.7), else those of the partition that the group is in.
+/// CPUs of isolated partitions, as far as the folders of a group and its ancestors show them: all
+/// of them if the root is visible (Linux 6.7), else those of the partition that the group is in.
 fn isolated(files: &mut Files<'_>, folders: &[String], cpuset: Option<&CpuSet>) -> CpuSet {
     let kind = |folder| files.text(&format!("{folder}/cpuset.cpus.partition"));
     // A member belongs to the partition of its parent.
     let partition = folders.iter().filter_map(kind).find(|kind| kind != "member");
-    // A partition that is not valid has words behind this.
+    // For an invalid partition, more words follow the kind, so that it does not match.
     let own = match partition.as_deref() {
         Some("isolated") => cpuset.cloned().unwrap_or_default(),
         _ => CpuSet::new(),
@@ -99,13 +101,13 @@ fn quota(files: &Files<'_>, folder: &str, version2: bool) -> Option<Quota> {
             files.text(&format!("{folder}/cpu.cfs_period_us"))?,
         ),
     };
-    // "max" in version 2 and -1 in version 1 are no numbers: no limit.
+    // "max" in version 2 and -1 in version 1 do not parse as numbers: no limit.
     Quota::new(quota.parse().ok()?, period.parse().ok()?)
 }
 
 /// A line of `/proc/self/cgroup`: `ID:CONTROLLERS:PATH`.
 struct Membership<'a> {
-    /// Empty for version 2, which has every controller that no version 1 hierarchy has taken.
+    /// Empty for version 2, which has every controller that is not in a version 1 hierarchy.
     controllers: &'a str,
     path: &'a str,
 }
@@ -168,7 +170,7 @@ impl Mount {
 
     /// The folders of a group and its ancestors as far as the mount shows them, nearest first.
     fn folders(&self, group: &str) -> Vec<String> {
-        // Of a group that the mount does not show, the mount point is the nearest to be seen.
+        // If the mount does not show the group, the mount point is the nearest visible group.
         let mut below = self.below(group).unwrap_or_default();
         let mut folders = Vec::new();
         while let Some((parent, _)) = below.rsplit_once('/') {
@@ -180,7 +182,7 @@ impl Mount {
     }
 }
 
-/// Undoes the `\040` and the like that mountinfo writes for spaces in paths.
+/// Decodes the octal escapes, such as `\040` for a space, in paths of mountinfo.
 fn unescape(text: &str) -> String {
     let mut plain = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,4 +1,4 @@
-//! Reading small text files under a root folder, and keeping note of what was odd.
+//! Reads small text files under a root folder, and keeps notes of anomalies.
 
 use std::cell::RefCell;
 use std::fs;
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use uwork_policy::cpuset::CpuSet;
 
-/// Notes kept; a machine that is odd in the same way on every CPU must not fill the memory.
+/// The number of notes kept; the same anomaly on every CPU must not fill the memory.
 const MAX_NOTES: usize = 16;
 
-/// No file that is read here is longer; what is behind it is cut off.
+/// The most that is read of a file; none is expected to be longer.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 pub(super) struct Files<'a> {
     root: &'a Path,
     notes: Vec<String>,
     left_out: usize,
-    /// Files that could be read, since this was taken last.
+    /// Files read since this list was taken last.
     consulted: RefCell<Vec<String>>,
 }
 
@@ -48,12 +48,12 @@ impl<'a> Files<'a> {
         self.consulted.take()
     }
 
-    /// Where an absolute path of the machine lies under the root.
+    /// The location under the root of an absolute path of the machine.
     fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The file's text without the white space around it; `None` if it cannot be read.
+    /// The file's text without surrounding white space; `None` if it cannot be read.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         fs::File::open(self.path(path)).ok()?.take(MAX_FILE_BYTES).read_to_end(&mut bytes).ok()?;
@@ -65,10 +65,11 @@ impl<'a> Files<'a> {
         self.text(path)?.parse().ok()
     }
 
-    /// A CPU list; `None`, with a note, if there is something that is no CPU list.
+    /// A CPU list; `None` if the file is missing, and also, with a note, if it does not contain a
+    /// CPU list.
     pub(super) fn cpus(&mut self, path: &str) -> Option<CpuSet> {
         let text = self.text(path)?;
-        // What some kernels print for a mask that was never allocated.
+        // Some kernels print this for a mask that was never allocated.
         if text == "(null)" {
             return Some(CpuSet::new());
         }

@@ -1,9 +1,9 @@
 //! The machine that this process runs on, as Linux describes it, and the part of it that the
 //! process may use.
 //!
-//! Reads sysfs, procfs and the control groups once and returns a plain value. What is missing or
-//! makes no sense is replaced by the nearest thing that does, with a note; nothing here panics on
-//! what a file holds, and nothing watches for changes.
+//! Reads sysfs, procfs and the control groups once and returns a plain value. Missing or
+//! contradictory information is replaced by the nearest plausible value, with a note. The reader
+//! never panics on the contents of a file, and does not watch for changes.
 
 mod affinity;
 mod cgroup;
@@ -24,7 +24,7 @@ use uwork_policy::topology::{Topology, TopologyError};
 
 use files::Files;
 
-/// A machine and what this process may use of it.
+/// A machine and the part of it that this process may use.
 ///
 /// ```
 /// use uwork::topology::Machine;
@@ -41,21 +41,22 @@ pub struct Machine {
     /// The CPUs that the calling thread may run on: its affinity mask, within the cpuset of its
     /// control group and the online CPUs. Never empty.
     pub allowed: CpuSet,
-    /// The cpuset of the control group; `None` where no cpuset controller is in sight.
+    /// The cpuset of the control group; `None` if no cpuset controller is visible.
     pub cgroup_cpuset: Option<CpuSet>,
     /// CPUs without a periodic tick (`nohz_full=`); they count as isolated in the topology too.
     pub nohz_full: CpuSet,
-    /// CPUs in the process's view that are isolated: by `isolcpus=`, `nohz_full=` or an isolated partition
-    /// of cpusets. In view are the online CPUs of the cpuset; the affinity mask does not matter, as
-    /// threads are often pinned to isolated CPUs later.
+    /// CPUs visible to the process that are isolated: by `isolcpus=`, `nohz_full=` or an isolated
+    /// partition of cpusets. Visible are the online CPUs of the cpuset; the affinity mask does not
+    /// matter, as threads are often pinned to isolated CPUs later.
     pub isolated: CpuSet,
-    /// How much CPU time the control groups grant, where they limit it.
+    /// The CPU time that the control groups grant, if they limit it.
     pub quota: Option<Quota>,
-    /// How many threads there may be, by the tightest of `RLIMIT_NPROC`, the control groups' `pids.max`
-    /// and the system's `kernel.threads-max`; `None` where none of them is in sight. Others may have made
-    /// some of those already.
+    /// The maximum number of threads, by the tightest of `RLIMIT_NPROC`, the control groups'
+    /// `pids.max` and the system's `kernel.threads-max`; `None` if none of them is visible. Other
+    /// processes may already use a part of it.
     pub threads_max: Option<u64>,
-    /// What was missing, unreadable or contradictory, and what was assumed instead, one line each.
+    /// Information that was missing, unreadable or contradictory, and the assumption made instead,
+    /// one line each.
     pub notes: Vec<String>,
 }
 
@@ -65,7 +66,7 @@ impl Machine {
     /// Reads a handful of files per CPU: a few milliseconds on a big server. Call it once.
     ///
     /// # Errors
-    /// If nothing in sight names a single CPU.
+    /// If no visible source names any CPU.
     pub fn read() -> Result<Self, TopologyReadError> {
         Self::read_watched().map(|(machine, _)| machine)
     }
@@ -75,7 +76,7 @@ impl Machine {
     /// another machine is as good as the machine.
     ///
     /// # Errors
-    /// If neither the files nor the mask name a single CPU.
+    /// If neither the files nor the mask name any CPU.
     ///
     /// ```
     /// use uwork::topology::Machine;
@@ -95,7 +96,7 @@ impl Machine {
         Self::read_with(Path::new("/"), affinity::of_the_process())
     }
 
-    /// The affinity mask of the process, if the system tells.
+    /// The affinity mask of the process, if the system call succeeds.
     pub(crate) fn affinity() -> Option<CpuSet> {
         affinity::of_the_process().ok()
     }
@@ -132,8 +133,8 @@ impl Machine {
     }
 }
 
-/// The mask within the cpuset within the online CPUs, leaving out a constraint that nothing
-/// satisfies: a process that is running has a CPU, whatever the files say.
+/// The mask within the cpuset within the online CPUs, except for a constraint that would leave no
+/// CPU: a running process has a CPU, even if the files contradict that.
 fn allowed(
     files: &mut Files<'_>,
     topology: &Topology,
@@ -153,7 +154,7 @@ fn allowed(
     allowed
 }
 
-/// Why the machine could not be read. Prints as one line.
+/// The reason for which the machine could not be read. Prints as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopologyReadError {
     cause: TopologyError,

@@ -1,9 +1,9 @@
-//! How much CPU time control groups grant.
+//! The CPU time that control groups grant.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A limit on CPU time: so much of it in every period, over all CPUs together.
+/// A limit on CPU time: an amount per period, over all CPUs together.
 ///
 /// ```
 /// use uwork::topology::Quota;
@@ -44,13 +44,13 @@ impl Quota {
         self.quota_us as f64 / self.period_us as f64
     }
 
-    /// The number of CPUs that it takes to use the limit up; at least 1.
+    /// The number of CPUs needed to use up the limit; at least 1.
     #[must_use]
     pub fn cpus_rounded_up(self) -> u64 {
         self.quota_us.div_ceil(self.period_us)
     }
 
-    /// Compares what two limits grant.
+    /// Compares two limits by the CPU time that they grant.
     pub(super) fn cmp_cpus(&self, other: &Self) -> Ordering {
         let cross = |a: u64, b: u64| u128::from(a) * u128::from(b);
         cross(self.quota_us, other.period_us).cmp(&cross(other.quota_us, self.period_us))

@@ -1,4 +1,4 @@
-//! CPUs and what they share, from `/sys/devices/system`.
+//! CPUs and the resources that they share, from `/sys/devices/system`.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -18,8 +18,8 @@ pub(super) fn read(files: &mut Files<'_>, affinity: &CpuSet) -> (Vec<Cpu>, CpuSe
     let nohz_full = files.cpus(&format!("{CPU}/nohz_full")).unwrap_or_default();
     let isolated = files.cpus(&format!("{CPU}/isolated")).unwrap_or_default().or(&nohz_full);
     let places = Places::read(files, &online);
-    // Offline CPUs have no topology files. They are put with the first CPU that has: a cache
-    // invented for them would look like a second one.
+    // Offline CPUs have no topology files. They are placed with the first CPU that has: a cache
+    // made up for them would count as a second one.
     let fallback = online.first().and_then(|cpu| places.by_cpu.get(&cpu).copied());
     let (mut cores, mut clusters) = (Numbering::default(), Numbering::default());
     let cpus = possible.iter().map(|id| {
@@ -57,7 +57,7 @@ fn numbers(files: &mut Files<'_>, affinity: &CpuSet) -> (CpuSet, CpuSet) {
     if possible.is_none() {
         files.note(format!("{CPU}/possible is missing; CPUs {found} are assumed"));
     }
-    // A CPU that is online is possible, whatever the list says.
+    // An online CPU is possible, even if the list omits it.
     let possible = online.as_ref().map_or(found.clone(), |online| found.or(online));
     let online = online.unwrap_or_else(|| {
         let runnable = affinity.and(&possible);
@@ -66,7 +66,7 @@ fn numbers(files: &mut Files<'_>, affinity: &CpuSet) -> (CpuSet, CpuSet) {
     (possible, online)
 }
 
-/// Groups in the order in which they are met, from 0.
+/// Numbers for groups, from 0, in the order of first use.
 struct Numbering<K> {
     numbers: HashMap<K, u32>,
 }
@@ -84,11 +84,11 @@ impl<K: Hash + Eq> Numbering<K> {
     }
 }
 
-/// Where an online CPU is. `core` and `cluster` name a CPU that leads the group.
+/// The location of an online CPU. `core` and `cluster` contain the lowest CPU of the group.
 #[derive(Clone, Copy, Default)]
 struct Place {
     core: u32,
-    /// The core's leader too where the cluster is only that core.
+    /// The cluster's lowest CPU; with the core's lowest CPU as well if no cluster is known.
     cluster: (u32, u32),
     llc: u32,
     node: u32,
@@ -96,10 +96,10 @@ struct Place {
     capacity: u32,
 }
 
-/// What stands for a last-level cache before it has a number.
+/// Identifies a last-level cache before it has a number.
 #[derive(PartialEq, Eq, Hash)]
 enum Llc {
-    /// The lowest CPU on it.
+    /// The lowest CPU that shares it.
     Shared(u32),
     /// No cache is described: all of the package.
     Package(u32),
@@ -121,10 +121,10 @@ impl Places {
                 .into_iter()
                 .find_map(|name| lowest(files, &format!("{topology}/{name}"), cpu, online))
                 .unwrap_or(cpu);
-            // Threads of a core share the rest by nature: the first one speaks for all, so that
-            // files that contradict each other cannot split a core.
+            // Threads of a core share the other resources by nature. The first thread's files apply
+            // to all, so that contradictory files cannot split a core.
             let place = *by_core.entry(core).or_insert_with(|| {
-                // -1 on firmware that does not tell.
+                // -1 if the firmware does not provide it.
                 let package = files.number(&format!("{topology}/physical_package_id")).unwrap_or(0);
                 let cluster = lowest(files, &format!("{topology}/cluster_cpus_list"), cpu, online);
                 let llc =
@@ -146,7 +146,7 @@ impl Places {
     }
 }
 
-/// The lowest online CPU of a list that must hold `cpu`.
+/// The lowest online CPU of a list, which must contain `cpu`.
 fn lowest(files: &mut Files<'_>, path: &str, cpu: u32, online: &CpuSet) -> Option<u32> {
     files.cpus(path).filter(|group| group.contains(cpu))?.and(online).first()
 }
@@ -172,7 +172,7 @@ fn last_level_cache(files: &mut Files<'_>, cpu: u32, online: &CpuSet) -> Option<
     last.map(|(_, leader)| leader)
 }
 
-/// The NUMA node of each CPU that a node claims.
+/// The NUMA node of each CPU that is in a node's list.
 fn nodes(files: &mut Files<'_>) -> HashMap<u32, u32> {
     let mut nodes = HashMap::new();
     for node in files.numbered(NODE, "node") {

@@ -1,4 +1,4 @@
-//! Made-up trees of files, and what the reader makes of them.
+//! Constructed file trees, and the machines that the reader gets from them.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,7 @@ impl Tree {
         let package = cpu.package * 4 + 1;
         self.cpu_file(&format!("{folder}/topology/physical_package_id"), &package.to_string());
         self.cpu_file(&format!("{folder}/cpu_capacity"), &cpu.capacity.to_string());
-        // In an order that is not the levels' own.
+        // In an order that differs from the levels'.
         for (index, level, kind, cpus) in [
             (0, 3, "Unified", sharing(|cpu| cpu.llc)),
             (1, 1, "Data", sharing(|cpu| cpu.core)),
@@ -137,7 +137,7 @@ fn a_cache_may_span_nodes() {
 }
 
 #[test]
-fn an_offline_cpu_makes_no_cache_of_its_own() {
+fn an_offline_cpu_adds_no_cache() {
     let machine = Tree::of("core:4 offline:2").read();
     assert_eq!(machine.topology, "core:4 offline:2".parse().unwrap());
     assert_eq!(machine.allowed.to_string(), "0-1,3");
@@ -215,7 +215,7 @@ fn garbage_in_every_file_still_gives_a_machine() {
 }
 
 #[test]
-fn siblings_that_disagree_do_not_split_a_core() {
+fn contradictory_sibling_lists_do_not_split_a_core() {
     let tree = Tree::of("llc:2 core:1 smt:2");
     tree.cpu_file("cpu1/cache/index0/shared_cpu_list", "1-3");
     tree.cpu_file("cpu1/topology/physical_package_id", "7");
@@ -223,7 +223,7 @@ fn siblings_that_disagree_do_not_split_a_core() {
 }
 
 #[test]
-fn a_list_without_the_cpu_it_is_about_is_not_believed() {
+fn a_list_that_omits_its_own_cpu_is_ignored() {
     let tree = Tree::of("core:4");
     tree.cpu_file("cpu3/topology/core_cpus_list", "0-1");
     tree.cpu_file("cpu3/topology/cluster_cpus_list", "0-1");
@@ -231,7 +231,7 @@ fn a_list_without_the_cpu_it_is_about_is_not_believed() {
 }
 
 #[test]
-fn nothing_to_read_leaves_the_mask_and_no_mask_leaves_an_error() {
+fn without_files_the_mask_is_used_and_without_a_mask_the_read_fails() {
     let machine = Tree::new().read_as("2-3");
     assert_eq!(
         (machine.topology.possible().to_string().as_str(), machine.allowed.to_string().as_str()),
@@ -252,7 +252,7 @@ fn the_affinity_mask_and_the_cpuset_both_hold() {
 }
 
 #[test]
-fn a_mask_that_leaves_nothing_is_ignored_with_a_note() {
+fn a_mask_that_leaves_no_cpu_is_ignored_with_a_note() {
     let tree =
         Tree::of("core:4").groups("0::/", V2).with("sys/fs/cgroup/cpuset.cpus.effective", "2-3");
     let machine = tree.read_as("0-1");
@@ -262,7 +262,7 @@ fn a_mask_that_leaves_nothing_is_ignored_with_a_note() {
 
 #[test]
 fn the_nearest_group_with_a_cpuset_decides() {
-    // As with a partition, whose CPUs its parent no longer has.
+    // A partition, whose CPUs are removed from its parent.
     let tree = Tree::of("core:8")
         .groups("0::/slice/part/leaf", V2)
         .with("sys/fs/cgroup/slice/cpuset.cpus.effective", "0-5")
@@ -275,12 +275,12 @@ fn isolated_cpus_in_view_are_those_of_the_boot_line_and_of_partitions() {
     let root = "sys/fs/cgroup";
     let tree = || Tree::of("core:8").groups("0::/slice/part/leaf", V2);
     assert_eq!(tree().read().isolated, CpuSet::new());
-    // The affinity mask leaves isolated CPUs out as a rule.
+    // The affinity mask usually excludes isolated CPUs.
     let booted = tree().with("sys/devices/system/cpu/isolated", "6-7");
     assert_eq!(booted.read_as("0-5").isolated.to_string(), "6-7");
     let elsewhere = booted.with(&format!("{root}/slice/cpuset.cpus.effective"), "0-6");
     assert_eq!(elsewhere.read().isolated.to_string(), "6");
-    // Without the root in sight: the partition that the group is in.
+    // With the root invisible: only the group's own partition.
     let part = |kind| {
         tree()
             .with(&format!("{root}/slice/part/cpuset.cpus.effective"), "2-3")
@@ -291,7 +291,7 @@ fn isolated_cpus_in_view_are_those_of_the_boot_line_and_of_partitions() {
     for kind in ["root", "member", "isolated invalid (Cpu list in cpuset.cpus not exclusive)"] {
         assert_eq!(part(kind).read().isolated, CpuSet::new(), "{kind}");
     }
-    // With it: those of all partitions, as far as the own cpuset has them.
+    // With the root visible: those of all partitions, restricted to the own cpuset.
     let all = tree().with(&format!("{root}/cpuset.cpus.isolated"), "4-5");
     assert_eq!(all.read().isolated.to_string(), "4-5");
 }
@@ -353,7 +353,7 @@ fn in_a_hybrid_setup_both_versions_count() {
 
 #[test]
 fn a_container_sees_its_group_at_the_mount_point() {
-    // The group's path as the host knows it, the mount showing only that group.
+    // The group's path as on the host, with a mount that shows only that group.
     let mounts = [("cgroup2", "/docker/one", "/sys/fs/cgroup", "nsdelegate")];
     let tree = Tree::of("core:4")
         .groups("0::/docker/one/inner", &mounts)
@@ -361,7 +361,7 @@ fn a_container_sees_its_group_at_the_mount_point() {
         .with("sys/fs/cgroupself/inner/cpu.max", "1000 100000")
         .with("sys/fs/cgroup/inner/cpu.max", "100000 100000");
     assert_eq!(tree.read().quota, Quota::new(100_000, 100_000));
-    // A group outside the mount, and a name that only begins like the mounted group.
+    // A group outside the mount, and a name of which the mounted group is only a prefix.
     for elsewhere in ["0::/../two", "0::/docker/oneself/inner", "0::/docker/one/../inner"] {
         tree.write("proc/self/cgroup", elsewhere);
         assert_eq!(tree.read().quota, Quota::new(300_000, 100_000), "{elsewhere}");
@@ -369,7 +369,7 @@ fn a_container_sees_its_group_at_the_mount_point() {
 }
 
 #[test]
-fn of_several_mounts_the_one_that_shows_the_group_is_read() {
+fn the_mount_that_shows_the_group_is_preferred() {
     let mounts = [
         ("cgroup2", "/elsewhere", "/mnt/other", "nsdelegate"),
         ("cgroup2", "/", "/mnt/with\\040space", "nsdelegate"),
@@ -380,7 +380,7 @@ fn of_several_mounts_the_one_that_shows_the_group_is_read() {
 }
 
 #[test]
-fn notes_stay_few_on_a_machine_that_is_odd_everywhere() {
+fn notes_are_limited_on_a_machine_with_many_anomalies() {
     let tree = Tree::of("core:20");
     for cpu in 0..20 {
         tree.cpu_file(&format!("cpu{cpu}/topology/core_cpus_list"), "odd");

@@ -1,8 +1,8 @@
-//! How this system tells that a worker sleeps: which way is in use, and why.
+//! How this system detects that a worker sleeps: the method in use, and the reason.
 //!
-//! Chosen when the engine is made: the best way that the system allows, or what `UWORK_BLOCKING` or
-//! [`Setup`](crate::Setup) asks for and the system allows. It may go down later, if the system refuses
-//! what it had allowed; never up.
+//! Chosen when the engine is made: the best method that the system permits, or the one that
+//! `UWORK_BLOCKING` or [`Setup`](crate::Setup) asks for, if the system permits it. It may be
+//! lowered later, if the system refuses what it had permitted; it is never raised.
 
 mod perf;
 mod proc;
@@ -19,25 +19,25 @@ use perf::Refused;
 pub(crate) use perf::Sight;
 pub(super) use perf::close_after_fork;
 
-/// The environment variable that asks for a way.
+/// The environment variable that asks for a method.
 const VARIABLE: &str = "UWORK_BLOCKING";
 
 /// See the module.
 pub(super) struct Asleep {
     tier: AtomicU8,
     reason: Mutex<String>,
-    /// What is wrong with what the environment asks for.
+    /// The error in the environment's choice, if any.
     ignored: Option<String>,
-    /// Something that the user should hear of has not been said yet.
+    /// A report is due and was not issued yet.
     unsaid: AtomicBool,
-    /// It was said that some threads are sampled.
+    /// It was reported that some threads are sampled.
     said_exhausted: AtomicBool,
     /// To be added to `CLOCK_MONOTONIC`, wrapping, to get the host's clock.
     offset_ns: u64,
 }
 
 impl Asleep {
-    /// `clock_base_ns`: the host's zero by `CLOCK_MONOTONIC`. `asked`: what the program asked for.
+    /// `clock_base_ns`: the host's zero in `CLOCK_MONOTONIC`. `asked`: the program's choice.
     pub(super) fn new(clock_base_ns: u64, asked: Option<Tier>) -> Asleep {
         let variable = std::env::var_os(VARIABLE);
         let variable = variable.as_ref().map(|value| value.to_string_lossy());
@@ -72,7 +72,7 @@ impl Asleep {
         self.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is to be reported of the choice, once, by a thread that holds nothing.
+    /// The report on the choice, if due, once. Called by a thread that holds no lock.
     pub(super) fn unsaid(&self) -> Option<Report> {
         if !self.unsaid.load(Ordering::Relaxed) || !self.unsaid.swap(false, Ordering::Relaxed) {
             return None;
@@ -85,7 +85,7 @@ impl Asleep {
         proc::activity(thread)
     }
 
-    /// Observes a thread. The report, if the refusal is to be told.
+    /// Observes a thread. Returns a report too, if a refusal must be reported.
     pub(super) fn observe(&self, thread: u64) -> (Option<Sight>, Option<Report>) {
         let refused = match Sight::new(thread, self.offset_ns) {
             Ok(sight) => return (Some(sight), None),
@@ -117,23 +117,23 @@ impl Asleep {
     }
 }
 
-/// What was asked for.
+/// The requested method.
 struct Wish {
     tier: Tier,
-    /// Who asked, for the reason.
+    /// The source of the request, for the text of the reason.
     by: String,
-    /// What is wrong with what the environment asks for.
+    /// The error in the environment's choice, if any.
     ignored: Option<String>,
 }
 
 impl Wish {
-    /// The environment comes before the program: who runs it knows the machine.
+    /// The environment takes precedence over the program: the operator knows the machine.
     fn of(variable: Option<&str>, asked: Option<Tier>) -> Wish {
         let (tier, by) = match asked {
             Some(tier) => (tier, "the program asked for it".to_owned()),
             None => (Tier::Events, "the best there is".to_owned()),
         };
-        // Set to nothing is how a variable is unset where it cannot be removed.
+        // An empty value counts as unset, for environments in which a variable cannot be removed.
         match variable.filter(|value| !value.is_empty()).map(str::parse::<Tier>) {
             None => Wish { tier, by, ignored: None },
             Some(Ok(tier)) => Wish { tier, by: format!("{VARIABLE}={tier}"), ignored: None },
@@ -146,8 +146,8 @@ impl Wish {
     }
 }
 
-/// The way to use, why, and whether it is what was asked for. `refusal` says why the system does not allow
-/// one.
+/// Decides the method to use, the reason, and whether it is the requested one. `refusal` returns
+/// why the system does not permit a method.
 fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, String, bool) {
     let (mut tier, mut reason) = (wish.tier, wish.by.clone());
     while let (Some(why), Some(next)) = (refusal(tier), tier.next()) {
@@ -157,7 +157,7 @@ fn settle(wish: &Wish, refusal: impl Fn(Tier) -> Option<String>) -> (Tier, Strin
     (tier, reason, tier == wish.tier && wish.ignored.is_none())
 }
 
-/// Why the system does not allow this way.
+/// The reason for which the system does not permit this method, if any.
 fn refusal_of(tier: Tier) -> Option<String> {
     match tier {
         Tier::Declared => None,
@@ -165,7 +165,7 @@ fn refusal_of(tier: Tier) -> Option<String> {
             (!proc::is_there()).then(|| "/proc/self/task/TID/stat cannot be read".to_owned())
         }
         Tier::Events => match perf::probe() {
-            // Who is asleep before it is observed has no records.
+            // Needed too: a thread that sleeps before it is observed has no records.
             Ok(()) => refusal_of(Tier::Sampling),
             Err(error) => Some(refusal_of_perf(&error)),
         },
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_falls_back_and_is_told() {
+    fn a_refused_method_falls_back_and_is_reported() {
         let best = Wish::of(None, None);
         assert_eq!(settled(&best, &[]), (Tier::Events, "the best there is".to_owned(), true));
         let (tier, reason, as_wished) = settled(&best, &[Tier::Events]);

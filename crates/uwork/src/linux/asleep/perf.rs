@@ -1,9 +1,9 @@
 //! Context-switch records of the process's own threads, from perf_event_open(2).
 //!
-//! No privilege is needed where `perf_event_paranoid` is 2 or less: an event that counts nothing, without
-//! the kernel, whose side-band records say when its thread leaves a CPU and gets one again, and whether
-//! it was preempted. Each thread has a ring of one page, the smallest there is. A thread of the watch's
-//! polls the rings' files; each record is an occasion to wake up.
+//! No privilege is needed if `perf_event_paranoid` is 2 or less. The event counts nothing and
+//! excludes the kernel; its side-band records show when its thread leaves a CPU and gets one again,
+//! and whether it was preempted. Each thread has a ring of one page, the smallest size. A thread of
+//! the watcher's polls the rings' files; each record may make it wake a worker.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -22,30 +22,30 @@ use super::ring::{Record, Ring};
 
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: libc::c_ulong = 1 << 3;
-/// A thread that does not exist: the greatest number, which Linux gives to none.
-const NOBODY: i32 = i32::MAX;
+/// A thread that does not exist: Linux never assigns the greatest number.
+const NO_THREAD: i32 = i32::MAX;
 
-/// Why something is not observed.
+/// The reason for which a thread is not observed.
 pub(super) enum Refused {
-    /// The system will not let this process do it: not now, and not later.
+    /// The system refuses it to this process, now and later.
     Forbidden(Error),
-    /// There is no file, or no memory that may be locked, for one more.
+    /// The limit of open files, or of locked memory, is reached.
     Exhausted(Error),
     /// The thread has ended.
     Gone,
-    /// It will be possible in some milliseconds.
+    /// It will be possible some milliseconds later.
     NotYet,
 }
 
-/// The switches of one thread.
+/// The record of one thread's context switches.
 pub(crate) struct Sight {
     file: OwnedFd,
     ring: Ring,
-    /// The thread's file in `/proc`, kept open: finding it takes longer than reading it.
+    /// The thread's file in `/proc`, kept open: opening it takes longer than reading it.
     stat: Option<OwnedFd>,
-    /// What the last record said.
+    /// The activity by the last record.
     last: Option<Activity>,
-    /// What is added to the clock of the records to get the host's.
+    /// Added to the clock of the records to get the host's.
     offset_ns: u64,
 }
 
@@ -61,7 +61,7 @@ fn attributes() -> perf_event_attr {
     attr.set_sample_id_all(1);
     attr.set_exclude_kernel(1);
     attr.set_exclude_hv(1);
-    // Whoever polls is woken by each record.
+    // Each record wakes the polling thread.
     attr.set_watermark(1);
     attr.__bindgen_anon_2.wakeup_watermark = 1;
     attr.set_use_clockid(1);
@@ -75,29 +75,30 @@ fn open(attr: &mut perf_event_attr, thread: i32) -> Result<OwnedFd, Error> {
     if file < 0 {
         return Err(Error::last_os_error());
     }
-    // SAFETY: a file that was just opened, and that nobody else knows of.
+    // SAFETY: opened above, and owned by this function.
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
-/// Whether the system would let this process observe its threads. Opens nothing: the thread asked for
-/// does not exist, which is looked at after everything else.
+/// Whether the system would let this process observe its threads. Opens nothing: the requested
+/// thread does not exist, which the system checks after everything else.
 pub(super) fn probe() -> Result<(), Error> {
-    match open(&mut attributes(), NOBODY) {
+    match open(&mut attributes(), NO_THREAD) {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(()),
         Err(error) => Err(error),
         Ok(_) => Ok(()),
     }
 }
 
-/// The first event of its kind in the system takes milliseconds, in which the system changes its switches,
-/// and a second after the last one it changes them back. One event that records nothing keeps it from that.
-/// It is opened by a thread of its own: the watch has other things to do meanwhile.
+/// The first event of its kind in the system takes milliseconds, while the kernel patches its code
+/// for context switches; a second after the last such event it patches it back. One event that
+/// records nothing keeps it patched. A thread of its own opens that event, as the watcher has other
+/// work meanwhile.
 static ANCHOR: OnceLock<Option<OwnedFd>> = OnceLock::new();
 
-/// Whether somebody opens that.
+/// Whether a thread is opening, or has opened, that event.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Whether events can be opened without waiting. The first call sees to that.
+/// Whether events can be opened without that delay. The first call starts the thread for it.
 fn is_warm() -> bool {
     if ANCHOR.get().is_some() {
         return true;
@@ -108,18 +109,20 @@ fn is_warm() -> bool {
             let mut attr = attributes();
             attr.set_context_switch(0);
             attr.set_disabled(1);
-            let file = open(&mut attr, i32::try_from(observed).unwrap_or(NOBODY)).ok();
+            let file = open(&mut attr, i32::try_from(observed).unwrap_or(NO_THREAD)).ok();
             file.iter().for_each(|file| remember(file.as_raw_fd()));
             let _ = ANCHOR.set(file);
         };
-        // Without a thread nothing is observed until there is one.
+        // If no thread can be created, a later call tries again, and nothing is observed until
+        // then.
         let begun = super::super::thread::start("uw/perf", warm_up);
         BEGUN.store(begun.is_ok(), Ordering::Relaxed);
     }
     false
 }
 
-/// Whether this file is of the last quarter of those that the process may have: these are the program's.
+/// Whether this file is in the last quarter of the numbers that the process may use: these are left
+/// to the program.
 fn is_of_the_last(file: &OwnedFd) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is live.
@@ -129,8 +132,8 @@ fn is_of_the_last(file: &OwnedFd) -> bool {
 }
 
 impl Sight {
-    /// Observes a thread from here on. `offset_ns`: what is to be added to `CLOCK_MONOTONIC`, wrapping, to
-    /// get the host's clock.
+    /// Observes a thread from now on. `offset_ns`: added to `CLOCK_MONOTONIC`, wrapping, to get the
+    /// host's clock.
     pub(super) fn new(thread: u64, offset_ns: u64) -> Result<Sight, Refused> {
         if !is_warm() {
             return Err(Refused::NotYet);
@@ -146,7 +149,7 @@ impl Sight {
         if is_of_the_last(&file) {
             return Err(Refused::Exhausted(Error::from_raw_os_error(libc::EMFILE)));
         }
-        // EPERM here is the limit of locked memory.
+        // EPERM here means that the limit of locked memory is reached.
         let ring = Ring::map(&file).map_err(Refused::Exhausted)?;
         let stat = proc::open(thread).ok().filter(|file| !is_of_the_last(file));
         let sight = Sight { file, ring, stat, last: None, offset_ns };
@@ -154,7 +157,7 @@ impl Sight {
         Ok(sight)
     }
 
-    /// What the thread is at, as the system sees it, if that can be known here.
+    /// The thread's state from `/proc`, if its file is open.
     pub(crate) fn activity(&self) -> Option<Activity> {
         self.stat.as_ref().and_then(proc::activity_by)
     }
@@ -167,7 +170,7 @@ impl Sight {
         self.file.as_raw_fd()
     }
 
-    /// Reads what has been recorded since the last look.
+    /// Reads the records since the last call.
     pub(crate) fn look(&mut self) -> Seen {
         let (last, offset_ns) = (&mut self.last, self.offset_ns);
         let mut slept = None;
@@ -181,8 +184,8 @@ impl Sight {
     }
 }
 
-/// A switch at this time by the host's clock, after what was known. When a sleep that is over now began, and
-/// how long it was.
+/// Applies a switch at this time of the host's clock to the last known activity. Returns the start
+/// and length of a sleep that this switch ended.
 fn note_switch(last: &mut Option<Activity>, misc: u32, at: u64) -> Option<(u64, u64)> {
     let sleeps =
         misc & PERF_RECORD_MISC_SWITCH_OUT != 0 && misc & PERF_RECORD_MISC_SWITCH_OUT_PREEMPT == 0;
@@ -201,7 +204,7 @@ impl Drop for Sight {
     }
 }
 
-/// Sleeps until something is recorded, for so long at most.
+/// Sleeps until a record arrives, for at most `timeout_ns`.
 pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
     let mut files: Vec<libc::pollfd> = sights
         .iter()
@@ -211,7 +214,8 @@ pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
         tv_sec: (timeout_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (timeout_ns % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: both are live and as long as said. Errors, as a signal, end it early, which is allowed.
+    // SAFETY: both are live and of the given length. Errors and signals end it early, which is
+    // permitted.
     unsafe {
         libc::ppoll(
             files.as_mut_ptr(),
@@ -222,14 +226,14 @@ pub(super) fn poll(sights: &[&Sight], timeout_ns: u64) {
     }
 }
 
-/// Files that are open, for a child after a fork, which has them and not the sights. By number, which is
-/// small: two for each sight at most, and one.
+/// The open files, for a child after a fork, which inherits them but not the sights. A list of file
+/// numbers, which is short: two for each sight at most, and one more.
 static OPEN: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
 const FILES_MAX: usize = 256;
 
 fn remember(file: RawFd) {
     let number = file as u32 + 1;
-    // With all places taken it stays open in a child, which is a waste and no more.
+    // If the list is full, the file stays open in a child, which only wastes it.
     let _ = OPEN.iter().find(|place| {
         place.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     });
@@ -244,17 +248,18 @@ fn forget(file: RawFd) {
 
 /// In a child after a fork: closes the parent's files. (The mappings were not copied.)
 pub(crate) fn close_after_fork() {
-    // The thread that was at it is not here.
+    // The thread that was opening the event does not exist here.
     BEGUN.store(ANCHOR.get().is_some(), Ordering::Relaxed);
     for place in &OPEN {
         let number = place.swap(0, Ordering::Relaxed);
         if number != 0 {
-            // SAFETY: a file of the parent's of which this child has a copy that nobody uses: the
-            // thread that held the sight is not here.
+            // SAFETY: a file of the parent's, of which this child has a copy that it does not use:
+            // the thread that owned the sight does not exist here.
             unsafe { libc::close(number as RawFd - 1) };
         }
     }
-    // Who closes all files next has ours closed behind our back: then the number is somebody else's.
+    // A later close of all descriptors also closes this one without notice, and its number may then
+    // belong to another file: close it now.
     proc::give_up_reserve();
 }
 
@@ -267,13 +272,14 @@ mod tests {
     use super::super::proc;
     use super::*;
 
-    /// A sight of this thread, once that is possible; `None`, with a note, where it never is.
+    /// A sight of this thread, as soon as that is possible; `None`, with a note, if the system
+    /// refuses it.
     fn sight_of(thread: u64) -> Option<Sight> {
         loop {
             match Sight::new(thread, 0) {
                 Ok(sight) => return Some(sight),
                 Err(Refused::NotYet) => std::thread::yield_now(),
-                Err(Refused::Gone) => panic!("thread {thread} is there"),
+                Err(Refused::Gone) => panic!("thread {thread} exists"),
                 Err(Refused::Forbidden(error) | Refused::Exhausted(error)) => {
                     eprintln!("skipped: {error}");
                     return None;
@@ -283,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_preempted_does_not_sleep() {
+    fn a_preempted_thread_does_not_sleep() {
         const OUT: u32 = PERF_RECORD_MISC_SWITCH_OUT;
         const PREEMPTED: u32 = OUT | PERF_RECORD_MISC_SWITCH_OUT_PREEMPT;
         let mut last = None;
@@ -308,9 +314,9 @@ mod tests {
         }
     }
 
-    /// Nobody looks while a thread sleeps so often that its ring is full, and sleeps on.
+    /// A thread sleeps so often that its unread ring is full, and then stays asleep.
     #[test]
-    fn a_sleeper_is_not_taken_for_running_after_its_ring_was_full() {
+    fn a_sleeping_thread_does_not_count_as_running_after_its_ring_was_full() {
         let ((reader, mut writer), (tell, told)) = (pipe().unwrap(), channel());
         let thread = std::thread::spawn(move || {
             tell.send(crate::linux::thread::id()).unwrap();
@@ -322,20 +328,21 @@ mod tests {
         let Some(mut sight) = sight_of(id) else { return };
         for rounds in [1_000, 1_001, 127, 128] {
             for _ in 0..rounds {
-                // Not before it has read the last one: it sleeps once for each.
+                // Waits until the thread has read the last byte: it sleeps once for each.
                 until(asleep);
                 writer.write_all(b"x").unwrap();
             }
             until(asleep);
             let deadline = Instant::now() + Duration::from_secs(20);
             let mut seen = sight.look().activity;
-            // It is called asleep a moment before it leaves its CPU, which is what is recorded.
+            // The kernel marks the thread as asleep a moment before it leaves its CPU, which is the
+            // recorded event.
             while matches!(seen, Some(Activity::Runs)) && Instant::now() < deadline {
                 std::thread::yield_now();
                 seen = sight.look().activity;
             }
             assert!(!matches!(seen, Some(Activity::Runs)), "after {rounds}: {seen:?}");
-            // What comes now is known again.
+            // The next switch is known again.
             writer.write_all(b"x").unwrap();
             while !matches!(sight.look().activity, Some(Activity::Sleeps { since: Some(_) })) {
                 std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! What a thread is at, from `/proc/self/task/TID/stat`.
+//! The state of a thread, from `/proc/self/task/TID/stat`.
 
 use std::io::{Error, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use uwork_engine::host::Activity;
 
-/// As much of the file as is read: the name, which comes before the state, has 15 bytes at most, but may
+/// How much of the file is read: the name, which precedes the state, has at most 15 bytes, but may
 /// be escaped.
 const READ_MAX: usize = 128;
 
-/// A file that is held to be given up: where the process has as many as it may, there is one for us to
-/// open. Its number and 1, or `NO_RESERVE`.
+/// A descriptor held in reserve: if the process has reached its limit of open files, closing it
+/// frees one for this module. Holds its number plus 1, or `NO_RESERVE`.
 static RESERVE: AtomicU32 = AtomicU32::new(NO_RESERVE);
 const NO_RESERVE: u32 = 0;
 
-/// Whether the system shows what threads are at.
+/// Whether the system shows the state of threads.
 pub(super) fn is_there() -> bool {
     activity(super::super::thread::id()).is_some()
 }
 
-/// What a thread of this process is at. Nothing if it is gone, or there is no `/proc`. Three system calls,
-/// 7 us, and several times as much after a pause; allocates nothing.
+/// The state of a thread of this process. None if the thread has ended, or `/proc` is missing.
+/// Three system calls, 7 us, and several times as much after a pause; allocates nothing.
 pub(super) fn activity(thread: u64) -> Option<Activity> {
     let file = match open(thread) {
         Err(libc::EMFILE | libc::ENFILE) => {
-            // Another thread of ours may be at it, or one of the program's be faster: then not this time.
+            // If another thread takes the freed descriptor first, this attempt fails.
             give_up_reserve();
             open(thread)
         }
@@ -45,14 +45,14 @@ pub(super) fn open(thread: u64) -> Result<OwnedFd, i32> {
     if file < 0 {
         return Err(Error::last_os_error().raw_os_error().unwrap_or(0));
     }
-    // SAFETY: a file that was just opened, and that nobody else knows of.
+    // SAFETY: opened above, and owned by this function.
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
-/// What the thread of this file is at. One system call, 3 us; nothing if the thread is gone.
+/// The state of this file's thread. One system call, 3 us; None if the thread has ended.
 pub(super) fn activity_by(file: &OwnedFd) -> Option<Activity> {
     let mut text = [0_u8; READ_MAX];
-    // SAFETY: the buffer is live and as long as said; the file is open.
+    // SAFETY: the buffer is live and of the given length; the file is open.
     let read = unsafe { libc::pread(file.as_raw_fd(), text.as_mut_ptr().cast(), text.len(), 0) };
     activity_in(text.get(..usize::try_from(read).ok()?)?)
 }
@@ -66,21 +66,22 @@ fn hold_reserve() {
     let number = (file + 1) as u32;
     let held = RESERVE.compare_exchange(NO_RESERVE, number, Ordering::Relaxed, Ordering::Relaxed);
     if file >= 0 && held.is_err() {
-        // SAFETY: a file that was just made and that nobody else knows.
+        // SAFETY: made above, and owned by this function.
         unsafe { libc::close(file) };
     }
 }
 
-/// Closes the file that is held, if there is one.
+/// Closes the reserved descriptor, if any.
 pub(super) fn give_up_reserve() {
     let number = RESERVE.swap(NO_RESERVE, Ordering::Relaxed);
     if number != NO_RESERVE {
-        // SAFETY: a file of ours, which nobody uses; whoever swaps it out closes it.
+        // SAFETY: an unused descriptor of this module; the thread that swaps it out closes it.
         unsafe { libc::close((number - 1) as i32) };
     }
 }
 
-/// The state in the first part of such a file: `TID (NAME) STATE ...`, where the name may be anything.
+/// The state in the first part of such a file: `TID (NAME) STATE ...`, where the name can contain
+/// any bytes.
 fn activity_in(stat: &[u8]) -> Option<Activity> {
     let name_ends = stat.iter().rposition(|&byte| byte == b')')?;
     match stat.get(name_ends + 1..)? {
@@ -88,7 +89,7 @@ fn activity_in(stat: &[u8]) -> Option<Activity> {
         // Sleeps, waits for a disk or a page, idles in the kernel.
         [b' ', b'S' | b'D' | b'I', ..] => Some(Activity::Sleeps { since: None }),
         [b' ', b'T' | b't', ..] => Some(Activity::Stopped),
-        // Dead, or a state that is not known.
+        // Dead, or an unknown state.
         _ => None,
     }
 }
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_read_behind_any_name() {
+    fn states_are_parsed_after_any_thread_name() {
         let sleeps = Some(Activity::Sleeps { since: None });
         for (stat, wanted) in [
             ("12 (uw/0) S 1 12", sleeps),
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn this_thread_runs_and_no_thread_is_nothing() {
+    fn this_thread_runs_and_a_missing_thread_has_no_state() {
         assert_eq!(activity(super::super::super::thread::id()), Some(Activity::Runs));
         assert_eq!(activity(u64::MAX), None);
         assert_eq!(activity(0), None);

@@ -1,7 +1,8 @@
-//! The ring through which the system hands over what it records of one thread (perf_event_open(2)).
+//! The ring through which the kernel passes the records of one thread (perf_event_open(2)).
 //!
-//! The system writes, and drops what finds no room; it says so with the next record that finds some. A
-//! thread that sleeps for good has no next record: so a ring that was full is one that has lost something.
+//! If a record does not fit, the kernel drops it, and reports the loss with the next record that
+//! fits. A thread that sleeps for good has no next record: so a ring that was full counts as one
+//! that has lost a record.
 
 use std::io::{Error, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,15 +13,15 @@ use perf_event_open_sys::bindings::{PERF_RECORD_LOST, PERF_RECORD_SWITCH, perf_e
 
 /// A header alone.
 const HEADER: u64 = 8;
-/// A header and a time: the records that are asked for.
+/// A header and a time: the requested records.
 const SWITCH: u64 = 16;
-/// The record of a loss, which comes before the next one that finds room.
+/// The record of a loss, which precedes the next one that fits.
 const LOST: u64 = 32;
 
-/// What the system has recorded.
+/// A record of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// The thread has left a CPU or got one, as these flags say, at this time.
+    /// The thread has left a CPU or got one, depending on the flags, at this time.
     Switch { misc: u32, at_ns: u64 },
     /// Some records are missing here, or may be.
     Lost,
@@ -32,7 +33,7 @@ pub(super) struct Ring {
     page: usize,
 }
 
-// SAFETY: a mapping of the whole process; only the holder of the sight uses it.
+// SAFETY: a mapping of the whole process; only the owner of the sight uses it.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -62,10 +63,10 @@ impl Ring {
         self.at.as_ptr().cast_const().cast()
     }
 
-    /// A position in the control page that the kernel and we both use.
+    /// A position in the control page, shared with the kernel.
     fn position(&self, field: *const u64) -> &AtomicU64 {
-        // SAFETY: an aligned field of the mapped control page, which lives as long as the ring, and is
-        // used by both sides with atomic accesses only.
+        // SAFETY: an aligned field of the mapped control page, which lives as long as the ring, and
+        // is used by both sides with atomic accesses only.
         unsafe { AtomicU64::from_ptr(field.cast_mut()) }
     }
 
@@ -75,31 +76,33 @@ impl Ring {
         self.position(unsafe { &raw const (*self.control()).data_head })
     }
 
-    /// How far we have read.
+    /// How far this side has read.
     fn tail(&self) -> &AtomicU64 {
         // SAFETY: within the mapped page; no reference is made.
         self.position(unsafe { &raw const (*self.control()).data_tail })
     }
 
-    /// Reads what has been recorded since the last time.
+    /// Reads the records since the last call.
     pub(super) fn read(&mut self, mut each: impl FnMut(Record)) {
         let mut from = self.tail().load(Ordering::Relaxed);
         loop {
-            // Acquire: the records up to there are written (the kernel's side is in perf_output_put_handle).
+            // Acquire: the records up to there are written (the kernel's release is in
+            // perf_output_put_handle).
             let head = self.head().load(Ordering::Acquire);
             if head == from {
                 return;
             }
             self.parse(from, head, &mut each);
-            // There was no room for one more record, with what comes before it after a loss.
+            // No room was left for one more record together with the record of a loss before it.
             if head.wrapping_sub(from) + LOST + SWITCH >= self.page as u64 {
                 each(Record::Lost);
             }
-            // Release: our reads come before the kernel overwrites what was read.
+            // Release: these reads precede the kernel's later writes to the same bytes.
             self.tail().store(head, Ordering::Release);
-            // What the kernel drops until it sees that, it drops after it has filled the ring: the next
-            // round sees how full it was, as we store the tail before we load the head, and the kernel,
-            // which switches threads in between, stores the head before it loads the tail.
+            // The kernel may drop records until it sees the new tail, but only after it has filled
+            // the ring; the next round must detect that. Here the tail is stored before the head is
+            // loaded; the kernel, which switches threads in between, stores the head before it
+            // loads the tail. So one side sees the other's store.
             fence(Ordering::SeqCst);
             from = head;
         }
@@ -112,7 +115,7 @@ impl Ring {
             let (size, left) = (header >> 48, head.wrapping_sub(from));
             let smallest = if kind == PERF_RECORD_SWITCH { SWITCH } else { HEADER };
             if !(smallest..=left).contains(&size) {
-                // Never written by the kernel; whatever it is, the rest cannot be read.
+                // The kernel never writes such a size; the rest cannot be parsed.
                 return each(Record::Lost);
             }
             match kind {
@@ -126,7 +129,8 @@ impl Ring {
         }
     }
 
-    /// Eight bytes of a record. Records begin at multiples of eight, and so never break within these.
+    /// Eight bytes of a record. Records begin at multiples of eight, so a wrap never splits these
+    /// bytes.
     fn word(&self, position: u64) -> u64 {
         let at = (position as usize % self.page) & !7;
         // SAFETY: within the page of records, aligned, and not written by the kernel before it is
@@ -137,7 +141,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of this length, which nobody uses any more.
+        // SAFETY: this ring's own mapping, of this length, no longer used.
         unsafe { libc::munmap(self.at.as_ptr().cast(), 2 * self.page) };
     }
 }
@@ -150,7 +154,7 @@ mod tests {
     struct Written(Ring);
 
     impl Written {
-        /// With both sides at this position.
+        /// An empty ring with head and tail at this position.
         fn at(position: u64) -> Written {
             // SAFETY: no pointers.
             let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap();
@@ -173,7 +177,7 @@ mod tests {
             self.0.head().store(head.wrapping_add(8), Ordering::Release);
         }
 
-        /// A record that says that it is this long, and is.
+        /// A well-formed record with this body.
         fn record(&self, kind: u32, misc: u16, body: &[u64]) {
             let size = 8 + 8 * body.len() as u64;
             self.write(u64::from(kind) | u64::from(misc) << 32 | size << 48);
@@ -204,7 +208,8 @@ mod tests {
 
     #[test]
     fn records_are_read_once_and_in_order_wherever_the_page_ends() {
-        // The second record begins the page anew, is broken by its end, and comes after the greatest number.
+        // The second record begins at the start of the page, wraps at its end, and wraps the
+        // position itself.
         for start in [4096 - 16, 4096 - 24, 65_536 - 24, 0_u64.wrapping_sub(24)] {
             let mut ring = Written::at(start);
             assert_eq!(ring.read(), []);
@@ -218,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn other_records_are_skipped_and_losses_told() {
+    fn other_records_are_skipped_and_losses_reported() {
         let mut ring = Written::at(8);
         ring.switch(1);
         ring.record(99, 7, &[1, 2, 3]);
@@ -232,16 +237,16 @@ mod tests {
         assert_eq!(ring.read(), wanted);
     }
 
-    /// The thread may have gone to sleep for good with a record that found no room.
+    /// The record of the thread's last sleep may be the one that did not fit.
     #[test]
-    fn a_full_ring_has_lost_something_though_nothing_says_so() {
+    fn a_full_ring_counts_as_a_loss_without_a_loss_record() {
         let mut ring = Written::at(0);
         let room = ring.page() / SWITCH;
         (0..room - 1).for_each(|at| ring.switch(at));
         let read = ring.read();
         assert_eq!(read[..read.len() - 1], switches(0..room - 1));
         assert_eq!(read.last(), Some(&Record::Lost));
-        // With a loss to be told, three records' room is not enough.
+        // After a loss, room for three records is not enough.
         (0..room - 3).for_each(|at| ring.switch(at));
         assert_eq!(ring.read().last(), Some(&Record::Lost));
         (0..room - 4).for_each(|at| ring.switch(at));
@@ -249,9 +254,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_record_is_a_loss_and_the_end() {
+    fn a_malformed_record_counts_as_a_loss_and_ends_the_read() {
         let header = |size: u64| u64::from(PERF_RECORD_SWITCH) | size << 48;
-        // Nothing, less than a header, less than a switch has, and more than there is.
+        // Zero, less than a header, less than a switch record, and more than was written.
         for size in [0, 7, 8, 64, 0xffff] {
             let mut ring = Written::at(4096 - 8);
             ring.switch(1);

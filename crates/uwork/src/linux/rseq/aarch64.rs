@@ -7,7 +7,8 @@ use uwork_engine::percpu::{CpuLock, Place};
 use super::field;
 
 pub(super) const HAS_SECTIONS: bool = true;
-/// What stands before the place where an aborted section goes on: the kernel goes nowhere else. A `brk`.
+/// The word that must precede the abort handler of a section: the kernel jumps to no other address.
+/// A `brk`.
 pub(super) const SIGNATURE: u32 = 0xd428_bc00;
 
 #[inline(always)]
@@ -22,21 +23,21 @@ pub(super) fn thread_pointer() -> *mut u8 {
 
 /// Takes the lock of this CPU, if it is free and in the row. Null otherwise.
 ///
-/// From 22 to 23 is the section; what leads out of it early has stored nothing. The look is an acquire
-/// (`ldar`), so that what follows the lock stays behind it.
+/// The section extends from label 22 to 23; an early exit has stored nothing. The load of the lock
+/// is an acquire (`ldar`), so that later accesses stay behind it.
 ///
 /// # Safety
-/// The calling thread's area is `offset` behind its pointer; `place` leads to locks that live; `token` is not
-/// 0.
+/// The calling thread's area is `offset` bytes after its thread pointer; `place` refers to live
+/// locks; `token` is not 0.
 #[inline(always)]
 pub(super) unsafe fn claim(offset: isize, place: &Place, token: u64) -> *mut CpuLock {
     let area = thread_pointer().wrapping_offset(offset);
     let lock: *mut CpuLock;
-    // SAFETY: stores to `rseq_cs` of the area, and `token` to a lock of the row: aligned, so that others
-    // read them whole.
+    // SAFETY: stores to `rseq_cs` of the area, and `token` to a lock of the row: aligned, so that
+    // other threads read them whole.
     unsafe {
         asm!(
-            // struct rseq_cs: version, flags, where it starts, how long it is, where to go on.
+            // struct rseq_cs: version, flags, start, length, abort handler.
             ".pushsection __rseq_cs, \"aw\", %progbits",
             ".balign 32",
             "20:",

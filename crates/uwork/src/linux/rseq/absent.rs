@@ -1,11 +1,11 @@
-//! An architecture for which there is no section.
+//! An architecture without sections.
 
 use uwork_engine::percpu::{CpuLock, Place};
 
 pub(super) const HAS_SECTIONS: bool = false;
 pub(super) const SIGNATURE: u32 = 0;
 
-/// An address that is the calling thread's alone.
+/// An address that is unique to the calling thread.
 #[inline]
 pub(super) fn thread_pointer() -> *mut u8 {
     thread_local! {

@@ -1,9 +1,10 @@
-//! Restartable sequences, `rseq(2)`: a few instructions that run on one CPU without interruption, or from
-//! their start again. What they are used for is in `docs/percpu.md`.
+//! Restartable sequences, `rseq(2)`: a few instructions that either run on one CPU without
+//! interruption, or restart. `docs/percpu.md` describes their use.
 //!
-//! The kernel knows one area of each thread: where it writes the CPU, and where the thread says which section
-//! it is in. glibc registers one for every thread since 2.35; where it has not, [`own`] does. The
-//! sections themselves are assembly, in a file for each architecture.
+//! The kernel has one registered area for each thread. There it writes the current CPU, and the
+//! thread stores the section that it is in. glibc has registered an area for every thread since
+//! 2.35; where it does not, [`own`] does. The sections themselves are assembly, in a file for each
+//! architecture.
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
@@ -21,22 +22,25 @@ use super::membarrier;
 
 /// `struct rseq` of linux/rseq.h, as far as it is used here. Its first field is `cpu_id_start`.
 mod field {
-    /// The CPU, or a negative number where the thread is not registered.
+    /// The CPU, or a negative number if the thread is not registered.
     pub(super) const CPU_ID: usize = 4;
-    /// The section that the thread is in, or was in last: the kernel finds out.
+    /// The section that the thread is in, or was in last: the kernel compares the instruction
+    /// pointer to decide.
     pub(super) const RSEQ_CS: usize = 8;
 }
 
-/// Where the kernel keeps the CPU of this thread up to date, if glibc has registered an area.
+/// The address at which the kernel keeps this thread's CPU up to date, if glibc has registered an
+/// area.
 pub(super) fn cpu_id() -> Option<*const u32> {
     let offset = glibc_offset()?;
     Some(arch::thread_pointer().wrapping_offset(offset).wrapping_add(field::CPU_ID).cast())
 }
 
-/// From the thread pointer to the area that glibc registers, if it does so.
+/// The offset from the thread pointer to the area that glibc registers, if it does so.
 ///
-/// Not found in a program that is linked statically. A weak reference would find it there, but gives a shared
-/// library that uses thread-local memory a need of glibc 2.35 for all time, as the linker binds it to that version.
+/// In a statically linked program the symbols are not found. A weak reference would find them
+/// there. But the linker binds such a reference to glibc 2.35, which a shared library that uses
+/// thread-local memory would then require for ever.
 fn glibc_offset() -> Option<isize> {
     if !arch::HAS_SECTIONS {
         return None;
@@ -57,29 +61,30 @@ fn glibc_offset() -> Option<isize> {
     (size != 0).then_some(offset)
 }
 
-/// The sections of this process.
+/// The restartable sections of this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rseq {
-    /// Of the thread's area from its pointer; 0 where each thread registers its own, as an area never
-    /// begins at the pointer.
+    /// The offset of the thread's area from its thread pointer; 0 if each thread registers its own,
+    /// as an area never begins at the pointer.
     offset: isize,
-    /// The same, for sections that are to be quick: 0 where there are to be none, [`OWN`] where each thread
-    /// registers its own area.
+    /// The same, for the fast path: 0 to use no sections, [`OWN`] if each thread registers its own
+    /// area.
     section_offset: isize,
 }
 
-/// No offset: areas are aligned.
+/// Never a real offset, as areas are aligned.
 const OWN: isize = 1;
 
 impl Rseq {
-    /// What can be had here: sections, or why there are none. Threads have a token either way.
+    /// The sections of this system, or the reason for which it has none. Threads have a token in
+    /// both cases.
     pub(crate) fn new() -> (Rseq, Result<(), String>) {
         let offset = glibc_offset().unwrap_or(0);
         let rseq = Rseq { offset, section_offset: if offset == 0 { OWN } else { offset } };
         (rseq, rseq.check())
     }
 
-    /// For locks that no section takes.
+    /// For locks that are never taken by a section.
     pub(crate) fn without_sections(self) -> Rseq {
         Rseq { section_offset: 0, ..self }
     }
@@ -91,7 +96,7 @@ impl Rseq {
         if !membarrier::register_restart() {
             return Err("membarrier(2) has no RSEQ command: Linux 5.10 is needed".to_owned());
         }
-        // Any CPU will do: whether this thread is registered.
+        // Accepts any CPU: checks only that this thread is registered.
         if !self.has_sections(u32::MAX) {
             return Err("rseq(2) is missing or refused, and no registration of glibc's was found: it has none, or the \
                         program is linked statically"
@@ -100,19 +105,20 @@ impl Rseq {
         Ok(())
     }
 
-    /// Takes the calling thread's area from the kernel.
+    /// Unregisters the calling thread's area.
     #[cfg(test)]
     pub(crate) fn unregister_this_thread(self) {
         const LENGTHS: [u32; 2] = [32, 64];
         let unregister = |length: u32| {
-            // SAFETY: the area that was registered; the kernel refuses any other length than it was told.
+            // SAFETY: the area that was registered; the kernel refuses any length except the
+            // registered one.
             unsafe { libc::syscall(libc::SYS_rseq, self.area(), length, 1, arch::SIGNATURE) == 0 }
         };
         assert!(LENGTHS.into_iter().any(unregister), "{}", std::io::Error::last_os_error());
         assert!(!self.has_sections(u32::MAX));
     }
 
-    /// In the area that the thread has registered itself.
+    /// Claims with the area that the thread has registered itself.
     ///
     /// # Safety
     /// As for [`Sections::claim`].
@@ -123,11 +129,11 @@ impl Rseq {
             return None;
         }
         let offset = area.addr().wrapping_sub(arch::thread_pointer().addr()) as isize;
-        // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
+        // SAFETY: the area of the calling thread, and a live row, by this function's contract.
         NonNull::new(unsafe { arch::claim(offset, place, token.value()) })
     }
 
-    /// The calling thread's area; null where it has none.
+    /// The calling thread's area; null if it has none.
     #[inline(always)]
     fn area(&self) -> *mut u8 {
         if self.offset != 0 {
@@ -147,7 +153,7 @@ impl Sections for Rseq {
     #[inline]
     fn cpu(&self) -> u32 {
         if self.offset == 0 {
-            // Registers it, which tells the CPU from then on.
+            // Registers the area, through which the CPU is known from now on.
             own::area();
         }
         super::cpu::current()
@@ -159,13 +165,14 @@ impl Sections for Rseq {
             return None;
         }
         let offset = area.addr().wrapping_sub(arch::thread_pointer().addr()) as isize;
-        // SAFETY: the area of the calling thread, and a row that lives, by this function's contract.
+        // SAFETY: the area of the calling thread, and a live row, by this function's contract.
         NonNull::new(unsafe { arch::claim(offset, place, token.value()) })
     }
 
     #[inline(always)]
     unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
-        // One comparison for the two where glibc has an area, and no call where there are to be no sections.
+        // One comparison covers both special cases, so that the common case, an area of glibc's,
+        // pays for one; without sections no call is made.
         if self.section_offset as usize <= OWN as usize {
             if self.section_offset != OWN {
                 return None;
@@ -173,7 +180,7 @@ impl Sections for Rseq {
             // SAFETY: by this function's contract.
             return unsafe { self.claim_in_own_area(place, token) };
         }
-        // SAFETY: the area of every thread, and a row that lives, by this function's contract.
+        // SAFETY: the area of every thread, and a live row, by this function's contract.
         NonNull::new(unsafe { arch::claim(self.section_offset, place, token.value()) })
     }
 
@@ -187,7 +194,8 @@ impl Sections for Rseq {
         if area.is_null() {
             return None;
         }
-        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not run.
+        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not
+        // run.
         Some(unsafe { area.add(field::CPU_ID).cast::<u32>().read_volatile() })
     }
 
@@ -196,8 +204,8 @@ impl Sections for Rseq {
         if area.is_null() {
             return false;
         }
-        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not run.
-        // Negative where glibc's registration has failed.
+        // SAFETY: the area of the calling thread, which the kernel writes while the thread does not
+        // run. Negative if glibc's registration has failed.
         let cpu = unsafe { area.add(field::CPU_ID).cast::<u32>().read_volatile() };
         cpu < len && cpu as i32 >= 0
     }

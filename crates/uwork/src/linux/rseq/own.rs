@@ -1,9 +1,9 @@
-//! An area of one's own for each thread, where glibc has registered none: it is older than 2.35, or was told
-//! not to (`GLIBC_TUNABLES=glibc.pthread.rseq=0`).
+//! An own area for each thread, if glibc has registered none: it is older than 2.35, or was
+//! configured not to (`GLIBC_TUNABLES=glibc.pthread.rseq=0`).
 //!
-//! A thread registers at its first use and unregisters before its thread-local memory goes away; in between
-//! the kernel writes to it whenever the thread comes back from the system. A thread whose registration is
-//! refused, as somebody else has one, has no sections.
+//! A thread registers at its first use and unregisters before its thread-local memory is freed. In
+//! between the kernel writes to the area whenever the thread returns from the kernel. A thread
+//! whose registration is refused, as other code has registered an area, has no sections.
 
 use std::cell::{Cell, UnsafeCell};
 
@@ -11,7 +11,7 @@ use super::arch::SIGNATURE;
 use super::field;
 use crate::linux::cpu;
 
-/// `struct rseq`, in the size that every kernel takes.
+/// `struct rseq`, in the size that every kernel accepts.
 #[repr(C, align(32))]
 struct Area(UnsafeCell<[u8; SIZE as usize]>);
 
@@ -32,7 +32,7 @@ enum State {
 }
 
 thread_local! {
-    /// The area, if it is registered: without a destructor, so that it is found by one load.
+    /// The area, if it is registered: without a destructor, so that one load finds it.
     static AREA: Cell<*mut u8> = const { Cell::new(std::ptr::null_mut()) };
     static OWN: Registration = const {
         Registration { area: Area(UnsafeCell::new([0; SIZE as usize])), state: Cell::new(State::NotTried) }
@@ -57,7 +57,8 @@ impl Registration {
     }
 
     fn call(&self, flags: i32) -> bool {
-        // SAFETY: the area lives until `drop` has taken it back, and is only accessed through raw pointers.
+        // SAFETY: the area lives until `drop` has unregistered it, and is only accessed through raw
+        // pointers.
         unsafe { libc::syscall(libc::SYS_rseq, self.area.0.get(), SIZE, flags, SIGNATURE) == 0 }
     }
 }

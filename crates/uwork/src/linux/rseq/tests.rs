@@ -1,4 +1,4 @@
-//! Sections on this machine, with whoever has registered the area.
+//! Sections on this machine, with the area that glibc or uwork has registered.
 
 use std::ptr::NonNull;
 
@@ -29,7 +29,7 @@ fn a_section_takes_the_lock_of_the_cpu_that_the_thread_is_on() {
             let locks: Box<[CpuLock]> = (0..count).map(|_| CpuLock::default()).collect();
             let first = NonNull::from(&*locks).cast();
             let place = Place { first, stride: size_of::<CpuLock>(), len: count };
-            // SAFETY: the locks live.
+            // SAFETY: the locks are live.
             let claim = |place: Place| unsafe { rseq.claim(&place, rseq.token()) };
             let taken = claim(place).expect("it is free");
             assert_eq!(taken.as_ptr().cast_const(), &raw const locks[cpu as usize]);
@@ -45,7 +45,7 @@ fn a_section_takes_the_lock_of_the_cpu_that_the_thread_is_on() {
 }
 
 #[test]
-fn tokens_of_threads_that_live_differ() {
+fn tokens_of_live_threads_differ() {
     let (rseq, _) = Rseq::new();
     let other = std::thread::scope(|scope| {
         let other = scope.spawn(|| rseq.token().value()).join().expect("no panic");
@@ -56,7 +56,7 @@ fn tokens_of_threads_that_live_differ() {
 }
 
 #[test]
-fn a_second_area_is_refused_where_glibc_has_one() {
+fn a_second_area_is_refused_if_glibc_has_registered_one() {
     let Some(rseq) = sections() else { return };
     assert_eq!(own::area().is_null(), rseq.offset != 0);
 }

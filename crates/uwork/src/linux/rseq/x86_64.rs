@@ -8,7 +8,7 @@ use uwork_engine::percpu::{CpuLock, Place};
 use super::field;
 
 pub(super) const HAS_SECTIONS: bool = true;
-/// What stands before the place where an aborted section goes on: the kernel goes nowhere else.
+/// The word that must precede the abort handler of a section: the kernel jumps to no other address.
 pub(super) const SIGNATURE: u32 = 0x5305_3053;
 
 #[inline(always)]
@@ -23,20 +23,21 @@ pub(super) fn thread_pointer() -> *mut u8 {
 
 /// Takes the lock of this CPU, if it is free and in the row. Null otherwise.
 ///
-/// From 22 to 23 is the section; what leads out of it early has stored nothing. On this architecture
+/// The section extends from label 22 to 23; an early exit has stored nothing. On this architecture
 /// every load is an acquire.
 ///
 /// # Safety
-/// The calling thread's area is `offset` behind its pointer; `place` leads to locks that live; `token` is not
-/// 0.
+/// The calling thread's area is `offset` bytes after its thread pointer; `place` refers to live
+/// locks; `token` is not 0.
 #[inline(always)]
 pub(super) unsafe fn claim(offset: isize, place: &Place, token: u64) -> *mut CpuLock {
     let lock: *mut CpuLock;
     // SAFETY: stores to `rseq_cs` of the area, and `token` to a lock of the row. Both are plain
-    // stores that others read by atomic loads, which this architecture does not tell apart.
+    // stores that other threads read by atomic loads; on this architecture the instructions are the
+    // same.
     unsafe {
         asm!(
-            // struct rseq_cs: version, flags, where it starts, how long it is, where to go on.
+            // struct rseq_cs: version, flags, start, length, abort handler.
             ".pushsection __rseq_cs, \"aw\", @progbits",
             ".balign 32",
             "20:",
@@ -44,7 +45,7 @@ pub(super) unsafe fn claim(offset: isize, place: &Place, token: u64) -> *mut Cpu
             ".quad 22f, 23f - 22f, 24f",
             ".popsection",
             ".pushsection __rseq_failure, \"ax\", @progbits",
-            // The signature, as the operand of an instruction that nobody runs (ud1).
+            // The signature, as the operand of an instruction that is never executed (ud1).
             ".byte 0x0f, 0xb9, 0x3d",
             ".long {signature}",
             "24:",

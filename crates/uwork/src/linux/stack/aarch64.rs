@@ -1,10 +1,10 @@
-//! The registers that unwinding begins with, on AArch64.
+//! The registers that unwinding starts from, on AArch64.
 
 use framehop::UnwindRegsNative;
 use framehop::aarch64::PtrAuthMask;
 
-/// Above are signatures of return addresses. Where addresses may be longer than these 48 bits, they are so
-/// only for who asks for it, which the dynamic loader does not.
+/// The bits above hold signatures of return addresses. On systems with addresses longer than these
+/// 48 bits, only programs that ask for such addresses get them, and the dynamic loader does not.
 const ADDRESS_MASK: PtrAuthMask = PtrAuthMask((1 << 48) - 1);
 
 /// See the module.
@@ -21,7 +21,7 @@ impl Registers {
         Registers { pc: 0, lr: 0, sp: 0, fp: 0 }
     }
 
-    /// Those of a thread that a signal has interrupted.
+    /// The registers of a thread that a signal has interrupted.
     pub(super) fn of(context: &libc::ucontext_t) -> Registers {
         let context = &context.uc_mcontext;
         Registers { pc: context.pc, lr: context.regs[30], sp: context.sp, fp: context.regs[29] }
@@ -31,7 +31,7 @@ impl Registers {
         self.sp as usize
     }
 
-    /// Where the thread was, and what else unwinding needs.
+    /// The thread's program counter, and the other registers that unwinding needs.
     pub(super) fn unwind_from(&self) -> (u64, UnwindRegsNative) {
         let registers =
             UnwindRegsNative::new_with_ptr_auth_mask(ADDRESS_MASK, self.lr, self.sp, self.fp);

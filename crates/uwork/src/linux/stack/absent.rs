@@ -1,13 +1,13 @@
-//! No stacks of other threads: the feature `symbols` is off, or this processor's registers are not known.
+//! No stacks of other threads: the feature `symbols` is off, or this processor is not supported.
 
 use uwork_engine::host::{Frame, NoStack};
 
-/// Not known.
+/// Always `Unavailable`.
 pub(crate) fn of_thread(_: u64) -> Result<Vec<Frame>, NoStack> {
     Err(NoStack::Unavailable)
 }
 
-/// Stacks need no signal where there are none.
+/// No signal is used.
 pub(super) fn signal() -> Option<libc::c_int> {
     None
 }

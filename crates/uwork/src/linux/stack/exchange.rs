@@ -1,5 +1,5 @@
-//! The requests of this process and the buffers for their answers. The states and their races are in the
-//! README, the transitions in `uwork_engine::exchange`.
+//! The requests of this process and the buffers for their answers. The states and their races are
+//! in the README, the transitions in `uwork_engine::exchange`.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::AtomicU32;
@@ -12,12 +12,12 @@ use uwork_engine::host::NoStack;
 use super::snapshot::Snapshot;
 use crate::linux::futex::{self, Forever};
 
-/// Requests that can be under way at once, including those whose caller gave up during the copy.
+/// The maximum number of concurrent requests, including those whose caller gave up during the copy.
 const EXCHANGES: usize = 4;
 
 struct Buffer(UnsafeCell<Snapshot>);
 
-// SAFETY: a buffer belongs to one thread at a time, by the phase of its exchange.
+// SAFETY: one thread at a time owns a buffer, by the phase of its exchange.
 unsafe impl Sync for Buffer {}
 
 static STATES: [Exchange; EXCHANGES] = [const { Exchange::new() }; EXCHANGES];
@@ -29,7 +29,7 @@ fn all() -> Exchanges<'static> {
     Exchanges { all: &STATES, freed: &FREED }
 }
 
-/// Sleeps until a deadline at most.
+/// Sleeps, but no longer than until a deadline.
 struct Until(Instant);
 
 impl Futex for Until {
@@ -47,15 +47,15 @@ impl Futex for Until {
     }
 }
 
-/// Asks a thread by `send`, which gets what the handler is to get, and reads the answer by `read`. An error
-/// if `send` fails, or no answer has come by the deadline.
+/// Sends a thread a request by `send`, which receives the value for the handler, and reads the
+/// answer by `read`. An error if `send` fails, or no answer arrives before the deadline.
 pub(super) fn ask<R>(
     thread: libc::pid_t,
     send: impl FnOnce(usize) -> bool,
     deadline: Instant,
     read: impl FnOnce(&Snapshot) -> R,
 ) -> Result<R, NoStack> {
-    // SAFETY: the buffer is ours while `read` runs.
+    // SAFETY: this thread owns the buffer while `read` runs.
     let read = |index: usize| read(unsafe { &*BUFFERS[index].0.get() });
     all().ask(thread.cast_unsigned(), &Until(deadline), send, read).map_err(|none| match none {
         Unanswered::Unsent => NoStack::Unavailable,
@@ -63,15 +63,17 @@ pub(super) fn ask<R>(
     })
 }
 
-/// What the signal handler does: answers request `number` with what `copy` writes, if the caller still
-/// waits for it and `thread`, the calling one, is meant. Async-signal-safe if `copy` is.
+/// Called by the signal handler: answers request `number` with the data that `copy` writes, if the
+/// caller still waits for it and the request is for `thread`, the calling one. Async-signal-safe if
+/// `copy` is.
 pub(super) fn answer(number: usize, thread: libc::pid_t, copy: impl FnOnce(&mut Snapshot)) {
-    // SAFETY: the buffer is ours while `copy` runs.
+    // SAFETY: this thread owns the buffer while `copy` runs.
     let copy = |index: usize| copy(unsafe { &mut *BUFFERS[index].0.get() });
     all().answer(number, thread.cast_unsigned(), &Forever, copy);
 }
 
-/// In the child of a fork, where all requests and handlers are gone.
+/// In the child of a fork, where no request and no handler of the parent exists: resets all
+/// exchanges.
 pub(in crate::linux) fn forget() {
     all().forget();
 }

@@ -1,7 +1,7 @@
 //! The stack of another thread of this process, by its number.
 //!
-//! The thread copies it in a signal handler; unwinding and names come afterwards, here. Protocol, signal,
-//! and what the thread notices: see the README.
+//! The thread copies it in a signal handler; this module unwinds the copy afterwards and finds the
+//! names. The README describes the protocol, the signal, and the effects on the thread.
 
 mod exchange;
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
@@ -25,13 +25,13 @@ pub(super) use signal::number as signal;
 /// How long a thread may take to answer. One that runs takes microseconds.
 const ANSWER_MAX: Duration = Duration::from_millis(100);
 
-/// The frames of a thread of this process, innermost first. Functions that were inlined are frames of
-/// their own, with the address of the one that they are in.
+/// The frames of a thread of this process, innermost first. Inlined functions are frames of their
+/// own, with the address of the function that contains them.
 ///
-/// Nothing if the thread is gone or does not answer within 100 ms. It has to handle a signal for that, which
-/// makes some system calls return early (see the README): ask only where there is need. Reads the
-/// program's debug information at first use, which takes milliseconds; takes the locks of the dynamic
-/// loader and the allocator.
+/// An error if the thread has ended or does not answer within 100 ms. To answer, it handles a
+/// signal, which makes some system calls return early (see the README): ask only when necessary.
+/// Reads the program's debug information at first use, which takes milliseconds; takes the locks of
+/// the dynamic loader and the allocator.
 pub(crate) fn of_thread(thread: u64) -> Result<Vec<Frame>, NoStack> {
     of_thread_within(thread, ANSWER_MAX)
 }

@@ -1,16 +1,18 @@
-//! The signal that asks a thread for its stack, and its handler. Why which flags: see the README.
+//! The signal that requests a thread's stack, and its handler. The README has the reasons for its
+//! flags.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::exchange;
 
-/// A `siginfo_t` for `rt_tgsigqueueinfo`: the layout that rt_sigqueueinfo(2) and <linux/signal.h> give.
+/// A `siginfo_t` for `rt_tgsigqueueinfo`: the layout that rt_sigqueueinfo(2) and <linux/signal.h>
+/// give.
 #[repr(C)]
 struct Request {
     signo: i32,
     errno: i32,
     code: i32,
-    /// The union behind it is aligned to a pointer.
+    /// The union that follows is aligned to a pointer.
     gap: i32,
     pid: i32,
     uid: u32,
@@ -21,13 +23,14 @@ struct Request {
 const _: () = assert!(size_of::<Request>() == size_of::<libc::siginfo_t>());
 const _: () = assert!(std::mem::offset_of!(Request, pid) == 16);
 
-/// The signal, once it was chosen; 0 before.
+/// The signal whose handler was installed last; 0 before.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// The signal that threads of the library's do not block: the highest real-time signal without a handler when the
-/// first such thread is made. Its handler is installed when the first stack is asked for.
+/// The signal that threads of the library's do not block: the highest real-time signal without a
+/// handler when the first such thread is created. Its handler is installed when the first stack is
+/// requested.
 pub(in crate::linux) fn number() -> Option<libc::c_int> {
-    // Not a cell that is made once: a fork would find it half made.
+    // Not a `OnceLock`: a fork could find it half initialized.
     static CHOSEN: AtomicI32 = AtomicI32::new(0);
     let known = CHOSEN.load(Ordering::Relaxed);
     if known != 0 {
@@ -43,21 +46,22 @@ fn is_free(action: &libc::sigaction) -> bool {
     action.sa_sigaction == libc::SIG_DFL || is_ours(action)
 }
 
-/// The signal, with our handler installed. `None` if every real-time signal has another one.
+/// The signal, with this module's handler installed. `None` if every real-time signal has another
+/// handler.
 pub(super) fn installed() -> Option<libc::c_int> {
     let known = SIGNAL.load(Ordering::Relaxed);
     if known != 0 && action_of(known).is_some_and(|action| is_ours(&action)) {
         return Some(known);
     }
-    // Two at once may choose different ones. Both work.
-    // First the one that workers take. Another one reaches threads of the program's only.
+    // Two concurrent calls may choose different signals; both work. The one that workers take comes
+    // first. Another one reaches threads of the program's only.
     let all = number().into_iter().chain((libc::SIGRTMIN()..=libc::SIGRTMAX()).rev());
     let signal = { all }.find(|&signal| install(signal))?;
     SIGNAL.store(signal, Ordering::Relaxed);
     Some(signal)
 }
 
-/// Sends a request to a thread of this process. False if it is gone or cannot be sent a signal.
+/// Sends a request to a thread of this process. False if it has ended or cannot be sent a signal.
 pub(super) fn send(signal: libc::c_int, thread: libc::pid_t, value: usize) -> bool {
     // SAFETY: no arguments; cannot fail.
     let (pid, uid) = unsafe { (libc::getpid(), libc::getuid()) };
@@ -71,8 +75,8 @@ pub(super) fn send(signal: libc::c_int, thread: libc::pid_t, value: usize) -> bo
         value,
         rest: [0; 12],
     };
-    // SAFETY: the request is live and of the layout that the kernel reads. The signal has our handler, for
-    // which any thread of this process will do.
+    // SAFETY: the request is live and of the layout that the kernel reads. The signal has this
+    // module's handler, which any thread of this process can run.
     unsafe {
         libc::syscall(libc::SYS_rt_tgsigqueueinfo, pid, thread, signal, &raw const request) == 0
     }
@@ -80,7 +84,7 @@ pub(super) fn send(signal: libc::c_int, thread: libc::pid_t, value: usize) -> bo
 
 fn action_of(signal: libc::c_int) -> Option<libc::sigaction> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: only asks; fills the structure if it succeeds.
+    // SAFETY: a query; fills the structure if it succeeds.
     unsafe {
         (libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0)
             .then(|| action.assume_init())
@@ -95,7 +99,7 @@ fn handler_address() -> libc::sighandler_t {
     handle as *const () as libc::sighandler_t
 }
 
-/// Installs our handler if the signal has none.
+/// Installs this module's handler if the signal has none.
 fn install(signal: libc::c_int) -> bool {
     if !action_of(signal).is_some_and(|action| is_free(&action)) {
         return false;
@@ -112,7 +116,7 @@ fn install(signal: libc::c_int) -> bool {
             return false;
         }
         if !is_free(&before) {
-            // Somebody else took it between our look and now: it is theirs.
+            // Other code took it between the check and now: restore its handler.
             libc::sigaction(signal, &raw const before, std::ptr::null_mut());
             return false;
         }
@@ -126,12 +130,13 @@ extern "C" fn handle(
     info: *const libc::siginfo_t,
     context: *const libc::c_void,
 ) {
-    // SAFETY: `errno` is the thread's own; the kernel gives both structures (`SA_SIGINFO`), and a queued
-    // signal (`SI_QUEUE`) has this layout.
+    // SAFETY: `errno` is the thread's own; the kernel passes both structures (`SA_SIGINFO`), and a
+    // queued signal (`SI_QUEUE`) has this layout.
     let (errno, request, context) = unsafe {
         (libc::__errno_location(), &*info.cast::<Request>(), &*context.cast::<libc::ucontext_t>())
     };
-    // Others may send this signal too: by kill(2), or queued with a value that is no request's number.
+    // Other senders may use this signal too: by kill(2), or queued with a value that is not a
+    // request's number.
     if request.code != libc::SI_QUEUE {
         return;
     }

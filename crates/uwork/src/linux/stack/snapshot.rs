@@ -1,22 +1,22 @@
-//! A thread's registers and the part of its stack that is in use, as the thread itself has copied them.
+//! A thread's registers and the part of its stack that is in use, as copied by the thread itself.
 
 use super::registers::{Registers, thread_pointer};
 
-/// The most that is copied of a stack. A frame has some 100 bytes; who has large arrays on the stack is
-/// seen in part.
+/// The maximum copied of a stack. A typical frame has some 100 bytes; of a thread with large arrays
+/// on its stack, only the inner frames are shown.
 pub(super) const STACK_MAX: usize = 64 * 1024;
 const WORD: usize = size_of::<u64>();
-/// The kernel copies a range that is described in pieces up to the first piece that it cannot read:
-/// pieces end where pages may end. The least page size will do for the others.
+/// The kernel copies a range that is described in pieces up to the first piece that it cannot read.
+/// So pieces end at page boundaries; pieces of the smallest page size suit larger pages as well.
 const PIECE: usize = 4096;
 const PIECES: usize = STACK_MAX / PIECE + 1;
 
 /// See the module.
 pub(super) struct Snapshot {
     pub(super) registers: Registers,
-    /// Where the copied words were.
+    /// The address of the first copied word.
     start: usize,
-    /// How many of them there are.
+    /// The number of copied words.
     len: usize,
     words: [u64; STACK_MAX / WORD],
 }
@@ -35,14 +35,14 @@ impl Snapshot {
         self.words[..self.len].get(offset / WORD).copied()
     }
 
-    /// Copies the registers from a signal handler's context, and the calling thread's stack from where they
-    /// say that it begins. Async-signal-safe, but for `errno`.
+    /// Copies the registers from a signal handler's context, and the calling thread's stack from
+    /// their stack pointer on. Async-signal-safe, except that it changes `errno`.
     pub(super) fn fill(&mut self, context: &libc::ucontext_t) {
         self.registers = Registers::of(context);
         self.start = self.registers.stack_pointer() & !(WORD - 1);
         let mut end = self.start.saturating_add(STACK_MAX);
-        // The C library puts a thread's control block at the end of its stack, but for the main thread
-        // and for stacks that it did not make.
+        // The C library puts a thread's control block at the end of its stack, except for the main
+        // thread and for stacks that it did not make.
         let control_block = thread_pointer();
         if control_block > self.start {
             end = end.min(control_block);
@@ -50,7 +50,7 @@ impl Snapshot {
         self.len = self.copy_from(self.start..end) / WORD;
     }
 
-    /// Copies what can be read of `range` from its start on. How many bytes that were.
+    /// Copies the readable part of `range` from its start on. Returns the number of bytes.
     fn copy_from(&mut self, range: std::ops::Range<usize>) -> usize {
         const NONE: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let mut pieces = [NONE; PIECES];
@@ -67,8 +67,9 @@ impl Snapshot {
         let mut to = NONE;
         to.iov_base = self.words.as_mut_ptr().cast();
         to.iov_len = size_of_val(&self.words);
-        // SAFETY: the kernel reads the pieces and writes to the words, which are live and as long as said.
-        // It checks what it reads. The raw call, since libraries may do more than call it.
+        // SAFETY: the kernel reads the pieces and writes to the words, which are live and of the
+        // given length. It checks the addresses that it reads. The raw call, since a library's
+        // wrapper may do more than the call.
         let copied = unsafe {
             libc::syscall(
                 libc::SYS_process_vm_readv,

@@ -1,4 +1,4 @@
-//! The registers that unwinding begins with, on x86-64.
+//! The registers that unwinding starts from, on x86-64.
 
 use framehop::UnwindRegsNative;
 
@@ -15,7 +15,7 @@ impl Registers {
         Registers { rip: 0, rsp: 0, rbp: 0 }
     }
 
-    /// Those of a thread that a signal has interrupted.
+    /// The registers of a thread that a signal has interrupted.
     pub(super) fn of(context: &libc::ucontext_t) -> Registers {
         let register = |number: libc::c_int| context.uc_mcontext.gregs[number as usize] as u64;
         Registers {
@@ -29,7 +29,7 @@ impl Registers {
         self.rsp as usize
     }
 
-    /// Where the thread was, and what else unwinding needs.
+    /// The thread's program counter, and the other registers that unwinding needs.
     pub(super) fn unwind_from(&self) -> (u64, UnwindRegsNative) {
         (self.rip, UnwindRegsNative::new(self.rip, self.rsp, self.rbp))
     }

@@ -1,7 +1,8 @@
-//! Threads as targets of task work: what each says of its waits, and what ends them.
+//! Threads as targets of task work: the waits that each declares, and the notifications that end
+//! them.
 //!
-//! The protocol is the engine's (`engine/src/task`); here are its notifications. How a signal cannot come
-//! too early for a system call is in the README.
+//! The protocol is the engine's (`engine/src/task`); this module has the notifications. The README
+//! explains how a signal cannot come too early for a system call.
 
 #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), path = "call/mod.rs")]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "call/absent.rs")]
@@ -20,11 +21,12 @@ pub use target::Delivery;
 pub(super) use target::child;
 pub(crate) use target::{Outcome, Target, Wait, current, current_or_none, thread_ends};
 
-/// Where the signal has found a thread.
+/// The code in which the signal found a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// In its own course: all has been done.
+    /// In the thread's own code: the handler has done everything.
     Own,
-    /// In another handler, which has interrupted the stub and may return to a call that is still to be made.
+    /// In another handler, which has interrupted the stub and may return to a call that has not
+    /// begun.
     Handler,
 }

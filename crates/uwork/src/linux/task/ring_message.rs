@@ -1,9 +1,9 @@
-//! A completion for another thread's io_uring, without a ring of one's own.
+//! A completion for another thread's io_uring, without an own ring.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The completion's number: one that no user's may have.
+/// The completion's `user_data`: a value that no operation of a user can have.
 pub(crate) const NOTICE: u64 = u64::MAX;
 
 const REGISTER_SEND_MSG_RING: libc::c_uint = 31;
@@ -24,7 +24,7 @@ struct Message {
 
 const _: () = assert!(size_of::<Message>() == 64);
 
-/// Sends it. False if the kernel cannot (before Linux 6.13), or the ring is gone.
+/// Sends it. False if the kernel cannot (before Linux 6.13), or the ring does not exist any more.
 pub(super) fn send(ring: RawFd) -> bool {
     static ABSENT: AtomicBool = AtomicBool::new(false);
     if ABSENT.load(Ordering::Relaxed) {
@@ -40,7 +40,8 @@ pub(super) fn send(ring: RawFd) -> bool {
         len: 0,
         rest: [0; 9],
     };
-    // SAFETY: the message is live and of the layout that the kernel reads; -1 says that there is no ring of ours.
+    // SAFETY: the message is live and of the layout that the kernel reads; -1 means that the caller
+    // has no ring.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_io_uring_register,

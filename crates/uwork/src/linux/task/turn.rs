@@ -1,29 +1,32 @@
-//! Whether a target lets others have a turn on its CPU before it waits.
+//! Decides whether a target yields its CPU before it waits.
 //!
-//! Threads that hand each other work are often on one CPU. If the target sleeps at once, whoever adds next has to
-//! wake it: a sleep and a wake for each batch. If it yields first, it is found awake, and nobody is woken. It does so
-//! where its last wait came to an end by task work; and not for a while after a turn that took long, for then the CPU
-//! is busy with something else, and a thread that was asleep would have been let in sooner.
+//! Threads that pass each other work often share a CPU. If the target sleeps at once, the next
+//! adder must wake it: a sleep and a wake for each batch. If it yields first, adders find it awake,
+//! and no wake is needed. It yields if task work ended its last wait. After a yield that took long
+//! it stops for a number of waits: then the CPU is busy with other work, and a thread that had
+//! slept would have been scheduled sooner.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer turns are somebody's slice of CPU time. Shorter ones are a round of threads that hand each other work.
+/// A longer yield means that another thread used its time slice. A shorter one is a round of
+/// threads that pass each other work.
 const TURN_MAX: Duration = Duration::from_millis(1);
-/// Waits without a turn after one that took longer; four times as many each time that the next one does so too.
+/// The number of waits without a yield after a long one; multiplied by four if the next yield is
+/// long too.
 const PAUSE_MIN: u32 = 64;
 const PAUSE_MAX: u32 = 16_384;
 
-/// See the module. The target's thread's alone.
+/// See the module. Accessed by the target's thread alone.
 pub(super) struct Turn {
-    was_told: AtomicBool,
-    /// Waits that are left without one.
+    ended_by_task_work: AtomicBool,
+    /// Remaining waits without a yield.
     pause: AtomicU32,
-    /// The last pause; 0 after a turn that was short.
+    /// The last pause; 0 after a short yield.
     last_pause: AtomicU32,
 }
 
-/// How long to do without after a turn.
+/// The number of waits without a yield after one that took this long.
 fn pause_after(took: Duration, last_pause: u32) -> u32 {
     if took <= TURN_MAX { 0 } else { (last_pause * 4).clamp(PAUSE_MIN, PAUSE_MAX) }
 }
@@ -31,16 +34,16 @@ fn pause_after(took: Duration, last_pause: u32) -> u32 {
 impl Turn {
     pub(super) const fn new() -> Turn {
         Turn {
-            was_told: AtomicBool::new(false),
+            ended_by_task_work: AtomicBool::new(false),
             pause: AtomicU32::new(0),
             last_pause: AtomicU32::new(0),
         }
     }
 
-    /// Whether others are to have one before the wait that comes.
+    /// Whether to yield before the coming wait.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
-        if !self.was_told.load(Ordering::Relaxed) {
+        if !self.ended_by_task_work.load(Ordering::Relaxed) {
             return false;
         }
         let pause = self.pause.load(Ordering::Relaxed);
@@ -48,7 +51,7 @@ impl Turn {
         pause == 0
     }
 
-    /// Lets others have it.
+    /// Yields, and measures how long that takes.
     pub(super) fn take(&self) {
         let begin = Instant::now();
         std::thread::yield_now();
@@ -57,10 +60,10 @@ impl Turn {
         self.last_pause.store(pause, Ordering::Relaxed);
     }
 
-    /// The wait is over.
+    /// Records that a wait has ended, and whether task work ended it.
     #[inline]
-    pub(super) fn waited(&self, was_told: bool) {
-        self.was_told.store(was_told, Ordering::Relaxed);
+    pub(super) fn waited(&self, ended_by_task_work: bool) {
+        self.ended_by_task_work.store(ended_by_task_work, Ordering::Relaxed);
     }
 }
 
@@ -69,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_turns_are_tried_ever_more_seldom() {
+    fn long_yields_are_attempted_ever_less_often() {
         let (short, long) = (TURN_MAX, TURN_MAX + Duration::from_nanos(1));
         assert_eq!(pause_after(short, 4_096), 0);
         let mut pause = 0;
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_due_where_the_last_wait_was_ended_by_task_work() {
+    fn a_yield_is_due_if_task_work_ended_the_last_wait() {
         let turn = Turn::new();
         assert!(!turn.is_due());
         turn.waited(true);

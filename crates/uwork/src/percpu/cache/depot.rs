@@ -1,20 +1,23 @@
-//! What all CPUs' magazines are filled from and emptied to: free objects, and the memory they are in.
+//! The depot, from which all CPUs' magazines are filled and to which they are emptied: free
+//! objects, and the memory that they are in.
 //!
-//! Under the depot's lock nothing is asked of the system's allocator, whose locks other threads hold, and which may
-//! sleep in the kernel: everybody who allocates or frees objects would wait for that as well. The list of free objects
-//! has room for all there are, so that giving one back asks for nothing either. New memory is taken before the
-//! lock, what is not needed is given up after it.
+//! Under the depot's lock no code calls the system's allocator: other threads hold its locks, and
+//! it may sleep in the kernel, so all threads that allocate or free objects would wait for that as
+//! well. The list of free objects has room for all objects, so that returning one does not allocate
+//! either. New memory is allocated before the lock is taken, unneeded memory is freed after it is
+//! released.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The first chunk has about so many bytes; each next one is as large as all before.
+/// The approximate size of the first chunk in bytes; each later one is as large as all earlier ones
+/// together.
 const CHUNK_MIN: usize = 16 << 10;
-/// No chunk is larger, but for an object that is.
+/// The maximum size of a chunk, unless a single object is larger.
 const CHUNK_MAX: usize = 4 << 20;
 
-/// Memory that was taken from the system at once.
+/// One allocation from the system.
 pub(super) struct Chunk {
     pub(super) base: NonNull<u8>,
     layout: Layout,
@@ -22,48 +25,49 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// Gives it back. How many bytes.
+    /// Frees it. Returns the number of bytes.
     ///
     /// # Safety
-    /// None of its objects is anywhere.
+    /// None of its objects is used or listed anywhere.
     pub(super) unsafe fn free(self) -> usize {
-        // SAFETY: from `alloc` with this layout, and nobody's.
+        // SAFETY: from `alloc` with this layout, and no longer used.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
         self.layout.size()
     }
 }
 
-/// A depot, and a list beside it, under locks of their own: that of [`Flushed`] before the other.
+/// A depot, and a second list beside it, under locks of their own; the lock of [`Flushed`] is taken
+/// before the other.
 ///
-/// A holder may be preempted under either. So whoever allocates or frees takes what is free of the two, and waits only
-/// where that is none, or it is one that has nothing, or no room.
+/// The holder of either can be preempted. So a thread that allocates or frees takes whichever of
+/// the two is free. It waits only if neither is free, or the free one has no objects, or no room.
 pub(in crate::percpu) struct Depots {
     flushed: Mutex<Flushed>,
     depot: Mutex<Depot>,
 }
 
-/// Whether a thread on this CPU goes to the list first, and to the depot if that does not serve; or the other way
-/// round. So that a thread rarely meets those of the CPU beside it, which may be preempted there: one that is alone on
-/// its CPU has a place that others are seldom in.
+/// Whether a thread on this CPU tries the list first and then the depot, or the reverse. A thread
+/// then rarely contends with threads of the neighbouring CPU, which may be preempted with a lock
+/// held: a thread that is alone on its CPU has a first choice that the neighbour rarely uses.
 fn goes_to_list(cpu: u32) -> bool {
     cpu % 2 == 1
 }
 
-/// Free objects that flushes have brought, and those that were freed on every other CPU. Whoever allocates or frees
-/// never waits for this lock while there is memory.
+/// Free objects that flushes have brought, and those that were freed on every other CPU. A thread
+/// that allocates or frees never waits for this lock while the system has memory.
 #[derive(Default)]
 pub(in crate::percpu) struct Flushed(Vec<NonNull<u8>>);
 
-// SAFETY: the memory is the depot's alone.
+// SAFETY: the depot owns the memory.
 unsafe impl Send for Flushed {}
 
 impl Flushed {
-    /// Has room for so many more.
+    /// Makes room for this many more.
     pub(super) fn reserve(&mut self, objects: usize) {
         self.0.reserve(objects);
     }
 
-    /// Has room for so many in all.
+    /// Makes room for this many in total.
     fn reserve_in_all(&mut self, objects: usize) {
         self.0.reserve(objects.saturating_sub(self.0.len()));
     }
@@ -72,23 +76,23 @@ impl Flushed {
         self.0.capacity() - self.0.len() >= objects
     }
 
-    /// Brings objects.
+    /// Adds objects.
     pub(super) fn put(&mut self, objects: &[NonNull<u8>]) {
         self.0.extend_from_slice(objects);
     }
 
-    /// How many there are.
+    /// The number of objects.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// All of them, for an empty list.
+    /// Takes all objects, and leaves the list `empty` in their place.
     pub(super) fn take_all(&mut self, empty: Vec<NonNull<u8>>) -> Vec<NonNull<u8>> {
         std::mem::replace(&mut self.0, empty)
     }
 }
 
-/// Takes objects off the end of a list, at most as many as `to` has room for. How many.
+/// Takes objects off the end of a list, at most as many as `to` has room for. Returns their number.
 fn take_off(list: &mut Vec<NonNull<u8>>, to: &mut [NonNull<u8>]) -> usize {
     let rest = list.len().saturating_sub(to.len());
     let taken = list.len() - rest;
@@ -97,11 +101,12 @@ fn take_off(list: &mut Vec<NonNull<u8>>, to: &mut [NonNull<u8>]) -> usize {
     taken
 }
 
-/// How often a thread tries the lock of the list that it goes to first, before it goes to the other one.
+/// How often a thread tries the lock of its first choice, before it tries the other.
 const TRIES: u32 = 5;
 
-/// Tries a lock so often, and lets others run in between: its holder may be waiting for the caller's CPU. If threads
-/// went to the other list at once, they would all be in that one as soon as one of them is preempted in this one.
+/// Tries a lock so many times, and yields in between: its holder may be waiting for the caller's
+/// CPU. If threads moved to the other lock at once, they would all contend for that one as soon as
+/// a holder of this one is preempted.
 fn several<G>(tries: u32, lock: impl Fn() -> Option<G>) -> Option<G> {
     for _ in 1..tries {
         if let Some(guard) = lock() {
@@ -117,7 +122,7 @@ impl Depots {
         Depots { flushed: Mutex::default(), depot: Mutex::new(Depot::new(object)) }
     }
 
-    // Nothing of a user's runs under either, so that poison says nothing.
+    // No user code runs under either lock, so that poison means nothing.
 
     pub(super) fn depot(&self) -> MutexGuard<'_, Depot> {
         self.depot.lock().unwrap_or_else(PoisonError::into_inner)
@@ -143,14 +148,15 @@ impl Depots {
         }
     }
 
-    /// Both.
+    /// Takes both locks.
     pub(in crate::percpu) fn lock(&self) -> (MutexGuard<'_, Flushed>, MutexGuard<'_, Depot>) {
-        // In this order: a flush under its lock is waited for, and nobody who allocates is to wait for that.
+        // In this order: this may wait for a flush that holds the first lock, and must not hold the
+        // depot, which allocations need, meanwhile.
         let flushed = self.flushed();
         (flushed, self.depot())
     }
 
-    /// Gives objects back, from a thread on `cpu`.
+    /// Returns objects, from a thread on `cpu`.
     pub(super) fn put(&self, cpu: u32, objects: &[NonNull<u8>]) {
         let to_list = |tries| {
             let list = several(tries, || self.try_list());
@@ -161,7 +167,7 @@ impl Depots {
             let depot = several(tries, || self.try_depot());
             depot.map(|mut depot| depot.put(objects)).is_some()
         };
-        // One lock at a time: a thread that is preempted does not have both.
+        // One lock at a time, so that a preempted thread never holds both.
         let is_there = match goes_to_list(cpu) {
             true => to_list(TRIES) || to_depot(1),
             false => to_depot(TRIES) || to_list(1),
@@ -171,8 +177,8 @@ impl Depots {
         }
     }
 
-    /// Takes at most as many objects as `to` has room for, for a thread on `cpu`. How many: none where the system has
-    /// no memory.
+    /// Takes at most as many objects as `to` has room for, for a thread on `cpu`. Returns their
+    /// number: 0 if the system has no memory.
     ///
     /// Waits for a flush only where the system has no memory.
     pub(super) fn take(&self, cpu: u32, to: &mut [NonNull<u8>]) -> usize {
@@ -194,7 +200,7 @@ impl Depots {
             if taken > 0 {
                 return taken;
             }
-            // Where a flush brings more, objects that were never used serve meanwhile.
+            // While a flush is adding more, never-used objects serve.
             let mut depot = self.depot();
             taken = take_off(&mut depot.free, to);
             if taken == 0 {
@@ -210,7 +216,8 @@ impl Depots {
                 let taken = take_off(&mut depot.free, to);
                 return if taken > 0 { taken } else { take_off(&mut flushed.0, to) };
             };
-            // If others have done the same meanwhile, what they have brought serves, and this is given back.
+            // If another thread has added a chunk meanwhile, that one is used, and this one is
+            // freed.
             self.depot().add(&mut more);
             if let Some(mut list) = self.try_list() {
                 list.reserve_in_all(objects);
@@ -222,23 +229,23 @@ impl Depots {
 /// See the module.
 pub(in crate::percpu) struct Depot {
     object: Layout,
-    /// Objects that were in use before, with room for those of all chunks.
+    /// Free objects that were in use before, with room for those of all chunks.
     pub(super) free: Vec<NonNull<u8>>,
-    /// Of these, what a thread looks through to give memory back: see `shrink`.
+    /// The free objects that a thread examines to free memory: see `shrink`.
     pub(super) aside: Option<Arc<Aside>>,
-    /// The newest chunk's objects that never were.
+    /// The newest chunk's objects that were never used.
     pub(super) fresh: NonNull<u8>,
     pub(super) fresh_left: usize,
-    /// In the order of their addresses.
+    /// Sorted by address.
     pub(super) chunks: Vec<Chunk>,
     /// Objects in all chunks.
     pub(super) objects: usize,
 }
 
-// SAFETY: the memory is the depot's alone.
+// SAFETY: the depot owns the memory.
 unsafe impl Send for Depot {}
 
-/// Free objects that are looked at, but not used: the depot's, and those that flushes had brought.
+/// Free objects set aside for examination: the depot's, and those that flushes had brought.
 #[derive(Default)]
 pub(super) struct Aside(pub(super) [Vec<NonNull<u8>>; 2]);
 
@@ -252,14 +259,15 @@ impl Aside {
     }
 }
 
-// SAFETY: addresses, which nobody follows.
+// SAFETY: addresses for comparison, never dereferenced.
 unsafe impl Send for Aside {}
 // SAFETY: as above.
 unsafe impl Sync for Aside {}
 
 impl Depot {
     pub(super) fn new(object: Layout) -> Depot {
-        // From one object to the next each is aligned; two have different addresses.
+        // Padded, so that each object in a row is aligned, and at least one byte, so that two have
+        // different addresses.
         let size = object.size().max(1);
         let object =
             Layout::from_size_align(size, object.align()).expect("as it was").pad_to_align();
@@ -279,7 +287,7 @@ impl Depot {
         self.objects
     }
 
-    /// Objects in here.
+    /// Free objects in here.
     pub(super) fn free(&self) -> usize {
         self.free.len() + self.aside.as_ref().map_or(0, |aside| aside.len()) + self.fresh_left
     }
@@ -289,11 +297,13 @@ impl Depot {
         self.chunks.iter().map(|chunk| chunk.layout.size()).sum()
     }
 
-    /// Takes objects that were never used, at most as many as `to` has room for. How many.
+    /// Takes objects that were never used, at most as many as `to` has room for. Returns their
+    /// number.
     pub(super) fn take_fresh(&mut self, to: &mut [NonNull<u8>]) -> usize {
         let taken = to.len().min(self.fresh_left);
         for (number, place) in to[..taken].iter_mut().enumerate() {
-            // The last one first: what is taken from the end of a magazine goes up through memory.
+            // In reverse order, so that objects taken from the end of a magazine have ascending
+            // addresses.
             // SAFETY: within the chunk.
             *place = unsafe { self.fresh.byte_add((taken - 1 - number) * self.object.size()) };
         }
@@ -303,17 +313,17 @@ impl Depot {
         taken
     }
 
-    /// Gives objects back.
+    /// Returns objects.
     pub(super) fn put(&mut self, objects: &[NonNull<u8>]) {
         debug_assert!(self.free.capacity() - self.free.len() >= objects.len(), "there is room");
         self.free.extend_from_slice(objects);
     }
 
-    /// What there would have to be for one more chunk.
+    /// The memory that one more chunk requires.
     fn wanted(&self) -> Wanted {
         let bytes = self.bytes().clamp(CHUNK_MIN, CHUNK_MAX);
         let objects = (bytes / self.object.size()).max(1);
-        // Twice as many each time, so that few lists are made in all.
+        // Doubled each time, so that few lists are allocated in total.
         let twice = |has: usize, needs: usize| if has < needs { needs.max(2 * has) } else { 0 };
         Wanted {
             object: self.object,
@@ -323,8 +333,8 @@ impl Depot {
         }
     }
 
-    /// Takes another chunk if there are no objects, and the lists have room for it. What it has not taken, and
-    /// lists that were too short, stay with `more`.
+    /// Adds the chunk if there are no objects, and the lists have room for it. If it is not added,
+    /// it stays with `more`; so do lists that were replaced as too short.
     fn add(&mut self, more: &mut More) {
         if !self.free.is_empty() || self.fresh_left > 0 {
             return;
@@ -348,19 +358,19 @@ impl Depot {
     }
 }
 
-/// What a depot without objects needs.
+/// The memory to allocate for a depot without objects.
 struct Wanted {
     object: Layout,
-    /// In the chunk.
+    /// The number of objects in the chunk.
     objects: usize,
-    /// Room in a list of free objects; 0: the one there is has enough.
+    /// The capacity of a new list of free objects; 0 if the current list suffices.
     free: usize,
-    /// The same of chunks.
+    /// The same for the list of chunks.
     chunks: usize,
 }
 
 impl Wanted {
-    /// Nothing if the system has no memory.
+    /// Allocates it. None if the system has no memory.
     fn get(self) -> Option<More> {
         let size = self.objects.checked_mul(self.object.size()).expect("it fits into memory");
         let layout =
@@ -374,10 +384,10 @@ impl Wanted {
     }
 }
 
-/// What a depot without objects gets.
+/// The memory allocated for a depot without objects.
 struct More {
     chunk: Option<Chunk>,
-    /// Empty, as the next one.
+    /// Empty, as is `chunks`.
     free: Vec<NonNull<u8>>,
     chunks: Vec<Chunk>,
 }
@@ -385,7 +395,7 @@ struct More {
 impl Drop for More {
     fn drop(&mut self) {
         if let Some(chunk) = self.chunk.take() {
-            // SAFETY: no depot has it, so nobody has any of its objects.
+            // SAFETY: no depot has it, so none of its objects is in use.
             unsafe { chunk.free() };
         }
     }
@@ -395,7 +405,7 @@ impl Drop for More {
 pub(super) mod tests {
     use super::*;
 
-    /// Takes so many objects, with new chunks where there are no others.
+    /// Takes `count` objects, and adds chunks as needed.
     pub(in super::super) fn take(depot: &mut Depot, count: usize) -> Vec<NonNull<u8>> {
         let mut objects = vec![NonNull::dangling(); count];
         let mut taken = 0;
@@ -414,14 +424,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_others_have_brought_meanwhile_serves() {
+    fn a_chunk_added_meanwhile_is_used() {
         let mut depot = Depot::new(Layout::new::<[u64; 8]>());
         let mut late = depot.wanted().get().expect("there is memory");
         let mut objects = take(&mut depot, 1);
         let before = (depot.objects(), depot.bytes());
         depot.add(&mut late);
         assert_eq!((depot.objects(), depot.bytes()), before, "there are objects");
-        // Several chunks later its lists are too short, whatever there is.
+        // Several chunks later its lists are certainly too short.
         while depot.free.capacity() < 4 * late.free.capacity() {
             let all = depot.free();
             objects.extend(take(&mut depot, all + 1));
@@ -432,7 +442,7 @@ pub(super) mod tests {
         let before = depot.objects();
         depot.add(&mut late);
         assert!(late.chunk.is_some() && depot.objects() == before, "there is no room");
-        // All objects have room, and nothing is asked for.
+        // All objects have room, without an allocation.
         let room = depot.free.capacity();
         depot.put(&objects);
         assert_eq!((depot.free(), depot.free.capacity()), (depot.objects(), room));

@@ -1,4 +1,4 @@
-//! A cache of objects of one type. What it is made of is in `raw`.
+//! A cache of objects of one type. `raw` has its mechanism.
 
 pub(super) mod depot;
 pub(crate) mod raw;
@@ -17,15 +17,16 @@ use crate::error::Error;
 use crate::linux::engine;
 use raw::{Capacity, RawCache, capacity};
 
-/// A cache of objects of one type: memory for a `T` without a system allocator's work, from a magazine of the
-/// CPU that the caller is on.
+/// A cache of objects of one type: gives out memory for a `T` from a magazine of the caller's CPU,
+/// without a call of the system's allocator.
 ///
-/// An allocation and a release are some ten instructions each, in modes 0 and 2 none of them locked. What is
-/// allocated on one CPU can be freed on any. Memory goes back to the system only by [`Cache::shrink`] and when the
-/// cache is dropped.
+/// An allocation and a release are some ten instructions each; in modes 0 and 2 none of them is
+/// locked. Memory allocated on one CPU can be freed on any. Memory returns to the system only by
+/// [`Cache::shrink`] and when the cache is dropped.
 ///
-/// A child after `fork` has the cache as it was. Objects that another thread was about to allocate or free stay
-/// allocated there, and those in magazines whose lock another thread held.
+/// A child after `fork` has the same cache. Objects that another thread was about to allocate or
+/// free at the fork stay allocated there, and so do those in magazines whose lock another thread
+/// held.
 ///
 /// ```
 /// use uwork::percpu::Cache;
@@ -46,13 +47,13 @@ pub struct Cache<T> {
     owns: PhantomData<fn(T) -> T>,
 }
 
-/// How much a cache has.
+/// The sizes of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheStats {
     /// Objects in all of its memory.
     pub objects: usize,
-    /// Of these, how many are allocated. Exact while nobody allocates or frees.
+    /// Of these, how many are allocated. Exact while no thread allocates or frees.
     pub out: usize,
     /// Free ones in the magazines of CPUs.
     pub in_magazines: usize,
@@ -76,19 +77,19 @@ impl<T> Cache<T> {
 
     /// An object with this value. It is freed when the handle is dropped.
     ///
-    /// Aborts where the system has no memory, as a `Box` does.
+    /// Aborts if the system has no memory, as a `Box` does.
     #[inline]
     pub fn alloc(&self, value: T) -> Cached<'_, T> {
         let object = self.alloc_raw();
-        // SAFETY: memory for a T that is nobody else's.
+        // SAFETY: memory for a T that this call owns.
         unsafe { object.write(value) };
         Cached { object, cache: self }
     }
 
-    /// Memory for an object, uninitialized. The cache does not take it back by itself: see
+    /// Memory for an object, uninitialized. The cache does not reclaim it by itself: see
     /// [`Cache::free_raw`].
     ///
-    /// Aborts where the system has no memory, as a `Box` does.
+    /// Aborts if the system has no memory, as a `Box` does.
     #[inline(always)]
     pub fn alloc_raw(&self) -> NonNull<T> {
         match self.raw.alloc(Self::CAPACITY) {
@@ -97,31 +98,35 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Gives back memory that [`Cache::alloc_raw`] gave. Does not drop the value in it.
+    /// Frees memory from [`Cache::alloc_raw`]. Does not drop the value in it.
     ///
     /// # Safety
-    /// `object` is from this cache, was not given back since, and nobody uses it.
+    /// `object` is from this cache, was not freed since, and is not in use.
     #[inline(always)]
     pub unsafe fn free_raw(&self, object: NonNull<T>) {
         // SAFETY: by this function's contract.
         unsafe { self.raw.free(object.cast(), Self::CAPACITY) };
     }
 
-    /// Moves what is in the magazines of all CPUs to the depot. How many objects. What another thread is moving
-    /// between a magazine and the depot at that moment, half a magazine at most, is in neither.
+    /// Moves the objects in the magazines of all CPUs to the depot, and returns their number.
+    /// Objects that another thread is moving between a magazine and the depot at that moment, half
+    /// a magazine at most, are in neither.
     ///
-    /// Reaches other CPUs as the mode says: see [`Mode`](super::Mode). CPUs whose magazine is empty are left alone.
+    /// The mode decides how other CPUs are accessed: see [`Mode`](super::Mode). CPUs with an empty
+    /// magazine are left alone.
     ///
     /// # Errors
-    /// None that a user of the cache can cause; the type is that of its like.
+    /// None that a user of the cache can cause; the type is that of similar calls.
     pub fn flush_all(&self) -> Result<usize, Error> {
         self.raw.flush_all()
     }
 
-    /// Flushes, and gives memory back to the system of which no object is allocated. How many bytes.
+    /// Flushes, and returns memory to the system that contains no allocated object. Returns the
+    /// number of bytes.
     ///
-    /// Looks at every free object: up to tenths of a second for millions of them. Allocations are not held up by
-    /// that, but may take new memory meanwhile. One thread does it at a time, others wait for it.
+    /// Examines every free object: up to tenths of a second for millions of them. Allocations do
+    /// not wait for that, but may take new memory meanwhile. One thread does it at a time, others
+    /// wait for it.
     ///
     /// # Errors
     /// As [`Cache::flush_all`].
@@ -129,15 +134,15 @@ impl<T> Cache<T> {
         self.raw.shrink()
     }
 
-    /// How much it has.
+    /// The current sizes.
     pub fn stats(&self) -> CacheStats {
         self.raw.stats()
     }
 
-    /// Gives all memory back to the system.
+    /// Returns all memory to the system.
     ///
     /// # Errors
-    /// Objects are allocated. The cache comes back, and is as before.
+    /// Objects are allocated. The cache is returned unchanged.
     ///
     /// ```
     /// let cache = uwork::percpu::Cache::new("early");
@@ -158,7 +163,7 @@ impl<T> Cache<T> {
 }
 
 impl<T> Drop for Cache<T> {
-    /// Gives all memory back. If objects are allocated it keeps the memory that they are in, for ever, and
+    /// Frees all memory. If objects are allocated, it leaks the memory that they are in, and
     /// reports that.
     fn drop(&mut self) {
         let objects = self.raw.gather();
@@ -175,11 +180,11 @@ impl<T> fmt::Debug for Cache<T> {
     }
 }
 
-/// A cache was to be closed while objects of it were allocated.
+/// The error of [`Cache::close`] while objects are allocated.
 pub struct CacheInUse<T> {
-    /// How many.
+    /// The number of allocated objects.
     pub out: usize,
-    /// The cache, as it was.
+    /// The cache, unchanged.
     pub cache: Box<Cache<T>>,
 }
 
@@ -198,7 +203,7 @@ impl<T> fmt::Display for CacheInUse<T> {
 
 impl<T> std::error::Error for CacheInUse<T> {}
 
-/// An object of a [`Cache`], as a `Box` is one of the system's allocator.
+/// An object of a [`Cache`], as a `Box` is an object of the system's allocator.
 pub struct Cached<'a, T> {
     object: NonNull<T>,
     cache: &'a Cache<T>,
@@ -210,15 +215,17 @@ unsafe impl<T: Send> Send for Cached<'_, T> {}
 unsafe impl<T: Sync> Sync for Cached<'_, T> {}
 
 impl<'a, T> Cached<'a, T> {
-    /// The object, which is not freed by itself any more: for [`Cached::from_raw`], or for ever.
+    /// Releases the object from its handle, so that it is not freed: for [`Cached::from_raw`], or
+    /// for ever.
     pub fn into_raw(this: Cached<'a, T>) -> NonNull<T> {
         ManuallyDrop::new(this).object
     }
 
-    /// The handle of such an object again.
+    /// Makes a handle for such an object again.
     ///
     /// # Safety
-    /// `object` is from [`Cached::into_raw`] of an object of this cache, and there is no other handle.
+    /// `object` is from [`Cached::into_raw`] of an object of this cache, and there is no other
+    /// handle.
     pub unsafe fn from_raw(cache: &'a Cache<T>, object: NonNull<T>) -> Cached<'a, T> {
         Cached { object, cache }
     }
@@ -227,14 +234,14 @@ impl<'a, T> Cached<'a, T> {
 impl<T> Deref for Cached<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: ours, initialized.
+        // SAFETY: this handle owns it, initialized.
         unsafe { self.object.as_ref() }
     }
 }
 
 impl<T> DerefMut for Cached<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: ours, initialized.
+        // SAFETY: this handle owns it, initialized.
         unsafe { self.object.as_mut() }
     }
 }
@@ -242,17 +249,17 @@ impl<T> DerefMut for Cached<'_, T> {
 impl<T> Drop for Cached<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        /// Frees the memory also where the value's destructor panics.
+        /// Frees the memory, also if the value's destructor panics.
         struct Free<'a, T>(NonNull<T>, &'a Cache<T>);
         impl<T> Drop for Free<'_, T> {
             #[inline(always)]
             fn drop(&mut self) {
-                // SAFETY: from this cache, and given up by its handle.
+                // SAFETY: from this cache, and its handle is being dropped.
                 unsafe { self.1.free_raw(self.0) };
             }
         }
         let free = Free(self.object, self.cache);
-        // SAFETY: ours, initialized, and not used any more.
+        // SAFETY: this handle owns it, initialized, and does not use it afterwards.
         unsafe { free.0.drop_in_place() };
     }
 }

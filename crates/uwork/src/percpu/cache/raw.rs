@@ -1,12 +1,13 @@
-//! Free objects of one layout: a magazine for each CPU over a shared depot. Types, and whether objects are out, are
-//! its user's.
+//! Free objects of one layout: a magazine for each CPU over a shared depot. Types, and the rule
+//! that no object is allocated at the end, are its user's concern.
 //!
-//! A magazine is an array of pointers, taken from and put to under its CPU's lock. It is filled from and emptied to
-//! the depot by halves, so that one that is just full or empty does not go there again with the next object.
-//! Nobody waits for a CPU's lock here: where its holder is preempted, the depot serves instead. A flush has a
-//! lock of its own beside the depot's, for which no allocation waits. A thread that has a magazine's lock may take
-//! these, never the other way round. Nobody asks the system for memory under the depot's lock; and who allocates or
-//! frees asks for it only where there are no objects.
+//! A magazine is an array of pointers, accessed under its CPU's lock. It is filled from the depot
+//! and emptied to it by halves, so that a magazine that was just filled or emptied does not go
+//! there again with the next object. No thread waits for a CPU's lock here: if its holder is
+//! preempted, the depot serves instead. A flush has a lock of its own beside the depot's, for which
+//! no allocation waits. A thread that has a magazine's lock may take these locks, never the
+//! reverse. No thread asks the system for memory under the depot's lock. A thread that allocates or
+//! frees asks for it only if there are no free objects.
 
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
@@ -23,18 +24,18 @@ use crate::percpu::forks::Registration;
 use crate::percpu::mode::mode;
 use crate::percpu::parts::{Held, Lost, Parts};
 
-/// Objects of a magazine, at most: two kilobytes of pointers.
+/// The maximum number of objects in a magazine: two kilobytes of pointers.
 const MAGAZINE: usize = 256;
-/// Memory in the objects of a magazine, as far as there are some of them.
+/// The memory of a magazine's objects together, unless that makes fewer than `MAGAZINE_MIN`.
 const MAGAZINE_BYTES: usize = 64 << 10;
 const MAGAZINE_MIN: usize = 8;
-/// Objects that go to the depot or come from it at once, at most.
+/// The maximum number of objects moved to or from the depot at once.
 const BULK: usize = MAGAZINE / 2 + 1;
 
-/// The first `used` are free objects, the rest is whatever was there.
+/// The first `used` entries are free objects, the rest is stale or uninitialized.
 struct Magazine([MaybeUninit<NonNull<u8>>; MAGAZINE]);
 
-// SAFETY: free objects are nobody's.
+// SAFETY: no thread uses a free object.
 unsafe impl Send for Magazine {}
 
 impl Magazine {
@@ -43,7 +44,7 @@ impl Magazine {
     }
 }
 
-/// A child's way with a magazine that another thread held: its objects stay allocated.
+/// How a child treats a magazine whose lock another thread held: its objects stay allocated.
 struct Forget;
 
 impl Lost<Magazine> for Forget {
@@ -52,12 +53,13 @@ impl Lost<Magazine> for Forget {
     }
 }
 
-/// How many objects a magazine has: from [`capacity`] only, and so between `MAGAZINE_MIN` and `MAGAZINE`. Magazines
-/// are accessed without a look at their length because of that.
+/// The number of objects in a magazine. From [`capacity`] only, and so between `MAGAZINE_MIN` and
+/// `MAGAZINE`: accesses to magazines rely on that and skip the bounds check.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity(usize);
 
-/// How many objects a magazine has, for objects of a size: what every user of a [`RawCache`] gives to it.
+/// The number of objects in a magazine, for objects of a size: every user of a [`RawCache`] passes
+/// it.
 pub const fn capacity(size: usize) -> Capacity {
     let fit = MAGAZINE_BYTES / if size == 0 { 1 } else { size };
     Capacity(if fit < MAGAZINE_MIN {
@@ -69,20 +71,20 @@ pub const fn capacity(size: usize) -> Capacity {
     })
 }
 
-/// See the module. `capacity` should be that of the objects' size wherever it is asked for: a constant where the
-/// size is known to the compiler. Another one is slower, and wrong in no other way.
+/// See the module. Callers should pass the `capacity` of the objects' size, as a constant where the
+/// compiler knows the size. Another capacity is slower, and otherwise harmless.
 pub struct RawCache {
     magazines: Parts<Magazine>,
     /// Dropped before the depot.
     _registration: Registration,
-    /// Where forks find it.
+    /// Boxed: forks find it at this address.
     depots: Box<Depots>,
-    /// The depot has back what a thread has looked through.
+    /// Signalled when the depot has its objects back after a thread has examined them.
     shrunk: Condvar,
 }
 
 impl RawCache {
-    /// Without memory, in the process's mode.
+    /// A cache without memory, in the process's mode.
     pub fn new(object: Layout) -> RawCache {
         RawCache::in_mode(mode(), object)
     }
@@ -95,13 +97,14 @@ impl RawCache {
         RawCache { magazines, _registration: registration, depots, shrunk: Condvar::new() }
     }
 
-    /// Memory for an object, uninitialized. Nothing where the system has none.
+    /// Memory for an object, uninitialized. None if the system has no memory.
     #[inline(always)]
     pub fn alloc(&self, capacity: Capacity) -> Option<NonNull<u8>> {
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
             if used > 0 {
-                // SAFETY: `used` is at most the magazine's length, and what is below it is initialized.
+                // SAFETY: `used` is at most the magazine's length, and all entries below it are
+                // initialized.
                 let object = unsafe { held.0.get_unchecked(used - 1).assume_init() };
                 held.set_used(used as u32 - 1);
                 return Some(object);
@@ -110,10 +113,10 @@ impl RawCache {
         self.refill(capacity)
     }
 
-    /// Gives memory back.
+    /// Frees memory.
     ///
     /// # Safety
-    /// `object` is from this cache, was not given back since, and nobody uses it.
+    /// `object` is from this cache, was not freed since, and is not in use.
     #[inline(always)]
     pub unsafe fn free(&self, object: NonNull<u8>, capacity: Capacity) {
         if let Some(mut held) = self.magazines.try_here() {
@@ -133,7 +136,7 @@ impl RawCache {
     fn refill(&self, Capacity(capacity): Capacity) -> Option<NonNull<u8>> {
         let mut objects = [NonNull::dangling(); BULK];
         let taken = self.depots.take(current_cpu(), &mut objects[..=capacity / 2]);
-        // The last of them is the caller's, as it would be from the magazine.
+        // The caller gets the last one, as it would from the magazine.
         let (&object, mut rest) = objects[..taken].split_last()?;
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
@@ -150,14 +153,15 @@ impl RawCache {
         Some(object)
     }
 
-    /// Takes an object that the magazine of this CPU has no room for.
+    /// Frees an object for which the magazine of this CPU has no room.
     #[cold]
     fn spill(&self, object: NonNull<u8>, Capacity(capacity): Capacity) {
         let mut objects = [object; BULK];
         let mut spilled = 0;
         if let Some(mut held) = self.magazines.try_here() {
             let used = held.used() as usize;
-            // Half of it, or less if another thread was here; more stays if it was filled to a larger capacity.
+            // Half of the magazine, or less if another thread was here meanwhile; more stays if it
+            // was filled to a larger capacity.
             spilled = used.saturating_sub(capacity - capacity / 2).min(BULK - 1);
             let rest = used - spilled;
             for (to, from) in objects.iter_mut().zip(&held.0[rest..used]) {
@@ -170,28 +174,29 @@ impl RawCache {
         self.depots.put(current_cpu(), &objects[..=spilled]);
     }
 
-    /// Moves what is in the magazines of all CPUs to the depot. How many objects.
+    /// Moves the objects in the magazines of all CPUs to the depot. Returns their number.
     ///
     /// # Errors
     /// None that a user of the cache can cause.
     pub fn flush_all(&self) -> Result<usize, Error> {
         let expected = self.magazines.in_use().map(|cpu| self.magazines.used(cpu) as usize).sum();
-        // So that little is left to be done with a CPU's lock held.
+        // Allocates before, so that little is left to do with a CPU's lock held.
         self.depots.flushed().reserve(expected);
         let moved = Mutex::new(0);
         self.magazines.visit_all(self.magazines.in_use(), |_, mut held| {
             let used = held.used() as usize;
-            // SAFETY: what is below `used` is initialized.
+            // SAFETY: the entries below `used` are initialized.
             self.depots.flushed().put(unsafe { held.0[..used].assume_init_ref() });
-            // After that: who finds an empty magazine, finds its objects with the depot.
+            // After that: a thread that finds the magazine empty finds its objects in the depot.
             held.set_used(0);
             drop(held);
-            *moved.lock().expect("nobody panics under it") += used;
+            *moved.lock().expect("no panic under this lock") += used;
         })?;
-        Ok(moved.into_inner().expect("nobody panics under it"))
+        Ok(moved.into_inner().expect("no panic under this lock"))
     }
 
-    /// Flushes, and gives memory back to the system of which no object is allocated. How many bytes.
+    /// Flushes, and returns memory to the system that contains no allocated object. Returns the
+    /// number of bytes.
     ///
     /// # Errors
     /// As [`RawCache::flush_all`].
@@ -222,11 +227,11 @@ impl RawCache {
         let mut sorted = contents.sort();
         self.depots.depot().put_back(&mut sorted);
         self.shrunk.notify_all();
-        // SAFETY: the depot has given up all of their objects.
+        // SAFETY: the depot no longer lists any of their objects.
         sorted.into_chunks().into_iter().map(|chunk| unsafe { chunk.free() }).sum()
     }
 
-    /// How much it has.
+    /// The current sizes.
     pub fn stats(&self) -> CacheStats {
         let in_magazines =
             (0..self.magazines.len()).map(|cpu| self.magazines.used(cpu) as usize).sum();
@@ -236,9 +241,9 @@ impl RawCache {
         CacheStats { objects, out, in_magazines, bytes: depot.bytes() }
     }
 
-    /// Empties the magazines; how many objects are allocated.
+    /// Empties the magazines; returns the number of allocated objects.
     pub fn gather(&mut self) -> usize {
-        // Locked, as a fork of another thread may look.
+        // Locked, as a fork by another thread may access them.
         let (mut flushed, mut depot) = self.depots.lock();
         depot.put(&flushed.take_all(Vec::new()));
         for (used, magazine) in self.magazines.values_mut() {
@@ -251,7 +256,7 @@ impl RawCache {
 }
 
 impl Drop for RawCache {
-    /// Gives memory back but for what allocated objects are in.
+    /// Frees all memory except that of allocated objects.
     fn drop(&mut self) {
         self.gather();
         self.give_back();
@@ -271,16 +276,16 @@ mod tests {
     }
 
     fn free(cache: &RawCache, objects: Vec<NonNull<u8>>) {
-        // SAFETY: from this cache, and nobody uses them.
+        // SAFETY: from this cache, and not in use.
         objects.into_iter().for_each(|object| unsafe { cache.free(object, CAPACITY) });
     }
 
-    // Catches: an allocation or a release that waits for a flush, as it would here for ever.
+    // Catches: an allocation or a release that waits for a flush; here it would wait for ever.
     #[test]
-    fn nobody_who_allocates_or_frees_waits_for_a_flush() {
+    fn allocation_and_release_do_not_wait_for_a_flush() {
         for mode in modes() {
             let cache = RawCache::in_mode(mode, OBJECT);
-            // Over several chunks and many magazines, with what a flush has brought and without.
+            // Over several chunks and many magazines, with objects from a flush and without.
             for count in [10 * CAPACITY.0, 40 * CAPACITY.0] {
                 free(&cache, alloc(&cache, count));
                 cache.flush_all().unwrap();
@@ -293,16 +298,16 @@ mod tests {
         }
     }
 
-    // Catches: an allocation or a release that waits for another one's few instructions in one of the lists, where that
-    // may be preempted.
+    // Catches: an allocation or a release that waits for another thread's few instructions in one
+    // of the lists, where that thread may be preempted.
     #[test]
-    fn nobody_waits_for_who_is_in_one_of_the_two_lists() {
+    fn allocation_and_release_do_not_wait_for_the_holder_of_one_list() {
         const COUNT: usize = 10 * CAPACITY.0;
         for mode in modes() {
             for cpu in cpus() {
                 let cache = RawCache::in_mode(mode, OBJECT);
                 let use_it = || free(&cache, alloc(&cache, COUNT));
-                // Stays there: what is in the magazine of another CPU is out of reach.
+                // Pinned: the magazine of another CPU is out of reach.
                 on_cpu(cpu, || {
                     use_it();
                     // All of them are in the depot; then all are in the list.
@@ -324,7 +329,8 @@ mod tests {
         }
     }
 
-    // Catches: a capacity of the caller's that is taken for the length of a magazine, and bounds what is written there.
+    // Catches: a caller's capacity that is mistaken for the length of a magazine, and bounds the
+    // writes there.
     #[test]
     fn a_capacity_of_another_size_bounds_no_access_to_a_magazine() {
         let (large, small) = (capacity(1), capacity(MAGAZINE_BYTES));
@@ -333,7 +339,7 @@ mod tests {
             on_cpu(0, || {
                 let fill = || {
                     let objects = alloc(&cache, 2 * MAGAZINE);
-                    // SAFETY: from this cache, and nobody uses them.
+                    // SAFETY: from this cache, and not in use.
                     objects.into_iter().for_each(|object| unsafe { cache.free(object, large) });
                     cache.stats().in_magazines
                 };
@@ -352,7 +358,7 @@ mod tests {
 
     // Catches: objects that stay in the list of flushes while new memory is taken.
     #[test]
-    fn what_a_flush_has_brought_is_allocated_before_new_memory() {
+    fn flushed_objects_are_allocated_before_new_memory() {
         for mode in modes() {
             let cache = RawCache::in_mode(mode, OBJECT);
             free(&cache, alloc(&cache, CAPACITY.0 / 2));

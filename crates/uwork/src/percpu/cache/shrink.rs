@@ -1,29 +1,31 @@
-//! Giving memory back: which chunks have all of their objects in the depot.
+//! Freeing memory: finds the chunks all of whose objects are in the depot.
 //!
-//! Every free object is looked at for that, which takes up to tenths of a second. So it is done without the depot's
-//! lock: under it the free objects are set aside, and then put back or given up. Meanwhile the depot has those that
-//! are freed, those that were never used, and new chunks. Lists are made before the lock and dropped after it.
+//! That examines every free object, which takes up to tenths of a second, so it is done without the
+//! depot's lock. Under the lock the free objects are set aside, and later put back or released.
+//! Meanwhile the depot has the objects freed since, those never used, and new chunks. Lists are
+//! allocated before the lock is taken and freed after it is released.
 //!
-//! The list that is set aside stays the depot's and is not changed: a child of a fork that does not have the
-//! thread which looks takes it back. Chunks leave the depot under its lock only, by the one thread that looks.
+//! The depot keeps the list that is set aside, and it never changes: a child of a fork in which
+//! the examining thread does not exist takes it back. Chunks leave the depot under its lock only,
+//! and only the examining thread removes them.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::depot::{Aside, Chunk, Depot, Flushed};
 
-/// Lists that a depot needs to set its objects aside.
+/// The lists that a depot needs to set its objects aside.
 #[derive(Default)]
 pub(super) struct Room {
     aside: Arc<Aside>,
-    /// For what is freed meanwhile: the depot's list, and that beside it.
+    /// For objects freed meanwhile: the depot's list, and the flushed list beside it.
     free: Vec<NonNull<u8>>,
     flushed: Vec<NonNull<u8>>,
     chunks: Vec<(NonNull<u8>, usize)>,
 }
 
 impl Room {
-    /// For so many objects and chunks.
+    /// Lists for this many objects and chunks.
     pub(super) fn new(objects: usize, chunks: usize) -> Room {
         Room {
             aside: Arc::default(),
@@ -39,25 +41,25 @@ impl Room {
     }
 }
 
-/// What is looked through.
+/// The objects to examine.
 pub(super) struct Contents {
     aside: Arc<Aside>,
-    /// Of each chunk where it begins, in the order of that, and how many objects it has.
+    /// The address and number of objects of each chunk, sorted by address.
     chunks: Vec<(NonNull<u8>, usize)>,
-    /// The chunk, by its number, that has objects which were never used.
+    /// The index of the chunk that has never-used objects.
     newest: Option<usize>,
 }
 
-/// What was found.
+/// The result of the examination.
 pub(super) struct Sorted {
-    /// Objects of chunks that stay, with room for all there are.
+    /// Objects of chunks that stay, with room for all objects.
     kept: Vec<NonNull<u8>>,
-    /// Where chunks begin that have no other objects than free ones.
+    /// The addresses of chunks whose objects are all free.
     gone: Vec<NonNull<u8>>,
-    /// Where the newest chunk begins, and the objects of it that were in use before: whether it goes is not known
-    /// without the lock.
+    /// The address of the newest chunk, and its free objects that were in use before: only under
+    /// the lock is it known whether that chunk can be freed.
     newest: Option<(NonNull<u8>, Vec<NonNull<u8>>)>,
-    /// The chunks that have gone, in the end.
+    /// The chunks that were removed in the end.
     chunks: Vec<Chunk>,
     /// Not to be dropped under the lock.
     _aside: Arc<Aside>,
@@ -68,7 +70,7 @@ impl Contents {
         self.chunks.partition_point(|&(base, _)| base <= object) - 1
     }
 
-    /// Finds the chunks that nobody uses.
+    /// Finds the chunks without an allocated object.
     pub(super) fn sort(self) -> Sorted {
         let mut free_in = vec![0; self.chunks.len()];
         for object in self.aside.objects() {
@@ -85,7 +87,7 @@ impl Contents {
                 kept.push(object);
             }
         }
-        // One more may go in the end.
+        // One more chunk, the newest, may be removed in the end.
         let mut gone = Vec::with_capacity(self.chunks.len() + 1);
         let bases = self.chunks.iter().enumerate();
         gone.extend(bases.filter(|&(number, _)| goes(number)).map(|(_, &(base, _))| base));
@@ -96,31 +98,32 @@ impl Contents {
 }
 
 impl Sorted {
-    /// The chunks that the depot has given up, of whose objects none is anywhere any more.
+    /// The chunks that the depot has removed. None of their objects is used or listed anywhere.
     pub(super) fn into_chunks(self) -> Vec<Chunk> {
         self.chunks
     }
 }
 
 impl Depot {
-    /// Sets the free objects aside to be looked through, with those that flushes have brought. No thread does that
-    /// already, and there is room.
+    /// Sets the free objects aside for examination, together with those that flushes have brought.
+    /// Requires that no other thread does so already, and that `room` fits.
     pub(super) fn set_aside(&mut self, flushed: &mut Flushed, room: Room) -> Contents {
         debug_assert!(self.aside.is_none() && room.fits(self));
         let Room { mut aside, free, flushed: empty, mut chunks } = room;
         let lists = [std::mem::replace(&mut self.free, free), flushed.take_all(empty)];
-        Arc::get_mut(&mut aside).expect("nobody else has it").0 = lists;
+        Arc::get_mut(&mut aside).expect("this is the only reference").0 = lists;
         self.aside = Some(aside.clone());
         chunks.extend(self.chunks.iter().map(|chunk| (chunk.base, chunk.objects)));
         let newest = (self.fresh_left > 0).then(|| self.chunk_of(self.fresh));
         Contents { aside, chunks, newest }
     }
 
-    /// Takes back what stays. The chunks that go, and lists that are not needed any more, are with `sorted`.
+    /// Takes back the objects that stay. `sorted` keeps the removed chunks, and lists that are no
+    /// longer needed.
     pub(super) fn put_back(&mut self, sorted: &mut Sorted) {
         let Sorted { kept, gone, newest, chunks, .. } = sorted;
         if let Some((base, free)) = newest {
-            // Objects that were taken meanwhile are in use, or in the list of those that were freed meanwhile.
+            // Objects taken meanwhile are in use, or in the list of objects freed meanwhile.
             let is_newest =
                 self.fresh_left > 0 && self.chunks[self.chunk_of(self.fresh)].base == *base;
             let objects = self.chunks[self.chunk_of(*base)].objects;
@@ -132,7 +135,7 @@ impl Depot {
             }
         }
         self.aside = None;
-        // The list that there is always has room; the other one only if no chunk came meanwhile.
+        // The current list always has room; the other one only if no chunk was added meanwhile.
         if self.free.len() < kept.len() && kept.capacity() >= self.objects {
             std::mem::swap(&mut self.free, kept);
         }
@@ -142,7 +145,7 @@ impl Depot {
         self.objects -= chunks.iter().map(|chunk| chunk.objects).sum::<usize>();
     }
 
-    /// In a child that does not have the thread which looked through them: takes the objects back.
+    /// In a child in which the examining thread does not exist: takes the objects back.
     pub(in crate::percpu) fn recover(&mut self) {
         if let Some(aside) = self.aside.take() {
             aside.0.iter().for_each(|list| self.free.extend_from_slice(list));
@@ -178,7 +181,7 @@ mod tests {
         sorted.into_chunks()
     }
 
-    /// Gives everything back, which must be as many different objects as there are.
+    /// Returns everything, which must be exactly the depot's distinct objects.
     fn end(mut depot: Depot, mut objects: Vec<NonNull<u8>>) {
         let all = depot.objects();
         let free = depot.free();
@@ -187,13 +190,13 @@ mod tests {
         assert_eq!(objects.iter().collect::<BTreeSet<_>>().len(), all);
         depot.put(&objects);
         let sorted = look_through(&mut depot).sort();
-        // SAFETY: the depot has given up all of their objects.
+        // SAFETY: the depot no longer lists any of their objects.
         put_back(&mut depot, sorted).into_iter().for_each(|chunk| _ = unsafe { chunk.free() });
         assert_eq!((depot.objects(), depot.free(), depot.bytes()), (0, 0, 0));
     }
 
     #[test]
-    fn what_is_freed_and_allocated_meanwhile_is_neither_lost_nor_given_back() {
+    fn objects_freed_or_allocated_during_an_examination_are_neither_lost_nor_released() {
         let mut depot = depot();
         let mut objects = take(&mut depot, 5_000);
         let used = objects.split_off(4_000);
@@ -202,7 +205,7 @@ mod tests {
         let contents = look_through(&mut depot);
         assert_eq!(depot.free(), free, "they are still there");
         let sorted = contents.sort();
-        // More than there was of objects that were never used: of a new chunk, too.
+        // More than the never-used objects, so that some come from a new chunk.
         let mut meanwhile = take(&mut depot, 3_000);
         let freed = meanwhile.split_off(1_000);
         depot.put(&freed);
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_goes_with_its_objects_that_were_never_used() {
+    fn a_chunk_is_freed_together_with_its_never_used_objects() {
         let mut depot = depot();
         let objects = take(&mut depot, 10);
         depot.put(&objects[1..]);
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_takes_back_what_a_lost_thread_looked_through() {
+    fn a_child_takes_back_the_objects_that_a_missing_thread_examined() {
         let mut depot = depot();
         let objects = take(&mut depot, 1_000);
         depot.put(&objects[1..]);

@@ -4,7 +4,7 @@ use super::{cpus, modes, on_cpu};
 use crate::percpu::{Cache, Cached};
 
 #[test]
-fn objects_come_back_from_every_cpu_and_memory_with_them() {
+fn objects_and_their_memory_return_from_every_cpu() {
     for mode in modes() {
         let cache = Cache::<[u64; 8]>::in_mode(mode);
         assert_eq!(cache.stats().bytes, 0);
@@ -50,7 +50,7 @@ fn memory_of_allocated_objects_stays() {
         );
         assert_eq!(*kept, [5_000; 64]);
         assert_eq!(cache.stats().out, 1, "mode {mode}");
-        // What is left is used again.
+        // The remaining objects are used again.
         let more: Vec<_> = (0..100).map(|number| cache.alloc([number; 64])).collect();
         assert!(more.iter().zip(0..).all(|(object, number)| **object == [number; 64]));
         let raw = Cached::into_raw(kept);

@@ -1,4 +1,4 @@
-//! What a drain of a batch promises, where several threads drain, fill and panic.
+//! The guarantees of a drain of a batch, while several threads drain, fill and panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use super::{cpus, modes, on_cpu};
 use crate::ErrorKind;
 use crate::percpu::Batch;
 
-/// A sink whose first call says that it has begun, and counts its items only when it is let go.
+/// A sink whose first call signals its start, and counts its items only when it is released.
 struct Gate {
     sunk: Arc<AtomicUsize>,
     begun: mpsc::Receiver<()>,
@@ -35,8 +35,9 @@ fn gate() -> (Gate, impl Fn(Drain<'_, u8>) + Send + Sync + 'static) {
     (Gate { sunk, begun, go }, sink)
 }
 
-/// Starts `drain_all` on a thread while `first`'s sink is held up, lets that go when the thread sleeps or has
-/// returned, and says how many items were in the sink when it returned.
+/// Starts `drain_all` on a thread while `first`'s sink is blocked. Releases that sink when the
+/// draining thread sleeps or has returned. Returns the number of items that the sink had received
+/// when the drain returned.
 fn sunk_when_drained(batch: &Batch<u8>, gate: &Gate, first: impl FnOnce() + Send) -> usize {
     thread::scope(|scope| {
         scope.spawn(first);
@@ -60,7 +61,7 @@ fn sunk_when_drained(batch: &Batch<u8>, gate: &Gate, first: impl FnOnce() + Send
 }
 
 #[test]
-fn a_drain_waits_for_what_another_drain_hands_on() {
+fn a_drain_waits_for_the_items_of_a_concurrent_drain() {
     for mode in modes() {
         let (gate, sink) = gate();
         let batch = Batch::in_mode(mode, 16, sink);
@@ -73,7 +74,7 @@ fn a_drain_waits_for_what_another_drain_hands_on() {
 }
 
 #[test]
-fn a_drain_waits_for_the_batch_that_somebody_has_filled() {
+fn a_drain_waits_for_a_batch_that_another_thread_has_filled() {
     for mode in modes() {
         let (gate, sink) = gate();
         let batch = Batch::in_mode(mode, 4, sink);
@@ -85,7 +86,7 @@ fn a_drain_waits_for_the_batch_that_somebody_has_filled() {
 }
 
 #[test]
-fn a_sink_may_add_but_is_told_that_it_may_not_drain() {
+fn a_sink_may_add_but_a_drain_in_it_is_an_error() {
     for mode in modes() {
         static REFUSED: AtomicUsize = AtomicUsize::new(0);
         let this = Arc::new(OnceLock::<std::sync::Weak<Batch<u8>>>::new());
@@ -141,7 +142,7 @@ fn a_sink_that_panics_costs_no_other_items() {
     }
 }
 
-/// Nobody waits for a call that was left.
+/// A drain does not wait for a call that has unwound.
 #[test]
 fn a_sink_that_panics_in_an_add_is_not_waited_for() {
     for mode in modes() {

@@ -1,4 +1,4 @@
-//! Every mode in one process: the mode of a value is its own here, whatever the process's is.
+//! Every mode in one process: each value has its own mode here, independent of the process's.
 
 mod batch;
 mod cache;
@@ -23,7 +23,7 @@ use crate::linux::{engine, rseq::Rseq};
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
-/// The modes that this machine can have.
+/// The modes that this machine supports.
 pub(super) fn modes() -> impl Iterator<Item = Mode> {
     let (_, sections) = Rseq::new();
     Mode::ALL.into_iter().filter(move |mode| sections.is_ok() || !mode.needs_sections())
@@ -34,13 +34,13 @@ pub(super) fn cpus() -> Vec<u32> {
     engine().cpus().allowed.iter().collect()
 }
 
-/// Keeps the calling thread on these CPUs.
+/// Pins the calling thread to these CPUs.
 fn pin(cpus: &CpuSet) {
     let outcome = set_mask(0, cpus);
     assert!(outcome.is_ok(), "cannot be kept on CPUs {cpus}: {outcome:?}");
 }
 
-/// The same with another thread, if it is still there.
+/// Pins another thread, if it still exists.
 fn pin_other(thread: libc::pid_t, cpus: &CpuSet) {
     if let Err(error) = set_mask(thread, cpus) {
         assert_eq!(
@@ -55,12 +55,12 @@ fn set_mask(thread: libc::pid_t, cpus: &CpuSet) -> std::io::Result<()> {
     let mut mask = vec![0_u64; cpus.last().expect("a CPU") as usize / 64 + 1];
     cpus.iter().for_each(|cpu| mask[cpu as usize / 64] |= 1 << (cpu % 64));
     let size = size_of_val(&mask[..]);
-    // SAFETY: the mask is live and as long as said.
+    // SAFETY: the mask is live and of the given length.
     let outcome = unsafe { libc::sched_setaffinity(thread, size, mask.as_ptr().cast()) };
     if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Runs `f` on a thread that stays on `cpu`.
+/// Runs `f` on a thread that is pinned to `cpu`.
 pub(super) fn on_cpu<R: Send>(cpu: u32, f: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| {
         let pinned = scope.spawn(move || {
@@ -121,7 +121,7 @@ fn a_cpu_that_does_not_exist_is_refused() {
 }
 
 #[test]
-fn who_locks_what_it_holds_is_told_so_and_nothing_is_lost() {
+fn taking_a_held_lock_again_is_an_error_without_effect() {
     for mode in modes() {
         let data = PerCpu::in_mode(mode, |_| 0);
         let own = cpus()[0];
@@ -143,9 +143,9 @@ fn who_locks_what_it_holds_is_told_so_and_nothing_is_lost() {
     }
 }
 
-/// In mode 0 the lock is asked for by a worker of that CPU, in the name of who waits for it.
+/// In mode 0 a worker of that CPU requests the lock on behalf of its waiter.
 #[test]
-fn who_holds_another_cpus_lock_and_wants_it_again_is_told_so() {
+fn taking_another_cpus_lock_twice_is_an_error() {
     let cpus = cpus();
     let [from, cpu, ..] = cpus[..] else { return eprintln!("one CPU: nothing to be seen") };
     for mode in modes() {
@@ -207,7 +207,7 @@ fn a_panic_poisons_that_cpus_part_only() {
 }
 
 #[test]
-fn a_panic_in_a_visit_comes_back_and_poisons_that_part() {
+fn a_panic_in_a_visit_propagates_and_poisons_that_part() {
     for mode in modes() {
         let data = PerCpu::in_mode(mode, |_| ());
         for from in cpus() {
@@ -222,7 +222,7 @@ fn a_panic_in_a_visit_comes_back_and_poisons_that_part() {
     }
 }
 
-/// A guard that is made and dropped while its thread panics has nothing to do with that.
+/// A guard that is made and dropped while its thread panics is unrelated to the panic.
 #[test]
 fn a_guard_of_a_destructor_does_not_poison() {
     struct Adds<'a>(&'a PerCpu<u32>);
@@ -271,7 +271,7 @@ fn a_holder_that_moves_keeps_the_lock_that_it_took() {
     }
 }
 
-/// In mode 0 a visit holds a place of the queue that others wait for.
+/// In mode 0 a visit holds a permit of the queue that other visits wait for.
 #[test]
 fn a_visit_may_visit() {
     for mode in modes() {
@@ -287,7 +287,7 @@ fn a_visit_may_visit() {
     }
 }
 
-/// The kernel keeps the CPU of a thread only where its area is registered.
+/// The kernel records the CPU of a thread only if its area is registered.
 #[test]
 fn a_thread_without_sections_takes_its_locks_by_force() {
     let (_, sections) = Rseq::new();

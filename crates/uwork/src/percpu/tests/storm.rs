@@ -1,5 +1,6 @@
-//! Threads that are moved from CPU to CPU all the time, by themselves and by another thread, wherever they are just
-//! then; others that reach every CPU's part meanwhile. Every count is exact in the end.
+//! Threads that are moved from CPU to CPU all the time, by themselves and, at any point of their
+//! code, by another thread; meanwhile other threads access every CPU's part. Every count is exact
+//! in the end.
 
 use std::ptr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::percpu::{Batch, Cache, Counter, Mode, PerCpu};
 
 const THREADS: u64 = 6;
 const ROUNDS: u64 = times(40_000);
-/// A thread moves itself after so many rounds.
+/// The number of rounds after which a thread moves itself.
 const STAY: u64 = 37;
 
 /// A thread of a storm, which another one moves.
@@ -25,7 +26,7 @@ struct Moved {
     is_done: AtomicBool,
 }
 
-/// Says that a thread is done, also where it panics.
+/// Records that a thread is done, also if it panics.
 struct Done<'a>(&'a Moved);
 
 impl Drop for Done<'_> {
@@ -34,21 +35,24 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Fewer CPUs than threads, from all over the machine: with a CPU for each, nobody would be preempted.
+/// Fewer CPUs than threads, from all over the machine: with a CPU for each thread, none would be
+/// preempted.
 fn some_cpus() -> Vec<u32> {
     let cpus = cpus();
     let step = cpus.len().div_ceil(THREADS as usize / 2);
     cpus.into_iter().step_by(step).collect()
 }
 
-/// Runs `local` `ROUNDS` times on each of some threads that move around, and `remote` on another one until they are
-/// done. A third kind of thread moves them, in the middle of whatever they do: one that only moved itself would never
-/// be found elsewhere within a section. More threads than CPUs: they are preempted anywhere.
+/// Runs `local` `ROUNDS` times on each of some threads that move around, and `remote` on another
+/// thread until they are done. A third kind of thread moves them, at any point of their code: a
+/// thread that only moved itself would never change its CPU within a section. There are more
+/// threads than CPUs, so that they are preempted anywhere.
 fn storm(local: impl Fn(u64) + Sync, remote: impl Fn() + Sync) {
     storm_with(local, remote, |_| ());
 }
 
-/// The same; whoever moves a thread calls `moved` with its number in the system afterwards.
+/// As [`storm`]; after each move, the moving thread calls `moved` with the number of the moved
+/// thread.
 fn storm_with(
     local: impl Fn(u64) + Sync,
     remote: impl Fn() + Sync,
@@ -69,7 +73,7 @@ fn storm_with(
             local(number * ROUNDS + round);
         }
         drop(done);
-        // Until then its number is its own.
+        // Until then the system does not reuse its number.
         while !over.load(Ordering::Acquire) {
             thread::yield_now();
         }
@@ -110,7 +114,7 @@ fn move_around(threads: &[Moved], cpus: &[u32], moved: impl Fn(libc::pid_t)) {
     }
 }
 
-/// Lets the threads of a storm go, also where something panics.
+/// Ends a storm's threads, also after a panic.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -122,7 +126,7 @@ impl Drop for Over<'_> {
 #[test]
 fn values_are_exact() {
     for mode in modes() {
-        // Two numbers that must always be the same under the lock, as torn writes are seen by that.
+        // Two numbers that must always be equal under the lock: a torn write makes them differ.
         let data = PerCpu::in_mode(mode, |_| (0_u64, 0_u64));
         let remote_adds = AtomicU64::new(0);
         storm(
@@ -140,7 +144,7 @@ fn values_are_exact() {
     }
 }
 
-/// What a signal's handler uses, and how often it did.
+/// The data that a signal's handler uses, and how often it did.
 struct Handled {
     data: PerCpu<(u64, u64)>,
     counter: Counter,
@@ -148,7 +152,7 @@ struct Handled {
     locked: AtomicU64,
 }
 
-/// That of the storm which goes on.
+/// The data for the current storm.
 static HANDLED: AtomicPtr<Handled> = AtomicPtr::new(ptr::null_mut());
 
 fn add_one(pair: &mut (u64, u64)) {
@@ -159,23 +163,23 @@ fn add_one(pair: &mut (u64, u64)) {
 }
 
 extern "C" fn handle(_: libc::c_int) {
-    // SAFETY: there while threads get the signal.
+    // SAFETY: live while threads get the signal.
     let it = unsafe { &*HANDLED.load(Ordering::Acquire) };
     it.signals.fetch_add(1, Ordering::Relaxed);
     it.counter.add(1);
-    // Not where it has interrupted a holder.
+    // Fails if it has interrupted a holder.
     if let Ok(mut pair) = it.data.try_lock_local() {
         add_one(&mut pair);
         it.locked.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A section that a signal has interrupted starts again, whatever sections the handler had; and a handler that has
-/// interrupted a holder is kept out like anybody else.
+/// A section that a signal has interrupted restarts, even if the handler ran sections of its own. A
+/// handler that has interrupted a holder cannot take the lock.
 #[test]
 fn a_signals_handler_has_sections_of_its_own() {
     let handler = handle as extern "C" fn(libc::c_int);
-    // SAFETY: the handler locks nothing that it could wait for; nobody else here has this signal.
+    // SAFETY: the handler never waits for a lock; no other test uses this signal.
     unsafe { libc::signal(libc::SIGURG, handler as *const () as libc::sighandler_t) };
     for mode in modes() {
         let handled = Handled {
@@ -214,7 +218,7 @@ fn counters_are_exact() {
 }
 
 #[test]
-fn batches_lose_nothing_and_double_nothing() {
+fn batches_neither_lose_nor_duplicate_items() {
     for mode in modes() {
         let (count, sum) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let sink = {
@@ -236,7 +240,8 @@ fn batches_lose_nothing_and_double_nothing() {
     }
 }
 
-/// Each object has a flag: who gets it finds it clear. Some are freed by other threads than had them.
+/// Each object has a flag, which a thread that allocates the object finds clear. Some objects are
+/// freed by other threads than those that allocated them.
 #[test]
 fn no_object_is_given_out_twice() {
     for mode in modes() {
@@ -245,7 +250,7 @@ fn no_object_is_given_out_twice() {
         let (to, from) = (std::sync::Mutex::new(to), std::sync::Mutex::new(from));
         fresh(&cache);
         let free = |object: std::ptr::NonNull<AtomicBool>| {
-            // SAFETY: allocated, and ours.
+            // SAFETY: allocated, and owned by this call.
             assert!(unsafe { object.as_ref() }.swap(false, Ordering::Relaxed), "mode {mode}");
             // SAFETY: as above.
             unsafe { cache.free_raw(object) };
@@ -278,14 +283,14 @@ fn no_object_is_given_out_twice() {
     }
 }
 
-/// Memory goes back to the system all the time; what is in an object stays while it is allocated.
+/// Memory is returned to the system all the time; an object's contents stay while it is allocated.
 #[test]
-fn no_memory_of_an_object_is_given_back() {
+fn memory_of_allocated_objects_is_never_released() {
     for mode in modes() {
         let cache = Cache::<[u64; 8]>::in_mode(mode);
         storm(
             |number| {
-                // More than a magazine has, now and then.
+                // More than a magazine has, sometimes.
                 let count = if number % 500 == 0 { 300 } else { 2 };
                 let objects: Vec<_> = (0..count).map(|_| cache.alloc([number; 8])).collect();
                 assert!(objects.iter().all(|object| **object == [number; 8]), "mode {mode}");
@@ -301,8 +306,9 @@ fn no_memory_of_an_object_is_given_back() {
     }
 }
 
-/// Initializes more objects than are ever out at once, so that none is fresh later. On one CPU: what is left in the
-/// magazine of another one would be missed, and more memory taken instead.
+/// Initializes more objects than are ever allocated at once, so that none is fresh later. On one
+/// CPU: objects left in the magazine of another CPU would not be found, and new memory would be
+/// taken instead.
 fn fresh(cache: &Cache<AtomicBool>) {
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! A thread's ring, and its wait. What is queued for it is in `operations`.
+//! A thread's ring, and its wait. `operations` has the operations that can be queued.
 
 mod operations;
 
@@ -23,14 +23,14 @@ use super::completion::Completion;
 use crate::linux::task::{Delivery, Target, current};
 use crate::task;
 
-/// The group of the receive buffers: a ring of ours has no other.
+/// The group of the receive buffers: the ring has no other group.
 const GROUP: u16 = 0;
-/// Completions that fit, for each operation that can be queued.
+/// Capacity for completions, for each operation that can be queued.
 const COMPLETIONS_PER_ENTRY: u32 = 4;
 /// How long the end of a reactor waits for its operations to end.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
 
-/// What is longer the system takes for a time that has passed.
+/// The longest timeout. The system treats a longer one as expired already.
 const TIMEOUT_MAX: Duration = Duration::from_secs(i64::MAX as u64);
 
 /// `struct io_uring_getevents_arg` of <linux/io_uring.h>.
@@ -45,11 +45,12 @@ struct GetEvents {
 const ENTER_GETEVENTS: usize = 1;
 const ENTER_EXT_ARG: usize = 1 << 3;
 
-/// One thread's ring. It is that thread's alone, and a thread has one at most.
+/// One thread's ring. Only that thread uses it, and a thread has at most one.
 ///
-/// Dropping it cancels what is under way, and waits for that, for five seconds at most. Reads and writes of files that
-/// the system has begun it does not cancel: whoever has queued such waits for their completions first, as their memory
-/// is in use until then. It is not to be used in a forked child, where dropping it does nothing.
+/// Dropping it cancels the operations in progress, and waits for their end for at most five
+/// seconds. That does not cancel reads and writes of files that the system has begun: the owner
+/// must wait for their completions before the drop, as their memory is in use until then. Do not
+/// use it in a forked child, where dropping it does nothing.
 ///
 /// ```
 /// use uwork::ring::{Reactor, io_uring::opcode};
@@ -84,7 +85,7 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// Options, and then the reactor.
+    /// A builder with the default options.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -116,30 +117,32 @@ impl Reactor {
         };
         if let Some(buffers) = &reactor.buffers {
             let (address, count) = (buffers.address(), buffers.count());
-            // SAFETY: the buffers stay until the ring is gone.
+            // SAFETY: the buffers live longer than the ring.
             unsafe {
                 let submitter = reactor.ring.submitter();
                 submitter.register_buf_ring_with_flags(address, count, GROUP, 0)?;
             }
         }
-        // For kernels, and moments, in which nobody can send a message.
+        // For kernels, and moments, in which other threads cannot send a message to the ring.
         reactor.poll_descriptor()?;
         reactor.submit()?;
         reactor.target.set_ring(reactor.ring.as_raw_fd());
         Ok(reactor)
     }
 
-    /// Whether every operation that was queued was submitted, and no completion is left with the kernel for want of
-    /// room: [`Reactor::next`] has, or will, tell of each [`Reactor::try_send`] that was short.
+    /// Whether every queued operation was submitted, and the kernel holds back no completion for
+    /// lack of space. Then [`Reactor::next`] has returned, or will return, a completion for each
+    /// [`Reactor::try_send`] that sent less than all.
     pub fn all_submitted(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.is_empty() && !queue.cq_overflow()
     }
 
-    /// Submits what is queued, and brings in what has completed. Does not wait.
+    /// Submits the queued operations, and fetches the completions. Does not wait.
     ///
     /// # Errors
-    /// As `io_uring_enter(2)`. `EBUSY` is none: completions are to be taken first, and what is queued stays queued.
+    /// As `io_uring_enter(2)`. `EBUSY` is not an error: completions must be taken first, and the
+    /// queued operations stay queued.
     pub fn submit(&mut self) -> io::Result<()> {
         let ring = &mut *self.ring;
         let (queued, due) = {
@@ -152,19 +155,21 @@ impl Reactor {
         self.enter(queued)
     }
 
-    /// Submits so many operations of the queue, and brings in what has completed.
+    /// Submits `queued` operations of the queue, and fetches the completions.
     fn enter(&self, queued: usize) -> io::Result<()> {
         let arguments = [self.ring.as_raw_fd() as usize, queued, 0, ENTER_GETEVENTS, 0, 0];
-        // SAFETY: what is queued is as its queueing promised.
+        // SAFETY: the queued operations fulfil the contract of `queue`.
         outcome(unsafe { Target::enter(arguments) })
     }
 
-    /// Submits what is queued, and waits until an operation has completed, task work was added for this thread by
-    /// [`Notify::Signal`](task::Notify::Signal), or the time is over. Runs the task work that is due, before and
-    /// after. How many items that were. Completions are then taken by [`Reactor::next`].
+    /// Submits the queued operations, and waits until an operation has completed, task work was
+    /// added for this thread with [`Notify::Signal`](task::Notify::Signal), or the timeout is over.
+    /// Runs the task work that is due, before and after. Returns the number of items run.
+    /// [`Reactor::next`] then returns the completions.
     ///
-    /// Returns without waiting if there are completions to be taken, or items were run, or are due and
-    /// [cannot be run](task#runs-inside-of-items). May return for nothing. An item that panics has run.
+    /// Returns without waiting if completions are ready, or items were run, or items are due and
+    /// [cannot run](task#runs-inside-of-items). May return spuriously. An item that panics counts
+    /// as run.
     ///
     /// # Errors
     /// As `io_uring_enter(2)`; no error if it was interrupted or the time is over.
@@ -195,19 +200,20 @@ impl Reactor {
             (&raw const events).expose_provenance(),
             size_of::<GetEvents>(),
         ];
-        // SAFETY: this thread's target, which knows the ring; the structures are live.
+        // SAFETY: the target is this thread's and refers to the ring; the structures are live.
         outcome(unsafe { self.target.enter_ring(arguments) })?;
         let ran = task::safe_point();
-        // SAFETY: this thread's own.
+        // SAFETY: the target is this thread's own.
         let can_run = unsafe { self.target.can_run() };
         if !can_run || ran > 0 && !self.all_submitted() {
-            // The system call was not made, as items came before it.
+            // The system call was skipped, as items arrived before it.
             self.submit()?;
         }
         Ok(ran)
     }
 
-    /// The next completion, if there is one. Does not ask the system: [`Reactor::wait`] and [`Reactor::submit`] do.
+    /// The next completion, if one is ready. Makes no system call: [`Reactor::wait`] and
+    /// [`Reactor::submit`] do.
     #[allow(clippy::should_implement_trait, reason = "others come after it has given none")]
     pub fn next(&mut self) -> Option<Completion> {
         loop {
@@ -219,7 +225,7 @@ impl Reactor {
             }
             let id = io_uring::cqueue::buffer_select(entry.flags());
             let buffer = id.zip(self.buffers.as_ref()).map(|(id, buffers)| {
-                // SAFETY: the kernel says so, once.
+                // SAFETY: the completion names the buffer, and each completion is seen once.
                 unsafe { buffers.take(id, u32::try_from(entry.result()).unwrap_or(0)) }
             });
             let kind = entry.user_data() & KIND;
@@ -233,12 +239,12 @@ impl Reactor {
     }
 }
 
-/// No ring can be had: by the kernel's word, of the kind that it has.
+/// The error for a ring that cannot be created, of the same kind as the kernel's error.
 fn refused(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("io_uring_setup: {error}"))
 }
 
-/// What of `io_uring_enter`'s errors is one.
+/// Maps those results of `io_uring_enter` to success that are not failures.
 fn outcome(result: Result<usize, i32>) -> io::Result<()> {
     match result {
         Ok(_) | Err(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(()),
@@ -249,26 +255,27 @@ fn outcome(result: Result<usize, i32>) -> io::Result<()> {
 impl Drop for Reactor {
     fn drop(&mut self) {
         if self.target.is_of_parent() {
-            // The parent's ring, which is not mapped here.
+            // The parent's ring, which is not mapped in this child.
             return;
         }
         self.target.unset_ring();
-        // What is queued is cancelled with the rest, and what stays queued is never begun: its memory may go.
+        // Queued operations are submitted, to be cancelled with the rest; those that stay queued
+        // never begin, so their memory may be freed.
         let _ = self.submit();
-        // The kernel must not write to buffers that are gone.
+        // The kernel must not write to freed buffers.
         let cancelled = self
             .ring
             .submitter()
             .register_sync_cancel(Some(CANCEL_MAX.into()), CancelBuilder::any());
         let none_left = |error: &io::Error| error.raw_os_error() == Some(libc::ENOENT);
         if cancelled.as_ref().is_ok() || cancelled.as_ref().is_err_and(none_left) {
-            // Descriptors that were accepted, and that nobody has taken.
+            // Closes accepted descriptors that were not taken.
             let _ = self.enter(0);
             while self.next().is_some() {}
-            // SAFETY: here, and nowhere else.
+            // SAFETY: dropped here, and nowhere else.
             unsafe { ManuallyDrop::drop(&mut self.ring) };
         } else {
-            // Something does not end. Better a leak than a write to memory that is somebody else's.
+            // An operation does not end. A leak is better than a write to memory that was reused.
             std::mem::forget(self.buffers.take());
         }
     }

@@ -1,4 +1,4 @@
-//! What is queued: operations, and the tokens by which their completions are known.
+//! The operations that can be queued, and the tokens that identify their completions.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,12 +11,12 @@ use crate::linux::task::NOTICE;
 #[cfg(doc)]
 use crate::ring::{Builder, Completion};
 
-/// The highest token that an operation may have. What is above says what kind of operation it was.
+/// The highest token that an operation may have. The bits above it hold the kind of operation.
 pub const TOKEN_MAX: u64 = (1 << 62) - 1;
 pub(super) const KIND: u64 = !TOKEN_MAX;
 pub(super) const ACCEPT: u64 = 1 << 62;
 const RECEIVE: u64 = 2 << 62;
-/// Operations of the reactor itself, and messages of others ([`NOTICE`]).
+/// Operations of the reactor itself, and messages from other threads ([`NOTICE`]).
 pub(super) const OWN: u64 = 3 << 62;
 /// The poll of the eventfd.
 pub(super) const POLL: u64 = OWN | 1;
@@ -38,11 +38,13 @@ impl Reactor {
     /// Queues any operation. It is submitted by the next wait, or when the queue is full.
     ///
     /// # Errors
-    /// `InvalidInput` for a token above [`TOKEN_MAX`]; otherwise what submitting says, where the queue was full.
+    /// `InvalidInput` for a token above [`TOKEN_MAX`]; otherwise the error of a submit, if the
+    /// queue was full.
     ///
     /// # Safety
-    /// Whatever memory the operation uses stays, and is touched by nobody else, until it has completed. If it selects a
-    /// buffer (`IOSQE_BUFFER_SELECT`), then of group 0, which is the reactor's.
+    /// The memory that the operation uses stays valid, and no other code accesses it, until the
+    /// operation has completed. An operation that selects a buffer (`IOSQE_BUFFER_SELECT`) selects
+    /// it from group 0, which is the reactor's.
     pub unsafe fn push(&mut self, operation: squeue::Entry) -> io::Result<()> {
         check(operation.get_user_data())?;
         // SAFETY: by this function's contract.
@@ -66,8 +68,9 @@ impl Reactor {
     /// ([`Completion::into_fd`](crate::ring::Completion::into_fd)), until it fails or is cancelled
     /// ([`Completion::more`](crate::ring::Completion::more)).
     ///
-    /// Submits what is queued, and this. Without a descriptor left (`EMFILE`) it ends at once, and connections wait:
-    /// queue it again when one was closed, not before.
+    /// Submits it together with all queued operations. Without a free descriptor (`EMFILE`) the
+    /// operation ends at once, and connections wait: queue it again when a descriptor was closed,
+    /// not before.
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -81,13 +84,14 @@ impl Reactor {
     }
 
     /// Receives into the reactor's buffers, one completion for each
-    /// ([`Completion::into_buffer`](crate::ring::Completion::into_buffer)), until the stream ends, an error, a lack of
-    /// buffers, or a cancellation ([`Completion::more`](crate::ring::Completion::more)). Submits what is queued, and
-    /// this.
+    /// ([`Completion::into_buffer`](crate::ring::Completion::into_buffer)). It ends with the
+    /// stream, an error, a lack of buffers, or a cancellation
+    /// ([`Completion::more`](crate::ring::Completion::more)). Submits it together with all queued
+    /// operations.
     ///
     /// # Errors
-    /// As [`Reactor::push`]. Without [`Builder::buffers`](super::Builder::buffers) the operation completes with
-    /// `ENOBUFS`.
+    /// As [`Reactor::push`]. Without [`Builder::buffers`](super::Builder::buffers) the operation
+    /// completes with `ENOBUFS`.
     pub fn recv_multi(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
         let fd = Fd(socket.as_fd().as_raw_fd());
         let receive = opcode::RecvMulti::new(fd, GROUP).build();
@@ -96,11 +100,12 @@ impl Reactor {
         self.submit_all()
     }
 
-    /// Submits until nothing is queued. What was queued with a borrowed descriptor's number is so taken by the kernel
-    /// while the descriptor is borrowed: later the number may be another file's.
+    /// Submits until the queue is empty. The operations name descriptors by number, which the
+    /// kernel must resolve while the descriptor is borrowed: later the number may belong to another
+    /// file.
     fn submit_all(&mut self) -> io::Result<()> {
         loop {
-            // An error is one of the ring itself, which then submits nothing later either.
+            // An error concerns the ring itself, which then cannot submit anything later either.
             self.submit()?;
             if self.ring.submission().is_empty() {
                 return Ok(());
@@ -110,13 +115,15 @@ impl Reactor {
         }
     }
 
-    /// Sends. All of it, unless the socket fails (`MSG_WAITALL`), without a signal for a closed one (`MSG_NOSIGNAL`).
+    /// Sends all of `bytes`, unless the socket fails (`MSG_WAITALL`); raises no signal for a closed
+    /// socket (`MSG_NOSIGNAL`).
     ///
     /// # Errors
     /// As [`Reactor::push`]. `InvalidInput` for 2 GiB and more, which no single operation sends.
     ///
     /// # Safety
-    /// The bytes stay, unchanged, until the operation has completed. The socket stays open until it was submitted.
+    /// The bytes stay valid and unchanged until the operation has completed. The socket stays open
+    /// until it was submitted.
     pub unsafe fn send(
         &mut self,
         socket: &impl AsFd,
@@ -128,31 +135,33 @@ impl Reactor {
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
 
-    /// Sends what the socket takes at once. It is over once it was submitted ([`Reactor::all_submitted`]), and the
-    /// memory may be used again; a completion tells of it only where not all was sent: how much was, or `EAGAIN` for
-    /// nothing. So one system call sends and waits. For up to 1 GiB: of more, the kernel may leave some out and not say
-    /// so.
+    /// Sends as much as the socket takes at once. The operation is over once it was submitted
+    /// ([`Reactor::all_submitted`]), and the memory may be reused. It has a completion only if not
+    /// all was sent: the number of bytes sent, or `EAGAIN` for none. So one system call sends and
+    /// waits. For up to 1 GiB: of larger buffers the kernel may leave out a part without an error.
     ///
     /// # Errors
     /// As [`Reactor::send`].
     ///
     /// # Safety
-    /// The bytes stay, unchanged, and the socket stays open, until the operation was submitted.
+    /// The bytes stay valid and unchanged, and the socket stays open, until the operation was
+    /// submitted.
     pub unsafe fn try_send(
         &mut self,
         socket: &impl AsFd,
         bytes: *const [u8],
         token: u64,
     ) -> io::Result<()> {
-        // Never left for later, and less than all is a failure, which is told.
+        // Never deferred by the kernel; a short send counts as a failure, which has a completion.
         let send =
             sending(socket, bytes, libc::MSG_DONTWAIT)?.build().flags(squeue::Flags::SKIP_SUCCESS);
         // SAFETY: by this function's contract.
         unsafe { self.queue(send.user_data(check(token)?)) }
     }
 
-    /// Cancels the operations with this token, of every kind. They complete with `ECANCELED`, or with what came first.
-    /// [`Reactor::cancel_recv`] and [`Reactor::cancel_accept`] are cheaper where the kind is known.
+    /// Cancels the operations with this token, of every kind. They complete with `ECANCELED`, or
+    /// with their own outcome if that came first. [`Reactor::cancel_recv`] and
+    /// [`Reactor::cancel_accept`] are cheaper where the kind is known.
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -160,7 +169,8 @@ impl Reactor {
         [0, ACCEPT, RECEIVE].into_iter().try_for_each(|kind| self.cancel_kind(kind, token))
     }
 
-    /// Cancels what [`Reactor::recv_multi`] has begun with this token, and nothing else. As [`Reactor::cancel`].
+    /// Cancels the receive of [`Reactor::recv_multi`] with this token, and nothing else. As
+    /// [`Reactor::cancel`].
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -168,7 +178,8 @@ impl Reactor {
         self.cancel_kind(RECEIVE, token)
     }
 
-    /// Cancels what [`Reactor::accept_multi`] has begun with this token, and nothing else. As [`Reactor::cancel`].
+    /// Cancels the accept of [`Reactor::accept_multi`] with this token, and nothing else. As
+    /// [`Reactor::cancel`].
     ///
     /// # Errors
     /// As [`Reactor::push`].
@@ -184,14 +195,14 @@ impl Reactor {
     }
 }
 
-/// Sends all of it or fails, without a signal for a closed socket.
+/// A send of all bytes or a failure, without a signal for a closed socket.
 fn sending(socket: &impl AsFd, bytes: *const [u8], flags: i32) -> io::Result<opcode::Send> {
     let fd = Fd(socket.as_fd().as_raw_fd());
     let send = opcode::Send::new(fd, bytes.cast(), sendable(bytes.len())?);
     Ok(send.flags(flags | libc::MSG_WAITALL | libc::MSG_NOSIGNAL))
 }
 
-/// So many bytes, where one operation can send them: the kernel's count of them is signed.
+/// The length, if one operation can send it: the kernel's count is signed.
 fn sendable(len: usize) -> io::Result<u32> {
     i32::try_from(len).map(i32::cast_unsigned).map_err(|_| {
         let what = format!("{len} bytes: at most {} can be sent at once", i32::MAX);
@@ -199,7 +210,7 @@ fn sendable(len: usize) -> io::Result<u32> {
     })
 }
 
-/// A token that is allowed.
+/// Checks the range of a token.
 fn check(token: u64) -> io::Result<u64> {
     if token > TOKEN_MAX {
         let what = format!("token {token}: at most {TOKEN_MAX} is allowed");

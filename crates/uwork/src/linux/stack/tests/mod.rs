@@ -1,4 +1,4 @@
-//! Stacks of threads that block, compute, hide from signals and go away.
+//! Stacks of threads that wait, compute, block signals or have ended.
 
 mod protocol;
 mod refused;
@@ -17,9 +17,9 @@ use super::of_thread_within;
 use super::snapshot::STACK_MAX;
 use crate::linux::thread::id;
 
-/// For answers that come for certain, however busy the machine is.
+/// The deadline for answers that certainly arrive, even on a busy machine.
 const PATIENT: Duration = Duration::from_secs(30);
-/// For answers that do not come.
+/// The deadline for answers that do not arrive.
 const BRIEF: Duration = Duration::from_millis(1);
 
 /// A thread, and its number.
@@ -36,8 +36,8 @@ fn names(frames: &[Frame]) -> Vec<&str> {
     frames.iter().filter_map(|frame| frame.symbol.as_deref()).collect()
 }
 
-/// Whether a function is the one of this name in this file. Builds with line tables only (`debug` of a profile)
-/// name functions without their paths.
+/// Whether this is the function of this name in this file. Builds with line tables only (`debug`
+/// of a profile) name functions without their paths.
 fn is(name: &str, function: &str) -> bool {
     name.rsplit("::").next() == Some(function)
 }
@@ -58,7 +58,7 @@ fn stack_in(thread: u64, function: &str) -> Vec<Frame> {
     }
 }
 
-/// Whether the system says that the thread sleeps.
+/// Waits until the system shows that the thread sleeps.
 fn until_it_sleeps(thread: u64) {
     let deadline = Instant::now() + PATIENT;
     loop {
@@ -75,7 +75,8 @@ fn until_it_sleeps(thread: u64) {
 #[inline(never)]
 fn reads_from_a_pipe(pipe: &std::io::PipeReader) -> (isize, u8) {
     let mut byte = 0_u8;
-    // SAFETY: the buffer is live and as long as said. Not by the standard library, which hides EINTR.
+    // SAFETY: the buffer is live and of the given length. Not by the standard library, which hides
+    // EINTR.
     let got = unsafe { libc::read(pipe.as_raw_fd(), (&raw mut byte).cast(), 1) };
     (got, std::hint::black_box(byte))
 }
@@ -87,7 +88,7 @@ fn calls_the_reader(pipe: &std::io::PipeReader) -> (isize, u8) {
 }
 
 #[test]
-fn a_read_shows_its_callers_and_goes_on() {
+fn a_read_shows_its_callers_and_continues() {
     let (reader, mut writer) = std::io::pipe().unwrap();
     let (number, thread) = start(move || calls_the_reader(&reader));
     stack_in(number, "reads_from_a_pipe");
@@ -102,7 +103,7 @@ fn a_read_shows_its_callers_and_goes_on() {
         location.contains("stack/tests/mod.rs:")
     };
     assert!(frames.iter().any(this_file), "{frames:#?}");
-    // Down to the thread's beginning.
+    // Down to the thread's first function.
     assert!(names.iter().skip(outer).any(|name| name.contains("thread_start")), "{names:#?}");
     writer.write_all(b"x").unwrap();
     assert_eq!(thread.join().unwrap(), (1, b'x'), "the read was restarted");
@@ -151,15 +152,15 @@ fn a_wait_for_a_mutex_is_shown_and_ends() {
 }
 
 #[test]
-fn ones_own_stack() {
+fn the_calling_threads_own_stack() {
     let frames = of_thread_within(id(), PATIENT).unwrap();
-    assert!(count(&frames, "ones_own_stack") > 0, "{frames:#?}");
+    assert!(count(&frames, "the_calling_threads_own_stack") > 0, "{frames:#?}");
 }
 
-/// The size of a frame of [`descend`], which depends on how much it was optimized.
+/// The size of a frame of [`descend`], which depends on the optimization.
 static DEEP_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Room that cannot be optimized away. `above` is the address of the caller's.
+/// A large frame that cannot be optimized away. `above` is the address of the caller's array.
 #[inline(never)]
 fn descend(depth: u32, above: usize, body: &dyn Fn()) -> u32 {
     let room = std::hint::black_box([depth; 1024]);
@@ -174,7 +175,7 @@ fn descend(depth: u32, above: usize, body: &dyn Fn()) -> u32 {
 }
 
 #[test]
-fn of_a_deep_stack_the_inner_part_is_shown() {
+fn the_inner_part_of_a_deep_stack_is_shown() {
     let (tell, told) = channel::<()>();
     let (number, thread) = start(move || {
         descend(100, 0, &|| told.recv().unwrap_err().to_string().clear());
@@ -183,7 +184,7 @@ fn of_a_deep_stack_the_inner_part_is_shown() {
     until_it_sleeps(number);
     let deepest = of_thread_within(number, PATIENT).unwrap();
     assert!(count(&shown, "descend") > 0);
-    // The innermost frames of them, and the caller of the last.
+    // The innermost frames, and the caller of the outermost of them.
     let copied = STACK_MAX / DEEP_BYTES.load(Ordering::Relaxed);
     assert!((copied / 2..=copied + 1).contains(&count(&deepest, "descend")), "{deepest:#?}");
     drop(tell);
@@ -191,10 +192,10 @@ fn of_a_deep_stack_the_inner_part_is_shown() {
 }
 
 #[test]
-fn a_thread_that_has_gone_has_no_stack() {
+fn an_ended_thread_has_no_stack() {
     let (number, thread) = start(|| ());
     thread.join().unwrap();
-    // The system removes it some instants after the join.
+    // The system removes the thread some instants after the join.
     let deadline = Instant::now() + PATIENT;
     while std::fs::exists(format!("/proc/self/task/{number}")).unwrap() {
         assert!(Instant::now() < deadline);
@@ -220,7 +221,7 @@ fn hides(step: &Receiver<()>, done: &Sender<()>) {
     set_mask(libc::SIG_BLOCK);
     done.send(()).unwrap();
     step.recv().unwrap();
-    // All that are pending are handled before this returns.
+    // All pending signals are handled before this returns.
     set_mask(libc::SIG_UNBLOCK);
     done.send(()).unwrap();
     step.recv().unwrap();
@@ -271,11 +272,11 @@ fn several_callers_at_once() {
 }
 
 #[test]
-fn errno_is_kept() {
+fn errno_is_preserved() {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = stop.clone();
     let (number, thread) = start(move || {
-        // SAFETY: the thread's own.
+        // SAFETY: the thread's own data.
         let errno = unsafe { &mut *libc::__errno_location() };
         *errno = libc::EXDEV;
         spins(&flag);
@@ -297,7 +298,7 @@ fn other_uses_of_the_signal_are_ignored() {
         text
     });
     let number = number as libc::pid_t;
-    // SAFETY: the signal has our handler.
+    // SAFETY: the signal has this module's handler.
     let outcome = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) };
     assert_eq!(outcome, 0);
     for value in [0, 1, usize::MAX] {

@@ -10,7 +10,7 @@ use super::PATIENT;
 use crate::linux::stack::exchange;
 use crate::linux::thread::id;
 
-/// A request that is answered on the spot.
+/// A request that the calling thread answers at once.
 fn ask_oneself<R>(deadline: Instant, read: impl FnOnce() -> R) -> Option<R> {
     let thread = id() as libc::pid_t;
     let send = |value| {
@@ -21,13 +21,13 @@ fn ask_oneself<R>(deadline: Instant, read: impl FnOnce() -> R) -> Option<R> {
 }
 
 #[test]
-fn an_answer_after_the_caller_has_left_copies_nothing() {
+fn an_answer_after_the_caller_has_returned_copies_nothing() {
     let thread = id() as libc::pid_t;
     let mut late = None;
     let keep = |value| late.replace(value).is_none();
     assert!(exchange::ask(thread, keep, Instant::now(), |_| ()).is_err());
-    exchange::answer(late.unwrap(), thread, |_| panic!("nobody waits for this"));
-    // Nor does the answer of a thread that was not asked.
+    exchange::answer(late.unwrap(), thread, |_| panic!("no caller waits for this"));
+    // The answer of a thread that was not asked has no effect either.
     let other = |value| {
         exchange::answer(value, thread + 1, |_| panic!("it was not asked"));
         true
@@ -56,7 +56,7 @@ fn a_caller_that_leaves_during_the_copy_leaves_the_buffer() {
         true
     };
     assert!(exchange::ask(thread, send, Instant::now(), |_| ()).is_err());
-    // The buffer is being written to: others are taken, and of those there is one less.
+    // The handler still writes to the buffer: other exchanges are used, of which one fewer is free.
     let now = Instant::now();
     let all_four = |deadline| {
         ask_oneself(deadline, || {
@@ -73,15 +73,15 @@ fn a_caller_that_leaves_during_the_copy_leaves_the_buffer() {
 }
 
 #[test]
-fn a_request_that_is_under_way_at_a_fork_is_none_in_the_child() {
+fn a_request_in_progress_at_a_fork_does_not_exist_in_the_child() {
     crate::linux::engine();
     let deadline = Instant::now() + PATIENT;
     let status = ask_oneself(deadline, || {
-        // SAFETY: the child takes no lock that another thread may have held, and leaves at once.
+        // SAFETY: the child takes no lock that another thread may have held, and ends at once.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let now = Instant::now();
-            // The parent's request is one of four, others' may be more.
+            // The parent's request uses one of the four exchanges; other tests may use more.
             let all = ask_oneself(now, || {
                 ask_oneself(now, || ask_oneself(now, || ask_oneself(now, || ())))
             });

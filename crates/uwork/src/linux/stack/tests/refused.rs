@@ -1,11 +1,11 @@
-//! A sandbox that refuses to let the stack be copied.
+//! A sandbox that refuses the copy of the stack.
 
 use std::sync::mpsc::channel;
 
 use super::{PATIENT, start, until_it_sleeps};
 use crate::linux::stack::of_thread_within;
 
-/// Has the system refuse `process_vm_readv` to the calling thread from here on.
+/// Makes the system refuse `process_vm_readv` to the calling thread from now on.
 fn refuse_the_copy() {
     const NUMBER: u32 = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
     let statement = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
@@ -21,7 +21,8 @@ fn refuse_the_copy() {
     ];
     let program =
         libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_mut_ptr() };
-    // SAFETY: the program is live and as long as said; both calls are for the calling thread only.
+    // SAFETY: the program is live and of the given length; both calls are for the calling thread
+    // only.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let mode = libc::SECCOMP_MODE_FILTER;
@@ -42,7 +43,8 @@ fn without_the_copy_the_innermost_frame_is_known() {
     let frames = of_thread_within(number, PATIENT).expect("an answer");
     let mut places: Vec<_> = frames.iter().map(|frame| frame.address).collect();
     places.dedup();
-    // A register has the caller's, on processors that have such a register, while nothing else was called.
+    // On processors with a link register, the caller's frame is known too, as long as the innermost
+    // function has called nothing else.
     let most = if cfg!(target_arch = "aarch64") { 2 } else { 1 };
     assert!(places[0] != 0 && places.len() <= most, "{frames:#?}");
     drop(tell);

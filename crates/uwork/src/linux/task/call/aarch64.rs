@@ -1,11 +1,13 @@
-//! The stub, on AArch64: a check and a system call, with nothing between that a handler could not take back.
+//! The stub, on AArch64: a check and a system call, and between them no instruction that a handler
+//! cannot undo.
 
 use std::arch::global_asm;
 
-// Takes the call's number and arguments, the word, the bits in it that mean "do not", and where to say that the
-// thread is in here. From `uwork_task_call_first` to `uwork_task_call_begun` nothing happens that going on at
-// `uwork_task_call_ended` would not undo: no stack is used, and only registers that the caller does not keep are
-// written. The system call keeps all of them but the first.
+// Takes the call's number and arguments, the word, the bits in it that forbid the call, and the
+// address of the flag that marks the thread as inside. From `uwork_task_call_first` to
+// `uwork_task_call_begun` every instruction can be abandoned by a jump to `uwork_task_call_ended`:
+// no stack is used, and only registers that the caller does not preserve are written. The system
+// call preserves all of them but the first.
 global_asm!(
     ".pushsection .text.uwork_task_call,\"ax\",@progbits",
     ".globl uwork_task_call, uwork_task_call_first, uwork_task_call_begun",
@@ -43,12 +45,12 @@ global_asm!(
     interrupted = const -libc::EINTR,
 );
 
-/// Where the thread goes on.
+/// The address at which the thread continues.
 pub(super) fn program_counter(context: &libc::ucontext_t) -> usize {
     context.uc_mcontext.pc as usize
 }
 
-/// Makes it go on elsewhere.
+/// Makes the thread continue at another address.
 pub(super) fn set_program_counter(context: &mut libc::ucontext_t, address: usize) {
     context.uc_mcontext.pc = address as u64;
 }

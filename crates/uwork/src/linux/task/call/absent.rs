@@ -15,7 +15,7 @@ pub(super) unsafe fn checked(
     Err(libc::ENOSYS)
 }
 
-/// No thread is in a stub.
+/// No thread is ever in a stub.
 pub(super) fn end_if_not_begun(_: &mut libc::ucontext_t) -> Place {
     Place::Own
 }

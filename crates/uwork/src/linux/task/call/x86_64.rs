@@ -1,11 +1,13 @@
-//! The stub, on x86-64: a check and a system call, with nothing between that a handler could not take back.
+//! The stub, on x86-64: a check and a system call, and between them no instruction that a handler
+//! cannot undo.
 
 use std::arch::global_asm;
 
-// Takes the call's number and arguments, the word, the bits in it that mean "do not", and where to say that the
-// thread is in here. From `uwork_task_call_first` to `uwork_task_call_begun` nothing happens that going on at
-// `uwork_task_call_ended` would not undo: the stack stays as it is, and of the registers that the caller keeps only
-// one is in use, which both ways out give back. The system call keeps it too.
+// Takes the call's number and arguments, the word, the bits in it that forbid the call, and the
+// address of the flag that marks the thread as inside. From `uwork_task_call_first` to
+// `uwork_task_call_begun` every instruction can be abandoned by a jump to `uwork_task_call_ended`:
+// the stack stays unchanged, and only one register that the caller preserves is in use, which both
+// exits restore. The system call preserves it too.
 global_asm!(
     ".pushsection .text.uwork_task_call,\"ax\",@progbits",
     ".globl uwork_task_call, uwork_task_call_first, uwork_task_call_begun",
@@ -50,12 +52,12 @@ global_asm!(
     interrupted = const -libc::EINTR,
 );
 
-/// Where the thread goes on.
+/// The address at which the thread continues.
 pub(super) fn program_counter(context: &libc::ucontext_t) -> usize {
     context.uc_mcontext.gregs[libc::REG_RIP as usize] as usize
 }
 
-/// Makes it go on elsewhere.
+/// Makes the thread continue at another address.
 pub(super) fn set_program_counter(context: &mut libc::ucontext_t, address: usize) {
     context.uc_mcontext.gregs[libc::REG_RIP as usize] = address as i64;
 }

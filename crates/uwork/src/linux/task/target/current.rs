@@ -1,4 +1,4 @@
-//! The calling thread as a target: made when it asks for it, ended with the thread or by it.
+//! The calling thread as a target: made at its first request, ended by the thread or with it.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -13,31 +13,32 @@ use crate::linux::task::signal;
 use crate::linux::task::turn::Turn;
 
 thread_local! {
-    /// The calling thread's target, from when it asked for one to when its destructors have run.
+    /// The calling thread's target, from its first request until its destructors have run.
     static ADDRESS: Cell<*const Target> = const { Cell::new(std::ptr::null()) };
     static OWNED: Owned = const { Owned(RefCell::new(None)) };
 }
 
-/// What ends the list when the thread ends.
+/// The owner of the target, which ends its list when the thread ends.
 struct Owned(RefCell<Option<Arc<Target>>>);
 
 impl Drop for Owned {
     fn drop(&mut self) {
         if let Some(target) = self.0.get_mut() {
-            // SAFETY: this thread's own.
+            // SAFETY: the target is this thread's own.
             unsafe { target.exit() };
             ADDRESS.set(std::ptr::null());
         }
     }
 }
 
-/// The calling thread's target, made if there is none, and told as `delivery` says then. `None` if the thread's
-/// destructors have run.
+/// The calling thread's target. If it has none, one is made, with this `delivery`. `None` if the
+/// thread's destructors have run.
 pub(crate) fn current(delivery: Delivery) -> Option<Arc<Target>> {
     let address = ADDRESS.get();
     if !address.is_null() {
-        // SAFETY: of an `Arc` that the thread owns. The pointer as it came from there, not one of a reference to the
-        // target: it is good for the counts as well, which lie before the target.
+        // SAFETY: from an `Arc` that the thread owns. This is the pointer as obtained from there,
+        // not one derived from a reference to the target: its provenance covers the reference
+        // counts as well, which precede the target.
         return Some(unsafe {
             Arc::increment_strong_count(address);
             Arc::from_raw(address)
@@ -48,16 +49,16 @@ pub(crate) fn current(delivery: Delivery) -> Option<Arc<Target>> {
 
 /// The calling thread's target, if it has one.
 ///
-/// The reference is good until the thread's destructors run: it is not to be kept.
+/// The reference is valid until the thread's destructors run: do not keep it.
 #[inline]
 pub(crate) fn current_or_none<'a>() -> Option<&'a Target> {
-    // SAFETY: null, or what this thread owns until its destructors run.
+    // SAFETY: null, or a target that this thread owns until its destructors run.
     unsafe { ADDRESS.get().as_ref() }
 }
 
 fn register(delivery: Delivery) -> Arc<Target> {
     crate::linux::are_watched();
-    // Where every signal has another handler, declared waits are what is left.
+    // If every signal has another handler, only declared waits can be ended.
     let accepts = delivery != Delivery::Light && signal::accept().is_ok();
     let delivery = if accepts { delivery } else { Delivery::Light };
     let target = Arc::new(Target {
@@ -79,22 +80,22 @@ fn register(delivery: Delivery) -> Arc<Target> {
     target
 }
 
-/// In a forked child: the thread is a new one, to which nothing was added.
+/// In a forked child: resets the calling thread to one without a target and without items.
 pub(in crate::linux) fn child() {
     if let Some(target) = current_or_none() {
-        // An item may have forked, so the thread may be in the midst of its list.
+        // An item may have forked, so the thread may be in the middle of its list.
         // SAFETY: this is the copy of the target's thread, and the only thread.
         unsafe { target.list.forget() };
     }
     ADDRESS.set(std::ptr::null());
-    // What the parent's thread was to run is left where it is: it runs there.
+    // The parent's items are not touched: they run in the parent.
     let _ = OWNED.try_with(|owned| std::mem::forget(owned.0.take()));
 }
 
-/// Ends the calling thread's list, as its end would.
+/// Ends the calling thread's list, as the end of the thread would.
 pub(crate) fn thread_ends() {
     if let Some(target) = current(Delivery::Light) {
-        // SAFETY: this thread's own.
+        // SAFETY: the target is this thread's own.
         unsafe { target.exit() };
     }
 }

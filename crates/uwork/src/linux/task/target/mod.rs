@@ -1,5 +1,5 @@
-//! A thread that is a target: its list, and how it is told. Its waits are in `wait` and `ring`; how it comes to be, and
-//! its end, in `current`.
+//! A thread that is a target: its list, and its notifications. Its waits are in `wait` and `ring`;
+//! its creation and end in `current`.
 
 mod current;
 #[cfg(feature = "ring")]
@@ -22,41 +22,43 @@ use super::turn::Turn;
 use super::{ring_message, signal};
 use crate::linux::{forks, futex, relax};
 
-/// How a thread is told of task work that was added with [`Notify::Signal`].
+/// How a thread is notified of task work that was added with [`Notify::Signal`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Delivery {
-    /// A declared wait is ended as such. In all other places, where the thread may compute or be in a system call
-    /// that nobody knows of, it gets a signal.
+    /// A declared wait is ended by its own means. Everywhere else, where the thread may compute or
+    /// be in a system call unknown to uwork, it gets a signal.
     #[default]
     Auto,
-    /// A declared wait is ended as such. In all other places nothing is done: the thread promises that every wait
-    /// of its own is declared, and looks at its next safe point.
+    /// A declared wait is ended by its own means. Everywhere else no notification is sent: the
+    /// program promises that every wait of the thread is declared, and the thread checks at its
+    /// next safe point.
     Light,
-    /// Always a signal, also in declared waits: what one would do without task work, to compare with.
+    /// Always a signal, also in declared waits: the method used without task work, for comparison.
     Signal,
 }
 
-/// A value of `Target::ring`: it has none.
+/// A value of `Target::ring`: the target has none.
 const NO_RING: RawFd = -1;
 
-/// See the module. What only its own thread may call says so.
+/// See the module. Methods that only its own thread may call are marked.
 pub(crate) struct Target {
     list: TaskList,
     /// Its number in the system.
     thread: libc::pid_t,
-    /// Forks before it was made: in a child, the targets of the parent are nobody's.
+    /// Forks before it was made: in a child, the targets of the parent have no thread.
     forks: u32,
     delivery: AtomicU8,
     /// The thread takes the signal.
     accepts: AtomicBool,
-    /// How it waits, a [`Wait`]. Written before the list says that it waits.
+    /// How it waits, a [`Wait`]. Written before the list records that it waits.
     wait: AtomicU8,
-    /// It is in a wait for its descriptor, inside of which it may begin another. Its own thread's alone.
+    /// It is in a wait for its descriptor, inside which it may begin another. Accessed by its own
+    /// thread alone.
     waits_for_descriptor: AtomicBool,
     /// The ring that it waits in, if that takes messages.
     ring: AtomicI32,
-    /// It has a ring. Its own thread's alone.
+    /// It has a ring. Accessed by its own thread alone.
     #[cfg(feature = "ring")]
     has_ring: AtomicBool,
     descriptor: Descriptor,
@@ -64,7 +66,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Adds an item, and tells the target where that is due.
+    /// Adds an item, and notifies the target if necessary.
     ///
     /// # Safety
     /// As [`TaskList::add`].
@@ -141,21 +143,21 @@ impl Target {
         }
     }
 
-    /// Chooses how the thread is told from now on. For itself.
+    /// Chooses how the thread is notified from now on. For its own thread.
     ///
     /// # Errors
-    /// No signal is free for it.
+    /// No signal is free.
     pub(crate) fn set_delivery(&self, delivery: Delivery) -> Result<(), signal::SignalError> {
         if delivery != Delivery::Light {
             self.accept_signal()?;
         }
         self.delivery.store(delivery as u8, Ordering::Relaxed);
-        // Whoever adds after this call goes by it.
+        // Waits for concurrent adders, so that every later addition follows the new choice.
         self.list.settle(relax);
         Ok(())
     }
 
-    /// Makes the thread take the signal. For itself; once.
+    /// Makes the thread take the signal. For its own thread; only the first call has an effect.
     pub(crate) fn accept_signal(&self) -> Result<(), signal::SignalError> {
         if !self.accepts.load(Ordering::Relaxed) {
             signal::accept()?;
@@ -202,13 +204,13 @@ impl Target {
     /// The eventfd that ends waits for descriptors.
     ///
     /// # Errors
-    /// None can be made.
+    /// No eventfd can be created.
     pub(crate) fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         self.descriptor.get()
     }
 }
 
-/// What became of an item.
+/// The outcome of adding an item.
 pub(crate) enum Outcome {
     Added,
     Pending,

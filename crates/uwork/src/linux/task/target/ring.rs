@@ -9,26 +9,28 @@ use crate::linux::relax;
 use crate::linux::task::ring_message;
 
 impl Target {
-    /// Waits in its ring by a system call, `io_uring_enter`, unless it is to run its list: then `EINTR`.
+    /// Waits in its ring by a system call, `io_uring_enter`, unless it was notified to run its
+    /// list: then `EINTR`.
     ///
     /// # Safety
-    /// On the target's own thread, which has set the ring. The call is as safe as the system says.
+    /// On the target's own thread, which has set the ring. The contract of the system call holds.
     pub(crate) unsafe fn enter_ring(&self, arguments: [usize; 6]) -> Result<usize, i32> {
         if self.delivery() == Delivery::Signal {
             // SAFETY: by this function's contract.
             return unsafe { self.call(libc::SYS_io_uring_enter, arguments) };
         }
         if arguments[1] > 0 {
-            // What is queued is not to wait for others' turns.
+            // Queued operations should be submitted without the delay of a yield.
             self.turn.waited(false);
         }
-        // SAFETY: by this function's contract. A message, or a write to the eventfd, is a completion, which stays
-        // in the ring.
+        // SAFETY: by this function's contract. A message, or a write to the eventfd, is a
+        // completion, which stays in the ring.
         let result = unsafe { self.wait(Wait::Ring, || Target::enter(arguments)) };
         result.unwrap_or(Err(libc::EINTR))
     }
 
-    /// `io_uring_enter` without a look before it: where it does not sleep, or what comes early stays.
+    /// `io_uring_enter` without a check before it: for calls that do not sleep, or for which an
+    /// early notification stays in the ring.
     ///
     /// # Safety
     /// As the system call's.
@@ -43,16 +45,17 @@ impl Target {
         self.has_ring.load(Ordering::Relaxed)
     }
 
-    /// Says which ring the target waits in. Its eventfd is to be polled there.
+    /// Sets the ring in which the target waits. The target's eventfd must be polled there.
     pub(crate) fn set_ring(&self, ring: RawFd) {
         self.has_ring.store(true, Ordering::Relaxed);
-        // One to itself: where that cannot be, others use the eventfd.
+        // Sends a first message to it as a test: if that is not possible, other threads use the
+        // eventfd.
         if ring_message::send(ring) {
             self.ring.store(ring, Ordering::Relaxed);
         }
     }
 
-    /// Afterwards nobody uses the ring.
+    /// Afterwards no other thread uses the ring.
     pub(crate) fn unset_ring(&self) {
         self.ring.store(NO_RING, Ordering::Relaxed);
         self.list.settle(relax);

@@ -1,4 +1,4 @@
-//! What a target waits in, and its waits: declared before, taken back after.
+//! The kinds of waits of a target, which are declared before and withdrawn after.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use super::{Delivery, Target};
 use crate::linux::futex;
 use crate::linux::task::call;
 
-/// What a target waits in.
+/// The kind of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Wait {
-    /// For its turn on the CPU: it looks again before it waits in another way, and needs not be told.
+    /// A yield: the target checks again before it waits in another way, and needs no notification.
     Yield,
     /// A futex wait on the state itself.
     Futex,
-    /// Something that its eventfd ends.
+    /// Any wait that its eventfd ends.
     Descriptor,
     /// Its ring's wait for completions.
     Ring,
@@ -38,20 +38,23 @@ impl Wait {
 }
 
 impl Target {
-    /// Waits in `wait`, which is called with the wait declared, unless the target is to run its list: then `None`.
+    /// Waits in `wait`, which is called with the wait declared, unless the target was notified to
+    /// run its list: then `None`.
     ///
     /// # Safety
-    /// On the target's own thread. A notification of this kind that comes before `wait` sleeps ends it.
+    /// On the target's own thread. A notification of this kind ends `wait` even if it arrives
+    /// before `wait` sleeps.
     #[inline]
     pub(crate) unsafe fn wait<R>(&self, how: Wait, wait: impl FnOnce() -> R) -> Option<R> {
         let delivery = self.delivery();
         let how = match (how, delivery) {
-            // This wait looks at the state again in the kernel. Others would lose a signal that comes early.
+            // The stub checks the state together with the call. Another wait would lose a signal
+            // that arrives early.
             (Wait::Futex, Delivery::Signal) => Wait::Call,
             _ => how,
         };
         if delivery != Delivery::Signal && self.turn.is_due() {
-            // SAFETY: by this function's contract; after it comes another look.
+            // SAFETY: by this function's contract; another check follows.
             unsafe { self.wait_in(Wait::Yield, || self.turn.take()) };
         }
         // SAFETY: by this function's contract.
@@ -68,7 +71,7 @@ impl Target {
             target: &'a Target,
             is_inner: bool,
         }
-        /// Also where `wait` unwinds.
+        /// Ends the declaration, also if `wait` unwinds.
         impl Drop for Waits<'_> {
             fn drop(&mut self) {
                 // SAFETY: on the target's own thread, as `wait`.
@@ -86,15 +89,16 @@ impl Target {
     unsafe fn wait_is_over(&self, was_inner: bool) {
         if !was_inner {
             self.waits_for_descriptor.store(false, Ordering::Relaxed);
-            // SAFETY: by this function's contract. Whoever waits looks again whether it was notified.
+            // SAFETY: by this function's contract. The waiter checks again whether it was notified.
             let _ = unsafe { self.list.leave() };
             return;
         }
-        // A wait for the descriptor goes on around it.
+        // The enclosing wait for the descriptor continues.
         self.set_wait(Wait::Descriptor);
         // SAFETY: by this function's contract.
         if !unsafe { self.list.declare() } {
-            // Whoever notified has ended the wait that is over, if any.
+            // The notification went to the inner wait, if to any: make the descriptor readable for
+            // the outer one.
             self.descriptor.write();
         }
     }
@@ -108,7 +112,7 @@ impl Target {
         self.waits_for_descriptor.load(Ordering::Relaxed)
     }
 
-    /// Sleeps until the target is to run its list, or until the deadline.
+    /// Sleeps until the target is notified to run its list, or until the deadline.
     ///
     /// # Safety
     /// On the target's own thread.
@@ -120,35 +124,37 @@ impl Target {
                 if left == Some(Duration::ZERO) {
                     break;
                 }
-                // SAFETY: the address of a part of the list, which is live.
+                // SAFETY: the address of a word of the list, which is live.
                 futex::wait(unsafe { &*self.list.futex().cast() }, expected, left);
             }
         };
-        // SAFETY: the wait compares the word that a notification has changed.
+        // SAFETY: the futex wait compares the word that a notification changes.
         unsafe { self.wait(Wait::Futex, sleep) };
     }
 
-    /// Makes a system call that a notification ends with `EINTR`, also one that comes before it has begun.
+    /// Makes a system call that a notification ends with `EINTR`, also by one that arrives before
+    /// the call has begun.
     ///
     /// # Safety
-    /// On the target's own thread. The call is as safe as the system says.
+    /// On the target's own thread. The contract of the system call holds.
     pub(crate) unsafe fn call(
         &self,
         number: libc::c_long,
         arguments: [usize; 6],
     ) -> Result<usize, i32> {
         let word = self.list.futex();
-        // SAFETY: by this function's contract; the word is live. The handler ends a call that has not begun.
+        // SAFETY: by this function's contract; the word is live. The handler ends a call that has
+        // not begun.
         let result = unsafe {
             self.wait(Wait::Call, || call::checked(number, &arguments, word, TaskList::NOTIFIED))
         };
         result.unwrap_or(Err(libc::EINTR))
     }
 
-    /// After a wait for the eventfd: takes back what was written to it, if anything was. For its own thread.
+    /// After a wait for the eventfd: clears it, if anything was written. For its own thread.
     pub(crate) fn clear_descriptor(&self) {
-        // In a child that was forked during the wait, what was written is the parent's. After an inner wait, it is the
-        // outer one's.
+        // In a child that was forked during the wait, the writes belong to the parent. After an
+        // inner wait, they belong to the outer one.
         if !self.is_of_parent() && !self.waits_for_descriptor() {
             self.descriptor.clear();
         }
