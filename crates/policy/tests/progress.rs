@@ -4,7 +4,7 @@ use uwork_policy::concurrency::PoolCounts;
 use uwork_policy::progress::{NEVER, Obligation, PoolView, is_stranded, obligation};
 
 const FLAGS: [bool; 2] = [false, true];
-/// A timer, and a time before and one after it.
+/// A timer; the tests also use a time before it and one after it.
 const TIMER: u64 = 1_000;
 const SLACK: u64 = 200;
 

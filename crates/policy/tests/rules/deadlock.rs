@@ -1,4 +1,4 @@
-//! Deadlocks: found where there is no way out, and nowhere else.
+//! Deadlocks are found where no way out exists, and nowhere else.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn cycles_of_one_two_and_three_are_named() {
     }
 }
 
-// Catches: a cycle with a way out that is taken for a deadlock.
+// Catches: a cycle with a way out that is reported as a deadlock.
 #[test]
 fn a_way_out_is_no_deadlock() {
     let waits = [vec![1], vec![0, 2], vec![]];
@@ -29,7 +29,7 @@ fn waits() -> impl Strategy<Value = Vec<Vec<usize>>> {
 }
 
 proptest! {
-    /// Lets end whoever can, in an order that is drawn; who is left is stuck.
+    /// Ends every node that can end, in a random order; the nodes that remain are stuck.
     #[test]
     fn those_are_stuck_that_never_end(waits in waits(), order in vec(any::<prop::sample::Index>(), 12)) {
         let mut ended = vec![false; waits.len()];

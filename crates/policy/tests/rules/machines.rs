@@ -1,4 +1,4 @@
-//! The notation of machines: what it says, that it survives a round trip, how it refuses.
+//! The notation of machines: its meaning, its round trip, and its error messages.
 
 use proptest::prelude::*;
 use uwork_policy::cpuset::CpuSet;
@@ -288,7 +288,7 @@ fn an_impossible_listing_names_the_clause() {
     }
 }
 
-/// Any machine whose cores are whole, however odd otherwise.
+/// Any machine whose cores are not split, however odd otherwise.
 fn any_machine() -> impl Strategy<Value = Topology> {
     let core = (1..4u32, 0..4u32, 0..4u32, 0..3u32, 0..3u32, 1..=1024u32, any::<u8>());
     (prop::collection::vec(core, 1..12), 1..4u32).prop_map(|(cores, stride)| {

@@ -176,7 +176,7 @@ fn a_node_means_the_own_cpu_there_or_its_first_online_one() {
     assert_eq!(choose_node(0, Some(2), &server, usable), NodeChoice::Unbound);
     assert_eq!(choose_node(0, Some(3), &server, usable), NodeChoice::Unbound);
     assert_eq!(choose_node(0, None, &server, usable), NodeChoice::Unbound);
-    // What the process may use counts, not what is online.
+    // The CPUs that the process may use count, not those that are online.
     let some = set("0-3,6-7");
     assert_eq!(choose_node(5, Some(1), &server, &some), NodeChoice::Cpu(6));
     assert_eq!(choose_node(5, Some(1), &server, &set("0")), NodeChoice::Unbound);
