@@ -1,17 +1,17 @@
 //! A shutdown's gates against submit and arm.
 //!
-//! **Proves.** An item that is queued or armed while a shutdown goes on is refused, or it runs or
-//! is let go of, once: none is left in a list or in a wheel. A queue that is made meanwhile gets
-//! the marks.
+//! **Proves.** An item that is queued or armed during a shutdown is refused, or it runs, or it is
+//! released, exactly once: none is left in a list or in a wheel. A queue that is created during a
+//! shutdown gets the marks.
 //!
 //! **Bounds.** The production worker and queue; one submitter with one item, one shutdown of either
 //! kind without a limit; up to two preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!
-//! - `arm_owned` does not look at the gate under the timers' lock, or a shutdown takes off what is armed before
-//!   it shuts the gates;
-//! - `release_pending_of` does not count what it takes off;
+//! - `arm_owned` does not check the gate under the timers' lock, or a shutdown disarms timers
+//!   before it shuts the gates;
+//! - `release_pending_of` does not count the items that it removes;
 //! - `shut_late_queue` does nothing.
 
 use loom::thread;
@@ -27,7 +27,8 @@ use super::host::LoomHost;
 
 type Submit = fn(&Timed, &Queue<LoomHost>) -> Queued;
 
-/// `submit` beside a shutdown: what it returned, and how often the item ran and was let go of.
+/// Runs `submit` concurrently with a shutdown. Returns its result, and how often the item ran and
+/// was released.
 fn beside(how: Shutdown, submit: Submit) -> (Queued, (u32, u32)) {
     let world = World::new(1, 2);
     let queue = world.per_cpu(1);
