@@ -1,4 +1,4 @@
-//! Queues with one context: BH (SEMANTICS 2.34), and a thread of one's own.
+//! Queues with one context: BH (SEMANTICS 2.34), and a dedicated thread.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,8 +21,8 @@ fn dedicated(engine: &VirtualEngine, name: &str) -> QueueSpec {
 
 type Log = Arc<Mutex<Vec<(u32, u32, u64)>>>;
 
-/// An item that notes its number, CPU and start, and then waits undeclared, so that another worker
-/// of the CPU could start something meanwhile.
+/// An item that records its number, CPU and start, and then blocks undeclared, so that another
+/// worker of the CPU could start an item meanwhile.
 fn slow(engine: &Arc<VirtualEngine>, log: &Log, number: u32) -> Arc<Item> {
     let (host, log) = (engine.host().clone(), log.clone());
     Item::new(move || {
@@ -52,7 +52,7 @@ fn bh_items_run_in_queue_order_in_one_context_on_each_cpu() {
     });
 }
 
-/// All BH queues of a priority share the CPU's one context; other queues do not wait for it.
+/// All BH queues of one priority share the CPU's single context; other queues do not wait for it.
 #[test]
 fn bh_queues_share_their_context_and_nothing_else() {
     with_engine(Setup::exact("core:1"), |engine| {
@@ -116,7 +116,7 @@ fn a_bh_item_may_cancel_what_is_idle_or_pending() {
     });
 }
 
-/// FIFO on one thread, whatever the items wait for, and whoever queues them.
+/// FIFO on one thread, whatever the items wait for, and whichever thread queues them.
 #[test]
 fn a_dedicated_queue_is_one_thread_in_order() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -137,7 +137,7 @@ fn a_dedicated_queue_is_one_thread_in_order() {
         let mut log = log.lock().unwrap();
         log.retain(|&(number, ..)| number != 99);
         assert_eq!(*log, (0..6).map(|n| (n, 0, u64::from(n) * MS)).collect::<Vec<_>>());
-        // One thread each, and no more came up while their items waited.
+        // One thread each: no further worker was woken or spawned while the items waited.
         assert_eq!(engine.workers(), 2);
     });
 }

@@ -35,7 +35,7 @@ pub(crate) fn begin_shutdown(world: &World) {
     shut_down(world, [0, MS, 100 * SEC][world.below(3) as usize]);
 }
 
-/// Nobody uses the engine any more: what a first shutdown left ends now.
+/// No other thread uses the engine any more: everything that a first shutdown left ends now.
 pub(crate) fn end_shutdown(world: &Arc<World>) {
     assert!(shut_down(world, 100 * SEC), "{}", world.engine.dump());
     for home in 0..world.queues.len() {
@@ -46,7 +46,7 @@ pub(crate) fn end_shutdown(world: &Arc<World>) {
     check_pools(world, |pool| pool.nr_workers == 0);
 }
 
-/// Whether everything ended within the time.
+/// Shuts down; whether everything ended within the time.
 fn shut_down(world: &World, limit_ns: u64) -> bool {
     let how = if world.below(2) == 0 { Shutdown::Drain } else { Shutdown::Cancel };
     let began = world.host().time();
@@ -65,13 +65,13 @@ fn check_books(world: &World) {
     assert!(world.queues[NODES..].iter().all(|queue| queue.is_idle()));
 }
 
-/// Every worker lies down in the end, and then nobody counts as running.
+/// Every worker parks in the end, and then none counts as running.
 fn check_pools(world: &World, is_right: impl Fn(&PoolDump) -> bool) {
     let is_at_rest = |pool: &PoolDump| {
         let idle = pool.workers.iter().all(|worker| worker.state == WorkerState::Idle);
         let counted = pool.nr_running == 0 && !pool.waking && pool.nr_idle == pool.nr_workers;
         let listed = pool.workers.len() == pool.nr_workers as usize;
-        // A pwq from which all was taken back may be left where nobody is.
+        // A pwq whose items were all cancelled may stay ready in a pool without workers.
         let empty = (pool.nr_ready == 0 || pool.nr_workers == 0) && pool.nr_armed == 0;
         idle && counted && listed && empty && is_right(pool)
     };
