@@ -1,5 +1,5 @@
-//! The golden scenarios, exact to the nanosecond: w0 burns 5 ms, sleeps 10 and burns 5; w1 and w2
-//! burn 5 and sleep 10. All on one CPU, all queued at time 0.
+//! The golden scenarios, exact to the nanosecond. w0 burns 5 ms, sleeps 10 and burns 5; w1 and w2
+//! burn 5 and sleep 10. All are on one CPU and queued at time 0.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,5 @@
-//! How seeded runs end: at rest, or shut down. Then the books agree, and no pool has lost count.
+//! The end of seeded runs: idle, or shut down. Then the ledger must balance, and the pools'
+//! counters must be right.
 
 use std::sync::Arc;
 
@@ -9,17 +10,17 @@ use crate::late::{Timer, let_all_expire};
 use crate::setup::{MS, SEC};
 use crate::world::{BH, DEDICATED, NODES, ORDERED, RECLAIM_ORDERED, World};
 
-/// Looks, a millisecond apart, until workers that have nothing to do must have lain down.
+/// How often the pools are checked, a millisecond apart, until idle workers must have parked.
 const LOOKS: u32 = 200;
 
-/// Waits for everything, and checks that the books agree.
+/// Waits for all items, and checks that the ledger balances.
 pub(crate) fn come_to_rest(world: &Arc<World>, timers: &[Arc<Timer>]) {
     for timer in timers {
         let cancel = || timer.item.cancel_sync(&world.engine).expect("not that deep");
         let _ = world.ledger.cancel_sync(timer.no, cancel);
     }
     let_all_expire(world);
-    // Items queue items of other queues.
+    // Items queue items of other queues, so one round of flushes is not enough.
     while !world.queues.iter().all(|queue| queue.is_idle()) {
         (0..world.queues.len()).for_each(|queue| world.flush(queue));
     }
@@ -28,7 +29,7 @@ pub(crate) fn come_to_rest(world: &Arc<World>, timers: &[Arc<Timer>]) {
     check_pools(world, |pool| !pool.retired || pool.nr_workers == 0);
 }
 
-/// Shuts the engine down while others go on using it.
+/// Shuts the engine down while other threads still use it.
 pub(crate) fn begin_shutdown(world: &World) {
     world.host().doze(world.below(4 * MS));
     world.ledger.shutting_down();

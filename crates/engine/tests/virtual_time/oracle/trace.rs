@@ -55,7 +55,7 @@ impl Trace {
 }
 
 impl Oracle {
-    /// The end of the trace, and what is so at present.
+    /// The end of the trace, and the current state.
     pub(super) fn describe(&self, pool: PoolNo) -> String {
         let is_shown = |item: ItemNo| {
             let group = self.items.get(item).and_then(|book| book.group);
