@@ -29,7 +29,7 @@ impl TaskItem for Job {
 }
 
 const ROUNDS: u64 = 1_000;
-/// Before counting: what is made at the first use.
+/// Warm-up rounds that are not counted: the first use allocates.
 const WARM_UP: u64 = 10;
 
 /// Adds items for a thread that sleeps in `wait`; asserts that neither side allocates.

@@ -1,5 +1,5 @@
-//! Per-CPU data in children of a fork: whatever other threads did at that moment, a child can use all of it. In each
-//! of the modes.
+//! Per-CPU data in children of a fork, in each of the modes: whatever other threads did at the
+//! moment of the fork, the child can use all of it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,15 +15,16 @@ use uwork::percpu::{Batch, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
 const VARIABLE: &str = "UWORK_PWLOCKS";
 const MODES: &[&str] = &["0", "1", "2"];
 
-/// Threads that use everything while another forks; one more of them reaches all CPUs.
+/// Threads that use everything while another one forks; one more thread reaches all CPUs.
 const STORMERS: usize = 3;
 const FORKS: u64 = times(40);
-/// Objects that a thread of the storm has at a time: more than a magazine, so that it goes to the depot as well.
+/// Objects that a thread of the storm has at a time: more than a magazine, so that it uses the
+/// depot as well.
 const OBJECTS: usize = 600;
-/// More than goes between a magazine and the depot at once, and no less than is in a magazine.
+/// More than moves between a magazine and the depot at once, and no less than a magazine holds.
 const MAGAZINE: usize = 256;
 
-/// What was given to the sink.
+/// The number of items that the sink received.
 static SUNK: AtomicUsize = AtomicUsize::new(0);
 
 struct Everything {
@@ -35,14 +36,14 @@ struct Everything {
     stop: AtomicBool,
 }
 
-/// How often a thread has done what is counted.
+/// How often a thread has done each counted operation.
 #[derive(Default)]
 struct Did {
     added: usize,
     locked: u64,
 }
 
-/// Ends the storm, also where a child has failed.
+/// Ends the storm when dropped, also where a child has failed.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -73,14 +74,14 @@ impl Everything {
     fn lock(&self, did: &mut Did) {
         let mut pair = self.pairs.lock_local().expect("no panic and no recursion");
         pair.0 += 1;
-        // Keeps the compiler from writing both at once.
+        // Prevents the compiler from merging the two writes.
         std::hint::black_box(&mut pair.0);
         pair.1 += 1;
         drop(pair);
         did.locked += 1;
     }
 
-    /// As many objects as this thread may have, all different, and each its own.
+    /// Allocates as many objects as this thread may have. All must be different.
     fn allocate(&self, mark: u64) {
         let objects: Vec<_> = (0..OBJECTS).map(|_| self.cache.alloc([mark; 8])).collect();
         let places: HashSet<_> = objects.iter().map(|object| &raw const **object).collect();
