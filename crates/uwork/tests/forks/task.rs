@@ -80,7 +80,8 @@ fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
     assert_eq!((count, ran.load(Ordering::Relaxed)), (5, 3));
 }
 
-// Catches: a child that takes what was written to the descriptor for its parent, who then sleeps on.
+// Catches: a child that consumes the parent's notification from the shared descriptor, so that the
+// parent sleeps on.
 #[test]
 fn a_child_that_is_forked_in_a_wait_leaves_the_parents_notification() {
     let _watchdog = watchdog();
@@ -103,14 +104,14 @@ fn a_child_that_is_forked_in_a_wait_leaves_the_parents_notification() {
         Some(unsafe { libc::poll(&raw mut poll, 1, 0) })
     });
     match ready.expect("nothing was to be run") {
-        // SAFETY: ends the child without the test harness's ends.
+        // SAFETY: ends the child without the test harness's exit handlers.
         None => unsafe { libc::_exit(0) },
         Some(ready) => assert_eq!((status, ready), (0, 1)),
     }
     assert_eq!(task::run(), 1);
 }
 
-// Catches: a child that reaches for a ring that is the parent's, and is not mapped in the child.
+// Catches: a child that accesses the parent's ring, which is not mapped in the child.
 #[cfg(feature = "ring")]
 #[test]
 fn a_child_can_drop_the_parents_reactor() {
@@ -120,9 +121,9 @@ fn a_child_can_drop_the_parents_reactor() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(reactor);
-        // A new one is its own.
+        // The child can create a ring of its own.
         let own = uwork::ring::Reactor::builder().build();
-        // SAFETY: ends the child without the test harness's ends.
+        // SAFETY: ends the child without the test harness's exit handlers.
         unsafe { libc::_exit(i32::from(own.is_err())) };
     }
     let mut status = -1;
@@ -134,7 +135,8 @@ fn a_child_can_drop_the_parents_reactor() {
     assert_eq!(reactor.wait(None).unwrap(), 1);
 }
 
-// Catches: a child that waits for ever for the signal that a thread was choosing, which the child does not have.
+// Catches: a child that waits for ever for the choice of the signal, which a thread was making that
+// the child does not have.
 #[test]
 fn a_fork_during_the_first_registration() {
     let body = |_: &str| {
@@ -156,7 +158,7 @@ fn a_fork_during_the_first_registration() {
             }
         });
     };
-    // It is chosen once in a process.
+    // A process chooses the signal only once.
     let (test, round) = ("a_fork_during_the_first_registration", "UWORK_TEST_ROUND");
     alone_each(test, round, &["1"; 20], round, body);
 }

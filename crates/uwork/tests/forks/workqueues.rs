@@ -1,4 +1,4 @@
-//! fork(2): the parent goes on, the child starts afresh and runs nothing of the parent's.
+//! fork(2): the parent continues; the child starts afresh and runs none of the parent's items.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::support::items::{Job, Later};
 use crate::support::{queue, until, watchdog};
 use uwork::{Queue, rcu};
 
-/// What a child can do with queues, old and new: everything.
+/// Uses old and new queues in every way that a child must be able to.
 fn use_uwork(queues: &[&Queue]) {
     for queue in queues {
         let handles: Vec<_> = (0..100).map(|n| queue.spawn(move || n)).collect();
@@ -94,7 +94,7 @@ fn a_fork_in_a_flood_harms_nobody() {
     assert_eq!(RUNS.load(Ordering::Relaxed), queued, "nothing was lost in the parent");
 }
 
-/// Whatever an item was waiting for in the parent, it is idle in the child, and can be queued there.
+/// Whatever state an item had in the parent, it is idle in the child, and can be queued there.
 #[test]
 fn what_was_pending_is_idle_in_the_child() {
     let _watchdog = watchdog();
@@ -115,7 +115,7 @@ fn what_was_pending_is_idle_in_the_child() {
         assert!(!running.work.is_pending() && !queued.work.is_pending());
         assert!(!armed.work.is_pending());
         assert!(!running.work.busy().running, "its worker is in the parent");
-        // There is nothing to wait for or to take back.
+        // No wait is needed, and no item is cancelled.
         assert!(!queued.work.flush() && !armed.work.flush());
         assert!(queued.work.cancel_sync().unwrap().is_none());
         queue.flush().expect("not from an item");
@@ -156,14 +156,14 @@ fn a_fork_inside_of_an_item() {
             child => Some(status_of(child)),
         }
     };
-    // On a worker: the join of this thread may take the item over, a flush does not.
+    // On a worker: a join may run the item on this thread, a flush does not.
     let handle = queue.spawn(forks.clone());
     queue.flush().unwrap();
     assert_eq!(handle.join().unwrap(), Some(0));
     queue.flush().unwrap();
 }
 
-/// A thread that helps is in the item as well; in the child it goes on behind the help.
+/// A helping thread is inside the item as well; in the child it continues after the help.
 #[test]
 fn a_fork_while_helping() {
     let _watchdog = watchdog();

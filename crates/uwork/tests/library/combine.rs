@@ -1,4 +1,4 @@
-//! Flat combining, and the pool of boxes: order, counts, stalls, panics.
+//! Flat combining, and the pool of reusable buffers: order, counts, stalls, panics.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -14,10 +14,10 @@ use uwork::recycle::Pool;
 const THREADS: u64 = 8;
 const PARCELS: u64 = 20_000;
 
-/// Of one thread, and which of its.
+/// The number of a thread, and the number of its parcel.
 type Numbered = (u64, u64);
 
-/// What is held: a socket, say, that now and then has no room.
+/// The combiner's data: for example a socket, which has no room now and then.
 struct Sent {
     last: [Option<u64>; THREADS as usize],
     count: u64,
@@ -48,7 +48,7 @@ fn everything_is_handled_once_and_in_order_by_one_at_a_time() {
         assert!(!sent.inside.swap(true, Ordering::Relaxed), "two holders");
         let seen = batch.iter().count();
         assert!(seen > 0);
-        // Not always everything: what is left comes again, before what is new.
+        // Often not the whole batch: the rest comes again, before new parcels.
         for _ in 0..=sent.random.below(seen as u64) {
             if let Some(parcel) = batch.pop() {
                 sent.send(**parcel);
@@ -82,7 +82,7 @@ fn everything_is_handled_once_and_in_order_by_one_at_a_time() {
 fn a_stall_ends_with_a_resume_whenever_that_comes() {
     let _watchdog = watchdog();
     let combiner = Arc::new(Combiner::new(Sent::new()));
-    // Stalls that somebody owes a resume for: as a poll for room would.
+    // Stalls for which a resume is still due, as from a poll for room.
     let owed = Arc::new(AtomicU64::new(0));
     let over = Arc::new(AtomicBool::new(false));
     let handle = {
@@ -161,7 +161,7 @@ fn others_leave_their_parcels_while_somebody_is_at_it() {
     assert_eq!(combiner.into_inner(), [1, 2, 3]);
 }
 
-// Catches: a holder that works for others as long as they have something.
+// Catches: a holder that works for other threads for as long as they submit.
 #[test]
 fn a_holder_is_relieved_by_one_who_submits() {
     let _watchdog = watchdog();
@@ -184,14 +184,15 @@ fn a_holder_is_relieved_by_one_who_submits() {
             rounds.set(rounds.get() + 1);
             let before = submitted.load(Ordering::Acquire);
             while batch.pop().is_some() {}
-            // The second one after the look was left after this batch was taken: there is always more.
+            // The second submission after the load was made after this batch was taken, so more is
+            // always pending.
             until("there is more", || submitted.load(Ordering::Acquire) >= before + 2);
             ControlFlow::Continue(())
         };
         loop {
             let outcome = combiner.submit(Parcel::new(()), handle);
             assert_eq!(outcome, Combined::Left, "there is always more");
-            // Where the other was at it, this thread was not the holder.
+            // If another thread was the holder, this thread was not.
             if rounds.get() > 0 {
                 return;
             }
@@ -223,7 +224,7 @@ fn a_panic_leaves_what_was_not_taken_to_whoever_resumes() {
     assert_eq!(combiner.into_inner(), 7);
 }
 
-// Catches: a resume that the one who panics was to follow, and that nobody follows.
+// Catches: a resume that the panicking thread should have followed, and that no thread follows.
 #[test]
 fn a_panic_after_a_resume_leaves_what_was_not_taken_to_whoever_submits() {
     let _watchdog = watchdog();
@@ -268,7 +269,7 @@ fn a_pool_gives_each_box_to_one_and_keeps_no_more_than_it_has_places() {
                         held.fetch_add(1, Ordering::Relaxed);
                         0_u64
                     });
-                    // Two at once would lose one.
+                    // Two concurrent increments would lose one.
                     *taken += 1;
                     if let Err(taken) = pool.put(taken) {
                         held.fetch_sub(1, Ordering::Relaxed);

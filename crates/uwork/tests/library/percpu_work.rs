@@ -57,7 +57,7 @@ fn per_cpu_work() {
     assert_eq!(uwork::panics(), before + 1);
 }
 
-/// It would run elsewhere in mode 0, and nothing would say so.
+/// It would run on another CPU in mode 0, without notice.
 #[test]
 fn a_queue_that_cannot_bring_work_to_its_cpu_is_refused() {
     let _watchdog = watchdog();
@@ -93,7 +93,7 @@ fn a_queue_that_cannot_bring_work_to_its_cpu_is_refused() {
     });
 }
 
-/// In all modes; in modes 1 and 2 the function runs in the call that another thread makes.
+/// In all modes; in modes 1 and 2 the function runs in another thread's call.
 #[test]
 fn a_flush_waits_for_the_function_that_another_thread_is_in() {
     let _watchdog = watchdog();

@@ -43,7 +43,7 @@ fn closures_borrow_and_write_what_is_around_the_scope() {
     }
 }
 
-// Catches: a scope that waits only for what was joined.
+// Catches: a scope that waits only for joined closures.
 #[test]
 fn the_end_of_the_scope_waits_for_dropped_handles() {
     let _watchdog = watchdog();
@@ -61,7 +61,7 @@ fn the_end_of_the_scope_waits_for_dropped_handles() {
     }
 }
 
-// Catches: a panic that is lost or passed on too early, while others still borrow.
+// Catches: a panic that is lost or propagated too early, while other closures still borrow.
 #[test]
 fn a_panic_is_passed_on_after_all_have_finished() {
     let _watchdog = watchdog();
@@ -97,7 +97,7 @@ fn a_panic_is_passed_on_after_all_have_finished() {
     }
 }
 
-// Catches: a panic that was seen at its handle and is passed on once more.
+// Catches: a panic that its join has returned and that is propagated once more.
 #[test]
 fn a_panic_that_was_joined_is_dealt_with() {
     let _watchdog = watchdog();
@@ -138,7 +138,7 @@ fn results_are_dropped_before_the_scope_ends() {
     }
 }
 
-/// Sums up by halves, each half in a scope of its own.
+/// A recursive sum by halves, each half in a scope of its own.
 fn sum(queue: &Queue, numbers: &[u64]) -> u64 {
     if numbers.len() <= 8 {
         return numbers.iter().sum();
@@ -230,7 +230,8 @@ fn join_waits_for_a_closure_that_runs() {
     }
 }
 
-/// An item of a BH queue must not wait, and is told so; but what it has lent is waited for all the same.
+/// An item of a BH queue must not wait, and gets an error; but the scope still waits for its
+/// closures, which borrow.
 #[test]
 fn a_scope_in_a_bh_item_waits_for_what_it_has_lent() {
     let _watchdog = watchdog();

@@ -1,4 +1,4 @@
-//! Shutting down. The engine is the process's, so each test is a process: this program again, with
+//! Shutting down. The engine is process-wide, so each test is a process: this program again, with
 //! one test and a mark in its environment.
 
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::support::items::{Job, Later};
 use crate::support::{received, until, watchdog, within};
 use uwork::{Enqueued, JoinError, Queue, Shutdown, shutdown, system};
 
-/// Set in a child: the test that it is to run.
+/// Set in a child: the test that it must run.
 const MARK: &str = "UWORK_TEST_CHILD";
 /// A limit that is never reached.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -58,7 +58,7 @@ fn a_drain_runs_everything_and_then_everything_is_refused() {
         }
         let later = Later::counting();
         assert!(own.enqueue_delayed(later.clone(), LONG).is_queued());
-        // A thread names itself once it runs.
+        // A thread sets its name once it runs.
         until("there are workers", || worker_threads() > 0);
         let report = shutdown(Shutdown::Drain, LONG).unwrap();
         assert!(report.is_complete(), "{report}");
@@ -72,7 +72,7 @@ fn a_drain_runs_everything_and_then_everything_is_refused() {
             assert!(matches!(queue.spawn(|| 1).join(), Err(JoinError::Refused)));
             assert!(matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_)));
         }
-        // One that nobody has used before, and one that is made now.
+        // A queue that was never used before, and one that is created now.
         assert!(matches!(system::long().spawn(|| 1).join(), Err(JoinError::Refused)));
         let late = Queue::builder("late").build().unwrap();
         assert!(matches!(late.spawn_future(async { 1 }).join(), Err(JoinError::Refused)));
@@ -118,10 +118,10 @@ fn a_cancel_lets_go_of_what_has_not_started() {
         let future = queue.spawn_future(async { 7 });
         let job = Job::counting();
         assert!(queue.enqueue(job.clone()).is_queued());
-        // The run is queued once more: that is set aside for its end.
+        // The running item is queued once more: that queueing is deferred to the end of the run.
         assert!(queue.enqueue(held.clone()).is_queued());
         let ending = thread::spawn(|| shutdown(Shutdown::Cancel, LONG).unwrap());
-        // A handle that is waited for hears of it while the one that runs still does.
+        // A join of a cancelled closure returns while the running item still runs.
         for handle in waiting {
             let outcome = within("join of a cancelled closure", move || handle.join());
             assert!(matches!(outcome, Err(JoinError::Cancelled)), "{outcome:?}");
@@ -216,7 +216,7 @@ fn is_shut(queue: &Queue) -> bool {
     matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_))
 }
 
-/// What waits for a grace period is let go of as what is armed.
+/// Items that wait for a grace period are released like armed ones.
 #[test]
 fn items_that_wait_for_a_grace_period_are_let_go_of() {
     in_a_process("items_that_wait_for_a_grace_period_are_let_go_of", || {
@@ -258,7 +258,7 @@ fn a_function_on_a_cpu_is_refused_afterwards() {
     });
 }
 
-/// A destructor that a shutdown runs may use uwork, whose queue or not.
+/// A destructor that a shutdown runs may call uwork, on any queue.
 #[test]
 fn what_is_let_go_of_may_wait_and_ask() {
     struct Holder {
@@ -305,7 +305,7 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
     }
 }
 
-/// Queues something that keeps an ordered queue busy until the gate opens.
+/// Queues an item that occupies an ordered queue until the gate opens.
 fn hold(queue: &Queue) -> (Arc<Job>, Gate) {
     let (started, gate) = (Gate::new(), Gate::new());
     let held = Job::held(&started, &gate);
