@@ -1,7 +1,7 @@
 //! System calls that a filter refuses, before the library starts or later. Each has a replacement,
 //! or the process ends with a message; `docs/reliability.md` has the table. Refusals that affect
 //! the detection of blocked workers are in `blocking_faults.rs`, those of task work and rings in
-//! `task_faults.rs`. Each scene is a process of its own.
+//! `task/faults.rs`. Each scene is a process of its own.
 
 mod support;
 

@@ -105,14 +105,15 @@ impl Everything {
         self.pairs.for_each(|_, pair| assert_eq!(pair.0, pair.1)).expect("no lock is held");
     }
 
-    /// What there is for a child that was forked in the storm: everything, but for what a lost thread had.
+    /// Uses everything in a child that was forked in the storm. Only the holdings of the lost
+    /// threads are missing.
     fn use_in_child(&self) {
         let cpus = self.pairs.cpus();
         let batched: usize = cpus.clone().map(|cpu| self.batch.len_on(cpu)).sum();
         let (sunk, sum) = (SUNK.load(Ordering::Relaxed), self.counter.sum());
         let out = self.cache.stats().out;
-        // What each had, what was on the way, and the magazines that somebody held: of two threads on a CPU, as
-        // one may be about to take by force what the other has.
+        // The objects of each thread, those in transfer, and the magazines in use: two threads for
+        // a CPU, because one may be about to take by force what the other holds.
         let most = (STORMERS + 1) * (OBJECTS + MAGAZINE + MAGAZINE) + cpus.len() * MAGAZINE;
         assert!(out <= most, "{out} objects are lost");
         self.mend_pairs();
@@ -142,7 +143,7 @@ impl Everything {
         assert_eq!((stats.out, stats.in_magazines), (out, 0));
     }
 
-    /// Parts that a lost thread held are poisoned, and all others whole.
+    /// Parts that a lost thread held are poisoned, and all others are consistent.
     fn mend_pairs(&self) {
         let mut poisoned = 0;
         for cpu in self.pairs.cpus() {
@@ -189,7 +190,7 @@ fn a_child_of_a_storm_uses_all_of_it() {
             drop(stop);
             threads.into_iter().map(|thread| thread.join().expect("it returns")).collect()
         });
-        // The parent has noticed nothing.
+        // The parent is unaffected.
         all.reach_all();
         let added: usize = dids.iter().map(|did| did.added).sum();
         assert_eq!((all.counter.sum(), SUNK.load(Ordering::Relaxed)), (added as i64, added));
@@ -233,7 +234,7 @@ fn a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays() {
                 assert_eq!(*theirs.lock(lost).expect("mended"), 1);
                 let own = mine.lock(guard.cpu());
                 assert!(matches!(own, Err(LockError::Failed(_))), "{own:?}");
-                // Threads that get the stack of the lost one are not taken for it.
+                // A thread that reuses the stack of the lost one is not mistaken for it.
                 thread::scope(|scope| {
                     scope.spawn(|| drop(theirs.lock(lost).expect("free")));
                 });
@@ -250,7 +251,8 @@ fn a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays() {
     alone_each(name, VARIABLE, MODES, VARIABLE, body);
 }
 
-/// A thread that makes the first per-CPU data of the process, and with it chooses the mode, may be lost.
+/// The fork may lose a thread that creates the first per-CPU data of the process, and with it
+/// chooses the mode.
 #[test]
 fn a_fork_during_the_choice_of_the_mode() {
     let body = |_: &str| {
@@ -277,7 +279,7 @@ fn a_fork_during_the_choice_of_the_mode() {
     alone_each("a_fork_during_the_choice_of_the_mode", VARIABLE, MODES, VARIABLE, body);
 }
 
-/// In modes 1 and 2 the function runs in the call.
+/// In modes 1 and 2 the function runs in the call itself.
 #[test]
 fn a_function_that_a_lost_thread_was_in_is_not_waited_for() {
     let body = |_: &str| {
@@ -295,14 +297,14 @@ fn a_function_that_a_lost_thread_was_in_is_not_waited_for() {
             scope.spawn(|| work.queue_on(0, &queue).expect("CPU 0 is there"));
             is_in.wait();
             in_child(|| {
-                // In mode 0 the item is the parent's worker's, and what is pending is lost.
+                // In mode 0 the item belongs to the parent's worker, and the pending item is lost.
                 assert!(!work.flush());
             });
             go.open();
         });
         work.flush();
         let this = PerCpuWork::new(0, |_| {
-            // Of its own function, that the child is still in.
+            // The flush is for its own function, in which the child still is.
             in_child(|| ());
         });
         assert!(this.queue_on(0, &queue).expect("CPU 0 is there"));

@@ -1,4 +1,4 @@
-//! A forked child's threads are new: what was added in the parent runs there.
+//! The threads of a forked child are new: items added in the parent run in the parent.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ fn a_child_begins_without_the_parents_items_and_handles() {
     let other = receive.recv().unwrap();
     let runs = ran.clone();
     own.add_fn(Notify::Signal, move || _ = runs.fetch_add(1, Ordering::Relaxed)).unwrap();
-    // SAFETY: the child calls nothing that another thread could have locked but the allocator, which the C library
-    // takes care of.
+    // SAFETY: the child calls no code whose locks another thread could hold, except the allocator,
+    // which the C library handles.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refuses = |handle: &TaskHandle| handle.add_fn(Notify::Signal, || ()).is_err();
@@ -32,7 +32,7 @@ fn a_child_begins_without_the_parents_items_and_handles() {
         let new = TaskHandle::current();
         right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
         right &= ran.load(Ordering::Relaxed) == 0;
-        // SAFETY: ends the child without the test harness's ends.
+        // SAFETY: ends the child without the test harness's exit handlers.
         unsafe { libc::_exit(i32::from(!right)) };
     }
     let mut status = -1;
@@ -54,7 +54,7 @@ fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
     let forks = child.clone();
     let to = own.clone();
     let fork = move || {
-        // Not in the batch that is being run: the list itself has it.
+        // This item is not in the batch that is being run, but still in the list itself.
         let _ = to.add_fn(Notify::Signal, || ());
         // SAFETY: as above.
         forks.store(unsafe { libc::fork() }, Ordering::Relaxed);
@@ -70,7 +70,7 @@ fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
         let mut right = count == 1 && ran.load(Ordering::Relaxed) == 0 && !task::is_notified();
         let new = TaskHandle::current();
         right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
-        // SAFETY: ends the child without the test harness's ends.
+        // SAFETY: ends the child without the test harness's exit handlers.
         unsafe { libc::_exit(i32::from(!right)) };
     }
     let mut status = -1;

@@ -88,7 +88,7 @@ impl Judge {
     }
 }
 
-/// Whose CPU time counts.
+/// The process whose CPU time counts.
 #[derive(Clone, Copy)]
 enum Of {
     ThisProcess,
@@ -113,18 +113,18 @@ pub(crate) struct Guard {
     start: Instant,
     of: Of,
     judge: Judge,
-    /// The CPU time of this thread at the last look, for waits that poll.
+    /// The CPU time of this thread at the last reading, for waits that poll.
     own: Duration,
     next_look: Instant,
 }
 
 impl Guard {
-    /// For a wait for this process's threads.
+    /// For a wait for threads of this process.
     pub(crate) fn new(limit: Duration) -> Guard {
         Guard::with(limit, Of::ThisProcess)
     }
 
-    /// For a wait for a child.
+    /// For a wait for a child process.
     pub(crate) fn of_child(limit: Duration, child: libc::pid_t) -> Guard {
         Guard::with(limit, Of::Child(child))
     }
@@ -136,7 +136,7 @@ impl Guard {
         Guard { start, of, judge, own, next_look: start + POLL_EVERY }
     }
 
-    /// For how long to wait until the next [`Guard::look`].
+    /// How long to wait until the next [`Guard::look`].
     pub(crate) fn turn(&self) -> Duration {
         self.judge.limit / LOOKS
     }
@@ -145,7 +145,7 @@ impl Guard {
         self.judge.judge(sample(self.start, self.of))
     }
 
-    /// To be called in each turn of a loop that polls.
+    /// Call it in each round of a loop that polls.
     pub(crate) fn poll(&mut self) -> Result<(), Hang> {
         let now = Instant::now();
         if now < self.next_look {
@@ -160,7 +160,8 @@ impl Guard {
     }
 }
 
-/// Waits in turns, each for at most as long as `turn` is told, until it returns something.
+/// Waits in rounds until `turn` returns a value. Each round waits for at most the time passed to
+/// it.
 pub(crate) fn in_turns<R>(
     limit: Duration,
     mut turn: impl FnMut(Duration) -> Option<R>,
@@ -178,7 +179,7 @@ fn sample(start: Instant, of: Of) -> Sample {
     Sample { at: start.elapsed(), cpu: of.cpu(), progress: PROGRESS.load(Ordering::Relaxed) }
 }
 
-/// Zero if there is no such clock any more.
+/// Zero if the clock no longer exists.
 fn used(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is live.
