@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn estimate_follows_both_ways() {
+    fn the_run_time_estimate_rises_and_falls() {
         let mut estimate = UNKNOWN_RUN_NS;
         for _ in 0..64 {
             estimate = update_item_ns(estimate, 2_000, 100);

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn tier_names_round_trip() {
         for tier in Tier::ALL {
             assert_eq!(tier.to_string().parse(), Ok(tier));
         }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn fallbacks_end() {
+    fn every_fallback_chain_ends_at_declared() {
         for mut tier in Tier::ALL {
             let mut steps = 0;
             while let Some(next) = tier.next() {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_follows_and_never_overflows() {
+    fn the_usual_sleep_follows_and_never_overflows() {
         let mut usual = 10_000_000;
         for _ in 0..100 {
             usual = usual_sleep_ns(usual, 1_000);

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_that_is_no_flag_is_an_error() {
+    fn an_unknown_flag_bit_is_an_error() {
         let draining = Flags::from_bits_retain(1 << 16) | Flags::UNBOUND;
         assert_eq!(settle(draining, None, false), Err(FlagsError::Unknown(1 << 16)));
         assert!(
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn bh_goes_with_nothing_that_waits_or_moves() {
+    fn bh_rejects_flags_that_block_or_migrate() {
         let bh = Flags::BH;
         assert_eq!(settle(bh, None, false), Ok((bh | Flags::PERCPU, None)));
         assert_eq!(settle(bh | Flags::HIGHPRI, None, true).unwrap().1, None);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_say_what_is_allowed() {
+    fn error_messages_list_what_is_allowed() {
         let text = FlagsError::BhWith(Flags::UNBOUND | Flags::SYSFS).to_string();
         assert_eq!(text, "BH goes with HIGHPRI and PERCPU only, not with UNBOUND | SYSFS");
     }

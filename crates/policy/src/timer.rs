@@ -97,12 +97,12 @@ mod tests {
         }
 
         #[test]
-        fn without_slack_it_is_the_deadline(deadline in any_magnitude()) {
+        fn without_slack_the_expiry_is_the_deadline(deadline in any_magnitude()) {
             prop_assert_eq!(expiry(deadline, 0), deadline);
         }
 
         #[test]
-        fn nothing_in_the_window_is_rounder(
+        fn no_time_in_the_window_has_more_trailing_zeros(
             deadline in any_magnitude(), slack in 0..2_000_u64, offset in 0..2_000_u64,
         ) {
             let (at, other) = (expiry(deadline, slack), deadline.saturating_add(offset % (slack + 1)));
@@ -111,13 +111,13 @@ mod tests {
 
         /// Many timers, few wake-ups.
         #[test]
-        fn a_slack_makes_a_grid(deadline in any_magnitude(), bits in 0..40_u32, more in 0..9_u64) {
+        fn slack_rounds_expiries_to_a_grid(deadline in any_magnitude(), bits in 0..40_u32, more in 0..9_u64) {
             let deadline = deadline >> 1;
             prop_assert_eq!(expiry(deadline, (1 << bits) - 1 + more) % (1 << bits), 0);
         }
 
         #[test]
-        fn windows_that_hold_each_others_expiry_meet(
+        fn windows_that_hold_each_others_expiry_share_it(
             first in 0..1_u64 << 40, apart in 0..1_000_000_u64,
             slack in 1_000_000..1_u64 << 30, other_slack in 1_000_000..1_u64 << 30,
         ) {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_deadline_has_a_spot_and_its_slot_does_not_begin_after_it() {
+    fn a_slot_begins_no_later_than_its_deadline() {
         for wheel in [0, 1, 63, 64, 4_095, 1 << 30, u64::MAX >> TICK_SHIFT] {
             for bit in 0..64 {
                 let deadline = 1_u64 << bit;

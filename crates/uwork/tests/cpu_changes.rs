@@ -39,7 +39,7 @@ struct Flood {
 impl Flood {
     fn start() -> Flood {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "floods_when_told_to", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "floods_in_the_child_process", "--nocapture", "--test-threads=1"])
             .env(FLOODS, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -134,7 +134,7 @@ fn round(queues: &[Queue; 4], cpus: u32) -> CpuSet {
 
 /// Does nothing unless the process was started by one of the other tests.
 #[test]
-fn floods_when_told_to() {
+fn floods_in_the_child_process() {
     if std::env::var_os(FLOODS).is_none() {
         return;
     }
@@ -201,7 +201,7 @@ fn the_affinity_mask_changes() {
 
 /// A process that starts with one CPU is not limited to it.
 #[test]
-fn cpus_that_were_not_there_at_the_start_are_used() {
+fn cpus_that_were_offline_at_the_start_are_used() {
     let _watchdog = watchdog();
     let Some((all, one)) = all_and_one() else { return };
     let narrow = one.clone();

@@ -239,8 +239,8 @@ fn counts_are_exact_while_cpus_come_and_go() {
 
 /// With no other user, the contents of an offline CPU's part are known to the last item.
 #[test]
-fn what_an_offline_cpu_has_is_all_there() {
-    in_each_mode("what_an_offline_cpu_has_is_all_there", |cpus| {
+fn an_offline_cpus_part_keeps_every_item() {
+    in_each_mode("an_offline_cpus_part_keeps_every_item", |cpus| {
         let sunk = Arc::new(AtomicU64::new(0));
         let (data, counter, batch) = (PerCpu::new(|_| 0), Counter::new(), batch_into(&sunk));
         let cache = Cache::<[u64; 8]>::new("left");
@@ -273,8 +273,8 @@ fn what_an_offline_cpu_has_is_all_there() {
 
 /// The thread holds the lock, not the CPU on which it took the lock.
 #[test]
-fn a_holder_whose_cpu_goes_away_keeps_the_lock() {
-    in_each_mode("a_holder_whose_cpu_goes_away_keeps_the_lock", |cpus| {
+fn a_holder_whose_cpu_goes_offline_keeps_the_lock() {
+    in_each_mode("a_holder_whose_cpu_goes_offline_keeps_the_lock", |cpus| {
         let data = PerCpu::new(|_| 0);
         for &cpu in cpus {
             let ((tell, told), (go, gone_on)) =

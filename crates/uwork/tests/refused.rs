@@ -265,8 +265,8 @@ fn refuse_threads(errno: i32) {
 
 // Catches: a queue that is created and never runs an item; a panic.
 #[test]
-fn without_threads_from_the_start_no_queue_is_made() {
-    let test = "without_threads_from_the_start_no_queue_is_made";
+fn without_threads_from_the_start_no_queue_is_created() {
+    let test = "without_threads_from_the_start_no_queue_is_created";
     alone_each(test, ERRNO, &["EPERM", "ENOSYS", "EAGAIN"], NONE, |errno| {
         let _watchdog = watchdog();
         refuse_threads(number_of(errno));
@@ -279,8 +279,8 @@ fn without_threads_from_the_start_no_queue_is_made() {
 
 // Catches: items that wait for ever for a thread that cannot be spawned.
 #[test]
-fn without_threads_later_work_goes_on_with_those_there_are() {
-    let test = "without_threads_later_work_goes_on_with_those_there_are";
+fn without_threads_later_items_run_on_the_existing_ones() {
+    let test = "without_threads_later_items_run_on_the_existing_ones";
     alone_each(test, ERRNO, &["EPERM", "ENOSYS", "EAGAIN"], NONE, |errno| {
         let _watchdog = watchdog();
         collect_reports();
@@ -307,8 +307,8 @@ fn without_threads_later_work_goes_on_with_those_there_are() {
 
 // Catches: the first of the two ways to create a thread taken for the only one.
 #[test]
-fn without_clone3_threads_are_made_the_older_way() {
-    alone("without_clone3_threads_are_made_the_older_way", || {
+fn without_clone3_threads_are_created_with_clone() {
+    alone("without_clone3_threads_are_created_with_clone", || {
         let _watchdog = watchdog();
         refuse(libc::SYS_clone3, libc::ENOSYS);
         storm_around(|| ());
@@ -385,8 +385,8 @@ fn without_restartable_sequences_later_the_c_library_may_end_the_process() {
 
 // Catches: a panic, and a thread that can no longer be notified in any way.
 #[test]
-fn without_eventfds_notifiers_are_refused_and_those_there_are_stay() {
-    alone("without_eventfds_notifiers_are_refused_and_those_there_are_stay", || {
+fn without_eventfds_notifiers_are_refused_and_existing_ones_work() {
+    alone("without_eventfds_notifiers_are_refused_and_existing_ones_work", || {
         let _watchdog = watchdog();
         let add = |handle: &TaskHandle| {
             let (send, receive) = std::sync::mpsc::channel();
@@ -420,9 +420,9 @@ fn without_eventfds_notifiers_are_refused_and_those_there_are_stay() {
 #[cfg(feature = "ring")]
 // Catches: a reactor that waits in vain, or a refusal that is reported as another error.
 #[test]
-fn without_io_uring_later_reactors_that_there_are_stay() {
+fn without_io_uring_later_existing_reactors_work() {
     use uwork::ring::Reactor;
-    alone("without_io_uring_later_reactors_that_there_are_stay", || {
+    alone("without_io_uring_later_existing_reactors_work", || {
         let _watchdog = watchdog();
         let Ok(mut reactor) = Reactor::builder().build() else {
             return eprintln!("skipped: there is no io_uring here");

@@ -213,8 +213,8 @@ fn a_fault_of_an_item_reaches_the_handler_of_the_program() {
 
 // Catches: a child forked by a worker that no signal can end.
 #[test]
-fn a_child_that_is_forked_in_an_item_takes_signals_again() {
-    alone("a_child_that_is_forked_in_an_item_takes_signals_again", || {
+fn a_child_forked_in_an_item_receives_signals_again() {
+    alone("a_child_forked_in_an_item_receives_signals_again", || {
         let _watchdog = watchdog();
         change_mask(libc::SIG_BLOCK, &[libc::SIGUSR2]);
         let queue = queue("forks").build().unwrap();

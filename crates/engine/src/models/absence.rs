@@ -178,34 +178,34 @@ fn marked(waits: bool, why: Absence) {
 }
 
 #[test]
-fn a_mark_ends_with_its_run() {
+fn a_hog_mark_ends_with_its_run() {
     explore("absence: a mark ends with its run", Preemptions::Any, || marked(false, Absence::Hog));
 }
 
 #[test]
-fn a_worker_that_waits_is_counted_out_once() {
+fn a_worker_that_waits_leaves_the_running_count_once() {
     explore("absence: counted out once", Preemptions::Any, || marked(true, Absence::Hog));
 }
 
 #[test]
-fn a_sleeper_is_counted_in_once() {
+fn a_blocked_worker_rejoins_the_running_count_once() {
     explore("absence: counted in once", Preemptions::AtMost(3), || {
         marked(false, Absence::Asleep(NOW))
     });
 }
 
 #[test]
-fn a_sleeper_that_declares_a_wait_is_counted_in_once() {
+fn a_blocked_worker_that_declares_a_wait_rejoins_once() {
     let sleeper = || marked(true, Absence::Asleep(NOW));
     explore("absence: declared while marked", Preemptions::AtMost(3), sleeper);
 }
 
 #[test]
-fn a_presumed_sleeper_is_counted_in_once() {
+fn a_worker_presumed_blocked_rejoins_once() {
     explore("absence: presumed, counted in once", Preemptions::Any, || presumed(false));
 }
 
 #[test]
-fn a_presumed_sleeper_that_declares_a_wait_is_counted_in_once() {
+fn a_worker_presumed_blocked_that_declares_a_wait_rejoins_once() {
     explore("absence: presumed and declared", Preemptions::AtMost(3), || presumed(true));
 }

@@ -19,7 +19,7 @@ use super::{Preemptions, explore};
 use crate::submit::Queued;
 
 #[test]
-fn cancelled_or_run() {
+fn a_pending_item_is_cancelled_or_run() {
     explore("cancel: cancelled or run", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
@@ -37,7 +37,7 @@ fn cancelled_or_run() {
 }
 
 #[test]
-fn of_two_cancels_one_gets_it() {
+fn one_of_two_cancels_succeeds() {
     explore("cancel: of two cancels one gets it", Preemptions::AtMost(4), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);

@@ -129,7 +129,7 @@ impl World {
 }
 
 #[test]
-fn what_is_left_is_done_by_whoever_holds() {
+fn remaining_nodes_are_processed_by_the_holder() {
     explore("combine: what is left is done by whoever holds", Preemptions::Any, || {
         let world = World::new(1);
         let pushers = [vec![0, 1], vec![2]].map(|numbers| {
@@ -149,7 +149,7 @@ fn what_is_left_is_done_by_whoever_holds() {
 }
 
 #[test]
-fn a_holder_that_offers_its_place() {
+fn a_holder_that_offers_its_role() {
     explore("combine: a holder that offers its place", Preemptions::AtMost(2), || {
         let world = World::new(1);
         let pushers = [vec![0, 1], vec![2], vec![3]].map(|numbers| {

@@ -30,7 +30,7 @@ fn is_refusal(report: &Report) -> bool {
 }
 
 #[test]
-fn an_expiry_beside_the_last_drop_ends_the_item_once() {
+fn an_expiry_during_the_last_drop_ends_the_item_once() {
     explore("expiry: beside the last drop", Preemptions::AtMost(2), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(1);
@@ -50,7 +50,7 @@ fn an_expiry_beside_the_last_drop_ends_the_item_once() {
 }
 
 #[test]
-fn an_expiry_inside_an_item_beside_the_last_drop_ends_the_item_once() {
+fn an_expiry_inside_an_item_during_the_last_drop_ends_the_item_once() {
     explore("expiry: inside an item", Preemptions::AtMost(2), || {
         // The threads are the pool's two workers, and one that waits for the queue.
         let world = World::new(1, 4);

@@ -97,7 +97,7 @@ fn two_flushes_at_once() {
 /// wait, at every point of it. The waiter is destroyed when the flush returns, so loom reports a
 /// late access as a race.
 #[test]
-fn a_flush_that_gives_up_beside_the_end_of_its_wait() {
+fn a_flush_that_gives_up_while_its_wait_ends() {
     explore("flush: giving up beside the end", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);

@@ -131,7 +131,7 @@ fn a_frame_ends_after_a_cancel_by_another_thread() {
 /// The engine makes the item idle and then notifies its holder. Between the two a disable finds
 /// nothing to cancel.
 #[test]
-fn a_frame_ends_after_its_expired_timer_was_let_go_of() {
+fn a_frame_ends_after_its_expired_timer_was_released() {
     explore("held: its queue is gone", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);

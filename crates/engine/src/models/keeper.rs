@@ -117,18 +117,18 @@ fn the_keeper_is_picked(reverts: Option<Cure>) -> Vec<String> {
 }
 
 #[test]
-fn the_keeper_is_picked_while_the_watch_goes_to_sleep() {
+fn the_keeper_is_picked_while_the_watcher_goes_to_sleep() {
     assert_eq!(the_keeper_is_picked(None), [""; 0]);
 }
 
 #[test]
-fn a_timer_is_left_where_the_watch_is_not_called() {
+fn a_timer_is_uncovered_if_the_watcher_is_not_called() {
     assert_ne!(the_keeper_is_picked(Some(Cure::KeptTimers)), [""; 0]);
 }
 
 /// An item is queued behind one that does not end, while the watcher goes to sleep.
 #[test]
-fn an_item_is_queued_while_the_watch_goes_to_sleep() {
+fn an_item_is_queued_while_the_watcher_goes_to_sleep() {
     explore("keeper: queued while the watch goes to sleep", Preemptions::AtMost(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);

@@ -145,7 +145,7 @@ impl World {
 }
 
 #[test]
-fn nothing_is_stranded_on_a_full_node() {
+fn no_item_is_stranded_on_a_full_node() {
     explore("node: nothing is stranded on a full node", Preemptions::Any, || {
         let world = World::new(2, 1);
         let worker = {
@@ -164,7 +164,7 @@ fn nothing_is_stranded_on_a_full_node() {
 }
 
 #[test]
-fn a_place_is_passed_on_past_an_emptied_pwq() {
+fn a_permit_is_passed_on_past_an_emptied_pwq() {
     explore("node: past an emptied pwq", Preemptions::Any, || {
         let world = World::new(3, 1);
         // The first pwq holds the permit; the others start to wait for it.
@@ -181,13 +181,13 @@ fn a_place_is_passed_on_past_an_emptied_pwq() {
         assert_eq!(world.runs(), if taken { 2 } else { 3 });
         assert!(world.pwqs.iter().all(|(pwq, _)| pwq.survey().0));
         // No permit was lost on the way.
-        assert!(world.node_has_its_place());
+        assert!(world.node_has_its_permit());
     });
 }
 
 impl World {
     /// Whether a permit can be taken again, after all threads have finished.
-    fn node_has_its_place(&self) -> bool {
+    fn node_has_its_permit(&self) -> bool {
         let (pwq, _) = &self.pwqs[0];
         let mut inner = pwq.lock();
         pwq.take_place_to_help(&mut inner)
@@ -195,7 +195,7 @@ impl World {
 }
 
 #[test]
-fn raising_the_limit_lets_the_next_one_go() {
+fn raising_the_limit_admits_the_next_item() {
     explore("node: raising the limit", Preemptions::AtMost(4), || {
         let world = World::new(2, 1);
         // The first item does not end before the second has run: only the raised limit admits the
@@ -223,7 +223,7 @@ fn raising_the_limit_lets_the_next_one_go() {
 }
 
 #[test]
-fn a_freeze_takes_back_what_was_granted() {
+fn a_freeze_takes_back_granted_permits() {
     explore("node: a freeze takes back what was granted", Preemptions::AtMost(5), || {
         let world = World::new(2, 1);
         let worker = {
@@ -239,6 +239,6 @@ fn a_freeze_takes_back_what_was_granted() {
         world.set_limit(1);
         world.serve_all();
         assert_eq!(world.runs(), 2);
-        assert!(world.node_has_its_place());
+        assert!(world.node_has_its_permit());
     });
 }

@@ -108,7 +108,7 @@ fn a_refused_queue_is_seen_by_the_coming_run() {
 }
 
 #[test]
-fn queued_while_running() {
+fn an_item_queued_while_it_runs_runs_again() {
     explore("pending: queued while running", Preemptions::Any, || {
         let world = World::new();
         world.queue();

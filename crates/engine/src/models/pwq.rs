@@ -128,7 +128,7 @@ impl World {
 }
 
 #[test]
-fn nothing_is_stranded_at_the_limit() {
+fn no_item_is_stranded_at_the_limit() {
     explore("pwq: nothing is stranded at the limit", Preemptions::AtMost(3), || {
         let world = World::new(1);
         world.queue(0);
@@ -151,7 +151,7 @@ fn nothing_is_stranded_at_the_limit() {
 }
 
 #[test]
-fn raising_the_limit_makes_ready() {
+fn raising_the_limit_makes_the_pwq_ready() {
     explore("pwq: raising the limit makes ready", Preemptions::AtMost(4), || {
         let world = World::new(1);
         world.queue(0);
@@ -183,7 +183,7 @@ fn raising_the_limit_makes_ready() {
 }
 
 #[test]
-fn given_back_exactly_once() {
+fn a_pwq_is_returned_exactly_once() {
     explore("pwq: given back exactly once", Preemptions::Any, || {
         let world = World::new(1);
         // A submitter claimed the readiness for items that have been cancelled since.

@@ -53,17 +53,17 @@ fn queued(how: Shutdown) {
 }
 
 #[test]
-fn an_item_that_is_queued_beside_a_cancelling_shutdown_ends_once() {
+fn an_item_queued_during_a_cancelling_shutdown_ends_once() {
     explore("shutdown: cancel, queue", Preemptions::AtMost(2), || queued(Shutdown::Cancel));
 }
 
 #[test]
-fn an_item_that_is_queued_beside_a_draining_shutdown_runs() {
+fn an_item_queued_during_a_draining_shutdown_runs() {
     explore("shutdown: drain, queue", Preemptions::AtMost(2), || queued(Shutdown::Drain));
 }
 
 #[test]
-fn an_item_that_is_armed_beside_a_shutdown_is_let_go_of() {
+fn an_item_armed_during_a_shutdown_is_released() {
     explore("shutdown: cancel, arm", Preemptions::AtMost(2), || {
         let (armed, ends) = beside(Shutdown::Cancel, Timed::arm);
         assert_eq!(ends, (0, u32::from(armed.is_queued())), "{armed:?}");
@@ -71,7 +71,7 @@ fn an_item_that_is_armed_beside_a_shutdown_is_let_go_of() {
 }
 
 #[test]
-fn a_queue_that_is_made_beside_a_shutdown_takes_nothing() {
+fn a_queue_created_during_a_shutdown_takes_no_items() {
     explore("shutdown: a late queue", Preemptions::AtMost(2), || {
         let world = World::new(1, 1);
         let made = world.explored(|| {

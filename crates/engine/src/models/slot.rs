@@ -102,7 +102,7 @@ fn drain(list: &mut WorkList) -> Vec<*mut Work> {
 }
 
 #[test]
-fn run_or_removed() {
+fn a_scheduled_item_is_run_or_removed() {
     explore("slot: run or removed", Preemptions::Any, || {
         let world = World::new();
         world.schedule(2);
@@ -118,7 +118,7 @@ fn run_or_removed() {
 }
 
 #[test]
-fn run_removed_or_stolen() {
+fn a_scheduled_item_is_run_removed_or_stolen() {
     explore("slot: run, removed or stolen", Preemptions::AtMost(3), || {
         let world = World::new();
         world.schedule(2);
@@ -140,7 +140,7 @@ fn run_removed_or_stolen() {
 }
 
 #[test]
-fn given_back_or_removed() {
+fn a_scheduled_item_is_given_back_or_removed() {
     explore("slot: given back or removed", Preemptions::Any, || {
         let world = World::new();
         world.schedule(2);
@@ -158,7 +158,7 @@ fn given_back_or_removed() {
 }
 
 #[test]
-fn deferred_to_the_end_of_the_run() {
+fn an_item_is_deferred_to_the_end_of_the_run() {
     explore("slot: deferred to the end of the run", Preemptions::Any, || {
         let world = World::new();
         world.schedule(1);
@@ -185,7 +185,7 @@ fn deferred_to_the_end_of_the_run() {
 }
 
 #[test]
-fn woken_at_the_end_of_the_run() {
+fn a_waiter_is_woken_at_the_end_of_the_run() {
     explore("slot: woken at the end of the run", Preemptions::Any, || {
         let world = World::new();
         world.schedule(2);

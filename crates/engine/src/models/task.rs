@@ -192,7 +192,7 @@ fn a_target_that_sleeps_whenever_it_may() {
 }
 
 #[test]
-fn a_notification_that_fails_is_made_up_for_by_the_next() {
+fn a_failed_notification_is_replaced_by_the_next() {
     let name = "task: a notification that fails is made up for by the next";
     explore(name, Preemptions::AtMost(3), || {
         let world = World::new();
@@ -211,7 +211,7 @@ fn a_notification_that_fails_is_made_up_for_by_the_next() {
 }
 
 #[test]
-fn a_wait_inside_of_a_wait() {
+fn a_wait_inside_a_wait() {
     const OUTER: u32 = 0;
     const INNER: u32 = 1;
     explore("task: a wait inside of a wait", Preemptions::Any, || {
@@ -253,7 +253,7 @@ fn a_wait_inside_of_a_wait() {
 }
 
 #[test]
-fn an_item_that_wakes_nobody_runs_with_the_next() {
+fn an_item_without_a_notification_runs_with_the_next() {
     explore("task: an item that wakes nobody runs with the next", Preemptions::Any, || {
         let world = World::new();
         let items = [0, 1].map(|number| world.item(number));
@@ -343,7 +343,7 @@ fn exit_while_items_are_added() {
 }
 
 #[test]
-fn a_ring_is_taken_away() {
+fn a_ring_is_destroyed_while_notifications_use_it() {
     explore("task: a ring is taken away", Preemptions::Any, || {
         let world = World::new();
         // 1: the ring exists.

@@ -65,7 +65,7 @@ fn waiting_for(world: &World, behind: &Arc<Item>) -> Arc<Item> {
 }
 
 #[test]
-fn who_goes_arrives() {
+fn a_worker_that_moves_arrives() {
     explore("transfer: who goes arrives", Preemptions::AtMost(2), || {
         let (world, queue) = world(1);
         let behind = Item::new();
@@ -83,7 +83,7 @@ fn who_goes_arrives() {
 }
 
 #[test]
-fn who_stays_serves_the_old_pod() {
+fn a_worker_that_stays_serves_the_old_pod() {
     explore("transfer: who stays serves", Preemptions::AtMost(1), || {
         let (world, queue) = world(1);
         let (behind, here) = (Item::new(), Item::new());
@@ -102,7 +102,7 @@ fn who_stays_serves_the_old_pod() {
 }
 
 #[test]
-fn who_goes_may_find_the_end() {
+fn a_worker_that_moves_to_a_retired_pool_ends() {
     explore("transfer: the end of the new pool", Preemptions::AtMost(1), || {
         let (world, queue) = world(0);
         let behind = Item::new();

@@ -138,19 +138,19 @@ fn fill_second(world: &World) {
 }
 
 #[test]
-fn a_drain_and_who_fills_a_batch() {
+fn a_drain_and_a_filler() {
     explore("underway: a drain, one filler", Preemptions::Any, || run(&[fill_first, drain]));
 }
 
 #[test]
-fn a_drain_and_two_who_fill() {
+fn a_drain_and_two_fillers() {
     explore("underway: a drain, two fillers", Preemptions::AtMost(3), || {
         run(&[fill_first, fill_second, drain]);
     });
 }
 
 #[test]
-fn two_drains_and_who_fills_a_batch() {
+fn two_drains_and_a_filler() {
     explore("underway: two drains, one filler", Preemptions::AtMost(4), || {
         run(&[fill_first, drain, drain]);
     });

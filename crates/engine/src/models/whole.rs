@@ -43,7 +43,7 @@ fn queue_flush_drop_retire() {
 }
 
 #[test]
-fn dropped_while_items_are_queued() {
+fn a_queue_dropped_while_items_are_queued() {
     explore("whole: dropped while items are queued", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
@@ -63,7 +63,7 @@ fn dropped_while_items_are_queued() {
 }
 
 #[test]
-fn queued_elsewhere_while_it_runs() {
+fn an_item_queued_on_another_queue_while_it_runs() {
     explore("whole: queued elsewhere while it runs", Preemptions::AtMost(2), || {
         let world = World::new(2, 2);
         let queues = [world.unbound("a", 4), world.unbound("b", 4)];
@@ -82,7 +82,7 @@ fn queued_elsewhere_while_it_runs() {
 }
 
 #[test]
-fn helped_or_run_by_a_worker() {
+fn an_item_is_run_by_a_helper_or_a_worker() {
     explore("whole: helped or run by a worker", Preemptions::AtMost(2), || {
         let world = World::new(1, 1);
         let queue = world.unbound("u", 1);
@@ -105,7 +105,7 @@ fn helped_or_run_by_a_worker() {
 }
 
 #[test]
-fn given_back_while_a_helper_holds_the_last_place() {
+fn items_given_back_while_a_helper_holds_the_last_permit() {
     let name = "whole: given back while a helper holds the last place";
     explore(name, Preemptions::AtMost(2), || {
         let world = World::new(2, 3);
@@ -138,7 +138,7 @@ fn given_back_while_a_helper_holds_the_last_place() {
 }
 
 #[test]
-fn taken_back_in_order() {
+fn items_taken_back_keep_their_order() {
     let name = "whole: taken back in order";
     explore(name, Preemptions::AtMost(2), || {
         let world = World::new(2, 3);

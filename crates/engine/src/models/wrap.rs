@@ -64,7 +64,7 @@ fn a_flush_from_inside_a_run_of_the_same_number_waits() {
 }
 
 #[test]
-fn a_flush_from_inside_a_run_of_the_same_number_lends_its_place() {
+fn a_flush_from_inside_a_run_of_the_same_number_lends_its_permit() {
     explore("wrap: a place is lent", Preemptions::AtMost(2), || {
         let world = World::new(1, 2);
         let queue = world.unbound("u", 1);
@@ -74,7 +74,7 @@ fn a_flush_from_inside_a_run_of_the_same_number_lends_its_place() {
 
 /// The item is queued from inside that run, which waits for it: deferred, it would never run.
 #[test]
-fn an_item_is_not_set_aside_behind_another_run_of_the_same_number() {
+fn an_item_is_not_deferred_behind_another_run_of_the_same_number() {
     explore("wrap: not set aside", Preemptions::AtMost(2), || {
         let world = World::new(1, 3);
         let queue = world.per_cpu(2);

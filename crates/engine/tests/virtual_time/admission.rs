@@ -157,7 +157,7 @@ fn pods_that_wait_take_turns() {
 // Catches: spanning pods that are counted on a node, or get a share of one; several that do not
 // share.
 #[test]
-fn pods_that_span_nodes_share_the_whole_limit_once_more() {
+fn pods_that_span_nodes_share_a_further_whole_limit() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let (queue, log) = (unbound(engine, Scope::Cache, 4), Log::default());
         queue.set_min_active(1).unwrap();
@@ -181,7 +181,7 @@ fn pods_that_span_nodes_share_the_whole_limit_once_more() {
 // Catches: a raise that waits for a released permit, a limit that is lowered late, old pods that
 // keep the previous limit.
 #[test]
-fn changes_of_the_limit_hold_at_once() {
+fn changes_of_the_limit_take_effect_at_once() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let (queue, log) = (unbound(engine, Scope::Cache, 2), Log::default());
         queue.set_min_active(1).unwrap();
@@ -210,7 +210,7 @@ fn changes_of_the_limit_hold_at_once() {
 
 // Catches: helpers that exceed the shared limit, or whose permit is not passed on.
 #[test]
-fn who_helps_takes_a_place_and_hands_it_on() {
+fn a_helper_takes_a_permit_and_passes_it_on() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let (queue, log) = (unbound(engine, Scope::Cache, 2), Log::default());
         queue.set_min_active(1).unwrap();
@@ -232,7 +232,7 @@ fn who_helps_takes_a_place_and_hands_it_on() {
 
 // Catches: permits that leak because of cancelled items.
 #[test]
-fn a_place_for_a_cancelled_item_goes_to_the_next() {
+fn a_cancelled_items_permit_goes_to_the_next_item() {
     with_engine(Setup::exact("node:2 llc:3 core:1"), |engine| {
         let (queue, log) = (unbound(engine, Scope::Cache, 1), Log::default());
         for round in 0..3 {
@@ -253,7 +253,7 @@ fn a_place_for_a_cancelled_item_goes_to_the_next() {
 
 // Catches: a limit per CPU that is divided; congestion by items that only wait for a worker.
 #[test]
-fn congestion_is_what_waits_behind_the_limit() {
+fn congestion_counts_items_behind_the_limit() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let queue = make(engine, QueueSpec { max_active: 2, ..spec("q", Kind::PerCpu) });
         let congested = |cpu| queue.is_congested(Some(cpu)).unwrap();

@@ -74,7 +74,7 @@ fn peak_among_sleepers(machine: &'static str, scope: Scope, tier: Tier, others: 
 
 /// The queue's own limit is the bound: the cap has room for the other queue's items as well.
 #[test]
-fn sleepers_are_bounded_by_max_active_and_not_by_the_cap() {
+fn blocked_workers_are_bounded_by_max_active_and_not_by_the_cap() {
     for tier in NOTICING {
         for others in [false, true] {
             let peak = peak_among_sleepers("core:2", Scope::System, tier, others);
@@ -153,7 +153,7 @@ fn queue_sleepers(engine: &Arc<VirtualEngine>, of: &VirtualQueue, count: u32) ->
 }
 
 #[test]
-fn a_cap_that_is_set_holds_and_is_told_once() {
+fn a_configured_cap_holds_and_is_reported_once() {
     with_engine(Setup::exact("core:2"), |engine| {
         assert_eq!(engine.pool_workers_max(), 0);
         let sleepers = shared(engine, "sleepers", Scope::System, 256);
@@ -173,7 +173,7 @@ fn a_cap_that_is_set_holds_and_is_told_once() {
 }
 
 #[test]
-fn a_cap_that_is_raised_lets_what_waits_start() {
+fn a_raised_cap_lets_waiting_items_start() {
     with_engine(Setup::exact("core:2"), |engine| {
         let sleepers = shared(engine, "sleepers", Scope::System, 256);
         engine.set_pool_workers_max(3);
@@ -268,7 +268,7 @@ fn nodes_and_strict_pods_have_caps_of_their_own() {
 }
 
 #[test]
-fn no_more_than_half_of_the_threads_that_may_be() {
+fn a_pool_is_capped_at_half_of_the_permitted_threads() {
     let change = |config: &mut uwork_engine::Config| config.threads_max = Some(20);
     with_config(Setup::exact("core:2"), change, |engine| {
         let sleepers = shared(engine, "sleepers", Scope::System, 256);
@@ -282,7 +282,7 @@ fn no_more_than_half_of_the_threads_that_may_be() {
 
 /// A queue with one worker keeps exactly one, and reaching its cap is not an error.
 #[test]
-fn a_queue_with_a_thread_of_its_own_keeps_one() {
+fn a_dedicated_queue_keeps_one_worker() {
     with_engine(Setup::exact("core:2"), |engine| {
         let kind = Kind::Dedicated(attrs(engine, Scope::System, false));
         let own = make(engine, spec("own", kind));

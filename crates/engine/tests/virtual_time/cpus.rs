@@ -60,7 +60,7 @@ fn queues(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
 /// Each kind of queue alone, with items queued from both CPUs and timers for both. CPU 1 goes
 /// offline in the middle and comes back.
 #[test]
-fn a_cpu_leaves_a_flood_and_returns() {
+fn a_cpu_goes_offline_in_a_flood_and_comes_back() {
     const ITEMS: u64 = 600;
     for kind in 0..5 {
         with_engine(Setup::exact("llc:2 core:1"), move |engine| {
@@ -150,7 +150,7 @@ fn one_long_item_is_moved() {
 }
 
 #[test]
-fn a_cpu_that_left_is_refused_by_name_and_served_elsewhere() {
+fn an_offline_cpu_is_refused_by_name_and_its_items_run_elsewhere() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, seen) = (engine.host().clone(), Seen::default());
         let queue = make(engine, spec("q", Kind::PerCpu));
@@ -217,7 +217,7 @@ fn a_cpu_has_one_running_worker_across_changes() {
 
 /// The kernel's rule: the requested mask takes effect again when its CPUs come back.
 #[test]
-fn a_mask_without_an_allowed_cpu_stands_for_all() {
+fn a_mask_without_an_allowed_cpu_means_all_cpus() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
         let cpumask: CpuSet = "2-3".parse().unwrap();
@@ -241,7 +241,7 @@ fn a_mask_without_an_allowed_cpu_stands_for_all() {
 
 /// The CPU time quota determines how many workers run at once.
 #[test]
-fn more_or_less_cpu_time_is_more_or_fewer_workers() {
+fn the_cpu_time_quota_sets_the_number_of_workers() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
         let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
@@ -262,7 +262,7 @@ fn more_or_less_cpu_time_is_more_or_fewer_workers() {
 /// A pool that cannot get a worker keeps its items where they were, on workers that are moved; the
 /// spawn is tried again.
 #[test]
-fn no_thread_for_a_cpu_that_comes() {
+fn items_run_on_although_no_thread_can_be_spawned_for_a_new_cpu() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, seen) = (engine.host().clone(), Seen::default());
         assert!(engine.set_cpus(cpus("0")));
@@ -307,7 +307,7 @@ fn a_worker_that_starts_during_a_change_follows_it() {
 
 /// A queue whose mask names only a CPU that was offline gets that CPU in the end.
 #[test]
-fn a_cpu_that_came_back_is_not_refused_for_ever() {
+fn a_cpu_that_came_back_is_used_again() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, seen) = (engine.host().clone(), Seen::default());
         let queue = make(engine, spec("q", Kind::PerCpu));
@@ -332,7 +332,7 @@ fn a_cpu_that_came_back_is_not_refused_for_ever() {
 /// The watcher does not check the CPUs while no item runs; it checks them at the first item after
 /// that.
 #[test]
-fn an_idle_engine_notices_at_its_next_work() {
+fn an_idle_engine_detects_the_change_at_its_next_item() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, seen) = (engine.host().clone(), Seen::default());
         let queue = make(engine, spec("q", Kind::PerCpu));

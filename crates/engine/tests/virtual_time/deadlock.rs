@@ -142,7 +142,7 @@ fn three_items_that_wait_in_a_ring_are_named() {
 
 // Catches: a wait that ends and is reported as one that does not.
 #[test]
-fn a_chain_with_an_end_is_no_deadlock() {
+fn a_chain_of_waits_with_an_end_is_no_deadlock() {
     with_threshold("core:2", |engine| {
         let host = engine.host();
         let queues: Vec<VirtualQueue> =
@@ -172,7 +172,7 @@ fn a_chain_with_an_end_is_no_deadlock() {
 /// The queue's rescuer runs an item because no worker can be spawned. The item waits for the one
 /// behind it, but itself holds the queue's only permit.
 #[test]
-fn an_item_that_waits_for_what_waits_behind_it_is_named() {
+fn an_item_that_waits_for_the_item_behind_it_is_named() {
     with_threshold("core:1", |engine| {
         let host = engine.host();
         let blocked = make(engine, spec("blocked", Kind::PerCpu));

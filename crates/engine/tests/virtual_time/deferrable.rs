@@ -39,7 +39,7 @@ fn queues(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
 }
 
 #[test]
-fn nobody_gets_up_for_it_and_the_next_who_does_runs_it() {
+fn no_worker_wakes_for_a_deferrable_item_and_the_next_awake_one_runs_it() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
         for queue in queues(engine) {
@@ -63,7 +63,7 @@ fn nobody_gets_up_for_it_and_the_next_who_does_runs_it() {
 
 /// The watcher is awake for a while after a load, and checks for timers that are overdue.
 #[test]
-fn the_watch_does_not_care() {
+fn the_watcher_does_not_wake_for_deferrable_timers() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
         let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
@@ -87,7 +87,7 @@ fn the_watch_does_not_care() {
 }
 
 #[test]
-fn a_pool_that_works_is_on_time() {
+fn a_busy_pool_runs_deferrable_items_on_time() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         for queue in queues(engine) {
@@ -122,7 +122,7 @@ fn a_pool_that_works_is_on_time() {
 
 /// Two expiries, one wake-up.
 #[test]
-fn whoever_gets_up_for_a_timer_runs_it() {
+fn a_worker_that_wakes_for_another_timer_runs_it() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -142,7 +142,7 @@ fn whoever_gets_up_for_a_timer_runs_it() {
 
 /// The timer for which the worker was to wake was cancelled meanwhile.
 #[test]
-fn whoever_gets_up_for_nothing_runs_it() {
+fn a_worker_that_wakes_for_a_cancelled_timer_runs_it() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -159,7 +159,7 @@ fn whoever_gets_up_for_nothing_runs_it() {
 }
 
 #[test]
-fn everything_that_is_done_to_delayed_items_works() {
+fn every_operation_on_delayed_items_works_on_deferrable_ones() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -201,7 +201,7 @@ fn everything_that_is_done_to_delayed_items_works() {
 
 /// No queue remains that would wake a worker: one wakes for the timer, once.
 #[test]
-fn an_item_of_the_last_queue_is_let_go_when_it_is_due() {
+fn an_item_of_the_last_queue_is_released_when_it_is_due() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         for queue in queues(engine) {
@@ -223,7 +223,7 @@ fn an_item_of_the_last_queue_is_let_go_when_it_is_due() {
 /// The same, but another queue uses the pool: no worker wakes, and the next one that is awake
 /// releases the item.
 #[test]
-fn an_item_of_a_queue_that_is_gone_waits_for_the_others() {
+fn an_item_of_a_destroyed_queue_is_released_at_the_next_wake() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let keep = make(engine, spec("keep", Kind::PerCpu));
@@ -242,7 +242,7 @@ fn an_item_of_a_queue_that_is_gone_waits_for_the_others() {
 
 /// A pool that was retired and is used again behaves as before.
 #[test]
-fn a_pool_that_is_used_again_does_not_get_up() {
+fn a_pool_that_is_used_again_does_not_wake_for_deferrable_timers() {
     with_engine(Setup::exact("core:1"), |engine| {
         let host = engine.host();
         let first = make(engine, spec("first", Kind::PerCpu));
@@ -265,7 +265,7 @@ fn a_pool_that_is_used_again_does_not_get_up() {
 /// After a change of attributes no submission reaches the previous pool: only its timers can wake a
 /// worker there.
 #[test]
-fn an_item_of_a_queue_that_has_moved_runs_all_the_same() {
+fn an_item_of_a_queue_that_has_moved_still_runs() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         let kind = Kind::Unbound(attrs(engine, Scope::Cpu, false));

@@ -56,7 +56,7 @@ fn no_delay_means_no_timer() {
 }
 
 #[test]
-fn a_cpu_that_is_named_is_where_it_runs() {
+fn a_delayed_item_runs_on_the_named_cpu() {
     with_engine(Setup::exact("core:4"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -198,7 +198,7 @@ fn an_item_can_be_moved_to_another_queue() {
 }
 
 #[test]
-fn slack_lets_expiries_meet_within_their_windows() {
+fn slack_merges_expiries_within_their_windows() {
     const TIMERS: usize = 1_000;
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
@@ -244,7 +244,7 @@ fn slack_lets_expiries_meet_within_their_windows() {
 }
 
 #[test]
-fn a_delay_beyond_the_clock_ends_with_it() {
+fn a_delay_beyond_the_clock_expires_at_its_end() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         for slack in [0, SEC, u64::MAX] {
@@ -262,7 +262,7 @@ fn a_delay_beyond_the_clock_ends_with_it() {
 }
 
 #[test]
-fn mod_delayed_moves_what_is_armed_and_arms_what_is_idle() {
+fn mod_delayed_moves_an_armed_item_and_arms_an_idle_one() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -305,7 +305,7 @@ fn a_timer_that_is_cancelled_does_not_fire() {
 
 /// Inside a queue that runs one item at a time no item can wait for the next one.
 #[test]
-fn a_flush_inside_the_queue_with_one_context_says_that_it_did_not_see_the_run() {
+fn a_flush_inside_a_queue_with_one_context_reports_that_it_did_not_wait() {
     for dedicated in [false, true] {
         with_engine(Setup::exact("core:2"), move |engine| {
             let attrs = attrs(engine, Scope::System, false);
@@ -347,7 +347,7 @@ fn flush_delayed_runs_it_now() {
 }
 
 #[test]
-fn a_timer_of_a_queue_that_is_gone_lets_go_of_its_item() {
+fn a_timer_of_a_destroyed_queue_releases_its_item() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let keep = make(engine, spec("keep", Kind::PerCpu));
@@ -385,7 +385,7 @@ fn a_timer_is_on_time_while_the_only_worker_is_busy() {
 
 /// The keeper may be one idle worker too many, and retire.
 #[test]
-fn a_timer_outlives_the_worker_that_watches_it() {
+fn a_timer_outlives_its_keeper() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -407,7 +407,7 @@ fn a_timer_outlives_the_worker_that_watches_it() {
 
 /// A thread of the test on another CPU cancels and arms again at the very time of expiry.
 #[test]
-fn cancel_at_the_time_of_expiry_is_one_or_the_other() {
+fn a_cancel_at_the_time_of_expiry_cancels_or_the_item_runs() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host().clone(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();

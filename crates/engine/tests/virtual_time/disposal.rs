@@ -222,7 +222,7 @@ fn a_destructor_that_does_not_return_is_reported_by_name() {
 }
 
 #[test]
-fn a_destructor_that_does_not_return_gets_no_more_than_its_share_beyond_the_limit() {
+fn a_stuck_destructor_delays_the_shutdown_by_a_bounded_time() {
     let (report, is_pending) = beside_one_that_sleeps(MS);
     assert_eq!((report.took_ns, is_pending), (50 * MS, false), "{report}");
 }
@@ -294,7 +294,7 @@ fn a_shutdown_without_destructors_creates_no_thread() {
 }
 
 #[test]
-fn without_a_thread_the_caller_of_the_shutdown_lets_go_of_the_items() {
+fn without_a_thread_the_caller_of_the_shutdown_releases_the_items() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         busy(engine, &queue, 5 * MS);
@@ -316,7 +316,7 @@ fn without_a_thread_the_caller_of_the_shutdown_lets_go_of_the_items() {
 
 /// Flushers that waited when the shutdown began, concurrent cancels, and several shutdowns at once.
 #[test]
-fn every_item_is_let_go_of_once_whatever_happens_beside_a_shutdown() {
+fn every_item_is_released_once_whatever_happens_during_a_shutdown() {
     for seed in 0..200 {
         let chaos = Chaos {
             drawn_order: true,

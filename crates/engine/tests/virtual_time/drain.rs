@@ -59,7 +59,7 @@ fn a_drain_ends_with_the_last_of_the_chain() {
 
 // Catches: a report at another round than the 10th and each 100th up to the 1,000th.
 #[test]
-fn a_drain_that_takes_long_is_reported() {
+fn a_long_drain_is_reported() {
     for (runs, expected) in [
         (9, vec![]),
         (60, vec![10]),

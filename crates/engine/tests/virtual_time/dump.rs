@@ -95,7 +95,7 @@ fn the_text_of_a_known_state() {
 
 /// A worker that was found blocked is shown so until it is back.
 #[test]
-fn who_sleeps_undeclared_is_shown_asleep() {
+fn a_worker_blocked_undeclared_is_shown_asleep() {
     for tier in [Tier::Events, Tier::Sampling] {
         with_engine(Setup::exact("core:1"), move |engine| {
             engine.host().detecting().tier = tier;
@@ -130,7 +130,7 @@ fn who_sleeps_undeclared_is_shown_asleep() {
 /// Items that a worker took and has not started are shown behind it. An item that waits for its own
 /// run is shown as deferred.
 #[test]
-fn what_is_behind_a_stuck_item_is_shown() {
+fn items_behind_a_stuck_item_are_shown() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         // Items do not stay scheduled behind a hog, so turn hog detection off.
@@ -177,7 +177,7 @@ fn what_is_behind_a_stuck_item_is_shown() {
 
 /// An item that is queued again while it runs is deferred, and a flush is shown as a waiter.
 #[test]
-fn what_is_set_aside_and_who_waits_is_shown() {
+fn deferred_items_and_waiters_are_shown() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         let weak = Arc::downgrade(engine);
@@ -210,7 +210,7 @@ fn what_is_set_aside_and_who_waits_is_shown() {
 /// A dump returns whatever the engine is doing, and it is consistent: pending items are in flight,
 /// and counts stay within their bounds.
 #[test]
-fn a_dump_at_any_moment_adds_up() {
+fn a_dump_at_any_moment_is_consistent() {
     for seed in 0..60 {
         let chaos = CHAOS;
         with_engine(Setup { machine: "llc:2 core:2", chaos, seed }, |engine| {

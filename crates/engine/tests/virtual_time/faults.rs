@@ -16,7 +16,7 @@ const NO_MORE: BrokenSpawn = BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 };
 /// Whichever spawn fails, the error says so, no thread is left over (the simulation would not end),
 /// and the name can be used again.
 #[test]
-fn a_queue_that_gets_no_thread_leaves_nothing_behind() {
+fn a_queue_whose_spawn_fails_leaves_nothing_behind() {
     for after in 0..5 {
         with_engine(Setup::exact("core:4"), move |engine| {
             let host = engine.host();
@@ -41,7 +41,7 @@ fn a_queue_that_gets_no_thread_leaves_nothing_behind() {
 }
 
 #[test]
-fn work_waits_for_the_workers_that_are_there() {
+fn items_wait_for_the_existing_workers() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         host.break_spawn(Some(NO_MORE));
@@ -60,7 +60,7 @@ fn work_waits_for_the_workers_that_are_there() {
 /// While a thread is being spawned, no other worker is woken: WAKING is set. When the spawn fails,
 /// an idle worker must take the items that have arrived meanwhile.
 #[test]
-fn work_that_came_while_a_thread_failed_to_start_is_not_forgotten() {
+fn items_that_arrive_during_a_failing_spawn_run() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));
@@ -94,7 +94,7 @@ fn work_that_came_while_a_thread_failed_to_start_is_not_forgotten() {
 /// The last handle is dropped inside an item, and no thread can be spawned that waits for the
 /// queue.
 #[test]
-fn the_name_of_a_queue_that_no_thread_can_wait_for_is_free_again() {
+fn the_name_of_a_queue_is_free_though_no_thread_can_wait_for_it() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host().clone();
         let (queue, dropped) = (make(engine, spec("q", Kind::PerCpu)), Arc::new(Mutex::new(None)));

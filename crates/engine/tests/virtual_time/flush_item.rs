@@ -70,7 +70,7 @@ fn a_queued_item_is_waited_for_until_its_run_ends() {
 
 // Catches: a permit, or a pending item, that is still counted after the item was cancelled.
 #[test]
-fn what_was_cancelled_is_not_congestion() {
+fn cancelled_items_do_not_count_as_congestion() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host(), one_at_a_time(engine));
         let (first, item) = (burning(engine), burning(engine));

@@ -18,7 +18,7 @@ fn burning(engine: &Arc<VirtualEngine>, ns: u64) -> Arc<Item> {
 }
 
 #[test]
-fn a_flush_gives_up_when_its_time_is_over_and_not_before() {
+fn a_flush_gives_up_at_its_deadline_and_not_before() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         assert_eq!(queue.flush_until(0), Ok(true), "nothing is queued");
@@ -39,7 +39,7 @@ fn a_flush_gives_up_when_its_time_is_over_and_not_before() {
 /// get one when one ends. The old flushes, for which no flusher waits any more, must not delay them
 /// until all have ended.
 #[test]
-fn flushes_that_gave_up_keep_nobody_out() {
+fn flushes_that_gave_up_do_not_delay_later_flushes() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         for n in 1..=20 {
@@ -68,7 +68,7 @@ fn flushes_that_gave_up_keep_nobody_out() {
 /// The item ends about when the time does. In either order the result is right, the waiter is in no
 /// chain any more, and the next flush works.
 #[test]
-fn the_end_of_the_time_and_of_the_items_at_once() {
+fn the_deadline_and_the_end_of_the_items_at_once() {
     for seed in 0..400 {
         let chaos = CHAOS;
         with_engine(Setup { machine: "core:3", chaos, seed }, move |engine| {

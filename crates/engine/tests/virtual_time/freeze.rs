@@ -47,7 +47,7 @@ fn times(of: &Times) -> Vec<u64> {
 // Catches: an item that starts while frozen, one that is interrupted or forgotten, a queue that the
 // freeze misses, a queue created too late to be frozen, one that does not take part.
 #[test]
-fn what_was_taken_finishes_and_the_rest_waits_for_the_thaw() {
+fn taken_items_finish_and_the_others_wait_for_the_thaw() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let host = engine.host();
         for round in 0..2 {
@@ -131,7 +131,7 @@ fn calls_out_of_order_are_errors() {
 
 // Catches: changes of limits and attributes that thaw a queue, or are lost at the thaw.
 #[test]
-fn changes_while_frozen_hold_after_the_thaw() {
+fn changes_while_frozen_take_effect_after_the_thaw() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let (log, host) = (Times::default(), engine.host());
         let queue = freezable(engine, "q", Kind::Unbound(attrs(engine, Scope::Cache, true)));
@@ -193,7 +193,7 @@ fn frozen_items_are_not_helped_but_cancelled() {
 // Catches: an item that waits for another of its queue while frozen, and keeps the only permit
 // after the thaw.
 #[test]
-fn a_place_is_lent_after_the_thaw() {
+fn a_permit_is_lent_after_the_thaw() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let log = Times::default();
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));

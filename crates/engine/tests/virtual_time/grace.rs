@@ -125,7 +125,7 @@ fn an_item_waits_for_the_period_that_begins_after_its_call() {
 }
 
 #[test]
-fn the_item_runs_on_the_cpu_that_asked() {
+fn the_item_runs_on_the_submitters_cpu() {
     with_engine(Setup::exact("core:4"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let item = Item::new(engine);
@@ -169,7 +169,7 @@ fn a_flush_waits_for_the_period_and_then_for_the_run() {
 
 /// It can wait for the period, but not for the run.
 #[test]
-fn a_flush_inside_the_ordered_queue_says_that_it_did_not_see_the_run() {
+fn a_flush_inside_the_ordered_queue_reports_that_it_did_not_wait() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         let attrs = attrs(engine, Scope::System, false);
@@ -193,7 +193,7 @@ fn a_flush_inside_the_ordered_queue_says_that_it_did_not_see_the_run() {
 }
 
 #[test]
-fn items_can_be_taken_back_from_both_lists_and_from_the_middle() {
+fn items_can_be_cancelled_from_both_lists_and_from_the_middle() {
     with_engine(Setup::exact("core:1"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         let items: Vec<_> = (0..8).map(|_| Item::new(engine)).collect();
@@ -224,7 +224,7 @@ fn items_can_be_taken_back_from_both_lists_and_from_the_middle() {
 }
 
 #[test]
-fn a_queue_that_is_gone_or_closed_lets_go_of_the_item() {
+fn a_destroyed_or_closed_queue_releases_the_item() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (gone, closed) =
             (make(engine, spec("gone", Kind::PerCpu)), make(engine, spec("closed", Kind::PerCpu)));

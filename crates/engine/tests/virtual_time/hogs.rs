@@ -58,7 +58,7 @@ fn a_run_over_the_threshold_lets_the_next_one_start() {
 }
 
 #[test]
-fn a_threshold_of_zero_lets_it_wait() {
+fn a_threshold_of_zero_turns_hog_detection_off() {
     with_engine(two_cpus(), |engine| {
         engine.set_cpu_intensive_thresh(0);
         assert_eq!(second_starts_at(engine, Flags::empty(), in_slices), 40 * MS);
@@ -66,7 +66,7 @@ fn a_threshold_of_zero_lets_it_wait() {
 }
 
 #[test]
-fn a_run_that_sleeps_undeclared_is_no_hog() {
+fn a_run_that_blocks_undeclared_is_no_hog() {
     with_engine(two_cpus(), |engine| {
         let sleep = |engine: &VirtualEngine| engine.host().doze(40 * MS);
         assert_eq!(second_starts_at(engine, Flags::empty(), sleep), 40 * MS);
@@ -74,7 +74,7 @@ fn a_run_that_sleeps_undeclared_is_no_hog() {
 }
 
 #[test]
-fn a_marked_queue_is_not_measured() {
+fn a_cpu_intensive_queue_is_not_measured() {
     with_engine(two_cpus(), |engine| {
         let at = second_starts_at(engine, Flags::CPU_INTENSIVE, in_slices);
         assert!(at < MS, "{at}");
@@ -83,7 +83,7 @@ fn a_marked_queue_is_not_measured() {
 
 /// A hog that declares a wait and returns is counted once, not twice.
 #[test]
-fn a_hog_that_waits_is_counted_once() {
+fn a_hog_that_declares_a_wait_is_counted_once() {
     with_engine(two_cpus(), |engine| {
         let at = second_starts_at(engine, Flags::empty(), |engine| {
             in_slices(engine);
@@ -119,7 +119,7 @@ fn second_starts_at_after(engine: &Arc<VirtualEngine>) -> u64 {
 }
 
 #[test]
-fn a_function_is_reported_from_its_fourth_violation_on_with_growing_distance() {
+fn a_function_is_reported_from_its_fourth_violation_at_growing_distances() {
     with_engine(two_cpus(), |engine| {
         for round in 1..=12_u32 {
             second_starts_at(engine, Flags::empty(), in_slices);
@@ -145,7 +145,7 @@ fn a_function_is_reported_from_its_fourth_violation_on_with_growing_distance() {
 /// Submitters that queue while the first item runs find the pwq ready and do not call the watcher.
 /// The worker that takes one of several items must call it.
 #[test]
-fn a_burst_behind_a_hog_is_looked_after() {
+fn a_burst_behind_a_hog_starts_in_time() {
     with_engine(two_cpus(), |engine| {
         let host = engine.host();
         let queue = make(engine, spec("q", Kind::PerCpu));

@@ -48,7 +48,7 @@ fn no_wake_up_after_the_load() {
 }
 
 #[test]
-fn excess_idle_workers_leave_and_two_stay() {
+fn excess_idle_workers_retire_and_two_stay() {
     for count in [3, 4, 8, 40] {
         with_engine(Setup::exact("core:1"), move |engine| {
             let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
@@ -79,7 +79,7 @@ fn two_idle_workers_stay_for_ever() {
 
 /// The worker that parked last has warm stack and caches; the others may retire.
 #[test]
-fn the_last_worker_to_lie_down_gets_up_first() {
+fn the_last_worker_to_park_is_woken_first() {
     with_engine(Setup::exact("core:1"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         raise_workers(engine, &queue, 4);

@@ -38,7 +38,7 @@ fn calls_itself(engine: &Arc<VirtualEngine>, call: Call) -> (Arc<Item>, Times) {
 
 // Catches: a wait for the run that the caller is in.
 #[test]
-fn a_wait_for_ones_own_run_returns_at_once() {
+fn a_wait_for_the_callers_own_run_returns_at_once() {
     let calls: [Call; 3] = [
         |item, engine| assert_eq!(item.cancel_sync(engine), Ok(false)),
         |item, engine| assert!(!item.flush(engine)),
@@ -109,7 +109,7 @@ fn a_queue_is_not_waited_for_from_inside() {
 // Catches: a disable depth that overflows its bits or drops below zero; an error that does not say
 // which.
 #[test]
-fn the_depth_has_two_ends_and_the_errors_say_which() {
+fn the_disable_depth_has_two_bounds_and_the_errors_name_them() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (queue, item) = (make(engine, spec("q", Kind::PerCpu)), Item::new(|| {}));
         assert_eq!(item.enable(engine), Err(DepthError::NotDisabled));

@@ -84,7 +84,7 @@ fn failures(seeds: Range<u64>, reverted: Option<Cure>) -> Vec<u64> {
 }
 
 #[test]
-fn no_runnable_item_waits_beside_a_free_place() {
+fn no_runnable_item_waits_in_a_pool_below_its_target() {
     if let Some(seed) = number("UWORK_SIM_SEED") {
         run(seed, None);
         return;
@@ -113,12 +113,12 @@ fn assert_found(cure: Cure) {
 }
 
 #[test]
-fn the_oracle_finds_timers_that_no_thread_keeps() {
+fn the_oracle_finds_timers_that_no_thread_covers() {
     assert_found(Cure::KeptTimers);
 }
 
 #[test]
-fn the_oracle_finds_ready_items_that_the_watch_does_not_know_of() {
+fn the_oracle_finds_ready_items_that_the_watcher_is_not_called_for() {
     assert_found(Cure::WatchedWork);
 }
 

@@ -60,7 +60,7 @@ fn a_strict_pod_keeps_its_items() {
 
 /// The first items are short, so that the worker takes many at once; then a long item follows.
 #[test]
-fn what_is_lined_up_behind_a_long_item_is_taken_over() {
+fn items_scheduled_behind_a_long_item_are_taken_over() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host().clone();
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));
@@ -90,7 +90,7 @@ fn what_is_lined_up_behind_a_long_item_is_taken_over() {
 
 /// On one CPU, where no other pod can help: the wait itself gives the worker's batch back.
 #[test]
-fn what_is_lined_up_behind_a_declared_wait_goes_on_at_once() {
+fn items_scheduled_behind_a_declared_wait_run_at_once() {
     for flags in [Flags::empty(), Flags::CPU_INTENSIVE] {
         with_engine(Setup::exact("core:1"), move |engine| {
             let host = engine.host().clone();

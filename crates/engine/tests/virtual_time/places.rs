@@ -43,7 +43,7 @@ fn occupy(engine: &Arc<VirtualEngine>, ms: u64) -> VirtualQueue {
 
 // Catches: a permit that stays with a pwq that no longer needs it, until a worker of its pod scans.
 #[test]
-fn a_place_is_handed_on_when_the_item_that_it_was_for_is_cancelled() {
+fn a_granted_permit_is_passed_on_when_its_item_is_cancelled() {
     with_engine(Setup::exact(THREE_PODS), |engine| {
         let (host, queue, begun) = (engine.host(), one_on_the_node(engine), Begun::default());
         for round in 0..3 {
@@ -68,7 +68,7 @@ fn a_place_is_handed_on_when_the_item_that_it_was_for_is_cancelled() {
 // Catches: an item that starts while its queue is frozen, with the permit that it was granted
 // before.
 #[test]
-fn a_freeze_takes_back_a_place_that_nobody_took_up() {
+fn a_freeze_takes_back_an_unused_permit() {
     with_engine(Setup::exact(THREE_PODS), |engine| {
         let (host, queue, begun) = (engine.host(), one_on_the_node(engine), Begun::default());
         assert_eq!(item(engine, &begun, "first").queue_on(&queue, 0), Queued::Yes);
@@ -106,7 +106,7 @@ fn an_item_that_waits_for_its_cpu_is_not_congestion() {
 
 // Catches: a helper that finds no permit although one is free, or finds one although none is free.
 #[test]
-fn an_item_that_no_worker_has_begun_is_helped_if_there_is_a_place() {
+fn a_helper_runs_a_pending_item_if_a_permit_is_free() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, begun) = (engine.host(), Begun::default());
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));

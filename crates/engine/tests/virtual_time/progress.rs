@@ -81,7 +81,7 @@ fn sleep_undeclared(engine: &VirtualEngine) {
 
 /// The only idle worker is the keeper, and an item takes it.
 #[test]
-fn a_timer_is_served_beside_an_item_that_sleeps() {
+fn a_timer_is_served_beside_an_item_that_blocks() {
     for tier in Tier::ALL {
         for (machine, idle) in [("core:1", 1), ("core:2", 1), ("core:2", 2)] {
             let body = if machine == "core:1" { sleep } else { sleep_undeclared };
@@ -199,7 +199,7 @@ fn shutdown_ends_though_a_destructor_cancels_the_next_item() {
 /// Items of a CPU-intensive queue run concurrently up to the limit: none may be scheduled behind
 /// another one that computes for long while a permit is free.
 #[test]
-fn no_item_is_lined_up_behind_a_cpu_intensive_one_while_there_is_a_place() {
+fn no_item_is_scheduled_behind_a_cpu_intensive_one_while_a_permit_is_free() {
     with_engine(Setup { chaos: SLICED, ..Setup::exact("core:2") }, |engine| {
         let host = engine.host();
         let flags = Flags::CPU_INTENSIVE;
@@ -230,7 +230,7 @@ fn no_item_is_lined_up_behind_a_cpu_intensive_one_while_there_is_a_place() {
 /// A pool has reached its cap, all its workers compute, and one of its timers is overdue. Nothing
 /// can be done until a worker is free, and the watcher does not retry continuously.
 #[test]
-fn the_watch_sleeps_while_a_full_pool_has_an_overdue_timer() {
+fn the_watcher_sleeps_while_a_full_pool_has_an_overdue_timer() {
     with_engine(Setup { chaos: SLICED, ..Setup::exact("core:2") }, |engine| {
         let host = engine.host();
         engine.set_pool_workers_max(1);
@@ -256,7 +256,7 @@ fn the_watch_sleeps_while_a_full_pool_has_an_overdue_timer() {
 /// Pods that share their work have reached their caps, with one worker each. The worker of the
 /// timer's pod is in an item, and the others are idle.
 #[test]
-fn a_timer_is_served_where_the_only_workers_left_are_those_of_sharing_pods() {
+fn a_timer_is_served_where_only_sharing_pods_have_idle_workers() {
     for tier in Tier::ALL {
         let bodies: [fn(&VirtualEngine); 2] =
             [|engine| engine.host().doze(2 * SEC), |engine| compute(engine, SEC)];
@@ -288,7 +288,7 @@ fn a_timer_is_served_where_the_only_workers_left_are_those_of_sharing_pods() {
 /// A shared pool has twice as many computing workers as it has CPUs. One of them was found to
 /// compute for too long and is now blocked, undeclared: this permits one more worker.
 #[test]
-fn a_run_that_computed_for_too_long_and_sleeps_leaves_room_for_another() {
+fn a_hog_that_blocks_permits_another_worker() {
     for tier in [Tier::Events, Tier::Sampling] {
         with_engine(Setup { chaos: SLICED, ..Setup::exact("core:1") }, move |engine| {
             let host = engine.host();
@@ -323,7 +323,7 @@ fn a_run_that_computed_for_too_long_and_sleeps_leaves_room_for_another() {
 /// spawn fails. That failure must still be known when the first worker continues, so that the
 /// watcher tries again.
 #[test]
-fn a_failed_creation_is_tried_again_though_an_earlier_one_has_just_worked() {
+fn a_failed_spawn_is_tried_again_though_an_earlier_one_has_just_succeeded() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         let queue = make(engine, spec("q", Kind::PerCpu));

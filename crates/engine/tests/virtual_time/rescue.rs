@@ -105,7 +105,7 @@ fn an_ordered_queue_keeps_its_order_through_the_rescuer() {
 
 /// After a batch of 16 the rescuer moves to the next pool.
 #[test]
-fn a_rescuer_goes_round_among_the_pools_that_call() {
+fn a_rescuer_serves_the_pools_in_turn() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, reclaiming("reclaim", Kind::PerCpu));
         let (blocked, events) = block_every_worker(engine, 2);
@@ -136,7 +136,7 @@ fn a_rescuer_goes_round_among_the_pools_that_call() {
 /// The pool that could not get a worker gets one as soon as a spawn succeeds again, although no
 /// submitter queues another item.
 #[test]
-fn a_pool_without_workers_is_tried_again() {
+fn a_spawn_for_a_pool_without_workers_is_tried_again() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (queue, events) = block_every_worker(engine, 1);
         let host = engine.host();
@@ -159,7 +159,7 @@ fn a_pool_without_workers_is_tried_again() {
 }
 
 #[test]
-fn a_queue_whose_rescuer_cannot_be_made_is_not_made() {
+fn a_queue_whose_rescuer_cannot_be_spawned_is_not_created() {
     // The spawn limit covers a worker, the watcher, and no third thread.
     for after in 0..3 {
         with_engine(Setup::exact("core:1"), move |engine| {
@@ -176,7 +176,7 @@ fn a_queue_whose_rescuer_cannot_be_made_is_not_made() {
 }
 
 #[test]
-fn the_rescuer_goes_with_its_queue_and_is_idle_until_called() {
+fn the_rescuer_ends_with_its_queue_and_is_idle_until_called() {
     with_engine(Setup::exact("core:1"), |engine| {
         let host = engine.host();
         let keep = make(engine, spec("keep", Kind::PerCpu));
@@ -257,7 +257,7 @@ fn a_cancel_is_no_dependency() {
 /// All workers are blocked and none can be spawned: the watcher covers the pool's timers, and
 /// spawns a worker for one as soon as it can.
 #[test]
-fn timers_of_a_pool_without_workers_are_not_forgotten() {
+fn timers_of_a_pool_without_workers_are_covered() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (queue, events) = block_every_worker(engine, 1);
         let host = engine.host();

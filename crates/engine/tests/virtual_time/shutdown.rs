@@ -37,7 +37,7 @@ fn queues(engine: &Arc<VirtualEngine>) -> [VirtualQueue; 3] {
 }
 
 #[test]
-fn a_drain_runs_what_is_queued_and_takes_no_more() {
+fn a_draining_shutdown_runs_queued_items_and_refuses_new_ones() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queues = queues(engine);
         let items: Vec<_> = (0..30).map(|_| counting(engine, MS)).collect();
@@ -65,7 +65,7 @@ fn a_drain_runs_what_is_queued_and_takes_no_more() {
 
 /// Items that running items queue, on their own queue or another, are still accepted.
 #[test]
-fn a_drain_takes_what_items_queue() {
+fn a_draining_shutdown_accepts_items_queued_by_items() {
     with_engine(Setup::exact("core:2"), |engine| {
         let [first, second, _] = queues(engine);
         let (own, own_runs) = counting(engine, MS);
@@ -90,7 +90,7 @@ fn a_drain_takes_what_items_queue() {
 }
 
 #[test]
-fn a_cancel_lets_go_of_what_has_not_started() {
+fn a_cancelling_shutdown_releases_items_that_have_not_started() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queues = queues(engine);
         // Short items first: a worker then takes the next ones several at once, and some are in a
@@ -139,7 +139,7 @@ fn a_cancel_lets_go_of_what_has_not_started() {
 }
 
 #[test]
-fn what_does_not_end_in_time_is_reported() {
+fn a_shutdown_reports_items_that_do_not_end_in_time() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("slow", Kind::PerCpu));
         let other = make(engine, spec("idle", Kind::PerCpu));
@@ -172,7 +172,7 @@ fn what_does_not_end_in_time_is_reported() {
 /// The queue's only worker has retired when a thaw lets its item continue, and no thread can be
 /// spawned.
 #[test]
-fn a_dedicated_queue_s_thread_that_was_sent_home_is_made_again() {
+fn a_dedicated_queues_retired_thread_is_spawned_again() {
     with_engine(Setup::exact("core:1"), |engine| {
         let kind = Kind::Dedicated(attrs(engine, Scope::System, false));
         let flags = Flags::FREEZABLE;
@@ -212,7 +212,7 @@ fn not_from_inside_an_item() {
 
 /// A queue can still be created later; it accepts nothing and costs no thread.
 #[test]
-fn later_queues_take_nothing() {
+fn queues_created_after_a_shutdown_accept_no_items() {
     with_engine(Setup::exact("core:2"), |engine| {
         let before = make(engine, spec("before", Kind::PerCpu));
         assert!(engine.shutdown(Shutdown::Drain, 0).unwrap().is_complete());
@@ -230,7 +230,7 @@ fn later_queues_take_nothing() {
 
 /// A released item may hold the last handle of its own queue, on which an item still runs.
 #[test]
-fn the_last_handle_in_an_item_that_is_let_go_of() {
+fn the_last_handle_in_an_item_that_is_released() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         let (busy, runs) = counting(engine, 50 * MS);
@@ -251,7 +251,7 @@ fn the_last_handle_in_an_item_that_is_let_go_of() {
 /// During a shutdown, other threads queue, arm, cancel and create queues. Every accepted item has
 /// run or was released, and nothing is left over.
 #[test]
-fn a_shutdown_in_the_middle_of_everything_loses_nothing() {
+fn a_shutdown_during_all_other_operations_loses_no_item() {
     for seed in 0..150 {
         let setup = Setup { machine: "llc:2 core:2", chaos: CHAOS, seed };
         with_engine(setup, move |engine| {

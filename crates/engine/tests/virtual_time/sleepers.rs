@@ -60,7 +60,7 @@ fn burns(ns: u64) -> Body {
 }
 
 #[test]
-fn what_waits_behind_a_sleeper_starts() {
+fn items_behind_a_blocked_worker_start() {
     for (tier, late) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -73,7 +73,7 @@ fn what_waits_behind_a_sleeper_starts() {
 }
 
 #[test]
-fn declared_alone_notices_nothing() {
+fn tier_declared_detects_no_undeclared_block() {
     with_engine(setup("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         let times = run_all(engine, &queue, vec![sleeps(40 * MS), burns(MS)]);
@@ -83,7 +83,7 @@ fn declared_alone_notices_nothing() {
 
 /// A worker that was found blocked counts again when it is back: no other item starts beside it.
 #[test]
-fn who_is_back_counts_again() {
+fn a_worker_that_is_back_counts_again() {
     for (tier, late) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -114,7 +114,7 @@ fn burn_in_slices(engine: &VirtualEngine) {
 
 /// The kernel's scenarios with undeclared blocking.
 #[test]
-fn golden_scenarios_with_undeclared_sleeps() {
+fn golden_scenarios_with_undeclared_blocks() {
     let cases: [(u32, bool, [u64; 3]); 4] = [
         (1, false, [20, 35, 50]),
         (2, false, [20, 20, 35]),
@@ -166,7 +166,7 @@ fn golden_scenarios_with_undeclared_sleeps() {
 /// With `max_active` used up no worker beyond it is spawned, and the blocked workers continue with
 /// the other items.
 #[test]
-fn sleepers_are_as_many_as_max_active_and_no_more() {
+fn blocked_workers_are_as_many_as_max_active_and_no_more() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -184,7 +184,7 @@ fn sleepers_are_as_many_as_max_active_and_no_more() {
 
 /// Blocks that end before a replacement could arrive cause no wake.
 #[test]
-fn brief_sleeps_bring_up_few() {
+fn brief_blocks_wake_few_workers() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -207,7 +207,7 @@ fn brief_sleeps_bring_up_few() {
 /// The fact that the items of a queue block says nothing about those of the next queue, which may
 /// reuse the same pwq.
 #[test]
-fn what_was_presumed_of_a_queue_ends_with_it() {
+fn the_presumption_about_a_queue_ends_with_it() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:1"), move |engine| {
             notice(engine, tier);
@@ -289,7 +289,7 @@ fn a_refusal_midway_leaves_the_rest_to_sampling() {
 }
 
 #[test]
-fn lost_records_delay_and_do_no_more() {
+fn lost_records_only_delay_detection() {
     with_engine(setup("core:2"), |engine| {
         notice(engine, Tier::Events);
         engine.host().detecting().lossy = 2;
@@ -303,7 +303,7 @@ fn lost_records_delay_and_do_no_more() {
 
 /// Idle workers, and pools without waiting items, are not sampled.
 #[test]
-fn nobody_looks_when_nothing_waits() {
+fn the_watcher_does_not_scan_when_no_item_waits() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -320,7 +320,7 @@ fn nobody_looks_when_nothing_waits() {
 
 /// Nothing waits behind a lone item that blocks, nor behind the last item of a batch.
 #[test]
-fn nobody_looks_after_the_last_item() {
+fn the_watcher_does_not_scan_after_the_last_item() {
     for (tier, _) in NOTICING {
         for others in [0, 20] {
             with_engine(setup("core:2"), move |engine| {
@@ -349,7 +349,7 @@ fn nobody_looks_after_the_last_item() {
 
 /// Every item runs once, whatever is detected and when.
 #[test]
-fn nothing_is_lost_or_run_twice_under_chaos() {
+fn no_item_is_lost_or_run_twice_under_chaos() {
     use crate::chance::Chaos;
     for seed in 0..60 {
         let chaos = Chaos { preempt_one_in: 6, drawn_order: true, ..Chaos::default() };

@@ -27,7 +27,7 @@ fn put(
 
 /// Hogs are taken off the running count however many workers are blocked meanwhile.
 #[test]
-fn hogs_are_found_beside_sleepers() {
+fn hogs_are_detected_beside_blocked_workers() {
     for declared in [false, true] {
         with_engine(Setup::exact("core:2"), move |engine| {
             engine.host().detecting().tier = Tier::Sampling;
@@ -60,7 +60,7 @@ fn hogs_are_found_beside_sleepers() {
 
 /// Items that declare their waits do not pay for those that do not.
 #[test]
-fn nobody_is_asked_where_all_waits_are_declared() {
+fn workers_are_not_sampled_where_all_waits_are_declared() {
     for tier in TIERS {
         with_engine(Setup::exact("core:2"), move |engine| {
             engine.host().detecting().tier = tier;
@@ -80,7 +80,7 @@ fn nobody_is_asked_where_all_waits_are_declared() {
 /// A queue whose items have always blocked may begin to compute: from the start only few of them
 /// run at once.
 #[test]
-fn presumed_sleepers_that_compute_are_few() {
+fn few_workers_presumed_blocked_compute_at_once() {
     for tier in TIERS {
         with_engine(Setup::exact("core:2"), move |engine| {
             engine.host().detecting().tier = tier;

@@ -18,7 +18,7 @@ fn limit_cpu_time(engine: &VirtualEngine, limit: Option<u32>) -> bool {
 }
 
 #[test]
-fn a_change_of_attributes_may_change_and_ask_the_same_queue() {
+fn a_change_of_attributes_may_change_and_query_the_same_queue() {
     with_engine(Setup::exact("core:2"), |engine| {
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));
         let queue = make(engine, spec("q", kind));
@@ -42,7 +42,7 @@ fn a_change_of_attributes_may_change_and_ask_the_same_queue() {
 }
 
 #[test]
-fn what_a_change_of_cpus_has_to_report_is_told_without_its_lock() {
+fn a_change_of_cpus_reports_without_its_lock() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
         assert!(limit_cpu_time(engine, Some(1)));

@@ -69,7 +69,7 @@ fn idle() -> Arc<Item> {
 // Catches: a stall that is missed because no pool has anything ready; one that is reported
 // repeatedly, or only the first of two; a report that does not name the blocking item.
 #[test]
-fn an_ordered_queue_that_does_not_move_is_reported_once_for_each_stall() {
+fn a_stalled_ordered_queue_is_reported_once_for_each_stall() {
     with_threshold("core:2", |engine| {
         let (host, q) = (engine.host(), ordered(engine, "q"));
         for round in 1..=3 {
@@ -108,7 +108,7 @@ fn an_ordered_queue_that_does_not_move_is_reported_once_for_each_stall() {
 // destroyed. The new queue reuses the pwq, and another worker has the same run number as the one
 // that blocked it. The watcher has not scanned in between.
 #[test]
-fn a_queue_that_takes_the_place_of_another_is_no_part_of_its_stall() {
+fn a_queue_that_reuses_a_pwq_does_not_inherit_its_stall() {
     with_threshold("core:2", |engine| {
         let (host, beside) = (engine.host(), ordered(engine, "beside"));
         let (mut pwqs, busy) = (Vec::new(), Latch::default());
@@ -163,7 +163,7 @@ fn the_text_of_a_stall() {
 // Catches: a pool that stalls because its only worker blocks undeclared, with the waiting items on
 // the ready list, or scheduled behind the blocked item in its batch.
 #[test]
-fn a_pool_that_does_not_move_is_reported_once() {
+fn a_stalled_pool_is_reported_once() {
     for behind in [1, 5] {
         with_threshold("core:2", move |engine| {
             let (host, q) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
@@ -217,7 +217,7 @@ fn items_that_use_up_the_limit_are_named() {
 }
 
 #[test]
-fn the_threshold_is_the_kernels_and_0_is_off() {
+fn the_watchdog_threshold_is_the_kernels_and_0_is_off() {
     with_engine(Setup::exact("core:2"), |engine| {
         assert_eq!((engine.watchdog_thresh(), WATCHDOG_THRESH_NS), (30 * SEC, 30 * SEC));
         engine.set_watchdog_thresh(0);
@@ -245,7 +245,7 @@ fn the_threshold_is_the_kernels_and_0_is_off() {
 
 /// An item that takes long and touches the watchdog is no stall, until it stops touching it.
 #[test]
-fn a_touch_begins_anew() {
+fn a_touch_restarts_the_threshold() {
     for inside in [true, false] {
         with_threshold("core:2", move |engine| {
             let (host, q) = (engine.host(), ordered(engine, "q"));
@@ -277,7 +277,7 @@ fn a_touch_begins_anew() {
 // Catches: a long run mistaken for a stuck one; pending items that cannot start and are not meant
 // to.
 #[test]
-fn what_moves_is_no_stall() {
+fn items_that_progress_are_no_stall() {
     with_threshold("core:2", |engine| {
         let (host, one) = (engine.host(), ordered(engine, "one"));
         let pool = make(engine, spec("pool", Kind::PerCpu));
@@ -320,7 +320,7 @@ fn what_moves_is_no_stall() {
 
 /// The watcher scans only where items wait: a lone item may wait for ever.
 #[test]
-fn nobody_gets_up_for_a_lone_waiter() {
+fn the_watcher_does_not_wake_for_a_lone_waiter() {
     with_threshold("core:2", |engine| {
         let host = engine.host();
         let queues = [
@@ -359,7 +359,7 @@ fn nobody_gets_up_for_a_lone_waiter() {
 
 /// The machine is suspended: nothing has progressed, and nothing could.
 #[test]
-fn a_watch_that_comes_late_blames_nobody() {
+fn a_late_watcher_reports_no_stall() {
     with_threshold("core:2", |engine| {
         let (host, q, latch) = (engine.host(), ordered(engine, "q"), Latch::default());
         queue(&latch.item(engine, true), &q);
@@ -399,7 +399,7 @@ fn a_pool_that_gets_no_worker_is_reported() {
 
 /// No worker of the pool progresses, but a rescuer takes the items.
 #[test]
-fn what_a_rescuer_does_is_progress() {
+fn items_run_by_a_rescuer_count_as_progress() {
     with_threshold("core:1", |engine| {
         let (host, latch) = (engine.host(), Latch::default());
         let blocked = make(engine, spec("blocked", Kind::PerCpu));
@@ -422,7 +422,7 @@ fn what_a_rescuer_does_is_progress() {
 
 /// Under chaos: a stall is reported once, a load never.
 #[test]
-fn stalls_are_told_from_loads_under_chaos() {
+fn stalls_are_distinguished_from_loads_under_chaos() {
     use crate::chance::Chaos;
     for seed in 0..20 {
         let chaos = Chaos { preempt_one_in: 6, drawn_order: true, ..Chaos::default() };

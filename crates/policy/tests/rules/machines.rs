@@ -75,7 +75,7 @@ fn a_sum_in_a_product_is_repeated_and_capacity_is_inherited() {
 }
 
 #[test]
-fn what_the_parts_of_a_sum_leave_out_they_share() {
+fn parts_of_a_sum_share_the_levels_that_they_omit() {
     let cores = machine("core:2 + core:2 smt:2");
     assert_eq!(count(&cores, |cpu| cpu.llc), 1);
     assert_eq!(groups(&cores, |cpu| cpu.core), [0, 1, 2, 2, 3, 3]);

@@ -74,11 +74,11 @@ fn an_add_after_a_drain_allocates_nothing() {
 // Catches: lists of free objects that grow, or change their owner, where a thread allocates or
 // frees: other threads use the allocator's locks too.
 #[test]
-fn objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator() {
+fn free_objects_are_allocated_and_freed_without_the_systems_allocator() {
     /// Enough objects for several magazines.
     const OBJECTS: usize = 2_000;
     let _watchdog = watchdog();
-    let test = "objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator";
+    let test = "free_objects_are_allocated_and_freed_without_the_systems_allocator";
     alone_each(test, "UWORK_PWLOCKS", &["0", "1", "2"], "UWORK_DEBUG", |mode| {
         let cache = Cache::<[u64; 8]>::new("counted");
         let turns: Vec<(Gate, Gate)> = (0..ROUNDS).map(|_| Default::default()).collect();

@@ -127,7 +127,7 @@ fn flush_allocates_nothing() {
 
 // Catches: an allocation when an item is cancelled, in the queue or behind a run.
 #[test]
-fn taking_back_allocates_nothing() {
+fn cancelling_allocates_nothing() {
     let (_watchdog, _alone) = (watchdog(), alone());
     for queue in kinds() {
         warm_up(&queue);

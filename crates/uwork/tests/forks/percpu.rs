@@ -162,7 +162,7 @@ impl Everything {
 }
 
 #[test]
-fn a_child_of_a_storm_uses_all_of_it() {
+fn a_child_forked_in_a_storm_can_use_all_per_cpu_data() {
     let body = |wanted: &str| {
         let _watchdog = watchdog();
         assert_eq!((mode() as u8).to_string(), wanted);
@@ -199,11 +199,17 @@ fn a_child_of_a_storm_uses_all_of_it() {
         let locked: u64 = all.pairs.into_inner().iter().map(|pair| pair.0).sum();
         assert_eq!(locked, dids.iter().map(|did| did.locked).sum());
     };
-    alone_each("a_child_of_a_storm_uses_all_of_it", VARIABLE, MODES, VARIABLE, body);
+    alone_each(
+        "a_child_forked_in_a_storm_can_use_all_per_cpu_data",
+        VARIABLE,
+        MODES,
+        VARIABLE,
+        body,
+    );
 }
 
 #[test]
-fn a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays() {
+fn a_lost_threads_lock_is_free_and_poisoned_the_callers_lock_is_kept() {
     let body = |_: &str| {
         let _watchdog = watchdog();
         let (theirs, mine) = (PerCpu::new(|_| 0), PerCpu::new(|_| 0));
@@ -247,7 +253,7 @@ fn a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays() {
             drop(theirs.lock(cpu).expect("neither held nor poisoned"));
         }
     };
-    let name = "a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays";
+    let name = "a_lost_threads_lock_is_free_and_poisoned_the_callers_lock_is_kept";
     alone_each(name, VARIABLE, MODES, VARIABLE, body);
 }
 
@@ -281,7 +287,7 @@ fn a_fork_during_the_choice_of_the_mode() {
 
 /// In modes 1 and 2 the function runs in the call itself.
 #[test]
-fn a_function_that_a_lost_thread_was_in_is_not_waited_for() {
+fn a_flush_in_a_child_does_not_wait_for_a_lost_threads_function() {
     let body = |_: &str| {
         let _watchdog = watchdog();
         let queue = uwork::Queue::builder("percpu").per_cpu().build().expect("a queue");
@@ -310,6 +316,6 @@ fn a_function_that_a_lost_thread_was_in_is_not_waited_for() {
         assert!(this.queue_on(0, &queue).expect("CPU 0 is there"));
         this.flush();
     };
-    let name = "a_function_that_a_lost_thread_was_in_is_not_waited_for";
+    let name = "a_flush_in_a_child_does_not_wait_for_a_lost_threads_function";
     alone_each(name, VARIABLE, MODES, VARIABLE, body);
 }

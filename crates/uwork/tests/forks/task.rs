@@ -10,7 +10,7 @@ use crate::support::watchdog;
 use uwork::task::{self, Notify, TaskHandle};
 
 #[test]
-fn a_child_begins_without_the_parents_items_and_handles() {
+fn a_child_starts_without_the_parents_items_and_handles() {
     let _watchdog = watchdog();
     let (own, ran) = (TaskHandle::current(), Arc::new(AtomicU32::new(0)));
     // A thread that lives on in the parent.

@@ -32,7 +32,7 @@ fn use_uwork(queues: &[&Queue]) {
 }
 
 #[test]
-fn a_child_uses_the_queues_that_were_there_and_new_ones() {
+fn a_child_uses_existing_and_new_queues() {
     let _watchdog = watchdog();
     let queues = [
         queue("unbound").build().unwrap(),
@@ -55,7 +55,7 @@ fn a_child_uses_the_queues_that_were_there_and_new_ones() {
 }
 
 #[test]
-fn a_fork_in_a_flood_harms_nobody() {
+fn a_fork_in_a_flood_harms_neither_parent_nor_child() {
     let _watchdog = watchdog();
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let queues =
@@ -96,7 +96,7 @@ fn a_fork_in_a_flood_harms_nobody() {
 
 /// Whatever state an item had in the parent, it is idle in the child, and can be queued there.
 #[test]
-fn what_was_pending_is_idle_in_the_child() {
+fn pending_items_are_idle_in_the_child() {
     let _watchdog = watchdog();
     let queue = queue("pending").max_active(1).build().unwrap();
     let (gate, started) = (Gate::new(), Gate::new());
@@ -134,7 +134,7 @@ fn what_was_pending_is_idle_in_the_child() {
 }
 
 #[test]
-fn a_fork_inside_of_an_item() {
+fn a_fork_inside_an_item() {
     let _watchdog = watchdog();
     let queue = queue("forks").build().unwrap();
     let (inner, allowed) = (queue.clone(), queue.cpumask().len());
@@ -191,7 +191,7 @@ fn a_fork_while_helping() {
 }
 
 #[test]
-fn readers_of_the_parent_hold_nothing_back_in_the_child() {
+fn readers_of_the_parent_delay_no_grace_period_in_the_child() {
     let _watchdog = watchdog();
     struct Reclaim {
         work: rcu::RcuWork<Reclaim>,

@@ -78,7 +78,7 @@ fn load_while_flipping(queue: &Queue, flips: u64) {
 // Catches: an item that is lost between two pools, a ready pwq that no worker takes, concurrent
 // runs of one item, a flush that misses the pwqs of older attributes.
 #[test]
-fn nothing_is_lost_while_attributes_change() {
+fn no_item_is_lost_while_attributes_change() {
     let _watchdog = watchdog();
     load_while_flipping(&queue("attrs").build().unwrap(), 300);
     load_while_flipping(&queue("attrs").cpu_intensive().build().unwrap(), 100);
@@ -182,7 +182,7 @@ fn a_busy_ordered_queue_moves_to_its_new_cpus() {
 
 // Catches: attributes that are stored but have no effect.
 #[test]
-fn what_is_queued_afterwards_goes_where_the_queue_is_now() {
+fn items_queued_afterwards_use_the_new_attributes() {
     let _watchdog = watchdog();
     let Some((here, there)) = two_cpus() else { return };
     let queue = queue("attrs").affinity_strict(true).build().unwrap();

@@ -194,7 +194,7 @@ fn enqueue_on_needs_a_cpu_that_the_process_may_use() {
 
 // Catches: an error that does not list the valid scopes.
 #[test]
-fn a_scope_that_does_not_exist_is_answered_with_those_that_do() {
+fn an_unknown_scope_is_refused_with_the_valid_names() {
     let _watchdog = watchdog();
     for bad in ["socket", "", "CPU", "cpu ", "numa\n"] {
         let error = bad.parse::<ScopeChoice>().unwrap_err().to_string();
@@ -231,7 +231,7 @@ fn an_enable_without_a_disable_is_an_error() {
 
 // Catches: a disable depth that overflows into other bits of the word, or is lost.
 #[test]
-fn a_disable_too_many_is_an_error() {
+fn one_disable_too_many_is_an_error() {
     const DEPTH_MAX: u32 = 2_047;
     let _watchdog = watchdog();
     let queue = queue("bad").build().unwrap();
@@ -252,7 +252,7 @@ fn a_disable_too_many_is_an_error() {
 
 // Catches: a delay that overflows the clock and expires at once. Negative delays do not exist.
 #[test]
-fn a_huge_delay_ends_with_the_clock() {
+fn a_huge_delay_is_cut_to_the_clocks_range() {
     let _watchdog = watchdog();
     let queue = queue("bad").build().unwrap();
     let slack = Later::of(DelayedWork::new().with_slack(Duration::MAX), |_| {});
@@ -309,7 +309,7 @@ fn freezing_twice_is_an_error() {
 
 // Catches: pending items that are dropped with their queue, or run after it.
 #[test]
-fn dropping_a_queue_runs_what_is_pending() {
+fn dropping_a_queue_runs_pending_items() {
     let _watchdog = watchdog();
     for builder in [queue("drop"), queue("drop").per_cpu(), queue("drop").ordered()] {
         let queue = builder.build().unwrap();
@@ -330,7 +330,7 @@ fn dropping_a_queue_runs_what_is_pending() {
 
 // Catches: an item that a destroyed queue keeps, and a join that waits for it.
 #[test]
-fn a_destroyed_queue_gives_items_back() {
+fn a_destroyed_queue_returns_items() {
     let _watchdog = watchdog();
     let queue = queue("destroyed").build().unwrap();
     queue.destroy().unwrap();
@@ -387,7 +387,7 @@ fn an_item_that_was_never_queued_can_be_waited_for_and_cancelled() {
 
 // Catches: an item that is queued although it could not be enabled, or that is not returned.
 #[test]
-fn enable_and_enqueue_of_an_enabled_item_gives_it_back() {
+fn enable_and_enqueue_of_an_enabled_item_returns_it() {
     let _watchdog = watchdog();
     let queue = queue("bad").build().unwrap();
     let job = Job::counting();
@@ -405,7 +405,7 @@ fn enable_and_enqueue_of_an_enabled_item_gives_it_back() {
 
 // Catches: a description that is stored for a thread that runs no item.
 #[test]
-fn outside_of_items_there_is_nothing_to_describe() {
+fn outside_of_items_a_description_is_refused() {
     let _watchdog = watchdog();
     assert!(!uwork::set_worker_desc("nobody"));
     assert_eq!(uwork::current_work(), None);

@@ -60,8 +60,8 @@ const LONG: Duration = Duration::from_millis(50);
 
 // Catches: workers that are replaced although the tier is `declared`.
 #[test]
-fn declared_is_what_it_says() {
-    let test = "declared_is_what_it_says";
+fn tier_declared_replaces_no_undeclared_block() {
+    let test = "tier_declared_replaces_no_undeclared_block";
     let declared = |command: &mut std::process::Command| _ = command.env(VARIABLE, "declared");
     alone_with(test, declared, || {
         let _watchdog = watchdog();

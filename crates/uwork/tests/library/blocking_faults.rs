@@ -113,8 +113,8 @@ fn a_filter_of_system_calls_leads_to_sampling() {
 // Catches: workers that are awaited through records that no longer arrive, or reported at each
 // scan.
 #[test]
-fn what_was_allowed_is_refused_later() {
-    let test = "what_was_allowed_is_refused_later";
+fn records_that_are_refused_later_are_replaced_by_sampling() {
+    let test = "records_that_are_refused_later_are_replaced_by_sampling";
     alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
         if !can_observe(test) {
@@ -153,8 +153,8 @@ fn lines_of(test: &str, value: Option<&str>, prepare: fn()) -> Option<Vec<String
 // Catches: an invalid value that is accepted, is an error, or is reported more than once; a report
 // of a tier that is the requested one.
 #[test]
-fn a_value_that_is_none_is_told_with_those_that_are() {
-    let test = "a_value_that_is_none_is_told_with_those_that_are";
+fn an_invalid_value_is_reported_with_the_valid_ones() {
+    let test = "an_invalid_value_is_reported_with_the_valid_ones";
     for value in ["Events", "events ", "off", "events,sampling"] {
         let Some(lines) = lines_of(test, Some(value), || {}) else { return };
         assert_eq!(lines.len(), 1, "{lines:?}");
@@ -190,8 +190,8 @@ fn take_files(end: u64) -> Vec<File> {
 // Catches: a tier that uses up the program's last files; one that detects no blocked worker when no
 // file is left.
 #[test]
-fn files_run_out() {
-    let test = "files_run_out";
+fn without_files_sampling_takes_over() {
+    let test = "without_files_sampling_takes_over";
     const FILES: u64 = 32;
     alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
@@ -230,8 +230,8 @@ fn take_all_locked_memory() -> Vec<Event> {
 
 // Catches: the limit of locked memory taken for a general refusal of records.
 #[test]
-fn locked_memory_runs_out() {
-    let test = "locked_memory_runs_out";
+fn without_locked_memory_sampling_takes_over() {
+    let test = "without_locked_memory_sampling_takes_over";
     alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
         become_nobody();
@@ -268,8 +268,8 @@ fn hide_proc() -> Result<(), Error> {
 // Catches: a tier that is used although it cannot work, because the states of threads are
 // unreadable.
 #[test]
-fn there_is_no_proc() {
-    let test = "there_is_no_proc";
+fn without_proc_the_tier_is_declared() {
+    let test = "without_proc_the_tier_is_declared";
     alone_each(test, "UWORK_TEST_RECORDS", &["allowed", "refused"], VARIABLE, |records| {
         let _watchdog = watchdog();
         if let Err(error) = hide_proc() {

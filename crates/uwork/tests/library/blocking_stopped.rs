@@ -101,8 +101,8 @@ fn one_behind_another() {
 // Catches: a worker in the debugger that is taken for a blocked one and replaced, or reported at
 // each scan, or not observed any more when it continues.
 #[test]
-fn a_worker_that_a_debugger_stops_is_told_of_and_not_replaced() {
-    let test = "a_worker_that_a_debugger_stops_is_told_of_and_not_replaced";
+fn a_worker_stopped_by_a_debugger_is_reported_and_not_replaced() {
+    let test = "a_worker_stopped_by_a_debugger_is_reported_and_not_replaced";
     let _watchdog = watchdog();
     for tier in TIERS {
         let Some(mut other) = Other::start(test, in_tier(tier), one_behind_another) else { return };

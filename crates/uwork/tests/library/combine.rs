@@ -40,7 +40,7 @@ impl Sent {
 }
 
 #[test]
-fn everything_is_handled_once_and_in_order_by_one_at_a_time() {
+fn every_parcel_is_handled_once_in_order_by_one_holder_at_a_time() {
     let _watchdog = watchdog();
     let combiner = Combiner::new(Sent::new());
     let pool = Pool::new(16);
@@ -79,7 +79,7 @@ fn everything_is_handled_once_and_in_order_by_one_at_a_time() {
 }
 
 #[test]
-fn a_stall_ends_with_a_resume_whenever_that_comes() {
+fn a_resume_at_any_time_ends_a_stall() {
     let _watchdog = watchdog();
     let combiner = Arc::new(Combiner::new(Sent::new()));
     // Stalls for which a resume is still due, as from a poll for room.
@@ -132,7 +132,7 @@ fn a_stall_ends_with_a_resume_whenever_that_comes() {
 }
 
 #[test]
-fn others_leave_their_parcels_while_somebody_is_at_it() {
+fn threads_leave_their_parcels_to_the_current_holder() {
     let _watchdog = watchdog();
     let (combiner, inside, left) = (Combiner::new(Vec::new()), Barrier::new(2), Barrier::new(2));
     let take = |all: &mut Vec<u32>, batch: &mut Batch<'_, u32>| {
@@ -163,7 +163,7 @@ fn others_leave_their_parcels_while_somebody_is_at_it() {
 
 // Catches: a holder that works for other threads for as long as they submit.
 #[test]
-fn a_holder_is_relieved_by_one_who_submits() {
+fn a_holder_is_relieved_by_a_submitter() {
     let _watchdog = watchdog();
     let combiner = Arc::new(Combiner::new(()));
     let (submitted, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -203,7 +203,7 @@ fn a_holder_is_relieved_by_one_who_submits() {
 }
 
 #[test]
-fn a_panic_leaves_what_was_not_taken_to_whoever_resumes() {
+fn a_panic_leaves_remaining_parcels_to_the_resuming_thread() {
     let _watchdog = watchdog();
     let combiner = Combiner::new(0_u32);
     let panics = |sum: &mut u32, batch: &mut Batch<'_, u32>| -> ControlFlow<()> {
@@ -226,7 +226,7 @@ fn a_panic_leaves_what_was_not_taken_to_whoever_resumes() {
 
 // Catches: a resume that the panicking thread should have followed, and that no thread follows.
 #[test]
-fn a_panic_after_a_resume_leaves_what_was_not_taken_to_whoever_submits() {
+fn a_panic_after_a_resume_leaves_remaining_parcels_to_the_next_submitter() {
     let _watchdog = watchdog();
     let combiner = Combiner::new(0_u32);
     let adds = |sum: &mut u32, batch: &mut Batch<'_, u32>| {
@@ -245,7 +245,7 @@ fn a_panic_after_a_resume_leaves_what_was_not_taken_to_whoever_submits() {
 }
 
 #[test]
-fn parcels_that_are_left_are_dropped_with_the_combiner() {
+fn remaining_parcels_are_dropped_with_the_combiner() {
     let _watchdog = watchdog();
     let shared = Arc::new(());
     let stall = |_: &mut (), _: &mut Batch<'_, Arc<()>>| ControlFlow::Break(());
@@ -258,7 +258,7 @@ fn parcels_that_are_left_are_dropped_with_the_combiner() {
 }
 
 #[test]
-fn a_pool_gives_each_box_to_one_and_keeps_no_more_than_it_has_places() {
+fn a_buffer_pool_gives_each_buffer_to_one_taker_and_is_bounded() {
     let _watchdog = watchdog();
     let (pool, held) = (Pool::new(4), AtomicU64::new(0));
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use uwork::{ErrorKind, on_each_cpu, work_on_cpu};
 // Catches: a CPU that is skipped or served twice, a function that runs elsewhere, a return before
 // the end.
 #[test]
-fn each_cpu_runs_the_function_once_and_there() {
+fn each_cpu_runs_the_function_once_on_itself() {
     let _watchdog = watchdog();
     let all = cpus();
     for _ in 0..20 {
@@ -32,7 +32,7 @@ fn each_cpu_runs_the_function_once_and_there() {
 // Catches: a result that is lost, data that cannot be borrowed, a function that runs on the
 // caller's CPU.
 #[test]
-fn work_on_cpu_runs_there_and_brings_the_result_back() {
+fn work_on_cpu_runs_there_and_returns_the_result() {
     let _watchdog = watchdog();
     for cpu in cpus() {
         let borrowed = [1, 2, 3];
@@ -52,8 +52,8 @@ fn work_on_cpu_runs_there_and_brings_the_result_back() {
 // Catches: a panic that is swallowed, that ends the worker, or that prevents the others from
 // finishing.
 #[test]
-fn panics_are_reported_and_come_back_when_all_have_finished() {
-    alone("panics_are_reported_and_come_back_when_all_have_finished", || {
+fn panics_are_reported_and_propagated_when_all_have_finished() {
+    alone("panics_are_reported_and_propagated_when_all_have_finished", || {
         let _watchdog = watchdog();
         let cpu = cpus()[0];
         let before = uwork::panics();

@@ -247,8 +247,8 @@ fn every_queue_drains_at_the_limit_of_pids_max() {
 // Catches: a flush, a cancel or a join that waits for its own caller, or for a worker that cannot
 // come, because the caller is a rescuer.
 #[test]
-fn what_an_item_may_do_in_a_rescuer() {
-    alone("what_an_item_may_do_in_a_rescuer", || with_nproc(in_a_rescuer));
+fn an_item_in_a_rescuer_may_call_everything() {
+    alone("an_item_in_a_rescuer_may_call_everything", || with_nproc(in_a_rescuer));
 }
 
 fn in_a_rescuer(set: &dyn Fn(u64), lift: &dyn Fn()) {

@@ -150,7 +150,7 @@ fn wakers_may_outlive_the_future_and_its_queue() {
 
 // Catches: a queue that is destroyed by the thread whose wake was the last to hold the task.
 #[test]
-fn the_last_wake_may_take_the_queue_with_it() {
+fn the_last_wake_may_destroy_the_queue() {
     let _watchdog = watchdog();
     for round in 0..300 {
         let queue = queue("futures-last").build().unwrap();

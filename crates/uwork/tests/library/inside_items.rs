@@ -110,7 +110,7 @@ fn a_flush_behind_its_caller_on_an_ordered_queue_does_not_wait() {
 
 // Catches: a queue whose only permit is held by an item that waits for another one.
 #[test]
-fn an_item_lends_its_place_to_the_one_that_it_waits_for() {
+fn an_item_lends_its_permit_to_the_item_that_it_waits_for() {
     let _watchdog = watchdog();
     for builder in [queue("inside"), queue("inside").per_cpu()] {
         let queue = builder.max_active(1).build().unwrap();
@@ -261,8 +261,8 @@ fn a_panic_in_a_closure_reaches_its_handle() {
 
 // Catches: a wait whose panic leaves the pool's running count wrong.
 #[test]
-fn a_panic_during_a_declared_wait_leaves_the_pool_in_order() {
-    alone("a_panic_during_a_declared_wait_leaves_the_pool_in_order", || {
+fn a_panic_during_a_declared_wait_keeps_the_pools_counts_right() {
+    alone("a_panic_during_a_declared_wait_keeps_the_pools_counts_right", || {
         let _watchdog = watchdog();
         for queue in every_kind() {
             keep(&queue);

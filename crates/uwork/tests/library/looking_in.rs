@@ -17,7 +17,7 @@ fn seen(dump: &Dump, name: &str) -> QueueDump {
 }
 
 #[test]
-fn dumps_beside_a_flood_add_up() {
+fn dumps_during_a_flood_are_consistent() {
     let _watchdog = watchdog();
     let queues = [
         queue("flood-p").per_cpu().build().unwrap(),
@@ -88,7 +88,7 @@ fn check(queue: &QueueDump) {
 }
 
 #[test]
-fn a_stuck_worker_and_what_waits_behind_it_are_shown() {
+fn a_stuck_worker_and_the_items_behind_it_are_shown() {
     let _watchdog = watchdog();
     let queue = queue("stuck").ordered().freezable().build().unwrap();
     let (started, gate) = (Gate::new(), Gate::new());

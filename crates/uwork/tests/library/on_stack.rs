@@ -47,7 +47,7 @@ fn an_item_on_the_stack_runs_as_often_as_it_is_queued() {
 
 // Catches: an end that leaves the item in a list or a timer, or in its queue.
 #[test]
-fn what_is_pending_at_the_end_is_taken_back() {
+fn pending_items_are_cancelled_at_the_end() {
     let _watchdog = watchdog();
     let queue = queue("stack").ordered().build().unwrap();
     let (started, may_end) = (Gate::new(), Gate::new());
@@ -164,8 +164,8 @@ fn hold_the_refusal(report: &Report) {
 
 // Catches: an end that takes an idle item for one that the engine has released.
 #[test]
-fn the_end_waits_until_the_engine_has_let_go() {
-    alone("the_end_waits_until_the_engine_has_let_go", || {
+fn the_end_waits_until_the_engine_has_released_the_item() {
+    alone("the_end_waits_until_the_engine_has_released_the_item", || {
         let _watchdog = watchdog();
         uwork::set_reporter(hold_the_refusal).expect("the only reporter here");
         let closed = queue("stack-held").build().unwrap();
@@ -191,7 +191,7 @@ fn the_end_waits_until_the_engine_has_let_go() {
 
 // Catches: an end that waits for itself where the caller is an item.
 #[test]
-fn inside_an_item_of_the_same_queue() {
+fn an_item_on_the_stack_works_inside_an_item_of_the_same_queue() {
     let _watchdog = watchdog();
     for builder in [queue("stack"), queue("stack").ordered(), queue("stack").per_cpu()] {
         let queue = builder.max_active(1).build().unwrap();

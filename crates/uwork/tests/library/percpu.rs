@@ -54,7 +54,7 @@ fn everything() {
 }
 
 #[test]
-fn as_an_error_a_refusal_says_the_same_and_gives_the_lock_up() {
+fn a_refusal_as_an_error_has_the_same_text_and_releases_the_lock() {
     fn add(data: &PerCpu<u64>, cpu: u32) -> Result<(), uwork::Error> {
         *data.try_lock(cpu)? += 1;
         Ok(())
@@ -178,8 +178,8 @@ fn use_own_areas() {
 }
 
 #[test]
-fn the_program_chooses_before_the_first_use_and_the_environment_before_it() {
-    let test = "the_program_chooses_before_the_first_use_and_the_environment_before_it";
+fn the_program_chooses_the_mode_and_the_environment_overrides_it() {
+    let test = "the_program_chooses_the_mode_and_the_environment_overrides_it";
     for variable in [None, Some("1")] {
         let prepare = |command: &mut Command| {
             match variable {
@@ -203,8 +203,8 @@ fn the_program_chooses_before_the_first_use_and_the_environment_before_it() {
 
 /// The machines of `ci/vm.sh` have isolated CPUs.
 #[test]
-fn isolated_cpus_are_reached_without_disturbing_them_unless_asked_otherwise() {
-    let test = "isolated_cpus_are_reached_without_disturbing_them_unless_asked_otherwise";
+fn isolated_cpus_are_accessed_remotely_unless_requested_otherwise() {
+    let test = "isolated_cpus_are_accessed_remotely_unless_requested_otherwise";
     let isolated = uwork::topology::Machine::read().unwrap().isolated;
     if isolated.is_empty() {
         return eprintln!("{test}: skipped: no CPU is isolated here");
@@ -252,8 +252,8 @@ fn a_mode_that_does_not_exist_is_reported() {
 }
 
 #[test]
-fn a_cache_that_is_dropped_with_objects_out_keeps_them_and_tells() {
-    alone("a_cache_that_is_dropped_with_objects_out_keeps_them_and_tells", || {
+fn a_cache_dropped_with_live_objects_keeps_and_reports_them() {
+    alone("a_cache_dropped_with_live_objects_keeps_and_reports_them", || {
         keep_reports();
         let cache = Cache::new("leaky");
         let mut objects: Vec<_> = (0..3).map(|_| cache.alloc_raw()).collect();
@@ -275,9 +275,9 @@ fn a_cache_that_is_dropped_with_objects_out_keeps_them_and_tells() {
 
 /// No worker can run there for the caller, so the CPU's part is taken by force.
 #[test]
-fn parts_of_cpus_outside_the_mask_are_reached() {
+fn parts_of_cpus_outside_the_mask_are_accessible() {
     let _watchdog = watchdog();
-    in_each_mode("parts_of_cpus_outside_the_mask_are_reached", || {
+    in_each_mode("parts_of_cpus_outside_the_mask_are_accessible", || {
         let machine = uwork::topology::Machine::read().unwrap();
         let only = machine.allowed.first().expect("a CPU");
         pin_first_thread(only);
@@ -296,9 +296,9 @@ fn parts_of_cpus_outside_the_mask_are_reached() {
 /// In mode 0 a worker of that CPU takes the lock. If it waited for the lock, all workers would in
 /// the end, and none could run the holder's request.
 #[test]
-fn threads_that_wait_for_a_lock_keep_its_holder_from_nothing() {
+fn threads_that_wait_for_a_lock_do_not_block_its_holder() {
     let _watchdog = watchdog();
-    in_each_mode("threads_that_wait_for_a_lock_keep_its_holder_from_nothing", || {
+    in_each_mode("threads_that_wait_for_a_lock_do_not_block_its_holder", || {
         const ASKERS: u64 = 100;
         let [from, cpu, ..] = cpus()[..] else { return eprintln!("one CPU: nothing to be seen") };
         let (outer, inner) = (PerCpu::new(|_| 0), PerCpu::new(|_| 0));
@@ -359,9 +359,9 @@ fn a_process_that_can_have_no_threads_reaches_every_cpu() {
 
 /// A child's values are its own, and it waits for no worker of the parent.
 #[test]
-fn a_forked_child_uses_what_it_has() {
+fn a_forked_child_uses_its_own_per_cpu_data() {
     let _watchdog = watchdog();
-    in_each_mode("a_forked_child_uses_what_it_has", || {
+    in_each_mode("a_forked_child_uses_its_own_per_cpu_data", || {
         let data = PerCpu::new(|_| 0);
         let cache = Cache::new("forked");
         data.for_each(|_, part| *part += 1).unwrap();

@@ -12,9 +12,9 @@ use uwork::ErrorKind;
 use uwork::percpu::{Mode, PerCpu, PerCpuWork, is_cpu_remote, mode};
 
 #[test]
-fn per_cpu_work_runs_on_its_cpu_or_right_here_as_the_mode_says() {
+fn per_cpu_work_runs_on_its_cpu_or_in_the_call_according_to_the_mode() {
     let _watchdog = watchdog();
-    in_each_mode("per_cpu_work_runs_on_its_cpu_or_right_here_as_the_mode_says", per_cpu_work);
+    in_each_mode("per_cpu_work_runs_on_its_cpu_or_in_the_call_according_to_the_mode", per_cpu_work);
 }
 
 fn per_cpu_work() {
@@ -59,9 +59,9 @@ fn per_cpu_work() {
 
 /// It would run on another CPU in mode 0, without notice.
 #[test]
-fn a_queue_that_cannot_bring_work_to_its_cpu_is_refused() {
+fn a_queue_that_cannot_run_work_on_its_cpu_is_refused() {
     let _watchdog = watchdog();
-    in_each_mode("a_queue_that_cannot_bring_work_to_its_cpu_is_refused", || {
+    in_each_mode("a_queue_that_cannot_run_work_on_its_cpu_is_refused", || {
         let runs = Arc::new(AtomicU64::new(0));
         let cpu = cpus()[0];
         let work = PerCpuWork::new(cpu, {

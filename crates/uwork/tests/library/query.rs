@@ -73,7 +73,7 @@ fn an_item_that_is_waited_for_knows_itself_too() {
 
 // Catches: one state bit that hides the other.
 #[test]
-fn busy_is_pending_and_running_apart() {
+fn busy_reports_pending_and_running_separately() {
     let _watchdog = watchdog();
     let queue = queue("query").build().unwrap();
     let (started, may_end) = (Gate::new(), Gate::new());

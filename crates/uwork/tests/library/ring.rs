@@ -136,7 +136,7 @@ fn one_wait_sends_and_waits_for_the_answer() {
 }
 
 #[test]
-fn try_send_sends_what_there_is_room_for_and_send_waits_for_room() {
+fn try_send_sends_what_fits_and_send_waits_for_room() {
     let _watchdog = watchdog();
     let (_listener, mut client, server) = connected();
     let mut reactor = Reactor::builder().build().unwrap();
@@ -200,7 +200,7 @@ fn buffers_that_are_kept_are_not_filled_again() {
 }
 
 #[test]
-fn a_buffer_is_no_longer_than_it_is_whatever_the_operation_returns() {
+fn a_buffer_is_cut_to_its_capacity_whatever_the_operation_returns() {
     let (from, to) = UnixDatagram::pair().unwrap();
     let mut reactor = Reactor::builder().buffers(1, 64).build().unwrap();
     from.send(&[7; 5000]).unwrap();
@@ -257,7 +257,7 @@ fn a_cancel_by_kind_leaves_the_other_kind_with_that_token() {
 /// The reactor reads from the socket that was passed, although its descriptor number refers to
 /// another socket before the next wait.
 #[test]
-fn a_number_that_becomes_anothers_is_not_read() {
+fn a_reused_descriptor_number_is_not_read() {
     let _watchdog = watchdog();
     let (_listener, mut client, server) = connected();
     let (_other_listener, mut other_client, other) = connected();
@@ -271,7 +271,7 @@ fn a_number_that_becomes_anothers_is_not_read() {
 }
 
 #[test]
-fn more_than_one_operation_can_send_is_refused() {
+fn a_length_beyond_one_operation_is_refused() {
     let _watchdog = watchdog();
     let (_listener, _client, server) = connected();
     let mut reactor = Reactor::builder().build().unwrap();
@@ -285,7 +285,7 @@ fn more_than_one_operation_can_send_is_refused() {
 }
 
 #[test]
-fn the_wait_ends_when_its_time_is_over() {
+fn the_wait_ends_at_its_timeout() {
     let _watchdog = watchdog();
     let mut reactor = Reactor::builder().build().unwrap();
     assert_eq!(reactor.wait(Some(Duration::from_millis(1))).unwrap(), 0);
@@ -294,7 +294,7 @@ fn the_wait_ends_when_its_time_is_over() {
 
 // Catches: a timeout that the system takes for one that has passed.
 #[test]
-fn the_wait_may_be_as_long_as_can_be_said() {
+fn the_wait_accepts_the_longest_timeout() {
     let _watchdog = watchdog();
     for timeout in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {
         let (send, receive) = channel();
@@ -349,7 +349,7 @@ fn an_item_that_panics_ends_the_wait_as_others_do() {
 }
 
 #[test]
-fn more_operations_than_entries_are_submitted_on_the_way() {
+fn more_operations_than_entries_are_submitted_early() {
     let _watchdog = watchdog();
     let mut reactor = Reactor::builder().entries(4).build().unwrap();
     for token in 0..1_000 {
@@ -363,7 +363,7 @@ fn more_operations_than_entries_are_submitted_on_the_way() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_arguments_are_refused_with_a_reason() {
     let _watchdog = watchdog();
     let refused = |builder: uwork::ring::Builder| builder.build().unwrap_err();
     for builder in [
@@ -388,7 +388,7 @@ fn what_is_wrong_is_said() {
 /// Reactors are created and dropped while other threads send messages to them: no message reaches
 /// the wrong ring.
 #[test]
-fn reactors_that_end_while_they_are_told_of_work() {
+fn reactors_that_end_while_they_are_notified() {
     let _watchdog = watchdog();
     let ran = Arc::new(AtomicU32::new(0));
     let mut added = 0;
@@ -419,7 +419,7 @@ fn reactors_that_end_while_they_are_told_of_work() {
 }
 
 #[test]
-fn descriptors_that_nobody_takes_are_closed() {
+fn unclaimed_descriptors_are_closed() {
     let _watchdog = watchdog();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

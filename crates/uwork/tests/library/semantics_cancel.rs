@@ -21,7 +21,7 @@ fn held_queue(stem: &str) -> (Queue, Gate) {
 // Catches: a cancel that misses an item in one of its lists, removes its neighbour too, loses the
 // pointer, or returns true for an item that was not pending.
 #[test]
-fn s2_14_cancel_takes_the_item_from_where_it_is() {
+fn s2_14_cancel_removes_the_item_from_any_list() {
     let _watchdog = watchdog();
     let (queue, may_end) = held_queue("s2-14");
     let jobs: Vec<_> = (0..5).map(|_| Job::counting()).collect();
@@ -77,7 +77,7 @@ fn s2_14_cancel_does_not_wait_for_a_run() {
 
 // Catches: a cancel that cannot remove an item that a worker has scheduled behind a long one.
 #[test]
-fn s2_14_cancel_takes_items_out_of_a_workers_batch() {
+fn s2_14_cancel_removes_items_from_a_workers_batch() {
     let _watchdog = watchdog();
     let cpu = cpus()[0];
     let build = |stem: &str| {

@@ -175,7 +175,7 @@ fn s2_11_an_item_armed_inside_another_one_fires() {
 // Catches: inverted results, a timer that keeps its old time, an item that is armed twice or lost
 // on its way from the queue to the timer.
 #[test]
-fn s2_12_mod_delayed_says_whether_it_was_pending_and_moves_the_time() {
+fn s2_12_mod_delayed_returns_whether_it_was_pending_and_moves_the_time() {
     let _watchdog = watchdog();
     let queue = queue("s2-12").build().unwrap();
     let later = Later::counting();
@@ -306,7 +306,7 @@ fn take_armed(queue: &Queue, later: &Arc<Later>) {
 
 // Catches: a flush that waits for the timer, or queues on another queue or CPU than requested.
 #[test]
-fn s2_19_flush_of_an_armed_item_queues_it_at_once_where_it_was_to_go() {
+fn s2_19_flush_of_an_armed_item_queues_it_at_once_on_its_target() {
     let _watchdog = watchdog();
     let queue = queue("s2-19").per_cpu().build().unwrap();
     let log = Log::new();

@@ -171,8 +171,8 @@ fn s2_21_a_long_drain_is_reported() {
 
 // Catches: a destroy that leaves items behind, waits for timers, or accepts items afterwards.
 #[test]
-fn s2_22_destroy_runs_what_is_queued_and_takes_no_more() {
-    alone("s2_22_destroy_runs_what_is_queued_and_takes_no_more", || {
+fn s2_22_destroy_runs_queued_items_and_refuses_new_ones() {
+    alone("s2_22_destroy_runs_queued_items_and_refuses_new_ones", || {
         let _watchdog = watchdog();
         collect_reports();
         let queue = queue("s2-22").max_active(1).build().unwrap();

@@ -68,8 +68,8 @@ fn runs_beside_a_computing_item(
 // Catches: an item that waits behind one that computes for ever, undeclared; a threshold that does
 // not reach the engine.
 #[test]
-fn s2_31_a_run_over_the_threshold_holds_nobody_up() {
-    alone("s2_31_a_run_over_the_threshold_holds_nobody_up", || {
+fn s2_31_a_run_over_the_threshold_delays_no_other_item() {
+    alone("s2_31_a_run_over_the_threshold_delays_no_other_item", || {
         let _watchdog = watchdog();
         let queue = queue("s2-31").per_cpu().build().unwrap();
         let until_it_ran = move |second: &Gate| second.is_open() || cpu_time() > WAIT_MAX;
@@ -157,8 +157,8 @@ fn s2_34_bh_items_run_in_queue_order_in_one_context_on_each_cpu() {
 
 // Catches: a BH item that waits unnoticed, is reported each time, or ends its context.
 #[test]
-fn s2_34_a_bh_item_that_waits_is_caught() {
-    alone("s2_34_a_bh_item_that_waits_is_caught", || {
+fn s2_34_a_bh_item_that_waits_is_detected() {
+    alone("s2_34_a_bh_item_that_waits_is_detected", || {
         let _watchdog = watchdog();
         collect_reports();
         let queue = queue("s2-34").bh().build().unwrap();

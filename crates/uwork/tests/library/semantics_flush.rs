@@ -119,7 +119,7 @@ fn s2_18_flush_from_inside_the_item_returns() {
 
 // Catches: a flush from inside an ordered queue's item that waits for an item behind its caller.
 #[test]
-fn s2_18_flush_of_another_item_of_the_own_ordered_queue_returns() {
+fn s2_18_flush_of_another_item_of_the_callers_ordered_queue_returns() {
     let _watchdog = watchdog();
     let queue = queue("s2-18").ordered().build().unwrap();
     keep(&queue);
@@ -213,7 +213,7 @@ fn wave(queue: &Queue) -> Wave {
 // Catches: flushes that are confused with each other: one that returns before its items have run,
 // or waits for those of a later one.
 #[test]
-fn s2_20_each_flush_waits_for_its_own_past() {
+fn s2_20_each_flush_waits_for_items_queued_before_it() {
     let _watchdog = watchdog();
     let queue = queue("s2-20").build().unwrap();
     let mut waves: Vec<Wave> = (0..12).map(|_| wave(&queue)).collect();

@@ -71,8 +71,8 @@ fn s2_27_new_items_wait_and_active_ones_finish() {
 // Catches: a wait for frozen items that ends, one that the thaw does not end, a join that runs the
 // item itself.
 #[test]
-fn s2_27_flushes_and_joins_of_what_is_frozen_wait_for_the_thaw() {
-    alone("s2_27_flushes_and_joins_of_what_is_frozen_wait_for_the_thaw", || {
+fn s2_27_flushes_and_joins_of_frozen_items_wait_for_the_thaw() {
+    alone("s2_27_flushes_and_joins_of_frozen_items_wait_for_the_thaw", || {
         let _watchdog = watchdog();
         for queue in one_of_each() {
             let log = Log::new();

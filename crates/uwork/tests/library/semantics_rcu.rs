@@ -69,7 +69,7 @@ fn another_grace_period(queue: &uwork::Queue, log: &Log<&'static str>) {
 
 // Catches: a grace period that ends at once, or that does not wait for an existing reader.
 #[test]
-fn s2_13_a_reader_holds_the_item_back() {
+fn s2_13_a_reader_delays_the_item() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
@@ -93,7 +93,7 @@ fn s2_13_a_reader_holds_the_item_back() {
 
 // Catches: a grace period that a later reader can extend, or that waits for all readers ever.
 #[test]
-fn s2_13_readers_who_come_later_hold_nothing_back() {
+fn s2_13_later_readers_delay_no_item() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
@@ -113,7 +113,7 @@ fn s2_13_readers_who_come_later_hold_nothing_back() {
 
 // Catches: a false result that queues the item again after another period, or runs it twice.
 #[test]
-fn s2_13_only_a_true_answer_begins_a_grace_period() {
+fn s2_13_only_a_true_result_begins_a_grace_period() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
@@ -142,7 +142,7 @@ fn s2_13_only_a_true_answer_begins_a_grace_period() {
 
 // Catches: a false result that makes the item wait for readers that came after the true one.
 #[test]
-fn s2_13_a_false_answer_extends_nothing() {
+fn s2_13_a_false_result_extends_no_grace_period() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
@@ -167,7 +167,7 @@ fn s2_13_a_false_answer_extends_nothing() {
 
 // Catches: an item that cannot be cancelled while it waits, or that runs all the same.
 #[test]
-fn an_item_that_waits_for_a_grace_period_can_be_taken_back() {
+fn an_item_that_waits_for_a_grace_period_can_be_cancelled() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
@@ -216,7 +216,7 @@ fn a_reader_cannot_wait_for_its_own_grace_period() {
 // Catches: an item that keeps its queue alive, or is lost with its pointer when the queue is
 // destroyed.
 #[test]
-fn a_queue_that_is_gone_drops_what_waits_for_a_grace_period() {
+fn a_destroyed_queue_drops_items_that_wait_for_a_grace_period() {
     let _watchdog = watchdog();
     let gone = queue("rcu").build().unwrap();
     let log = Log::new();

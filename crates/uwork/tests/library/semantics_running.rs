@@ -120,7 +120,7 @@ fn s2_04_not_if_the_queue_is_another_one() {
 
 // Catches: a collision that blocks the items behind it, or one that is lost at the end of the run.
 #[test]
-fn s2_05_a_collision_waits_for_the_run_and_holds_up_nobody() {
+fn s2_05_a_collision_waits_for_the_run_and_delays_no_other_item() {
     let _watchdog = watchdog();
     let queue = strict_per_cpu_pods("s2-05").build().unwrap();
     keep(&queue);
@@ -144,7 +144,7 @@ fn s2_05_a_collision_waits_for_the_run_and_holds_up_nobody() {
 // Catches: a collision that is deferred and lost when a helping thread holds the last free permit
 // (max_active 2) at the moment at which the run ends.
 #[test]
-fn s2_05_a_collision_is_not_lost_when_a_helping_thread_has_the_last_place() {
+fn s2_05_a_collision_is_not_lost_when_a_helper_holds_the_last_permit() {
     let _watchdog = watchdog();
     let cpu = cpus()[0];
     // A separate pool, with one worker running at a time.

@@ -28,8 +28,8 @@ fn the_program_chooses_the_tier() {
 
 // Catches: a program's choice that overrides the environment's.
 #[test]
-fn the_environment_comes_before_the_program() {
-    let test = "the_environment_comes_before_the_program";
+fn the_environment_overrides_the_program() {
+    let test = "the_environment_overrides_the_program";
     let declared = |command: &mut Command| {
         command.env(VARIABLE, "declared");
     };
@@ -45,8 +45,8 @@ fn the_environment_comes_before_the_program() {
 
 // Catches: calls that start uwork although they need not.
 #[test]
-fn what_needs_no_pools_does_not_start_uwork() {
-    alone("what_needs_no_pools_does_not_start_uwork", || {
+fn calls_that_need_no_pools_do_not_start_uwork() {
+    alone("calls_that_need_no_pools_do_not_start_uwork", || {
         uwork::set_reporter(|_| {}).unwrap();
         assert!(uwork::topology::Machine::read().is_ok());
         assert_eq!(uwork::blocking(|| 42), 42);
@@ -78,8 +78,8 @@ fn a_setup_after_the_first_queue_is_refused() {
 
 // Catches: two callers that both get the result that their setup was installed.
 #[test]
-fn of_several_setups_one_is_installed() {
-    alone_with("of_several_setups_one_is_installed", without_variable, || {
+fn one_of_several_setups_is_installed() {
+    alone_with("one_of_several_setups_is_installed", without_variable, || {
         let barrier = Barrier::new(8);
         let tiers = BlockingTier::ALL.into_iter().cycle().take(8);
         let install = |tier| {

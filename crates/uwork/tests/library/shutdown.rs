@@ -45,8 +45,8 @@ fn worker_threads() -> usize {
 }
 
 #[test]
-fn a_drain_runs_everything_and_then_everything_is_refused() {
-    in_a_process("a_drain_runs_everything_and_then_everything_is_refused", || {
+fn a_draining_shutdown_runs_all_items_and_then_refuses_all() {
+    in_a_process("a_draining_shutdown_runs_all_items_and_then_refuses_all", || {
         let (sum, own) = (Arc::new(AtomicU32::new(0)), Queue::builder("own").build().unwrap());
         let ordered = Queue::builder("ordered").ordered().build().unwrap();
         let queues = [&own, &ordered, system::percpu(), system::dfl()];
@@ -82,8 +82,8 @@ fn a_drain_runs_everything_and_then_everything_is_refused() {
 }
 
 #[test]
-fn a_drain_takes_what_running_items_queue() {
-    in_a_process("a_drain_takes_what_running_items_queue", || {
+fn a_draining_shutdown_accepts_items_queued_by_running_items() {
+    in_a_process("a_draining_shutdown_accepts_items_queued_by_running_items", || {
         let (queue, other) =
             (Queue::builder("a").build().unwrap(), Queue::builder("b").build().unwrap());
         let (started, gate) = (Gate::new(), Gate::new());
@@ -107,8 +107,8 @@ fn a_drain_takes_what_running_items_queue() {
 }
 
 #[test]
-fn a_cancel_lets_go_of_what_has_not_started() {
-    in_a_process("a_cancel_lets_go_of_what_has_not_started", || {
+fn a_cancelling_shutdown_releases_items_that_have_not_started() {
+    in_a_process("a_cancelling_shutdown_releases_items_that_have_not_started", || {
         let queue = Queue::builder("q").ordered().build().unwrap();
         let (started, gate) = (Gate::new(), Gate::new());
         let held = Job::held(&started, &gate);
@@ -136,8 +136,8 @@ fn a_cancel_lets_go_of_what_has_not_started() {
 }
 
 #[test]
-fn what_does_not_end_in_time_is_reported_by_name() {
-    in_a_process("what_does_not_end_in_time_is_reported_by_name", || {
+fn a_shutdown_names_items_that_do_not_end_in_time() {
+    in_a_process("a_shutdown_names_items_that_do_not_end_in_time", || {
         let queue = Queue::builder("stuck").max_active(1).ordered().build().unwrap();
         let (done, wait) = mpsc::channel::<()>();
         let (begun, started) = mpsc::channel::<()>();
@@ -172,8 +172,8 @@ fn not_from_inside_an_item() {
 }
 
 #[test]
-fn two_at_once_beside_producers_lose_nothing() {
-    in_a_process("two_at_once_beside_producers_lose_nothing", || {
+fn two_concurrent_shutdowns_beside_producers_lose_no_item() {
+    in_a_process("two_concurrent_shutdowns_beside_producers_lose_no_item", || {
         let queues: Arc<Vec<Queue>> = Arc::new(vec![
             Queue::builder("p").per_cpu().build().unwrap(),
             Queue::builder("u").build().unwrap(),
@@ -218,8 +218,8 @@ fn is_shut(queue: &Queue) -> bool {
 
 /// Items that wait for a grace period are released like armed ones.
 #[test]
-fn items_that_wait_for_a_grace_period_are_let_go_of() {
-    in_a_process("items_that_wait_for_a_grace_period_are_let_go_of", || {
+fn items_that_wait_for_a_grace_period_are_released() {
+    in_a_process("items_that_wait_for_a_grace_period_are_released", || {
         struct Old {
             work: uwork::rcu::RcuWork<Old>,
         }
@@ -260,7 +260,7 @@ fn a_function_on_a_cpu_is_refused_afterwards() {
 
 /// A destructor that a shutdown runs may call uwork, on any queue.
 #[test]
-fn what_is_let_go_of_may_wait_and_ask() {
+fn released_items_may_wait_and_query() {
     struct Holder {
         work: uwork::DelayedWork<Holder>,
         other: Queue,
@@ -279,7 +279,7 @@ fn what_is_let_go_of_may_wait_and_ask() {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
-    in_a_process("what_is_let_go_of_may_wait_and_ask", || {
+    in_a_process("released_items_may_wait_and_query", || {
         let other = Queue::builder("other").build().unwrap();
         let queue = Queue::builder("gone").build().unwrap();
         let item = Arc::new(Holder { work: uwork::DelayedWork::new(), other });

@@ -163,7 +163,7 @@ fn attributes_are_those_of_the_queue() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_is_allowed() {
+fn invalid_values_are_refused_with_the_valid_ones() {
     let queue = queue("wrong").sysfs().build().unwrap();
     let ordered = crate::support::queue("wrong-o").ordered().sysfs().build().unwrap();
     let at = |attribute: &str| path(&queue, attribute);

@@ -59,8 +59,8 @@ fn has(stall: &Stall, function: &str) -> bool {
 // Catches: a stall that is missed, or reported repeatedly; calls of another thread, or without
 // names; a queue that is not the waiting one.
 #[test]
-fn s2_36_a_stall_is_reported_once_with_the_calls_of_who_is_in_the_way() {
-    alone("s2_36_a_stall_is_reported_once_with_the_calls_of_who_is_in_the_way", || {
+fn s2_36_a_stall_is_reported_once_with_the_blocking_items_stack() {
+    alone("s2_36_a_stall_is_reported_once_with_the_blocking_items_stack", || {
         let _watchdog = watchdog();
         watch();
         let kinds = [queue("ordered").ordered(), queue("one").per_cpu().max_active(1)];
@@ -110,8 +110,8 @@ fn s2_36_a_stall_is_reported_once_with_the_calls_of_who_is_in_the_way() {
 
 /// A reporter that does not return before a blocked worker has been replaced.
 #[test]
-fn a_reporter_holds_up_nobody_who_waits_for_a_stand_in() {
-    alone("a_reporter_holds_up_nobody_who_waits_for_a_stand_in", || {
+fn a_reporter_does_not_delay_the_replacement_of_a_blocked_worker() {
+    alone("a_reporter_does_not_delay_the_replacement_of_a_blocked_worker", || {
         static ENTERED: AtomicBool = AtomicBool::new(false);
         static STOOD_IN: AtomicBool = AtomicBool::new(false);
         static RETURNS: AtomicBool = AtomicBool::new(false);
@@ -197,9 +197,9 @@ fn reads_what_does_not_come() -> usize {
 
 /// The output of a process whose item reads from a pipe until it is closed.
 #[test]
-fn a_stall_is_printed_where_nobody_collects_reports() {
+fn a_stall_is_printed_where_no_reporter_is_set() {
     const CHILD: &str = "UWORK_TEST_STALLS";
-    const NAME: &str = "a_stall_is_printed_where_nobody_collects_reports";
+    const NAME: &str = "a_stall_is_printed_where_no_reporter_is_set";
     let _watchdog = watchdog();
     if std::env::var_os(CHILD).is_some() {
         uwork::sysfs::set("module/parameters/watchdog_thresh", "0.05").unwrap();

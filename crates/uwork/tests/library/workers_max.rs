@@ -86,8 +86,8 @@ fn the_knob_caps_a_pool_and_lifts_the_cap() {
 
 // Catches: invalid values that are accepted with another meaning.
 #[test]
-fn the_knob_says_what_is_allowed() {
-    alone("the_knob_says_what_is_allowed", || {
+fn the_knob_refuses_invalid_values_with_the_valid_ones() {
+    alone("the_knob_refuses_invalid_values_with_the_valid_ones", || {
         for wrong in ["", "-1", "65535", "many"] {
             let error = sysfs::set(KNOB, wrong).unwrap_err().to_string();
             assert!(error.ends_with("allowed are 0 to 65534"), "{error}");

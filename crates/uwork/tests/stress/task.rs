@@ -110,7 +110,7 @@ fn wait(way: u64) {
 }
 
 #[test]
-fn every_item_that_was_added_runs_or_is_taken_back() {
+fn every_added_item_runs_or_is_cancelled() {
     let _watchdog = watchdog();
     let placeholder = TaskHandle::current();
     let world = Arc::new(World {
@@ -176,7 +176,7 @@ fn wait_inside_of_a_wait(over: &AtomicBool) {
 /// A ring of threads that pass tokens on. Each thread sleeps, in one way or another, until it is
 /// notified. A lost notification stops the ring for ever.
 #[test]
-fn tokens_go_round_through_threads_that_sleep_without_a_bound() {
+fn tokens_pass_through_threads_that_sleep_without_a_timeout() {
     const ROUNDS: u64 = times(2_000);
     const TOKENS: u64 = 4;
     let _watchdog = watchdog();

@@ -41,7 +41,7 @@ const MOST: usize = 4;
 /// where any is; or `None`, with a note why `test` is skipped. One test at a time may use them.
 ///
 /// # Panics
-/// If it is permitted but impossible, so that the test cannot pass without running.
+/// If it is permitted but impossible: otherwise the test would pass without running.
 pub(crate) fn removable(test: &str) -> Option<(Vec<u32>, MutexGuard<'static, ()>)> {
     static TURN: Mutex<()> = Mutex::new(());
     if std::env::var_os(VARIABLE).is_none() {

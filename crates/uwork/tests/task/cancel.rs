@@ -10,7 +10,7 @@ use crate::support::{watchdog, within};
 use crate::target::{Job, jobs};
 
 #[test]
-fn cancel_takes_back_what_has_not_been_taken_off_the_list() {
+fn cancel_removes_items_that_are_still_in_the_list() {
     let _watchdog = watchdog();
     let (log, handle) = (Log::new(), TaskHandle::current());
     let jobs = jobs(&log, 4);
@@ -32,7 +32,7 @@ fn cancel_takes_back_what_has_not_been_taken_off_the_list() {
 }
 
 #[test]
-fn cancel_does_not_reach_what_a_run_has_taken_off() {
+fn cancel_does_not_reach_items_that_a_run_has_detached() {
     let _watchdog = watchdog();
     let (log, handle) = (Log::new(), TaskHandle::current());
     let job = jobs(&log, 1).remove(0);

@@ -27,7 +27,7 @@ impl Drop for AtTheEnd {
 }
 
 #[test]
-fn a_threads_destructors_may_run_and_add_what_is_left() {
+fn a_threads_destructors_may_run_and_add_items() {
     thread_local! {
         static BEFORE: OnceCell<AtTheEnd> = const { OnceCell::new() };
         static AFTER: OnceCell<AtTheEnd> = const { OnceCell::new() };
@@ -66,7 +66,7 @@ fn a_threads_destructors_may_run_and_add_what_is_left() {
 
 // Catches: a borrowed descriptor that is closed, or reused, although its notifier still exists.
 #[test]
-fn a_notifier_that_is_left_behind_keeps_its_descriptor_open() {
+fn a_notifier_that_outlives_its_thread_keeps_its_descriptor_open() {
     let _watchdog = watchdog();
     let borrow = || {
         let notifier: &'static task::Notifier = Box::leak(Box::new(task::notifier().unwrap()));

@@ -122,8 +122,8 @@ fn a_queue_of_signals_that_is_full_for_a_moment_is_waited_for() {
 
 // Catches: a failed signal that is taken for sent, so that no later adder sends another.
 #[test]
-fn a_signal_that_is_refused_to_one_is_sent_by_the_next() {
-    alone("a_signal_that_is_refused_to_one_is_sent_by_the_next", || {
+fn a_signal_refused_to_one_adder_is_sent_by_the_next() {
+    alone("a_signal_refused_to_one_adder_is_sent_by_the_next", || {
         let _watchdog = watchdog();
         let Reader { handle, .. } = Reader::new();
         let to = handle.clone();
@@ -138,8 +138,8 @@ fn a_signal_that_is_refused_to_one_is_sent_by_the_next() {
 
 // Catches: a panic, and a thread that cannot use task work afterwards.
 #[test]
-fn without_descriptors_it_is_said_and_other_waits_work() {
-    alone("without_descriptors_it_is_said_and_other_waits_work", || {
+fn without_descriptors_the_error_names_them_and_other_waits_work() {
+    alone("without_descriptors_the_error_names_them_and_other_waits_work", || {
         let _watchdog = watchdog();
         limit(libc::RLIMIT_NOFILE, 3);
         let error = task::notifier().unwrap_err();
@@ -188,8 +188,8 @@ mod ring {
     // Catches: a refusal that panics, that is reported as another error, or that breaks the
     // thread's other waits.
     #[test]
-    fn where_io_uring_is_refused_it_is_said_and_other_waits_work() {
-        let test = "ring::where_io_uring_is_refused_it_is_said_and_other_waits_work";
+    fn without_io_uring_the_error_names_it_and_other_waits_work() {
+        let test = "ring::without_io_uring_the_error_names_it_and_other_waits_work";
         alone_each(test, "UWORK_TEST_ERRNO", &["EPERM", "ENOSYS"], "UWORK_TEST_NONE", |errno| {
             let _watchdog = watchdog();
             let (number, kind) = match errno {
@@ -209,8 +209,8 @@ mod ring {
 
     // Catches: a process that ends for lack of memory.
     #[test]
-    fn without_memory_for_the_buffers_it_is_said() {
-        alone("ring::without_memory_for_the_buffers_it_is_said", || {
+    fn without_memory_for_the_buffers_the_error_names_them() {
+        alone("ring::without_memory_for_the_buffers_the_error_names_them", || {
             let _watchdog = watchdog();
             // The maximum number of buffers at the maximum size: 512 GiB.
             limit(libc::RLIMIT_AS, 1 << 38);
@@ -222,8 +222,8 @@ mod ring {
 
     // Catches: an accept that keeps running without a report, a connection that is lost.
     #[test]
-    fn an_accept_without_descriptors_ends_and_can_be_queued_again() {
-        alone("ring::an_accept_without_descriptors_ends_and_can_be_queued_again", || {
+    fn an_accept_without_descriptors_ends_and_can_be_submitted_again() {
+        alone("ring::an_accept_without_descriptors_ends_and_can_be_submitted_again", || {
             let _watchdog = watchdog();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -282,8 +282,8 @@ mod ring {
 
     // Catches: messages that count as sent and are not, while the eventfd replaces them.
     #[test]
-    fn where_there_are_messages_the_eventfd_is_not_needed() {
-        let test = "ring::where_there_are_messages_the_eventfd_is_not_needed";
+    fn where_messages_exist_the_eventfd_is_not_needed() {
+        let test = "ring::where_messages_exist_the_eventfd_is_not_needed";
         alone(test, || {
             let _watchdog = watchdog();
             // SAFETY: without a message it fails: with `EINVAL` where messages do not exist.

@@ -142,8 +142,8 @@ fn install_handlers() {
 }
 
 #[test]
-fn a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interrupted() {
-    let test = "a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interrupted";
+fn a_signal_in_another_handler_ends_the_call_that_the_handler_interrupted() {
+    let test = "a_signal_in_another_handler_ends_the_call_that_the_handler_interrupted";
     alone(test, || {
         let _watchdog = watchdog();
         install_handlers();
@@ -157,8 +157,8 @@ fn a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interr
 
 // Catches: a pending signal that is lost in the other handler.
 #[test]
-fn a_signal_that_comes_in_another_handler_is_kept_though_the_queue_of_signals_is_full() {
-    let test = "a_signal_that_comes_in_another_handler_is_kept_though_the_queue_of_signals_is_full";
+fn a_signal_in_another_handler_is_kept_though_the_signal_queue_is_full() {
+    let test = "a_signal_in_another_handler_is_kept_though_the_signal_queue_is_full";
     alone(test, || {
         let _watchdog = watchdog();
         install_handlers();

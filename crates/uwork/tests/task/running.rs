@@ -26,7 +26,7 @@ fn items_run_in_the_order_in_which_they_were_added() {
 }
 
 #[test]
-fn what_items_add_runs_after_what_was_there() {
+fn items_added_by_items_run_after_the_earlier_ones() {
     let _watchdog = watchdog();
     let (log, handle) = (Log::new(), TaskHandle::current());
     let jobs = jobs(&log, 3);
@@ -48,7 +48,7 @@ fn what_items_add_runs_after_what_was_there() {
 }
 
 #[test]
-fn one_run_takes_what_was_there_and_leaves_what_came_meanwhile() {
+fn one_run_takes_the_items_added_before_it_and_leaves_later_ones() {
     let _watchdog = watchdog();
     let handle = TaskHandle::current();
     fn again(handle: TaskHandle, runs: Arc<AtomicU32>) {
@@ -85,7 +85,7 @@ fn an_item_is_in_one_list_at_a_time() {
 }
 
 #[test]
-fn no_notification_and_resume_wake_nobody() {
+fn none_and_resume_do_not_wake_the_target() {
     let _watchdog = watchdog();
     let handle = TaskHandle::current();
     assert!(handle.add_fn(Notify::None, || ()).is_ok());
@@ -118,7 +118,7 @@ fn a_thread_that_computes_runs_items_at_its_safe_point() {
 }
 
 #[test]
-fn a_thread_that_ends_runs_what_it_has_and_gives_back_what_comes_later() {
+fn a_thread_that_ends_runs_its_items_and_returns_later_ones() {
     let _watchdog = watchdog();
     let log = Log::new();
     let jobs = jobs(&log, 3);
@@ -234,7 +234,7 @@ fn runs_go_two_deep_however_many_items_are_added() {
 }
 
 #[test]
-fn items_that_all_end_the_list_run_once_and_do_not_pile_up() {
+fn items_that_all_run_the_list_run_once_and_do_not_nest_deeply() {
     let _watchdog = watchdog();
     let (depth, deepest, order) = within("a thread runs all", || {
         let handle = TaskHandle::current();

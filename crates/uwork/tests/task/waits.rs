@@ -109,7 +109,7 @@ fn poll_for(notifier: &Notifier, timeout_ms: i32) -> i32 {
 // Catches: a thread that is no longer notified because the inner wait has ended the outer one, or
 // has replaced it.
 #[test]
-fn a_wait_inside_of_a_wait_leaves_the_outer_one_declared() {
+fn a_wait_inside_a_wait_leaves_the_outer_one_declared() {
     let _watchdog = watchdog();
     task::set_delivery(Delivery::Light).unwrap();
     let notifier = task::notifier().unwrap();
@@ -156,7 +156,7 @@ fn a_wait_inside_of_a_wait_leaves_the_outer_one_declared() {
 
 // Catches: an eventfd that stays readable, so that no later wait ever sleeps.
 #[test]
-fn a_run_inside_of_a_wait_leaves_the_descriptor_as_it_was() {
+fn a_run_inside_a_wait_keeps_the_descriptors_state() {
     let _watchdog = watchdog();
     let notifier = task::notifier().unwrap();
     let poll = |timeout_ms| {
@@ -181,7 +181,7 @@ fn a_run_inside_of_a_wait_leaves_the_descriptor_as_it_was() {
 }
 
 #[test]
-fn a_second_signal_notifies_nobody_until_the_list_was_run() {
+fn a_second_signal_notifies_only_after_the_list_was_run() {
     let _watchdog = watchdog();
     let notifier = task::notifier().unwrap();
     let handle = TaskHandle::current();
@@ -222,7 +222,7 @@ fn items_that_panic_end_waits_as_others_do() {
 
 // Catches: a read that returns because of an item that does not exist any more.
 #[test]
-fn a_read_goes_on_where_the_item_was_taken_back() {
+fn a_read_continues_if_the_item_was_cancelled() {
     let _watchdog = watchdog();
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(b"xy").unwrap();
@@ -236,7 +236,7 @@ fn a_read_goes_on_where_the_item_was_taken_back() {
 }
 
 #[test]
-fn a_read_of_the_programs_own_ends_for_a_registered_thread() {
+fn a_plain_read_ends_for_a_registered_thread() {
     let _watchdog = watchdog();
     let (reader, _writer) = std::io::pipe().unwrap();
     let (send, receive) = channel();
