@@ -88,7 +88,7 @@ impl Everything {
         let work = |cpu| {
             let (pairs, worked) = (pairs.clone(), worked.clone());
             PerCpuWork::new(cpu, move |cpu| {
-                add_one(&mut pairs.lock(cpu).expect("nobody panics"));
+                add_one(&mut pairs.lock(cpu).expect("no panic under it"));
                 worked.fetch_add(1, Ordering::Relaxed);
             })
         };
@@ -206,7 +206,7 @@ impl Everything {
         let sum = |of: fn(&Did) -> u64| dids.iter().map(of).sum::<u64>();
         let (pairs, added, works) =
             (sum(|did| did.pairs), sum(|did| did.added), sum(|did| did.works));
-        assert!(added > 0 && sum(|did| did.moves) > 0, "nobody has done anything");
+        assert!(added > 0 && sum(|did| did.moves) > 0, "no operation was done");
         assert_eq!(self.worked.load(Ordering::Relaxed), works);
         assert_eq!((self.counter.sum() as u64, self.sunk.load(Ordering::Relaxed)), (added, added));
         let stats = self.cache.stats();

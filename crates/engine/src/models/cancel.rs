@@ -38,7 +38,7 @@ fn a_pending_item_is_cancelled_or_run() {
 
 #[test]
 fn one_of_two_cancels_succeeds() {
-    explore("cancel: of two cancels one gets it", Preemptions::AtMost(4), || {
+    explore("cancel: one of two cancels succeeds", Preemptions::AtMost(4), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
         // The only worker is inside another item, so the items wait.

@@ -130,7 +130,7 @@ impl World {
 
 #[test]
 fn remaining_nodes_are_processed_by_the_holder() {
-    explore("combine: what is left is done by whoever holds", Preemptions::Any, || {
+    explore("combine: remaining nodes are processed by the holder", Preemptions::Any, || {
         let world = World::new(1);
         let pushers = [vec![0, 1], vec![2]].map(|numbers| {
             let world = world.clone();
@@ -150,7 +150,7 @@ fn remaining_nodes_are_processed_by_the_holder() {
 
 #[test]
 fn a_holder_that_offers_its_role() {
-    explore("combine: a holder that offers its place", Preemptions::AtMost(2), || {
+    explore("combine: a holder that offers its role", Preemptions::AtMost(2), || {
         let world = World::new(1);
         let pushers = [vec![0, 1], vec![2], vec![3]].map(|numbers| {
             let world = world.clone();
@@ -181,7 +181,7 @@ fn a_resume_that_meets_a_panic() {
         let pusher = {
             let world = world.clone();
             thread::spawn(move || {
-                assert!(world.leave(0), "nobody else is at it");
+                assert!(world.leave(0), "no other thread holds it");
                 world.asked.wake();
                 // SAFETY: this thread is the holder.
                 unsafe { world.combine.abandon() };

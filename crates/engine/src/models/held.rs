@@ -132,7 +132,7 @@ fn a_frame_ends_after_a_cancel_by_another_thread() {
 /// nothing to cancel.
 #[test]
 fn a_frame_ends_after_its_expired_timer_was_released() {
-    explore("held: its queue is gone", Preemptions::AtMost(3), || {
+    explore("held: its queue is destroyed", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
         let frame = Frame::new();

@@ -262,7 +262,7 @@ impl Host for LoomHost {
     }
 
     fn park_observing(&self, _: &Event, _: &[&()], _: u64) {
-        unreachable!("nobody is observed");
+        unreachable!("no thread is observed");
     }
 
     fn set_cpus(&self, _: u64, _: &uwork_policy::cpuset::CpuSet) {

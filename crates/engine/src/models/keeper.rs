@@ -87,7 +87,7 @@ fn a_timer_is_armed_while_a_worker_parks() {
 fn the_keeper_is_picked(reverts: Option<Cure>) -> Vec<String> {
     let left = Arc::new(Mutex::new(Vec::new()));
     let seen = left.clone();
-    explore("keeper: picked while the watch goes to sleep", Preemptions::AtMost(3), move || {
+    explore("keeper: picked while the watcher goes to sleep", Preemptions::AtMost(3), move || {
         let world = World::new(1, 2);
         world.engine.host().revert(reverts);
         let queue = world.per_cpu(2);
@@ -129,7 +129,7 @@ fn a_timer_is_uncovered_if_the_watcher_is_not_called() {
 /// An item is queued behind one that does not end, while the watcher goes to sleep.
 #[test]
 fn an_item_is_queued_while_the_watcher_goes_to_sleep() {
-    explore("keeper: queued while the watch goes to sleep", Preemptions::AtMost(3), || {
+    explore("keeper: queued while the watcher goes to sleep", Preemptions::AtMost(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         world.settle();
@@ -143,7 +143,7 @@ fn an_item_is_queued_while_the_watcher_goes_to_sleep() {
             watch.join().unwrap();
         });
         world.settle();
-        assert!(world.engine.watch_is_called(), "the watch looks at the item that waits");
+        assert!(world.engine.watch_is_called(), "the watcher is called for the waiting item");
         gate.wake();
         held.done.wait();
         item.done.wait();

@@ -146,7 +146,7 @@ impl World {
 
 #[test]
 fn no_item_is_stranded_on_a_full_node() {
-    explore("node: nothing is stranded on a full node", Preemptions::Any, || {
+    explore("node: no item is stranded on a full node", Preemptions::Any, || {
         let world = World::new(2, 1);
         let worker = {
             let world = world.clone();

@@ -129,7 +129,7 @@ impl World {
 
 #[test]
 fn no_item_is_stranded_at_the_limit() {
-    explore("pwq: nothing is stranded at the limit", Preemptions::AtMost(3), || {
+    explore("pwq: no item is stranded at the limit", Preemptions::AtMost(3), || {
         let world = World::new(1);
         world.queue(0);
         let submitter = {
@@ -184,7 +184,7 @@ fn raising_the_limit_makes_the_pwq_ready() {
 
 #[test]
 fn a_pwq_is_returned_exactly_once() {
-    explore("pwq: given back exactly once", Preemptions::Any, || {
+    explore("pwq: returned exactly once", Preemptions::Any, || {
         let world = World::new(1);
         // A submitter claimed the readiness for items that have been cancelled since.
         assert!(world.pwq.claim_ready());

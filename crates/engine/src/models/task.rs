@@ -193,7 +193,7 @@ fn a_target_that_sleeps_whenever_it_may() {
 
 #[test]
 fn a_failed_notification_is_replaced_by_the_next() {
-    let name = "task: a notification that fails is made up for by the next";
+    let name = "task: a failed notification is replaced by the next";
     explore(name, Preemptions::AtMost(3), || {
         let world = World::new();
         let items = [0, 1, 2].map(|number| world.item(number));
@@ -214,7 +214,7 @@ fn a_failed_notification_is_replaced_by_the_next() {
 fn a_wait_inside_a_wait() {
     const OUTER: u32 = 0;
     const INNER: u32 = 1;
-    explore("task: a wait inside of a wait", Preemptions::Any, || {
+    explore("task: a wait inside a wait", Preemptions::Any, || {
         let world = World::new();
         // The wait that the target is in.
         let how = Arc::new(AtomicU32::new(OUTER));
@@ -224,7 +224,7 @@ fn a_wait_inside_a_wait() {
         let adder = thread::spawn(move || {
             // SAFETY: the item is kept to the end.
             let added = unsafe { other.list.add(NonNull::from(&item.work), Notify::Signal) };
-            let Added::Yes(Some(kick)) = added else { panic!("nobody else adds or exits") };
+            let Added::Yes(Some(kick)) = added else { panic!("no other thread adds or exits") };
             if kick.waits() {
                 // Relaxed: the list's word must order this load.
                 ends[said.load(Ordering::Relaxed) as usize].wake();
@@ -254,7 +254,7 @@ fn a_wait_inside_a_wait() {
 
 #[test]
 fn an_item_without_a_notification_runs_with_the_next() {
-    explore("task: an item that wakes nobody runs with the next", Preemptions::Any, || {
+    explore("task: an item without a notification runs with the next", Preemptions::Any, || {
         let world = World::new();
         let items = [0, 1].map(|number| world.item(number));
         let (other, added) = (world.clone(), items.clone());
@@ -344,7 +344,7 @@ fn exit_while_items_are_added() {
 
 #[test]
 fn a_ring_is_destroyed_while_notifications_use_it() {
-    explore("task: a ring is taken away", Preemptions::Any, || {
+    explore("task: a ring is destroyed", Preemptions::Any, || {
         let world = World::new();
         // 1: the ring exists.
         world.stored.store(1, Ordering::Relaxed);
@@ -353,7 +353,7 @@ fn a_ring_is_destroyed_while_notifications_use_it() {
         let adder = thread::spawn(move || {
             // SAFETY: the item is kept to the end.
             let added = unsafe { other.list.add(NonNull::from(&item.work), Notify::Signal) };
-            let Added::Yes(Some(kick)) = added else { panic!("nobody else adds or exits") };
+            let Added::Yes(Some(kick)) = added else { panic!("no other thread adds or exits") };
             if other.stored.load(Ordering::Relaxed) == 1 {
                 // SAFETY: the thread that destroys the ring waits for this notification to end.
                 unsafe { other.used.get() };

@@ -66,7 +66,7 @@ fn waiting_for(world: &World, behind: &Arc<Item>) -> Arc<Item> {
 
 #[test]
 fn a_worker_that_moves_arrives() {
-    explore("transfer: who goes arrives", Preemptions::AtMost(2), || {
+    explore("transfer: a worker that moves arrives", Preemptions::AtMost(2), || {
         let (world, queue) = world(1);
         let behind = Item::new();
         let waits = waiting_for(&world, &behind);
@@ -84,7 +84,7 @@ fn a_worker_that_moves_arrives() {
 
 #[test]
 fn a_worker_that_stays_serves_the_old_pod() {
-    explore("transfer: who stays serves", Preemptions::AtMost(1), || {
+    explore("transfer: a worker that stays serves", Preemptions::AtMost(1), || {
         let (world, queue) = world(1);
         let (behind, here) = (Item::new(), Item::new());
         let waits = waiting_for(&world, &behind);

@@ -106,7 +106,7 @@ fn an_item_is_run_by_a_helper_or_a_worker() {
 
 #[test]
 fn items_given_back_while_a_helper_holds_the_last_permit() {
-    let name = "whole: given back while a helper holds the last place";
+    let name = "whole: given back while a helper holds the last permit";
     explore(name, Preemptions::AtMost(2), || {
         let world = World::new(2, 3);
         let queue = world.unbound("u", 1);

@@ -65,7 +65,7 @@ fn a_flush_from_inside_a_run_of_the_same_number_waits() {
 
 #[test]
 fn a_flush_from_inside_a_run_of_the_same_number_lends_its_permit() {
-    explore("wrap: a place is lent", Preemptions::AtMost(2), || {
+    explore("wrap: a permit is lent", Preemptions::AtMost(2), || {
         let world = World::new(1, 2);
         let queue = world.unbound("u", 1);
         flushed_from_inside(world, queue);
@@ -75,7 +75,7 @@ fn a_flush_from_inside_a_run_of_the_same_number_lends_its_permit() {
 /// The item is queued from inside that run, which waits for it: deferred, it would never run.
 #[test]
 fn an_item_is_not_deferred_behind_another_run_of_the_same_number() {
-    explore("wrap: not set aside", Preemptions::AtMost(2), || {
+    explore("wrap: not deferred", Preemptions::AtMost(2), || {
         let world = World::new(1, 3);
         let queue = world.per_cpu(2);
         let old = item_of_an_old_run(&world, &queue);

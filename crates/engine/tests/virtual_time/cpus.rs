@@ -318,7 +318,7 @@ fn a_cpu_that_came_back_is_used_again() {
         host.doze(SEC);
         host.change_cpus(cpus("0-1"));
         host.doze(1_000 * SEC);
-        assert!(queue.check_cpu(1).is_err(), "nobody has looked");
+        assert!(queue.check_cpu(1).is_err(), "the CPUs were not checked");
         host.doze(US);
         assert_eq!(queue.check_cpu(1), Ok(()));
         host.doze(SEC);

@@ -85,7 +85,7 @@ fn cancel_with(
                 assert_eq!((report.released, done.load(Ordering::Relaxed)), (3, true));
                 assert!(report.took_ns <= 101 * MS, "{report}");
                 assert!(peers.iter().all(|peer| !peer.is_pending()));
-                assert!(peers.iter().all(|peer| Arc::strong_count(peer) == 1), "let go of");
+                assert!(peers.iter().all(|peer| Arc::strong_count(peer) == 1), "released");
             });
         }
     }

@@ -334,7 +334,7 @@ impl Machine {
 
     /// The executing thread has ended.
     pub(crate) fn end_current(&mut self) {
-        let id = self.current.take().expect("somebody ended");
+        let id = self.current.take().expect("a thread ended");
         self.threads[id].doing = Doing::Gone;
         self.cpus[self.threads[id].cpu as usize] = None;
     }
@@ -343,7 +343,11 @@ impl Machine {
     /// is free.
     pub(crate) fn place(&mut self, id: ThreadId, cpus: &CpuSet) {
         let thread = &mut self.threads[id];
-        assert!(thread.doing != Doing::Gone, "thread {id} {:?} is moved, and gone", thread.name);
+        assert!(
+            thread.doing != Doing::Gone,
+            "thread {id} {:?} is moved, and has ended",
+            thread.name
+        );
         thread.cpus = cpus.and(&self.online);
         assert!(!thread.cpus.is_empty(), "a thread needs a CPU that is online");
         if thread.doing == Doing::Burning && !thread.cpus.contains(thread.cpu) {
@@ -436,7 +440,7 @@ impl Machine {
             self.dispatches_now < DISPATCHES_AT_ONE_TIME_MAX,
             "time stands still: the threads only let each other go first"
         );
-        assert!(self.dispatches < DISPATCHES_MAX, "no end: somebody looks again and again");
+        assert!(self.dispatches < DISPATCHES_MAX, "no end: a thread polls for ever");
     }
 
     /// A ready thread, by its index in the list, and a free CPU for it.

@@ -118,7 +118,7 @@ fn a_helper_runs_a_pending_item_if_a_permit_is_free() {
         assert_eq!(item(engine, &begun, "first").queue(&queue), Queued::Yes);
         host.doze(MS);
         assert_eq!(helped.queue(&queue), Queued::Yes);
-        assert_eq!(helped.help(engine), Helped::No, "the only place is taken");
+        assert_eq!(helped.help(engine), Helped::No, "the only permit is taken");
         queue.flush().unwrap();
         assert_eq!(*begun.lock().unwrap(), [("helped", 0), ("first", 10), ("helped", 20)]);
     });

@@ -59,7 +59,7 @@ fn a_draining_shutdown_runs_queued_items_and_refuses_new_ones() {
             assert!(queue.flush().is_ok() && queue.drain().is_ok() && queue.destroy().is_ok());
         }
         engine.host().doze(MS);
-        assert_eq!(engine.workers(), 0, "idle workers have gone");
+        assert_eq!(engine.workers(), 0, "idle workers have retired");
     });
 }
 

@@ -131,7 +131,7 @@ fn dispatch(host: &VirtualHost, fibers: &mut Vec<Option<Fiber>>, steps: &AtomicU
         let id = match next {
             Next::Run(id) => id,
             Next::Done => return,
-            Next::Stuck => panic!("deadlock: nobody can run, and nothing will happen"),
+            Next::Stuck => panic!("deadlock: no thread can run, and no event is pending"),
         };
         let main = host.machine().take_main(id);
         if let Some(main) = main {

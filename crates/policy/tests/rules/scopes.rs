@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn a_finer_scope_never_joins_cpus_that_a_coarser_scope_separates(topology in any_machine(), shard_size in 0..20u32) {
+    fn a_finer_scope_never_joins_cpus_of_different_coarser_pods(topology in any_machine(), shard_size in 0..20u32) {
         // Clusters and shards both lie within a cache, but neither within the other.
         for chain in [
             &[Scope::Cpu, Scope::Smt, Scope::Cluster, Scope::Cache, Scope::Numa, Scope::System][..],

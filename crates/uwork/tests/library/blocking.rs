@@ -49,7 +49,7 @@ fn workers_that_block_undeclared_are_replaced() {
         }
         match (tier, &reported()[..]) {
             ("sampling", reported) => assert_eq!((perf_files(), reported), (0, &[][..])),
-            (_, []) => assert!(perf_files() > 0, "nobody was observed"),
+            (_, []) => assert!(perf_files() > 0, "no worker was observed"),
             (_, reported) => eprintln!("{test}: events: skipped: {reported:?}"),
         }
     });
@@ -76,7 +76,7 @@ fn tier_declared_replaces_no_undeclared_block() {
         until("the time is over", || later.tally.finished() == 1);
         let (entered, workers) = (blocked.entered(), workers_of(&queue));
         blocked.release();
-        assert_eq!((entered, workers), (1, before), "nobody stood in");
+        assert_eq!((entered, workers), (1, before), "no worker was replaced");
         assert_eq!((perf_files(), &reported()[..]), (0, &[][..]));
 
         say_so_and_are_replaced(&queue, BLOCKED);

@@ -49,8 +49,8 @@ fn workers_end_while_they_are_observed() {
         });
         assert!(most <= FILES_MAX, "{most}");
         if tier == "events" && !are_refused(test) {
-            assert!(most >= 2, "somebody was observed");
-            until("nobody is observed any more", || perf_files() == 1);
+            assert!(most >= 2, "some worker was observed");
+            until("no worker is observed any more", || perf_files() == 1);
         }
         scene();
     });

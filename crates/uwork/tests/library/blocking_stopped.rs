@@ -116,10 +116,10 @@ fn a_worker_stopped_by_a_debugger_is_reported_and_not_replaced() {
         // It is neither reported again, nor replaced meanwhile.
         for _ in 0..2 {
             other.ask("workers");
-            assert_eq!(other.hear(), workers, "{tier}: nobody stands in");
+            assert_eq!(other.hear(), workers, "{tier}: it is not replaced");
         }
         go_on(thread);
-        assert_eq!(other.hear(), "behind", "{tier}: it sleeps, and somebody stands in");
+        assert_eq!(other.hear(), "behind", "{tier}: it is blocked, and is replaced");
         other.ask("end");
         assert_eq!(other.hear(), "done");
         other.end();

@@ -100,7 +100,7 @@ impl<'a> Starved<'a> {
         let _ = uwork::set_reporter(|report| REPORTS.lock().unwrap().push(report.clone()));
         let before = threads();
         assert!(can_make_a_thread());
-        until("that thread is gone", || threads() == before);
+        until("that thread has ended", || threads() == before);
         set(before);
         assert!(!can_make_a_thread(), "{} threads, {before} allowed", threads());
         Starved { lift }

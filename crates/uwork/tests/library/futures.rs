@@ -168,7 +168,7 @@ fn the_last_wake_may_destroy_the_queue() {
         seen.waker.lock().unwrap().take();
         waking.join().unwrap();
         if round % 16 == 0 {
-            until("the queue is gone", || Queue::builder(name.as_str()).build().is_ok());
+            until("the queue is destroyed", || Queue::builder(name.as_str()).build().is_ok());
         }
     }
 }

@@ -151,7 +151,7 @@ fn the_last_handle_can_be_dropped_inside_an_item() {
         drop(queue);
         may_go_on.open();
         until("all have run", || behind.iter().all(|job| job.tally.finished() == 1));
-        until("the queue is gone", || Queue::builder(name.as_str()).build().is_ok());
+        until("the queue is destroyed", || Queue::builder(name.as_str()).build().is_ok());
         assert_eq!(dropper.tally.finished(), 1);
     }
 }

@@ -230,7 +230,7 @@ fn a_dump_keeps_no_queue_alive() {
         let handle = queue.spawn(move || round);
         drop(queue);
         assert_eq!(handle.join().unwrap(), round);
-        crate::support::until("the queue has gone", || {
+        crate::support::until("the queue is destroyed", || {
             uwork::dump_queues(|known, _| known == name).is_empty()
         });
     }

@@ -140,7 +140,7 @@ fn timers_that_expire_on_a_closed_queue_race_with_the_end() {
                 assert!(item.enqueue_delayed(&closed, delay).is_queued());
                 closed.destroy().unwrap();
                 if round % 2 == 0 {
-                    until("it is let go of", || !item.is_pending());
+                    until("it is released", || !item.is_pending());
                 }
             },
         );

@@ -27,7 +27,7 @@ fn per_cpu_work() {
         let work = PerCpuWork::new(cpu, {
             let (data, ran_on) = (data.clone(), ran_on.clone());
             move |cpu| {
-                let mut part = data.lock(cpu).expect("nobody panics");
+                let mut part = data.lock(cpu).expect("no panic under it");
                 assert_eq!(part.cpu(), cpu);
                 *part += 1;
                 // SAFETY: no arguments.

@@ -69,7 +69,7 @@ fn s2_14_cancel_does_not_wait_for_a_run() {
     assert!(queue.enqueue(behind.clone()).is_queued());
     until("the item behind has run", || behind.tally.finished() == 1);
     let running = job.clone();
-    assert!(within("cancel of what was set aside", move || running.work.cancel()).is_some());
+    assert!(within("cancel of a deferred item", move || running.work.cancel()).is_some());
     may_end.open();
     queue.flush().unwrap();
     assert_eq!(job.tally.finished(), 1);

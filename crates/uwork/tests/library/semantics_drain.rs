@@ -35,7 +35,11 @@ fn until_it_refuses(queue: &Queue) {
     until("the queue refuses", || match queue.enqueue(Job::counting()) {
         Enqueued::Queued => false,
         Enqueued::Refused(job) => {
-            assert_eq!(Arc::strong_count(&job), 1, "it came back, and nobody else has it");
+            assert_eq!(
+                Arc::strong_count(&job),
+                1,
+                "it was returned, and no other reference exists"
+            );
             assert!(!job.work.is_pending(), "PENDING is cleared");
             true
         }
@@ -77,7 +81,7 @@ fn s2_21_drain_lets_only_chained_items_in() {
         let expires = later.clone();
         within("a flush of a delayed item that is refused", move || expires.work.flush());
         assert_eq!((later.tally.started(), later.work.is_pending()), (0, false));
-        assert_eq!(Arc::strong_count(&later), 1, "the queue let go of it");
+        assert_eq!(Arc::strong_count(&later), 1, "the queue released it");
 
         assert!(!drain.is_finished());
         may_go_on.open();
@@ -218,8 +222,9 @@ fn s2_22_an_armed_item_outlives_its_queue() {
         let later = Later::counting();
         assert!(queue.enqueue_delayed(later.clone(), Duration::from_secs(3_600)).is_queued());
         within("drop of a queue with an armed item", move || drop(queue));
-        let successor =
-            Queue::builder(name.as_str()).build().expect("the name is free: it is gone");
+        let successor = Queue::builder(name.as_str())
+            .build()
+            .expect("the name is free: the queue is destroyed");
         assert!(later.work.is_pending());
         later.work.flush();
         assert_eq!((later.tally.started(), later.work.is_pending()), (0, false));

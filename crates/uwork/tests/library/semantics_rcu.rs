@@ -84,10 +84,10 @@ fn s2_13_a_reader_delays_the_item() {
     assert_eq!(log.events(), [""; 0], "the reader is still there");
     flush.assert_waits();
     assert!(old.work.is_pending());
-    log.push("reader gone");
+    log.push("reader ended");
     reader.end();
     assert!(flush.result(), "it has waited");
-    assert_eq!(log.events(), ["reader gone", "old"]);
+    assert_eq!(log.events(), ["reader ended", "old"]);
     assert!(!old.work.is_pending());
 }
 
@@ -226,7 +226,7 @@ fn a_destroyed_queue_drops_items_that_wait_for_a_grace_period() {
     within("the drop of the queue", move || drop(gone));
     assert!(old.work.is_pending());
     reader.end();
-    until("it is let go of", || Arc::strong_count(&old) == 1);
+    until("it is released", || Arc::strong_count(&old) == 1);
     assert!(!old.work.is_pending());
     another_grace_period(&queue("rcu").build().unwrap(), &log);
     assert_eq!(log.events(), ["probe"]);
@@ -288,5 +288,5 @@ fn s2_13_no_reader_sees_what_was_reclaimed() {
         until("all are reclaimed", || all.iter().all(|value| !value.load(Ordering::Relaxed)));
         LIVE.store(false, Ordering::Relaxed);
     });
-    assert_eq!(SEEN_DEAD.load(Ordering::Relaxed), 0, "looks at what was reclaimed");
+    assert_eq!(SEEN_DEAD.load(Ordering::Relaxed), 0, "reads of reclaimed data");
 }

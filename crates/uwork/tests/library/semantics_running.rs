@@ -168,7 +168,7 @@ fn s2_05_a_collision_is_not_lost_when_a_helper_holds_the_last_permit() {
     enqueue(&queue, &collides);
     let behind = Job::counting();
     enqueue(&queue, &behind);
-    until("the collision was set aside", || behind.tally.finished() == 1);
+    until("the collision was deferred", || behind.tally.finished() == 1);
 
     // The pool's worker computes, so that only the helping thread takes the next item.
     let (computes, may_stop) = (Gate::new(), Gate::new());

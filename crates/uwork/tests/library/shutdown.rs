@@ -67,7 +67,7 @@ fn a_draining_shutdown_runs_all_items_and_then_refuses_all() {
             (report.released, later.tally.started(), later.work.is_pending()),
             (1, 0, false)
         );
-        assert_eq!(Arc::strong_count(&later), 1, "it was let go of");
+        assert_eq!(Arc::strong_count(&later), 1, "it was released");
         for queue in queues {
             assert!(matches!(queue.spawn(|| 1).join(), Err(JoinError::Refused)));
             assert!(matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_)));
@@ -77,7 +77,7 @@ fn a_draining_shutdown_runs_all_items_and_then_refuses_all() {
         let late = Queue::builder("late").build().unwrap();
         assert!(matches!(late.spawn_future(async { 1 }).join(), Err(JoinError::Refused)));
         late.flush().unwrap();
-        until("the workers have gone", || worker_threads() == 0);
+        until("the workers have ended", || worker_threads() == 0);
     });
 }
 
@@ -127,7 +127,7 @@ fn a_cancelling_shutdown_releases_items_that_have_not_started() {
             assert!(matches!(outcome, Err(JoinError::Cancelled)), "{outcome:?}");
         }
         assert!(within("join of a cancelled future", move || future.join()).is_err());
-        until("the items are let go of", || Arc::strong_count(&job) == 1);
+        until("the items are released", || Arc::strong_count(&job) == 1);
         gate.open();
         let report = ending.join().unwrap();
         assert!(report.is_complete() && report.released == 103, "{report}");
@@ -158,7 +158,7 @@ fn a_shutdown_names_items_that_do_not_end_in_time() {
         assert!(shutdown(Shutdown::Drain, LONG).unwrap().is_complete());
         stuck.join().unwrap();
         assert!(matches!(pending.join(), Err(JoinError::Cancelled)));
-        until("the workers have gone", || worker_threads() == 0);
+        until("the workers have ended", || worker_threads() == 0);
     });
 }
 
@@ -227,7 +227,7 @@ fn items_that_wait_for_a_grace_period_are_released() {
         impl uwork::WorkItem for Old {
             type Pointer = Arc<Old>;
             fn run(_: Arc<Old>) {
-                panic!("it was let go of");
+                panic!("it was released");
             }
         }
         let queue = Queue::builder("rcu").build().unwrap();
@@ -371,6 +371,6 @@ fn a_destructor_that_does_not_return_is_reported_by_name() {
         gate.open();
         drop(done);
         assert!(shutdown(Shutdown::Cancel, LONG).unwrap().is_complete());
-        until("the workers have gone", || worker_threads() == 0);
+        until("the workers have ended", || worker_threads() == 0);
     });
 }

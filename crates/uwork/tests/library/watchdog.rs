@@ -122,7 +122,7 @@ fn a_reporter_does_not_delay_the_replacement_of_a_blocked_worker() {
         let waits = |report: &Report| {
             if let Report::Stalled(_) = report {
                 ENTERED.store(true, Ordering::SeqCst);
-                until("somebody stands in", || STOOD_IN.load(Ordering::SeqCst));
+                until("a worker replaces it", || STOOD_IN.load(Ordering::SeqCst));
                 RETURNS.store(true, Ordering::SeqCst);
             }
         };

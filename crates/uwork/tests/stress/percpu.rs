@@ -120,7 +120,7 @@ impl World {
         if random.below(4) > 0 {
             return self.free(object);
         }
-        let mut sent = self.sent.lock().expect("nobody panics under it");
+        let mut sent = self.sent.lock().expect("no panic under it");
         sent.push(object.as_ptr().expose_provenance());
         let number = random.below(sent.len() as u64) as usize;
         let other = sent.swap_remove(number);
@@ -194,7 +194,7 @@ impl World {
     fn check(self) {
         self.works.iter().for_each(|work| _ = work.flush());
         self.batch.drain_all().expect("not in the sink");
-        let sent = self.sent.lock().expect("nobody panics under it").split_off(0);
+        let sent = self.sent.lock().expect("no panic under it").split_off(0);
         sent.into_iter().for_each(|address| self.free_sent(address));
         let Did { locked, added, counted, called } = self.did;
         assert_eq!(self.counter.sum() as u64, counted.into_inner());

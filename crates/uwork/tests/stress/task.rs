@@ -225,7 +225,7 @@ fn tokens_pass_through_threads_that_sleep_without_a_timeout() {
     for token in 0..TOKENS {
         pass(token as usize * 2, handles.clone(), ROUNDS, passed.clone());
     }
-    crate::support::until("all tokens have gone round", || {
+    crate::support::until("all tokens have passed through", || {
         passed.load(Ordering::Relaxed) == TOKENS * ROUNDS
     });
     for handle in &*handles {

@@ -38,7 +38,7 @@ pub(crate) type Pair = (u64, u64);
 
 /// Adds one to both. Fails if another thread is between the two additions.
 pub(crate) fn add_one(pair: &mut Pair) {
-    assert_eq!(pair.0, pair.1, "somebody else was in");
+    assert_eq!(pair.0, pair.1, "another thread held the lock");
     pair.0 += 1;
     // Prevents the compiler from merging the two writes.
     std::hint::black_box(&mut *pair);

@@ -127,7 +127,7 @@ fn a_signal_refused_to_one_adder_is_sent_by_the_next() {
         let _watchdog = watchdog();
         let Reader { handle, .. } = Reader::new();
         let to = handle.clone();
-        let first = within("the one who is refused", move || {
+        let first = within("the refused adder", move || {
             refuse_here(libc::SYS_rt_tgsigqueueinfo, libc::EPERM);
             add(&to)
         });

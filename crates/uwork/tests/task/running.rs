@@ -143,7 +143,7 @@ fn a_thread_that_ends_runs_its_items_and_returns_later_ones() {
     assert!(handle.cancel(&jobs[2].work).is_none());
     let events = log.clone();
     let Err(task::ExitedError(function)) = handle.add_fn(Notify::None, move || log.push(9)) else {
-        panic!("the thread is gone")
+        panic!("the thread has ended")
     };
     function();
     assert_eq!(events.events(), [0, 1, 9]);

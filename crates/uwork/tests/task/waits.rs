@@ -95,7 +95,7 @@ fn a_resume_that_comes_during_a_wait_is_run_after_it() {
         // SAFETY: one structure, which is live.
         unsafe { libc::poll(&raw mut poll, 1, 0) }
     });
-    assert_eq!(waited, Some(0), "nobody has written to the descriptor");
+    assert_eq!(waited, Some(0), "the descriptor was not written to");
     assert_eq!(task::safe_point(), 1);
 }
 
