@@ -1,14 +1,13 @@
-//! How many items of an unbound queue may be under way on each NUMA node.
+//! How many items of an unbound queue may be active on each NUMA node.
 //!
-//! A queue's limit is cut in proportion to the CPUs that it has on each node. A small share is raised
-//! to a minimum, so the shares of all nodes together may exceed the whole.
+//! A queue's limit is divided in proportion to the CPUs that the queue has on each node. A small
+//! share is raised to a minimum, so the shares of all nodes together may exceed the limit.
 
-/// The `min_active` of queues that did not choose one, as far as their `max_active` allows (the
-/// kernel's `WQ_DFL_MIN_ACTIVE`).
+/// The `min_active` of queues whose owner chose none, capped by their `max_active` (the kernel's
+/// `WQ_DFL_MIN_ACTIVE`).
 pub const MIN_ACTIVE_DEFAULT: u32 = 8;
 
-/// The `min_active` of a queue that did not choose one.
-///
+/// The `min_active` of a queue whose owner chose none.
 /// ```
 /// use uwork_policy::admission::default_min_active;
 /// assert_eq!(default_min_active(1024), 8);
@@ -22,9 +21,8 @@ pub fn default_min_active(max_active: u32) -> u32 {
 /// The limit on a node that has `node_cpus` of the `total_cpus` CPUs that the queue may use: its
 /// share of `max_active`, rounded up, but at least `min_active` and at most `max_active`.
 ///
-/// Never zero, whatever `min_active` is: a node whose CPUs were taken from the queue may still have
-/// items of before, and these must be able to run.
-///
+/// The result is never zero, whatever `min_active` is. A node whose CPUs left the queue's mask may
+/// still hold items that were queued before, and these must be able to run.
 /// ```
 /// use uwork_policy::admission::node_max_active;
 /// assert_eq!(node_max_active(1024, 8, 24, 32), 768);

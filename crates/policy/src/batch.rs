@@ -3,21 +3,22 @@
 /// The most items that one worker takes at once.
 pub const BATCH_MAX: u32 = 256;
 
-/// How long one batch should take at most, by the items' run time so far.
+/// The run time that one batch should not exceed, estimated from the items' past run times.
 ///
-/// What a worker has taken waits for it; a short horizon keeps that wait short, and a pool lock
-/// taken once in this time is not felt.
+/// The items of a batch wait for the worker that took them. A short horizon keeps that wait short,
+/// and the cost of one pool lock per horizon is negligible.
 pub const BATCH_HORIZON_NS: u64 = 100_000;
 
-/// The run time that is assumed of a queue's items before any was measured.
+/// The run time that is assumed of a queue's items before any has been measured.
 ///
-/// High on purpose: the first batches stay small and other workers are woken for the rest.
+/// The value is high on purpose: the first batches stay small, and other workers are woken for the
+/// rest.
 pub const UNKNOWN_RUN_NS: u64 = BATCH_HORIZON_NS;
 
-/// The number of items to take when `backlog` items wait and each took about `item_ns` lately.
+/// The number of items to take when `backlog` items wait and each recently took about `item_ns`.
 ///
-/// Never zero. One worker leaves a fair share for the `sharers` that may take from the same
-/// backlog.
+/// The result is never zero. The worker leaves a fair share for the `sharers` workers that may take
+/// from the same backlog.
 ///
 /// ```
 /// use uwork_policy::batch::{BATCH_MAX, batch_size};
@@ -34,8 +35,8 @@ pub fn batch_size(backlog: usize, sharers: u32, item_ns: u64) -> u32 {
 
 /// The estimate of an item's run time after a batch of `items` took `batch_ns`.
 ///
-/// Quick to believe in longer items, slow to forget them: a wrong "short" leaves items stuck
-/// behind a long one, a wrong "long" costs a lock or a wake.
+/// The estimate rises quickly and falls slowly. An estimate that is too short leaves items stuck
+/// behind a long one; an estimate that is too long costs a lock or a wake.
 #[inline]
 pub fn update_item_ns(estimate: u64, batch_ns: u64, items: u32) -> u64 {
     if items == 0 {
@@ -54,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn estimate_follows_both_ways() {
+    fn the_run_time_estimate_rises_and_falls() {
         let mut estimate = UNKNOWN_RUN_NS;
         for _ in 0..64 {
             estimate = update_item_ns(estimate, 2_000, 100);

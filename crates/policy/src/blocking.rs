@@ -1,26 +1,27 @@
-//! How undeclared sleeps of workers are noticed, and when somebody stands in.
+//! How undeclared blocking of workers is detected, and when another worker replaces the blocked
+//! one.
 //!
-//! Times in, a decision out.
+//! Times go in, a decision comes out.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How a pool learns that one of its workers sleeps inside an item.
+/// How a pool learns that one of its workers is blocked inside an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Tier {
-    /// Only where the item says so: `blocking(..)`, and uwork's own waits.
+    /// Only declared blocking: `blocking(..)`, and uwork's own waits.
     Declared,
-    /// By the kernel's records of the workers' context switches as well.
+    /// Also detect blocking from the kernel's records of the workers' context switches.
     Events,
-    /// By looking at the workers' states from time to time as well.
+    /// Also detect blocking by sampling the workers' states.
     Sampling,
 }
 
 impl Tier {
-    /// All of them, in the order in which they are written about.
+    /// All tiers, in the order in which the documents list them.
     pub const ALL: [Tier; 3] = [Tier::Declared, Tier::Events, Tier::Sampling];
 
-    /// Its name, as it is written in `UWORK_BLOCKING`.
+    /// The tier's name, as it is written in `UWORK_BLOCKING`.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Declared => "declared",
@@ -29,8 +30,7 @@ impl Tier {
         }
     }
 
-    /// What is tried where a platform refuses this one.
-    ///
+    /// The tier to try next where the platform refuses this one.
     /// ```
     /// use uwork_policy::blocking::Tier;
     /// assert_eq!(Tier::Events.next(), Some(Tier::Sampling));
@@ -52,7 +52,7 @@ impl fmt::Display for Tier {
     }
 }
 
-/// A text that names no tier.
+/// A text that does not name a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownTier(pub String);
 
@@ -73,20 +73,22 @@ impl FromStr for Tier {
     }
 }
 
-/// What it costs to wake a parked worker, roughly. Sleeps that are over sooner need nobody to stand in.
+/// The approximate cost to wake a parked worker. A block that ends sooner needs no replacement
+/// worker.
 pub const WAKE_COST_NS: u64 = 50_000;
-/// What it costs to make one.
+/// The approximate cost to spawn a worker.
 pub const CREATE_COST_NS: u64 = 100_000;
-/// However brief sleeps are as a rule, one that lasts for this long is none of them.
+/// The upper limit of the patience: however short blocks usually are, one that lasts this long is
+/// replaced.
 pub const PATIENCE_MAX_NS: u64 = 1_000_000;
 
-/// How long a worker must have slept before another one stands in, where sleeps last for `usual_ns` as
-/// a rule, and the other one has to be made unless one is idle.
+/// How long a worker must have been blocked before another worker replaces it. Blocks usually last
+/// for `usual_ns`. `has_idle` says whether an idle worker exists; without one, a worker must be
+/// spawned.
 ///
-/// A sleep that lasts at least four times as long as it takes to replace the sleeper is worth it at
-/// once. Shorter ones get twice their usual length to end by themselves: what lasts longer
-/// than that is of another kind.
-///
+/// A block that lasts at least four times as long as the replacement costs is replaced at once. A
+/// shorter one gets twice its usual length to end by itself: a block that lasts longer than that is
+/// an exception, and the usual length does not predict its end.
 /// ```
 /// use uwork_policy::blocking::{PATIENCE_MAX_NS, patience_ns};
 /// assert_eq!(patience_ns(10_000_000, false), 0);
@@ -100,9 +102,8 @@ pub fn patience_ns(usual_ns: u64, has_idle: bool) -> u64 {
     if usual_ns >= 4 * cost { 0 } else { (2 * usual_ns).min(PATIENCE_MAX_NS) }
 }
 
-/// How long sleeps last as a rule, after one more that lasted for `slept_ns`: an average in which
-/// each counts as much as the eight before it.
-///
+/// The usual length of a block after one more that lasted for `slept_ns`: a moving average in which
+/// the newest block weighs one eighth.
 /// ```
 /// use uwork_policy::blocking::usual_sleep_ns;
 /// assert_eq!(usual_sleep_ns(800, 800), 800);
@@ -112,13 +113,12 @@ pub fn usual_sleep_ns(usual_ns: u64, slept_ns: u64) -> u64 {
     usual_ns - usual_ns / 8 + slept_ns / 8
 }
 
-/// Runs of a queue's items in a pool, one after the other, that must have been found asleep before the next
-/// is presumed to sleep.
+/// The number of consecutive runs of a queue's items in a pool that must have been found blocked
+/// before the next run is presumed to block.
 pub const PRESUME_AFTER: u32 = 8;
 
-/// Whether a run that took `wall_ns`, `cpu_ns` of it on a CPU, was a sleep: a worker that was counted out
-/// from its beginning was missed by nobody.
-///
+/// Whether a run that took `wall_ns`, `cpu_ns` of it on a CPU, blocked for most of its time. If it
+/// did, it was right not to count its worker as running from the start.
 /// ```
 /// use uwork_policy::blocking::was_sleep;
 /// assert!(was_sleep(10_000_000, 20_000));
@@ -129,9 +129,8 @@ pub fn was_sleep(wall_ns: u64, cpu_ns: u64) -> bool {
     wall_ns >= 4 * WAKE_COST_NS && cpu_ns <= 2 * WAKE_COST_NS
 }
 
-/// The count of runs found asleep after one more run, that was a sleep or was none. Once the next is
-/// presumed to sleep, one that does not is an exception, and two in a row are the end of it.
-///
+/// The count of runs found blocked, after one more run that blocked or did not. Once the next run
+/// is presumed to block, one run that does not is tolerated; two in a row end the presumption.
 /// ```
 /// use uwork_policy::blocking::{PRESUME_AFTER, sleepy_after};
 /// let sure = (0..100).fold(0, |sleepy, _| sleepy_after(sleepy, true));
@@ -147,12 +146,12 @@ pub fn sleepy_after(sleepy: u32, slept: bool) -> u32 {
     }
 }
 
-/// How many workers one pool may have whose queues' items may run `limits` at once, where the process may
-/// have `threads` more, if that is limited: enough for all of those and a spare one for each CPU, and not
-/// more than half of the threads.
+/// How many workers one pool may have. `limits` is the number of items that its queues may run at
+/// once, and `threads` the number of threads that the process may still create, if that is limited.
+/// The result is enough for all those items and one spare worker for each CPU, but at most half of
+/// the threads.
 ///
-/// The limits of the queues are added up: items of one queue may wait for those of another.
-///
+/// The limits of the queues are added up because items of one queue may wait for those of another.
 /// ```
 /// use uwork_policy::blocking::workers_max;
 /// assert_eq!(workers_max(256, 2, None), 258);
@@ -170,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
+    fn tier_names_round_trip() {
         for tier in Tier::ALL {
             assert_eq!(tier.to_string().parse(), Ok(tier));
         }
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn fallbacks_end() {
+    fn every_fallback_chain_ends_at_declared() {
         for mut tier in Tier::ALL {
             let mut steps = 0;
             while let Some(next) = tier.next() {
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_follows_and_never_overflows() {
+    fn the_usual_sleep_follows_and_never_overflows() {
         let mut usual = 10_000_000;
         for _ in 0..100 {
             usual = usual_sleep_ns(usual, 1_000);

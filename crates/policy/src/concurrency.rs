@@ -1,6 +1,6 @@
-//! How many workers a pool should have running, and which idle ones it may let go.
+//! How many workers a pool should have running, and which idle ones may retire.
 //!
-//! Counters in, a decision out. The counters are those of one pool at one instant.
+//! Counters go in, a decision comes out. The counters are those of one pool at one instant.
 
 /// The counters of one pool at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,18 +9,18 @@ pub struct PoolCounts {
     pub running: u32,
     /// Workers that are parked on the idle stack.
     pub idle: u32,
-    /// Workers that exist: running, idle, blocked or on their way up.
+    /// Workers that exist: running, idle, blocked, or being woken or spawned.
     pub workers: u32,
-    /// Whether a worker is on its way up: picked or being created, not yet running.
+    /// Whether a worker is being woken or spawned: it was picked or is being created, and is not
+    /// yet running.
     pub waking: bool,
-    /// Whether a parked worker keeps the timers: it sleeps no longer than until the next one.
+    /// Whether a parked worker is the keeper: it sleeps no longer than until the pool's next timer.
     pub kept: bool,
 }
 
-/// Whether a pool with pending work should wake or create one more worker.
+/// Whether a pool with pending work should wake or spawn one more worker.
 ///
-/// At most one worker is on its way up at a time; it kicks the next one itself.
-///
+/// At most one worker is being woken at a time; it wakes the next one itself.
 /// ```
 /// use uwork_policy::concurrency::{PoolCounts, need_more_workers};
 /// let idle = PoolCounts { idle: 1, workers: 1, ..PoolCounts::default() };
@@ -35,18 +35,18 @@ pub fn need_more_workers(counts: PoolCounts, target: u32) -> bool {
 
 /// Whether a running worker may start another item.
 ///
-/// A worker that comes back from a wait may have raised `running` above the target; the first to
-/// reach an item boundary steps back.
+/// A worker that returns from a wait may raise `running` above the target. The first worker to
+/// reach an item boundary then stops.
 #[inline]
 pub fn may_keep_working(counts: PoolCounts, target: u32) -> bool {
     counts.running <= target
 }
 
-/// Idle workers for each busy one beyond which idle workers retire (the kernel's
-/// `MAX_IDLE_WORKERS_RATIO`).
+/// Busy workers that justify one idle worker beyond the first two; further idle workers retire (the
+/// kernel's `MAX_IDLE_WORKERS_RATIO`).
 pub const IDLE_WORKERS_RATIO: u32 = 4;
 
-/// Whether the pool has more idle workers than its busy ones justify.
+/// Whether the pool has more idle workers than its busy workers justify.
 ///
 /// Two idle workers always stay. Source of the rule: `too_many_workers()` in the kernel.
 ///
@@ -65,9 +65,9 @@ pub fn too_many_workers(counts: PoolCounts) -> bool {
 
 /// Whether a shared pool may have one more worker in place of one that computes for long.
 ///
-/// As many again as there are CPUs: what is short gets its share of them then. More would share the
-/// same CPUs among more threads. `computing`: its workers that are neither idle nor asleep.
-///
+/// A pool may have up to twice as many computing workers as CPUs. The short items then get a fair
+/// share of the CPUs; more workers would only divide the same CPUs among more threads. `computing`
+/// counts the pool's workers that are neither idle nor blocked.
 /// ```
 /// use uwork_policy::concurrency::has_room_for_hogs;
 /// assert!(has_room_for_hogs(3, 2));
@@ -77,9 +77,9 @@ pub fn has_room_for_hogs(computing: u32, target: u32) -> bool {
     computing < 2 * target
 }
 
-/// Whether a function is to be reported that computed for too long for the `count`th time: from the
-/// `threshold`th time on, at growing distances. A threshold of 0 means never.
-///
+/// Whether to report a function that computed for too long for the `count`th time. Reports start
+/// with the `threshold`th time and then come at distances that double. A threshold of 0 means
+/// never.
 /// Source of the rule: `wq_cpu_intensive_report()` in the kernel.
 ///
 /// ```
@@ -91,12 +91,11 @@ pub fn hog_report_due(count: u64, threshold: u64) -> bool {
     threshold != 0 && count >= threshold && (count - threshold + 1).is_power_of_two()
 }
 
-/// What a cross-CPU wake costs, roughly. Work that is worth less than this stays where it is.
+/// The approximate cost of a cross-CPU wake. Work that is worth less than this stays in its pool.
 pub const NEIGHBOUR_WAKE_COST_NS: u64 = 50_000;
 
 /// Whether a pool that is at its target should wake a worker of a neighbouring pod to take over
-/// some of its backlog: `backlog` items are waiting, each of which took about `item_ns` lately.
-///
+/// some of its backlog: `backlog` items wait, each of which recently took about `item_ns`.
 /// ```
 /// use uwork_policy::concurrency::wake_neighbour;
 /// assert!(!wake_neighbour(100, 20));

@@ -1,9 +1,9 @@
-//! Which CPU a work item is queued for, when the caller named a node.
+//! Which CPU an item is queued for when the caller named a node.
 
 use crate::cpuset::CpuSet;
 use crate::topology::Topology;
 
-/// What [`choose_node`] found.
+/// The result of [`choose_node`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeChoice {
     /// Queue for this CPU.
@@ -12,10 +12,9 @@ pub enum NodeChoice {
     Unbound,
 }
 
-/// The CPU for an item that should run near a NUMA node: the submitter's own when it is on that
-/// node, else the node's first CPU, both among those that are `usable`. No node, an unknown one, or
-/// one without a usable CPU leaves the choice open.
-///
+/// The CPU for an item that should run near a NUMA node: the submitter's own CPU when it is on that
+/// node, else the node's first CPU, both among those that are `usable`. The result is
+/// [`NodeChoice::Unbound`] if no node is named, if it is unknown, or if it has no usable CPU.
 /// ```
 /// use uwork_policy::cpu_choice::{NodeChoice, choose_node};
 ///
@@ -38,7 +37,7 @@ pub fn choose_node(
     if topology.cpu(local).is_some_and(|cpu| cpu.node == node && usable.contains(local)) {
         return NodeChoice::Cpu(local);
     }
-    // Not `node_cpus`: this is on the submit path, which does not allocate.
+    // Not `node_cpus`, which allocates: this is the submit path.
     let first = topology.cpus().iter().find(|cpu| cpu.node == node && usable.contains(cpu.id));
     first.map_or(NodeChoice::Unbound, |cpu| NodeChoice::Cpu(cpu.id))
 }

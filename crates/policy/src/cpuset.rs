@@ -1,7 +1,7 @@
 //! A set of CPU numbers, in memory and in the kernel's two text formats.
 //!
-//! Masks are values here: every set operation returns a new set, nothing is shared. The text
-//! formats live in `format`, so that this file is only about bits.
+//! Masks are values here: every set operation returns a new set, and nothing is shared. The text
+//! formats are in `format`, so this file deals with bits only.
 
 mod format;
 
@@ -9,17 +9,16 @@ pub use format::CpuSetError;
 
 use std::fmt;
 
-/// One more than the largest CPU number a [`CpuSet`] may hold: as many as Linux supports at most,
-/// so that a typing mistake in a mask cannot ask for gigabytes.
+/// One more than the largest CPU number that a [`CpuSet`] may hold. This is Linux's own maximum;
+/// the limit keeps a typing mistake in a mask from allocating gigabytes.
 pub const MAX_CPUS: u32 = 8_192;
 
 const BITS: u32 = u64::BITS;
 
 /// A set of CPU numbers below [`MAX_CPUS`].
 ///
-/// Prints and parses in the kernel's list format. The order that `Ord` gives is total but has no
-/// meaning beyond that; it is there so that masks can be keys.
-///
+/// Prints and parses in the kernel's list format. The order of `Ord` is total but has no other
+/// meaning; it exists so that masks can be keys.
 /// ```
 /// use uwork_policy::cpuset::CpuSet;
 ///
@@ -93,7 +92,7 @@ impl CpuSet {
         added
     }
 
-    /// Takes a CPU out; true if it was in the set.
+    /// Removes a CPU; true if it was in the set.
     pub fn remove(&mut self, cpu: u32) -> bool {
         let present = self.contains(cpu);
         if present {
@@ -200,9 +199,8 @@ impl CpuSet {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
-    /// The next CPU of the set after `after`, starting over at the lowest: a round robin that
-    /// needs no state but the CPU it gave last. `None` only for the empty set.
-    ///
+    /// The next CPU of the set after `after`, wrapping to the lowest. This is a round robin whose
+    /// only state is the CPU that it returned last. `None` only for the empty set.
     /// ```
     /// # use uwork_policy::cpuset::CpuSet;
     /// let mask: CpuSet = "1,4".parse().unwrap();

@@ -1,12 +1,11 @@
-//! Who waits for whom, and who of them waits for ever.
+//! Which runs of items wait for each other, and which of them can never continue.
 //!
-//! The nodes are runs of items, by their indices. Each either goes on by itself, as far as is known, or
-//! waits until one of several others has ended: an item that waits for a place in a queue is served by
-//! whichever of those who have one ends first.
+//! The nodes are runs of items, by index. Each node either can continue by itself, as far as is
+//! known, or waits until one of several others has ended. Example: an item that waits for a permit
+//! of a queue gets it from the permit holder that ends first.
 
-/// Which nodes can never go on. `waits[n]` are the nodes of which one must end before `n` goes on; none:
-/// it goes on by itself.
-///
+/// Which nodes can never continue. `waits[n]` lists the nodes of which one must end before `n`
+/// continues. An empty list means that `n` continues by itself.
 /// ```
 /// use uwork_policy::deadlock::stuck;
 /// // 0 and 1 wait for each other, 2 for one of them; 3 waits for 4, which goes on.
@@ -17,7 +16,7 @@
 /// ```
 ///
 /// # Panics
-/// If a node is named that is not there.
+/// If `waits` names a node that does not exist.
 pub fn stuck(waits: &[Vec<usize>]) -> Vec<bool> {
     let mut waiters = vec![Vec::new(); waits.len()];
     for (node, ways) in waits.iter().enumerate() {
@@ -33,9 +32,8 @@ pub fn stuck(waits: &[Vec<usize>]) -> Vec<bool> {
     stuck
 }
 
-/// The cycle of nodes that `node` waits for, or is in, if it can never go on: each waits for the next
-/// one, and the last for the first. It begins with its lowest node.
-///
+/// The cycle of nodes that `node` waits for, or belongs to, if it can never continue. Each node
+/// waits for the next one, and the last for the first. The cycle begins with its lowest node.
 /// ```
 /// use uwork_policy::deadlock::cycle;
 /// let waits = [vec![1], vec![2], vec![1], vec![]];
@@ -44,12 +42,12 @@ pub fn stuck(waits: &[Vec<usize>]) -> Vec<bool> {
 /// ```
 ///
 /// # Panics
-/// If a node is named that is not there.
+/// If `waits` names a node that does not exist.
 pub fn cycle(waits: &[Vec<usize>], node: usize) -> Option<Vec<usize>> {
     if !stuck(waits)[node] {
         return None;
     }
-    // Whoever is stuck has ways only to others that are.
+    // A stuck node waits for stuck nodes only, so following the first of them ends in a cycle.
     let (mut path, mut at) = (Vec::new(), node);
     let begin = loop {
         if let Some(begin) = path.iter().position(|&seen| seen == at) {
@@ -64,9 +62,8 @@ pub fn cycle(waits: &[Vec<usize>], node: usize) -> Option<Vec<usize>> {
     Some(cycle)
 }
 
-/// What `node` waits for, and what those wait for, and so on: `ways` is asked once for each of them. Nothing is
-/// said of the other nodes.
-///
+/// The nodes that `node` waits for, those that these wait for, and so on. `ways` is called once for
+/// each of them. The lists of all other nodes stay empty.
 /// ```
 /// use uwork_policy::deadlock::{behind, is_among};
 /// let waits = [vec![1], vec![2], vec![1], vec![0]];
@@ -77,7 +74,7 @@ pub fn cycle(waits: &[Vec<usize>], node: usize) -> Option<Vec<usize>> {
 /// ```
 ///
 /// # Panics
-/// If a node is named that is not there.
+/// If `ways` returns a node that does not exist.
 pub fn behind(
     nodes: usize,
     node: usize,
@@ -94,8 +91,8 @@ pub fn behind(
     waits
 }
 
-/// Whether `node` is among what any of these wait for. Of what [`behind`] has found for it: whether it may wait
-/// for itself.
+/// Whether any of these nodes waits for `node`. Applied to the result of [`behind`] for the same
+/// node, it tells whether the node may wait for itself.
 pub fn is_among(waits: &[Vec<usize>], node: usize) -> bool {
     waits.iter().any(|ways| ways.contains(&node))
 }

@@ -1,13 +1,12 @@
-//! The flags of a queue, and which of them go together.
+//! The flags of a queue, and which of them can be combined.
 //!
-//! Names and rules are the kernel's (`enum wq_flags`, `alloc_workqueue()`); the numbers are too, so that
-//! a flag word can be passed through from C.
+//! Names and rules are the kernel's (`enum wq_flags`, `alloc_workqueue()`). The numbers are the
+//! kernel's too, so a flag word from C can be passed through.
 
 use std::fmt;
 
 bitflags::bitflags! {
-    /// What a queue is for (the kernel's `WQ_*`).
-    ///
+    /// The properties of a queue (the kernel's `WQ_*`).
     /// ```
     /// use uwork_policy::flags::Flags;
     /// let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
@@ -16,28 +15,28 @@ bitflags::bitflags! {
     /// ```
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct Flags: u32 {
-        /// Items run in queue order on one context per CPU and never wait.
+        /// Items run in queue order, on one context per CPU, and never block.
         const BH = 1 << 0;
         /// Items are not tied to a CPU.
         const UNBOUND = 1 << 1;
-        /// Takes part in freezing.
+        /// The queue takes part in freezing.
         const FREEZABLE = 1 << 2;
-        /// Makes progress without new threads: it has a rescuer.
+        /// The queue makes progress without new threads: it has a rescuer.
         const MEM_RECLAIM = 1 << 3;
-        /// Workers have niceness -20, or the nearest that the process may set.
+        /// The workers have niceness -20, or the nearest value that the process may set.
         const HIGHPRI = 1 << 4;
-        /// Items compute for long: their workers do not hold up others.
+        /// Items compute for long: their workers do not delay other items.
         const CPU_INTENSIVE = 1 << 5;
-        /// Its attributes are in the attribute tree.
+        /// The queue's attributes are in the attribute tree.
         const SYSFS = 1 << 6;
-        /// Per-CPU as a rule, unbound where power is to be saved.
+        /// Per-CPU by default, unbound when the process saves power.
         const POWER_EFFICIENT = 1 << 7;
         /// Items run on the CPU that queued them.
         const PERCPU = 1 << 8;
         /// Items run one at a time, in queue order.
         const ORDERED = 1 << 17;
-        /// Not the kernel's: each pod has the whole `max_active`, and nodes share nothing. For
-        /// measuring what the sharing costs.
+        /// Not a kernel flag: each pod has the whole `max_active`, and nodes share nothing. It
+        /// exists to measure the cost of the sharing.
         const POD_LIMITS = 1 << 24;
     }
 }
@@ -48,25 +47,25 @@ impl fmt::Display for Flags {
     }
 }
 
-/// Something about a queue's flags that its maker should hear of. The queue is made all the same.
+/// A warning about a queue's flags for its creator. The queue is created all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagsWarning {
-    /// Neither PERCPU nor UNBOUND: it becomes PERCPU.
+    /// Neither PERCPU nor UNBOUND: the queue becomes PERCPU.
     NeitherPerCpuNorUnbound,
-    /// Both PERCPU and UNBOUND: it becomes UNBOUND.
+    /// Both PERCPU and UNBOUND: the queue becomes UNBOUND.
     BothPerCpuAndUnbound,
 }
 
-/// These flags, or this `max_active`, do not go together.
+/// These flags, or this `max_active`, cannot be combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlagsError {
-    /// BH goes with HIGHPRI and PERCPU only.
+    /// BH can be combined with HIGHPRI and PERCPU only.
     BhWith(Flags),
-    /// BH has no `max_active` of its own.
+    /// A BH queue cannot set `max_active`.
     BhMaxActive(u32),
     /// An ordered queue is unbound, and has a `max_active` of 1.
     OrderedPerCpu,
-    /// These bits are no flags.
+    /// These bits are not flags.
     Unknown(u32),
 }
 
@@ -95,12 +94,12 @@ impl fmt::Display for FlagsError {
 
 impl std::error::Error for FlagsError {}
 
-/// The flags that a queue gets when these were asked for, and what to say about it.
+/// The flags that a queue gets for the requested ones, and a warning if there is one.
 ///
-/// `max_active` is what was asked for, if anything was. `power_efficient` is the process-wide switch.
+/// `max_active` is the requested value, if any. `power_efficient` is the process-wide switch.
 ///
 /// # Errors
-/// They do not go together.
+/// If the flags cannot be combined.
 ///
 /// ```
 /// use uwork_policy::flags::{Flags, FlagsWarning, settle};
@@ -152,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bit_that_is_no_flag_is_an_error() {
+    fn an_unknown_flag_bit_is_an_error() {
         let draining = Flags::from_bits_retain(1 << 16) | Flags::UNBOUND;
         assert_eq!(settle(draining, None, false), Err(FlagsError::Unknown(1 << 16)));
         assert!(
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn bh_goes_with_nothing_that_waits_or_moves() {
+    fn bh_rejects_flags_that_block_or_migrate() {
         let bh = Flags::BH;
         assert_eq!(settle(bh, None, false), Ok((bh | Flags::PERCPU, None)));
         assert_eq!(settle(bh | Flags::HIGHPRI, None, true).unwrap().1, None);
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_say_what_is_allowed() {
+    fn error_messages_list_what_is_allowed() {
         let text = FlagsError::BhWith(Flags::UNBOUND | Flags::SYSFS).to_string();
         assert_eq!(text, "BH goes with HIGHPRI and PERCPU only, not with UNBOUND | SYSFS");
     }

@@ -1,4 +1,4 @@
-//! The decisions of uwork, apart from everything that carries them out.
+//! The decisions of uwork, separate from the code that carries them out.
 //!
 //! Nothing here reads a clock, starts a thread, touches a file or shares memory: counters, ids and
 //! plain values go in, a decision comes out. The same functions run on real threads, under the
@@ -6,17 +6,17 @@
 //!
 //! - [`cpuset`]: sets of CPUs and the kernel's text formats for them
 //! - [`topology`]: a machine as a plain value, and its one-line notation
-//! - [`scope`]: affinity scopes, the pods they cut a machine into, the default's fallback
-//! - [`concurrency`]: when a pool wants one more worker, and when it may let one go
-//! - [`admission`]: how many items of a queue may be under way on a NUMA node
-//! - [`blocking`]: how undeclared sleeps are noticed, and when somebody stands in
+//! - [`scope`]: affinity scopes, the pods that they divide a machine into, the default's fallback
+//! - [`concurrency`]: when a pool needs one more worker, and when an idle one may retire
+//! - [`admission`]: how many items of a queue may be active on a NUMA node
+//! - [`blocking`]: how undeclared blocking is detected, and when a blocked worker is replaced
 //! - [`batch`]: how many items a worker takes at once
-//! - [`deadlock`]: who of those that wait for each other waits for ever
-//! - [`flags`]: the flags of a queue, and which of them go together
+//! - [`deadlock`]: which of the items that wait for each other can never continue
+//! - [`flags`]: the flags of a queue, and which of them can be combined
 //! - [`timer`]: where a timer goes in the wheel
 //! - [`progress`]: what a pool owes its items and timers after a change
-//! - [`percpu`]: how per-CPU data is locked, and which way a process gets
-//! - [`cpu_choice`]: which CPU a work item is queued for
+//! - [`percpu`]: how per-CPU data is locked, and which mode a process gets
+//! - [`cpu_choice`]: which CPU an item is queued for
 
 #![forbid(unsafe_code)]
 

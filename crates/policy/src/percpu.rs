@@ -1,34 +1,38 @@
-//! How per-CPU data is locked, and which of the ways a process gets.
+//! How per-CPU data is locked, and which mode a process gets.
 //!
-//! What was asked for, what the system can do and which CPUs are isolated in; a mode and its reason out.
+//! The requests, the system's abilities and the isolated CPUs go in; a mode and its reason come
+//! out.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::cpuset::CpuSet;
 
-/// How a part of per-CPU data is locked on its own CPU, and reached from others.
+/// How a CPU's part of per-CPU data is locked on its own CPU, and accessed from others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// 0: no locked instruction on one's own CPU; a worker of another CPU does what is wanted there.
+    /// 0: no locked instruction on the own CPU. For another CPU's part, a worker on that CPU
+    /// performs the operation.
     Local,
-    /// 1: a spinlock; other CPUs' parts are taken from where one is, and their threads notice nothing.
+    /// 1: a spinlock. A thread accesses other CPUs' parts from its own CPU, without disturbing the
+    /// threads there.
     Remote,
-    /// 2: no locked instruction on one's own CPU; other CPUs' parts are taken from where one is, with an
-    /// interrupt of that CPU.
+    /// 2: no locked instruction on the own CPU. A thread accesses other CPUs' parts from its own
+    /// CPU, with an interrupt of the other CPU.
     Asymmetric,
 }
 
 impl Mode {
-    /// All of them, by number.
+    /// All modes, by number.
     pub const ALL: [Mode; 3] = [Mode::Local, Mode::Remote, Mode::Asymmetric];
 
-    /// Its number, as it is written in `UWORK_PWLOCKS`.
+    /// The mode's number, as it is written in `UWORK_PWLOCKS`.
     pub fn number(self) -> u32 {
         self as u32
     }
 
-    /// Whether it needs sections that run on one CPU without interruption, or not at all.
+    /// Whether the mode needs restartable sections: code that runs on one CPU without interruption,
+    /// or not at all.
     pub fn needs_sections(self) -> bool {
         self != Mode::Remote
     }
@@ -45,7 +49,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A text that names no mode.
+/// A text that does not name a mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMode(pub String);
 
@@ -66,33 +70,32 @@ impl FromStr for Mode {
     }
 }
 
-/// What a process's mode is decided from.
+/// The inputs of the decision on a process's mode.
 #[derive(Clone, Debug, Default)]
 pub struct Wishes<'a> {
-    /// What the environment says, under this name.
+    /// The environment variable: its name and its text.
     pub variable: Option<(&'a str, &'a str)>,
-    /// What the program asked for.
+    /// The mode that the program requested.
     pub program: Option<Mode>,
-    /// The CPUs in the process's view that are isolated.
+    /// The isolated CPUs among those that the process sees.
     pub isolated: CpuSet,
-    /// Why there are no sections here, where there are none.
+    /// Why restartable sections are unavailable, if they are.
     pub no_sections: Option<String>,
 }
 
-/// A mode, and why.
+/// A mode and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The mode.
     pub mode: Mode,
-    /// Who asked for it, and what was refused.
+    /// Which source requested the mode, and what was refused.
     pub reason: String,
-    /// Whether somebody asked for something that was not to be had, or was nothing at all.
+    /// Whether a request was refused or was invalid.
     pub is_odd: bool,
 }
 
-/// The mode of a process. The environment comes before the program: who runs it knows the machine. Where
-/// neither asks, isolated CPUs turn remote access on.
-///
+/// The mode of a process. The environment overrides the program, because the user who starts the
+/// program knows the machine. If neither requests a mode, isolated CPUs select remote access.
 /// ```
 /// use uwork_policy::percpu::{Mode, Wishes, choose};
 /// assert_eq!(choose(&Wishes::default()).mode, Mode::Local);
@@ -102,7 +105,7 @@ pub struct Choice {
 /// assert_eq!(choice.reason, "CPUs 2-3 are isolated");
 /// ```
 pub fn choose(wishes: &Wishes<'_>) -> Choice {
-    // Set to nothing is how a variable is unset where it cannot be removed.
+    // An empty variable counts as unset: some launchers can set a variable but not remove it.
     let variable = wishes.variable.filter(|(_, text)| !text.is_empty());
     let asked = variable.map(|(name, text)| (name, text.parse::<Mode>()));
     let (mode, reason) = match (&asked, wishes.program) {

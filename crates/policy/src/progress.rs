@@ -1,18 +1,19 @@
-//! What a pool owes its items and timers after it has changed: which thread must be woken, and when.
+//! What a pool owes its items and timers after a change: which thread must be woken, and when.
 //!
-//! One snapshot in, one obligation out. The rule that it keeps, at any instant, for a pool in which an item
-//! waits or an armed timer may wake:
+//! One snapshot goes in, one obligation comes out. The rule of progress: at any instant, for a pool
+//! in which an item waits or an armed timer may wake, at least one of these holds.
 //!
-//! - a worker is on its way up; or
-//! - as many workers run as should, and the watch looks at the pool within a bounded time; or
-//! - no worker can be made, rescuers are called, and the watch tries again; or
-//! - for a timer alone: a parked worker, or the watch, sleeps no longer than until that timer.
+//! - A worker is being woken or spawned.
+//! - As many workers run as the target says, and the watcher scans the pool within a bounded time.
+//! - No worker can be spawned, the rescuers are called, and the watcher tries again.
+//! - For a timer alone: the keeper, or the watcher, sleeps no longer than until that timer.
 //!
-//! The engine asks after each change that may have broken the rule, and does what is answered.
+//! The engine asks after each change that may have broken the rule, and settles the obligation that
+//! is returned.
 
 use crate::concurrency::{PoolCounts, need_more_workers};
 
-/// No timer is armed, or no worker sleeps for one.
+/// The time of a timer that is not armed, or of a sleep without an end.
 pub const NEVER: u64 = u64::MAX;
 
 /// A pool at one instant.
@@ -20,44 +21,44 @@ pub const NEVER: u64 = u64::MAX;
 pub struct PoolView {
     /// Its workers.
     pub counts: PoolCounts,
-    /// Workers that should run while an item waits.
+    /// The target: how many workers should run while an item waits.
     pub target: u32,
     /// Whether a queue has items here that a worker could take.
     pub ready: bool,
-    /// Whether items were taken and wait behind one that runs.
+    /// Whether items were taken into a batch and wait behind its running item.
     pub scheduled: bool,
-    /// Whether the watch can do anything for items that wait behind running workers.
+    /// Whether the watcher can help items that wait behind running workers.
     pub watch_helps: bool,
-    /// When the next timer that may wake a worker expires; [`NEVER`].
+    /// When the next timer that may wake a worker expires, or [`NEVER`].
     pub timer: u64,
-    /// Until when the parked worker that keeps the timers sleeps. [`NEVER`] if it has not said.
+    /// Until when the keeper sleeps. [`NEVER`] while it has not published a time.
     pub kept_until: u64,
-    /// How much later than the timer the watch may look after it.
+    /// How much later than the timer the watcher may handle it.
     pub timer_slack: u64,
 }
 
-/// What is owed.
+/// The obligation: the threads that must be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an obligation that is not met leaves items or timers behind"]
 pub struct Obligation {
-    /// One more worker must come up, an idle one or a new one. It asks again before it runs anything.
+    /// One more worker must come, an idle one or a new one. It settles again before it runs
+    /// anything.
     pub worker: bool,
-    /// The parked worker that keeps the timers must look at them again.
+    /// The keeper must examine the timers again.
     pub keeper: bool,
-    /// The watch must look at this time at the latest; 0: now, [`NEVER`]: it need not.
+    /// The latest time of the watcher's next scan. 0 means now, [`NEVER`] that none is needed.
     pub look: u64,
 }
 
 impl Obligation {
-    /// The pool is looked after.
+    /// Nothing is owed.
     pub const NOTHING: Obligation = Obligation { worker: false, keeper: false, look: NEVER };
 }
 
 /// What a pool owes.
 ///
-/// A worker on its way up is enough: it looks at timers and items when it has arrived, and asks again before
-/// it runs anything.
-///
+/// A worker that is being woken is enough: it examines timers and items when it arrives, and
+/// settles again before it runs anything.
 /// ```
 /// use uwork_policy::concurrency::PoolCounts;
 /// use uwork_policy::progress::{NEVER, Obligation, PoolView, obligation};
@@ -95,9 +96,9 @@ pub fn obligation(view: PoolView) -> Obligation {
     Obligation { worker: false, keeper: view.counts.kept && is_late, look }
 }
 
-/// Whether a pool that the watch looks at breaks the rule: an item waits, fewer workers run than should, and
-/// none is on its way up. For a moment that is so between any change and what follows it; for long it is a
-/// defect.
+/// Whether a pool that the watcher scans breaks the rule: an item waits, fewer workers run than the
+/// target, and none is being woken. This state is normal for the moment between a change and its
+/// settling; if it lasts, it is a defect.
 #[inline]
 pub fn is_stranded(counts: PoolCounts, target: u32, ready: bool) -> bool {
     ready && need_more_workers(counts, target)

@@ -1,8 +1,8 @@
 //! Affinity scopes: how finely the workers of an unbound queue are split over a machine.
 //!
-//! A scope cuts the CPUs into pods ([`Pods`]); every pod has its own pool of workers. The default
-//! scope adapts to machines on which it would give a single pod ([`effective_scope`]); a scope
-//! that somebody chose is never changed.
+//! A scope divides the CPUs into pods ([`Pods`]); every pod has its own pool of workers. The
+//! default scope adapts to machines on which it would give a single pod ([`effective_scope`]). A
+//! scope that the user chose explicitly is never changed.
 
 mod pods;
 
@@ -101,8 +101,7 @@ impl fmt::Display for ScopeError {
 
 impl std::error::Error for ScopeError {}
 
-/// What a queue asks for: the process-wide default, or a scope of its own.
-///
+/// The scope that a queue requests: the process-wide default, or one of its own.
 /// ```
 /// use uwork_policy::scope::{Scope, ScopeChoice};
 ///
@@ -115,7 +114,7 @@ pub enum ScopeChoice {
     /// The process-wide default scope, which adapts to the machine.
     #[default]
     Default,
-    /// This scope, whatever the machine looks like.
+    /// This scope, on any machine.
     Explicit(Scope),
 }
 
@@ -139,15 +138,15 @@ impl FromStr for ScopeChoice {
     }
 }
 
-/// The scope that a queue really uses, and how it came to it.
+/// The scope that a queue really uses, and how it was determined.
 ///
-/// Prints what the kernel's `affinity_scope` file would: `numa`, `default (cache)`, or
-/// `default (cache -> cluster)` when the default fell back.
+/// Prints as the kernel's `affinity_scope` file does: `numa`, `default (cache)`, or `default (cache
+/// -> cluster)` when the default fell back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EffectiveScope {
-    /// What the queue asked for.
+    /// The scope that the queue requested.
     pub choice: ScopeChoice,
-    /// The scope that this stands for before the machine was looked at.
+    /// The scope that the request means before the machine is considered.
     pub configured: Scope,
     /// The scope in use.
     pub effective: Scope,
@@ -169,10 +168,9 @@ impl fmt::Display for EffectiveScope {
 
 /// Finds the scope that a queue with this mask really uses.
 ///
-/// An explicit choice stands. The default falls back, while exactly one pod would serve a mask of
-/// several CPUs, to the next finer scope: one pool that all CPUs contend for is what the default
-/// must not become. The mask is taken as it is: pass the CPUs that the queue may really use.
-///
+/// An explicit choice is final. While the default scope would give exactly one pod for a mask of
+/// several CPUs, it falls back to the next finer scope: the default must not become one pool that
+/// all CPUs contend for. The mask is used as given: pass the CPUs that the queue may really use.
 /// ```
 /// use uwork_policy::scope::{Scope, ScopeChoice, effective_scope};
 ///
@@ -196,7 +194,7 @@ pub fn effective_scope(
     let one_pod =
         |scope: &Scope| Pods::of(topology, *scope, shard_size).restricted(mask).count() == 1;
     let mut candidates = Scope::ALL.into_iter().rev().filter(|scope| *scope <= default);
-    // A mask of one CPU has one pod in every scope: nothing is found, and the default stays.
+    // A mask of one CPU has one pod in every scope, so the search fails and the default stays.
     let effective = candidates.find(|scope| !one_pod(scope)).unwrap_or(default);
     EffectiveScope { choice, configured: default, effective }
 }

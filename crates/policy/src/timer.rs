@@ -1,8 +1,8 @@
 //! When a timer with slack expires, and where a timer goes in a hierarchical timing wheel.
 //!
-//! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987; with the level
-//! taken from the highest bit in which the deadline's tick differs from the wheel's, so that
-//! everything in a level expires before anything in the next one.
+//! Source: Varghese and Lauck, "Hashed and hierarchical timing wheels", SOSP 1987. The level comes
+//! from the highest bit in which the deadline's tick differs from the wheel's, so every timer in a
+//! level expires before any timer in the next level.
 
 /// A tick is 2 to this power nanoseconds: 65.5 microseconds.
 pub const TICK_SHIFT: u32 = 16;
@@ -13,12 +13,12 @@ pub const SLOTS: usize = 1 << SLOT_BITS;
 /// Levels: together they span all 64 bits of nanoseconds.
 pub const LEVELS: usize = (64 - TICK_SHIFT).div_ceil(SLOT_BITS) as usize;
 
-/// A place in the wheel.
+/// A position in the wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// The level, finest first.
     pub level: usize,
-    /// The slot in it.
+    /// The slot in that level.
     pub slot: usize,
 }
 
@@ -28,9 +28,8 @@ pub fn tick_of(ns: u64) -> u64 {
     ns >> TICK_SHIFT
 }
 
-/// Where a timer for `deadline_ns` goes in a wheel that stands at `wheel_tick`. A deadline that
-/// has passed goes to the wheel's own tick.
-///
+/// Where a timer for `deadline_ns` goes in a wheel whose current tick is `wheel_tick`. A deadline
+/// that has passed goes to the current tick.
 /// ```
 /// use uwork_policy::timer::{Spot, place, tick_of};
 /// assert_eq!(place(0, 5 << 16), Spot { level: 0, slot: 5 });
@@ -46,7 +45,8 @@ pub fn place(wheel_tick: u64, deadline_ns: u64) -> Spot {
     Spot { level, slot }
 }
 
-/// The first tick of a slot of a wheel that stands at `wheel_tick`. The slot is occupied.
+/// The first tick of a slot of a wheel whose current tick is `wheel_tick`. The slot must be
+/// occupied.
 #[inline]
 pub fn first_tick(wheel_tick: u64, spot: Spot) -> u64 {
     let shift = spot.level as u32 * SLOT_BITS;
@@ -54,13 +54,12 @@ pub fn first_tick(wheel_tick: u64, spot: Spot) -> u64 {
     (block | spot.slot as u64) << shift
 }
 
-/// When a timer expires that may do so anywhere from `deadline_ns` to `slack_ns` later: at the time
-/// in that window with the most trailing zero bits, of which there is one.
+/// The expiry of a timer that may expire at any time from `deadline_ns` to `slack_ns` later: the
+/// time in that window with the most trailing zero bits, which is unique.
 ///
-/// Timers that know nothing of each other meet: with a slack of 2^k - 1 or more all expire at
-/// multiples of 2^k. And if two of them could both expire at each other's time, it is the same time.
-/// Nothing is remembered, so the wheel is as it was.
-///
+/// Independent timers coincide. With a slack of 2^k - 1 or more, all expire at multiples of 2^k. If
+/// each of two timers could expire at the other's time, both expire at the same time. The function
+/// has no state, so it leaves the wheel unchanged.
 /// ```
 /// use uwork_policy::timer::expiry;
 /// assert_eq!(expiry(1_000, 0), 1_000);
@@ -72,8 +71,8 @@ pub fn first_tick(wheel_tick: u64, spot: Spot) -> u64 {
 pub fn expiry(deadline_ns: u64, slack_ns: u64) -> u64 {
     let latest = deadline_ns.saturating_add(slack_ns);
     let Some(too_early) = deadline_ns.checked_sub(1) else { return 0 };
-    // Below the highest bit in which the last time differs from the one before the first, the
-    // window has all zeros; above it everything in the window is alike.
+    // Take the highest bit in which the latest time differs from the time just before the window.
+    // Below that bit the result is all zeros; above it all times of the window are equal.
     let low = 63 - (too_early ^ latest).leading_zeros();
     latest >> low << low
 }
@@ -98,27 +97,27 @@ mod tests {
         }
 
         #[test]
-        fn without_slack_it_is_the_deadline(deadline in any_magnitude()) {
+        fn without_slack_the_expiry_is_the_deadline(deadline in any_magnitude()) {
             prop_assert_eq!(expiry(deadline, 0), deadline);
         }
 
         #[test]
-        fn nothing_in_the_window_is_rounder(
+        fn no_time_in_the_window_has_more_trailing_zeros(
             deadline in any_magnitude(), slack in 0..2_000_u64, offset in 0..2_000_u64,
         ) {
             let (at, other) = (expiry(deadline, slack), deadline.saturating_add(offset % (slack + 1)));
             prop_assert!(other == at || other.trailing_zeros() < at.trailing_zeros());
         }
 
-        /// So many timers, so few wake-ups.
+        /// Many timers, few wake-ups.
         #[test]
-        fn a_slack_makes_a_grid(deadline in any_magnitude(), bits in 0..40_u32, more in 0..9_u64) {
+        fn slack_rounds_expiries_to_a_grid(deadline in any_magnitude(), bits in 0..40_u32, more in 0..9_u64) {
             let deadline = deadline >> 1;
             prop_assert_eq!(expiry(deadline, (1 << bits) - 1 + more) % (1 << bits), 0);
         }
 
         #[test]
-        fn windows_that_hold_each_others_expiry_meet(
+        fn windows_that_hold_each_others_expiry_share_it(
             first in 0..1_u64 << 40, apart in 0..1_000_000_u64,
             slack in 1_000_000..1_u64 << 30, other_slack in 1_000_000..1_u64 << 30,
         ) {
@@ -129,8 +128,8 @@ mod tests {
             }
         }
 
-        /// Deadlines that follow each other closely, each with the same large slack: two expiries,
-        /// or three where a coarser time comes between.
+        /// Deadlines that follow each other closely, each with the same large slack, share two
+        /// expiries, or three where a rounder time lies between.
         #[test]
         fn a_burst_shares_its_expiries(start in 0..1_u64 << 50, bits in 10..30_u32) {
             let (slack, step) = ((1_u64 << bits) - 1, (1_u64 << bits) / 100);
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_deadline_has_a_spot_and_its_slot_does_not_begin_after_it() {
+    fn a_slot_begins_no_later_than_its_deadline() {
         for wheel in [0, 1, 63, 64, 4_095, 1 << 30, u64::MAX >> TICK_SHIFT] {
             for bit in 0..64 {
                 let deadline = 1_u64 << bit;

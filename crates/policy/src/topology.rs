@@ -1,7 +1,8 @@
-//! A machine as a plain value: which CPUs there are and what each pair of them shares.
+//! A machine as a plain value: its CPUs and the groups that they share.
 //!
-//! The value does not know where it came from: the Linux reader, a file in the notation of
-//! [`notation`], or a test. It never changes; hotplug makes a new one ([`Topology::with_online`]).
+//! The value is independent of its source: the Linux reader, a file in the notation of
+//! [`notation`], or a test. It never changes; hotplug creates a new one
+//! ([`Topology::with_online`]).
 
 pub mod notation;
 
@@ -34,15 +35,15 @@ pub struct Cpu {
     pub package: u32,
     /// Computing capacity, 1 to [`FULL_CAPACITY`]; below that on the small cores of a mixed machine.
     pub capacity: u32,
-    /// Kept free of work that is not bound to it (`isolcpus=`, `nohz_full=`, isolated partitions).
+    /// Excluded from work that is not bound to it (`isolcpus=`, `nohz_full=`, isolated partitions).
     pub isolated: bool,
-    /// Running now; a CPU that is possible but offline has its place in the machine all the same.
+    /// Whether the CPU is online. A CPU that is possible but offline is still part of the machine.
     pub online: bool,
 }
 
 impl Cpu {
     /// An online CPU of full capacity that is a core and a cluster of its own, in LLC, node and
-    /// package 0. A start for building machines by hand.
+    /// package 0. A starting point for building machines by hand.
     #[must_use]
     pub fn alone(id: u32) -> Self {
         Self {
@@ -80,7 +81,7 @@ pub enum TopologyError {
     Capacity {
         /// The CPU.
         cpu: u32,
-        /// What it claims.
+        /// The capacity that was given.
         capacity: u32,
     },
 }
@@ -166,8 +167,8 @@ impl Topology {
         Self::of_valid((0..n).map(Cpu::alone).collect())
     }
 
-    /// The same machine with exactly these CPUs online; numbers that the machine does not have
-    /// are left out.
+    /// The same machine with exactly these CPUs online. Numbers that the machine does not have are
+    /// ignored.
     ///
     /// # Errors
     /// If no CPU would be online.
@@ -196,7 +197,7 @@ impl Topology {
     /// The CPU with this number.
     #[must_use]
     pub fn cpu(&self, id: u32) -> Option<&Cpu> {
-        // Without holes in the numbers, which is nearly always, a CPU's number is its place.
+        // The numbers rarely have holes; without holes a CPU's number is its index.
         match self.cpus.get(id as usize) {
             Some(cpu) if cpu.id == id => Some(cpu),
             _ => self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|at| &self.cpus[at]),
@@ -236,11 +237,11 @@ impl Topology {
         nodes
     }
 
-    /// How far apart two CPUs are: the finest group that holds both, counted from 0 (the same
-    /// CPU) over 1 (SMT siblings), 2 (same cluster), 3 (same last-level cache), 4 (same node) and
-    /// 5 (same package) to 6 (nothing but the machine, or a CPU that it does not have).
+    /// How far apart two CPUs are: the finest group that holds both. 0 is the same CPU, 1 SMT
+    /// siblings, 2 the same cluster, 3 the same last-level cache, 4 the same node, 5 the same
+    /// package, and 6 the same machine only, or a CPU that the machine does not have.
     ///
-    /// Neighbours are helped in this order.
+    /// Pods help their neighbours in this order.
     ///
     /// ```
     /// # use uwork_policy::topology::Topology;

@@ -4,7 +4,7 @@ use uwork_policy::concurrency::PoolCounts;
 use uwork_policy::progress::{NEVER, Obligation, PoolView, is_stranded, obligation};
 
 const FLAGS: [bool; 2] = [false, true];
-/// A timer, and a time before and one after it.
+/// A timer; the tests also use a time before it and one after it.
 const TIMER: u64 = 1_000;
 const SLACK: u64 = 200;
 
@@ -46,7 +46,7 @@ fn views() -> Vec<PoolView> {
 }
 
 #[test]
-fn a_ready_item_has_a_worker_on_its_way_or_a_bounded_look() {
+fn a_ready_item_has_a_worker_coming_or_a_bounded_scan() {
     for view in views().into_iter().filter(|view| view.ready) {
         let owed = obligation(view);
         let enough = view.counts.running >= view.target;
@@ -56,7 +56,7 @@ fn a_ready_item_has_a_worker_on_its_way_or_a_bounded_look() {
 }
 
 #[test]
-fn items_behind_a_running_one_are_looked_at() {
+fn items_behind_a_running_item_are_scanned() {
     for view in views().into_iter().filter(|view| view.scheduled && view.watch_helps) {
         let owed = obligation(view);
         assert!(view.counts.waking || owed.worker || owed.look == 0, "{view:?}: {owed:?}");

@@ -1,8 +1,9 @@
-//! The CPUs of a process change under its work: nothing is lost, and nothing runs where it must not.
+//! The CPUs of a process change while its items run: no item is lost, and none runs on a CPU that
+//! it must not use.
 //!
-//! The process whose CPUs change is this test binary again, started by the tests, with one test that
-//! floods its queues and answers questions. Whether that takes less than a second is not asserted here:
-//! virtual time does that.
+//! The process whose CPUs change is this test binary again, started by the tests, with one test
+//! that floods its queues and answers questions. Whether it follows within a second is asserted in
+//! virtual time, not here.
 
 mod support;
 
@@ -23,12 +24,12 @@ use uwork::{CpuSet, Queue, Report};
 
 /// Set in the process that floods.
 const FLOODS: &str = "UWORK_TEST_FLOODS";
-/// What the flooding process has to say begins with this.
+/// The prefix of the flooding process's answers.
 const SAYS: &str = "flood: ";
 /// Items of each queue and round.
 const ITEMS: u32 = 64;
 
-/// The process that floods, and the way to talk to it.
+/// The flooding process, with its input and output.
 struct Flood {
     child: Child,
     questions: ChildStdin,
@@ -38,7 +39,7 @@ struct Flood {
 impl Flood {
     fn start() -> Flood {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "floods_when_told_to", "--nocapture", "--test-threads=1"])
+            .args(["--exact", "floods_in_the_child_process", "--nocapture", "--test-threads=1"])
             .env(FLOODS, "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -51,18 +52,19 @@ impl Flood {
         flood
     }
 
-    /// The next thing that the process says is this.
+    /// Expects this as the next answer of the process.
     #[track_caller]
     fn expect(&mut self, what: &str) {
         let said = self.answers.by_ref().map(|line| line.expect("text")).find_map(|line| {
-            // The harness of the process has things to say as well.
+            // The output of the test harness is in between.
             line.split_once(SAYS).map(|(_, said)| said.to_owned())
         });
         support::guard::progress();
         assert_eq!(said.as_deref(), Some(what));
     }
 
-    /// Items that are queued from now on run on exactly these CPUs, which can be named.
+    /// Expects that items queued from now on run on exactly these CPUs, and that the CPUs can be
+    /// named.
     #[track_caller]
     fn expect_on(&mut self, cpus: &CpuSet) {
         writeln!(self.questions, "where").expect("it listens");
@@ -92,8 +94,8 @@ fn report(report: &Report) {
     }
 }
 
-/// One round of items on every kind of queue, all of which must run, the ordered ones in order. Where
-/// they were, at the start and at the end of each.
+/// One round of items on every kind of queue. All must run, the ordered ones in order. Returns the
+/// CPUs on which they were at the start and at the end of each.
 fn round(queues: &[Queue; 4], cpus: u32) -> CpuSet {
     let seen = Arc::new(Mutex::new(CpuSet::new()));
     let ran = Arc::new(AtomicU32::new(0));
@@ -116,7 +118,7 @@ fn round(queues: &[Queue; 4], cpus: u32) -> CpuSet {
             });
             let outcome = match index % 2 {
                 0 => Ok(queue.enqueue(item)),
-                // Refused for a CPU that is not allowed.
+                // An error if the CPU is not allowed.
                 _ => queue.enqueue_on((index / 2) % cpus, item),
             };
             if let Ok(outcome) = outcome {
@@ -130,9 +132,9 @@ fn round(queues: &[Queue; 4], cpus: u32) -> CpuSet {
     seen.lock().expect("no panic under this lock").clone()
 }
 
-/// Does something only in the process that the other tests start.
+/// Does nothing unless the process was started by one of the other tests.
 #[test]
-fn floods_when_told_to() {
+fn floods_in_the_child_process() {
     if std::env::var_os(FLOODS).is_none() {
         return;
     }
@@ -164,18 +166,18 @@ fn floods_when_told_to() {
     }
 }
 
-/// What `taskset -p` does.
+/// As `taskset -p` does.
 fn set_affinity(pid: u32, cpus: &CpuSet) {
     let mut words = vec![0_u64; cpus.last().expect("a CPU") as usize / 64 + 1];
     cpus.iter().for_each(|cpu| words[cpu as usize / 64] |= 1 << (cpu % 64));
     let pid = libc::pid_t::try_from(pid).expect("a process id");
-    // SAFETY: the mask is live and as long as said.
+    // SAFETY: the mask is live and has the given length.
     let outcome =
         unsafe { libc::sched_setaffinity(pid, size_of_val(&words[..]), words.as_ptr().cast()) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// The CPUs of this process, and one of them; `None`, with a note, if there is only one.
+/// The CPUs of this process, and one of them. Prints a note and returns `None` if it has only one.
 fn all_and_one() -> Option<(CpuSet, CpuSet)> {
     let (first, _) = two_cpus()?;
     Some((mask(&support::machine::cpus()), mask(&[first])))
@@ -197,9 +199,9 @@ fn the_affinity_mask_changes() {
     }
 }
 
-/// A process that begins with one CPU is not held to it.
+/// A process that starts with one CPU is not limited to it.
 #[test]
-fn cpus_that_were_not_there_at_the_start_are_used() {
+fn cpus_that_were_offline_at_the_start_are_used() {
     let _watchdog = watchdog();
     let Some((all, one)) = all_and_one() else { return };
     let narrow = one.clone();
@@ -215,7 +217,7 @@ fn cpus_that_were_not_there_at_the_start_are_used() {
     flood.expect_on(&all);
 }
 
-/// A control group below the root, removed at the end. Errors are reasons to skip.
+/// A control group below the root, removed on drop. If its creation fails, the test is skipped.
 struct Group(PathBuf);
 
 impl Group {
@@ -233,7 +235,7 @@ impl Group {
         Ok(Group(group))
     }
 
-    /// Writes whichever of these files there is.
+    /// Writes the first of these files that exists.
     fn set(&self, names: &[&str], value: &str) -> Result<(), String> {
         let there = names.iter().map(|name| self.0.join(name)).find(|path| path.exists());
         let path = there.ok_or_else(|| format!("{names:?}: not in {:?}", self.0))?;
@@ -247,7 +249,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The processes in it have been waited for; their last thread may still be on its way out.
+        // The processes in the group have been waited for; their last thread may still be exiting.
         support::until("the group is empty", || fs::remove_dir(&self.0).is_ok());
     }
 }
@@ -319,7 +321,7 @@ fn the_quota_changes() {
     drop(flood);
 }
 
-/// Takes a CPU away from the whole machine for a moment, so only if asked to.
+/// Takes a CPU of the whole machine offline for a moment, so it runs only on request.
 #[test]
 fn a_cpu_goes_offline() {
     let _watchdog = watchdog();
@@ -339,7 +341,7 @@ fn a_cpu_goes_offline() {
     flood.expect(&format!("changed to {left}"));
     flood.expect_on(&left);
     drop(offline);
-    // The cgroup file system may bring it back to the group later than the CPU is online.
+    // The cgroup file system may return the CPU to the group later than it comes online.
     flood.expect(&format!("changed to {all}"));
     flood.expect_on(&all);
 }

@@ -1,6 +1,6 @@
-//! A fork's handlers do not call the allocator: one whose own handlers were registered after the library's holds its
-//! locks then, and an allocation would wait for the calling thread itself. Here that is an error, by this process's
-//! allocator.
+//! A fork's handlers do not call the allocator. An allocator that registered its own handlers after
+//! the library holds its locks at that time, so an allocation would wait for the calling thread
+//! itself. Here the allocator of this process reports that as an error.
 
 mod support;
 
@@ -19,9 +19,9 @@ use uwork::rcu::RcuWork;
 use uwork::{Queue, WorkItem};
 
 thread_local! {
-    /// The thread is in the handlers of a fork.
+    /// Whether the thread is in the handlers of a fork.
     static FORKS: Cell<bool> = const { Cell::new(false) };
-    /// How often it has called the allocator there.
+    /// How often the thread has called the allocator in the handlers.
     static CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -36,23 +36,24 @@ fn note() {
     });
 }
 
-// SAFETY: every call goes on to the system's allocator unchanged; the counter allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; the counter allocates
+// nothing.
 unsafe impl GlobalAlloc for Locked {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, forwarded.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         note();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, forwarded.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, forwarded.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -68,7 +69,8 @@ extern "C" fn unlock() {
     FORKS.set(false);
 }
 
-/// Registers the allocator's handlers, later than the library did: called first before a fork, last after it.
+/// Registers the allocator's handlers, later than the library's: before a fork they run first,
+/// after it last.
 fn register() {
     static REGISTERED: AtomicBool = AtomicBool::new(false);
     if !REGISTERED.swap(true, Ordering::Relaxed) {
@@ -77,7 +79,8 @@ fn register() {
     }
 }
 
-/// Forks. The calls of the allocator in the handlers, before the fork and in the parent, and in the child.
+/// Forks. Returns the handlers' calls of the allocator before the fork and in the parent, and in
+/// the child.
 fn calls_of_a_fork() -> (u32, u32) {
     CALLS.set(0);
     // SAFETY: the child reads a number and ends.
@@ -107,7 +110,8 @@ impl WorkItem for Graced {
     fn run(_this: Arc<Graced>) {}
 }
 
-// Catches: a list that is made for the locks, for what is to be forgotten, or for what is to be released.
+// Catches: a list that is allocated for the locks, for the state to forget, or for the state to
+// release.
 #[test]
 fn the_handlers_of_a_fork_do_not_call_the_allocator() {
     let _watchdog = watchdog();
@@ -125,7 +129,7 @@ fn the_handlers_of_a_fork_do_not_call_the_allocator() {
         queue("limited").max_active(1).build().unwrap(),
     ];
     assert_eq!(calls_of_a_fork(), (0, 0), "idle queues");
-    // More than fits into the first memory of each list.
+    // More queues than fit into the first allocation of each list.
     queues.extend((0..100).map(|_| queue("many").build().unwrap()));
     assert_eq!(calls_of_a_fork(), (0, 0), "many queues");
     // Per-CPU data of every kind.
@@ -155,7 +159,7 @@ fn the_handlers_of_a_fork_do_not_call_the_allocator() {
         assert!(queue.enqueue_delayed(item.clone(), Duration::from_secs(3_600)).is_queued());
     }
     assert_eq!(calls_of_a_fork(), (0, 0), "items of every kind");
-    // In an item, whose thread has a place to go to in the child.
+    // Inside an item, whose thread has a continuation in the child.
     let inside = queues[1].spawn(calls_of_a_fork).join().unwrap();
     assert_eq!(inside, (0, 0), "inside an item");
     drop(reader);

@@ -1,5 +1,5 @@
-//! CPUs go offline and come back under users of per-CPU data, in each mode: every count is exact, and the part of a CPU
-//! that is not there is reached all the same.
+//! CPUs go offline and come back while threads use per-CPU data, in each mode: every count is
+//! exact, and the part of an offline CPU can still be accessed.
 
 mod support;
 
@@ -19,16 +19,16 @@ use uwork::percpu::{Batch, Cache, Counter, LockError, Mode, PerCpu, PerCpuWork, 
 use uwork::topology::Machine;
 use uwork::{ErrorKind, Queue};
 
-/// Threads that use everything while CPUs come and go.
+/// Threads that use everything while CPUs go offline and come back.
 const USERS: u64 = 6;
-/// How often CPUs go.
+/// How often CPUs go offline.
 const ROUNDS: u64 = 8 * times(10);
 /// Objects that a user has at a time: freed in the order of their allocation, often on another CPU.
 const OBJECTS: usize = 300;
 
 /// A test in each mode, with the CPUs that can be taken offline.
 fn in_each_mode(test: &str, body: impl Fn(&[u32])) {
-    // The children are told by their parent that they are the only ones.
+    // The parent serialises the children, so each is the only one to change CPUs.
     let Some((cpus, _turn)) = removable(test) else { return };
     alone_each(test, VARIABLE, MODES, VARIABLE, |wanted| {
         let _watchdog = watchdog();
@@ -44,7 +44,8 @@ fn batch_into(sum: &Arc<AtomicU64>) -> Batch<u64> {
     })
 }
 
-/// Until the library has noticed that CPUs have changed. It looks while there is work, and what it refuses is none.
+/// Waits until the library has detected the change of CPUs. It checks only while items run, and a
+/// refused call runs none.
 fn until_noticed(cpu: u32, is_there: bool) {
     let noticed = || {
         uwork::on_each_cpu(|_| ()).expect("not from inside of one");
@@ -65,13 +66,13 @@ struct Everything {
     batch: Batch<u64>,
     sunk: Arc<AtomicU64>,
     queue: Queue,
-    /// One for each CPU, which adds to its pair.
+    /// One work for each CPU, which adds to its pair.
     works: Vec<PerCpuWork>,
     worked: Arc<AtomicU64>,
     over: AtomicBool,
 }
 
-/// What somebody has done, to be found again in the end.
+/// The operations of a thread, which the final counts must match.
 #[derive(Default)]
 struct Did {
     pairs: u64,
@@ -87,7 +88,7 @@ impl Everything {
         let work = |cpu| {
             let (pairs, worked) = (pairs.clone(), worked.clone());
             PerCpuWork::new(cpu, move |cpu| {
-                add_one(&mut pairs.lock(cpu).expect("nobody panics"));
+                add_one(&mut pairs.lock(cpu).expect("no panic under it"));
                 worked.fetch_add(1, Ordering::Relaxed);
             })
         };
@@ -104,7 +105,8 @@ impl Everything {
         }
     }
 
-    /// What users do, on whatever CPUs there are. They are moved as well when theirs goes away.
+    /// The operations of a user, on the online CPUs. The system moves a user whose CPU goes
+    /// offline.
     fn use_it(&self, cpus: &[u32], number: u64) -> Did {
         let mut did = Did::default();
         let mut objects = VecDeque::new();
@@ -133,7 +135,7 @@ impl Everything {
         did
     }
 
-    /// Whether the CPU's work was queued by this call: once for each time it will have run.
+    /// Whether this call queued the CPU's work: each true result stands for one run.
     fn queue_on(&self, cpu: u32) -> bool {
         match self.works[cpu as usize].queue_on(cpu, &self.queue) {
             Ok(queued) => queued,
@@ -144,7 +146,7 @@ impl Everything {
         }
     }
 
-    /// Reaches the part of `cpu` in every way.
+    /// Accesses the part of `cpu` in every way.
     fn reach(&self, cpu: u32, did: &mut Did) {
         add_one(&mut self.pairs.lock(cpu).expect("not poisoned"));
         self.pairs.with(cpu, add_one).expect("not poisoned");
@@ -165,7 +167,7 @@ impl Everything {
         self.works[cpu as usize].flush();
     }
 
-    /// CPUs go, two at a time, and come back. What was done to their parts meanwhile.
+    /// Takes two CPUs at a time offline and back. Returns the operations on their parts meanwhile.
     fn take_cpus(&self, cpus: &[u32]) -> Did {
         let mut did = Did::default();
         for round in 0..ROUNDS as usize {
@@ -204,7 +206,7 @@ impl Everything {
         let sum = |of: fn(&Did) -> u64| dids.iter().map(of).sum::<u64>();
         let (pairs, added, works) =
             (sum(|did| did.pairs), sum(|did| did.added), sum(|did| did.works));
-        assert!(added > 0 && sum(|did| did.moves) > 0, "nobody has done anything");
+        assert!(added > 0 && sum(|did| did.moves) > 0, "no operation was done");
         assert_eq!(self.worked.load(Ordering::Relaxed), works);
         assert_eq!((self.counter.sum() as u64, self.sunk.load(Ordering::Relaxed)), (added, added));
         let stats = self.cache.stats();
@@ -235,10 +237,10 @@ fn counts_are_exact_while_cpus_come_and_go() {
     });
 }
 
-/// With nobody else around, what is found on an offline CPU is known to the last item.
+/// With no other user, the contents of an offline CPU's part are known to the last item.
 #[test]
-fn what_an_offline_cpu_has_is_all_there() {
-    in_each_mode("what_an_offline_cpu_has_is_all_there", |cpus| {
+fn an_offline_cpus_part_keeps_every_item() {
+    in_each_mode("an_offline_cpus_part_keeps_every_item", |cpus| {
         let sunk = Arc::new(AtomicU64::new(0));
         let (data, counter, batch) = (PerCpu::new(|_| 0), Counter::new(), batch_into(&sunk));
         let cache = Cache::<[u64; 8]>::new("left");
@@ -269,10 +271,10 @@ fn what_an_offline_cpu_has_is_all_there() {
     });
 }
 
-/// The lock is held by the thread, not by the CPU on which it took it.
+/// The thread holds the lock, not the CPU on which it took the lock.
 #[test]
-fn a_holder_whose_cpu_goes_away_keeps_the_lock() {
-    in_each_mode("a_holder_whose_cpu_goes_away_keeps_the_lock", |cpus| {
+fn a_holder_whose_cpu_goes_offline_keeps_the_lock() {
+    in_each_mode("a_holder_whose_cpu_goes_offline_keeps_the_lock", |cpus| {
         let data = PerCpu::new(|_| 0);
         for &cpu in cpus {
             let ((tell, told), (go, gone_on)) =
@@ -299,7 +301,7 @@ fn a_holder_whose_cpu_goes_away_keeps_the_lock() {
     });
 }
 
-/// Data that was made while a CPU was away has a part for it.
+/// Data that was created while a CPU was offline has a part for it.
 #[test]
 fn a_cpu_that_was_offline_at_the_start_is_used_when_it_comes() {
     const CPU: &str = "UWORK_TEST_CPU";

@@ -1,6 +1,7 @@
-//! System calls that a filter refuses, before the library starts or later. Each has a replacement, or ends the process
-//! with a message; `docs/reliability.md` has the table. What is refused of the notice of blocked workers is in
-//! `blocking_faults.rs`, of task work and rings in `task_faults.rs`. Each scene is a process of its own.
+//! System calls that a filter refuses, before the library starts or later. Each has a replacement,
+//! or the process ends with a message; `docs/reliability.md` has the table. Refusals that affect
+//! the detection of blocked workers are in `blocking_faults.rs`, those of task work and rings in
+//! `task/faults.rs`. Each scene is a process of its own.
 
 mod support;
 
@@ -21,9 +22,9 @@ use uwork::percpu::PerCpu;
 use uwork::task::{self, Delivery, Notify, TaskHandle};
 use uwork::{ErrorKind, Queue, Report};
 
-/// The variable that tells a scene which error a refusal leads to.
+/// The variable that passes a scene the error with which calls are refused.
 const ERRNO: &str = "UWORK_TEST_ERRNO";
-/// A variable that no scene has.
+/// A variable that no scene sets.
 const NONE: &str = "UWORK_TEST_NONE";
 
 fn number_of(errno: &str) -> i32 {
@@ -35,7 +36,7 @@ fn number_of(errno: &str) -> i32 {
     }
 }
 
-/// What has become of the items of [`storm`].
+/// The outcomes of the items of [`storm`].
 #[derive(Default)]
 struct Counts {
     queued: AtomicU64,
@@ -43,8 +44,8 @@ struct Counts {
     ran: AtomicU64,
 }
 
-/// Items that run, wait behind others, are cancelled, disabled and flushed by several threads at once, which takes
-/// the lists of workers from them, until `over`.
+/// Queues items that run, wait behind others, and are cancelled, disabled and flushed by several
+/// threads at once, which removes them from the lists of workers, until `over`.
 fn storm(queue: &Queue, counts: &Arc<Counts>, over: &dyn Fn(u64) -> bool) {
     let ran = counts.clone();
     let jobs: Vec<_> = (0..8)
@@ -83,10 +84,11 @@ fn storm(queue: &Queue, counts: &Arc<Counts>, over: &dyn Fn(u64) -> bool) {
     jobs.iter().for_each(|job| _ = job.work.flush());
 }
 
-/// Rounds of a storm before and after what happens in its middle.
+/// Rounds of a storm before and after the event in its middle.
 const ROUNDS: u64 = 300;
 
-/// Plays storms on several threads, with `middle` in their midst, and checks that no item was lost or ran twice.
+/// Plays storms on several threads, with `middle` in the middle, and checks that no item was lost
+/// or ran twice.
 fn storm_around(middle: impl FnOnce()) {
     let queues = [queue("storm").build().unwrap(), queue("storm").per_cpu().build().unwrap()];
     let counts = Arc::new(Counts::default());
@@ -120,7 +122,7 @@ fn barrier_refused(report: &Report) -> Option<String> {
     }
 }
 
-// Catches: a fence that panics with a worker's lists in hand, or is none.
+// Catches: a fence that panics while the thread holds a worker's lists, or that has no effect.
 #[test]
 fn fences_hold_when_membarrier_is_refused_later() {
     let test = "fences_hold_when_membarrier_is_refused_later";
@@ -130,7 +132,7 @@ fn fences_hold_when_membarrier_is_refused_later() {
         storm_around(|| refuse(libc::SYS_membarrier, number_of(errno)));
         let queue = queue("later").build().unwrap();
         until("the refusal is reported", || {
-            // A thread that starts tells it, or the watch.
+            // A thread that starts reports the refusal, or the watcher does.
             let gate = Arc::new(Barrier::new(3));
             let waits = |gate: Arc<Barrier>| queue.spawn(move || uwork::blocking(|| gate.wait()));
             let items = [waits(gate.clone()), waits(gate.clone())];
@@ -140,12 +142,12 @@ fn fences_hold_when_membarrier_is_refused_later() {
         });
         storm_around(|| ());
         assert_eq!(reports(barrier_refused).len(), 1, "once");
-        // A child has what its parent has come to.
+        // A child inherits its parent's replacement.
         in_child(|| storm_around(|| ()));
     });
 }
 
-// Catches: the same for locks of CPUs' parts that are taken from elsewhere.
+// Catches: the same for locks of CPUs' parts that are taken from other CPUs.
 #[test]
 fn locks_of_other_cpus_exclude_when_membarrier_is_refused_later() {
     in_each_mode("locks_of_other_cpus_exclude_when_membarrier_is_refused_later", || {
@@ -181,7 +183,7 @@ fn locks_of_other_cpus_exclude_when_membarrier_is_refused_later() {
     });
 }
 
-// Catches: a fence that is expected of a kernel that has none.
+// Catches: use of a fence that the kernel does not have.
 #[test]
 fn without_membarrier_from_the_start_every_fence_is_full() {
     let test = "without_membarrier_from_the_start_every_fence_is_full";
@@ -196,7 +198,7 @@ fn without_membarrier_from_the_start_every_fence_is_full() {
     });
 }
 
-/// How a process ended that was to say so.
+/// Asserts that a process aborted, with these words in its message.
 #[track_caller]
 fn assert_aborted(ending: Option<(std::process::ExitStatus, String)>, words: &[&str]) {
     let Some((status, said)) = ending else { return };
@@ -205,7 +207,8 @@ fn assert_aborted(ending: Option<(std::process::ExitStatus, String)>, words: &[&
     assert!(!said.contains("panicked"), "{said}");
 }
 
-// Catches: a panic that unwinds with locks held, or a fence that is left out, where nothing can replace membarrier.
+// Catches: a panic that unwinds with locks held, or a missing fence, where nothing can replace
+// membarrier.
 #[test]
 fn without_any_barrier_the_process_ends_with_a_message() {
     let test = "without_any_barrier_the_process_ends_with_a_message";
@@ -226,13 +229,14 @@ fn without_any_barrier_the_process_ends_with_a_message() {
     );
 }
 
-// Catches: threads that compute for ever where they cannot sleep, or that sleep for ever as no wake reaches them.
+// Catches: threads that spin for ever where they cannot sleep, or that sleep for ever because no
+// wake reaches them.
 #[test]
 fn without_futexes_the_process_ends_with_a_message() {
     let test = "without_futexes_the_process_ends_with_a_message";
     const WORDS: &[&str] = &[
         "uwork: futex(2) is refused (Operation not permitted)",
-        // The C library, where it waits first.
+        // The C library's message, if it waits first.
         "futex facility returned an unexpected error code",
     ];
     let later = |command: &mut Command| _ = command.env(ERRNO, "later");
@@ -259,10 +263,10 @@ fn refuse_threads(errno: i32) {
     refuse(libc::SYS_clone, errno);
 }
 
-// Catches: a queue that is made and never runs anything; a panic.
+// Catches: a queue that is created and never runs an item; a panic.
 #[test]
-fn without_threads_from_the_start_no_queue_is_made() {
-    let test = "without_threads_from_the_start_no_queue_is_made";
+fn without_threads_from_the_start_no_queue_is_created() {
+    let test = "without_threads_from_the_start_no_queue_is_created";
     alone_each(test, ERRNO, &["EPERM", "ENOSYS", "EAGAIN"], NONE, |errno| {
         let _watchdog = watchdog();
         refuse_threads(number_of(errno));
@@ -273,10 +277,10 @@ fn without_threads_from_the_start_no_queue_is_made() {
     });
 }
 
-// Catches: work that waits for ever for a thread that cannot be made.
+// Catches: items that wait for ever for a thread that cannot be spawned.
 #[test]
-fn without_threads_later_work_goes_on_with_those_there_are() {
-    let test = "without_threads_later_work_goes_on_with_those_there_are";
+fn without_threads_later_items_run_on_the_existing_ones() {
+    let test = "without_threads_later_items_run_on_the_existing_ones";
     alone_each(test, ERRNO, &["EPERM", "ENOSYS", "EAGAIN"], NONE, |errno| {
         let _watchdog = watchdog();
         collect_reports();
@@ -301,10 +305,10 @@ fn without_threads_later_work_goes_on_with_those_there_are() {
     });
 }
 
-// Catches: the first of the two ways to make a thread taken for the only one.
+// Catches: the first of the two ways to create a thread taken for the only one.
 #[test]
-fn without_clone3_threads_are_made_the_older_way() {
-    alone("without_clone3_threads_are_made_the_older_way", || {
+fn without_clone3_threads_are_created_with_clone() {
+    alone("without_clone3_threads_are_created_with_clone", || {
         let _watchdog = watchdog();
         refuse(libc::SYS_clone3, libc::ENOSYS);
         storm_around(|| ());
@@ -319,7 +323,8 @@ fn without_restartable_sequences_locks_are_taken_another_way() {
         let prepare = |command: &mut Command| {
             command.env(ERRNO, when);
             if when == "later" {
-                // Each thread registers its own: the C library ends the process where it cannot.
+                // Each thread registers its own area: otherwise the C library would end the process
+                // where registration fails.
                 command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
             }
             if when == "before" {
@@ -327,8 +332,8 @@ fn without_restartable_sequences_locks_are_taken_another_way() {
                     refuse_here(libc::SYS_rseq, libc::EPERM);
                     Ok(())
                 };
-                // SAFETY: between the fork and the execution it installs a filter, for which it allocates; this
-                // process has one thread that does so.
+                // SAFETY: between the fork and the execution it installs a filter, for which it
+                // allocates; this process has only this thread that does so.
                 unsafe { command.pre_exec(refuses) };
             }
         };
@@ -338,7 +343,7 @@ fn without_restartable_sequences_locks_are_taken_another_way() {
             let pairs = PerCpu::new(|_| Pair::default());
             add_one(&mut pairs.lock_local().unwrap());
             if when == "later" {
-                // Threads that are made from here on have no area.
+                // Threads created from here on have no area.
                 refuse(libc::SYS_rseq, libc::EPERM);
             }
             let work = || {
@@ -378,10 +383,10 @@ fn without_restartable_sequences_later_the_c_library_may_end_the_process() {
     assert!(status.success() || (status.signal() == Some(libc::SIGABRT) && said.contains(words)));
 }
 
-// Catches: a panic, and a thread that can be reached in no way any more.
+// Catches: a panic, and a thread that can no longer be notified in any way.
 #[test]
-fn without_eventfds_notifiers_are_refused_and_those_there_are_stay() {
-    alone("without_eventfds_notifiers_are_refused_and_those_there_are_stay", || {
+fn without_eventfds_notifiers_are_refused_and_existing_ones_work() {
+    alone("without_eventfds_notifiers_are_refused_and_existing_ones_work", || {
         let _watchdog = watchdog();
         let add = |handle: &TaskHandle| {
             let (send, receive) = std::sync::mpsc::channel();
@@ -413,11 +418,11 @@ fn without_eventfds_notifiers_are_refused_and_those_there_are_stay() {
 }
 
 #[cfg(feature = "ring")]
-// Catches: a reactor that waits in vain, or a refusal that is told as something else.
+// Catches: a reactor that waits in vain, or a refusal that is reported as another error.
 #[test]
-fn without_io_uring_later_reactors_that_there_are_stay() {
+fn without_io_uring_later_existing_reactors_work() {
     use uwork::ring::Reactor;
-    alone("without_io_uring_later_reactors_that_there_are_stay", || {
+    alone("without_io_uring_later_existing_reactors_work", || {
         let _watchdog = watchdog();
         let Ok(mut reactor) = Reactor::builder().build() else {
             return eprintln!("skipped: there is no io_uring here");
@@ -430,9 +435,9 @@ fn without_io_uring_later_reactors_that_there_are_stay() {
         let other =
             std::thread::spawn(|| Reactor::builder().build().err().map(|error| error.kind()));
         assert_eq!(other.join().unwrap(), Some(std::io::ErrorKind::PermissionDenied));
-        // The call by which it waits.
+        // The call with which the reactor waits.
         refuse(libc::SYS_io_uring_enter, libc::EPERM);
-        // What has come before is taken without it.
+        // Completions that came before are taken without the call.
         let mut waits = (0..8).map(|_| {
             while reactor.next().is_some() {}
             reactor.wait(Some(std::time::Duration::from_secs(1)))

@@ -1,5 +1,6 @@
-//! Signals of the program's go to threads of the program's: those of the library's block them from their creation on.
-//! Each scene is a process of its own, since a signal that goes wrong ends it.
+//! The program's signals are delivered to the program's threads: the library's threads block them
+//! from their creation on. Each scene is a process of its own, since a signal that goes to the
+//! wrong thread ends it.
 
 mod support;
 
@@ -18,7 +19,7 @@ use support::tiers::{are_replaced, in_best_tier};
 use support::{queue, until, watchdog};
 use uwork::Queue;
 
-/// What a thread of the library's must not block: an instruction of an item's raises them.
+/// The signals that a thread of the library must not block: an item's instructions raise them.
 const FAULTS: [i32; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
@@ -38,7 +39,7 @@ fn change_mask(how: i32, signals: &[i32]) {
     assert_eq!(unsafe { libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut()) }, 0);
 }
 
-/// The process begins with these blocked, so that the test harness takes none of them.
+/// The process starts with these blocked, so that the test harness takes none of them.
 fn blocking(signals: &'static [i32]) -> impl FnOnce(&mut Command) {
     move |command| {
         in_best_tier(command);
@@ -51,7 +52,7 @@ fn blocking(signals: &'static [i32]) -> impl FnOnce(&mut Command) {
     }
 }
 
-/// What the thread blocks, by its number: of signal n, bit n - 1.
+/// The signals that each thread blocks, by its number: bit n - 1 for signal n.
 fn blocked_by_threads() -> BTreeMap<(String, String), u64> {
     let threads = std::fs::read_dir("/proc/self/task").expect("the threads of this process");
     let line = |text: &str, name: &str| {
@@ -82,8 +83,7 @@ fn queues() -> Vec<Queue> {
     ]
 }
 
-/// Brings up further workers, the watch and its observations, and a thread that works off a
-/// queue.
+/// Starts further workers, the watcher and its observations, and a rescuer.
 fn exercise(queues: &[Queue]) {
     for (_, obstacle) in every_kind(4) {
         are_replaced(&queues[0], obstacle, 4);
@@ -103,13 +103,13 @@ fn exercise(queues: &[Queue]) {
     queues[0].spawn(move || drop(dropped)).join().unwrap();
 }
 
-// Catches: a thread that is made with its creator's mask, whatever makes it and whenever.
+// Catches: a thread that is created with its creator's mask, whatever creates it and when.
 #[test]
 fn every_thread_of_the_library_blocks_the_signals_of_the_program() {
     let test = "every_thread_of_the_library_blocks_the_signals_of_the_program";
     alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
-        // Of the standard signals, all but the faults and those that cannot be blocked.
+        // All standard signals except the faults and those that cannot be blocked.
         let bit = |signal: i32| 1_u64 << (signal - 1);
         let free = FAULTS.into_iter().chain([libc::SIGKILL, libc::SIGSTOP]).map(bit).sum::<u64>();
         let standard = (1..32).map(bit).sum::<u64>() & !free;
@@ -120,7 +120,7 @@ fn every_thread_of_the_library_blocks_the_signals_of_the_program() {
             for ((name, thread), blocked) in blocked_by_threads() {
                 if name.starts_with("uw/") {
                     assert_eq!(blocked & standard, standard, "{name} {thread}: {blocked:#x}");
-                    // At most the signal that asks for stacks.
+                    // At most the signal that requests stacks.
                     let open = (real_time & !blocked).count_ones();
                     assert!(open <= 1, "{name} takes {open} real-time signals: {blocked:#x}");
                     seen += 1;
@@ -130,7 +130,7 @@ fn every_thread_of_the_library_blocks_the_signals_of_the_program() {
         };
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Also while threads are being made.
+            // The check also runs while threads are being created.
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     check();
@@ -154,15 +154,15 @@ fn every_thread_of_the_library_blocks_the_signals_of_the_program() {
     });
 }
 
-// Catches: a worker that takes the signal which a thread of the program's waits for: its default action ends the
-// process.
+// Catches: a worker that takes a signal for which a thread of the program waits: its default action
+// ends the process.
 #[test]
 fn a_program_that_waits_for_sigterm_gets_it() {
     let test = "a_program_that_waits_for_sigterm_gets_it";
     const WAITED: &[i32] = &[libc::SIGTERM, libc::SIGUSR1, libc::SIGALRM];
     alone_with(test, blocking(WAITED), || {
         let _watchdog = watchdog();
-        // As a program that has not come to its signals yet.
+        // As a program that has not set up its signals yet.
         change_mask(libc::SIG_UNBLOCK, WAITED);
         let queues = queues();
         exercise(&queues);
@@ -183,7 +183,8 @@ fn a_program_that_waits_for_sigterm_gets_it() {
     });
 }
 
-// Catches: a fault of an item's that the program's handler does not see, as the worker blocks it.
+// Catches: a fault of an item that the program's handler does not see, because the worker blocks
+// it.
 #[test]
 fn a_fault_of_an_item_reaches_the_handler_of_the_program() {
     static CAUGHT: AtomicBool = AtomicBool::new(false);
@@ -192,7 +193,7 @@ fn a_fault_of_an_item_reaches_the_handler_of_the_program() {
     }
     alone("a_fault_of_an_item_reaches_the_handler_of_the_program", || {
         let _watchdog = watchdog();
-        // The mask of a creator that blocks it is not the worker's.
+        // The worker does not inherit the mask of a creator that blocks the signal.
         change_mask(libc::SIG_BLOCK, &[libc::SIGTRAP]);
         let queue = queue("faults").build().unwrap();
         // SAFETY: the structure is live; the handler stores a flag.
@@ -203,17 +204,17 @@ fn a_fault_of_an_item_reaches_the_handler_of_the_program() {
         }
         // SAFETY: sends a signal to the thread itself, which has a handler.
         let raised = queue.spawn(|| unsafe { libc::raise(libc::SIGTRAP) });
-        // Not by `join`, which may run the item on this thread.
+        // Not `join`, which may run the item on this thread.
         queue.flush().unwrap();
         assert_eq!(raised.join().unwrap(), 0);
         assert!(CAUGHT.load(Ordering::Relaxed));
     });
 }
 
-// Catches: a child that a worker forked and that no signal can end.
+// Catches: a child forked by a worker that no signal can end.
 #[test]
-fn a_child_that_is_forked_in_an_item_takes_signals_again() {
-    alone("a_child_that_is_forked_in_an_item_takes_signals_again", || {
+fn a_child_forked_in_an_item_receives_signals_again() {
+    alone("a_child_forked_in_an_item_receives_signals_again", || {
         let _watchdog = watchdog();
         change_mask(libc::SIG_BLOCK, &[libc::SIGUSR2]);
         let queue = queue("forks").build().unwrap();

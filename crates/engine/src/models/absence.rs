@@ -1,16 +1,18 @@
-//! Workers that do not count as running while they are at an item: declared waits against marks that
-//! the watch makes.
+//! Workers that do not count as running although they are inside an item: declared waits against
+//! marks by the watcher.
 //!
-//! **Proves.** A worker is counted out once at most, by itself or by the watch, and counted in as
-//! often, by itself, at the end of the run, or by the watch that finds it back; a mark ends with the run
-//! that it was made for; what was lined up behind a marked run is
-//! taken or run, not both and not neither. The run of a helper in the slot of a worker that has left is never marked.
+//! **Proves.** A worker is taken off the running count at most once, by itself or by the watcher.
+//! It is put back as often: by itself, at the end of the run, or by the watcher that finds it
+//! running again. A mark ends with the run that it was made for. The items scheduled behind a
+//! marked run are taken or run, exactly one of the two. The run of a helper in the slot of a worker
+//! that has left is never marked.
 //!
-//! **Bounds.** One worker with two items, the first of which declares a wait in one model; the watch
-//! marks the first run. Any number of preemptions.
+//! **Bounds.** One worker with two items, the first of which declares a wait in some models; the
+//! watcher marks the first run. Any number of preemptions, or up to three where the test says so.
 //!
-//! **Seen to fail** without the look at `absence` in `mark_absent`, without the look at the run there,
-//! with an `end_absence` that does nothing, and where the owner forgets that the run was a hog.
+//! **Seen to fail** without the check of `absence` in `mark_absent`, without the check of the run
+//! there, with an `end_absence` that does nothing, and where the owner forgets that the run was a
+//! hog.
 
 use std::sync::Mutex;
 
@@ -57,7 +59,7 @@ impl World {
         world
     }
 
-    /// The owner lines this item up.
+    /// The owner schedules this item.
     fn schedule(&self, item: &Work) {
         item.set_place(Place::Scheduled(SLOT));
         self.slot.with_scheduled(&self.host, |scheduled| {
@@ -70,7 +72,8 @@ impl World {
         self.items.iter().for_each(|item| self.schedule(item));
     }
 
-    /// What the worker does; `waits`: in its first item. How many items it ran.
+    /// The worker's part; if `waits`, its first item declares a wait. Returns how many items it
+    /// ran.
     fn work(&self, waits: bool) -> usize {
         let (mut ran, mut number) = (0, self.slot.number());
         loop {
@@ -93,7 +96,7 @@ impl World {
         }
     }
 
-    /// What a helper does, which does not count. How many items it ran.
+    /// The helper's part, which does not count as running. Returns how many items it ran.
     fn work_as_helper(&self) -> usize {
         let (mut ran, mut number) = (0, self.slot.number());
         loop {
@@ -106,7 +109,7 @@ impl World {
         }
     }
 
-    /// A declared wait. How many items it gave back: as good as run.
+    /// A declared wait. Returns how many items the worker gave back; the test counts them as run.
     fn wait(&self) -> usize {
         let (mut behind, counted) = self.slot.begin_absence();
         if counted == Counted::Yes {
@@ -119,20 +122,20 @@ impl World {
         std::iter::from_fn(|| Some(behind.pop_front()).filter(|item| !item.is_null())).count()
     }
 
-    /// What the worker does when there is nothing left. It counts until then: a count that were put back later would
-    /// be missed by whoever looks now.
-    fn lie_down(&self) {
+    /// The worker's part when no item is left: it parks. It counts as running until then. If it
+    /// restored its count only later, a thread that reads the count now would miss it.
+    fn park(&self) {
         let counts = self.state.running_to_idle();
         assert!(counts.running < u32::from(u16::MAX), "it did not count");
     }
 
-    /// One worker, which is idle.
+    /// Checks that the pool has one worker, and that it is idle.
     fn check_counts(&self) {
         let counts = self.state.counts();
         assert_eq!((counts.running, counts.idle), (0, 1));
     }
 
-    /// What the watch does. How many items were behind the run that it marked.
+    /// The watcher's part: it marks the run. Returns how many items were scheduled behind that run.
     fn mark(&self, why: Absence) -> usize {
         let Some(run) = self.slot.present_run() else { return 0 };
         let mut remote = self.slot.lock_remote(&self.host);
@@ -145,20 +148,20 @@ impl World {
         std::iter::from_fn(|| Some(behind.pop_front()).filter(|item| !item.is_null())).count()
     }
 
-    /// The watch finds a worker back that it had marked as asleep.
+    /// The watcher finds a worker running again that it had marked as blocked.
     fn mark_back(&self) {
         let Some(run) = self.slot.present_run() else { return };
         let mut remote = self.slot.lock_remote(&self.host);
         if remote.mark_back(run).is_some() {
-            // With the mark: see `look_after_sleeper`.
+            // Under the lock, together with the mark: see `look_after_sleeper`.
             self.state.unblock();
         }
         drop(remote);
     }
 }
 
-/// A worker whose first item is presumed to sleep, does or does not declare a wait, and may be found
-/// running.
+/// A worker whose first item is presumed to block. The item declares a wait or not, and the watcher
+/// may find it running.
 fn presumed(waits: bool) {
     let world = World::new();
     world.schedule_both();
@@ -172,7 +175,7 @@ fn presumed(waits: bool) {
     if world.slot.end_presumed() {
         world.state.unblock();
     }
-    world.lie_down();
+    world.park();
     watch.join().unwrap();
     world.check_counts();
     let (_, counted) = world.slot.begin_absence();
@@ -193,7 +196,7 @@ fn marked(waits: bool, why: Absence) {
         })
     };
     let ran = world.work(waits);
-    world.lie_down();
+    world.park();
     let behind = watch.join().unwrap();
     assert_eq!(ran + behind, 2);
     world.check_counts();
@@ -201,8 +204,9 @@ fn marked(waits: bool, why: Absence) {
     assert_eq!(counted, Counted::Yes, "nothing is left of an absence");
 }
 
-/// A worker runs an item and leaves its slot. A helper runs another item in the same slot. The watcher marks the run
-/// that it finds there. In how many executions that run belonged to the helper, which does not count.
+/// A worker runs an item and leaves its slot. A helper runs another item in the same slot. The
+/// watcher marks the run that it finds there. Returns in how many executions that was the helper's
+/// run, which does not count as running.
 fn leaves(reverted: Option<Cure>) -> usize {
     let wrong = std::sync::Arc::new(Mutex::new(0));
     let seen = wrong.clone();
@@ -220,7 +224,7 @@ fn leaves(reverted: Option<Cure>) -> usize {
             })
         };
         assert_eq!(world.work(false), 1);
-        world.lie_down();
+        world.park();
         world.slot.set_worker(false);
         world.schedule(&world.items[1]);
         assert_eq!(world.work_as_helper(), 1);
@@ -236,34 +240,34 @@ fn the_run_of_a_helper_in_the_slot_of_a_worker_is_not_counted_out() {
 }
 
 #[test]
-fn a_mark_ends_with_its_run() {
+fn a_hog_mark_ends_with_its_run() {
     explore("absence: a mark ends with its run", Preemptions::Any, || marked(false, Absence::Hog));
 }
 
 #[test]
-fn a_worker_that_waits_is_counted_out_once() {
+fn a_worker_that_waits_leaves_the_running_count_once() {
     explore("absence: counted out once", Preemptions::Any, || marked(true, Absence::Hog));
 }
 
 #[test]
-fn a_sleeper_is_counted_in_once() {
+fn a_blocked_worker_rejoins_the_running_count_once() {
     explore("absence: counted in once", Preemptions::AtMost(3), || {
         marked(false, Absence::Asleep(NOW))
     });
 }
 
 #[test]
-fn a_sleeper_that_declares_a_wait_is_counted_in_once() {
+fn a_blocked_worker_that_declares_a_wait_rejoins_once() {
     let sleeper = || marked(true, Absence::Asleep(NOW));
     explore("absence: declared while marked", Preemptions::AtMost(3), sleeper);
 }
 
 #[test]
-fn a_presumed_sleeper_is_counted_in_once() {
+fn a_worker_presumed_blocked_rejoins_once() {
     explore("absence: presumed, counted in once", Preemptions::Any, || presumed(false));
 }
 
 #[test]
-fn a_presumed_sleeper_that_declares_a_wait_is_counted_in_once() {
+fn a_worker_presumed_blocked_that_declares_a_wait_rejoins_once() {
     explore("absence: presumed and declared", Preemptions::AtMost(3), || presumed(true));
 }

@@ -1,14 +1,14 @@
 //! Cancel, disable and enable against start, queue and requeue.
 //!
-//! **Proves.** A pending item is cancelled or run, not both and not neither; of two cancels one gets
-//! it. After `cancel_sync` no run is going on and none is to come, also when the item queues itself.
-//! A disabled item is refused or taken off; `enable` counts.
+//! **Proves.** A pending item is cancelled or run, exactly one of the two; of two concurrent
+//! cancels exactly one succeeds. After `cancel_sync` no run is in progress and none will start,
+//! also when the item queues itself. A disabled item is refused or dequeued; `enable` counts.
 //!
 //! **Bounds.** The production worker and queue; one item, one other thread; up to three preemptions
-//! (four for two cancels, two for `cancel_sync`, any for the depth): 7,039, 1,096, 9,186, 19,577 and
-//! 61 executions.
+//! (four for two cancels, two for `cancel_sync`, any for the depth): 7,039, 1,096, 9,186, 19,577
+//! and 61 executions.
 //!
-//! **Seen to fail** when `locate` does not look again under the slot's lock, when an unlinked item
+//! **Seen to fail** when `locate` does not check again under the slot's lock, when an unlinked item
 //! keeps its place, when `disable_sync` does not wait for the run, when `queue` ignores the depth,
 //! and when `enable` does not lower it.
 
@@ -19,7 +19,7 @@ use super::{Preemptions, explore};
 use crate::submit::Queued;
 
 #[test]
-fn cancelled_or_run() {
+fn a_pending_item_is_cancelled_or_run() {
     explore("cancel: cancelled or run", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
@@ -37,11 +37,11 @@ fn cancelled_or_run() {
 }
 
 #[test]
-fn of_two_cancels_one_gets_it() {
-    explore("cancel: of two cancels one gets it", Preemptions::AtMost(4), || {
+fn one_of_two_cancels_succeeds() {
+    explore("cancel: one of two cancels succeeds", Preemptions::AtMost(4), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
-        // The only worker is elsewhere, and the item waits.
+        // The only worker is inside another item, so the items wait.
         let (held, gate) = world.hold_a_worker(&queue);
         let items = [Item::new(), Item::new()];
         for item in &items {
@@ -68,7 +68,7 @@ fn nothing_runs_after_cancel_sync() {
     explore("cancel: nothing runs after cancel_sync", Preemptions::AtMost(2), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
-        // It queues itself, once.
+        // The item queues itself, once.
         let item = Item::with(|item| {
             if item.runs() == 1 {
                 let _ = item.requeue();
@@ -116,7 +116,7 @@ fn disabled_items_are_refused() {
         assert!(world.end().is_empty());
         match queued {
             Queued::Yes => assert_eq!(item.runs(), u32::from(!taken_off)),
-            // Refused, also in the instant in which the disabler held the item.
+            // Refused. This includes the instant in which the disabling thread owned the item.
             Queued::Disabled | Queued::AlreadyPending => {
                 assert_eq!((item.runs(), taken_off), (0, false));
             }

@@ -1,14 +1,16 @@
 //! Flat combining: pushers, a holder, a resume.
 //!
-//! **Proves.** Every node comes out once, in the order of its pusher. There is one holder at a time, and each sees
-//! what the one before it wrote. A resume is not lost between the holder's failure and its stall, nor where the
-//! holder panics. An offer is taken, or taken back, once.
+//! **Proves.** Every node comes out once, in the order of its pusher. At any time at most one
+//! holder exists, and each holder sees the writes of the previous one. A resume is not lost between
+//! the holder's failure and its stall, nor where the holder panics. An offer is taken by another
+//! thread, or taken back, exactly once.
 //!
-//! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of preemptions: 70,407, 162
-//! and 162 executions. Three pushers, of whom each offers its place after each batch, up to two preemptions: 28,819.
+//! **Bounds.** Two pushers with two nodes and one; one pusher and one resume; any number of
+//! preemptions: 70,407, 162 and 162 executions. Three pushers, each of which offers its role as
+//! holder after each batch, up to two preemptions: 28,819.
 //!
-//! **Seen to fail** when `release` does not look for nodes, when the exchanges only acquire or only release, and when
-//! `resume` gives up where it finds a holder.
+//! **Seen to fail** when `release` does not check for nodes, when the exchanges only acquire or
+//! only release, and when `resume` gives up where it finds a holder.
 
 use std::sync::Mutex;
 
@@ -28,13 +30,13 @@ struct Node {
 
 struct World {
     combine: Combine,
-    /// The holder's alone.
+    /// Written by the holder only.
     holders: Cell<u32>,
     chain: Mutex<CombineChain>,
     done: Mutex<Vec<u32>>,
-    /// 1: there is room, and the holder can go on.
+    /// 1: room exists, and the holder can continue.
     room: AtomicU32,
-    /// The holder has asked to be told of room.
+    /// The holder has asked for a notification of room.
     asked: Event,
 }
 
@@ -62,7 +64,7 @@ impl World {
         unsafe { self.combine.push(node.cast()) }
     }
 
-    /// Offers its place after each batch.
+    /// Offers its role as holder after each batch.
     fn hold_and_offer(&self) {
         loop {
             self.batch();
@@ -79,7 +81,7 @@ impl World {
     }
 
     fn batch(&self) {
-        // SAFETY: the holder's alone. That is what is being checked.
+        // SAFETY: only the holder touches the cell. The model checks exactly that.
         unsafe { self.holders.set(self.holders.get() + 1) };
         let mut chain = self.chain.lock().unwrap();
         // SAFETY: this thread is the holder.
@@ -103,12 +105,12 @@ impl World {
 
     fn hold(&self) {
         loop {
-            // SAFETY: the holder's alone. That is what is being checked.
+            // SAFETY: only the holder touches the cell. The model checks exactly that.
             unsafe { self.holders.set(self.holders.get() + 1) };
             let mut chain = self.chain.lock().unwrap();
             // SAFETY: this thread is the holder.
             unsafe { self.combine.take(&mut chain) };
-            // Relaxed: what orders it is the word.
+            // Relaxed: the combine word provides the ordering.
             let room = self.room.load(Ordering::Relaxed) == 1;
             if room {
                 self.empty(&mut chain);
@@ -127,8 +129,8 @@ impl World {
 }
 
 #[test]
-fn what_is_left_is_done_by_whoever_holds() {
-    explore("combine: what is left is done by whoever holds", Preemptions::Any, || {
+fn remaining_nodes_are_processed_by_the_holder() {
+    explore("combine: remaining nodes are processed by the holder", Preemptions::Any, || {
         let world = World::new(1);
         let pushers = [vec![0, 1], vec![2]].map(|numbers| {
             let world = world.clone();
@@ -147,8 +149,8 @@ fn what_is_left_is_done_by_whoever_holds() {
 }
 
 #[test]
-fn a_holder_that_offers_its_place() {
-    explore("combine: a holder that offers its place", Preemptions::AtMost(2), || {
+fn a_holder_that_offers_its_role() {
+    explore("combine: a holder that offers its role", Preemptions::AtMost(2), || {
         let world = World::new(1);
         let pushers = [vec![0, 1], vec![2], vec![3]].map(|numbers| {
             let world = world.clone();
@@ -179,7 +181,7 @@ fn a_resume_that_meets_a_panic() {
         let pusher = {
             let world = world.clone();
             thread::spawn(move || {
-                assert!(world.leave(0), "nobody else is at it");
+                assert!(world.leave(0), "no other thread holds it");
                 world.asked.wake();
                 // SAFETY: this thread is the holder.
                 unsafe { world.combine.abandon() };
@@ -192,7 +194,7 @@ fn a_resume_that_meets_a_panic() {
         });
         pusher.join().unwrap();
         resumer.join().unwrap();
-        // Done by the resume, or with the next.
+        // The resume processed node 0, or the next holder did.
         assert!(!world.combine.is_stalled());
         world.push(1);
         assert_eq!(*world.done.lock().unwrap(), [0, 1]);

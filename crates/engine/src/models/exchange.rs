@@ -1,19 +1,20 @@
 //! Requests for another thread's stack, and answers that come in time, late, or never.
 //!
-//! **Proves.** A caller that gets an answer reads the whole answer to its own request; a handler
-//! whose caller has gone touches no buffer that is another's; an exchange is given back once; a
-//! caller that waits for an answer, or for an exchange, is woken.
+//! **Proves.** A caller that gets an answer reads the whole answer to its own request. A handler
+//! whose caller has given up touches no buffer that belongs to another request. An exchange is
+//! released once. A caller that waits for an answer, or for an exchange, is woken.
 //!
-//! **Bounds.** One production exchange; one or two callers, handlers that run when a request has been
-//! sent, and time as a thread that may end any wait. Up to two preemptions.
+//! **Bounds.** One production exchange; one or two callers, handlers that run when a request has
+//! been sent, and time as a thread that may end any wait. Up to two preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!
 //! - `step` only acquires, or only releases;
 //! - a new request keeps the generation of the last one;
 //! - `give_up` makes an exchange IDLE that is in COPYING;
-//! - `answer` wakes before it stores DONE, or does not wake; an exchange is given back without a wake;
-//! - `wait` and `claim` look before they read the number that they sleep on.
+//! - `answer` wakes before it stores DONE, or does not wake; an exchange is released without a
+//!   wake;
+//! - `wait` and `claim` check before they read the number that they sleep on.
 
 use std::sync::Mutex;
 
@@ -25,13 +26,13 @@ use super::{Preemptions, explore};
 use crate::exchange::{Exchange, Exchanges};
 use crate::sync::{AtomicU32, Cell};
 
-/// The thread that is asked.
+/// The thread whose stack is requested.
 const THREAD: u32 = 7;
 
 struct World {
     states: Vec<Exchange>,
     freed: AtomicU32,
-    /// Of each exchange, two words of one answer.
+    /// For each exchange, the two words of one answer.
     buffers: Vec<[Cell<usize>; 2]>,
     futex: WordSleep,
     /// Requests so far.
@@ -56,16 +57,16 @@ impl World {
         Exchanges { all: &self.states, freed: &self.freed }
     }
 
-    /// A handler on the thread that is asked. The answer says for which request it is, as the model
-    /// counts them.
+    /// A handler on the thread whose stack is requested. The answer contains the number of its
+    /// request, as counted by the model.
     fn answer(&self, number: usize, request: usize) {
         self.all().answer(number, THREAD, &self.futex, |index| {
-            // SAFETY: the buffer is the handler's. That is what is being checked.
+            // SAFETY: the handler owns the buffer. The model checks exactly that.
             self.buffers[index].iter().for_each(|word| unsafe { word.set(request) });
         });
     }
 
-    /// Asks, and checks the answer. Whether it came.
+    /// Sends a request and checks the answer. Returns whether an answer came.
     fn ask(world: &Arc<World>) -> bool {
         let mut asked = 0;
         let send = |number| {
@@ -78,7 +79,7 @@ impl World {
             world.handlers.lock().unwrap().push(handler);
             true
         };
-        // SAFETY: the buffer is the caller's. That is what is being checked.
+        // SAFETY: the caller owns the buffer. The model checks exactly that.
         let read = |index: usize| world.buffers[index].each_ref().map(|word| unsafe { word.get() });
         let answer = world.all().ask(THREAD, &world.futex, send, read);
         answer.is_ok_and(|answer| {
@@ -87,7 +88,7 @@ impl World {
         })
     }
 
-    /// Every handler ends, and every exchange is free.
+    /// Waits until every handler has ended and every exchange is free.
     fn end(&self) {
         while let Some(handler) = { self.handlers.lock().unwrap().pop() } {
             handler.join().unwrap();
@@ -115,7 +116,7 @@ fn an_answer_is_whole_or_late() {
     });
 }
 
-/// The second request has the exchange of the first, whose handler may still come.
+/// The second request reuses the exchange of the first, whose handler may still run.
 #[test]
 fn a_late_handler_leaves_the_next_request_alone() {
     explore("exchange: a late handler", Preemptions::AtMost(2), || {

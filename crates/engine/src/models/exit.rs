@@ -1,15 +1,15 @@
 //! The end of a worker: culling and retiring.
 //!
-//! **Proves.** A worker that was picked for a wake is never culled, so that it cannot leave the work
-//! behind (SEMANTICS 2.37); one that is culled is not picked. Retiring ends every worker, wherever
-//! it is.
+//! **Proves.** A worker that was picked for a wake is never culled, so no work is stranded
+//! (SEMANTICS 2.37); a worker that is culled is not picked. Retiring ends every worker, whatever it
+//! is doing.
 //!
 //! **Bounds.** The production worker and queue; three workers, of which one is too many, or one or
-//! two workers of a pool that is left; up to two, three and three preemptions: 1,505, 13,282 and
-//! 31,164 executions.
+//! two workers of a pool whose queue is destroyed; up to two, three and three preemptions: 1,505,
+//! 13,282 and 31,164 executions.
 //!
-//! **Seen to fail** when a worker that wakes up does not look at `picked` under the lock, when it
-//! looks at RETIRED before it has the lock or not at all, when `leave_set` nudges before it marks,
+//! **Seen to fail** when a worker that wakes up does not check `picked` under the lock, when it
+//! checks RETIRED before it has the lock or not at all, when `leave_set` nudges before it marks,
 //! and when a set that is used again stays marked.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn a_picked_worker_is_not_culled() {
     explore("exit: a picked worker is not culled", Preemptions::AtMost(2), || {
         let world = World::new(3, 3);
         let queue = world.unbound("u", 8);
-        // Three items that hold their workers: three workers.
+        // Three items that hold their workers: the pool has three workers.
         let gates: [Arc<Event>; 3] = Default::default();
         let held = gates.clone().map(|gate| Item::with(move |_| gate.wait()));
         for item in &held {
@@ -35,13 +35,13 @@ fn a_picked_worker_is_not_culled() {
             world.settle();
         }
         assert_eq!(world.engine.workers(), 3);
-        // Two go to sleep.
+        // Two workers park.
         for (gate, item) in gates.iter().zip(&held).take(2) {
             gate.wake();
             item.done.wait();
             world.settle();
         }
-        // The third is one too many, and its time is over as soon as it lies down.
+        // The third worker is one too many, and its idle timeout has passed as soon as it parks.
         let late = Item::new();
         world.explored(|| {
             gates[2].wake();
@@ -64,7 +64,7 @@ fn retiring_ends_every_worker() {
         world.explored(|| {
             assert_eq!(item.queue(&queue), Queued::Yes);
             item.done.wait();
-            // The worker may still be in the item, at the queue, looking, lying down or asleep.
+            // The worker may be in the item, at the queue, scanning, about to park, or parked.
             drop(queue);
             let engine = world.engine.clone();
             let other = thread::spawn(move || engine.retire());
@@ -84,7 +84,7 @@ fn a_pool_that_is_left_and_used_again() {
         let item = Item::new();
         world.settle();
         let again = world.explored(|| {
-            // Its only queue goes: the worker may leave.
+            // The pool's only queue is destroyed: the worker may retire.
             let other = thread::spawn(move || drop(queue));
             let again = world.queue("again", Kind::PerCpu, 2);
             assert_eq!(item.queue(&again), Queued::Yes);

@@ -1,17 +1,17 @@
-//! The last drop of a queue against an expiry.
+//! The last drop of a queue against a timer's expiry.
 //!
-//! **Proves.** An item whose timer expires while its queue goes runs, or is let go of, once. The
-//! thread that drops the queue's last handle, the expiry that holds the memory for an instant, and
-//! the worker that is inside an item do not free the queue twice, nor while the item is in it.
+//! **Proves.** An item whose timer expires while its queue is destroyed runs, or is released, once.
+//! Three threads take part: the one that drops the queue's last handle, the expiry that holds the
+//! memory for an instant, and the worker inside an item. They do not free the queue twice, nor
+//! while the item is in it.
 //!
 //! **Bounds.** The production worker and queue; the expiry on a thread of its own, or inside an
-//! item of another queue, where a thread of its own has to wait for the queue; up to two
-//! preemptions.
+//! item of another queue, where a separate thread has to wait for the queue; up to two preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!
-//! - `expired` does not let go of an item that its queue refuses;
-//! - the drop of the last owner does not wait for what the expiry has queued.
+//! - `expired` does not release an item that its queue refuses;
+//! - the drop of the last owner does not wait for the items that the expiry has queued.
 
 use loom::thread;
 
@@ -24,13 +24,13 @@ use crate::submit::Queued;
 /// Later than every timer of a model.
 const LATER: u64 = 1_000_000;
 
-/// An item that expires when its queue is closed is refused.
+/// The queue refuses an item whose timer expires after the queue was closed.
 fn is_refusal(report: &Report) -> bool {
     matches!(report, Report::QueuedWhileDraining { .. })
 }
 
 #[test]
-fn an_expiry_beside_the_last_drop_ends_the_item_once() {
+fn an_expiry_during_the_last_drop_ends_the_item_once() {
     explore("expiry: beside the last drop", Preemptions::AtMost(2), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(1);
@@ -50,9 +50,9 @@ fn an_expiry_beside_the_last_drop_ends_the_item_once() {
 }
 
 #[test]
-fn an_expiry_inside_an_item_beside_the_last_drop_ends_the_item_once() {
+fn an_expiry_inside_an_item_during_the_last_drop_ends_the_item_once() {
     explore("expiry: inside an item", Preemptions::AtMost(2), || {
-        // Its two workers, and a thread that waits for the queue.
+        // The threads are the pool's two workers, and one that waits for the queue.
         let world = World::new(1, 4);
         let (queue, other) = (world.per_cpu(1), world.queue("other", Kind::PerCpu, 1));
         let item = Timed::new();

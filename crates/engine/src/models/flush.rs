@@ -1,17 +1,19 @@
 //! Flush: the colours of a pwq, the flush of a queue, the flush of an item.
 //!
 //! **Proves.** Of the worker that finishes the last item of a colour and the flusher that starts to
-//! wait for it, exactly one ends the wait; the flusher sees what the items did; nothing that was
-//! queued before a flush outlasts it; two flushes at once both end; one that gives up has its waiter
-//! back; a flush of an item ends with the item's run or with its cancellation.
+//! wait for it, exactly one ends the wait. The flusher sees the items' writes. No item that was
+//! queued before a flush is still running when it returns. Two concurrent flushes both end. A
+//! flusher that gives up gets its waiter back. A flush of an item ends with the item's run or with
+//! its cancellation.
 //!
 //! **Bounds.** The colours alone: two finishers, any number of preemptions: 3,980 executions. The
 //! rest with the production worker and queue: two flushes, 10,155; two items, 10,909; a flush of an
-//! item, 15,682; a flush that gives up, 392, each up to three preemptions; against a cancel, up to four, 544.
+//! item, 15,682; a flush that gives up, 392, each up to three preemptions; against a cancel, up to
+//! four, 544.
 //!
 //! **Seen to fail** when `finish` does not release, when `await_colour` does not acquire or marks
 //! without comparing, when a flush does not splice or changes the colour first, and when a cancel
-//! forgets who waits.
+//! forgets the waiters.
 
 use loom::thread;
 
@@ -50,13 +52,14 @@ fn one_side_ends_the_wait_for_a_colour() {
         let finishers = [0, 1].map(|finisher: usize| {
             let (pwq, done) = (pwq.clone(), done.clone());
             thread::spawn(move || {
-                // SAFETY: nobody looks before the colour is over. That is what is being checked.
+                // SAFETY: no thread reads the cell before the colour is over. The model checks
+                // exactly that.
                 unsafe { done[finisher].set(1) };
                 pwq.finish(3, 1)
             })
         });
         let waits = pwq.await_colour(3);
-        // SAFETY: the colour is over, or the last finisher has told.
+        // SAFETY: the colour is over, or the last finisher has reported its end.
         let look = || assert_eq!(done.iter().map(|cell| unsafe { cell.get() }).sum::<u32>(), 2);
         if !waits {
             look();
@@ -90,10 +93,11 @@ fn two_flushes_at_once() {
     });
 }
 
-/// Under loom a bounded wait is over at once: the flusher gives up while the worker ends the wait, at
-/// every point of it. Its waiter is gone when it returns: a late touch is a race that loom reports.
+/// Under loom a bounded wait times out at once: the flusher gives up while the worker ends the
+/// wait, at every point of it. The waiter is destroyed when the flush returns, so loom reports a
+/// late access as a race.
 #[test]
-fn a_flush_that_gives_up_beside_the_end_of_its_wait() {
+fn a_flush_that_gives_up_while_its_wait_ends() {
     explore("flush: giving up beside the end", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(2);
@@ -157,7 +161,7 @@ fn a_flush_of_an_item_ends_with_its_cancellation() {
     explore("flush: an item, its cancellation", Preemptions::AtMost(4), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
-        // The only worker is elsewhere: nobody but the cancel can end the wait.
+        // The only worker is inside another item: only the cancel can end the wait.
         let (held, gate) = world.hold_a_worker(&queue);
         let item = Item::new();
         assert_eq!(item.queue(&queue), Queued::Yes);

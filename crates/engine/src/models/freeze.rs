@@ -1,17 +1,18 @@
 //! Freezing against a queue call.
 //!
-//! **Proves.** Once a freeze has begun and no worker holds items of a frozen queue, nothing of it
-//! runs until the thaw; what was queued before, meanwhile and during the freeze runs once, after
-//! it, without another kick. A flush that waits for a frozen item ends after the thaw.
+//! **Proves.** Once a freeze has begun and no worker holds items of a frozen queue, no item of it
+//! runs until the thaw. Items that were queued before, while the freeze began, and during it run
+//! once, after the thaw, without another kick. A flush that waits for a frozen item ends after the
+//! thaw.
 //!
-//! **Bounds.** The production worker and queue; one item that is queued beside a freeze and a thaw;
-//! up to two preemptions (one for the flush).
+//! **Bounds.** The production worker and queue; one item that is queued concurrently with a freeze
+//! and a thaw; up to two preemptions (one for the flush).
 //!
 //! **Seen to fail** with each of these:
 //!
 //! - a frozen queue's limit is not 0;
-//! - a thaw puts what became ready on no list;
-//! - `is_held` does not look at the workers on the pwq.
+//! - a thaw pushes the pwqs that became ready on no list;
+//! - `is_held` does not check the workers on the pwq.
 
 use loom::thread;
 use uwork_policy::flags::Flags;
@@ -32,7 +33,7 @@ fn nothing_runs_between_a_freeze_and_its_thaw() {
             let submitter = thread::spawn(move || assert_eq!(target.queue(&handle), Queued::Yes));
             world.engine.freeze_begin().unwrap();
             if world.engine.freeze_busy() == Ok(false) {
-                // A run that goes on meanwhile is a race that loom reports.
+                // loom reports a run that is still in progress as a race.
                 let runs = item.runs();
                 assert_eq!(world.engine.freeze_busy(), Ok(false));
                 assert_eq!(item.runs(), runs);

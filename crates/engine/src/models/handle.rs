@@ -1,23 +1,9 @@
-//! What an item shares with its handle: the outcome, and which thread has a future.
+//! The state that an item shares with its handle: the outcome, and which thread owns a future.
 //!
-//! **Proves.** A result is delivered once and seen whole; one of the two sides frees the task,
-//! after the other has touched it for the last time; a sleeper and the waker that was left last are
-//! woken. A future is dropped once, by a thread that sees what the last poll did, and is not polled
+//! **Proves.** A result is delivered once and seen whole. One of the two sides frees the task,
+//! after the last access of the other. A sleeping handle, and the waker registered last, are woken.
+//! A future is dropped once, by a thread that sees the writes of the last poll, and is not polled
 //! after that; its task is completed once.
-//!
-//! **Bounds.** The production words; an item's side, a handle that sleeps, polls twice or is
-//! dropped, with any number of preemptions; a worker that polls twice, with a thread that cancels, up
-//! to three, and with another that refuses, up to two.
-//!
-//! **Seen to fail** with each of these:
-//!
-//! - `complete` only acquires, or sets DONE and takes the waker afterwards, or wakes before it sets DONE;
-//! - `abandon` is relaxed;
-//! - `wait` does not set SLEEPING, or loads relaxed;
-//! - `poll_done` does not take the cell back first, or ignores DONE at its end;
-//! - `pending` clears POLLING without a look at the reason, or does not release;
-//! - `give_up` takes the future while it is polled, or after it is gone, or does not acquire;
-//! - `begin` does not look for GONE.
 
 use std::sync::Mutex;
 use std::task::{Context, Wake, Waker};
@@ -30,12 +16,12 @@ use super::{Preemptions, explore};
 use crate::handle::{Outcome, Polled, Why};
 use crate::sync::Cell;
 
-/// A task as the library's: its memory counts how often it was freed.
+/// A task like the library's. Instead of freeing memory it counts how often it was freed.
 struct Task {
     outcome: Outcome,
     futex: WordSleep,
     result: Cell<u32>,
-    /// By the side that frees the task: after the last touch of the other.
+    /// Written by the side that frees the task, after the last access of the other.
     freed: Cell<u32>,
 }
 
@@ -46,18 +32,18 @@ impl Task {
     }
 
     fn free(&self) {
-        // SAFETY: the other side is through with the task. That is what is being checked.
+        // SAFETY: the other side no longer touches the task. The model checks exactly that.
         unsafe {
             self.freed.set(self.freed.get() + 1);
             self.result.set(u32::MAX);
         }
-        // With the task goes the waker.
+        // Freeing the task drops the waker too.
         self.outcome.waker.with_mut(|_| ());
     }
 
     /// The item's side.
     fn deliver(&self) {
-        // SAFETY: the handle does not look before it is done; and the task stays.
+        // SAFETY: the handle does not read the result before it is done, and the task stays alive.
         unsafe {
             self.result.set(self.result.get() + 7);
             if Outcome::complete(&raw const self.outcome, &self.futex) {
@@ -66,9 +52,9 @@ impl Task {
         }
     }
 
-    /// The handle's side, once it is done.
+    /// The handle's side, once the result is there.
     fn take(&self) {
-        // SAFETY: the result is delivered. That is what is being checked.
+        // SAFETY: the result is delivered. The model checks exactly that.
         assert_eq!(unsafe { self.result.get() }, 7);
         self.drop_handle();
     }
@@ -80,7 +66,7 @@ impl Task {
     }
 }
 
-/// A model in which an item delivers and a handle does this.
+/// A model in which an item delivers its result while `handle` runs.
 fn delivered(name: &str, handle: fn(&Task)) {
     explore(name, Preemptions::Any, move || {
         let task = Task::new();
@@ -88,7 +74,7 @@ fn delivered(name: &str, handle: fn(&Task)) {
         let item = thread::spawn(move || theirs.deliver());
         handle(&task);
         item.join().unwrap();
-        // SAFETY: both sides are through.
+        // SAFETY: both sides have finished.
         assert_eq!(unsafe { task.freed.get() }, 1);
     });
 }
@@ -154,14 +140,15 @@ fn a_handle_that_polls_and_then_sleeps_gets_the_result() {
     });
 }
 
-/// A future's task: polls are counted in the future itself, which is gone once it was dropped.
+/// A future's task. The polls are counted in the future itself, which no longer exists once
+/// dropped.
 struct Future {
     polled: Polled,
     /// `None`: dropped.
     polls: Cell<Option<u32>>,
     outcome: Outcome,
     futex: WordSleep,
-    /// What the handle is told.
+    /// The outcomes reported to the handle.
     told: Mutex<Vec<Option<Why>>>,
 }
 
@@ -176,12 +163,12 @@ impl Future {
         })
     }
 
-    /// As `FutureTask::poll`. The future is finished by poll number `last`.
+    /// As `FutureTask::poll`. The future completes at poll number `last`.
     fn poll(&self, last: u32) {
         if !self.polled.begin() {
             return;
         }
-        // SAFETY: the caller has the future. That is what is being checked.
+        // SAFETY: the caller owns the future. The model checks exactly that.
         let polls = unsafe {
             let polls = self.polls.get().expect("not polled after it was dropped") + 1;
             self.polls.set(Some(polls));
@@ -204,18 +191,18 @@ impl Future {
     }
 
     fn finish(&self, why: Option<Why>) {
-        // SAFETY: the caller has the future for good. That is what is being checked.
+        // SAFETY: the caller owns the future for good. The model checks exactly that.
         unsafe {
             assert!(self.polls.get().is_some(), "dropped once");
             self.polls.set(None);
         }
         self.told.lock().unwrap().push(why);
-        // SAFETY: the model keeps it.
+        // SAFETY: the model keeps the outcome alive.
         let _ = unsafe { Outcome::complete(&raw const self.outcome, &self.futex) };
     }
 }
 
-/// A worker that polls twice, of which poll `last` finishes the future, beside threads that give it up.
+/// A worker polls twice, and poll `last` completes the future, while other threads give it up.
 fn given_up(name: &str, most: usize, last: u32, reasons: &'static [Why]) {
     explore(name, Preemptions::AtMost(most), move || {
         let future = Future::new();
@@ -231,7 +218,7 @@ fn given_up(name: &str, most: usize, last: u32, reasons: &'static [Why]) {
             thread::spawn(move || (0..2).for_each(|_| future.poll(last)))
         };
         future.outcome.wait(&future.futex);
-        // SAFETY: it is done.
+        // SAFETY: the future is done.
         assert_eq!(unsafe { future.polls.get() }, None);
         others.into_iter().for_each(|other| other.join().unwrap());
         worker.join().unwrap();

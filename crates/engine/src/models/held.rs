@@ -1,16 +1,16 @@
-//! The end of a frame with an item on it, against everything that may still touch the item.
+//! The end of a stack frame with an item on it, against every thread that may still touch the item.
 //!
-//! **Proves.** When `Held::end` returns, every run is over, every queueing has come to its end, and the
-//! engine does not touch the item again: what the frame does then is not unordered with any of it.
+//! **Proves.** When `Held::end` returns, every run is over, every queueing has ended, and the
+//! engine does not touch the item again. The frame's later accesses are ordered after all of these.
 //!
 //! **Bounds.** The production worker, queue and timers; an item that is queued, that queues itself,
-//! that another thread queues or cancels, and one whose timer expires after its queue is gone; up
-//! to two preemptions (three where no worker takes part).
+//! that another thread queues or cancels, and one whose timer expires after its queue was
+//! destroyed; up to two preemptions (three where no worker takes part).
 //!
 //! **Seen to fail** with each of these:
 //!
 //! - `end` does not wait for 0, or waits relaxed;
-//! - `end` does not count what `disable_sync` took off, or disables without waiting;
+//! - `end` does not count the queueing that `disable_sync` cancelled, or disables without waiting;
 //! - `end_one` is relaxed;
 //! - `offer` does not end a queueing that was refused.
 
@@ -29,14 +29,14 @@ use crate::submit::Queued;
 use crate::sync::Cell;
 use crate::work::{Action, Work};
 
-/// What is on the frame. The model keeps its memory, so that loom sees a touch that comes too late.
+/// The contents of the frame. The model keeps its memory alive, so that loom reports a late access.
 #[repr(C)]
 struct Frame {
     item: Delayed<LoomHost>,
     held: Held,
-    /// What the item's function borrows.
+    /// The data that the item's function borrows.
     borrowed: Cell<u32>,
-    /// Where the first run queues the item again.
+    /// The queue on which the first run queues the item again.
     again: Mutex<Option<Queue<LoomHost>>>,
 }
 
@@ -44,7 +44,7 @@ unsafe fn perform(work: NonNull<Work>, action: Action) {
     // SAFETY: the first field of a frame that the model keeps.
     let frame = unsafe { work.cast::<Frame>().as_ref() };
     if action != Action::Run {
-        // SAFETY: the frame has not ended. That is what is being checked.
+        // SAFETY: the frame has not ended. The model checks exactly that.
         let _ = unsafe { frame.borrowed.get() };
         return frame.held.end_one();
     }
@@ -73,11 +73,11 @@ impl Frame {
         self.held.offer(|| unsafe { queue.queue(self.work()) })
     }
 
-    /// The frame ends: how often the item ran.
+    /// Ends the frame. Returns how often the item ran.
     fn end(&self, world: &World) -> u32 {
         // SAFETY: live, only this engine knows the item, and the caller is outside of it.
         unsafe { self.held.end(&world.engine, self.work()) }.unwrap();
-        // SAFETY: nothing touches the frame any more. That is what is being checked.
+        // SAFETY: no thread touches the frame any more. The model checks exactly that.
         unsafe {
             let runs = self.borrowed.get();
             self.borrowed.set(u32::MAX);
@@ -128,10 +128,11 @@ fn a_frame_ends_after_a_cancel_by_another_thread() {
     });
 }
 
-/// The engine makes the item idle and then tells its holder: between the two a disable finds nothing.
+/// The engine makes the item idle and then notifies its holder. Between the two a disable finds
+/// nothing to cancel.
 #[test]
-fn a_frame_ends_after_its_expired_timer_was_let_go_of() {
-    explore("held: its queue is gone", Preemptions::AtMost(3), || {
+fn a_frame_ends_after_its_expired_timer_was_released() {
+    explore("held: its queue is destroyed", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
         let frame = Frame::new();

@@ -1,5 +1,5 @@
-//! The platform of the models: loom's threads, a clock that stands still, and a full fence on both
-//! sides of the asymmetric one.
+//! The platform of the models: loom's threads, a clock that never advances, and a full fence on
+//! both sides of the asymmetric fence.
 
 use loom::sync::{Condvar, Mutex};
 use loom::thread::JoinHandle;
@@ -14,26 +14,26 @@ use crate::host::{
 use crate::sync::{AtomicU32, Ordering};
 use crate::thread::ThreadState;
 
-/// The time in every model. So early that no batch ever counts as stuck.
+/// The time in every model. It is so early that no batch ever counts as stuck.
 pub(crate) const NOW: u64 = 1;
 
-/// A deadline that is never over in a model.
+/// A deadline that never passes in a model.
 pub(crate) const FAR: u64 = 1 << 40;
 
-/// See the module.
+/// The platform; see the module.
 pub(crate) struct LoomHost {
-    /// Whether loom explores what happens now.
+    /// Whether loom explores the current steps.
     explores: std::sync::Mutex<bool>,
     /// Threads that may still be created.
     spawns_left: std::sync::Mutex<u32>,
     threads: std::sync::Mutex<Vec<JoinHandle<()>>>,
     reports: std::sync::Mutex<Vec<Report>>,
-    /// A cure that the model takes back.
+    /// The fault fix that the model reverts.
     reverts: std::sync::Mutex<Option<Cure>>,
 }
 
 impl LoomHost {
-    /// A platform on which so many threads can be created.
+    /// A platform that can spawn `threads` threads.
     pub(crate) fn new(threads: u32) -> LoomHost {
         LoomHost {
             explores: std::sync::Mutex::new(true),
@@ -44,7 +44,7 @@ impl LoomHost {
         }
     }
 
-    /// Takes this cure back.
+    /// Reverts this fix.
     pub(crate) fn revert(&self, cure: Option<Cure>) {
         *self.reverts.lock().unwrap() = cure;
     }
@@ -68,13 +68,13 @@ impl LoomHost {
         }
     }
 
-    /// What was reported.
+    /// The reports of the engine.
     pub(crate) fn reports(&self) -> Vec<Report> {
         self.reports.lock().unwrap().clone()
     }
 }
 
-/// Where a thread of a model sleeps.
+/// The event on which a thread of a model sleeps.
 #[derive(Default)]
 pub(crate) struct Event {
     woken: Mutex<bool>,
@@ -90,48 +90,48 @@ impl Event {
         }
     }
 
-    /// Whether a wake is remembered for the next sleeper.
+    /// Whether a wake is stored for the next sleeper.
     pub(crate) fn is_woken(&self) -> bool {
         *self.woken.lock().unwrap()
     }
 
-    /// Wakes the sleeper, or the next one.
+    /// Wakes the sleeper, or the next thread that waits.
     pub(crate) fn wake(&self) {
         let mut woken = self.woken.lock().unwrap();
         *woken = true;
-        // Under the lock: the event may go away as soon as its sleeper has seen this.
+        // Under the lock: the event may be destroyed as soon as its sleeper has seen `woken`.
         self.changed.notify_one();
     }
 }
 
-/// Threads that sleep on words, and time, which a thread of the model ends.
+/// Threads that sleep on words, and a timeout that a thread of the model triggers.
 #[derive(Default)]
 pub(crate) struct WordSleep(Mutex<Sleepers>);
 
 #[derive(Default)]
 struct Sleepers {
-    /// The time of every wait is over.
+    /// Every wait times out.
     over: bool,
-    /// In the order in which they came: the address that each sleeps on.
+    /// The address that each sleeper sleeps on, in the order of arrival.
     asleep: Vec<(usize, std::sync::Arc<Event>)>,
 }
 
 impl WordSleep {
-    /// The time of every wait is over.
+    /// Times out every wait, current and later.
     pub(crate) fn expire(&self) {
         let mut sleepers = self.0.lock().unwrap();
         sleepers.over = true;
         sleepers.asleep.drain(..).for_each(|(_, event)| event.wake());
     }
 
-    /// Waits have no limit again.
+    /// Waits no longer time out.
     pub(crate) fn renew(&self) {
         self.0.lock().unwrap().over = false;
     }
 }
 
 impl Futex for WordSleep {
-    /// As futex(2): the look at the word and the sleep are one step for those who wake.
+    /// As futex(2): the check of the word and the sleep are one atomic step for the waking threads.
     fn wait(&self, word: &AtomicU32, expected: u32) -> bool {
         let mut sleepers = self.0.lock().unwrap();
         if sleepers.over {
@@ -170,7 +170,7 @@ impl Host for LoomHost {
         0
     }
 
-    /// The watch is never there: what a model proves must not depend on somebody who looks again.
+    /// The watcher never runs: what a model proves must not depend on its rescans.
     fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {
         if spec.name == "uw/watch" {
             return Ok(());
@@ -191,7 +191,7 @@ impl Host for LoomHost {
             event.wait();
             return true;
         }
-        // The deadline is over: what was not woken by now gives up.
+        // The deadline has passed: a waiter that has not been woken by now gives up.
         std::mem::replace(&mut *event.woken.lock().unwrap(), false)
     }
 
@@ -200,11 +200,12 @@ impl Host for LoomHost {
         unsafe { &*event }.wake();
     }
 
-    /// Other interleavings are explored anyway.
+    /// No yield is needed: loom explores other interleavings anyway.
     fn yield_now(&self) {}
 
-    /// Without a choice of who goes next: two threads that both wait for a third could let each
-    /// other go for ever. loom's own choice is whoever has yielded least.
+    /// Yields without a choice of the next thread. With a choice, two threads that both wait for a
+    /// third could let each other run for ever. loom's own choice is the thread that has yielded
+    /// least.
     fn relax(&self, _: u32) {
         let explores = *self.explores.lock().unwrap();
         self.explore(false);
@@ -224,7 +225,7 @@ impl Host for LoomHost {
         THREAD.with(std::ptr::from_ref)
     }
 
-    /// The models' threads stay where loom puts them.
+    /// The models' threads never migrate: loom decides where they run.
     fn thread_id(&self) -> u64 {
         0
     }
@@ -239,7 +240,7 @@ impl Host for LoomHost {
 
     type Sight = ();
 
-    /// The models mark workers themselves.
+    /// The models mark the workers themselves.
     fn tier(&self) -> Tier {
         Tier::Declared
     }
@@ -261,7 +262,7 @@ impl Host for LoomHost {
     }
 
     fn park_observing(&self, _: &Event, _: &[&()], _: u64) {
-        unreachable!("nobody is observed");
+        unreachable!("no thread is observed");
     }
 
     fn set_cpus(&self, _: u64, _: &uwork_policy::cpuset::CpuSet) {

@@ -1,16 +1,18 @@
-//! Timers and ready items that no worker is on its way for: the keeper, and the watch before it sleeps.
+//! Timers and ready items that no worker is coming for: the keeper, and the watcher before it
+//! sleeps.
 //!
-//! **Proves.** When every thread has come to rest, each armed timer is covered by the timed sleep of a thread that
-//! will see it, and each item that waits behind a running worker has the watch awake: while a worker parks as the
-//! keeper, is picked, or arms a timer itself, and while the watch goes to sleep. A worker that begins a wait while
-//! another thread moves the ready list brings up a replacement.
+//! **Proves.** When every thread sleeps, each armed timer is covered by the timed sleep of a thread
+//! that will see it, and for each item that waits behind a running worker the watcher is awake.
+//! This holds while a worker parks as the keeper, is picked, or arms a timer itself, and while the
+//! watcher goes to sleep. A worker that begins a wait while another thread moves the ready list
+//! wakes a replacement.
 //!
-//! **Bounds.** The production worker, queue and timers; the steps of the watch before it sleeps, on a thread of the
-//! model's; one or two workers, one timer, one or two items; up to
-//! three preemptions (two where lists move): 16,703, 8,496, 25 and 1,162 executions.
+//! **Bounds.** The production worker, queue and timers; the steps of the watcher before it sleeps,
+//! on a thread of the model; one or two workers, one timer, one or two items; up to three
+//! preemptions (two where lists move): 16,703, 8,496, 25 and 1,162 executions.
 //!
-//! **Seen to fail**, in two of the tests, when the watch is not called for a timer that no worker keeps, and when the
-//! list's mark is set after the inbox was emptied.
+//! **Seen to fail**, in two of the tests, when the watcher is not called for a timer that no keeper
+//! covers, and when the list's mark is set after the inbox was emptied.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -31,7 +33,7 @@ use crate::work::{Action, Work};
 #[repr(C)]
 struct Timer(Delayed<LoomHost>);
 
-// SAFETY: what a model does with it goes through the engine.
+// SAFETY: a model accesses the timer through the engine only.
 unsafe impl Sync for Timer {}
 // SAFETY: as above.
 unsafe impl Send for Timer {}
@@ -79,12 +81,13 @@ fn a_timer_is_armed_while_a_worker_parks() {
     });
 }
 
-/// The keeper is picked for an item that does not end, while the watch goes to sleep. The executions after which no
-/// thread is on its way for the timer: a panic inside of the model would be one inside of its destructors as well.
+/// The keeper is picked for an item that does not end, while the watcher goes to sleep. Returns the
+/// executions after which no thread covers the timer. They are reported outside of the model
+/// because a panic inside it would run the model's destructors, which would panic as well.
 fn the_keeper_is_picked(reverts: Option<Cure>) -> Vec<String> {
     let left = Arc::new(Mutex::new(Vec::new()));
     let seen = left.clone();
-    explore("keeper: picked while the watch goes to sleep", Preemptions::AtMost(3), move || {
+    explore("keeper: picked while the watcher goes to sleep", Preemptions::AtMost(3), move || {
         let world = World::new(1, 2);
         world.engine.host().revert(reverts);
         let queue = world.per_cpu(2);
@@ -114,19 +117,19 @@ fn the_keeper_is_picked(reverts: Option<Cure>) -> Vec<String> {
 }
 
 #[test]
-fn the_keeper_is_picked_while_the_watch_goes_to_sleep() {
+fn the_keeper_is_picked_while_the_watcher_goes_to_sleep() {
     assert_eq!(the_keeper_is_picked(None), [""; 0]);
 }
 
 #[test]
-fn a_timer_is_left_where_the_watch_is_not_called() {
+fn a_timer_is_uncovered_if_the_watcher_is_not_called() {
     assert_ne!(the_keeper_is_picked(Some(Cure::KeptTimers)), [""; 0]);
 }
 
-/// An item is queued behind one that does not end, while the watch goes to sleep.
+/// An item is queued behind one that does not end, while the watcher goes to sleep.
 #[test]
-fn an_item_is_queued_while_the_watch_goes_to_sleep() {
-    explore("keeper: queued while the watch goes to sleep", Preemptions::AtMost(3), || {
+fn an_item_is_queued_while_the_watcher_goes_to_sleep() {
+    explore("keeper: queued while the watcher goes to sleep", Preemptions::AtMost(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         world.settle();
@@ -140,7 +143,7 @@ fn an_item_is_queued_while_the_watch_goes_to_sleep() {
             watch.join().unwrap();
         });
         world.settle();
-        assert!(world.engine.watch_is_called(), "the watch looks at the item that waits");
+        assert!(world.engine.watch_is_called(), "the watcher is called for the waiting item");
         gate.wake();
         held.done.wait();
         item.done.wait();
@@ -149,14 +152,14 @@ fn an_item_is_queued_while_the_watch_goes_to_sleep() {
     });
 }
 
-/// A worker begins a wait while another thread moves what is ready from the inbox to the list.
+/// A worker begins a wait while another thread moves ready pwqs from the inbox to the list.
 fn a_wait_begins_while_the_ready_list_moves(reverts: Option<Cure>) {
     let name = "keeper: a wait begins while the ready list moves";
     explore(name, Preemptions::AtMost(2), move || {
         let world = World::new(1, 2);
         world.engine.host().revert(reverts);
         let queue = world.per_cpu(2);
-        // The first item waits, as declared, for the second, which is ready when it begins.
+        // The first item declares a wait for the second, which is ready when the wait begins.
         let (gate, second) = (Arc::new(Event::default()), Item::new());
         let (engine, awaited, closed) = (world.engine.clone(), second.clone(), gate.clone());
         let first = Item::with(move |_| {

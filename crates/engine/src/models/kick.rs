@@ -1,17 +1,17 @@
 //! Kick and park: submitters, the pool's counters, its ready list and its idle stack.
 //!
-//! **Proves.** No wake-up is lost: whatever is queued runs, without anybody looking again, while the
-//! worker is on its way up, runs, looks for more, lies down, or sleeps; with a submitter that relies
+//! **Proves.** No wake-up is lost: every queued item runs without a rescan, while the worker is
+//! being woken, runs, looks for items, is about to park, or is parked; with a submitter that relies
 //! on the wake of another (WAKING); and when a worker blocks in an item.
 //!
 //! **Bounds.** The production worker and queue; one or two workers, two submitters, one item each;
-//! up to three preemptions (two where no thread can be created): 86,030, 9,219, 12,377 and 25,077
+//! up to three preemptions (two where no thread can be spawned): 86,030, 9,219, 12,377 and 25,077
 //! executions.
 //!
-//! **Seen to fail**, each time with everybody asleep, when a worker looks at the lists before it
-//! announces that it lies down, when a submitter looks at the counters before it pushes, when the
-//! push into an inbox, the look into it or the look at the counters is not `SeqCst`, when a worker
-//! that blocks does not kick, and when a failed creation has no second look.
+//! **Seen to fail**, each time with every thread asleep: when a worker checks the lists before it
+//! announces that it parks, when a submitter checks the counters before it pushes, when the push
+//! into an inbox, the check of the inbox or the check of the counters is not `SeqCst`, when a
+//! worker that blocks does not kick, and when the pool is not checked again after a failed spawn.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn two_submitters_and_a_worker() {
     explore("kick: two submitters and a worker", Preemptions::AtMost(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
-        // The worker has been created and may be anywhere on its way to its first sleep.
+        // The worker has been spawned and may be anywhere on its way to its first park.
         let items = [Item::new(), Item::new()];
         world.explored(|| {
             let (item, handle) = (items[1].clone(), queue.clone());
@@ -43,8 +43,8 @@ fn two_submitters_and_a_worker() {
 }
 
 #[test]
-fn a_sleeping_worker() {
-    explore("kick: a sleeping worker", Preemptions::AtMost(3), || {
+fn two_submitters_and_a_parked_worker() {
+    explore("kick: a parked worker", Preemptions::AtMost(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         let items = [Item::new(), Item::new()];
@@ -67,7 +67,7 @@ fn a_worker_that_blocks() {
     explore("kick: a worker that blocks", Preemptions::AtMost(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
-        // The first item waits, as declared, for the second.
+        // The first item declares a wait for the second.
         let second = Item::new();
         let (engine, awaited) = (world.engine.clone(), second.clone());
         let first = Item::with(move |_| engine.blocking(|| awaited.done.wait()));
@@ -86,8 +86,8 @@ fn a_worker_that_blocks() {
 }
 
 #[test]
-fn a_thread_that_cannot_be_created() {
-    explore("kick: a thread that cannot be created", Preemptions::AtMost(2), || {
+fn a_thread_that_cannot_be_spawned() {
+    explore("kick: a thread that cannot be spawned", Preemptions::AtMost(2), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(4);
         let gate = Arc::new(Event::default());
@@ -97,7 +97,8 @@ fn a_thread_that_cannot_be_created() {
         assert_eq!(blocked.queue(&queue), Queued::Yes);
         world.settle();
         world.explored(|| {
-            // Whoever queues now asks for a second worker, and relies on the first if there is none.
+            // A submitter that queues now asks for a second worker. If none can be spawned, it
+            // relies on the first.
             let (item, handle) = (items[1].clone(), queue.clone());
             let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
             gate.wake();

@@ -1,16 +1,9 @@
 //! The mayday handshake: a pool that gets no worker, and the rescuer of a queue.
 //!
 //! **Proves.** An item that waits in a pool whose only worker is blocked, and for which no thread
-//! can be made, is run by the rescuer, without the watch: the mark that is made after the rescuer's
-//! look ends its park. The end of the queue ends the rescuer, also where a mayday is on its way.
-//!
-//! **Bounds.** The production worker, queue and rescuer; one worker that waits for the item that
-//! the rescuer has to run; up to two preemptions.
-//!
-//! **Seen to fail** with each of these:
-//!
-//! - `send_maydays` wakes before it marks, or does not wake;
-//! - `stop_rescuer` wakes before it stores `stop`.
+//! can be spawned, is run by the rescuer, without the watcher: a mayday mark that is set after the
+//! rescuer's check ends its park. The destruction of the queue ends the rescuer, also while a
+//! mayday is being sent.
 
 use std::sync::Arc;
 
@@ -24,7 +17,7 @@ use crate::submit::Queued;
 #[test]
 fn an_item_that_the_only_worker_waits_for_is_rescued() {
     explore("mayday: an item that is waited for", Preemptions::AtMost(2), || {
-        // The worker and the rescuer: no other can be made.
+        // One thread for the worker and one for the rescuer: no other thread can be spawned.
         let world = World::new(1, 2);
         let queue = world.flagged(Flags::MEM_RECLAIM, 2);
         let gate = Arc::new(Event::default());
@@ -42,7 +35,7 @@ fn an_item_that_the_only_worker_waits_for_is_rescued() {
             opens.done.wait();
         });
         drop(queue);
-        // It reports that no thread could be made.
+        // The engine reports that no thread could be spawned.
         let _ = world.end();
         assert_eq!((waits.runs(), opens.runs()), (1, 1));
     });

@@ -1,22 +1,29 @@
-//! The engine's protocols under loom, with the production types: each over all interleavings, or
-//! over all with a bounded number of preemptions.
+//! The engine's protocols under loom, with the production types. Each model explores all
+//! interleavings, or all with a bounded number of preemptions.
 //!
 //! A module is one protocol. Its header says what it proves, within which bounds, how many
-//! executions that takes, and which weakenings of the engine it was seen to find.
+//! executions that takes, and with which weakenings of the engine the model was seen to fail.
 //!
-//! loom explores which thread goes next and which store a load returns. It finds deadlocks, and
-//! unordered accesses to a [`crate::sync::Cell`]: every link of every list is one, and so is every
-//! counter that a model's items bump. Whole-engine models run the production worker; what they do
-//! outside of [`world::World::explored`] is done in one order only.
+//! loom explores which thread runs next and which store a load returns. It finds deadlocks, and
+//! unordered accesses to a [`crate::sync::Cell`]: every link of every list is such a cell, and so
+//! is every counter that a model's items increment. Whole-engine models run the production worker;
+//! their steps outside of [`world::World::explored`] run in one order only.
 //!
-//! Not explored: more preemptions than the bound; who goes next when a thread relaxes in a wait for
-//! a few instructions of another; time, which stands still: a deadline is over from the start or
-//! never, a timer expires where the model says so, and the watch has a part only where a model takes its steps;
-//! and `membarrier`, which is modelled by a full fence on both sides. And loom leaves out what it takes for the same
-//! as something explored, for which it remembers but the last access to each atomic: it finds a
-//! load that comes after a store much better than a store that comes after a load. So a model
-//! creates last who looks at what the others do, and a model that was not seen to fail when the
-//! engine is weakened proves nothing, however many executions it has.
+//! The models do not explore:
+//!
+//! - more preemptions than the bound;
+//! - the choice of the next thread when a thread relaxes, that is, spins for a few instructions of
+//!   another;
+//! - time, which never advances: a deadline has either passed from the start or never passes, a
+//!   timer expires where the model says so, and the watcher acts only where a model takes its
+//!   steps;
+//! - `membarrier`, which is modelled as a full fence on both sides.
+//!
+//! loom also skips executions that it considers equal to explored ones, and for that it remembers
+//! only the last access to each atomic. It therefore finds a load that comes after a store much
+//! better than a store that comes after a load. So a model creates last the thread that reads what
+//! the others write. A model that was not seen to fail with a weakened engine proves nothing,
+//! however many executions it has.
 
 mod host;
 mod world;
@@ -50,7 +57,7 @@ use std::sync::{Arc, Mutex};
 
 pub(crate) use host::LoomHost;
 
-/// Bounds on the switches away from a thread that could go on.
+/// Bounds on the switches away from a thread that could continue.
 #[derive(Clone, Copy)]
 enum Preemptions {
     Any,

@@ -1,20 +1,21 @@
-//! The limit that the pwqs of one node share: who puts a pwq back on a ready list that found the node
-//! full.
+//! The limit that the pwqs of one node share: which thread makes a pwq ready again that found the
+//! node full.
 //!
-//! **Proves.** No item is stranded: while one waits in a pwq and the node has a place, the pwq is
-//! ready or somebody is on the way to making it so; also when a pwq to which the place was handed has
-//! nothing left, when the limit is raised, and when the queue is frozen and thawed meanwhile. No more
-//! workers than the limit are in items, none begins one while frozen, and no place is lost.
+//! **Proves.** No item is stranded: while one waits in a pwq and the node has a permit, the pwq is
+//! ready or some thread is about to make it ready. This also holds when a pwq that was granted the
+//! permit has become empty, when the limit is raised, and when the queue is frozen and thawed
+//! meanwhile. No more workers than the limit are in items, none begins an item while frozen, and no
+//! permit is lost.
 //!
 //! **Bounds.** Two pwqs (three where one is emptied), a worker for each, one item each. The steps
 //! between the pwq's own are those of the worker's `work_on`, without an engine. Any number of
-//! preemptions on a full node and past an emptied pwq, four when the limit is raised, five in a freeze:
-//! 8,454, 6, 360 and 4,421 executions.
+//! preemptions on a full node and past an emptied pwq, four when the limit is raised, five in a
+//! freeze: 8,454, 6, 360 and 4,421 executions.
 //!
-//! **Seen to fail** when a full node is not looked at again after joining the row, when a place is
-//! given back after the look at the row, when raising the limit does not look, when a place that is
-//! declined is not given back, when a place that was handed to an emptied pwq is kept, and when an
-//! offer does not look whether the queue is frozen.
+//! **Seen to fail** when a full node is not checked again after joining the waiting list, when a
+//! permit is released after the check of that list, when raising the limit does not check it, when
+//! a declined permit is not released, when a permit granted to an emptied pwq is kept, and when an
+//! offer does not check whether the queue is frozen.
 
 use std::sync::Mutex;
 
@@ -37,7 +38,7 @@ struct World {
     host: LoomHost,
     pool: Pool<LoomHost>,
     node: PwqNode<LoomHost>,
-    /// Each with an item of its own.
+    /// The pwqs, each with an item of its own.
     pwqs: Vec<(Pwq<LoomHost>, Work)>,
     slots: Slab<Slot<LoomHost>>,
     runs: Mutex<usize>,
@@ -85,8 +86,8 @@ impl World {
         world
     }
 
-    /// Takes the first ready pwq, runs a batch, and lets go. `inside` is called in each item. False if
-    /// no pwq was ready.
+    /// Takes the first ready pwq, runs a batch, and releases the pwq. `inside` is called in each
+    /// item. False if no pwq was ready.
     fn serve(&self, slot: u32, inside: impl Fn()) -> bool {
         let popped = self.pool.pop_ready(&self.host, &mut self.pool.lock());
         let Some(pwq) = popped else { return false };
@@ -99,7 +100,7 @@ impl World {
         let mut number = own.number();
         while let Next::Run(item, run, _) = own.next(&self.host, number) {
             number = run;
-            // SAFETY: it came off our list.
+            // SAFETY: the item came off our list.
             unsafe { (*item).word.start(RunId { slot, run }) };
             *self.inside.lock().unwrap() += 1;
             inside();
@@ -113,7 +114,7 @@ impl World {
         true
     }
 
-    /// What workers who look for as long as something is ready would find.
+    /// The part of workers that scan for as long as a pwq is ready.
     fn serve_all(&self) {
         while self.serve(0, || {}) {}
     }
@@ -126,7 +127,7 @@ impl World {
         self.node.pass_on(&mut |pwq| self.pool.push_ready(pwq).in_a_model());
     }
 
-    /// Takes the item out of a pwq, as a cancel does. False if a worker has it.
+    /// Takes the item out of a pwq, as a cancel does. False if a worker has taken it.
     fn empty(&self, pwq: usize) -> bool {
         let (pwq, _) = &self.pwqs[pwq];
         let mut inner = pwq.lock();
@@ -144,8 +145,8 @@ impl World {
 }
 
 #[test]
-fn nothing_is_stranded_on_a_full_node() {
-    explore("node: nothing is stranded on a full node", Preemptions::Any, || {
+fn no_item_is_stranded_on_a_full_node() {
+    explore("node: no item is stranded on a full node", Preemptions::Any, || {
         let world = World::new(2, 1);
         let worker = {
             let world = world.clone();
@@ -163,10 +164,10 @@ fn nothing_is_stranded_on_a_full_node() {
 }
 
 #[test]
-fn a_place_is_passed_on_past_an_emptied_pwq() {
+fn a_permit_is_passed_on_past_an_emptied_pwq() {
     explore("node: past an emptied pwq", Preemptions::Any, || {
         let world = World::new(3, 1);
-        // The first holds the place; the others come to wait for it.
+        // The first pwq holds the permit; the others start to wait for it.
         let holder = {
             let world = world.clone();
             thread::spawn(move || {
@@ -179,14 +180,14 @@ fn a_place_is_passed_on_past_an_emptied_pwq() {
         world.serve_all();
         assert_eq!(world.runs(), if taken { 2 } else { 3 });
         assert!(world.pwqs.iter().all(|(pwq, _)| pwq.survey().0));
-        // No place was lost on the way.
-        assert!(world.node_has_its_place());
+        // No permit was lost on the way.
+        assert!(world.node_has_its_permit());
     });
 }
 
 impl World {
-    /// Whether a place can be taken again, now that everything is over.
-    fn node_has_its_place(&self) -> bool {
+    /// Whether a permit can be taken again, after all threads have finished.
+    fn node_has_its_permit(&self) -> bool {
         let (pwq, _) = &self.pwqs[0];
         let mut inner = pwq.lock();
         pwq.take_place_to_help(&mut inner)
@@ -194,10 +195,11 @@ impl World {
 }
 
 #[test]
-fn raising_the_limit_lets_the_next_one_go() {
+fn raising_the_limit_admits_the_next_item() {
     explore("node: raising the limit", Preemptions::AtMost(4), || {
         let world = World::new(2, 1);
-        // The first item does not end before the second has run: only the raise can let it.
+        // The first item does not end before the second has run: only the raised limit admits the
+        // second.
         let worker = {
             let world = world.clone();
             thread::spawn(move || {
@@ -221,14 +223,14 @@ fn raising_the_limit_lets_the_next_one_go() {
 }
 
 #[test]
-fn a_freeze_takes_back_what_was_granted() {
+fn a_freeze_takes_back_granted_permits() {
     explore("node: a freeze takes back what was granted", Preemptions::AtMost(5), || {
         let world = World::new(2, 1);
         let worker = {
             let world = world.clone();
             thread::spawn(move || world.serve(1, || {}))
         };
-        // It may have to wait for the worker, which may offer it a place in the midst of the freeze.
+        // The freeze may contend with the worker, which may offer it a permit during the freeze.
         world.serve(0, || {});
         world.set_limit(0);
         worker.join().unwrap();
@@ -237,6 +239,6 @@ fn a_freeze_takes_back_what_was_granted() {
         world.set_limit(1);
         world.serve_all();
         assert_eq!(world.runs(), 2);
-        assert!(world.node_has_its_place());
+        assert!(world.node_has_its_permit());
     });
 }

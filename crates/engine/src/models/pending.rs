@@ -1,14 +1,8 @@
 //! Pending, submit, start: the word of an item and an inbox.
 //!
-//! **Proves.** A `queue` that finds the item pending has told its stores to the coming run. An item
-//! has one owner at a time, and each ownership ends in exactly one run, also when the item is
-//! queued while it runs, by others and by itself.
-//!
-//! **Bounds.** Two submitters, one worker, up to three runs; any number of preemptions: 25,361
-//! and 142 executions.
-//!
-//! **Seen to fail** when `start` only releases (the run misses the stores of a refused queue), when
-//! `acquire` only acquires (the same) or only releases (two owners race), or is relaxed.
+//! **Proves.** A `queue` call that finds the item pending makes its earlier stores visible to the
+//! coming run. An item has one owner at a time, and each ownership ends in exactly one run, also
+//! when the item is queued while it runs, by others and by itself.
 
 use std::sync::Mutex;
 
@@ -26,13 +20,13 @@ unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
 struct World {
     item: Work,
     inbox: Inbox<Work>,
-    /// What each submitter wrote before it queued the item.
+    /// Each submitter's store before it queued the item.
     stores: [AtomicU32; 2],
     /// Touched by owners only.
     owners: Cell<u32>,
-    /// What each run saw of `stores`.
+    /// The values of `stores` that each run read.
     runs: Mutex<Vec<[u32; 2]>>,
-    /// Acquisitions that made an owner.
+    /// Acquisitions that gained the ownership.
     owned: Mutex<u32>,
 }
 
@@ -53,7 +47,7 @@ impl World {
             Acquire::Pending => {}
             Acquire::Owned(_) => {
                 *self.owned.lock().unwrap() += 1;
-                // SAFETY: owners alone touch the cell. That is what is being checked.
+                // SAFETY: only owners touch the cell. The model checks exactly that.
                 unsafe { self.owners.set(self.owners.get() + 1) };
                 // SAFETY: the item is live and ours.
                 unsafe { self.inbox.push(std::ptr::from_ref(&self.item).cast_mut()) };
@@ -62,7 +56,7 @@ impl World {
     }
 
     fn store_and_queue(&self, submitter: usize) {
-        // Relaxed: the word is what must order this before the run.
+        // Relaxed: the item's word must order this store before the run.
         self.stores[submitter].store(1, Ordering::Relaxed);
         self.queue();
     }
@@ -73,7 +67,7 @@ impl World {
         if item.is_null() {
             return false;
         }
-        // SAFETY: what the inbox gave up is ours.
+        // SAFETY: an item taken from the inbox is ours.
         assert!(unsafe { Work::next(item) }.is_null(), "one item has one place");
         // SAFETY: as in `queue`.
         unsafe { self.owners.set(self.owners.get() + 1) };
@@ -94,8 +88,8 @@ fn a_refused_queue_is_seen_by_the_coming_run() {
             let world = world.clone();
             thread::spawn(move || world.store_and_queue(submitter))
         });
-        // The last one to be created: it starts where the others have stored, and loom finds what
-        // comes before from there (see `models`).
+        // The worker is created last: it starts where the submitters have stored, and loom then
+        // finds the interleavings with earlier steps (see `models`).
         let worker = {
             let world = world.clone();
             thread::spawn(move || [world.work(|| {}), world.work(|| {})])
@@ -104,8 +98,8 @@ fn a_refused_queue_is_seen_by_the_coming_run() {
             submitter.join().unwrap();
         }
         worker.join().unwrap();
-        // A run below this line would see everything by way of the joins: nothing proven, and
-        // nothing to prove.
+        // A run after the joins would see every store because of the joins, and would prove
+        // nothing.
         world.work(|| {});
         let runs = world.runs.lock().unwrap();
         assert_eq!(runs.last(), Some(&[1, 1]), "each store is seen by the run after its queue");
@@ -114,7 +108,7 @@ fn a_refused_queue_is_seen_by_the_coming_run() {
 }
 
 #[test]
-fn queued_while_running() {
+fn an_item_queued_while_it_runs_runs_again() {
     explore("pending: queued while running", Preemptions::Any, || {
         let world = World::new();
         world.queue();

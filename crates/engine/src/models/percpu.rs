@@ -1,21 +1,23 @@
-//! Per-CPU locks: sections against sections of the same CPU, a handed-over lock, a spinlock, a force.
-//!
-//! A section is modelled as what the kernel makes of it: it looks, and stores unless another thread of its CPU
-//! has begun to run or a force has come in between; then it starts again. After one restart it runs
-//! without interruption, so that two sections do not restart each other for ever. A CPU's mutex stands for
-//! what the kernel does when it switches threads, a full barrier; it is not held between look and store, where
-//! threads of other CPUs, and those of the same CPU, get in.
-//!
-//! **Proves.** Whoever has the lock has the data alone, sees what the holder before did, and is not
-//! forgotten: every count is exact. In mode 0 among threads of one CPU, with a lock that a worker hands
-//! over and a holder that moves; in mode 1 and in mode 2 against remote threads.
-//!
-//! **Bounds.** Two or three threads, each with one or two turns, three to five preemptions: 855 to 55,793
-//! executions.
-//!
-//! **Seen to fail** with a section that is not restarted by a thread of its CPU, a force that does not restart, a
-//! force that does not look again, a relaxed release, a relaxed acquire of a section, of the exchange and of the
+//! Per-CPU locks: sections against sections of the same CPU, a lock handed over, a spinlock, a
 //! force.
+//!
+//! A section is modelled by its effect in the kernel. It checks, and stores unless another thread
+//! of its CPU has begun to run or a force has intervened; then it starts again. After one restart
+//! it runs without interruption, so that two sections do not restart each other for ever. A CPU's
+//! mutex stands for the full barrier of a thread switch in the kernel. It is not held between check
+//! and store, where threads of other CPUs, and those of the same CPU, may intervene.
+//!
+//! **Proves.** The lock holder has exclusive access to the data, sees the writes of the previous
+//! holder, and loses no count: every count is exact. In mode 0 among threads of one CPU, with a
+//! lock that a worker hands over and a holder that migrates; in mode 1 and in mode 2 against remote
+//! threads.
+//!
+//! **Bounds.** Two or three threads, each with one or two rounds, three to five preemptions: 855 to
+//! 55,793 executions.
+//!
+//! **Seen to fail** with a section that is not restarted by a thread of its CPU, a force that does
+//! not restart, a force that does not check again, a relaxed release, a relaxed acquire of a
+//! section, of the exchange and of the force.
 
 use std::ptr::NonNull;
 
@@ -42,7 +44,7 @@ fn become_thread(id: u64, cpu: u32) {
 
 const CPUS: u32 = 2;
 
-/// How often something has interrupted what runs on each CPU.
+/// How often the running code of each CPU has been interrupted.
 struct Machine {
     host: LoomHost,
     interrupts: [Mutex<u32>; CPUS as usize],
@@ -69,28 +71,28 @@ impl Sections for Machine {
         let cpu = self.cpu();
         // SAFETY: every CPU of the model has a lock in the row.
         let lock = unsafe { place.first.byte_add(place.stride * cpu as usize).as_ref() };
-        // This thread runs now: what another had begun here is restarted.
+        // This thread runs now, so a section that another thread began on this CPU is restarted.
         let began = self.interrupt(cpu);
         if lock.owner.load(Ordering::Acquire) != 0 {
             return None;
         }
         let mut interrupts = self.interrupts[cpu as usize].lock().unwrap();
         if *interrupts != began {
-            // Restarted; what has begun meanwhile is, too.
+            // This section restarts, and so does any other that has begun meanwhile.
             *interrupts += 1;
             if lock.owner.load(Ordering::Acquire) != 0 {
                 return None;
             }
         }
-        // A plain store. loom orders a store and another thread's exchange only where one is known to come first,
-        // and would show the remote thread its own value, which this one has overwritten; exchanges it
-        // orders always.
+        // In production this is a plain store. loom orders a store and another thread's exchange
+        // only where one is known to come first; it would let the remote thread read back its own
+        // value, which this thread has overwritten. loom always orders exchanges.
         lock.owner.swap(token.value(), Ordering::Relaxed);
         drop(interrupts);
         Some(NonNull::from(lock))
     }
 
-    /// What is tried quickly is tried again slowly, by the same steps: once is enough.
+    /// Always fails: the slow path repeats the same steps, so exploring them once is enough.
     unsafe fn claim_quickly(&self, _: &Place, _: Token) -> Option<NonNull<CpuLock>> {
         None
     }
@@ -131,17 +133,17 @@ impl World {
         let place = Place { first, stride: size_of::<Part>(), len: CPUS };
         let machine =
             Machine { host: LoomHost::new(0), interrupts: [Mutex::new(0), Mutex::new(0)] };
-        // SAFETY: the parts are on the heap, and live as long.
+        // SAFETY: the parts are on the heap, and live as long as the row.
         let row = unsafe { Row::new(place, mode, machine) };
         Arc::new(World { row, parts })
     }
 
-    /// Counts in the part of the lock, which the caller has, and frees it.
+    /// Counts in the part whose lock the caller holds, and releases the lock.
     fn count(&self, lock: NonNull<CpuLock>) {
         let part = &self.parts[self.row.cpu_of(lock) as usize];
-        // SAFETY: we have the part's lock. That is what is being checked.
+        // SAFETY: we hold the part's lock. The model checks exactly that.
         unsafe { part.count.set(part.count.get() + 1) };
-        // SAFETY: we have it.
+        // SAFETY: we hold it.
         unsafe { part.lock.release() };
     }
 
@@ -156,15 +158,15 @@ impl World {
         self.count(NonNull::from(self.row.at(cpu)));
     }
 
-    /// What was counted in the part of a CPU.
+    /// The count in the part of a CPU.
     fn counted(&self, cpu: u32) -> u32 {
         assert!(!self.row.at(cpu).is_held());
-        // SAFETY: everybody else is done.
+        // SAFETY: every other thread has finished.
         unsafe { self.parts[cpu as usize].count.get() }
     }
 }
 
-/// Each thread does its part; then CPU 0 has counted `all`.
+/// Each thread runs its part; then CPU 0 has counted `all`.
 fn run(mode: Mode, all: u32, threads: &[(u32, fn(&Arc<World>))]) {
     let world = World::new(mode);
     let threads: Vec<_> = threads
@@ -186,14 +188,14 @@ fn count_here(world: &Arc<World>) {
     world.count_here();
 }
 
-/// Takes the lock on CPU 0 and frees it on CPU 1.
+/// Takes the lock on CPU 0 and releases it on CPU 1.
 fn move_away(world: &Arc<World>) {
     let lock = world.row.lock_here().expect("not held by us");
     become_thread(7, 1);
     world.count(lock);
 }
 
-/// Has a worker of CPU 0 take that CPU's lock.
+/// Lets a worker of CPU 0 take that CPU's lock on behalf of this thread.
 fn handed_over(world: &Arc<World>) {
     let token = world.row.sections().token();
     let worker = {

@@ -1,16 +1,17 @@
-//! The readiness of a pwq: who puts it on a ready list, and who gives it back.
+//! The readiness of a pwq: which thread pushes it on a ready list, and which thread returns it to
+//! the slab.
 //!
 //! **Proves.** No item is stranded: while one waits and a worker may take it, the pwq is ready or
-//! somebody is on the way to making it so; also at `max_active` (SATURATED), when it is raised, and
-//! when items come back from a worker. A pwq that its queue lets go of is given back exactly once.
+//! some thread is about to make it ready; also at `max_active` (SATURATED), when it is raised, and
+//! when a worker gives items back. A pwq that its queue releases is returned exactly once.
 //!
 //! **Bounds.** Two workers, one submitter, two items. The steps between the pwq's own are those of
-//! the worker's `work_on`, without an engine. Up to three preemptions at the limit, four when it
-//! is raised, any at the end: 19,520, 2,672 and 16 executions.
+//! the worker's `work_on`, without an engine. Up to three preemptions at the limit, four when it is
+//! raised, any at the end: 19,520, 2,672 and 16 executions.
 //!
-//! **Seen to fail** when `release` looks before it clears SATURATED, when the look of `claim_ready` is
-//! relaxed, when raising the limit does not look, when `unpin` does not look at READY, and when
-//! `kill` does not look at the pins.
+//! **Seen to fail** when `release` checks before it clears SATURATED, when the check of
+//! `claim_ready` is relaxed, when raising the limit does not check, when `unpin` does not check
+//! READY, and when `kill` does not check the pins.
 
 use std::sync::Mutex;
 
@@ -35,7 +36,7 @@ struct World {
     slots: Slab<Slot<LoomHost>>,
     items: [Work; 2],
     runs: Mutex<usize>,
-    /// Times that the pwq was given back.
+    /// How often the pwq was returned to the slab.
     released: Mutex<usize>,
 }
 
@@ -85,7 +86,8 @@ impl World {
         }
     }
 
-    /// Takes the pwq if it is ready, runs a batch, and lets go. `inside` is called in each item.
+    /// Takes the pwq if it is ready, runs a batch, and releases the pwq. `inside` is called in each
+    /// item.
     fn serve(&self, slot: u32, inside: impl Fn()) -> bool {
         if !self.pool.looks_ready() {
             return false;
@@ -107,7 +109,7 @@ impl World {
         let mut number = own.number();
         while let Next::Run(item, run, _) = own.next(&self.host, number) {
             number = run;
-            // SAFETY: it came off our list.
+            // SAFETY: the item came off our list.
             unsafe { (*item).word.start(RunId { slot, run }) };
             inside();
             *self.runs.lock().unwrap() += 1;
@@ -119,15 +121,15 @@ impl World {
         true
     }
 
-    /// What workers who look for as long as something is ready would find.
+    /// The part of workers that scan for as long as the pwq is ready.
     fn serve_all(&self) {
         while self.serve(0, || {}) {}
     }
 }
 
 #[test]
-fn nothing_is_stranded_at_the_limit() {
-    explore("pwq: nothing is stranded at the limit", Preemptions::AtMost(3), || {
+fn no_item_is_stranded_at_the_limit() {
+    explore("pwq: no item is stranded at the limit", Preemptions::AtMost(3), || {
         let world = World::new(1);
         world.queue(0);
         let submitter = {
@@ -149,11 +151,12 @@ fn nothing_is_stranded_at_the_limit() {
 }
 
 #[test]
-fn raising_the_limit_makes_ready() {
+fn raising_the_limit_makes_the_pwq_ready() {
     explore("pwq: raising the limit makes ready", Preemptions::AtMost(4), || {
         let world = World::new(1);
         world.queue(0);
-        // The first item does not end before the second has run: only the raise can let it.
+        // The first item does not end before the second has run: only the raised limit admits the
+        // second.
         let worker = {
             let world = world.clone();
             thread::spawn(move || {
@@ -180,17 +183,17 @@ fn raising_the_limit_makes_ready() {
 }
 
 #[test]
-fn given_back_exactly_once() {
-    explore("pwq: given back exactly once", Preemptions::Any, || {
+fn a_pwq_is_returned_exactly_once() {
+    explore("pwq: returned exactly once", Preemptions::Any, || {
         let world = World::new(1);
-        // Somebody claimed the readiness for items that were cancelled since.
+        // A submitter claimed the readiness for items that have been cancelled since.
         assert!(world.pwq.claim_ready());
         world.pool.push_ready(&world.pwq).in_a_model();
         let worker = {
             let world = world.clone();
             thread::spawn(move || world.serve(1, || {}))
         };
-        // And once more, while the worker may have it in its hands.
+        // Make the pwq ready once more, while a worker may have taken it.
         if world.pwq.claim_ready() {
             world.pool.push_ready(&world.pwq).in_a_model();
         }

@@ -1,17 +1,17 @@
 //! A shutdown's gates against submit and arm.
 //!
-//! **Proves.** An item that is queued or armed while a shutdown goes on is refused, or it runs or
-//! is let go of, once: none is left in a list or in a wheel. A queue that is made meanwhile gets
-//! the marks.
+//! **Proves.** An item that is queued or armed during a shutdown is refused, or it runs, or it is
+//! released, exactly once: none is left in a list or in a wheel. A queue that is created during a
+//! shutdown gets the marks.
 //!
 //! **Bounds.** The production worker and queue; one submitter with one item, one shutdown of either
 //! kind without a limit; up to two preemptions.
 //!
 //! **Seen to fail** with each of these:
 //!
-//! - `arm_owned` does not look at the gate under the timers' lock, or a shutdown takes off what is armed before
-//!   it shuts the gates;
-//! - `release_pending_of` does not count what it takes off;
+//! - `arm_owned` does not check the gate under the timers' lock, or a shutdown disarms timers
+//!   before it shuts the gates;
+//! - `release_pending_of` does not count the items that it removes;
 //! - `shut_late_queue` does nothing.
 
 use loom::thread;
@@ -27,7 +27,8 @@ use super::host::LoomHost;
 
 type Submit = fn(&Timed, &Queue<LoomHost>) -> Queued;
 
-/// `submit` beside a shutdown: what it returned, and how often the item ran and was let go of.
+/// Runs `submit` concurrently with a shutdown. Returns its result, and how often the item ran and
+/// was released.
 fn beside(how: Shutdown, submit: Submit) -> (Queued, (u32, u32)) {
     let world = World::new(1, 2);
     let queue = world.per_cpu(1);
@@ -52,17 +53,17 @@ fn queued(how: Shutdown) {
 }
 
 #[test]
-fn an_item_that_is_queued_beside_a_cancelling_shutdown_ends_once() {
+fn an_item_queued_during_a_cancelling_shutdown_ends_once() {
     explore("shutdown: cancel, queue", Preemptions::AtMost(2), || queued(Shutdown::Cancel));
 }
 
 #[test]
-fn an_item_that_is_queued_beside_a_draining_shutdown_runs() {
+fn an_item_queued_during_a_draining_shutdown_runs() {
     explore("shutdown: drain, queue", Preemptions::AtMost(2), || queued(Shutdown::Drain));
 }
 
 #[test]
-fn an_item_that_is_armed_beside_a_shutdown_is_let_go_of() {
+fn an_item_armed_during_a_shutdown_is_released() {
     explore("shutdown: cancel, arm", Preemptions::AtMost(2), || {
         let (armed, ends) = beside(Shutdown::Cancel, Timed::arm);
         assert_eq!(ends, (0, u32::from(armed.is_queued())), "{armed:?}");
@@ -70,7 +71,7 @@ fn an_item_that_is_armed_beside_a_shutdown_is_let_go_of() {
 }
 
 #[test]
-fn a_queue_that_is_made_beside_a_shutdown_takes_nothing() {
+fn a_queue_created_during_a_shutdown_takes_no_items() {
     explore("shutdown: a late queue", Preemptions::AtMost(2), || {
         let world = World::new(1, 1);
         let made = world.explored(|| {

@@ -1,15 +1,17 @@
-//! The biased lock of a slot: its owner against everybody else.
+//! The biased lock of a slot: its owner against remote threads.
 //!
-//! **Proves.** Owner and remote threads exclude each other from the lists; a scheduled item is run
-//! or taken, not both and not neither; "that run is over" makes visible what it did; what was set
-//! aside for the end of a run (an item, a waiter) is found at that end, before the owner's next run.
+//! **Proves.** Owner and remote threads exclude each other from the lists. A scheduled item is run
+//! or taken, exactly one of the two. A thread that sees that a run is over also sees that run's
+//! writes. Work that was deferred to the end of a run (an item, a waiter) is found at that end,
+//! before the owner's next run.
 //!
 //! **Bounds.** One owner with one or two items; one remote thread with one operation and any number
 //! of preemptions: 1,565, 5, 26,195 and 24,715 executions; two remote threads, up to three
 //! preemptions: 13,732.
 //!
-//! **Seen to fail** without the light or the heavy fence, without the wait for the end of a SECTION,
-//! without SET_ASIDE, with a relaxed `is_running`, look at `attention`, end of a run or unlock.
+//! **Seen to fail** without the light or the heavy fence, without the wait for the end of a
+//! SECTION, without SET_ASIDE, with a relaxed `is_running`, load of `attention`, end of a run or
+//! unlock.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -29,7 +31,7 @@ struct World {
     host: LoomHost,
     slot: Slot<LoomHost>,
     items: [Work; 2],
-    /// What each run did. Ordered by the protocol, or loom reports a race.
+    /// The write of each run. The protocol orders it, or loom reports a race.
     did: [Cell<bool>; 3],
 }
 
@@ -47,7 +49,7 @@ impl World {
         })
     }
 
-    /// The owner lines up the first `count` items.
+    /// The owner schedules the first `count` items.
     fn schedule(&self, count: usize) {
         for item in &self.items[..count] {
             item.set_place(Place::Scheduled(SLOT));
@@ -58,7 +60,8 @@ impl World {
         }
     }
 
-    /// The owner runs until nothing is scheduled. The items it ran, and those it found set aside.
+    /// The owner runs items until none is scheduled. Returns the items that it ran, and the
+    /// deferred items that it found.
     fn run_all(&self) -> (Vec<*mut Work>, Vec<*mut Work>) {
         let (mut ran, mut set_aside) = (Vec::new(), Vec::new());
         let mut number = self.slot.number();
@@ -67,7 +70,8 @@ impl World {
                 Next::Run(item, run, _) => {
                     number = run;
                     ran.push(item);
-                    // SAFETY: others look when the run is over. That is what is being checked.
+                    // SAFETY: other threads read the cell after the run is over. The model checks
+                    // exactly that.
                     unsafe { self.did[run as usize].set(true) };
                 }
                 Next::SetAside(mut aside) => {
@@ -80,13 +84,13 @@ impl World {
         }
     }
 
-    /// What `cancel` does with a scheduled item. True if it got it.
+    /// The steps of `cancel` on a scheduled item. True if it got the item.
     fn remove(&self, item: &Work) -> bool {
         let mut lists = self.slot.lock_remote(&self.host);
         if item.place() != Place::Scheduled(SLOT) {
             return false;
         }
-        // SAFETY: its place, read under the lock.
+        // SAFETY: the list that its place names, read under the lock.
         unsafe { lists.remove_scheduled(pointer(item)) };
         item.set_place(Place::Hands);
         true
@@ -98,7 +102,7 @@ fn drain(list: &mut WorkList) -> Vec<*mut Work> {
 }
 
 #[test]
-fn run_or_removed() {
+fn a_scheduled_item_is_run_or_removed() {
     explore("slot: run or removed", Preemptions::Any, || {
         let world = World::new();
         world.schedule(2);
@@ -114,7 +118,7 @@ fn run_or_removed() {
 }
 
 #[test]
-fn run_removed_or_stolen() {
+fn a_scheduled_item_is_run_removed_or_stolen() {
     explore("slot: run, removed or stolen", Preemptions::AtMost(3), || {
         let world = World::new();
         world.schedule(2);
@@ -136,7 +140,7 @@ fn run_removed_or_stolen() {
 }
 
 #[test]
-fn given_back_or_removed() {
+fn a_scheduled_item_is_given_back_or_removed() {
     explore("slot: given back or removed", Preemptions::Any, || {
         let world = World::new();
         world.schedule(2);
@@ -154,7 +158,7 @@ fn given_back_or_removed() {
 }
 
 #[test]
-fn deferred_to_the_end_of_the_run() {
+fn an_item_is_deferred_to_the_end_of_the_run() {
     explore("slot: deferred to the end of the run", Preemptions::Any, || {
         let world = World::new();
         world.schedule(1);
@@ -167,7 +171,7 @@ fn deferred_to_the_end_of_the_run() {
                 let deferred = unsafe { lists.defer(1, SLOT, item, || {}) };
                 drop(lists);
                 if !deferred && world.slot.number() >= 1 && !world.slot.is_running(1) {
-                    // SAFETY: run 1 is over. That is what is being checked.
+                    // SAFETY: run 1 is over. The model checks exactly that.
                     assert!(unsafe { world.did[1].get() }, "it has done what it did");
                 }
                 deferred
@@ -181,21 +185,21 @@ fn deferred_to_the_end_of_the_run() {
 }
 
 #[test]
-fn woken_at_the_end_of_the_run() {
+fn a_waiter_is_woken_at_the_end_of_the_run() {
     explore("slot: woken at the end of the run", Preemptions::Any, || {
         let world = World::new();
         world.schedule(2);
         let Next::Run(_, run, _) = world.slot.next(&world.host, world.slot.number()) else {
             unreachable!("two items are scheduled");
         };
-        // SAFETY: the owner, in its first run.
+        // SAFETY: this thread is the owner, in its first run.
         unsafe { world.did[1].set(true) };
         let waiter = {
             let world = world.clone();
             thread::spawn(move || {
                 let waiter = Waiter::new(0);
                 let mut lists = world.slot.lock_remote(&world.host);
-                // SAFETY: in no chain, and waited for if it was put in.
+                // SAFETY: the waiter is in no chain, and this thread waits for it if it was added.
                 let waits = unsafe { lists.wait_for(run, &raw const world.items[0], &waiter) };
                 drop(lists);
                 if waits {

@@ -1,21 +1,27 @@
 //! Task work: adders, a target that waits, cancels, exit.
 //!
-//! **Proves.** No notification is lost: whatever was added with `Signal` runs, although the target sleeps
-//! whenever it may. Between two detaches there is one notification at most. Each item runs once, is taken back
-//! once, or is given back once. Items of one adder run in its order. A refused add is seen by the coming run.
-//! When `exit` or `settle` has returned, no notification uses what it used. After a notification that failed the next
-//! adder notifies. A wait goes on to be ended when one inside of it is over.
+//! **Proves.** No notification is lost: every item added with `Signal` runs, although the target
+//! sleeps whenever it may. Between two detaches at most one notification is sent. Each item runs
+//! once, is cancelled once, or is returned once. Items of one adder run in its order. A refused add
+//! makes its earlier stores visible to the coming run. When `exit` or `settle` has returned, no
+//! notification uses the target's resources any more. After a notification that failed the next
+//! adder notifies. An outer wait can still be ended after a wait inside of it is over.
 //!
-//! **Bounds.** One target, up to two adders or an adder and a canceller, up to three items; any number of
-//! preemptions, or, with cancels, exits and three items, up to three: 90, 356, 78, 5,429, 43,137, 4,268,
-//! 176,810 and 83,784 executions.
+//! **Bounds.** One target, up to two adders or an adder and a canceller, up to three items; any
+//! number of preemptions, or, with cancels, exits and three items, up to three: 90, 356, 78, 5,429,
+//! 43,137, 4,268, 176,810 and 83,784 executions.
 //!
-//! **Seen to fail** when `declare` does not look at SIGNAL, when a cancel clears SIGNAL, when an adder that finds
-//! SIGNAL set notifies again, when `detach` takes the state before the lock or does not reverse it, when `senders` is
-//! raised after the exchange, when `close` or `touch` does not acquire or `settle` leaves the exchange out, when
-//! `sent` is relaxed, when `push` only acquires or only releases, when an item's `acquire` only acquires, when its
-//! `let_go` only releases, and when a target that goes back to its outer wait does not set WAITS again, says what it
-//! waits in only after that, or does not end that wait itself where it was told.
+//! **Seen to fail** with each of these:
+//!
+//! - `declare` does not check SIGNAL; a cancel clears SIGNAL; an adder that finds SIGNAL set
+//!   notifies again;
+//! - `detach` takes the state before the lock or does not reverse it;
+//! - `senders` is raised after the exchange; `close` or `touch` does not acquire; `settle` omits
+//!   the exchange;
+//! - `sent` is relaxed; `push` only acquires or only releases; an item's `acquire` only acquires;
+//!   its `let_go` only releases;
+//! - a target that returns to its outer wait does not set WAITS again, publishes what it waits in
+//!   only after that, or does not end that wait itself where it was notified.
 
 use std::any::TypeId;
 use std::ptr::NonNull;
@@ -29,7 +35,7 @@ use super::{Preemptions, explore};
 use crate::sync::{AtomicU32, Cell, Ordering};
 use crate::task::{Added, Notify, TaskCalls, TaskList, TaskWork};
 
-/// An item that notes its number when it runs.
+/// An item that records its number when it runs.
 #[repr(C)]
 struct Item {
     work: TaskWork,
@@ -37,7 +43,7 @@ struct Item {
     world: *const World,
 }
 
-// SAFETY: the world outlives its items, which are run on one thread.
+// SAFETY: the world outlives its items, which run on one thread.
 unsafe impl Send for Item {}
 // SAFETY: as above.
 unsafe impl Sync for Item {}
@@ -50,23 +56,24 @@ unsafe fn run(work: NonNull<TaskWork>) {
     // SAFETY: the world is live.
     let world = unsafe { &*item.world };
     world.ran.lock().unwrap().push(item.number);
-    // SAFETY: the target's alone.
+    // SAFETY: only the target touches the cell.
     unsafe { world.runs.set(world.runs.get() + 1) };
     world.saw.lock().unwrap().push(world.stored.load(Ordering::Relaxed));
 }
 
 struct World {
     list: TaskList,
-    /// What the target sleeps on. It keeps a wake that comes first, as each of the ways to wait does.
+    /// The event that the target sleeps on. It stores a wake that comes early, as every real wait
+    /// does.
     event: Event,
-    /// Stands for what a notification uses: a descriptor, a ring.
+    /// Stands for a resource that a notification uses: a descriptor, a ring.
     used: Cell<u32>,
     /// Touched by runs only.
     runs: Cell<u32>,
     ran: Mutex<Vec<u32>>,
     came_back: Mutex<Vec<u32>>,
     kicks: Mutex<usize>,
-    /// Detaches that found something.
+    /// Detaches that found items.
     detaches: Mutex<usize>,
     stored: AtomicU32,
     saw: Mutex<Vec<u32>>,
@@ -92,16 +99,18 @@ impl World {
         Arc::new(Item { work: TaskWork::new(&CALLS), number, world: self })
     }
 
-    /// Adds, and notifies where that is asked for. False if the item was pending or came back.
+    /// Adds the item, and notifies if the list asks for it. False if the item was pending or was
+    /// returned.
     fn add(&self, item: &Item, notify: Notify) -> bool {
         // SAFETY: the models keep their items to the end.
         match unsafe { self.list.add(NonNull::from(&item.work), notify) } {
             Added::Yes(None) => true,
             Added::Yes(Some(kick)) => {
                 *self.kicks.lock().unwrap() += 1;
-                // SAFETY: whoever takes it away waits for this to be over. That is what is being checked.
+                // SAFETY: a thread that destroys it waits for this notification to end. The model
+                // checks exactly that.
                 unsafe { self.used.get() };
-                // Otherwise it is not asleep, and must not go to sleep.
+                // Otherwise the target is awake, and must not go to sleep.
                 if kick.waits() {
                     self.event.wake();
                 }
@@ -116,7 +125,7 @@ impl World {
         }
     }
 
-    /// Adds, and cannot notify.
+    /// Adds the item; the notification fails.
     fn add_in_vain(&self, item: &Item) {
         // SAFETY: the models keep their items to the end.
         match unsafe { self.list.add(NonNull::from(&item.work), Notify::Signal) } {
@@ -126,10 +135,10 @@ impl World {
         }
     }
 
-    /// The target: sleeps whenever it may, until so many items have run.
+    /// The target's part: it sleeps whenever it may, until `items` items have run.
     fn wait_for(&self, items: usize) {
         while self.ran.lock().unwrap().len() < items {
-            // SAFETY: one thread of a model is the target.
+            // SAFETY: only one thread of a model is the target.
             unsafe {
                 if self.list.declare() {
                     self.event.wait();
@@ -183,8 +192,8 @@ fn a_target_that_sleeps_whenever_it_may() {
 }
 
 #[test]
-fn a_notification_that_fails_is_made_up_for_by_the_next() {
-    let name = "task: a notification that fails is made up for by the next";
+fn a_failed_notification_is_replaced_by_the_next() {
+    let name = "task: a failed notification is replaced by the next";
     explore(name, Preemptions::AtMost(3), || {
         let world = World::new();
         let items = [0, 1, 2].map(|number| world.item(number));
@@ -202,12 +211,12 @@ fn a_notification_that_fails_is_made_up_for_by_the_next() {
 }
 
 #[test]
-fn a_wait_inside_of_a_wait() {
+fn a_wait_inside_a_wait() {
     const OUTER: u32 = 0;
     const INNER: u32 = 1;
-    explore("task: a wait inside of a wait", Preemptions::Any, || {
+    explore("task: a wait inside a wait", Preemptions::Any, || {
         let world = World::new();
-        // What the target waits in.
+        // The wait that the target is in.
         let how = Arc::new(AtomicU32::new(OUTER));
         let events: Arc<[Event; 2]> = Arc::new(Default::default());
         let item = world.item(0);
@@ -215,9 +224,9 @@ fn a_wait_inside_of_a_wait() {
         let adder = thread::spawn(move || {
             // SAFETY: the item is kept to the end.
             let added = unsafe { other.list.add(NonNull::from(&item.work), Notify::Signal) };
-            let Added::Yes(Some(kick)) = added else { panic!("nobody else adds or exits") };
+            let Added::Yes(Some(kick)) = added else { panic!("no other thread adds or exits") };
             if kick.waits() {
-                // Relaxed: the word is what must order this.
+                // Relaxed: the list's word must order this load.
                 ends[said.load(Ordering::Relaxed) as usize].wake();
             }
             kick.sent();
@@ -226,7 +235,7 @@ fn a_wait_inside_of_a_wait() {
         // SAFETY: this thread is the target.
         unsafe {
             if world.list.declare() {
-                // The inner one does not sleep: it is over at once, by a time that has passed.
+                // The inner wait does not sleep: its deadline has passed, so it is over at once.
                 how.store(INNER, Ordering::Relaxed);
                 let _ = world.list.declare();
                 how.store(OUTER, Ordering::Relaxed);
@@ -244,8 +253,8 @@ fn a_wait_inside_of_a_wait() {
 }
 
 #[test]
-fn an_item_that_wakes_nobody_runs_with_the_next() {
-    explore("task: an item that wakes nobody runs with the next", Preemptions::Any, || {
+fn an_item_without_a_notification_runs_with_the_next() {
+    explore("task: an item without a notification runs with the next", Preemptions::Any, || {
         let world = World::new();
         let items = [0, 1].map(|number| world.item(number));
         let (other, added) = (world.clone(), items.clone());
@@ -268,11 +277,11 @@ fn a_refused_add_is_seen_by_the_coming_run() {
         assert!(world.add(&item, Notify::Signal));
         let (other, again) = (world.clone(), item.clone());
         let adder = thread::spawn(move || {
-            // Relaxed: the item's word is what must order this before the run.
+            // Relaxed: the item's word must order this store before the run.
             other.stored.store(1, Ordering::Relaxed);
             other.add(&again, Notify::Signal)
         });
-        // The last one to be created: it starts where the other has stored.
+        // The target is created last: it starts where the adder has stored.
         let target = world.clone();
         let target = thread::spawn(move || target.run_once());
         let added = adder.join().unwrap();
@@ -319,7 +328,7 @@ fn exit_while_items_are_added() {
             let world = world.clone();
             thread::spawn(move || world.add(&item, Notify::Signal))
         });
-        // SAFETY: this thread is the target; nobody else reads the cell any more.
+        // SAFETY: this thread is the target; no other thread reads the cell any more.
         unsafe {
             world.list.exit(|_| thread::yield_now());
             world.used.set(1);
@@ -334,19 +343,19 @@ fn exit_while_items_are_added() {
 }
 
 #[test]
-fn a_ring_is_taken_away() {
-    explore("task: a ring is taken away", Preemptions::Any, || {
+fn a_ring_is_destroyed_while_notifications_use_it() {
+    explore("task: a ring is destroyed", Preemptions::Any, || {
         let world = World::new();
-        // 1: there is a ring.
+        // 1: the ring exists.
         world.stored.store(1, Ordering::Relaxed);
         let item = world.item(0);
         let other = world.clone();
         let adder = thread::spawn(move || {
             // SAFETY: the item is kept to the end.
             let added = unsafe { other.list.add(NonNull::from(&item.work), Notify::Signal) };
-            let Added::Yes(Some(kick)) = added else { panic!("nobody else adds or exits") };
+            let Added::Yes(Some(kick)) = added else { panic!("no other thread adds or exits") };
             if other.stored.load(Ordering::Relaxed) == 1 {
-                // SAFETY: whoever takes the ring away waits for this to be over.
+                // SAFETY: the thread that destroys the ring waits for this notification to end.
                 unsafe { other.used.get() };
             }
             kick.sent();
@@ -354,7 +363,7 @@ fn a_ring_is_taken_away() {
         });
         world.stored.store(0, Ordering::Relaxed);
         world.list.settle(|_| thread::yield_now());
-        // SAFETY: nobody uses the ring any more.
+        // SAFETY: no thread uses the ring any more.
         unsafe { world.used.set(1) };
         let item = adder.join().unwrap();
         world.run_once();

@@ -1,12 +1,13 @@
-//! An idle worker that goes from one pod to another that shares its work.
+//! An idle worker that moves from one pod to another with which it shares work.
 //!
-//! **Proves.** Who goes arrives, and does what it was called for; who stays serves the pod that it stays in;
-//! and a worker whose new pool is left while it is on its way ends.
+//! **Proves.** The worker that moves arrives and runs the item that it was woken for. The worker
+//! that stays serves its own pod. A worker whose new pool is retired during the move ends.
 //!
-//! **Bounds.** The production worker and queue; two pods, three or four workers, two or three items; up to
-//! two, one and one preemptions: 7,688, 463 and 1,380 executions.
+//! **Bounds.** The production worker and queue; two pods, three or four workers, two or three
+//! items; up to two, one and one preemptions: 7,688, 463 and 1,380 executions.
 //!
-//! **Seen to fail** when the worker is not woken at the end of the move, and when it stays in its old pool.
+//! **Seen to fail** when the worker is not woken at the end of the move, and when it stays in its
+//! old pool.
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ fn queue_on(queue: &Queue<LoomHost>, cpu: u32, item: &Item) {
     assert_eq!(unsafe { queue.queue_on(cpu, item.work()) }.unwrap(), Queued::Yes);
 }
 
-/// Two pods, the first with two idle workers, the second with one. As many `more` can be made.
+/// Two pods, the first with two idle workers, the second with one. `more` further workers can be
+/// spawned.
 fn world(more: u32) -> (World, Queue<LoomHost>) {
     let world = World::new(2, 3 + more);
     let queue = sharing(&world);
@@ -43,7 +45,7 @@ fn world(more: u32) -> (World, Queue<LoomHost>) {
         Item::with(move |_| engine.blocking(|| gate.wait()))
     });
     for item in &items {
-        // While the first waits, another worker comes up for the second.
+        // While the first item waits, another worker is spawned for the second.
         queue_on(&queue, 0, item);
         world.settle();
     }
@@ -56,15 +58,15 @@ fn world(more: u32) -> (World, Queue<LoomHost>) {
     (world, queue)
 }
 
-/// An item that waits until the other one has run, for which there is a worker in the other pod only.
+/// An item that waits until the other one has run, for which only the other pod has an idle worker.
 fn waiting_for(world: &World, behind: &Arc<Item>) -> Arc<Item> {
     let (engine, behind) = (world.engine.clone(), behind.clone());
     Item::with(move |_| engine.blocking(|| behind.done.wait()))
 }
 
 #[test]
-fn who_goes_arrives() {
-    explore("transfer: who goes arrives", Preemptions::AtMost(2), || {
+fn a_worker_that_moves_arrives() {
+    explore("transfer: a worker that moves arrives", Preemptions::AtMost(2), || {
         let (world, queue) = world(1);
         let behind = Item::new();
         let waits = waiting_for(&world, &behind);
@@ -74,15 +76,15 @@ fn who_goes_arrives() {
             waits.done.wait();
         });
         drop(queue);
-        // That no more workers can be made may have been reported.
+        // The engine may have reported that no more workers can be spawned.
         let _ = world.end();
         assert_eq!((waits.runs(), behind.runs()), (1, 1));
     });
 }
 
 #[test]
-fn who_stays_serves_the_old_pod() {
-    explore("transfer: who stays serves", Preemptions::AtMost(1), || {
+fn a_worker_that_stays_serves_the_old_pod() {
+    explore("transfer: a worker that stays serves", Preemptions::AtMost(1), || {
         let (world, queue) = world(1);
         let (behind, here) = (Item::new(), Item::new());
         let waits = waiting_for(&world, &behind);
@@ -100,7 +102,7 @@ fn who_stays_serves_the_old_pod() {
 }
 
 #[test]
-fn who_goes_may_find_the_end() {
+fn a_worker_that_moves_to_a_retired_pool_ends() {
     explore("transfer: the end of the new pool", Preemptions::AtMost(1), || {
         let (world, queue) = world(0);
         let behind = Item::new();

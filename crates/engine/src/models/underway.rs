@@ -1,20 +1,23 @@
-//! A drain of per-CPU batches: what is in a batch, and what somebody who has filled one is handing on.
+//! A drain of per-CPU batches: the items in a batch, and those that a filler is handing to the
+//! sink.
 //!
-//! **Proves.** When a drain returns, every item is in the sink that was added before the drain began, whoever has
-//! handed it on, and what the sink did is seen. No wait is for ever, also where others begin meanwhile, and where
-//! a second drain follows.
+//! **Proves.** When a drain returns, the sink has every item that was added before the drain began,
+//! whichever thread handed it over, and the sink's writes are visible. No wait is for ever, also
+//! where other threads begin meanwhile, and where a second drain follows.
 //!
-//! **Bounds.** A batch of one item for each of two CPUs. One thread that fills one and one that drains, any number of
-//! preemptions: 891 executions. Two that fill, two that drain, or one of each that do so twice, three or four
-//! preemptions: 2,200 to 34,277.
+//! **Bounds.** A batch of one item for each of two CPUs. One thread that fills a batch and one that
+//! drains, any number of preemptions: 891 executions. Two fillers, two drainers, or one of each
+//! twice, three or four preemptions: 2,200 to 34,277.
 //!
-//! **Seen to fail** with an end that releases nothing, a turn or a wait that acquires nothing, a wait for the other
-//! side, a wait that does not say that it waits, or looks before it says so, an end that wakes for another than the
-//! last, a filler that begins after it has marked its batch empty, drains that do not follow each other.
+//! **Seen to fail** with an end that releases nothing, a flip of the side or a wait that acquires
+//! nothing, a wait for the other side, a wait that does not announce itself, or checks before it
+//! announces itself, an end that wakes although it is not the last, a filler that begins after it
+//! has marked its batch empty, drains that are not serialised.
 //!
-//! **Not found**: the fences of `begin` and `turn` missing. loom carries exchanges out in the order in which it runs
-//! threads, so that the turn sees a count that was made before the mark which the drain has seen. Nor that newcomers
-//! are not waited for: a wait for all of them ends as well where there are two.
+//! **Not found**: missing fences in `begin` and `turn`. loom executes exchanges in the order in
+//! which it runs threads, so the flip always sees a count that was made before the mark that the
+//! drain has seen. Also not found: a wait that includes newcomers, because with two threads such a
+//! wait ends as well.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -24,13 +27,14 @@ use super::{Preemptions, explore};
 use crate::percpu::Underway;
 use crate::sync::{AtomicU32, Cell, Ordering};
 
-/// A batch is full with the second item.
+/// A batch that is full with its second item.
 struct Batch {
-    /// How many items are in it. The mutex stands for its CPU's lock.
+    /// How many items are in the batch. The mutex stands for its CPU's lock.
     items: Mutex<u32>,
-    /// The same, for who looks without the lock.
+    /// The same number, for readers without the lock.
     used: AtomicU32,
-    /// How many items the sink has had: written by who has taken them out, one after the other.
+    /// How many items the sink has received. Written by the threads that take items out, one after
+    /// the other.
     sunk: Cell<u32>,
 }
 
@@ -53,12 +57,13 @@ impl World {
         })
     }
 
-    /// Adds an item, and hands on the batch that it fills.
+    /// Adds an item, and hands the batch that it fills to the sink.
     fn fill(&self, cpu: usize) {
         let batch = &self.batches[cpu];
         let mut items = batch.items.lock().unwrap();
         if *items == 0 {
-            // Taken by a drain. That the item is added is of no interest then.
+            // A drain has taken the first item, so this one does not fill the batch; the model
+            // ignores it.
             return;
         }
         let side = self.underway.begin();
@@ -88,7 +93,8 @@ impl World {
 
     fn check(&self) {
         for batch in &self.batches {
-            // SAFETY: what was in the batch was handed on once. That it is done is what is being checked.
+            // SAFETY: the batch's items were handed to the sink once. The model checks that this is
+            // done.
             assert_eq!(unsafe { batch.sunk.get() }, 1);
         }
     }
@@ -96,14 +102,15 @@ impl World {
 
 impl Batch {
     fn sink(&self) {
-        // SAFETY: of what was in the batch, by who has taken it out.
+        // SAFETY: only the thread that took the items out of the batch calls this for them.
         unsafe { self.sunk.set(self.sunk.get() + 1) };
     }
 }
 
 type Part = fn(&World);
 
-/// Each thread does its part, the last one of them as it was made: who looks at what the others do.
+/// Each thread runs its part. The last part runs on the thread created last: it reads what the
+/// others write (see `models`).
 fn run(parts: &[Part]) {
     let world = World::new();
     let threads: Vec<_> = parts
@@ -131,25 +138,25 @@ fn fill_second(world: &World) {
 }
 
 #[test]
-fn a_drain_and_who_fills_a_batch() {
+fn a_drain_and_a_filler() {
     explore("underway: a drain, one filler", Preemptions::Any, || run(&[fill_first, drain]));
 }
 
 #[test]
-fn a_drain_and_two_who_fill() {
+fn a_drain_and_two_fillers() {
     explore("underway: a drain, two fillers", Preemptions::AtMost(3), || {
         run(&[fill_first, fill_second, drain]);
     });
 }
 
 #[test]
-fn two_drains_and_who_fills_a_batch() {
+fn two_drains_and_a_filler() {
     explore("underway: two drains, one filler", Preemptions::AtMost(4), || {
         run(&[fill_first, drain, drain]);
     });
 }
 
-/// Of one thread: the second drain waits on the other side.
+/// Two drains of one thread: the second waits on the other side.
 #[test]
 fn a_drain_after_a_drain() {
     explore("underway: a drain after a drain", Preemptions::AtMost(4), || {

@@ -1,18 +1,18 @@
 //! The whole engine, from the first submission to the last worker's end.
 //!
-//! **Proves.** What every other model leaves out of its exploration: a queue that is dropped while a
-//! worker is still at it, two queues that share a pool, an item that is queued on one queue while it
-//! runs on another, an item that is run by the thread that waits for it. Counts are exact, runs of
-//! one item never overlap, every thread ends.
+//! **Proves.** The paths that every other model leaves out of its exploration: a queue that is
+//! dropped while a worker still uses it, two queues that share a pool, an item that is queued on
+//! one queue while it runs on another, an item that is run by the thread that waits for it. Counts
+//! are exact, runs of one item never overlap, every thread ends.
 //!
 //! **Bounds.** The production worker and queue; up to two workers, three items; up to three
-//! preemptions for the first two, two for the others: 4,642, 20,351, 2,968, 5,432, 23,104 and 10,396
-//! executions.
+//! preemptions for the first two, two for the others: 4,642, 20,351, 2,968, 5,432, 23,104 and
+//! 10,396 executions.
 //!
-//! **Seen to fail** when a queue does not settle before it goes, or does not wait for the last hand
-//! on a pwq, when a collision is not set aside, when a helper takes no place, when a full `take` or a
-//! full `give_back` does not saturate, when a worker that waits keeps what is lined up, and when what is lined up
-//! is taken back without the pwq's lock.
+//! **Seen to fail** when a queue does not settle before it is destroyed, or does not wait for the
+//! last user of a pwq, when a collided item is not deferred, when a helper takes no permit, when a
+//! full `take` or a full `give_back` does not saturate, when a worker that waits keeps its
+//! scheduled items, and when scheduled items are taken back without the pwq's lock.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn queue_flush_drop_retire() {
 }
 
 #[test]
-fn dropped_while_items_are_queued() {
+fn a_queue_dropped_while_items_are_queued() {
     explore("whole: dropped while items are queued", Preemptions::AtMost(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
@@ -51,7 +51,7 @@ fn dropped_while_items_are_queued() {
         world.settle();
         world.explored(|| {
             let (item, handle) = (items[1].clone(), queue.clone());
-            // Whoever drops the last handle waits for the items.
+            // The thread that drops the last handle waits for the items.
             let other = thread::spawn(move || assert_eq!(item.queue(&handle), Queued::Yes));
             assert_eq!(items[0].queue(&queue), Queued::Yes);
             drop(queue);
@@ -63,7 +63,7 @@ fn dropped_while_items_are_queued() {
 }
 
 #[test]
-fn queued_elsewhere_while_it_runs() {
+fn an_item_queued_on_another_queue_while_it_runs() {
     explore("whole: queued elsewhere while it runs", Preemptions::AtMost(2), || {
         let world = World::new(2, 2);
         let queues = [world.unbound("a", 4), world.unbound("b", 4)];
@@ -82,7 +82,7 @@ fn queued_elsewhere_while_it_runs() {
 }
 
 #[test]
-fn helped_or_run_by_a_worker() {
+fn an_item_is_run_by_a_helper_or_a_worker() {
     explore("whole: helped or run by a worker", Preemptions::AtMost(2), || {
         let world = World::new(1, 1);
         let queue = world.unbound("u", 1);
@@ -105,8 +105,8 @@ fn helped_or_run_by_a_worker() {
 }
 
 #[test]
-fn given_back_while_a_helper_holds_the_last_place() {
-    let name = "whole: given back while a helper holds the last place";
+fn items_given_back_while_a_helper_holds_the_last_permit() {
+    let name = "whole: given back while a helper holds the last permit";
     explore(name, Preemptions::AtMost(2), || {
         let world = World::new(2, 3);
         let queue = world.unbound("u", 1);
@@ -115,7 +115,7 @@ fn given_back_while_a_helper_holds_the_last_place() {
         let gate = Arc::new(Event::default());
         let [second, third] = [Item::new(), Item::new()];
         let (engine, closed, awaited) = (world.engine.clone(), gate.clone(), second.clone());
-        // It gives back what is lined up behind it, and waits for that.
+        // The worker gives back the item scheduled behind this one, and waits for that item.
         let first = Item::with(move |_| {
             closed.wait();
             engine.blocking(|| awaited.done.wait());
@@ -138,7 +138,7 @@ fn given_back_while_a_helper_holds_the_last_place() {
 }
 
 #[test]
-fn taken_back_in_order() {
+fn items_taken_back_keep_their_order() {
     let name = "whole: taken back in order";
     explore(name, Preemptions::AtMost(2), || {
         let world = World::new(2, 3);

@@ -1,4 +1,5 @@
-//! A small engine for whole-engine models: one pool, the production worker, items that count.
+//! A small engine for whole-engine models: one pool, the production worker, items that count their
+//! runs.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
@@ -24,7 +25,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// One that can create so many threads. Nothing is explored until [`World::explored`].
+    /// A world whose host can spawn `threads` threads. Nothing is explored until
+    /// [`World::explored`].
     pub(crate) fn new(cpus: u32, threads: u32) -> World {
         let host = LoomHost::new(threads);
         host.explore(false);
@@ -38,12 +40,12 @@ impl World {
         self.queue("p", Kind::PerCpu, max_active)
     }
 
-    /// A queue on the pool of all CPUs, whose target is as many running workers.
+    /// A queue on the pool of all CPUs. Its target is one running worker per CPU.
     pub(crate) fn unbound(&self, name: &str, max_active: u32) -> Queue<LoomHost> {
         self.queue(name, Kind::Unbound(self.everywhere()), max_active)
     }
 
-    /// An ordered queue on that pool.
+    /// An ordered queue on the pool of all CPUs.
     pub(crate) fn ordered(&self, name: &str) -> Queue<LoomHost> {
         self.queue(name, Kind::Ordered(self.everywhere()), 1)
     }
@@ -54,7 +56,7 @@ impl World {
         Attrs { nice: 0, cpumask, scope, strict: false }
     }
 
-    /// Keeps a worker of `queue` in an item until the gate is opened.
+    /// Keeps a worker of `queue` inside an item until the returned gate is opened.
     pub(crate) fn hold_a_worker(&self, queue: &Queue<LoomHost>) -> (Arc<Item>, Arc<Event>) {
         let gate = Arc::new(Event::default());
         let closed = gate.clone();
@@ -64,7 +66,7 @@ impl World {
         (held, gate)
     }
 
-    /// Any queue.
+    /// A queue of any kind.
     pub(crate) fn queue(&self, name: &str, kind: Kind, max_active: u32) -> Queue<LoomHost> {
         let name = name.to_owned();
         let spec = QueueSpec { name, kind, flags: Flags::empty(), max_active };
@@ -77,14 +79,14 @@ impl World {
         Queue::new(&self.engine, spec).unwrap()
     }
 
-    /// Lets every worker go on until it sleeps. Outside of [`World::explored`] only.
+    /// Lets every worker run until it parks. Outside of [`World::explored`] only.
     pub(crate) fn settle(&self) {
         for _ in 0..4 {
             loom::thread::yield_now();
         }
     }
 
-    /// The part of the model of which every interleaving within the bounds is explored.
+    /// Runs the part of the model of which loom explores every interleaving within the bounds.
     pub(crate) fn explored<R>(&self, part: impl FnOnce() -> R) -> R {
         self.engine.host().explore(true);
         let result = part();
@@ -92,7 +94,7 @@ impl World {
         result
     }
 
-    /// Ends every worker. The queues are gone.
+    /// Ends every worker. The caller has dropped the queues.
     pub(crate) fn end(self) -> Vec<Report> {
         self.engine.retire();
         self.engine.host().join_all();
@@ -101,8 +103,8 @@ impl World {
     }
 }
 
-/// An item that counts its runs without an atomic: should two of its runs overlap, or should
-/// somebody look who has not waited for them, loom reports a race.
+/// An item that counts its runs without an atomic. loom reports a race if two of its runs overlap,
+/// or if a thread reads the count without having waited for the runs.
 #[repr(C)]
 pub(crate) struct Item {
     work: Work,
@@ -117,55 +119,55 @@ unsafe fn run(work: NonNull<Work>, action: Action) {
     assert_eq!(action, Action::Run);
     // SAFETY: every item of the models is the first field of an `Item` that outlives its runs.
     let item = unsafe { work.cast::<Item>().as_ref() };
-    // SAFETY: an item's runs are ordered. That is what is being checked.
+    // SAFETY: an item's runs are ordered. The model checks exactly that.
     unsafe { item.runs.set(item.runs.get() + 1) };
     (item.body)(item);
     item.done.wake();
 }
 
 impl Item {
-    /// One that does nothing but count.
+    /// An item that only counts its runs.
     pub(crate) fn new() -> Arc<Item> {
         Item::with(|_| {})
     }
 
-    /// One that does this.
+    /// An item with this body.
     pub(crate) fn with(body: impl Fn(&Item) + Send + Sync + 'static) -> Arc<Item> {
         let (runs, done) = (Cell::new(0), Event::default());
         let body = Box::new(body);
         Arc::new(Item { work: Work::new(run), runs, body, done, home: Mutex::new(None) })
     }
 
-    /// For the engine's own calls.
+    /// The pointer that the engine's own calls take.
     pub(crate) fn work(&self) -> NonNull<Work> {
         NonNull::from(self).cast()
     }
 
-    /// Queues it.
+    /// Queues the item.
     pub(crate) fn queue(&self, queue: &Queue<LoomHost>) -> Queued {
         // SAFETY: every model keeps its items until the engine has ended.
         unsafe { queue.queue(self.work()) }
     }
 
-    /// Its runs, which the caller has waited for.
+    /// The number of runs. The caller has waited for them.
     pub(crate) fn runs(&self) -> u32 {
-        // SAFETY: no run is going on. That is what is being checked.
+        // SAFETY: no run is in progress. The model checks exactly that.
         unsafe { self.runs.get() }
     }
 
-    /// Lets the item queue itself.
+    /// Sets the queue on which the item requeues itself.
     pub(crate) fn set_home(&self, queue: Option<&Queue<LoomHost>>) {
         *self.home.lock().unwrap() = queue.cloned();
     }
 
-    /// Queues it where it is at home.
+    /// Queues the item on the queue set by [`Item::set_home`].
     pub(crate) fn requeue(&self) -> Queued {
         let home = self.home.lock().unwrap();
         self.queue(home.as_ref().unwrap())
     }
 }
 
-/// An item with a timer, which counts what became of it as [`Item`] does.
+/// An item with a timer. It counts its runs and releases as [`Item`] counts its runs.
 #[repr(C)]
 pub(crate) struct Timed {
     delayed: Delayed<LoomHost>,
@@ -177,7 +179,7 @@ unsafe fn end_timed(work: NonNull<Work>, action: Action) {
     // SAFETY: every item with this function is the first field of a `Timed` that outlives its runs.
     let item = unsafe { work.cast::<Timed>().as_ref() };
     let count = if action == Action::Run { &item.runs } else { &item.released };
-    // SAFETY: what becomes of an item is ordered. That is what is being checked.
+    // SAFETY: the runs and releases of an item are ordered. The model checks exactly that.
     unsafe { count.set(count.get() + 1) };
 }
 
@@ -191,21 +193,21 @@ impl Timed {
         NonNull::from(self).cast()
     }
 
-    /// Queues it.
+    /// Queues the item.
     pub(crate) fn queue(&self, queue: &Queue<LoomHost>) -> Queued {
         // SAFETY: every model keeps its items until the engine has ended.
         unsafe { queue.queue(self.work()) }
     }
 
-    /// Arms it.
+    /// Arms the item's timer.
     pub(crate) fn arm(&self, queue: &Queue<LoomHost>) -> Queued {
         // SAFETY: as in `queue`.
         unsafe { queue.queue_delayed(None, NonNull::from(self).cast(), 1_000) }.unwrap()
     }
 
-    /// How often it ran, and how often it was let go of unrun. The engine has ended.
+    /// How often the item ran, and how often it was released without a run. The engine has ended.
     pub(crate) fn ends(&self) -> (u32, u32) {
-        // SAFETY: as said.
+        // SAFETY: the engine has ended, so no other thread touches the item.
         unsafe { (self.runs.get(), self.released.get()) }
     }
 }

@@ -1,13 +1,14 @@
-//! Run numbers that come again: an idle item names a run whose number its slot has reached once more.
+//! Run numbers that repeat: an idle item names a run whose number its slot has reached once more.
 //!
-//! **Proves.** Such an item is not taken for the one that runs there: a flush from inside that other run
-//! waits for the item, a place of the queue is lent to it, it is not set aside behind that run, and a
-//! `cancel_sync` does not wait for that run.
+//! **Proves.** Such an item is not mistaken for the one that runs there. A flush from inside that
+//! other run waits for the item, the run lends its permit of the queue to the item, the item is not
+//! deferred behind that run, and a `cancel_sync` does not wait for that run.
 //!
-//! **Bounds.** The production worker and queue; the slot's number is set back between two runs, as if it
-//! had counted to its end; one worker and one more for each wait; up to two preemptions.
+//! **Bounds.** The production worker and queue; the slot's number is reset between two runs, as if
+//! it had wrapped; one worker and one more for each wait; up to two preemptions.
 //!
-//! **Seen to fail** when `Engine::runs`, `defer`, `wait_for` or `take_over` compares the number alone.
+//! **Seen to fail** when `Engine::runs`, `defer`, `wait_for` or `take_over` compares the number
+//! alone.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -17,8 +18,8 @@ use super::{Preemptions, explore};
 use crate::owner::Queue;
 use crate::submit::Queued;
 
-/// Runs a new item once on the first worker, and then sets that worker's number back: the next run has the
-/// number that the item names.
+/// Runs a new item once on the first worker, and then resets that worker's number: the next run has
+/// the number that the item names.
 fn item_of_an_old_run(world: &World, queue: &Queue<LoomHost>) -> Arc<Item> {
     let old = Item::new();
     assert_eq!(old.queue(queue), Queued::Yes);
@@ -30,7 +31,8 @@ fn item_of_an_old_run(world: &World, queue: &Queue<LoomHost>) -> Arc<Item> {
     old
 }
 
-/// Queues the item of an old run and flushes it, from inside the run that has its number again.
+/// Queues the item of an old run and flushes it, from inside the run that has the same number
+/// again.
 fn flushed_from_inside(world: World, queue: Queue<LoomHost>) {
     let old = item_of_an_old_run(&world, &queue);
     let (item, home, engine): (_, _, Weak<_>) =
@@ -62,18 +64,18 @@ fn a_flush_from_inside_a_run_of_the_same_number_waits() {
 }
 
 #[test]
-fn a_flush_from_inside_a_run_of_the_same_number_lends_its_place() {
-    explore("wrap: a place is lent", Preemptions::AtMost(2), || {
+fn a_flush_from_inside_a_run_of_the_same_number_lends_its_permit() {
+    explore("wrap: a permit is lent", Preemptions::AtMost(2), || {
         let world = World::new(1, 2);
         let queue = world.unbound("u", 1);
         flushed_from_inside(world, queue);
     });
 }
 
-/// The item is queued from inside that run, which waits for it: set aside, it would never run.
+/// The item is queued from inside that run, which waits for it: deferred, it would never run.
 #[test]
-fn an_item_is_not_set_aside_behind_another_run_of_the_same_number() {
-    explore("wrap: not set aside", Preemptions::AtMost(2), || {
+fn an_item_is_not_deferred_behind_another_run_of_the_same_number() {
+    explore("wrap: not deferred", Preemptions::AtMost(2), || {
         let world = World::new(1, 3);
         let queue = world.per_cpu(2);
         let old = item_of_an_old_run(&world, &queue);

@@ -1,4 +1,4 @@
-//! How many items may be under way, exact: shares of NUMA nodes, turns among pods, live changes.
+//! The exact limits on active items: shares of NUMA nodes, turns among pods, live changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,8 @@ use crate::setup::{MS, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, wi
 /// Two nodes of two pods of two CPUs each: pods of scope `cache` are 0-1, 2-3, 4-5 and 6-7.
 const TWO_NODES: &str = "node:2 llc:2 core:2";
 
-/// When each item began, by name; and how many were under way at most, by the first letter of the
-/// name.
+/// When each item began, by name; and the highest number of active items, by the first letter of
+/// the name.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Entries>>);
 
@@ -27,7 +27,7 @@ struct Entries {
 }
 
 impl Log {
-    /// An item that waits for so long, declared.
+    /// An item that declares a wait of this length.
     fn item(&self, engine: &Arc<VirtualEngine>, name: &str, takes_ns: u64) -> Arc<Item> {
         let (log, engine, name) = (self.clone(), engine.clone(), name.to_owned());
         Item::new(move || {
@@ -45,7 +45,7 @@ impl Log {
         })
     }
 
-    /// Queues `count` items of 10 ms for a CPU, named by a letter and a number.
+    /// Queues `count` items of 10 ms for a CPU. Their names are a letter and a number.
     fn queue(&self, queue: &VirtualQueue, letter: char, cpu: u32, count: u32) {
         for number in 0..count {
             let item = self.item(queue.engine(), &format!("{letter}{number}"), 10 * MS);
@@ -75,7 +75,7 @@ fn change(host: &VirtualHost, queue: &VirtualQueue, change: impl FnOnce(&mut Att
     host.unpreempted(|| queue.change_attrs(change)).unwrap();
 }
 
-/// Queues ten items for a pod of each node, and says how many were under way at most on each.
+/// Queues ten items for a pod of each node, and returns the highest number of active items on each.
 fn most_on_each(engine: &Arc<VirtualEngine>, queue: &VirtualQueue) -> (u32, u32) {
     let log = Log::default();
     for (letter, cpu) in [('a', 0), ('b', 4)] {
@@ -84,14 +84,14 @@ fn most_on_each(engine: &Arc<VirtualEngine>, queue: &VirtualQueue) -> (u32, u32)
     let begin = engine.host().time();
     queue.flush().unwrap();
     let most = (log.most('a'), log.most('b'));
-    // The limits are reached, and places that are given back are used at once.
+    // The limits are reached, and released permits are used at once.
     let slowest = most.0.min(most.1);
     assert_eq!(engine.host().time() - begin, u64::from(40_u32.div_ceil(slowest)) * 10 * MS);
     most
 }
 
-// Catches: the whole limit on each node, one limit over both, rounding down, a minimum that is not
-// kept, shares by all CPUs instead of those in use.
+// Catches: the whole limit on each node, one limit over both, rounding down, a minimum that is
+// ignored, shares by all CPUs instead of those in use.
 #[test]
 fn a_limit_is_divided_among_nodes() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
@@ -109,7 +109,7 @@ fn a_limit_is_divided_among_nodes() {
         change(engine.host(), &queue, |attrs| attrs.cpumask = "0-4".parse().unwrap());
         queue.set_max_active(10).unwrap();
         assert_eq!(most_on_each(engine, &queue), (8, 2));
-        // No more than the limit, however high the minimum.
+        // The limit is not exceeded, however high the minimum is.
         queue.set_min_active(1_000).unwrap();
         assert_eq!((queue.min_active(), most_on_each(engine, &queue)), (Some(10), (10, 10)));
     });
@@ -122,7 +122,7 @@ fn pods_of_one_node_share_its_limit() {
         let queue = unbound(engine, Scope::Cache, 6);
         queue.set_min_active(1).unwrap();
         let log = Log::default();
-        // All of these are of node 0; what they have in common is the letter.
+        // All of these are on node 0; they share the letter.
         log.queue(&queue, 'n', 0, 9);
         log.queue(&queue, 'n', 2, 9);
         queue.flush().unwrap();
@@ -130,8 +130,8 @@ fn pods_of_one_node_share_its_limit() {
     });
 }
 
-// Catches: a pod that keeps the place, one that gets two in a row, one that is forgotten; and a new
-// item that overtakes one that waits.
+// Catches: a pod that keeps the permit, a pod that gets two in a row, a pod that is skipped for
+// ever, and a new item that overtakes a waiting one.
 #[test]
 fn pods_that_wait_take_turns() {
     with_engine(Setup::exact("node:2 llc:3 core:1"), |engine| {
@@ -154,9 +154,10 @@ fn pods_that_wait_take_turns() {
     });
 }
 
-// Catches: spanning pods that are counted on a node, or get a share; several that do not share.
+// Catches: spanning pods that are counted on a node, or get a share of one; several that do not
+// share.
 #[test]
-fn pods_that_span_nodes_share_the_whole_limit_once_more() {
+fn pods_that_span_nodes_share_a_further_whole_limit() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let (queue, log) = (unbound(engine, Scope::Cache, 4), Log::default());
         queue.set_min_active(1).unwrap();
@@ -177,10 +178,10 @@ fn pods_that_span_nodes_share_the_whole_limit_once_more() {
     });
 }
 
-// Catches: a raise that waits for a place to be given back, a limit that goes down late, old pods
-// that keep the limit of before.
+// Catches: a raise that waits for a released permit, a limit that is lowered late, old pods that
+// keep the previous limit.
 #[test]
-fn changes_of_the_limit_hold_at_once() {
+fn changes_of_the_limit_take_effect_at_once() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let (queue, log) = (unbound(engine, Scope::Cache, 2), Log::default());
         queue.set_min_active(1).unwrap();
@@ -196,7 +197,7 @@ fn changes_of_the_limit_hold_at_once() {
         assert_eq!(at(2), 3);
         queue.set_min_active(5).unwrap();
         assert_eq!(at(3), 5);
-        // The five that run go on. Nothing starts before fewer than two do.
+        // The five running items continue. No item starts before fewer than two run.
         queue.set_max_active(2).unwrap();
         queue.set_min_active(2).unwrap();
         assert_eq!((queue.max_active(), queue.min_active()), (2, Some(2)));
@@ -207,9 +208,9 @@ fn changes_of_the_limit_hold_at_once() {
     });
 }
 
-// Catches: helpers that go past the shared limit, or whose place is not handed on.
+// Catches: helpers that exceed the shared limit, or whose permit is not passed on.
 #[test]
-fn who_helps_takes_a_place_and_hands_it_on() {
+fn a_helper_takes_a_permit_and_passes_it_on() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let (queue, log) = (unbound(engine, Scope::Cache, 2), Log::default());
         queue.set_min_active(1).unwrap();
@@ -229,9 +230,9 @@ fn who_helps_takes_a_place_and_hands_it_on() {
     });
 }
 
-// Catches: places that leak on the way of cancelled items.
+// Catches: permits that leak because of cancelled items.
 #[test]
-fn a_place_for_a_cancelled_item_goes_to_the_next() {
+fn a_cancelled_items_permit_goes_to_the_next_item() {
     with_engine(Setup::exact("node:2 llc:3 core:1"), |engine| {
         let (queue, log) = (unbound(engine, Scope::Cache, 1), Log::default());
         for round in 0..3 {
@@ -252,7 +253,7 @@ fn a_place_for_a_cancelled_item_goes_to_the_next() {
 
 // Catches: a limit per CPU that is divided; congestion by items that only wait for a worker.
 #[test]
-fn congestion_is_what_waits_behind_the_limit() {
+fn congestion_counts_items_behind_the_limit() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let queue = make(engine, QueueSpec { max_active: 2, ..spec("q", Kind::PerCpu) });
         let congested = |cpu| queue.is_congested(Some(cpu)).unwrap();
@@ -281,7 +282,7 @@ fn congestion_is_what_waits_behind_the_limit() {
     });
 }
 
-// Catches: limits that are set where they mean nothing.
+// Catches: limits that are accepted on queues where they have no meaning.
 #[test]
 fn min_active_is_for_unbound_queues() {
     with_engine(Setup::exact(TWO_NODES), |engine| {

@@ -1,5 +1,5 @@
-//! How many workers a pool may have: what follows from the limits of its queues, what the process may have,
-//! and what was set.
+//! How many workers a pool may have: derived from the limits of its queues, from the process's
+//! limit, and from the configured cap.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use crate::setup::{
     MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_config, with_engine,
 };
 
-/// The ways that notice undeclared sleeps.
+/// The tiers that detect undeclared blocking.
 const NOTICING: [Tier; 2] = [Tier::Events, Tier::Sampling];
 
 fn shared(engine: &Arc<VirtualEngine>, name: &str, scope: Scope, max_active: u32) -> VirtualQueue {
@@ -22,7 +22,7 @@ fn shared(engine: &Arc<VirtualEngine>, name: &str, scope: Scope, max_active: u32
     make(engine, QueueSpec { max_active, ..spec(name, kind) })
 }
 
-/// Queues an item that does this.
+/// Queues an item with this body.
 fn queue(
     engine: &Arc<VirtualEngine>,
     queue: &VirtualQueue,
@@ -32,7 +32,7 @@ fn queue(
     assert_eq!(Item::new(move || body(&engine)).queue(queue), Queued::Yes);
 }
 
-/// The caps that were reported as used up.
+/// The caps that were reported as reached.
 fn reported(engine: &VirtualEngine) -> Vec<u32> {
     let max = |report| match report {
         Report::WorkersMax { max, .. } => Some(max),
@@ -41,8 +41,8 @@ fn reported(engine: &VirtualEngine) -> Vec<u32> {
     engine.host().reports().into_iter().filter_map(max).collect()
 }
 
-/// 10,000 items of a queue with `max_active` 256 that sleep undeclared, beside queues whose limits would let
-/// the pool grow further. The most workers that there were at any time.
+/// Runs 10,000 items of a queue with `max_active` 256 that block undeclared, beside queues whose
+/// limits would let the pool grow further. Returns the highest number of workers at any time.
 fn peak_among_sleepers(machine: &'static str, scope: Scope, tier: Tier, others: bool) -> u32 {
     with_engine(Setup::exact(machine), move |engine| {
         engine.host().detecting().tier = tier;
@@ -63,7 +63,7 @@ fn peak_among_sleepers(machine: &'static str, scope: Scope, tier: Tier, others: 
         }
         sleepers.flush().unwrap();
         system.iter().for_each(|system| system.flush().unwrap());
-        // Nor may it be so low because few slept at once.
+        // The peak must not be low because few items blocked at once.
         let took = engine.host().time() - began;
         let ideal = 10_000 * 10 * MS / 256;
         assert!(took <= ideal * 5 / 4, "{machine} {tier}: {took} ns");
@@ -72,9 +72,9 @@ fn peak_among_sleepers(machine: &'static str, scope: Scope, tier: Tier, others: 
     })
 }
 
-/// By its own limit: the cap has room for those of the other queue as well.
+/// The queue's own limit is the bound: the cap has room for the other queue's items as well.
 #[test]
-fn sleepers_are_bounded_by_max_active_and_not_by_the_cap() {
+fn blocked_workers_are_bounded_by_max_active_and_not_by_the_cap() {
     for tier in NOTICING {
         for others in [false, true] {
             let peak = peak_among_sleepers("core:2", Scope::System, tier, others);
@@ -83,7 +83,7 @@ fn sleepers_are_bounded_by_max_active_and_not_by_the_cap() {
     }
 }
 
-/// Pods that share their work do so with their workers' places.
+/// Pods that share their work also share the limit on their workers.
 #[test]
 fn pods_that_share_are_bounded_together() {
     for tier in NOTICING {
@@ -94,7 +94,8 @@ fn pods_that_share_are_bounded_together() {
     }
 }
 
-/// Sleepers come by turns in one pod and in the other, whose CPU has something to do meanwhile.
+/// Blocking items alternate between one pod and the other, whose CPU has other items to run
+/// meanwhile.
 #[test]
 fn pods_whose_load_moves_are_bounded_together() {
     for (tier, seed) in NOTICING.into_iter().flat_map(|tier| [(tier, 0), (tier, 1), (tier, 2)]) {
@@ -132,12 +133,12 @@ fn pods_whose_load_moves_are_bounded_together() {
             system.flush().unwrap();
             peak.load(Ordering::Relaxed)
         });
-        // Each pod may keep as many idle as it has CPUs, and have one on its way.
+        // Each pod may keep as many idle workers as it has CPUs, and have one being woken.
         assert!((256..=256 + 2 + 2).contains(&peak), "{tier} {seed}: {peak}");
     }
 }
 
-/// Items that sleep declared for a second, so that each needs a worker of its own.
+/// Items that declare a block of a second, so that each needs a worker of its own.
 fn queue_sleepers(engine: &Arc<VirtualEngine>, of: &VirtualQueue, count: u32) -> Arc<AtomicU32> {
     let started = Arc::new(AtomicU32::new(0));
     for _ in 0..count {
@@ -152,7 +153,7 @@ fn queue_sleepers(engine: &Arc<VirtualEngine>, of: &VirtualQueue, count: u32) ->
 }
 
 #[test]
-fn a_cap_that_is_set_holds_and_is_told_once() {
+fn a_configured_cap_holds_and_is_reported_once() {
     with_engine(Setup::exact("core:2"), |engine| {
         assert_eq!(engine.pool_workers_max(), 0);
         let sleepers = shared(engine, "sleepers", Scope::System, 256);
@@ -162,7 +163,7 @@ fn a_cap_that_is_set_holds_and_is_told_once() {
         assert_eq!(started.load(Ordering::Relaxed), 4);
         assert_eq!(engine.workers(), 4);
         assert_eq!(reported(engine), [4]);
-        // Who is back takes what waits.
+        // Workers that return from their block take the waiting items.
         engine.host().doze(SEC);
         assert_eq!(started.load(Ordering::Relaxed), 8);
         assert_eq!((engine.workers(), reported(engine)), (4, vec![4]));
@@ -172,7 +173,7 @@ fn a_cap_that_is_set_holds_and_is_told_once() {
 }
 
 #[test]
-fn a_cap_that_is_raised_lets_what_waits_start() {
+fn a_raised_cap_lets_waiting_items_start() {
     with_engine(Setup::exact("core:2"), |engine| {
         let sleepers = shared(engine, "sleepers", Scope::System, 256);
         engine.set_pool_workers_max(3);
@@ -182,7 +183,7 @@ fn a_cap_that_is_raised_lets_what_waits_start() {
         engine.host().doze(MS);
         assert_eq!(started.load(Ordering::Relaxed), 5);
         assert_eq!(reported(engine), [3, 5], "a new cap is news");
-        // Nobody is sent home.
+        // No worker is ended.
         engine.set_pool_workers_max(1);
         assert_eq!(engine.workers(), 5);
         engine.set_pool_workers_max(0);
@@ -210,7 +211,8 @@ fn the_default_follows_the_limits_of_the_queues() {
         assert_eq!(caps(engine), [150 + 8]);
         drop(first);
         assert_eq!(caps(engine), [50 + 8]);
-        // What is queued already runs where it is: both places count as long as the queue is there.
+        // Items that are already queued run in their old pools: both limits count as long as the
+        // queue exists.
         second.change_attrs(|attrs| *attrs = self::attrs(engine, Scope::Cache, false)).unwrap();
         assert_eq!(caps(engine), [50 + 8, 50 + 8, 50 + 8], "pods that share have one cap");
         drop(second);
@@ -218,8 +220,8 @@ fn the_default_follows_the_limits_of_the_queues() {
     });
 }
 
-/// Four items of a queue wait, and its limit is lowered to one: they keep their workers, and an item of another
-/// queue needs one more.
+/// Four items of a queue wait, and its limit is lowered to one: they keep their workers, and an
+/// item of another queue needs one more worker.
 #[test]
 fn runs_above_a_lowered_limit_leave_workers_for_other_queues() {
     for scope in [None, Some(Scope::System), Some(Scope::Cpu)] {
@@ -266,7 +268,7 @@ fn nodes_and_strict_pods_have_caps_of_their_own() {
 }
 
 #[test]
-fn no_more_than_half_of_the_threads_that_may_be() {
+fn a_pool_is_capped_at_half_of_the_permitted_threads() {
     let change = |config: &mut uwork_engine::Config| config.threads_max = Some(20);
     with_config(Setup::exact("core:2"), change, |engine| {
         let sleepers = shared(engine, "sleepers", Scope::System, 256);
@@ -278,9 +280,9 @@ fn no_more_than_half_of_the_threads_that_may_be() {
     });
 }
 
-/// One worker remains one, and full is what it should be.
+/// A queue with one worker keeps exactly one, and reaching its cap is not an error.
 #[test]
-fn a_queue_with_a_thread_of_its_own_keeps_one() {
+fn a_dedicated_queue_keeps_one_worker() {
     with_engine(Setup::exact("core:2"), |engine| {
         let kind = Kind::Dedicated(attrs(engine, Scope::System, false));
         let own = make(engine, spec("own", kind));

@@ -1,26 +1,26 @@
 //! Seeded choices.
 
-/// How much is left to chance. The default is nothing: first come, first served.
+/// How much is random. By default nothing is: first come, first served.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Chaos {
-    /// Which ready thread runs next, and on which free CPU, is drawn.
+    /// Whether the next ready thread, and the free CPU that it runs on, are drawn at random.
     pub(crate) drawn_order: bool,
-    /// At one in so many of the places where a thread may be preempted, it is. 0: never.
+    /// The thread is preempted at one in this many preemption points. 0: never.
     pub(crate) preempt_one_in: u64,
-    /// One in so many parks ends early. 0: never.
+    /// One in this many parks ends early. 0: never.
     pub(crate) early_one_in: u64,
-    /// One in so many thread creations fails. 0: never.
+    /// One in this many thread spawns fails. 0: never.
     pub(crate) spawn_fails_one_in: u64,
     /// The time from a wake until the woken thread competes for a CPU.
     pub(crate) wake_ns: u64,
-    /// The time from the creation of a thread until it competes for a CPU.
+    /// The time from the spawn of a thread until it competes for a CPU.
     pub(crate) spawn_ns: u64,
-    /// How long a thread that computes keeps a CPU that others want. 0: to the end.
+    /// How long a computing thread keeps a CPU that others want. 0: until it finishes.
     pub(crate) slice_ns: u64,
 }
 
 impl Chaos {
-    /// The default, for constants: nothing is left to chance, and threads start at once.
+    /// The default, for constants: nothing is random, and threads start at once.
     pub(crate) const STEADY: Chaos = Chaos {
         drawn_order: false,
         preempt_one_in: 0,
@@ -39,7 +39,7 @@ pub(crate) struct Chance(u64);
 impl Chance {
     /// The sequence of this seed.
     pub(crate) fn new(seed: u64) -> Chance {
-        // Neighbouring seeds should not begin alike, and the state must not be zero.
+        // Neighbouring seeds should start differently, and the state must not be zero.
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..4 {
             let _ = chance.draw();
@@ -64,7 +64,7 @@ impl Chance {
         n != 0 && self.below(n) == 0
     }
 
-    /// One of these.
+    /// A random element.
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.below(of.len() as u64) as usize]
     }

@@ -1,4 +1,4 @@
-//! Queues with one context: BH (SEMANTICS 2.34), and a thread of one's own.
+//! Queues with one context: BH (SEMANTICS 2.34), and a dedicated thread.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,8 +21,8 @@ fn dedicated(engine: &VirtualEngine, name: &str) -> QueueSpec {
 
 type Log = Arc<Mutex<Vec<(u32, u32, u64)>>>;
 
-/// An item that notes its number, CPU and start, and then waits undeclared, so that another worker
-/// of the CPU could start something meanwhile.
+/// An item that records its number, CPU and start, and then blocks undeclared, so that another
+/// worker of the CPU could start an item meanwhile.
 fn slow(engine: &Arc<VirtualEngine>, log: &Log, number: u32) -> Arc<Item> {
     let (host, log) = (engine.host().clone(), log.clone());
     Item::new(move || {
@@ -52,9 +52,9 @@ fn bh_items_run_in_queue_order_in_one_context_on_each_cpu() {
     });
 }
 
-/// All BH queues of a priority share the CPU's one context; other queues do not wait for it.
+/// All BH queues of one priority share the CPU's single context; other queues do not wait for it.
 #[test]
-fn bh_queues_share_their_context_and_nothing_else() {
+fn bh_queues_share_only_their_context() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (one, two) = (make(engine, bh("one")), make(engine, bh("two")));
         let high = Flags::BH | Flags::PERCPU | Flags::HIGHPRI;
@@ -75,7 +75,7 @@ fn bh_queues_share_their_context_and_nothing_else() {
 }
 
 #[test]
-fn a_bh_item_that_waits_is_caught() {
+fn a_bh_item_that_waits_is_detected() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, bh("bh"));
         for _ in 0..2 {
@@ -99,7 +99,7 @@ fn a_bh_item_that_waits_is_caught() {
 }
 
 #[test]
-fn a_bh_item_may_cancel_what_is_idle_or_pending() {
+fn a_bh_item_may_cancel_idle_or_pending_items() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, bh("bh"));
         let pending = Item::new(|| panic!("it was cancelled"));
@@ -116,7 +116,7 @@ fn a_bh_item_may_cancel_what_is_idle_or_pending() {
     });
 }
 
-/// FIFO on one thread, whatever the items wait for, and whoever queues them.
+/// FIFO on one thread, whatever the items wait for, and whichever thread queues them.
 #[test]
 fn a_dedicated_queue_is_one_thread_in_order() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -137,13 +137,13 @@ fn a_dedicated_queue_is_one_thread_in_order() {
         let mut log = log.lock().unwrap();
         log.retain(|&(number, ..)| number != 99);
         assert_eq!(*log, (0..6).map(|n| (n, 0, u64::from(n) * MS)).collect::<Vec<_>>());
-        // One thread each, and no more came up while their items waited.
+        // One thread each: no further worker was woken or spawned while the items waited.
         assert_eq!(engine.workers(), 2);
     });
 }
 
 #[test]
-fn a_dedicated_queue_s_delayed_items_join_the_line() {
+fn a_dedicated_queues_delayed_items_are_queued_in_order() {
     with_engine(Setup::exact("core:1"), |engine| {
         let queue = make(engine, dedicated(engine, "own"));
         let log = Log::default();
@@ -155,7 +155,7 @@ fn a_dedicated_queue_s_delayed_items_join_the_line() {
 }
 
 #[test]
-fn threads_of_dedicated_queues_go_with_them_and_their_pools_are_used_again() {
+fn threads_of_dedicated_queues_end_with_them_and_their_pools_are_reused() {
     with_engine(Setup::exact("core:1"), |engine| {
         for _ in 0..3 {
             let queues = ["a", "b"].map(|name| make(engine, dedicated(engine, name)));

@@ -1,4 +1,5 @@
-//! CPUs that leave and come back: nothing is lost, and nothing runs where it must not.
+//! CPUs that go offline and come back: no item is lost, and none runs on a CPU that it must not
+//! use.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +15,7 @@ use crate::setup::{
     MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine,
 };
 
-/// A change is noticed within this time while there is work.
+/// A change is detected within this time while items run.
 const NOTICED: u64 = 250 * MS;
 
 fn cpus(list: &str) -> Cpus {
@@ -22,7 +23,7 @@ fn cpus(list: &str) -> Cpus {
     Cpus { unbound_cpumask: allowed.clone(), allowed, cpu_limit: None }
 }
 
-/// Where items were while they ran: at the start and at the end of a burn, with the time.
+/// The CPU and the time at the start and at the end of each item's burn.
 type Seen = Arc<Mutex<Vec<(u64, u32)>>>;
 
 fn burning(host: &VirtualHost, seen: &Seen, ns: u64) -> Arc<Item> {
@@ -56,16 +57,16 @@ fn queues(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
     ]
 }
 
-/// Each kind of queue alone, with items queued from both CPUs and timers for both. CPU 1 leaves in
-/// the middle and comes back.
+/// Each kind of queue alone, with items queued from both CPUs and timers for both. CPU 1 goes
+/// offline in the middle and comes back.
 #[test]
-fn a_cpu_leaves_a_flood_and_returns() {
+fn a_cpu_goes_offline_in_a_flood_and_comes_back() {
     const ITEMS: u64 = 600;
     for kind in 0..5 {
         with_engine(Setup::exact("llc:2 core:1"), move |engine| {
             let (host, seen) = (engine.host().clone(), Seen::default());
             let queue = queues(engine).swap_remove(kind);
-            // An ordered queue stays where its items are queued first.
+            // An ordered queue stays on the pool on which its first items are queued.
             let (stays, both) = if kind == 4 { ("1", "0") } else { ("0", "0-1") };
             let (begin, order) = (host.time(), Arc::new(Mutex::new(Vec::new())));
             let feeders = [0, 1].map(|cpu| {
@@ -118,7 +119,7 @@ fn a_cpu_leaves_a_flood_and_returns() {
     }
 }
 
-/// No worker goes from one item to the next here: the watch alone can notice.
+/// No worker goes from one item to the next here, so only the watcher can detect the change.
 #[test]
 fn one_long_item_is_moved() {
     for waits_first in [false, true] {
@@ -149,12 +150,12 @@ fn one_long_item_is_moved() {
 }
 
 #[test]
-fn a_cpu_that_left_is_refused_by_name_and_served_elsewhere() {
+fn an_offline_cpu_is_refused_by_name_and_its_items_run_elsewhere() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, seen) = (engine.host().clone(), Seen::default());
         let queue = make(engine, spec("q", Kind::PerCpu));
         host.doze(MS);
-        // Armed for a CPU that leaves before the time comes.
+        // Armed for a CPU that goes offline before the timer expires.
         let armed = burning(&host, &seen, US);
         assert_eq!(armed.queue_delayed(&queue, Some(1), 10 * MS), Queued::Yes);
         assert!(host.unpreempted(|| engine.set_cpus(cpus("0"))));
@@ -177,7 +178,8 @@ fn a_cpu_that_left_is_refused_by_name_and_served_elsewhere() {
     });
 }
 
-/// A bound pool is the CPU's, whatever else is allowed: two would run two workers there at once.
+/// A bound pool belongs to its CPU, whatever else is allowed: two pools would run two workers there
+/// at once.
 #[test]
 fn a_cpu_has_one_running_worker_across_changes() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -190,7 +192,7 @@ fn a_cpu_has_one_running_worker_across_changes() {
         let most = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
         for index in 0..20 {
             let (host, most) = (host.clone(), most.clone());
-            // A wait that is not declared: two workers of one CPU would both be in it.
+            // The wait is undeclared: two workers of one CPU would both be in the item.
             let item = Item::new(move || {
                 let now = most.0.fetch_add(1, Ordering::Relaxed) + 1;
                 most.1.fetch_max(now, Ordering::Relaxed);
@@ -203,7 +205,7 @@ fn a_cpu_has_one_running_worker_across_changes() {
         old.flush().unwrap();
         new.flush().unwrap();
         assert_eq!(most.1.load(Ordering::Relaxed), 1);
-        // Each pool goes with the last set that has it.
+        // Each pool is retired with the last set that uses it.
         drop(old);
         host.doze(MS);
         assert_eq!(engine.workers(), 1);
@@ -213,9 +215,9 @@ fn a_cpu_has_one_running_worker_across_changes() {
     });
 }
 
-/// The kernel's rule: the mask that was asked for comes back into force with its CPUs.
+/// The kernel's rule: the requested mask takes effect again when its CPUs come back.
 #[test]
-fn a_mask_without_an_allowed_cpu_stands_for_all() {
+fn a_mask_without_an_allowed_cpu_means_all_cpus() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
         let cpumask: CpuSet = "2-3".parse().unwrap();
@@ -237,9 +239,9 @@ fn a_mask_without_an_allowed_cpu_stands_for_all() {
     });
 }
 
-/// The quota says how many run at once.
+/// The CPU time quota determines how many workers run at once.
 #[test]
-fn more_or_less_cpu_time_is_more_or_fewer_workers() {
+fn the_cpu_time_quota_sets_the_number_of_workers() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
         let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
@@ -257,9 +259,10 @@ fn more_or_less_cpu_time_is_more_or_fewer_workers() {
     });
 }
 
-/// What cannot get a worker stays where it was, on workers that are moved; and is tried again.
+/// A pool that cannot get a worker keeps its items where they were, on workers that are moved; the
+/// spawn is tried again.
 #[test]
-fn no_thread_for_a_cpu_that_comes() {
+fn items_run_on_although_no_thread_can_be_spawned_for_a_new_cpu() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, seen) = (engine.host().clone(), Seen::default());
         assert!(engine.set_cpus(cpus("0")));
@@ -284,7 +287,8 @@ fn no_thread_for_a_cpu_that_comes() {
     });
 }
 
-/// A queue that is made while the CPUs change, or whose thread starts meanwhile, is not left behind.
+/// A queue that is created while the CPUs change, or whose thread starts meanwhile, follows the
+/// change.
 #[test]
 fn a_worker_that_starts_during_a_change_follows_it() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -295,15 +299,15 @@ fn a_worker_that_starts_during_a_change_follows_it() {
         assert!(engine.set_cpus(cpus("0")));
         queue.drain().unwrap();
         assert_eq!(since(&seen, 0), CpuSet::single(0));
-        // The name is free as soon as the queue is dropped, whoever looks at it.
+        // The name is free as soon as the queue is dropped, although workers may still use it.
         drop(queue);
         make(engine, spec("q", Kind::PerCpu));
     });
 }
 
-/// Whoever asks for nothing but a CPU that was away gets it in the end.
+/// A queue whose mask names only a CPU that was offline gets that CPU in the end.
 #[test]
-fn a_cpu_that_came_back_is_not_refused_for_ever() {
+fn a_cpu_that_came_back_is_used_again() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, seen) = (engine.host().clone(), Seen::default());
         let queue = make(engine, spec("q", Kind::PerCpu));
@@ -314,20 +318,21 @@ fn a_cpu_that_came_back_is_not_refused_for_ever() {
         host.doze(SEC);
         host.change_cpus(cpus("0-1"));
         host.doze(1_000 * SEC);
-        assert!(queue.check_cpu(1).is_err(), "nobody has looked");
+        assert!(queue.check_cpu(1).is_err(), "the CPUs were not checked");
         host.doze(US);
         assert_eq!(queue.check_cpu(1), Ok(()));
         host.doze(SEC);
-        // And then there is rest.
+        // Then the engine is idle.
         let before = host.counts();
         host.doze(1_000 * SEC);
         assert_eq!(host.counts(), before);
     });
 }
 
-/// Nobody looks while nobody works; the first work after that is looked at.
+/// The watcher does not check the CPUs while no item runs; it checks them at the first item after
+/// that.
 #[test]
-fn an_idle_engine_notices_at_its_next_work() {
+fn an_idle_engine_detects_the_change_at_its_next_item() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, seen) = (engine.host().clone(), Seen::default());
         let queue = make(engine, spec("q", Kind::PerCpu));
@@ -341,7 +346,7 @@ fn an_idle_engine_notices_at_its_next_work() {
         assert_eq!(burning(&host, &seen, US).queue(&queue), Queued::Yes);
         host.doze(US);
         assert_eq!(engine.cpus().allowed, CpuSet::single(0));
-        // A declared wait is no work.
+        // A declared wait does not count as a running item.
         let theirs = engine.clone();
         let waits = Item::new(move || theirs.blocking(|| theirs.host().doze(1_000 * SEC)));
         assert_eq!(waits.queue(&queue), Queued::Yes);

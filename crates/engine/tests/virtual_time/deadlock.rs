@@ -1,4 +1,5 @@
-//! Items that wait for each other are named by the watchdog; those that only wait long are not.
+//! The watchdog names items that wait for each other; it does not name items that only wait for
+//! long.
 
 use std::sync::{Arc, OnceLock};
 
@@ -35,9 +36,10 @@ fn cancel_sync(engine: &VirtualEngine, item: &Arc<Item>, _: &VirtualQueue) {
     item.cancel_sync(engine).expect("not that deep");
 }
 
-/// One item on each of some ordered queues, with another behind it. Each waits, a little later, for the one that
-/// runs or the one that is behind in the next queue, as `waits` say; at least one for the latter, which ends
-/// all of it when that is taken back. What the watchdog said.
+/// One item on each of several ordered queues, with another item behind it. Each waits, a little
+/// later, for the running item or the item behind it in the next queue, as `waits` says. At least
+/// one waits for an item behind, so that cancelling those items ends the deadlock. Returns the
+/// reported stalls.
 fn in_a_ring(engine: &Arc<VirtualEngine>, waits: &[(Wait, bool)]) -> Vec<Stall> {
     let host = engine.host();
     let queues: Vec<VirtualQueue> =
@@ -61,7 +63,7 @@ fn in_a_ring(engine: &Arc<VirtualEngine>, waits: &[(Wait, bool)]) -> Vec<Stall> 
     }
     host.doze(30 * SEC);
     let stalls = stalls(host);
-    // Whoever waits for what is taken back goes on.
+    // An item that waits for a cancelled item continues.
     let mut ended = false;
     for pending in behind {
         ended |= pending.cancel(engine);
@@ -71,12 +73,12 @@ fn in_a_ring(engine: &Arc<VirtualEngine>, waits: &[(Wait, bool)]) -> Vec<Stall> 
     stalls
 }
 
-/// Which queue's item waits for what, with the queue of what is pending.
+/// For each item of the stall, its queue and what it waits for.
 fn steps(stall: &Stall) -> Vec<(&str, &Awaited)> {
     stall.deadlock.iter().map(|item| (item.queue.as_str(), &item.waits_for)).collect()
 }
 
-// Catches: a deadlock that is not seen, or only from one of its queues; wrong queues.
+// Catches: a deadlock that is not detected, or from only one of its queues; wrong queue names.
 #[test]
 fn two_items_that_wait_for_each_other_are_named() {
     with_threshold("core:2", |engine| {
@@ -138,9 +140,9 @@ fn three_items_that_wait_in_a_ring_are_named() {
     }
 }
 
-// Catches: a wait that ends which is taken for one that does not.
+// Catches: a wait that ends and is reported as one that does not.
 #[test]
-fn a_chain_with_an_end_is_no_deadlock() {
+fn a_chain_of_waits_with_an_end_is_no_deadlock() {
     with_threshold("core:2", |engine| {
         let host = engine.host();
         let queues: Vec<VirtualQueue> =
@@ -167,10 +169,10 @@ fn a_chain_with_an_end_is_no_deadlock() {
     });
 }
 
-/// An item that its queue's rescuer runs, as no worker can be had, waits for the one behind it, with the
-/// queue's only place taken by itself.
+/// The queue's rescuer runs an item because no worker can be spawned. The item waits for the one
+/// behind it, but itself holds the queue's only permit.
 #[test]
-fn an_item_that_waits_for_what_waits_behind_it_is_named() {
+fn an_item_that_waits_for_the_item_behind_it_is_named() {
     with_threshold("core:1", |engine| {
         let host = engine.host();
         let blocked = make(engine, spec("blocked", Kind::PerCpu));
@@ -207,8 +209,8 @@ fn an_item_that_waits_for_what_waits_behind_it_is_named() {
     });
 }
 
-// Catches: a deadlock behind which nothing waits, that nobody looks for; one that is reported twice, or looked at for
-// ever; a wait that ends in time.
+// Catches: a deadlock with no pending item behind it, which is therefore never checked; one that is
+// reported twice, or checked for ever; a wait that ends in time.
 #[test]
 fn two_runs_that_wait_for_each_other_are_reported() {
     let waits: [(Wait, u64); 4] = [(flush, 1), (flush, 3), (cancel_sync, 1), (cancel_sync, 3)];

@@ -1,4 +1,4 @@
-//! Deferrable items: nobody gets up for them, and whoever is up runs them.
+//! Deferrable items: no idle worker wakes for them, and the next worker that is awake runs them.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use crate::setup::{
 
 type Runs = Arc<Mutex<Vec<u64>>>;
 
-/// An item that notes when it runs.
+/// An item that records when it runs.
 fn noting(engine: &Arc<VirtualEngine>, runs: &Runs) -> Arc<Item> {
     let (host, runs) = (engine.host().clone(), runs.clone());
     Item::deferrable(move || runs.lock().unwrap().push(host.time()))
@@ -27,7 +27,7 @@ fn run_something(queue: &VirtualQueue) {
     queue.flush().unwrap();
 }
 
-/// A queue of each kind with pools of its own, whose workers sleep.
+/// A queue of each kind with pools of its own, whose workers are parked.
 fn queues(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
     let all = Kind::Unbound(attrs(engine, Scope::System, false));
     let pods = Kind::Unbound(attrs(engine, Scope::Cpu, false));
@@ -39,13 +39,13 @@ fn queues(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
 }
 
 #[test]
-fn nobody_gets_up_for_it_and_the_next_who_does_runs_it() {
+fn no_worker_wakes_for_a_deferrable_item_and_the_next_awake_one_runs_it() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
         for queue in queues(engine) {
             let runs = Runs::default();
             let item = noting(engine, &runs);
-            // What the queue before has left of the watch's looks at the CPUs.
+            // The watcher may still check the CPUs because of the previous queue.
             host.doze(SEC);
             let before = host.counts().without_looks();
             assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
@@ -54,20 +54,21 @@ fn nobody_gets_up_for_it_and_the_next_who_does_runs_it() {
             assert_eq!(host.counts().without_looks(), before, "no wake, no wake-up, no thread");
             assert!(taken(&runs).is_empty() && item.is_pending());
             run_something(&queue);
-            // Queued behind what the worker got up for.
+            // The item is queued behind the one for which the worker woke.
             queue.flush().unwrap();
             assert_eq!(taken(&runs), [host.time()]);
         }
     });
 }
 
-/// The watch is awake for a while after a load, and looks for timers that are overdue.
+/// The watcher is awake for a while after a load, and checks for timers that are overdue.
 #[test]
-fn the_watch_does_not_care() {
+fn the_watcher_does_not_wake_for_deferrable_timers() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
         let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
-        // Short ones, of which a worker takes many at once: for those behind, the watch gets up.
+        // Short items, of which a worker takes many at once: the watcher wakes for the items
+        // behind.
         for _ in 0..2_000 {
             let busy = host.clone();
             assert_eq!(Item::new(move || busy.burn(US)).queue(&queue), Queued::Yes);
@@ -86,7 +87,7 @@ fn the_watch_does_not_care() {
 }
 
 #[test]
-fn a_pool_that_works_is_on_time() {
+fn a_busy_pool_runs_deferrable_items_on_time() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         for queue in queues(engine) {
@@ -121,7 +122,7 @@ fn a_pool_that_works_is_on_time() {
 
 /// Two expiries, one wake-up.
 #[test]
-fn whoever_gets_up_for_a_timer_runs_it() {
+fn a_worker_that_wakes_for_another_timer_runs_it() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -139,9 +140,9 @@ fn whoever_gets_up_for_a_timer_runs_it() {
     });
 }
 
-/// The timer that it was to get up for was cancelled meanwhile.
+/// The timer for which the worker was to wake was cancelled meanwhile.
 #[test]
-fn whoever_gets_up_for_nothing_runs_it() {
+fn a_worker_that_wakes_for_a_cancelled_timer_runs_it() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -158,7 +159,7 @@ fn whoever_gets_up_for_nothing_runs_it() {
 }
 
 #[test]
-fn everything_that_is_done_to_delayed_items_works() {
+fn every_operation_on_delayed_items_works_on_deferrable_ones() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -198,9 +199,9 @@ fn everything_that_is_done_to_delayed_items_works() {
     });
 }
 
-/// No queue is left that would bring a worker up: one gets up for the timer, once.
+/// No queue remains that would wake a worker: one wakes for the timer, once.
 #[test]
-fn an_item_of_the_last_queue_is_let_go_when_it_is_due() {
+fn an_item_of_the_last_queue_is_released_when_it_is_due() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         for queue in queues(engine) {
@@ -219,9 +220,10 @@ fn an_item_of_the_last_queue_is_let_go_when_it_is_due() {
     });
 }
 
-/// The same, but another queue uses the pool: nobody gets up, and whoever does lets go of the item.
+/// The same, but another queue uses the pool: no worker wakes, and the next one that is awake
+/// releases the item.
 #[test]
-fn an_item_of_a_queue_that_is_gone_waits_for_the_others() {
+fn an_item_of_a_destroyed_queue_is_released_at_the_next_wake() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let keep = make(engine, spec("keep", Kind::PerCpu));
@@ -238,9 +240,9 @@ fn an_item_of_a_queue_that_is_gone_waits_for_the_others() {
     });
 }
 
-/// A pool that was left and is used again is as it was before.
+/// A pool that was retired and is used again behaves as before.
 #[test]
-fn a_pool_that_is_used_again_does_not_get_up() {
+fn a_pool_that_is_used_again_does_not_wake_for_deferrable_timers() {
     with_engine(Setup::exact("core:1"), |engine| {
         let host = engine.host();
         let first = make(engine, spec("first", Kind::PerCpu));
@@ -260,10 +262,10 @@ fn a_pool_that_is_used_again_does_not_get_up() {
     });
 }
 
-/// After a change of attributes no route leads to the pool of before: its timers are all that will bring a
-/// worker up there.
+/// After a change of attributes no submission reaches the previous pool: only its timers can wake a
+/// worker there.
 #[test]
-fn an_item_of_a_queue_that_has_moved_runs_all_the_same() {
+fn an_item_of_a_queue_that_has_moved_still_runs() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         let kind = Kind::Unbound(attrs(engine, Scope::Cpu, false));
@@ -277,7 +279,8 @@ fn an_item_of_a_queue_that_has_moved_runs_all_the_same() {
         host.doze(20 * MS);
         assert_eq!(taken(&runs).len(), 1);
         assert!(!item.is_pending());
-        // And back: there are routes again, and nobody gets up for the next one.
+        // After the change back, submissions reach the pool again, and no worker wakes for the next
+        // timer.
         let moves = || queue.change_attrs(|attrs| attrs.scope = ScopeChoice::Explicit(Scope::Cpu));
         host.unpreempted(moves).unwrap();
         assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);

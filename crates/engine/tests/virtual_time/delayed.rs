@@ -14,7 +14,7 @@ use crate::setup::{MS, SEC, Setup, US, VirtualEngine, attrs, make, spec, with_en
 
 type Runs = Arc<Mutex<Vec<(usize, u64, u32)>>>;
 
-/// Item number `index`: notes itself, the time and the CPU.
+/// Item number `index`: it records itself, the time and the CPU.
 fn noting(engine: &Arc<VirtualEngine>, runs: &Runs, index: usize) -> Arc<Item> {
     let (host, runs) = (engine.host().clone(), runs.clone());
     Item::new(move || runs.lock().unwrap().push((index, host.time(), host.cpu())))
@@ -56,7 +56,7 @@ fn no_delay_means_no_timer() {
 }
 
 #[test]
-fn a_cpu_that_is_named_is_where_it_runs() {
+fn a_delayed_item_runs_on_the_named_cpu() {
     with_engine(Setup::exact("core:4"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -71,13 +71,14 @@ fn a_cpu_that_is_named_is_where_it_runs() {
     });
 }
 
-/// Also: an expiry costs the one wake-up of the worker that keeps the timers, and no other worker's.
+/// An expiry also costs only one wake-up of the keeper, and none of another worker.
 #[test]
 fn thousands_of_timers_fire_in_the_order_of_their_deadlines() {
     const TIMERS: usize = 5_000;
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
-        // What expires together waits for each other: the watch would look for hogs.
+        // Timers that expire together wait for each other, so the watcher would check for hogs:
+        // turn that off.
         engine.set_cpu_intensive_thresh(0);
         let (runs, mut chance) = (Runs::default(), Chance::new(7));
         let mut due = Vec::new();
@@ -104,14 +105,14 @@ fn thousands_of_timers_fire_in_the_order_of_their_deadlines() {
         times.dedup();
         assert_eq!(after.wake_ups - before.wake_ups, times.len() as u64);
         assert_eq!((after.wakes, after.spawns), (before.wakes, before.spawns));
-        // At most two looks at the CPUs in each quarter of a second in which an item ran, and as many at timers
-        // that are due so soon that an item might be in their way.
+        // At most two checks of the CPUs in each quarter of a second in which an item ran, and as
+        // many of timers that are due so soon that an item might delay them.
         let busy: BTreeSet<u64> = times.iter().map(|at| at / (SEC / 4)).collect();
         assert!(after.looks - before.looks <= 5 * busy.len() as u64, "{after:?}");
     });
 }
 
-/// Whatever was armed before, and wherever in the wheel they have been on the way.
+/// The order is independent of earlier timers and of the wheel slots that these passed through.
 #[test]
 fn equal_deadlines_fire_in_the_order_of_arming() {
     with_engine(Setup::exact("core:1"), |engine| {
@@ -132,7 +133,7 @@ fn equal_deadlines_fire_in_the_order_of_arming() {
     });
 }
 
-/// A worker that comes late finds many that are due, some of them in one slot of the wheel.
+/// A worker that runs late finds many timers due, some of them in one slot of the wheel.
 #[test]
 fn timers_that_are_overdue_together_fire_in_the_order_of_their_deadlines() {
     with_engine(Setup::exact("core:1"), |engine| {
@@ -154,7 +155,7 @@ fn timers_that_are_overdue_together_fire_in_the_order_of_their_deadlines() {
     });
 }
 
-/// Also where it stays in its slot of the wheel, of which here one is 17 s.
+/// This holds also where the timer stays in its wheel slot, which here spans 17 s.
 #[test]
 fn an_item_that_is_armed_again_is_exact_and_the_last_of_its_instant() {
     with_engine(Setup::exact("core:1"), |engine| {
@@ -197,7 +198,7 @@ fn an_item_can_be_moved_to_another_queue() {
 }
 
 #[test]
-fn slack_lets_expiries_meet_within_their_windows() {
+fn slack_merges_expiries_within_their_windows() {
     const TIMERS: usize = 1_000;
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
@@ -233,7 +234,7 @@ fn slack_lets_expiries_meet_within_their_windows() {
             let mut times: Vec<u64> = windows.iter().map(|&(_, expiry)| expiry).collect();
             times.sort_unstable();
             times.dedup();
-            // One more where a worker woke for a time from which its timer was moved.
+            // One more where a worker woke for the earlier time of a timer that was moved.
             let expected = times.len() as u64..=times.len() as u64 + 1;
             assert!(expected.contains(&wake_ups), "{wake_ups} for {} times", times.len());
             // A second and its slack, in steps of at least half the slack.
@@ -243,7 +244,7 @@ fn slack_lets_expiries_meet_within_their_windows() {
 }
 
 #[test]
-fn a_delay_beyond_the_clock_ends_with_it() {
+fn a_delay_beyond_the_clock_expires_at_its_end() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         for slack in [0, SEC, u64::MAX] {
@@ -261,7 +262,7 @@ fn a_delay_beyond_the_clock_ends_with_it() {
 }
 
 #[test]
-fn mod_delayed_moves_what_is_armed_and_arms_what_is_idle() {
+fn mod_delayed_moves_an_armed_item_and_arms_an_idle_one() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -272,7 +273,7 @@ fn mod_delayed_moves_what_is_armed_and_arms_what_is_idle() {
         assert_eq!(item.mod_delayed(&queue, 20 * MS), Ok(Rearmed::Moved));
         host.doze(30 * MS);
         assert_eq!(taken(&runs), [(0, 24 * MS, 0)]);
-        // Queued, not armed, and still moved.
+        // An item that is queued, not armed, is moved too.
         assert_eq!(item.queue(&queue), Queued::Yes);
         assert_eq!(item.mod_delayed(&queue, MS), Ok(Rearmed::Moved));
         host.doze(2 * MS);
@@ -302,9 +303,9 @@ fn a_timer_that_is_cancelled_does_not_fire() {
     });
 }
 
-/// Inside a queue that runs one item at a time nobody can wait for the next one.
+/// Inside a queue that runs one item at a time no item can wait for the next one.
 #[test]
-fn a_flush_inside_the_queue_with_one_context_says_that_it_did_not_see_the_run() {
+fn a_flush_inside_a_queue_with_one_context_reports_that_it_did_not_wait() {
     for dedicated in [false, true] {
         with_engine(Setup::exact("core:2"), move |engine| {
             let attrs = attrs(engine, Scope::System, false);
@@ -346,7 +347,7 @@ fn flush_delayed_runs_it_now() {
 }
 
 #[test]
-fn a_timer_of_a_queue_that_is_gone_lets_go_of_its_item() {
+fn a_timer_of_a_destroyed_queue_releases_its_item() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let keep = make(engine, spec("keep", Kind::PerCpu));
@@ -371,7 +372,7 @@ fn a_timer_is_on_time_while_the_only_worker_is_busy() {
         let queue = make(engine, spec("q", kind));
         let runs = Runs::default();
         let timer = noting(engine, &runs, 0);
-        // A wait that is not declared: to the engine the worker runs, but CPU 0 is free.
+        // The wait is undeclared: to the engine the worker runs, but CPU 0 is free.
         let busy = host.clone();
         assert_eq!(Item::new(move || busy.doze(SEC)).queue(&queue), Queued::Yes);
         host.doze(MS);
@@ -382,9 +383,9 @@ fn a_timer_is_on_time_while_the_only_worker_is_busy() {
     });
 }
 
-/// The worker that watches the clock may be one too many, and retire.
+/// The keeper may be one idle worker too many, and retire.
 #[test]
-fn a_timer_outlives_the_worker_that_watches_it() {
+fn a_timer_outlives_its_keeper() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();
@@ -406,7 +407,7 @@ fn a_timer_outlives_the_worker_that_watches_it() {
 
 /// A thread of the test on another CPU cancels and arms again at the very time of expiry.
 #[test]
-fn cancel_at_the_time_of_expiry_is_one_or_the_other() {
+fn a_cancel_at_the_time_of_expiry_cancels_or_the_item_runs() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host().clone(), make(engine, spec("q", Kind::PerCpu)));
         let runs = Runs::default();

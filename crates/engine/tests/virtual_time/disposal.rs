@@ -30,7 +30,7 @@ impl Drop for OnDrop {
     }
 }
 
-/// An item that is never to run, with a destructor.
+/// An item that never runs, with a destructor.
 fn with_destructor(f: impl FnOnce() + Send + 'static) -> Arc<Item> {
     let on_drop = OnDrop::new(f);
     Item::new(move || {
@@ -39,7 +39,7 @@ fn with_destructor(f: impl FnOnce() + Send + 'static) -> Arc<Item> {
     })
 }
 
-/// An item that keeps the worker of CPU 1 for so long.
+/// An item that occupies the worker of CPU 1 for `ns`.
 fn busy(engine: &Arc<VirtualEngine>, queue: &VirtualQueue, ns: u64) {
     let weak = Arc::downgrade(engine);
     let item = Item::new(move || weak.upgrade().expect("it runs this").host().burn(ns));
@@ -52,8 +52,8 @@ fn kinds(engine: &VirtualEngine) -> [Kind; 3] {
     [Kind::PerCpu, Kind::Unbound(attrs.clone()), Kind::Ordered(attrs)]
 }
 
-/// Queues three items behind one that runs: a peer, an item whose destructor does `what` to the peers,
-/// and another peer. Then cancels everything.
+/// Queues three items behind a running one: a peer, an item whose destructor applies `what` to the
+/// peers, and another peer. Then cancels everything.
 fn cancel_with(
     what: impl Fn(&VirtualEngine, &VirtualQueue, &Arc<Item>) + Clone + Send + Sync + 'static,
 ) {
@@ -85,7 +85,7 @@ fn cancel_with(
                 assert_eq!((report.released, done.load(Ordering::Relaxed)), (3, true));
                 assert!(report.took_ns <= 101 * MS, "{report}");
                 assert!(peers.iter().all(|peer| !peer.is_pending()));
-                assert!(peers.iter().all(|peer| Arc::strong_count(peer) == 1), "let go of");
+                assert!(peers.iter().all(|peer| Arc::strong_count(peer) == 1), "released");
             });
         }
     }
@@ -113,7 +113,7 @@ fn a_destructor_flushes_its_peers() {
     });
 }
 
-/// What a join does.
+/// The steps of a join.
 #[test]
 fn a_destructor_helps_its_peers() {
     cancel_with(|engine, _, peer| {
@@ -179,8 +179,8 @@ fn a_destructor_panics() {
     });
 }
 
-/// Cancels everything while the destructor of the first of two items sleeps until 5 s. What the report
-/// says, and whether the second item was let go of.
+/// Cancels everything while the destructor of the first of two items sleeps until 5 s. Returns the
+/// report, and whether the second item was released.
 fn beside_one_that_sleeps(limit_ns: u64) -> (ShutdownReport, bool) {
     with_engine(Setup::exact("core:2"), move |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
@@ -194,7 +194,7 @@ fn beside_one_that_sleeps(limit_ns: u64) -> (ShutdownReport, bool) {
         drop(sleeps);
         let report = engine.shutdown(Shutdown::Cancel, limit_ns).unwrap();
         let (spawns, is_pending) = (engine.host().counts().spawns, second.is_pending());
-        // A second call finds it still at it, and begins no further thread for it.
+        // A second call finds the destructor still running, and spawns no further thread for it.
         let again = engine.shutdown(Shutdown::Cancel, 0).unwrap();
         assert_eq!((again.released, again.releasing.len(), again.unreleased), (0, 1, 0), "{again}");
         assert_eq!(engine.host().counts().spawns, spawns);
@@ -222,12 +222,13 @@ fn a_destructor_that_does_not_return_is_reported_by_name() {
 }
 
 #[test]
-fn a_destructor_that_does_not_return_gets_no_more_than_its_share_beyond_the_limit() {
+fn a_stuck_destructor_delays_the_shutdown_by_a_bounded_time() {
     let (report, is_pending) = beside_one_that_sleeps(MS);
     assert_eq!((report.took_ns, is_pending), (50 * MS, false), "{report}");
 }
 
-/// Sixteen stuck destructors: there are no more threads, and the items behind them are counted.
+/// Sixteen destructors are stuck: no further threads are spawned, and the items behind them are
+/// counted.
 #[test]
 fn items_behind_many_stuck_destructors_are_counted_and_can_be_cancelled() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -256,7 +257,7 @@ fn items_behind_many_stuck_destructors_are_counted_and_can_be_cancelled() {
     });
 }
 
-/// A drain does not run what is armed: its destructors are treated likewise.
+/// A drain does not run armed items: it treats their destructors in the same way.
 #[test]
 fn the_destructor_of_an_armed_item_that_does_not_return_is_reported() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -293,7 +294,7 @@ fn a_shutdown_without_destructors_creates_no_thread() {
 }
 
 #[test]
-fn without_a_thread_the_caller_of_the_shutdown_lets_go_of_the_items() {
+fn without_a_thread_the_caller_of_the_shutdown_releases_the_items() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         busy(engine, &queue, 5 * MS);
@@ -313,9 +314,9 @@ fn without_a_thread_the_caller_of_the_shutdown_lets_go_of_the_items() {
     });
 }
 
-/// Flushers that waited when the shutdown began, other cancels, and several shutdowns at once.
+/// Flushers that waited when the shutdown began, concurrent cancels, and several shutdowns at once.
 #[test]
-fn every_item_is_let_go_of_once_whatever_happens_beside_a_shutdown() {
+fn every_item_is_released_once_whatever_happens_during_a_shutdown() {
     for seed in 0..200 {
         let chaos = Chaos {
             drawn_order: true,

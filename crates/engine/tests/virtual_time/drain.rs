@@ -9,7 +9,7 @@ use uwork_engine::{Kind, Queued};
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, VirtualQueue, make, spec, with_engine};
 
-/// An item that queues another like it on the same queue, until so many have run. Each takes a
+/// An item that queues another like it on the same queue, until `left` have run. Each takes a
 /// millisecond.
 fn chained(queue: &VirtualQueue, left: u32, ran: &Arc<AtomicU32>) -> Arc<Item> {
     let (queue, ran) = (queue.clone(), ran.clone());
@@ -32,8 +32,8 @@ fn rounds_reported(engine: &VirtualEngine) -> Vec<u32> {
     engine.host().reports().into_iter().map(rounds).collect()
 }
 
-// Catches: a drain that ends after one round; one that gives up while there is time left, or goes on
-// when there is none.
+// Catches: a drain that ends after one round; one that gives up while time is left, or continues
+// when none is left.
 #[test]
 fn a_drain_ends_with_the_last_of_the_chain() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -59,7 +59,7 @@ fn a_drain_ends_with_the_last_of_the_chain() {
 
 // Catches: a report at another round than the 10th and each 100th up to the 1,000th.
 #[test]
-fn a_drain_that_takes_long_is_reported() {
+fn a_long_drain_is_reported() {
     for (runs, expected) in [
         (9, vec![]),
         (60, vec![10]),

@@ -1,5 +1,4 @@
-//! Dumps: the text to the letter, from inside an item, beside a stuck worker, and in the middle of
-//! anything.
+//! Dumps: the exact text, from inside an item, beside a stuck worker, and at any moment.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,11 +12,11 @@ use crate::chance::Chaos;
 use crate::item::Item;
 use crate::setup::{MS, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
 
-/// Any order, and a thread may lose its CPU wherever it can.
+/// Random order, and preemption at every possible point.
 const CHAOS: Chaos =
     Chaos { drawn_order: true, preempt_one_in: 4, early_one_in: 20, ..Chaos::STEADY };
 
-/// An item that uses its CPU for so long.
+/// An item that uses its CPU for `ns`.
 fn burning(engine: &Arc<VirtualEngine>, ns: u64) -> Arc<Item> {
     let engine = Arc::downgrade(engine);
     Item::new(move || engine.upgrade().expect("it runs this").host().burn(ns))
@@ -94,9 +93,9 @@ fn the_text_of_a_known_state() {
     assert_eq!(text, KNOWN_STATE, "\n{text}");
 }
 
-/// Who was found asleep is shown so, until it is back.
+/// A worker that was found blocked is shown so until it is back.
 #[test]
-fn who_sleeps_undeclared_is_shown_asleep() {
+fn a_worker_blocked_undeclared_is_shown_asleep() {
     for tier in [Tier::Events, Tier::Sampling] {
         with_engine(Setup::exact("core:1"), move |engine| {
             engine.host().detecting().tier = tier;
@@ -107,7 +106,7 @@ fn who_sleeps_undeclared_is_shown_asleep() {
                 engine.host().doze(20 * MS);
                 engine.host().burn(20 * MS);
             });
-            // Nobody looks at a worker behind which nothing waits.
+            // The watcher does not sample a worker behind which nothing waits.
             for item in [sleeper, burning(engine, 30 * MS)] {
                 assert_eq!(item.queue(&queue), Queued::Yes);
             }
@@ -128,17 +127,18 @@ fn who_sleeps_undeclared_is_shown_asleep() {
     }
 }
 
-/// What a worker took and has not started is behind it, and what waits for its own run is set aside.
+/// Items that a worker took and has not started are shown behind it. An item that waits for its own
+/// run is shown as deferred.
 #[test]
-fn what_is_behind_a_stuck_item_is_shown() {
+fn items_behind_a_stuck_item_are_shown() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
-        // What is behind a hog does not stay there.
+        // Items do not stay scheduled behind a hog, so turn hog detection off.
         engine.set_cpu_intensive_thresh(0);
         let others: Vec<_> = (0..ITEMS_MAX + 4).map(|_| burning(engine, US)).collect();
         let (weak, seen) = (Arc::downgrade(engine), Arc::new(Mutex::new(None)));
         let place = seen.clone();
-        // Quick ones first: then the worker takes several at once.
+        // Short items first: then the worker takes several at once.
         let warm: Vec<_> = (0..64).map(|_| burning(engine, US)).collect();
         for item in &warm {
             assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
@@ -175,13 +175,13 @@ fn what_is_behind_a_stuck_item_is_shown() {
     });
 }
 
-/// An item that is queued again while it runs is set aside, and a flush shows as one that waits.
+/// An item that is queued again while it runs is deferred, and a flush is shown as a waiter.
 #[test]
-fn what_is_set_aside_and_who_waits_is_shown() {
+fn deferred_items_and_waiters_are_shown() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         let weak = Arc::downgrade(engine);
-        // Its wait is declared: another worker takes what is queued meanwhile.
+        // The item's wait is declared: another worker takes the items queued meanwhile.
         let item = Item::new(move || {
             let engine = weak.upgrade().expect("it runs this");
             engine.blocking(|| engine.host().doze(10 * MS));
@@ -207,10 +207,10 @@ fn what_is_set_aside_and_who_waits_is_shown() {
     });
 }
 
-/// Whatever goes on, a dump returns, and what it says adds up: what is pending is in flight, and
-/// counts stay within their bounds.
+/// A dump returns whatever the engine is doing, and it is consistent: pending items are in flight,
+/// and counts stay within their bounds.
 #[test]
-fn a_dump_at_any_moment_adds_up() {
+fn a_dump_at_any_moment_is_consistent() {
     for seed in 0..60 {
         let chaos = CHAOS;
         with_engine(Setup { machine: "llc:2 core:2", chaos, seed }, |engine| {

@@ -1,4 +1,4 @@
-//! Threads that cannot be created.
+//! Threads that cannot be spawned.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,10 +13,10 @@ use crate::setup::{MS, Setup, US, attrs, make, spec, with_engine};
 
 const NO_MORE: BrokenSpawn = BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 };
 
-/// Whichever of the threads fails: the error says so, no thread is left over (the simulation would
-/// not end), and the name can be used again.
+/// Whichever spawn fails, the error says so, no thread is left over (the simulation would not end),
+/// and the name can be used again.
 #[test]
-fn a_queue_that_gets_no_thread_leaves_nothing_behind() {
+fn a_queue_whose_spawn_fails_leaves_nothing_behind() {
     for after in 0..5 {
         with_engine(Setup::exact("core:4"), move |engine| {
             let host = engine.host();
@@ -41,7 +41,7 @@ fn a_queue_that_gets_no_thread_leaves_nothing_behind() {
 }
 
 #[test]
-fn work_waits_for_the_workers_that_are_there() {
+fn items_wait_for_the_existing_workers() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         host.break_spawn(Some(NO_MORE));
@@ -57,10 +57,10 @@ fn work_waits_for_the_workers_that_are_there() {
     });
 }
 
-/// While a thread is being created, nobody else is woken: "one is on its way". When it turns out
-/// that it is not, an idle worker must take what has come in meanwhile.
+/// While a thread is being spawned, no other worker is woken: WAKING is set. When the spawn fails,
+/// an idle worker must take the items that have arrived meanwhile.
 #[test]
-fn work_that_came_while_a_thread_failed_to_start_is_not_forgotten() {
+fn items_that_arrive_during_a_failing_spawn_run() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host().clone();
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));
@@ -68,12 +68,12 @@ fn work_that_came_while_a_thread_failed_to_start_is_not_forgotten() {
         host.doze(MS);
         let begin = host.time();
         host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 50 * US, lags_ns: 0 }));
-        // A wait that is not declared: to the engine the worker runs, but CPU 0 is free.
+        // The wait is undeclared: to the engine the worker runs, but CPU 0 is free.
         let busy = host.clone();
         assert_eq!(Item::new(move || busy.doze(20 * US)).queue(&queue), Queued::Yes);
         host.doze(US);
-        // The only worker is busy; this one asks for another, which takes 50 us to fail. The
-        // worker takes it and parks meanwhile.
+        // The only worker is busy; this submission asks for another, whose spawn takes 50 us to
+        // fail. The busy worker takes the item and parks meanwhile.
         let (theirs, second) = (queue.clone(), Item::new(|| {}));
         let asks = host.start(&CpuSet::single(1), move || {
             assert_eq!(second.queue(&theirs), Queued::Yes);
@@ -91,9 +91,10 @@ fn work_that_came_while_a_thread_failed_to_start_is_not_forgotten() {
     });
 }
 
-/// The last handle goes inside an item, and no thread can be made that waits for the queue.
+/// The last handle is dropped inside an item, and no thread can be spawned that waits for the
+/// queue.
 #[test]
-fn the_name_of_a_queue_that_no_thread_can_wait_for_is_free_again() {
+fn the_name_of_a_queue_is_free_though_no_thread_can_wait_for_it() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host().clone();
         let (queue, dropped) = (make(engine, spec("q", Kind::PerCpu)), Arc::new(Mutex::new(None)));

@@ -1,4 +1,4 @@
-//! What a flush of one item waits for, and what it says; and what a cancel leaves behind.
+//! What a flush of one item waits for and returns, and the state after a cancel.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -17,7 +17,7 @@ fn burning(engine: &Arc<VirtualEngine>) -> Arc<Item> {
     Item::new(move || host.burn(5 * MS))
 }
 
-// Catches: a flush that waits for an item that was not queued, or says that it did.
+// Catches: a flush that waits for an item that was not queued, or returns that it did.
 #[test]
 fn an_armed_item_is_not_waited_for() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -30,7 +30,7 @@ fn an_armed_item_is_not_waited_for() {
     });
 }
 
-// Catches: a flush that overlooks the run when the item is armed again, or the timer's time with it.
+// Catches: a flush that misses the run when the item is armed again, or waits for the timer too.
 #[test]
 fn an_armed_item_that_still_runs_is_waited_for_until_the_run_ends() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -52,8 +52,8 @@ fn an_armed_item_that_still_runs_is_waited_for_until_the_run_ends() {
     });
 }
 
-// Catches: a flush that returns before the item has run, or that looks again and again until it has
-// and misses the run.
+// Catches: a flush that returns before the item has run, or that polls until it has run and misses
+// the run.
 #[test]
 fn a_queued_item_is_waited_for_until_its_run_ends() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -68,9 +68,9 @@ fn a_queued_item_is_waited_for_until_its_run_ends() {
     });
 }
 
-// Catches: a place, or an item that waits, that is still counted when the item was taken back.
+// Catches: a permit, or a pending item, that is still counted after the item was cancelled.
 #[test]
-fn what_was_cancelled_is_not_congestion() {
+fn cancelled_items_do_not_count_as_congestion() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host(), one_at_a_time(engine));
         let (first, item) = (burning(engine), burning(engine));

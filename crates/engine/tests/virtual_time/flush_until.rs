@@ -8,7 +8,7 @@ use crate::chance::Chaos;
 use crate::item::Item;
 use crate::setup::{MS, Setup, US, VirtualEngine, make, spec, with_engine};
 
-/// Any order, and a thread may lose its CPU wherever it can.
+/// Random order, and preemption at every possible point.
 const CHAOS: Chaos =
     Chaos { drawn_order: true, preempt_one_in: 4, early_one_in: 20, ..Chaos::STEADY };
 
@@ -18,7 +18,7 @@ fn burning(engine: &Arc<VirtualEngine>, ns: u64) -> Arc<Item> {
 }
 
 #[test]
-fn a_flush_gives_up_when_its_time_is_over_and_not_before() {
+fn a_flush_gives_up_at_its_deadline_and_not_before() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         assert_eq!(queue.flush_until(0), Ok(true), "nothing is queued");
@@ -35,11 +35,11 @@ fn a_flush_gives_up_when_its_time_is_over_and_not_before() {
     });
 }
 
-/// More flushes give up than there are colours; the ones that come after them find no colour free,
-/// and get one when one ends. That nobody waits for the old ones any more must not keep them out
+/// More flushes give up than there are colours. The flushes that follow find no colour free, and
+/// get one when one ends. The old flushes, for which no flusher waits any more, must not delay them
 /// until all have ended.
 #[test]
-fn flushes_that_gave_up_keep_nobody_out() {
+fn flushes_that_gave_up_do_not_delay_later_flushes() {
     with_engine(Setup::exact("core:2"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         for n in 1..=20 {
@@ -49,8 +49,8 @@ fn flushes_that_gave_up_keep_nobody_out() {
             assert_eq!(queue.flush_until(until), Ok(false), "flush {n}");
         }
         assert_eq!(host.time(), 2 * MS);
-        // One colour is free when the first item has ended, and then this flush begins: it waits for
-        // what was queued by then, and not for what comes later.
+        // One colour is free when the first item has ended, and then this flush begins: it waits
+        // for the items that were queued by then, and not for later ones.
         let late = queue.clone();
         let (weak, last) = (Arc::downgrade(engine), burning(engine, 500 * MS));
         let flusher = host.start(&uwork_policy::cpuset::CpuSet::single(0), move || {
@@ -65,10 +65,10 @@ fn flushes_that_gave_up_keep_nobody_out() {
     });
 }
 
-/// The item ends about when the time does. Whoever comes first, the answer is right, the waiter is
-/// in no chain any more, and the next flush works.
+/// The item ends about when the time does. In either order the result is right, the waiter is in no
+/// chain any more, and the next flush works.
 #[test]
-fn the_end_of_the_time_and_of_the_items_at_once() {
+fn the_deadline_and_the_end_of_the_items_at_once() {
     for seed in 0..400 {
         let chaos = CHAOS;
         with_engine(Setup { machine: "core:3", chaos, seed }, move |engine| {

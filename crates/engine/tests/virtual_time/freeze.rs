@@ -1,4 +1,4 @@
-//! Freezing, exact: what starts when, and what waits for the thaw.
+//! Exact freezing: which items start when, and which wait for the thaw.
 
 use std::sync::{Arc, Mutex};
 
@@ -44,10 +44,10 @@ fn times(of: &Times) -> Vec<u64> {
     of.lock().unwrap().clone()
 }
 
-// Catches: an item that starts while frozen, one that is cut off or forgotten, a queue that is not
-// reached, a queue that is made too late to be frozen, one that does not take part.
+// Catches: an item that starts while frozen, one that is interrupted or forgotten, a queue that the
+// freeze misses, a queue created too late to be frozen, one that does not take part.
 #[test]
-fn what_was_taken_finishes_and_the_rest_waits_for_the_thaw() {
+fn taken_items_finish_and_the_others_wait_for_the_thaw() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let host = engine.host();
         for round in 0..2 {
@@ -78,7 +78,7 @@ fn what_was_taken_finishes_and_the_rest_waits_for_the_thaw() {
                 engine_too.host().doze(frozen_for);
                 engine_too.thaw().unwrap();
             });
-            // A flush, a drain and the end of a queue wait for the thaw.
+            // A flush, a drain and the destruction of a queue wait for the thaw.
             match round {
                 0 => queues.iter().for_each(|queue| queue.flush().unwrap()),
                 _ => queues.iter().for_each(|queue| queue.drain().unwrap()),
@@ -94,7 +94,7 @@ fn what_was_taken_finishes_and_the_rest_waits_for_the_thaw() {
     });
 }
 
-// Catches: a drop that does not wait for the thaw, or never sees it.
+// Catches: a drop that does not wait for the thaw, or never notices it.
 #[test]
 fn the_end_of_a_frozen_queue_waits_for_the_thaw() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
@@ -129,9 +129,9 @@ fn calls_out_of_order_are_errors() {
     });
 }
 
-// Catches: limits and attributes that thaw a queue, or are forgotten at the thaw.
+// Catches: changes of limits and attributes that thaw a queue, or are lost at the thaw.
 #[test]
-fn changes_while_frozen_hold_after_the_thaw() {
+fn changes_while_frozen_take_effect_after_the_thaw() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let (log, host) = (Times::default(), engine.host());
         let queue = freezable(engine, "q", Kind::Unbound(attrs(engine, Scope::Cache, true)));
@@ -154,8 +154,8 @@ fn changes_while_frozen_hold_after_the_thaw() {
     });
 }
 
-// Catches: a frozen item that is helped, by a thread or by an item of its queue that lends its
-// place; cancels that do not find it; timers that start it.
+// Catches: a frozen item that a thread helps, or an item of its queue that lends its permit;
+// cancels that do not find it; timers that start it.
 #[test]
 fn frozen_items_are_not_helped_but_cancelled() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
@@ -190,10 +190,10 @@ fn frozen_items_are_not_helped_but_cancelled() {
     });
 }
 
-// Catches: an item that waits for another of its queue while frozen, and keeps the only place after
-// the thaw.
+// Catches: an item that waits for another of its queue while frozen, and keeps the only permit
+// after the thaw.
 #[test]
-fn a_place_is_lent_after_the_thaw() {
+fn a_permit_is_lent_after_the_thaw() {
     with_engine(Setup::exact(TWO_NODES), |engine| {
         let log = Times::default();
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));

@@ -1,5 +1,5 @@
-//! The golden scenarios, exact to the nanosecond: w0 burns 5 ms, sleeps 10 and burns 5; w1 and w2
-//! burn 5 and sleep 10. All on one CPU, all queued at time 0.
+//! The golden scenarios, exact to the nanosecond. w0 burns 5 ms, sleeps 10 and burns 5; w1 and w2
+//! burn 5 and sleep 10. All are on one CPU and queued at time 0.
 
 use std::sync::{Arc, Mutex};
 
@@ -52,7 +52,7 @@ fn per_cpu(max_active: u32) -> QueueSpec {
 }
 
 #[test]
-fn one_at_a_time_as_with_a_thread_per_queue() {
+fn golden_with_one_item_at_a_time() {
     let expected = [(0, 5, 20), (20, 25, 35), (35, 40, 50)];
     assert_eq!(scenario(vec![per_cpu(1)]), expected);
     let (cpumask, scope) = (CpuSet::single(0), ScopeChoice::Default);
@@ -61,20 +61,20 @@ fn one_at_a_time_as_with_a_thread_per_queue() {
 }
 
 #[test]
-fn max_active_3_or_more() {
+fn golden_with_max_active_3_or_more() {
     let expected = [(0, 5, 20), (5, 10, 20), (10, 15, 25)];
     assert_eq!(scenario(vec![per_cpu(3)]), expected);
     assert_eq!(scenario(vec![per_cpu(2048)]), expected);
 }
 
 #[test]
-fn max_active_2() {
+fn golden_with_max_active_2() {
     let expected = [(0, 5, 20), (5, 10, 20), (20, 25, 35)];
     assert_eq!(scenario(vec![per_cpu(2)]), expected);
 }
 
 #[test]
-fn two_of_them_cpu_intensive() {
+fn golden_with_two_cpu_intensive_items() {
     let intensive = QueueSpec { flags: Flags::CPU_INTENSIVE, ..spec("intensive", Kind::PerCpu) };
     let expected = [(0, 5, 20), (5, 10, 20), (5, 15, 25)];
     assert_eq!(scenario(vec![per_cpu(2048), intensive]), expected);

@@ -1,4 +1,5 @@
-//! Items that wait for a grace period. The test is the driver: it says when one begins and has ended.
+//! Items that wait for a grace period. The test is the driver: it decides when a period begins and
+//! ends.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +12,7 @@ use uwork_policy::scope::Scope;
 use crate::host::VirtualHost;
 use crate::setup::{MS, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
 
-/// An item that counts its runs, and how often it was let go of.
+/// An item that counts its runs, and how often it was released.
 #[repr(C)]
 struct Item {
     graced: Graced<VirtualHost>,
@@ -23,7 +24,7 @@ struct Item {
 }
 
 /// # Safety
-/// The engine's promise: an `Item` that was queued, with the reference that was left behind then.
+/// The engine's promise: an `Item` that was queued, with the reference that was given up then.
 unsafe fn call(work: NonNull<Work>, action: Action) {
     if action == Action::Name {
         return;
@@ -58,30 +59,30 @@ impl Item {
         self.graced().cast()
     }
 
-    /// Queues the item; the second answer: whether the driver was called.
+    /// Queues the item. The second result says whether the driver was called.
     fn queue(self: &Arc<Self>, queue: &VirtualQueue) -> (Queued, bool) {
         let (raw, mut called) = (Arc::into_raw(self.clone()), false);
-        // SAFETY: the reference that was left behind keeps the item where it is.
+        // SAFETY: the reference in `raw` keeps the item alive and in place.
         let outcome = unsafe { queue.queue_after_grace(self.graced(), || called = true) };
         if outcome != Queued::Yes {
-            // SAFETY: the engine did not take it.
+            // SAFETY: the engine did not take the reference.
             drop(unsafe { Arc::from_raw(raw) });
         }
         (outcome, called)
     }
 
     fn cancel(self: &Arc<Self>, engine: &VirtualEngine) -> bool {
-        // SAFETY: live, as we have a reference.
+        // SAFETY: live, because we have a reference.
         let was_pending = unsafe { engine.cancel(self.work()) };
         if was_pending {
-            // SAFETY: the engine's reference came back.
+            // SAFETY: the engine returned its reference.
             drop(unsafe { Arc::from_raw(Arc::as_ptr(self)) });
         }
         was_pending
     }
 
     fn flush(self: &Arc<Self>, engine: &VirtualEngine, may_wait: bool) -> bool {
-        // SAFETY: live, as we have a reference.
+        // SAFETY: live, because we have a reference.
         unsafe { engine.flush_after_grace(self.graced(), may_wait) }
     }
 
@@ -103,7 +104,7 @@ fn an_item_waits_for_the_period_that_begins_after_its_call() {
         assert!(first.is_pending());
         assert_eq!(first.queue(&queue), (Queued::AlreadyPending, false));
         assert!(engine.begin_grace());
-        // Too late for the period that is on.
+        // Too late for the period in progress.
         assert_eq!(second.queue(&queue), (Queued::Yes, false));
         queue.flush().unwrap();
         assert_eq!((first.runs(), second.runs()), (0, 0), "the queue does not know of them yet");
@@ -124,7 +125,7 @@ fn an_item_waits_for_the_period_that_begins_after_its_call() {
 }
 
 #[test]
-fn the_item_runs_on_the_cpu_that_asked() {
+fn the_item_runs_on_the_submitters_cpu() {
     with_engine(Setup::exact("core:4"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         let item = Item::new(engine);
@@ -166,9 +167,9 @@ fn a_flush_waits_for_the_period_and_then_for_the_run() {
     });
 }
 
-/// The period it can wait for, the run it cannot.
+/// It can wait for the period, but not for the run.
 #[test]
-fn a_flush_inside_the_ordered_queue_says_that_it_did_not_see_the_run() {
+fn a_flush_inside_the_ordered_queue_reports_that_it_did_not_wait() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         let attrs = attrs(engine, Scope::System, false);
@@ -192,7 +193,7 @@ fn a_flush_inside_the_ordered_queue_says_that_it_did_not_see_the_run() {
 }
 
 #[test]
-fn items_can_be_taken_back_from_both_lists_and_from_the_middle() {
+fn items_can_be_cancelled_from_both_lists_and_from_the_middle() {
     with_engine(Setup::exact("core:1"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         let items: Vec<_> = (0..8).map(|_| Item::new(engine)).collect();
@@ -207,7 +208,7 @@ fn items_can_be_taken_back_from_both_lists_and_from_the_middle() {
             assert!(items[index].cancel(engine), "item {index}");
             assert!(!items[index].is_pending() && !items[index].cancel(engine));
         }
-        // Taken back from a period, an item that comes again waits for the next.
+        // An item that was cancelled in a period and is queued again waits for the next one.
         assert_eq!(items[0].queue(&queue).0, Queued::Yes);
         engine.end_grace();
         queue.flush().unwrap();
@@ -223,7 +224,7 @@ fn items_can_be_taken_back_from_both_lists_and_from_the_middle() {
 }
 
 #[test]
-fn a_queue_that_is_gone_or_closed_lets_go_of_the_item() {
+fn a_destroyed_or_closed_queue_releases_the_item() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (gone, closed) =
             (make(engine, spec("gone", Kind::PerCpu)), make(engine, spec("closed", Kind::PerCpu)));

@@ -1,5 +1,5 @@
-//! Random histories for the oracle: queues of every kind, items of every kind, and what may happen to
-//! them.
+//! Random histories for the oracle: queues of every kind, items of every kind, and the operations
+//! on them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,20 +13,21 @@ use crate::machine::Machine;
 use crate::oracle::{ItemNo, Oracle};
 use crate::setup::{MS, SEC, US, VirtualEngine};
 
-/// Items of one history, and phases of them that may take long.
+/// The number of items of one history, and of their phases that may take long.
 const DENSE: (u32, u32) = (200, 6);
-/// The same of one in which items take long as a rule, and pools are often idle.
+/// The same for a history in which items usually take long, and pools are often idle.
 const SPARSE: (u32, u32) = (40, 15);
-/// Items that a submitter may still do something to.
+/// How many recent items a submitter keeps for further operations.
 const KEPT: usize = 4;
-/// How much longer than its limit, and what destructors take, a shutdown may take.
+/// How much longer a shutdown may take than its limit and the time of destructors.
 const SHUTDOWN_LATE_NS: u64 = 100 * MS;
-/// What moves an item's timer. It may expire in a run of the item, and then the oracle loses sight of it.
+/// One in this many operations moves an item's timer. The timer may expire in a run of the item,
+/// and then the oracle loses track of it.
 const MOVES: u64 = 31;
-/// After this time everything must be over that was begun.
+/// After this time all items must have ended.
 const OVER_NS: u64 = 300 * SEC;
 
-/// See the module.
+/// A history; see the module.
 pub(crate) struct History {
     pub(crate) engine: Arc<VirtualEngine>,
     queues: Vec<Known>,
@@ -37,7 +38,7 @@ pub(crate) struct History {
     in_destructors: AtomicU64,
 }
 
-/// An item, with its number in the oracle and the queue that it is for.
+/// An item, with its number in the oracle and its queue.
 #[derive(Clone)]
 struct Job {
     no: ItemNo,
@@ -47,8 +48,8 @@ struct Job {
     slack_ns: u64,
 }
 
-/// What an item has captured: does something to the next item when it is dropped and the item has not
-/// run.
+/// A value that an item captures. When it is dropped and the item has not run, it performs a random
+/// operation on the next item.
 struct Captured {
     history: Weak<History>,
     next: Job,
@@ -74,7 +75,7 @@ impl Drop for Captured {
     }
 }
 
-/// The oracle of this machine, with the machine beside it.
+/// Calls `f` with the oracle of this machine and the machine itself.
 pub(crate) fn with_oracle<R>(host: &VirtualHost, f: impl FnOnce(&mut Oracle, &Machine) -> R) -> R {
     let mut machine = host.machine();
     let mut oracle = machine.oracle.take().expect("a history has an oracle");
@@ -143,7 +144,7 @@ impl History {
         Job { no, queue, item, deferrable: kind == 1, slack_ns }
     }
 
-    /// Queues an item with a destructor that meddles with the next one, and that next one.
+    /// Queues an item whose destructor operates on the next item, and that next item.
     fn queue_pair(self: &Arc<Self>, queue: usize) -> Option<Job> {
         if self.queues[queue].is_bh || self.items_left.load(Ordering::Relaxed) < 2 {
             return None;
@@ -185,7 +186,7 @@ impl History {
         });
     }
 
-    /// Something that an item does.
+    /// One random step of an item.
     fn phase(self: &Arc<Self>, no: ItemNo, queue: usize) {
         let may_wait = !self.queues[queue].is_bh;
         let rarely = if self.is_sparse { 2 } else { 12 };
@@ -247,7 +248,7 @@ impl History {
         (self.below(2) == 0).then(|| self.below(cpus) as u32)
     }
 
-    /// Queues a new item, if there are any left.
+    /// Queues a new item, if any are left.
     fn queue_new(self: &Arc<Self>, queue: usize) -> Option<Job> {
         if !History::take_one(&self.items_left) {
             return None;
@@ -301,7 +302,7 @@ impl History {
         let cpu = self.any_cpu();
         let delay = if self.below(2) == 0 { self.brief() } else { self.long() };
         self.offer(&job, cpu);
-        // The clock does not move but for preemption, which the oracle allows for.
+        // The clock advances only by preemption, which the oracle allows for.
         if job.item.queue_delayed(&self.queues[queue].queue, cpu, delay) == Queued::Yes {
             self.armed(&job, cpu, delay);
         }
@@ -309,7 +310,7 @@ impl History {
     }
 
     fn armed(&self, job: &Job, cpu: Option<u32>, delay: u64) {
-        // A deferrable one may wait for as long as it likes.
+        // A deferrable item may wait without a bound.
         if job.deferrable {
             with_oracle(self.host(), |oracle, _| oracle.forget(job.no));
         } else {

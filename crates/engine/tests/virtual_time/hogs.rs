@@ -1,4 +1,4 @@
-//! Runs that compute for too long do not hold up what waits behind them (SEMANTICS 2.31).
+//! Runs that compute for too long do not delay the items behind them (SEMANTICS 2.31).
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use uwork_policy::scope::Scope;
 use crate::item::Item;
 use crate::setup::{MS, Setup, VirtualEngine, attrs, make, spec, with_engine};
 
-/// Queues a first item that computes for `first`, and one that notes when it starts. That time.
+/// Queues an item that computes for `first`, and a second one. Returns when the second one starts.
 fn second_starts_at(
     engine: &Arc<VirtualEngine>,
     flags: Flags,
@@ -34,13 +34,13 @@ fn second_starts_at(
     *started.lock().unwrap()
 }
 
-/// Two CPUs, so that the watch has one to look from while the other one computes.
+/// Two CPUs, so that the watcher can run on one while an item computes on the other.
 fn two_cpus() -> Setup {
     Setup::exact("core:2")
 }
 
-/// The hog's CPU has no time slices here, so the second item starts on it when the hog lets go of
-/// it for an instant.
+/// The hog's CPU has no time slices here, so the second item starts on it when the hog yields it
+/// for an instant.
 fn in_slices(engine: &VirtualEngine) {
     for _ in 0..400 {
         engine.host().burn(MS / 10);
@@ -51,14 +51,14 @@ fn in_slices(engine: &VirtualEngine) {
 fn a_run_over_the_threshold_lets_the_next_one_start() {
     with_engine(two_cpus(), |engine| {
         let at = second_starts_at(engine, Flags::empty(), in_slices);
-        // Found at the watch's first look, and 10 ms of CPU time later it is a hog.
+        // The watcher's first scan sees the run, and 10 ms of CPU time later it is a hog.
         assert!((10 * MS..12 * MS).contains(&at), "{at}");
         assert_eq!(engine.host().reports(), []);
     });
 }
 
 #[test]
-fn a_threshold_of_zero_lets_it_wait() {
+fn a_threshold_of_zero_turns_hog_detection_off() {
     with_engine(two_cpus(), |engine| {
         engine.set_cpu_intensive_thresh(0);
         assert_eq!(second_starts_at(engine, Flags::empty(), in_slices), 40 * MS);
@@ -66,7 +66,7 @@ fn a_threshold_of_zero_lets_it_wait() {
 }
 
 #[test]
-fn a_run_that_sleeps_undeclared_is_no_hog() {
+fn a_run_that_blocks_undeclared_is_no_hog() {
     with_engine(two_cpus(), |engine| {
         let sleep = |engine: &VirtualEngine| engine.host().doze(40 * MS);
         assert_eq!(second_starts_at(engine, Flags::empty(), sleep), 40 * MS);
@@ -74,16 +74,16 @@ fn a_run_that_sleeps_undeclared_is_no_hog() {
 }
 
 #[test]
-fn a_marked_queue_is_not_measured() {
+fn a_cpu_intensive_queue_is_not_measured() {
     with_engine(two_cpus(), |engine| {
         let at = second_starts_at(engine, Flags::CPU_INTENSIVE, in_slices);
         assert!(at < MS, "{at}");
     });
 }
 
-/// A hog that declares a wait and comes back counts once, not twice.
+/// A hog that declares a wait and returns is counted once, not twice.
 #[test]
-fn a_hog_that_waits_is_counted_once() {
+fn a_hog_that_declares_a_wait_is_counted_once() {
     with_engine(two_cpus(), |engine| {
         let at = second_starts_at(engine, Flags::empty(), |engine| {
             in_slices(engine);
@@ -91,14 +91,14 @@ fn a_hog_that_waits_is_counted_once() {
             in_slices(engine);
         });
         assert!((10 * MS..12 * MS).contains(&at), "{at}");
-        // Had it been counted twice, or not again, this would find the pool's one place taken or
-        // two of them.
+        // If the hog were counted twice, or not counted again, the pool's target of one would
+        // appear reached, or two workers would run.
         let again = second_starts_at_after(engine);
         assert_eq!(again, 5 * MS);
     });
 }
 
-/// With nobody over the threshold the second of two items waits for the first.
+/// No run is over the threshold, so the second of two items waits for the first.
 fn second_starts_at_after(engine: &Arc<VirtualEngine>) -> u64 {
     let host = engine.host();
     let queue = make(engine, spec("again", Kind::PerCpu));
@@ -119,7 +119,7 @@ fn second_starts_at_after(engine: &Arc<VirtualEngine>) -> u64 {
 }
 
 #[test]
-fn a_function_is_reported_from_its_fourth_violation_on_with_growing_distance() {
+fn a_function_is_reported_from_its_fourth_violation_at_growing_distances() {
     with_engine(two_cpus(), |engine| {
         for round in 1..=12_u32 {
             second_starts_at(engine, Flags::empty(), in_slices);
@@ -142,10 +142,10 @@ fn a_function_is_reported_from_its_fourth_violation_on_with_growing_distance() {
     });
 }
 
-/// Those who queue while the first is at work find the pwq ready and do not look: who takes one of
-/// several sees to it that somebody does.
+/// Submitters that queue while the first item runs find the pwq ready and do not call the watcher.
+/// The worker that takes one of several items must call it.
 #[test]
-fn a_burst_behind_a_hog_is_looked_after() {
+fn a_burst_behind_a_hog_starts_in_time() {
     with_engine(two_cpus(), |engine| {
         let host = engine.host();
         let queue = make(engine, spec("q", Kind::PerCpu));
@@ -162,12 +162,12 @@ fn a_burst_behind_a_hog_is_looked_after() {
         }
         queue.flush().unwrap();
         let starts = starts.lock().unwrap();
-        // Each is given some time on top: the watch looks every 10 ms.
+        // Each item gets some extra time: the watcher scans every 10 ms.
         assert!(starts[1] < 25 * MS && starts[2] < 50 * MS, "{starts:?}");
     });
 }
 
-/// On a machine with two CPUs more than twice two workers at once do not make anything faster.
+/// On a machine with two CPUs more than four workers at once make nothing faster.
 #[test]
 fn hogs_of_a_shared_pool_do_not_multiply_its_workers() {
     with_engine(two_cpus(), |engine| {

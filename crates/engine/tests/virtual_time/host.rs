@@ -1,22 +1,23 @@
 //! The virtual machine as the engine's platform.
 //!
 //! **Where a thread may lose the CPU.** `park`, `relax` and `yield_now` switch to another thread by
-//! their nature, `burn` and `doze` as well. With chaos, `wake`, `spawn` and `current_cpu` are places
-//! where the thread may be preempted for a while. Nowhere else: between two of these places,
-//! everything that a thread does is one step.
+//! their nature, `burn` and `doze` as well. With chaos, `wake`, `spawn` and `current_cpu` are
+//! points where the thread may be preempted for a while. No other point exists: between two of
+//! these points, everything that a thread does is one atomic step.
 //!
-//! **No switch under a lock.** The engine's locks are those of the operating system, and all
-//! virtual threads are one thread to them: if one were suspended with a lock held, the next to take
-//! that lock would wait for ever (`simulation` notices). The engine calls these places without
-//! locks held, with one exception: it creates threads under the locks of a queue that is being made
-//! or changed, which tests wrap in [`VirtualHost::unpreempted`]. `now`, the fences and `thread` may
-//! come with locks held and are no such places. `relax` comes with locks held where a thread waits
-//! for a slot's owner to leave its section; but no owner is ever suspended inside of it.
+//! **No switch under a lock.** The engine's locks are those of the operating system, to which all
+//! virtual threads are one thread. If a virtual thread were suspended with a lock held, the next
+//! thread to take that lock would wait for ever (`simulation` detects this). The engine calls these
+//! functions without locks held, with one exception: it spawns threads under the locks of a queue
+//! that is being created or changed, which tests wrap in [`VirtualHost::unpreempted`]. `now`, the
+//! fences and `thread` may be called with locks held and are no such points. `relax` is called with
+//! locks held where a thread waits for a slot's owner to leave its section; but no owner is ever
+//! suspended inside a section.
 //!
 //! **The fences do nothing.** Both halves order the memory accesses of one thread as others see
-//! them. Here one thread of the operating system makes all accesses, in program order; every
-//! virtual thread sees the ones before it in that order. The compiler cannot move any access across
-//! a switch, which is an opaque call.
+//! them. Here one thread of the operating system makes all accesses, in program order, and every
+//! virtual thread sees the earlier ones in that order. The compiler cannot move any access across a
+//! switch, which is an opaque call.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,10 +35,10 @@ use crate::simulation::Anchor;
 
 /// The longest time that a preempted thread is off the CPU.
 const PREEMPTED_NS_MAX: u64 = 200_000;
-/// The time that the first rounds of a wait for a few instructions take each.
+/// The time that each of the first rounds of `relax` takes.
 const RELAX_NS: u64 = 100;
 
-/// Where one virtual thread sleeps.
+/// The event on which one virtual thread sleeps.
 #[derive(Default)]
 pub(crate) struct Event {
     set: AtomicBool,
@@ -45,18 +46,18 @@ pub(crate) struct Event {
     sleeper: AtomicUsize,
 }
 
-/// How thread creation goes wrong.
+/// How spawning a thread fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BrokenSpawn {
-    /// So many creations still work.
+    /// How many spawns still succeed.
     pub(crate) after: u64,
-    /// How long it takes until one has failed.
+    /// How long a failing spawn takes.
     pub(crate) takes_ns: u64,
-    /// For how long the creator is off the CPU after one that works.
+    /// How long the spawning thread is off the CPU after a successful spawn.
     pub(crate) lags_ns: u64,
 }
 
-/// See the module. A handle; all clones are the same machine.
+/// The host; see the module. A handle: all clones are the same machine.
 #[derive(Clone)]
 pub(crate) struct VirtualHost(Arc<Inner>);
 
@@ -69,18 +70,18 @@ struct Inner {
     reverted: Mutex<Option<Cure>>,
 }
 
-/// How undeclared sleeps are noticed.
+/// How undeclared blocking is detected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Detecting {
     pub(crate) tier: Tier,
-    /// So many threads can be observed at once.
+    /// How many threads can be observed at once.
     pub(crate) sights: usize,
-    /// Observed at this moment.
+    /// How many are observed now.
     pub(crate) observed: usize,
-    /// Every so many looks at a sight find that records were lost; 0: none.
+    /// One in this many samples of a sight finds that records were lost; 0: none.
     pub(crate) lossy: u64,
     looks: u64,
-    /// How often the state of a thread was asked for.
+    /// How often the engine asked for the state of a thread.
     pub(crate) asked: u64,
 }
 
@@ -115,33 +116,33 @@ impl VirtualHost {
         }))
     }
 
-    /// How undeclared sleeps are noticed, to look at or to change.
+    /// The settings of the detection, to read or to change.
     pub(crate) fn detecting(&self) -> MutexGuard<'_, Detecting> {
         self.0.detection.lock().expect("no panic under this lock")
     }
 
-    /// The machine. Never held across a switch.
+    /// The machine. The guard is never held across a switch.
     pub(crate) fn machine(&self) -> MutexGuard<'_, Machine> {
         self.0.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Uses the CPU for this long.
+    /// Uses the CPU for `ns`.
     pub(crate) fn burn(&self, ns: u64) {
         self.pause(Doing::Ready, ns, None);
     }
 
-    /// Waits off the CPU for this long.
+    /// Blocks off the CPU for `ns`.
     pub(crate) fn doze(&self, ns: u64) {
         let until = self.machine().now.saturating_add(ns);
         self.pause(Doing::Dozing, 0, Some(until));
     }
 
-    /// The clock.
+    /// The time of the clock.
     pub(crate) fn time(&self) -> u64 {
         self.machine().now
     }
 
-    /// The CPU. Unlike `current_cpu` no place to be preempted.
+    /// The current CPU. Unlike `current_cpu` this is no preemption point.
     pub(crate) fn cpu(&self) -> u32 {
         self.machine().current_cpu()
     }
@@ -161,22 +162,22 @@ impl VirtualHost {
         self.machine().threads()
     }
 
-    /// What the engine told its user so far.
+    /// The engine's reports so far.
     pub(crate) fn reports(&self) -> Vec<Report> {
         self.0.reports.lock().expect("no panic under this lock").clone()
     }
 
-    /// From now on the process may use other CPUs. The engine has to find out by itself.
+    /// Changes the CPUs that the process may use. The engine has to detect the change by itself.
     pub(crate) fn change_cpus(&self, cpus: Cpus) {
         *self.0.changed.lock().expect("no panic under this lock") = Some(cpus);
     }
 
-    /// Lets thread creation fail from now on, or work again.
+    /// Lets spawns fail from now on, or succeed again.
     pub(crate) fn break_spawn(&self, how: Option<BrokenSpawn>) {
         *self.0.broken_spawn.lock().expect("no panic under this lock") = how;
     }
 
-    /// Takes the cure of a defect back.
+    /// Reverts the fix of a defect.
     pub(crate) fn revert(&self, cure: Cure) {
         *self.0.reverted.lock().expect("no panic under this lock") = Some(cure);
     }
@@ -207,14 +208,15 @@ impl VirtualHost {
         let anchor = machine.anchor();
         machine.pause(doing, burn, until);
         drop(machine);
-        // The threads of the machine share one of the system's, and with it the record of what is held.
+        // All virtual threads share one thread of the system, and with it the thread-local record
+        // of held locks.
         let holding = exchange(Holding::NOTHING);
         // SAFETY: the anchor of the calling thread, on whose stack we are.
         unsafe { Anchor::switch(anchor) };
         exchange(holding);
     }
 
-    /// A place where the calling thread may lose the CPU.
+    /// A point where the calling thread may lose the CPU.
     fn preempt(&self) {
         let mut machine = self.machine();
         let one_in = machine.chaos.preempt_one_in;
@@ -320,7 +322,8 @@ impl Host for VirtualHost {
 
     unsafe fn wake(&self, event: *const Event) {
         let mut machine = self.machine();
-        // SAFETY: live, by this function's contract; its sleeper does not run before we switch.
+        // SAFETY: live, by this function's contract; its sleeper does not run before this thread
+        // switches.
         let sleeper = unsafe {
             (*event).set.store(true, Ordering::Relaxed);
             (*event).sleeper.swap(0, Ordering::Relaxed)
@@ -338,7 +341,7 @@ impl Host for VirtualHost {
         self.pause(Doing::Ready, 0, None);
     }
 
-    /// Takes time, as the thread that is waited for may have nothing but time to wait for.
+    /// Takes time, because the thread that is waited for may itself wait for a time.
     fn relax(&self, round: u32) {
         self.pause(Doing::Ready, RELAX_NS << round.min(10), None);
     }
@@ -390,7 +393,7 @@ impl Host for VirtualHost {
         if machine.is_gone(id) {
             return None;
         }
-        // As the system would: a park is a sleep as well.
+        // As in the system, a parked thread is asleep too.
         let asleep = machine.sleep_of(id).0.is_some() || machine.is_parked(id);
         Some(if asleep { Activity::Sleeps { since: None } } else { Activity::Runs })
     }
@@ -426,8 +429,8 @@ impl Host for VirtualHost {
         self.machine().observe_no_more();
     }
 
-    /// A thread that moves itself is off its CPU until one that it may use is free. The engine does
-    /// that without locks held.
+    /// A thread that moves itself off its CPU continues when a CPU that it may use is free. The
+    /// engine makes this call without locks held.
     fn set_cpus(&self, thread: u64, cpus: &CpuSet) {
         let mut machine = self.machine();
         let id = thread as usize - 1;

@@ -1,4 +1,4 @@
-//! What an engine does when it has nothing to do: nothing, with fewer and fewer threads.
+//! An idle engine makes no wake-ups and ends its excess threads.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use crate::setup::{
 /// The time after which idle workers beyond two retire.
 const IDLE_TIMEOUT: u64 = 300 * SEC;
 
-/// `count` items that wait at the same time, for 1, 2, 3, ... ms: as many workers.
+/// `count` items that wait at the same time, for 1, 2, 3, ... ms: the pool spawns as many workers.
 fn raise_workers(engine: &Arc<VirtualEngine>, queue: &VirtualQueue, count: u64) {
     for index in 0..count {
         let engine = engine.clone();
@@ -48,13 +48,13 @@ fn no_wake_up_after_the_load() {
 }
 
 #[test]
-fn excess_idle_workers_leave_and_two_stay() {
+fn excess_idle_workers_retire_and_two_stay() {
     for count in [3, 4, 8, 40] {
         with_engine(Setup::exact("core:1"), move |engine| {
             let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
             raise_workers(engine, &queue, count);
             assert_eq!(engine.workers(), count as u32);
-            // A second before the timeout of the first of them, all are there.
+            // One second before the first of them times out, all still exist.
             host.doze(IDLE_TIMEOUT - count * MS - SEC);
             assert_eq!(engine.workers(), count as u32);
             host.doze(2 * IDLE_TIMEOUT);
@@ -69,7 +69,7 @@ fn two_idle_workers_stay_for_ever() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
         raise_workers(engine, &queue, 2);
-        // The watch looks at the CPUs once more after the load.
+        // The watcher checks the CPUs once more after the load.
         host.doze(SEC);
         let before = host.counts();
         host.doze(10 * IDLE_TIMEOUT);
@@ -77,9 +77,9 @@ fn two_idle_workers_stay_for_ever() {
     });
 }
 
-/// The one whose stack and caches are warm; the others may leave.
+/// The worker that parked last has warm stack and caches; the others may retire.
 #[test]
-fn the_last_worker_to_lie_down_gets_up_first() {
+fn the_last_worker_to_park_is_woken_first() {
     with_engine(Setup::exact("core:1"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         raise_workers(engine, &queue, 4);
@@ -104,8 +104,8 @@ fn the_last_worker_to_lie_down_gets_up_first() {
 fn a_busy_pool_keeps_idle_workers_for_its_busy_ones() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, queue) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
-        // 16 wait for long; of the 7 that become idle, (7 - 2) * 4 >= 16 lets one go, and
-        // (6 - 2) * 4 >= 16 another.
+        // 16 wait for long; of the 7 that become idle, (7 - 2) * 4 >= 16 retires one, and (6 - 2) *
+        // 4 >= 16 another.
         let waits = (0..23).map(|index| if index < 16 { 4 * IDLE_TIMEOUT } else { MS });
         for wait in waits {
             let engine = engine.clone();

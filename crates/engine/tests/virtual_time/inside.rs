@@ -1,4 +1,5 @@
-//! Calls from inside an item that would wait for their own caller return; and what the errors say.
+//! Calls from inside an item that would wait for their own caller return, and the errors that they
+//! give.
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -21,7 +22,7 @@ fn one_of_each(engine: &Arc<VirtualEngine>) -> Vec<VirtualQueue> {
 type Times = Arc<Mutex<Vec<u64>>>;
 type Call = fn(&Arc<Item>, &VirtualEngine);
 
-/// An item that makes this call on itself, and notes when it came back.
+/// An item that makes this call on itself, and records when the call returned.
 fn calls_itself(engine: &Arc<VirtualEngine>, call: Call) -> (Arc<Item>, Times) {
     let (this, back) = (Arc::new(OnceLock::<Weak<Item>>::new()), Times::default());
     let (myself, times, inner) = (this.clone(), back.clone(), Arc::downgrade(engine));
@@ -37,7 +38,7 @@ fn calls_itself(engine: &Arc<VirtualEngine>, call: Call) -> (Arc<Item>, Times) {
 
 // Catches: a wait for the run that the caller is in.
 #[test]
-fn a_wait_for_ones_own_run_returns_at_once() {
+fn a_wait_for_the_callers_own_run_returns_at_once() {
     let calls: [Call; 3] = [
         |item, engine| assert_eq!(item.cancel_sync(engine), Ok(false)),
         |item, engine| assert!(!item.flush(engine)),
@@ -54,7 +55,7 @@ fn a_wait_for_ones_own_run_returns_at_once() {
                 assert_eq!(item.queue(&queue), Queued::Yes);
                 queue.flush().unwrap();
                 assert_eq!(*back.lock().unwrap(), [begin]);
-                // It can be queued again.
+                // The item can be queued again.
                 assert_eq!(item.queue(&queue), Queued::Yes);
                 queue.flush().unwrap();
                 assert_eq!(back.lock().unwrap().len(), 2);
@@ -63,8 +64,8 @@ fn a_wait_for_ones_own_run_returns_at_once() {
     }
 }
 
-// Catches: a wait from inside for a run that has ended, or for one of another item that has not; the
-// answer of the one for that of the other.
+// Catches: a wait from inside for a run that has ended; no wait for a run of another item that has
+// not ended; the result of one taken for that of the other.
 #[test]
 fn a_wait_for_another_run_takes_as_long_as_that() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -105,10 +106,10 @@ fn a_queue_is_not_waited_for_from_inside() {
     });
 }
 
-// Catches: a depth that grows beyond its bits or below zero; an error that does not say what was
-// wrong.
+// Catches: a disable depth that overflows its bits or drops below zero; an error that does not say
+// which.
 #[test]
-fn the_depth_has_two_ends_and_the_errors_say_which() {
+fn the_disable_depth_has_two_bounds_and_the_errors_name_them() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (queue, item) = (make(engine, spec("q", Kind::PerCpu)), Item::new(|| {}));
         assert_eq!(item.enable(engine), Err(DepthError::NotDisabled));

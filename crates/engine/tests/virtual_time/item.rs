@@ -1,4 +1,4 @@
-//! Work items for tests: shared, safe to use, and aware of who has them.
+//! Work items for tests: shared, safe to use, and checked for which side holds a reference.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,27 +11,28 @@ use uwork_engine::{
 use crate::host::VirtualHost;
 use crate::setup::{VirtualEngine, VirtualQueue};
 
-/// A work item with a timer and a closure. While the engine has it, it counts as a reference.
+/// A work item with a timer and a closure. The engine holds a reference while the item is queued.
 #[repr(C)]
 pub(crate) struct Item {
-    /// First: its address is that of the item.
+    /// First field: its address is that of the item.
     delayed: Delayed<VirtualHost>,
     body: Box<dyn Fn() + Send + Sync>,
-    /// References that the engine has, or is just being offered.
+    /// References that the engine holds, or is being offered.
     engine_has: AtomicU32,
-    /// Times that the engine let go of the item without running it. Lives as long as who counts.
+    /// How often the engine released the item without running it. An `Arc`, so a reader may outlive
+    /// the item.
     released: Arc<AtomicU32>,
 }
 
 /// # Safety
-/// The engine's promise: an `Item` that was queued, and is the function's now.
+/// The engine's promise: an `Item` that was queued, and now belongs to the function.
 unsafe fn call(work: NonNull<Work>, action: Action) {
     if action == Action::Name {
         // SAFETY: by this function's contract.
         return unsafe { ItemName { type_name: "test::Item", id: 0 }.tell(work) };
     }
-    // SAFETY: the reference that was left behind when the item was queued; by `engine_has`, it is
-    // there, were the engine to call twice.
+    // SAFETY: the reference that was given up when the item was queued. `engine_has` checks that it
+    // exists, in case the engine calls twice.
     let item = unsafe {
         let item: *const Item = work.as_ptr().cast();
         let had = (*item).engine_has.fetch_sub(1, Ordering::Relaxed);
@@ -51,12 +52,12 @@ impl Item {
         Item::of(Delayed::new(call), body)
     }
 
-    /// One that may expire up to `slack_ns` later.
+    /// An item whose timer may expire up to `slack_ns` later.
     pub(crate) fn with_slack(slack_ns: u64, body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
         Item::of(Delayed::new(call).with_slack(slack_ns), body)
     }
 
-    /// One that nobody gets up for.
+    /// An item for which no idle worker wakes.
     pub(crate) fn deferrable(body: impl Fn() + Send + Sync + 'static) -> Arc<Item> {
         Item::of(Delayed::deferrable(call), body)
     }
@@ -78,13 +79,13 @@ impl Item {
         self.delayed().cast()
     }
 
-    /// A reference for the engine.
+    /// Creates a reference for the engine.
     fn lend(self: &Arc<Self>) {
         self.engine_has.fetch_add(1, Ordering::Relaxed);
         let _ = Arc::into_raw(self.clone());
     }
 
-    /// It did not take the reference, or has given it back.
+    /// Drops the engine's reference, which it did not take or has returned.
     fn take_back(self: &Arc<Self>) {
         let had = self.engine_has.fetch_sub(1, Ordering::Relaxed);
         assert!(had > 0, "an item comes back that was not queued");
@@ -190,12 +191,12 @@ impl Item {
         engine.busy(self.delayed.work())
     }
 
-    /// Where it counts that the engine let go of it.
+    /// The counter of the engine's releases without a run.
     pub(crate) fn releases(&self) -> Arc<AtomicU32> {
         self.released.clone()
     }
 
-    /// Times that the engine let go of the item without running it.
+    /// How often the engine released the item without running it.
     pub(crate) fn released(&self) -> u32 {
         self.released.load(Ordering::Relaxed)
     }

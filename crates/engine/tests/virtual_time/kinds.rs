@@ -1,4 +1,4 @@
-//! Queues of every kind, as the engine gets them and as the oracle does.
+//! Queues of every kind, as seen by the engine and by the oracle.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct Known {
     pub(crate) tunable: bool,
 }
 
-/// The kinds: what they are for the engine, and flags.
+/// A random kind for the engine, and flags.
 fn any_kind(engine: &VirtualEngine) -> (Kind, Flags) {
     let (kind, scope, strict) = {
         let chance = &mut engine.host().machine().chance;
@@ -42,7 +42,7 @@ fn any_kind(engine: &VirtualEngine) -> (Kind, Flags) {
     }
 }
 
-/// Makes a queue of any kind, and tells the oracle of it.
+/// Creates a queue of any kind, and registers it with the oracle.
 pub(crate) fn make_queue(engine: &Arc<VirtualEngine>, at: usize) -> Known {
     let (kind, flags) = any_kind(engine);
     let is_bh = flags.contains(Flags::BH);

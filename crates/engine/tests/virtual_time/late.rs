@@ -1,4 +1,5 @@
-//! Delayed items of the seeded runs: on time or later, with slack, or when somebody is up anyway.
+//! Delayed items of the seeded runs: on time or later, with slack, or when some worker is awake
+//! anyway.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::world::{ALL, BH, NODES, ORDERED, PER_CPU, PODS, QUEUES, RECLAIM_ORDER
 const DELAY_MAX: u64 = 4 * MS;
 const SLACK_MAX: u64 = 3 * MS;
 
-/// One thread's delayed item: nobody else arms it, so the thread knows when it is due.
+/// A delayed item that only one thread arms, so that the thread knows when it is due.
 pub(crate) struct Timer {
     pub(crate) no: ItemNo,
     pub(crate) item: Arc<Item>,
@@ -46,7 +47,7 @@ impl Timer {
             2 => {
                 world.ledger.lower_due(self.no, due);
                 let moving = || self.item.mod_delayed(queue, delay).expect("no CPU was named");
-                // Of the queueing that is moved, nothing is left but the new time.
+                // Of the queueing that is moved, only the new time remains.
                 let armed = |outcome: &Rearmed| *outcome == Rearmed::Armed;
                 let outcome = world.ledger.offer(self.no, moving, armed);
                 if matches!(outcome, Rearmed::Armed | Rearmed::Moved) {
@@ -77,23 +78,23 @@ fn any_kind(world: &World, defers: bool, body: impl Fn() + Send + Sync + 'static
     }
 }
 
-/// Arms an item for once on any queue.
+/// Arms an item once, on any queue.
 pub(crate) fn arm_once(world: &Arc<World>) {
     let home = world.below(ALL) as QueueNo;
-    // The limits of nodes count items where they were queued, which is not known here.
+    // The limits of nodes count items on the node where they were queued, which is not known here.
     if home != NODES {
         arm_once_on(world, &world.queues[home], home);
     }
 }
 
-/// Arms an item for once on this queue.
+/// Arms an item once, on this queue.
 pub(crate) fn arm_once_on(world: &Arc<World>, queue: &VirtualQueue, home: QueueNo) {
     let cpu = (world.below(2) == 0).then(|| world.any_cpu());
     let delay = 1 + world.below(DELAY_MAX);
     let stays = cpu.filter(|_| PER_CPU.contains(&home));
     let no = world.ledger.add_late(home, stays, world.host().time() + delay);
     let weak = Arc::downgrade(world);
-    // Nobody gets up any more in the pool of a CPU that has left, or of attributes of before.
+    // No worker wakes any more in the pool of a CPU that went offline, or of previous attributes.
     let pools_stay = home < ALL as QueueNo && ![PODS, ORDERED, RECLAIM_ORDERED].contains(&home);
     let item = any_kind(world, pools_stay && !world.moves, move || {
         let world = weak.upgrade().expect("the world outlives its items");
@@ -103,7 +104,7 @@ pub(crate) fn arm_once_on(world: &Arc<World>, queue: &VirtualQueue, home: QueueN
     let _ = world.ledger.queue(no, || item.queue_delayed(queue, cpu, delay));
 }
 
-/// Waits until every timer is over time, and wakes every pool for those that nobody gets up for.
+/// Waits until every timer is overdue, and wakes every pool for the deferrable ones.
 pub(crate) fn let_all_expire(world: &Arc<World>) {
     world.host().doze(DELAY_MAX + SLACK_MAX);
     for home in 0..ALL as QueueNo {

@@ -1,7 +1,8 @@
-//! What was asked of the engine, and what it did: kept by the test, compared with the promises.
+//! The ledger: the test's own record of the calls to the engine and of the runs, compared with the
+//! engine's promises.
 //!
-//! Counts are taken down before and after each call. Where several threads are at an item at once,
-//! a check allows for whatever those calls may just be doing.
+//! Each call is counted when it begins and when it returns. Where several threads use an item at
+//! once, a check allows for the effects of the calls in progress.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,18 +22,18 @@ pub(crate) enum Limit {
     OnEachNode(NodeLimits),
 }
 
-/// Limits of the nodes that items were queued on, wherever they run.
+/// Limits of the nodes on which items were queued, whichever node runs them.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeLimits {
     /// The node of each CPU.
     node_of: Vec<usize>,
-    /// The limit of each node: the highest so far, as a lower one holds for those that are taken
-    /// later, of which nothing is known here.
+    /// The limit of each node, the highest so far: a lowered limit applies only to items taken
+    /// later, which the ledger cannot tell apart.
     max: Vec<u32>,
 }
 
 impl NodeLimits {
-    /// By the node of each CPU; all of them are in use.
+    /// Creates the limits from the node of each CPU. All CPUs are in use.
     pub(crate) fn new(node_of: Vec<usize>, max_active: u32, min_active: u32) -> NodeLimits {
         let nodes = 1 + node_of.iter().max().expect("a CPU");
         let mut limits = NodeLimits { node_of, max: vec![0; nodes] };
@@ -66,11 +67,11 @@ pub(crate) type ItemNo = usize;
 struct Books {
     queues: Vec<QueueBook>,
     items: Vec<ItemBook>,
-    /// Whether nothing of a queue that takes part in freezing may run.
+    /// Whether no freezable item may run.
     frozen: bool,
-    /// Whether the engine shuts down: then a flush may end as items are let go of.
+    /// Whether the engine shuts down: a flush may then end because items are released.
     shut: bool,
-    /// Counts the calls that queue something.
+    /// Counts the calls that queue an item.
     calls: u64,
     /// The CPUs that workers may use, once that has changed.
     allowed: Option<CpuSet>,
@@ -79,48 +80,49 @@ struct Books {
 struct QueueBook {
     limit: Limit,
     freezable: bool,
-    /// Running items by CPU; of a queue with limits of nodes, by the CPU that they were queued on.
+    /// Running items by CPU; for a queue with limits per node, by the CPU on which they were
+    /// queued.
     running: Vec<u32>,
     /// Items that are queued once only, in the order in which they started.
     started_once: Vec<ItemNo>,
-    /// The one thread that runs them all: whether there is to be one, and which it is.
+    /// Whether one thread must run all items, and which thread it is.
     one_thread: bool,
     thread: Option<u64>,
 }
 
-/// One item's book.
+/// The record of one item.
 #[derive(Clone, Debug, Default)]
 struct ItemBook {
-    /// The queue that it is always queued on, if that is so.
+    /// The queue on which the item is always queued, if there is only one.
     home: Option<QueueNo>,
-    /// The CPU that it must run on.
+    /// The CPU on which the item must run.
     cpu: Option<u32>,
-    /// The CPU that it was queued on, where that is what counts.
+    /// The CPU on which the item was queued, if the limits count it there.
     counts_at: Option<u32>,
-    /// Whether it is queued once only; then the numbers of the queueing's first and last moment.
+    /// Whether it is queued only once; then the call numbers at which that call began and returned.
     once: bool,
     called: u64,
     returned: u64,
-    /// Calls going on that may queue it, and those that did.
+    /// Calls in progress that may queue the item, and calls that did.
     offers: u64,
     queued: u64,
     started: u64,
     finished: u64,
-    /// Calls going on that may take it back, and those that did.
+    /// Calls in progress that may cancel the item, and calls that did.
     cancels: u64,
     cancelled: u64,
-    /// Times that a disable has returned and its enable was not called yet.
+    /// How many disables have returned whose enable was not called yet.
     disabled: u64,
-    /// It is not due before this time.
+    /// The item is not due before this time.
     due: u64,
-    /// Whether it is armed, and queued when that is due.
+    /// Whether it is armed, and queued when it is due.
     late: bool,
-    /// Where it is counted that the engine let go of it unrun.
+    /// The count of the engine's releases of the item without a run.
     released: Arc<AtomicU32>,
 }
 
 impl ItemBook {
-    /// Queueings that are over, or may just be.
+    /// Queueings that have ended, or may be ending now.
     fn over_at_most(&self) -> u64 {
         self.finished + self.cancelled + self.cancels
     }
@@ -129,17 +131,17 @@ impl ItemBook {
         u64::from(self.released.load(Ordering::Relaxed))
     }
 
-    /// Whether every queueing is over, and no call is going on that may change that.
+    /// Whether every queueing has ended, and no call is in progress that may change that.
     fn is_over(&self) -> bool {
         let over = self.finished + self.cancelled + self.released();
         self.queued == over && self.offers == 0 && self.cancels == 0
     }
 }
 
-/// What a flush has to wait for: queueings by item.
+/// The queueings that a flush has to wait for, by item.
 pub(crate) struct Before(Vec<(ItemNo, u64)>);
 
-/// See the module.
+/// The ledger; see the module.
 #[derive(Default)]
 pub(crate) struct Ledger(Mutex<Books>);
 
@@ -161,12 +163,12 @@ impl Ledger {
         books.queues.len() - 1
     }
 
-    /// All items of this queue run in one and the same thread.
+    /// Expects all items of this queue to run in one and the same thread.
     pub(crate) fn expect_one_thread(&self, queue: QueueNo) {
         self.books().queues[queue].one_thread = true;
     }
 
-    /// From now on the engine may shut down.
+    /// From now on the engine may be shutting down.
     pub(crate) fn shutting_down(&self) {
         self.books().shut = true;
     }
@@ -176,12 +178,12 @@ impl Ledger {
         self.books().shut
     }
 
-    /// What the engine lets go of unrun is counted there.
+    /// Uses the item's own count of releases without a run.
     pub(crate) fn watch_releases(&self, no: ItemNo, item: &Item) {
         self.books().items[no].released = item.releases();
     }
 
-    /// From now on workers use these CPUs. What was meant for one CPU may run on another.
+    /// From now on workers use these CPUs. An item bound to one CPU may run on another.
     pub(crate) fn allow(&self, cpus: &CpuSet) {
         self.books().allowed = Some(cpus.clone());
     }
@@ -193,7 +195,8 @@ impl Ledger {
         }
     }
 
-    /// The limit was raised; a lower one holds for those that start later, so nothing is said then.
+    /// The limit was raised. Call it for a lowered limit too: that applies to later starts only, so
+    /// the check keeps the old one.
     pub(crate) fn raise_limit(&self, queue: QueueNo, to: u32) {
         if let Limit::InAll(limit) = &mut self.books().queues[queue].limit {
             *limit = (*limit).max(to);
@@ -207,7 +210,7 @@ impl Ledger {
         }
     }
 
-    /// The engine says that what takes part in freezing has come to rest.
+    /// The engine reports that freezable queues are frozen.
     pub(crate) fn frozen(&self) {
         let mut books = self.books();
         books.frozen = true;
@@ -221,7 +224,7 @@ impl Ledger {
         self.books().frozen = false;
     }
 
-    /// An item that is queued again and again; on one queue if it has a home.
+    /// An item that is queued repeatedly; always on one queue if it has a home.
     pub(crate) fn add_item(&self, home: Option<QueueNo>) -> ItemNo {
         self.add(ItemBook { home, ..ItemBook::default() })
     }
@@ -244,7 +247,7 @@ impl Ledger {
         books.items.len() - 1
     }
 
-    /// Around a call that queues or arms the item: it answers whether it did.
+    /// Wraps a call that queues or arms the item. `did` tells from its result whether it did.
     pub(crate) fn offer<R>(
         &self,
         no: ItemNo,
@@ -267,7 +270,7 @@ impl Ledger {
         result
     }
 
-    /// Around a call that queues the item.
+    /// Wraps a call that queues the item.
     pub(crate) fn queue(&self, no: ItemNo, call: impl FnOnce() -> Queued) -> Queued {
         let disabled = self.books().items[no].disabled > 0;
         let queued = self.offer(no, call, |&queued| queued == Queued::Yes);
@@ -287,7 +290,7 @@ impl Ledger {
         item.due = item.due.min(at);
     }
 
-    /// Around a call that answers whether it took the item back.
+    /// Wraps a call that returns whether it cancelled the item.
     pub(crate) fn cancel(&self, no: ItemNo, call: impl FnOnce() -> bool) -> bool {
         self.books().items[no].cancels += 1;
         let was_pending = call();
@@ -297,7 +300,7 @@ impl Ledger {
         was_pending
     }
 
-    /// As `cancel`, for one that waits for the run that is going on.
+    /// As `cancel`, for a call that waits for the run in progress.
     pub(crate) fn cancel_sync(&self, no: ItemNo, call: impl FnOnce() -> bool) -> bool {
         let started = self.books().items[no].started;
         let was_pending = self.cancel(no, call);
@@ -316,7 +319,7 @@ impl Ledger {
         self.books().items[no].disabled -= 1;
     }
 
-    /// Around the item's function.
+    /// Wraps the item's function.
     pub(crate) fn run(&self, no: ItemNo, host: &VirtualHost, function: impl FnOnce()) {
         let cpu = host.cpu();
         self.check_place(no, host);
@@ -346,7 +349,7 @@ impl Ledger {
         item.started > item.finished
     }
 
-    /// Whether nothing is queued on a queue that only items of its own are queued on.
+    /// Whether nothing is queued on a queue that has only items of its own.
     pub(crate) fn is_empty(&self, queue: QueueNo) -> bool {
         let books = self.books();
         let mut theirs = books.items.iter().filter(|item| item.home == Some(queue));
@@ -374,11 +377,11 @@ impl Ledger {
         queue.running[at] += 1;
         let (running, cpus) = (queue.running.iter().sum::<u32>(), queue.running.len() as u32);
         match &queue.limit {
-            // The items of a CPU that left run among those of others.
+            // The items of a CPU that went offline run together with those of others.
             Limit::OnEachCpu(max) if moved => assert!(running <= max * cpus, "max_active"),
             Limit::OnEachCpu(max) => assert!(queue.running[at] <= *max, "max_active"),
             Limit::InAll(max) => assert!(running <= *max, "max_active"),
-            // And those of a node among those of others, whose shares have changed.
+            // Also the items of a node together with those of others, whose shares have changed.
             Limit::OnEachNode(_) if moved => {}
             Limit::OnEachNode(limits) => limits.check(&queue.running),
         }
@@ -387,17 +390,17 @@ impl Ledger {
         }
     }
 
-    /// What a flush of this queue that is called now has to wait for.
+    /// The queueings that a flush of this queue that is called now has to wait for.
     pub(crate) fn queued_on(&self, queue: QueueNo) -> Before {
         let books = self.books();
         let theirs = books.items.iter().enumerate().filter(|(_, item)| item.home == Some(queue));
-        // One that is armed may not be queued yet; one that has started was.
+        // An armed item may not be queued yet; an item that has started was queued.
         let queued = |item: &ItemBook| if item.late { item.started } else { item.queued };
         Before(theirs.map(|(no, item)| (no, queued(item))).collect())
     }
 
-    /// Around a flush of this item. A cancel meanwhile ends the wait, which is for the last
-    /// queueing: a run of an earlier one may go on then.
+    /// Wraps a flush of this item. A cancel meanwhile ends the wait, which is for the last
+    /// queueing: a run of an earlier queueing may then still be in progress.
     pub(crate) fn flush_item(&self, no: ItemNo, item: &Item, flush: impl FnOnce() -> bool) {
         let before = self.books().items[no].clone();
         let _ = flush();
@@ -411,7 +414,7 @@ impl Ledger {
         );
     }
 
-    /// A flush has returned. Items that the engine let go of unrun count as over.
+    /// A flush has returned. Items that the engine released without a run count as ended.
     pub(crate) fn check_over(&self, before: &Before, what: &str) {
         let books = self.books();
         for &(no, queued) in &before.0 {
@@ -421,7 +424,7 @@ impl Ledger {
         }
     }
 
-    /// Everything is over: it was run, taken back, or let go of.
+    /// Every queueing has ended: the item ran, was cancelled, or was released.
     pub(crate) fn check_all_over(&self) {
         for (no, item) in self.books().items.iter().enumerate() {
             assert!(item.is_over(), "item {no}: {item:?}");
@@ -429,13 +432,13 @@ impl Ledger {
         }
     }
 
-    /// The items that were queued once started in order: no item before one whose queueing had
-    /// returned when that of the first was called.
+    /// Checks that the items that were queued once started in order. Item A must start before item
+    /// B if the call that queued A had returned when the call that queued B began.
     pub(crate) fn check_order(&self, queue: QueueNo) {
         self.check_order_of(queue, |_| true);
     }
 
-    /// As `check_order`, among those that were queued on one and the same CPU.
+    /// As `check_order`, among the items that were queued on the same CPU.
     pub(crate) fn check_order_on_each_cpu(&self, queue: QueueNo) {
         let cpus = self.books().queues[queue].running.len() as u32;
         (0..cpus).for_each(|cpu| self.check_order_of(queue, |item| item.cpu == Some(cpu)));

@@ -1,4 +1,5 @@
-//! No runnable item waits for long beside a free place, in any history ([`crate::oracle`]).
+//! No runnable item waits for long while its pool is below its target, in any history
+//! ([`crate::oracle`]).
 
 use std::ops::Range;
 use std::panic::catch_unwind;
@@ -18,7 +19,7 @@ const SEEDS: u64 = 20_000;
 const MACHINES: [&str; 6] =
     ["core:1", "core:2", "core:2", "core:4", "llc:2 core:1", "llc:2 core:2"];
 
-/// Runs one history, with this cure taken back.
+/// Runs one history with this fix reverted.
 fn run(seed: u64, reverted: Option<Cure>) {
     let mut chance = Chance::new(!seed);
     let chaos = Chaos {
@@ -71,7 +72,7 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
 }
 
-/// Runs the histories of these seeds on two threads. The seeds that fail.
+/// Runs the histories of these seeds on two threads. Returns the seeds that fail.
 fn failures(seeds: Range<u64>, reverted: Option<Cure>) -> Vec<u64> {
     let half = |odd: u64| {
         let seeds = seeds.clone().filter(move |seed| seed % 2 == odd);
@@ -83,7 +84,7 @@ fn failures(seeds: Range<u64>, reverted: Option<Cure>) -> Vec<u64> {
 }
 
 #[test]
-fn no_runnable_item_waits_beside_a_free_place() {
+fn no_runnable_item_waits_in_a_pool_below_its_target() {
     if let Some(seed) = number("UWORK_SIM_SEED") {
         run(seed, None);
         return;
@@ -94,16 +95,16 @@ fn no_runnable_item_waits_beside_a_free_place() {
     assert!(failed.is_empty(), "{} histories failed: seeds {failed:?}", failed.len());
 }
 
-/// Histories within which the oracle finds a defect.
+/// The number of histories within which the oracle must find a defect.
 const SEARCHED: u64 = 10_000;
 
-/// The first of these seeds whose history fails without this cure.
+/// The first of these seeds whose history fails without this fix.
 fn first_failure(seeds: Range<u64>, cure: Cure) -> Option<u64> {
     let is_found = |&seed: &u64| catch_unwind(|| run(seed, Some(cure))).is_err();
     seeds.into_iter().find(is_found)
 }
 
-/// The oracle finds the defect that this cure has cured.
+/// Asserts that the oracle finds the defect that this fix has fixed.
 fn assert_found(cure: Cure) {
     let first = number("UWORK_SIM_FIRST").unwrap_or(0);
     let seed = first_failure(first..first + SEARCHED, cure);
@@ -112,12 +113,12 @@ fn assert_found(cure: Cure) {
 }
 
 #[test]
-fn the_oracle_finds_timers_that_no_thread_keeps() {
+fn the_oracle_finds_timers_that_no_thread_covers() {
     assert_found(Cure::KeptTimers);
 }
 
 #[test]
-fn the_oracle_finds_ready_items_that_the_watch_does_not_know_of() {
+fn the_oracle_finds_ready_items_that_the_watcher_is_not_called_for() {
     assert_found(Cure::WatchedWork);
 }
 

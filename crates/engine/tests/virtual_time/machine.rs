@@ -1,9 +1,9 @@
 //! A computer as plain state: CPUs, a clock, and threads.
 //!
 //! Instructions take no time. Time passes only when every thread that could run has been run, and
-//! then jumps to the next event. A thread that wants to burn CPU time queues for a CPU like one
-//! that has instructions to execute, and then holds it to the end, unless `Chaos::slice_ns` gives
-//! the CPUs time slices.
+//! then jumps to the next event. A thread that burns CPU time queues for a CPU like one that has
+//! instructions to execute, and then holds it to the end, unless `Chaos::slice_ns` gives the CPUs
+//! time slices.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,15 +18,15 @@ use crate::simulation::Anchor;
 
 /// A thread's number, from 0 in the order of creation.
 pub(crate) type ThreadId = usize;
-/// What a thread executes.
+/// The main function of a thread.
 pub(crate) type Main = Box<dyn FnOnce() + Send>;
 
-/// Dispatches without the clock moving, after which the threads go round in circles.
+/// The limit on dispatches at one instant. Beyond it, the threads run in a livelock.
 const DISPATCHES_AT_ONE_TIME_MAX: u64 = 100_000;
-/// Dispatches in all, after which something goes on for ever that does no good.
+/// The limit on dispatches in all. Beyond it, some thread makes no progress for ever.
 const DISPATCHES_MAX: u64 = 500_000;
 
-/// What a thread is at.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     /// Waits for a CPU.
@@ -37,7 +37,7 @@ pub(crate) enum Doing {
     Burning,
     /// Off the CPU until a time.
     Dozing,
-    /// Off the CPU until a time, as others have it.
+    /// Off the CPU until a time, preempted.
     Preempted,
     /// Off the CPU until woken or, perhaps, until a time.
     Parked,
@@ -50,85 +50,86 @@ pub(crate) enum Doing {
 struct Thread {
     name: String,
     cpus: CpuSet,
-    /// Where it runs or ran last.
+    /// The CPU on which it runs or ran last.
     cpu: u32,
     doing: Doing,
     /// Counts pauses: an event of an earlier pause is void.
     pause: u64,
-    /// CPU time that it wants before its next instruction.
+    /// The CPU time that it burns before its next instruction.
     burn: u64,
-    /// CPU time that it had, up to the burn that is going on.
+    /// The CPU time that it has used, including the whole burn in progress.
     burnt: u64,
     /// Since when and until when it burns, if it does.
     burns_since: u64,
     burns_until: u64,
     /// Whether there is an event for the end of its time slice.
     is_sliced: bool,
-    /// The CPU that the engine was told last, and those since [`Machine::begin_telling`].
+    /// The CPU that the engine was told last, and those told since [`Machine::begin_telling`].
     told_cpu: u32,
     told: CpuSet,
     /// Since when it dozes, if it does.
     asleep_since: Option<u64>,
-    /// When it dozed last, and for how long.
+    /// When its last doze began, and how long it lasted.
     slept: Option<(u64, u64)>,
     main: Option<Main>,
-    /// On the thread's stack while it executes.
+    /// The anchor on the thread's stack, while it executes.
     anchor: AtomicPtr<Anchor>,
-    /// Must not be preempted while this is not zero.
+    /// The thread must not be preempted while this is not zero.
     shields: u32,
 }
 
-/// What happened so far.
+/// The counters of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Calls of `wake`, but for those that end a park of the watch.
+    /// Calls of `wake`, except those that end a park of the watcher.
     pub(crate) wakes: u64,
-    /// Parks that ended, by a wake or by their deadline, after the thread had slept. Without the watch.
+    /// Parks that ended, by a wake or by their deadline, after the thread had slept. Excludes the
+    /// watcher.
     pub(crate) wake_ups: u64,
-    /// The same of the watch.
+    /// The same for the watcher.
     pub(crate) looks: u64,
-    /// Threads that were created by the engine.
+    /// Threads that the engine spawned.
     pub(crate) spawns: u64,
 }
 
 impl Counts {
-    /// What is left where the watch may look at the CPUs at any time.
+    /// The counters without the watcher's, which may check the CPUs at any time.
     pub(crate) fn without_looks(self) -> Counts {
         Counts { looks: 0, ..self }
     }
 }
 
-/// What is to be done next.
+/// The next step of the simulation.
 pub(crate) enum Next {
     /// Execute this thread until it pauses.
     Run(ThreadId),
     /// Every thread has ended.
     Done,
-    /// Nobody can run, and no time will change that.
+    /// No thread can run, and no event will change that.
     Stuck,
 }
 
-/// See the module.
+/// The machine; see the module.
 pub(crate) struct Machine {
     pub(crate) now: u64,
     pub(crate) chance: Chance,
     pub(crate) chaos: Chaos,
     pub(crate) counts: Counts,
     pub(crate) current: Option<ThreadId>,
-    /// Checks that nothing waits for too long, if there is one.
+    /// Checks that no item waits for too long, if present.
     pub(crate) oracle: Option<Box<Oracle>>,
     online: CpuSet,
-    /// Who holds each CPU.
+    /// The thread that holds each CPU.
     cpus: Vec<Option<ThreadId>>,
     threads: Vec<Thread>,
     ready: VecDeque<ThreadId>,
-    /// Time, order of creation, thread, and the pause that it ends.
+    /// Time, order of creation, thread, and the pause that the event ends.
     events: BinaryHeap<Reverse<(u64, u64, ThreadId, u64)>>,
     events_made: u64,
-    /// Since the clock moved.
+    /// Dispatches since the clock advanced.
     dispatches_now: u64,
     dispatches: u64,
-    /// Who waits for these threads to go to sleep or to get up.
+    /// The thread that waits for any of these threads to go to sleep or to wake up.
     observer: Option<(ThreadId, Vec<ThreadId>)>,
 }
 
@@ -154,7 +155,7 @@ impl Machine {
         }
     }
 
-    /// A new thread, ready to run. No CPUs means all of them.
+    /// A new thread, ready to run. An empty set means all CPUs.
     pub(crate) fn add_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
         let cpus = if cpus.is_empty() { self.online.clone() } else { cpus.and(&self.online) };
         let cpu = cpus.first().expect("a thread needs a CPU that is online");
@@ -182,7 +183,7 @@ impl Machine {
         id
     }
 
-    /// As `add_thread`, for a thread that the engine creates: it starts after the machine's latency.
+    /// As `add_thread`, for a thread that the engine spawns: it starts after the machine's latency.
     pub(crate) fn spawn_thread(&mut self, name: &str, cpus: &CpuSet, main: Main) -> ThreadId {
         let id = self.add_thread(name, cpus, main);
         self.counts.spawns += 1;
@@ -194,7 +195,7 @@ impl Machine {
         id
     }
 
-    /// What the thread is to execute; once.
+    /// The main function of the thread. Returned once.
     pub(crate) fn take_main(&mut self, id: ThreadId) -> Option<Main> {
         self.threads[id].main.take()
     }
@@ -214,7 +215,7 @@ impl Machine {
         if thread.doing != Doing::Burning {
             return Some(thread.burnt);
         }
-        // What it wants of the present burn is in `burnt` already.
+        // `burnt` already includes the whole burn in progress.
         Some(thread.burnt - (thread.burns_until - self.now))
     }
 
@@ -223,7 +224,7 @@ impl Machine {
         self.threads.iter().filter(|thread| thread.doing != Doing::Gone).count()
     }
 
-    /// The anchor of the thread that executes.
+    /// The anchor of the executing thread.
     pub(crate) fn anchor(&self) -> *const Anchor {
         self.current_thread().anchor.load(Ordering::Relaxed)
     }
@@ -232,7 +233,7 @@ impl Machine {
         self.current_thread().cpu
     }
 
-    /// Tells the engine the CPU of the thread that executes.
+    /// Returns the CPU of the executing thread to the engine, and records it.
     pub(crate) fn tell_cpu(&mut self) -> u32 {
         let current = self.current.expect("called from outside of the simulation");
         let thread = &mut self.threads[current];
@@ -241,7 +242,8 @@ impl Machine {
         thread.cpu
     }
 
-    /// The thread that executes begins a call of which it is to be known whether one CPU was told.
+    /// The executing thread begins a call. `has_told_several` then says whether the engine was told
+    /// more than one CPU during it.
     pub(crate) fn begin_telling(&mut self) {
         let current = self.current.expect("called from outside of the simulation");
         self.threads[current].told = CpuSet::new();
@@ -252,7 +254,7 @@ impl Machine {
         self.threads[id].told.len() > 1
     }
 
-    /// The CPU that the engine was told when this thread asked last.
+    /// The CPU that the engine was told last on this thread.
     pub(crate) fn told_cpu(&self, id: ThreadId) -> u32 {
         self.threads[id].told_cpu
     }
@@ -262,7 +264,7 @@ impl Machine {
         &self.threads[id].name
     }
 
-    /// Adds to the shields of the thread that executes.
+    /// Adds to the shields of the executing thread.
     pub(crate) fn shield(&mut self, change: i32) {
         let current = self.current.expect("called from outside of the simulation");
         let shields = &mut self.threads[current].shields;
@@ -273,7 +275,7 @@ impl Machine {
         self.current_thread().shields > 0
     }
 
-    /// The thread that executes stops doing so: what it does instead, and until when.
+    /// The executing thread pauses: its new state, its CPU time, and until when.
     pub(crate) fn pause(&mut self, doing: Doing, burn: u64, until: Option<u64>) {
         let id = self.current.take().expect("called from outside of the simulation");
         let thread = &mut self.threads[id];
@@ -294,13 +296,13 @@ impl Machine {
         }
     }
 
-    /// The thread that executes parks until one of these goes to sleep or gets up, or until a time.
+    /// The executing thread parks until one of these goes to sleep or wakes up, or until a time.
     pub(crate) fn observe(&mut self, threads: Vec<ThreadId>) {
         let current = self.current.expect("called from outside of the simulation");
         self.observer = Some((current, threads));
     }
 
-    /// It is up.
+    /// The observer is awake.
     pub(crate) fn observe_no_more(&mut self) {
         self.observer = None;
     }
@@ -313,7 +315,8 @@ impl Machine {
         }
     }
 
-    /// Since when a thread sleeps, if it does and is not parked by the engine; and its last sleep that is over.
+    /// Since when a thread sleeps, if it does and is not parked by the engine; and its last
+    /// finished sleep.
     pub(crate) fn sleep_of(&self, id: ThreadId) -> (Option<u64>, Option<(u64, u64)>) {
         let thread = &self.threads[id];
         (thread.asleep_since, thread.slept)
@@ -329,17 +332,22 @@ impl Machine {
         self.threads[id].doing == Doing::Parked
     }
 
-    /// The thread that executes has ended.
+    /// The executing thread has ended.
     pub(crate) fn end_current(&mut self) {
-        let id = self.current.take().expect("somebody ended");
+        let id = self.current.take().expect("a thread ended");
         self.threads[id].doing = Doing::Gone;
         self.cpus[self.threads[id].cpu as usize] = None;
     }
 
-    /// Lets a thread run on these CPUs only. One that burns elsewhere goes on there once a CPU is free.
+    /// Restricts a thread to these CPUs. A thread that burns elsewhere continues there once a CPU
+    /// is free.
     pub(crate) fn place(&mut self, id: ThreadId, cpus: &CpuSet) {
         let thread = &mut self.threads[id];
-        assert!(thread.doing != Doing::Gone, "thread {id} {:?} is moved, and gone", thread.name);
+        assert!(
+            thread.doing != Doing::Gone,
+            "thread {id} {:?} is moved, and has ended",
+            thread.name
+        );
         thread.cpus = cpus.and(&self.online);
         assert!(!thread.cpus.is_empty(), "a thread needs a CPU that is online");
         if thread.doing == Doing::Burning && !thread.cpus.contains(thread.cpu) {
@@ -347,29 +355,29 @@ impl Machine {
         }
     }
 
-    /// Takes the CPU from a thread that burns. It goes on once one is free.
+    /// Takes the CPU from a burning thread, which continues once a CPU is free.
     fn evict(&mut self, id: ThreadId) {
         let thread = &mut self.threads[id];
         self.cpus[thread.cpu as usize] = None;
         thread.doing = Doing::Ready;
-        // The end of the burn that was is void.
+        // The end event of the interrupted burn is void.
         thread.pause += 1;
         thread.burn = thread.burns_until - self.now;
         thread.burnt -= thread.burn;
         self.ready.push_back(id);
     }
 
-    /// Whether this is the engine's watch.
+    /// Whether this is the engine's watcher.
     pub(crate) fn is_watch(&self, id: ThreadId) -> bool {
         self.threads[id].name == "uw/watch"
     }
 
-    /// Whether the thread that executes is one of the engine's.
+    /// Whether the executing thread is one of the engine's.
     pub(crate) fn is_worker(&self) -> bool {
         self.current_thread().name.starts_with("uw/")
     }
 
-    /// Ends a thread's park. False if it is in none.
+    /// Ends a thread's park. False if it is not parked.
     pub(crate) fn unpark(&mut self, id: ThreadId) -> bool {
         if self.threads[id].doing != Doing::Parked {
             return false;
@@ -381,7 +389,7 @@ impl Machine {
         }
         if self.chaos.wake_ns > 0 {
             self.threads[id].doing = Doing::Starting;
-            // The deadline of the park is void.
+            // The deadline event of the park is void.
             self.threads[id].pause += 1;
             self.add_event(self.now + self.chaos.wake_ns, id);
         } else {
@@ -396,7 +404,7 @@ impl Machine {
         self.events.push(Reverse((at, self.events_made, id, self.threads[id].pause)));
     }
 
-    /// Who executes next. Moves the clock when nobody can.
+    /// The next thread to execute. Advances the clock when no thread can.
     pub(crate) fn dispatch(&mut self) -> Next {
         loop {
             while let Some((at, cpu)) = self.choose().or_else(|| self.choose_by_eviction()) {
@@ -432,10 +440,10 @@ impl Machine {
             self.dispatches_now < DISPATCHES_AT_ONE_TIME_MAX,
             "time stands still: the threads only let each other go first"
         );
-        assert!(self.dispatches < DISPATCHES_MAX, "no end: somebody looks again and again");
+        assert!(self.dispatches < DISPATCHES_MAX, "no end: a thread polls for ever");
     }
 
-    /// A ready thread, by its place in the list, and a free CPU for it.
+    /// A ready thread, by its index in the list, and a free CPU for it.
     fn choose(&mut self) -> Option<(usize, u32)> {
         let cpus = &self.cpus;
         let free = |thread: &Thread| -> Vec<u32> {
@@ -458,8 +466,8 @@ impl Machine {
         Some((*at, *self.chance.pick(free)))
     }
 
-    /// With time slices: a ready thread, and a CPU that was taken from a thread that burns. A thread that
-    /// has instructions to execute gets one at once, a thread that burns as well after a slice.
+    /// With time slices: a ready thread, and a CPU taken from a burning thread. A thread that has
+    /// instructions to execute gets a CPU at once; a burning thread gets one after a slice.
     fn choose_by_eviction(&mut self) -> Option<(usize, u32)> {
         let slice = self.chaos.slice_ns;
         if slice == 0 {
@@ -487,7 +495,7 @@ impl Machine {
         None
     }
 
-    /// What a thread is at, for the oracle.
+    /// The state of a thread, for the oracle.
     fn stance(&self, id: ThreadId) -> Stance {
         match self.threads[id].doing {
             Doing::Burning => Stance::OnCpu,
@@ -497,7 +505,7 @@ impl Machine {
         }
     }
 
-    /// Lets the oracle see what is so from now until then.
+    /// Shows the oracle the current state, which lasts until `until`.
     fn show_oracle(&mut self, until: u64) {
         if let Some(mut oracle) = self.oracle.take() {
             let disturbed = self.threads.iter().any(|thread| thread.doing == Doing::Preempted);
@@ -506,7 +514,7 @@ impl Machine {
         }
     }
 
-    /// Jumps to the next event and lets everything happen that happens then.
+    /// Jumps to the next event and handles all events of that instant.
     fn advance(&mut self) -> bool {
         let Some(at) = self.next_event() else { return false };
         assert!(at >= self.now, "an event in the past");
@@ -522,7 +530,7 @@ impl Machine {
                     self.threads[id].is_sliced = false;
                 }
                 Doing::Burning => {
-                    // It has the CPU already, so it goes on before others get it.
+                    // The thread has the CPU already, so it continues before others get the CPU.
                     self.cpus[self.threads[id].cpu as usize] = None;
                     self.threads[id].doing = Doing::Ready;
                     self.ready.push_front(id);
@@ -543,7 +551,7 @@ impl Machine {
         true
     }
 
-    /// When the next event is; those that are void are thrown away.
+    /// The time of the next event. Drops void events.
     pub(crate) fn next_event(&mut self) -> Option<u64> {
         while let Some(&Reverse((at, _, id, pause))) = self.events.peek() {
             let thread = &self.threads[id];

@@ -1,15 +1,15 @@
 //! The production engine in virtual time, on one thread of the test process.
 //!
 //! `machine` is a computer as plain state: CPUs, a clock, threads that are ready, busy or asleep.
-//! `host` shows it to the engine as its platform, `simulation` runs the threads as coroutines, and
-//! `item` gives tests work items that cannot be misused. All else are tests. They know the engine
-//! by its public interface only, and the engine does not know of them.
+//! `host` presents it to the engine as its platform, `simulation` runs the threads as coroutines,
+//! and `item` gives tests work items that cannot be misused. All other modules are tests. They use
+//! only the engine's public interface, and the engine does not depend on them.
 //!
-//! `liveness` runs `histories` on queues of all `kinds` under the eyes of the `oracle`, which fails one in
-//! which a runnable item waits for too long. `UWORK_SIM_FIRST=N` begins with that seed.
+//! `liveness` runs `histories` on queues of all `kinds` under the `oracle`, which fails a history
+//! in which a runnable item waits for too long. `UWORK_SIM_FIRST=N` begins with that seed.
 //!
-//! Same seed, same run. A failure prints its seed; `UWORK_SIM_SEED=N` runs that one alone, and
-//! `UWORK_SIM_SEEDS=N` runs more of them than usual.
+//! The same seed gives the same run. A failure prints its seed; `UWORK_SIM_SEED=N` runs that seed
+//! alone, and `UWORK_SIM_SEEDS=N` changes the number of seeds.
 
 mod admission;
 mod cap;

@@ -1,4 +1,4 @@
-//! Which CPU does the work: pods help each other, except strict ones.
+//! Which CPU runs the items: pods help each other, except strict ones.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::chance::Chaos;
 use crate::item::Item;
 use crate::setup::{MS, Setup, attrs, make, spec, with_engine};
 
-/// Queues `count` items of 10 ms from CPU 0. When all are done, and where they ran.
+/// Queues `count` items of 10 ms from CPU 0. Returns when all have run, and on which CPUs.
 fn from_cpu_0(machine: &'static str, strict: bool, count: u32) -> (u64, BTreeSet<u32>) {
     with_engine(Setup::exact(machine), move |engine| {
         let host = engine.host().clone();
@@ -58,9 +58,9 @@ fn a_strict_pod_keeps_its_items() {
     assert_eq!(took, 160 * MS);
 }
 
-/// The first items are short, so that the worker takes many at once; then comes a long one.
+/// The first items are short, so that the worker takes many at once; then a long item follows.
 #[test]
-fn what_is_lined_up_behind_a_long_item_is_taken_over() {
+fn items_scheduled_behind_a_long_item_are_taken_over() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host().clone();
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));
@@ -88,13 +88,13 @@ fn what_is_lined_up_behind_a_long_item_is_taken_over() {
     });
 }
 
-/// On one CPU, with nobody else to help: the wait itself hands on what the worker has taken.
+/// On one CPU, where no other pod can help: the wait itself gives the worker's batch back.
 #[test]
-fn what_is_lined_up_behind_a_declared_wait_goes_on_at_once() {
+fn items_scheduled_behind_a_declared_wait_run_at_once() {
     for flags in [Flags::empty(), Flags::CPU_INTENSIVE] {
         with_engine(Setup::exact("core:1"), move |engine| {
             let host = engine.host().clone();
-            // Two places for eight items: each batch holds several.
+            // Two permits for eight items: each batch holds several.
             let queue = QueueSpec { flags, max_active: 2, ..spec("q", Kind::PerCpu) };
             let queue = make(engine, queue);
             for _ in 0..1_000 {
@@ -149,7 +149,7 @@ fn submitters_outside_of_the_mask_reach_each_cpu_of_it_equally_often() {
     }
 }
 
-/// One pwq serves the whole queue, whose readiness alone takes turns.
+/// One pwq serves the whole queue; only its readiness rotates among the pools.
 #[test]
 fn readiness_of_an_ordered_queue_takes_turns_among_all_pools_of_the_mask() {
     let ran_on = with_engine(Setup::exact("core:3"), |engine| {
@@ -170,7 +170,8 @@ fn readiness_of_an_ordered_queue_takes_turns_among_all_pools_of_the_mask() {
     assert_eq!(ran_on, [1, 2, 1, 2]);
 }
 
-/// The attributes are locked while they change: a submitter that took that lock would wait for itself.
+/// The attributes are locked while they change: a submitter that took that lock would wait for
+/// itself.
 #[test]
 fn a_submitter_outside_of_the_mask_waits_for_no_change_of_the_attributes() {
     with_engine(Setup::exact("core:2"), |engine| {

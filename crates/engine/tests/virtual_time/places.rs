@@ -1,4 +1,4 @@
-//! Places that were handed to a pwq whose CPU is busy, so that nobody takes them up for a while.
+//! Permits granted to a pwq whose CPU is busy, so that no worker uses them for a while.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,7 @@ const THREE_PODS: &str = "node:2 llc:3 core:1";
 /// The milliseconds at which items began, by name.
 type Begun = Arc<Mutex<Vec<(&'static str, u64)>>>;
 
-/// An item that waits for 10 ms, declared.
+/// An item that declares a wait of 10 ms.
 fn item(engine: &Arc<VirtualEngine>, begun: &Begun, name: &'static str) -> Arc<Item> {
     let (engine, begun) = (engine.clone(), begun.clone());
     Item::new(move || {
@@ -33,7 +33,7 @@ fn one_on_the_node(engine: &Arc<VirtualEngine>) -> VirtualQueue {
     queue
 }
 
-/// CPU 1 does something else from now on, for so long.
+/// Occupies CPU 1 with another queue's item for `ms`.
 fn occupy(engine: &Arc<VirtualEngine>, ms: u64) -> VirtualQueue {
     let (other, host) = (make(engine, spec("other", Kind::PerCpu)), engine.host().clone());
     let busy = Item::new(move || host.burn(ms * MS));
@@ -41,9 +41,9 @@ fn occupy(engine: &Arc<VirtualEngine>, ms: u64) -> VirtualQueue {
     other
 }
 
-// Catches: a place that stays with a pwq that has no use for it any more, until a worker of its pod looks.
+// Catches: a permit that stays with a pwq that no longer needs it, until a worker of its pod scans.
 #[test]
-fn a_place_is_handed_on_when_the_item_that_it_was_for_is_cancelled() {
+fn a_granted_permit_is_passed_on_when_its_item_is_cancelled() {
     with_engine(Setup::exact(THREE_PODS), |engine| {
         let (host, queue, begun) = (engine.host(), one_on_the_node(engine), Begun::default());
         for round in 0..3 {
@@ -55,7 +55,7 @@ fn a_place_is_handed_on_when_the_item_that_it_was_for_is_cancelled() {
             let taken_back = item(engine, &begun, "taken back");
             assert_eq!(taken_back.queue_on(&queue, 1), Queued::Yes);
             assert_eq!(item(engine, &begun, "last").queue_on(&queue, 2), Queued::Yes);
-            // The first has ended, and its place waits for CPU 1.
+            // The first item has ended, and its permit waits for CPU 1.
             host.doze(15 * MS);
             assert!(taken_back.cancel(engine), "round {round}");
             queue.flush().unwrap();
@@ -65,9 +65,10 @@ fn a_place_is_handed_on_when_the_item_that_it_was_for_is_cancelled() {
     });
 }
 
-// Catches: an item that starts while its queue is frozen, on the place that it was given before.
+// Catches: an item that starts while its queue is frozen, with the permit that it was granted
+// before.
 #[test]
-fn a_freeze_takes_back_a_place_that_nobody_took_up() {
+fn a_freeze_takes_back_an_unused_permit() {
     with_engine(Setup::exact(THREE_PODS), |engine| {
         let (host, queue, begun) = (engine.host(), one_on_the_node(engine), Begun::default());
         assert_eq!(item(engine, &begun, "first").queue_on(&queue, 0), Queued::Yes);
@@ -86,7 +87,7 @@ fn a_freeze_takes_back_a_place_that_nobody_took_up() {
     });
 }
 
-// Catches: congestion by an item that waits for its CPU, not for a place.
+// Catches: congestion by an item that waits for its CPU, not for a permit.
 #[test]
 fn an_item_that_waits_for_its_cpu_is_not_congestion() {
     with_engine(Setup::exact(THREE_PODS), |engine| {
@@ -103,27 +104,27 @@ fn an_item_that_waits_for_its_cpu_is_not_congestion() {
     });
 }
 
-// Catches: a helper that finds no place though there is one, or one though there is none.
+// Catches: a helper that finds no permit although one is free, or finds one although none is free.
 #[test]
-fn an_item_that_no_worker_has_begun_is_helped_if_there_is_a_place() {
+fn a_helper_runs_a_pending_item_if_a_permit_is_free() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (host, begun) = (engine.host(), Begun::default());
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));
         let queue = make(engine, QueueSpec { max_active: 1, ..spec("q", kind) });
-        // The only CPU is ours until we wait.
+        // This thread holds the only CPU until it waits.
         let helped = item(engine, &begun, "helped");
         assert_eq!(helped.queue(&queue), Queued::Yes);
         assert_eq!((helped.help(engine), host.time()), (Helped::Ran, 10 * MS));
         assert_eq!(item(engine, &begun, "first").queue(&queue), Queued::Yes);
         host.doze(MS);
         assert_eq!(helped.queue(&queue), Queued::Yes);
-        assert_eq!(helped.help(engine), Helped::No, "the only place is taken");
+        assert_eq!(helped.help(engine), Helped::No, "the only permit is taken");
         queue.flush().unwrap();
         assert_eq!(*begun.lock().unwrap(), [("helped", 0), ("first", 10), ("helped", 20)]);
     });
 }
 
-// Catches: a bound that is off by one, or that only its one value is refused.
+// Catches: a bound that is off by one, or that refuses its boundary value only.
 #[test]
 fn max_active_has_bounds() {
     with_engine(Setup::exact("core:1"), |engine| {

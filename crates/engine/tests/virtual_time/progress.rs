@@ -14,12 +14,12 @@ use crate::host::BrokenSpawn;
 use crate::item::Item;
 use crate::setup::{MS, SEC, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
 
-/// A timer is served so soon where a CPU of its pod is free, or its workers block.
+/// How late a timer may be where a CPU of its pod is free, or its workers block.
 const TIMER_LATE_MAX: u64 = 5 * MS;
-/// An item that computes counts as too long from here on.
+/// The computing time from which an item counts as too long.
 const COMPUTES_MAX: u64 = 10 * MS;
 
-/// Threads that compute take turns on a CPU.
+/// Computing threads share a CPU in slices.
 const SLICED: Chaos = Chaos { slice_ns: MS, ..Chaos::STEADY };
 
 /// Computes for this long, in slices: between two of them other threads get the CPU.
@@ -29,8 +29,8 @@ fn compute(engine: &VirtualEngine, ns: u64) {
     }
 }
 
-/// Arms a timer of 50 ms on an unbound queue, and queues an item that does this in the same pod. How
-/// late the timer is.
+/// Arms a timer of 50 ms on an unbound queue, and queues an item with this body in the same pod.
+/// Returns how late the timer is.
 fn timer_beside(
     tier: Tier,
     machine: &'static str,
@@ -41,7 +41,7 @@ fn timer_beside(
         let host = engine.host();
         host.detecting().tier = tier;
         let queue = make(engine, spec("q", Kind::Unbound(attrs(engine, Scope::System, false))));
-        // As many workers as run these at the same time are idle afterwards.
+        // As many workers as run these items at the same time are idle afterwards.
         let waits: Vec<_> = (0..idle_workers)
             .map(|_| {
                 let inner = engine.clone();
@@ -66,7 +66,7 @@ fn timer_beside(
     })
 }
 
-/// Sleeps. Where only declared waits are known, and no other CPU is free, it says so.
+/// Blocks. In tier `Declared` the block is declared, because no other CPU is free.
 fn sleep(engine: &VirtualEngine) {
     let (host, ns) = (engine.host(), 2 * SEC);
     match host.tier() {
@@ -79,9 +79,9 @@ fn sleep_undeclared(engine: &VirtualEngine) {
     engine.host().doze(2 * SEC);
 }
 
-/// The only idle worker keeps the timers, and an item takes it.
+/// The only idle worker is the keeper, and an item takes it.
 #[test]
-fn a_timer_is_served_beside_an_item_that_sleeps() {
+fn a_timer_is_served_beside_an_item_that_blocks() {
     for tier in Tier::ALL {
         for (machine, idle) in [("core:1", 1), ("core:2", 1), ("core:2", 2)] {
             let body = if machine == "core:1" { sleep } else { sleep_undeclared };
@@ -103,8 +103,9 @@ fn a_timer_is_served_beside_an_item_that_computes() {
     }
 }
 
-/// When an item starts that is queued on the CPU of another one `queued_ns` after that has begun to wait
-/// for `wait_ns`, which it declares. Then the first computes for 60 ms. From its queueing on.
+/// Returns when an item starts, counted from its queueing. It is queued on the CPU of another item,
+/// `queued_ns` after that one has begun to wait for `wait_ns`, declared. After the wait the first
+/// item computes for 60 ms.
 fn start_behind_a_wait(tier: Tier, chaos: Chaos, warm: bool, wait_ns: u64, queued_ns: u64) -> u64 {
     let setup = Setup { machine: "core:2", chaos, seed: 0 };
     with_engine(setup, move |engine| {
@@ -120,7 +121,7 @@ fn start_behind_a_wait(tier: Tier, chaos: Chaos, warm: bool, wait_ns: u64, queue
             assert_eq!(item.queue_on(&queue, 1), Queued::Yes);
         }
         queue.flush().unwrap();
-        // Workers park, and the watch sleeps.
+        // The workers park, and the watcher sleeps.
         host.doze(SEC);
         let began = Arc::new(AtomicU64::new(u64::MAX));
         let (inner, clock) = (engine.clone(), host.clone());
@@ -139,15 +140,15 @@ fn start_behind_a_wait(tier: Tier, chaos: Chaos, warm: bool, wait_ns: u64, queue
     })
 }
 
-/// The worker that is brought up for the second item arrives when the first one computes again: it
-/// parks with the item ready, and the item needs the watch.
+/// The worker that is woken for the second item arrives when the first one computes again. It parks
+/// with the item ready, and the item needs the watcher.
 #[test]
 fn an_item_starts_beside_one_that_computes_after_a_wait() {
     let latency = 50 * US;
     let chaos = Chaos { wake_ns: latency, spawn_ns: latency, ..Chaos::STEADY };
     for tier in Tier::ALL {
         for warm in [false, true] {
-            // The first item starts a latency after it was queued.
+            // The first item starts one latency after it was queued.
             for (wait_ns, queued_ns) in
                 [(60 * US, 80 * US), (120 * US, 150 * US), (500 * US, 530 * US)]
             {
@@ -171,8 +172,8 @@ impl Drop for CancelsOnDrop {
     }
 }
 
-/// A shutdown that lets go of an item drops what the item has captured: here that cancels the item
-/// queued behind it.
+/// A shutdown that releases an item drops the values that the item has captured; here that cancels
+/// the item queued behind it.
 #[test]
 fn shutdown_ends_though_a_destructor_cancels_the_next_item() {
     with_engine(Setup::exact("core:2"), |engine| {
@@ -195,15 +196,15 @@ fn shutdown_ends_though_a_destructor_cancels_the_next_item() {
     });
 }
 
-/// Items of a CPU-intensive queue run as many at a time as the limit permits: none may be lined up behind
-/// another one that computes for long while there is a place.
+/// Items of a CPU-intensive queue run concurrently up to the limit: none may be scheduled behind
+/// another one that computes for long while a permit is free.
 #[test]
-fn no_item_is_lined_up_behind_a_cpu_intensive_one_while_there_is_a_place() {
+fn no_item_is_scheduled_behind_a_cpu_intensive_one_while_a_permit_is_free() {
     with_engine(Setup { chaos: SLICED, ..Setup::exact("core:2") }, |engine| {
         let host = engine.host();
         let flags = Flags::CPU_INTENSIVE;
         let queue = make(engine, QueueSpec { flags, max_active: 2, ..spec("q", Kind::PerCpu) });
-        // Brief items, so that several are taken at once.
+        // Short items, so that several are taken at once.
         let brief: Vec<_> = (0..50).map(|_| Item::new(|| {})).collect();
         brief.iter().for_each(|item| assert_eq!(item.queue_on(&queue, 1), Queued::Yes));
         queue.flush().unwrap();
@@ -226,10 +227,10 @@ fn no_item_is_lined_up_behind_a_cpu_intensive_one_while_there_is_a_place() {
     });
 }
 
-/// A pool has as many workers as it may have, all compute, and a timer of it is overdue: nothing can be
-/// done until a worker is back, and the watch does not try again and again.
+/// A pool has reached its cap, all its workers compute, and one of its timers is overdue. Nothing
+/// can be done until a worker is free, and the watcher does not retry continuously.
 #[test]
-fn the_watch_sleeps_while_a_full_pool_has_an_overdue_timer() {
+fn the_watcher_sleeps_while_a_full_pool_has_an_overdue_timer() {
     with_engine(Setup { chaos: SLICED, ..Setup::exact("core:2") }, |engine| {
         let host = engine.host();
         engine.set_pool_workers_max(1);
@@ -241,7 +242,7 @@ fn the_watch_sleeps_while_a_full_pool_has_an_overdue_timer() {
             let inner = engine.clone();
             Item::new(move || inner.host().burn(ns))
         });
-        // The second one waits for the first, so that the watch is awake when it starts.
+        // The second item waits for the first, so that the watcher is awake when it starts.
         items.iter().for_each(|item| assert_eq!(item.queue_on(&queue, 1), Queued::Yes));
         host.doze(2 * MS);
         let before = host.counts().looks;
@@ -252,10 +253,10 @@ fn the_watch_sleeps_while_a_full_pool_has_an_overdue_timer() {
     });
 }
 
-/// Pods that share their work have as many workers as they may have, one each. The pod of the timer has
-/// its one in an item, and the others are idle.
+/// Pods that share their work have reached their caps, with one worker each. The worker of the
+/// timer's pod is in an item, and the others are idle.
 #[test]
-fn a_timer_is_served_where_the_only_workers_left_are_those_of_sharing_pods() {
+fn a_timer_is_served_where_only_sharing_pods_have_idle_workers() {
     for tier in Tier::ALL {
         let bodies: [fn(&VirtualEngine); 2] =
             [|engine| engine.host().doze(2 * SEC), |engine| compute(engine, SEC)];
@@ -284,10 +285,10 @@ fn a_timer_is_served_where_the_only_workers_left_are_those_of_sharing_pods() {
     }
 }
 
-/// A shared pool has twice as many workers that compute as it has CPUs. One of them was found to compute
-/// for too long and sleeps now, undeclared: it leaves room for another one.
+/// A shared pool has twice as many computing workers as it has CPUs. One of them was found to
+/// compute for too long and is now blocked, undeclared: this permits one more worker.
 #[test]
-fn a_run_that_computed_for_too_long_and_sleeps_leaves_room_for_another() {
+fn a_hog_that_blocks_permits_another_worker() {
     for tier in [Tier::Events, Tier::Sampling] {
         with_engine(Setup { chaos: SLICED, ..Setup::exact("core:1") }, move |engine| {
             let host = engine.host();
@@ -342,10 +343,11 @@ fn the_watcher_rescues_a_pool_that_lacks_a_worker_for_no_reason() {
     });
 }
 
-/// A worker has made another one and is off its CPU. The new one begins a wait, and the next creation fails: that
-/// failure stands when the first worker goes on, and the watch tries again.
+/// A worker has spawned another one and is off its CPU. The new one begins a wait, and the next
+/// spawn fails. That failure must still be known when the first worker continues, so that the
+/// watcher tries again.
 #[test]
-fn a_failed_creation_is_tried_again_though_an_earlier_one_has_just_worked() {
+fn a_failed_spawn_is_tried_again_though_an_earlier_one_has_just_succeeded() {
     with_engine(Setup::exact("core:2"), |engine| {
         let host = engine.host();
         let queue = make(engine, spec("q", Kind::PerCpu));

@@ -1,4 +1,4 @@
-//! Seeded runs: threads that do whatever the interface allows to items that do the same.
+//! Seeded runs: threads that perform random operations of the interface on items that do the same.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::rest;
 use crate::setup::{Setup, US, attrs, make, spec, with_engine};
 use crate::world::{ALL, BOUND, NODES, ORDERED, PODS, RECLAIM, RECLAIM_ORDERED, WHOLE, World};
 
-/// Enough for a look at each kind of trouble; `UWORK_SIM_SEEDS=N` runs more.
+/// Enough to exercise each kind of fault; `UWORK_SIM_SEEDS=N` changes the number.
 const SEEDS: u64 = 2_000;
 const THREADS: u64 = 4;
 const STEPS: u64 = 40;
@@ -70,12 +70,12 @@ fn queue_once(world: &Arc<World>, home: QueueNo) {
     }
 }
 
-/// Asks what is going on. The answers are compared with the books where no time passes in between.
+/// Queries the engine. The answers are compared with the ledger where no time passes in between.
 fn look_on(world: &World) {
     let (known, cpu, home) = (world.any(), world.any_cpu(), world.below(ALL) as QueueNo);
     let runs = world.ledger.is_running(known.no);
     assert!(!runs || known.item.busy(&world.engine).running, "item {} runs", known.no);
-    // Only items of their own are queued on these.
+    // These queues have only items of their own.
     let empty = home >= NODES && world.ledger.is_empty(home);
     if let Ok(congested) = world.queues[home].is_congested(Some(cpu)) {
         assert!(!(empty && congested), "queue {home} is congested and empty");
@@ -85,7 +85,7 @@ fn look_on(world: &World) {
     }
 }
 
-/// A queue that lives for some items. To drop it is to wait for them.
+/// A queue that lives for a few items. Its drop waits for them.
 fn temporary_queue(world: &Arc<World>) {
     let host = world.host();
     let kind = match world.below(5) {
@@ -108,7 +108,7 @@ fn temporary_queue(world: &Arc<World>) {
         assert!(queued == Queued::Yes || world.ledger.is_shut());
     }
     if world.below(4) == 0 {
-        // When it is due the queue may be gone.
+        // The queue may be destroyed before the item is due.
         arm_once_on(world, &queue, home);
     }
     host.doze(world.below(50 * US));
@@ -117,7 +117,7 @@ fn temporary_queue(world: &Arc<World>) {
     world.ledger.check_over(&before, "the end of a queue");
 }
 
-/// Changes attributes of queues in use, or the CPUs under them. Where threads are created under the
+/// Changes attributes of queues in use, or the allowed CPUs. Where threads are spawned under the
 /// queue's locks, nothing may preempt the caller.
 fn retune(world: &World) {
     let max = 1 + world.below(4) as u32;
@@ -131,13 +131,13 @@ fn retune(world: &World) {
         }
         1 => {
             let (max, min) = (max * 2, world.below(4) as u32);
-            // While both change, the minimum may be that of before.
+            // While both values change, the minimum may still be the previous one.
             world.ledger.raise_node_limits(NODES, max, 3);
             world.queues[NODES].set_max_active(max).expect("in range");
             world.queues[NODES].set_min_active(min).expect("it is unbound");
         }
         _ => {
-            // Items of before may run on in pods of before.
+            // Items queued before may run on in the previous pods.
             world.ledger.raise_limit(PODS, MAX_ACTIVE_DEFAULT);
             let change = || world.queues[queue].change_attrs(|now| *now = attrs);
             world.host().unpreempted(change).expect("attributes that fit the machine");
@@ -145,7 +145,8 @@ fn retune(world: &World) {
     }
 }
 
-/// Freezes, watches for a while that nothing moves, and thaws. Another thread may have been first.
+/// Freezes, checks for a while that no freezable item runs, and thaws. Another thread may have
+/// frozen first.
 fn freeze(world: &World) {
     if world.engine.freeze_begin().is_err() {
         return;
@@ -159,7 +160,7 @@ fn freeze(world: &World) {
     world.engine.thaw().expect("frozen by us");
 }
 
-/// Runs a seed. When it came to its end, and what happened up to then.
+/// Runs a seed. Returns when it ended, and its counters.
 fn run(seed: u64) -> (u64, Counts) {
     let mut chance = Chance::new(!seed);
     let spawn_fails_one_in = if chance.one_in(3) { 1 + chance.below(4) } else { 0 };
@@ -186,7 +187,7 @@ fn run(seed: u64) -> (u64, Counts) {
                 world.host().start(&cpus, move || (0..STEPS).for_each(|_| step(&theirs, &timer)))
             })
             .collect();
-        // Who got in just before the end needs a worker that may be gone already.
+        // An item accepted just before the end needs a worker that may have retired already.
         let shuts_down = spawn_fails_one_in != 1 && world.below(4) == 0;
         if shuts_down {
             rest::begin_shutdown(&world);
@@ -218,7 +219,7 @@ fn promises_hold_for_every_seed() {
     }
 }
 
-/// The same in a world in which everything is used.
+/// The same in a world in which every feature is used.
 #[test]
 fn a_seed_of_a_world_repeats_itself() {
     for seed in 0..40 {
@@ -226,7 +227,8 @@ fn a_seed_of_a_world_repeats_itself() {
     }
 }
 
-/// The same seed is the same run, to the last wake-up: else a seed would be worth nothing.
+/// The same seed gives the same run, to the last wake-up; otherwise a failure could not be
+/// reproduced.
 #[test]
 fn a_seed_repeats_itself() {
     let trace = |seed| {

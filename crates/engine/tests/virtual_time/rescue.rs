@@ -1,5 +1,5 @@
-//! Rescuers: queues that make progress without new threads (SEMANTICS 2.32), and what such a queue
-//! must not wait for (2.33).
+//! Rescuers: queues that make progress without new threads (SEMANTICS 2.32), and the waits that
+//! such a queue must not make (2.33).
 
 use std::sync::{Arc, Mutex};
 
@@ -18,8 +18,8 @@ fn reclaiming(name: &str, kind: Kind) -> QueueSpec {
     QueueSpec { flags: Flags::MEM_RECLAIM, ..spec(name, kind) }
 }
 
-/// A queue whose only worker on each of these CPUs is stuck until the event is set, with no thread to
-/// be had.
+/// A queue whose only worker on each of these CPUs is blocked until the event is set. No thread can
+/// be spawned.
 fn block_every_worker(engine: &Arc<VirtualEngine>, cpus: u32) -> (VirtualQueue, Vec<Arc<Event>>) {
     let host = engine.host();
     let queue = make(engine, spec("blocked", Kind::PerCpu));
@@ -46,7 +46,7 @@ fn release(engine: &VirtualEngine, events: &[Arc<Event>]) {
 
 type Runs = Arc<Mutex<Vec<(u32, u32)>>>;
 
-/// An item that notes its CPU and number, and is run by a rescuer.
+/// An item that records its CPU and number, and that it runs on a rescuer.
 fn noted(engine: &Arc<VirtualEngine>, runs: &Runs, cpu: u32, number: u32) -> Arc<Item> {
     let (engine, runs) = (engine.clone(), runs.clone());
     Item::new(move || {
@@ -80,7 +80,7 @@ fn an_ordered_queue_keeps_its_order_through_the_rescuer() {
         let ordered =
             || Kind::Ordered(Attrs { nice: 0, cpumask: cpumask.clone(), scope, strict: true });
         let queue = make(engine, reclaiming("reclaim", ordered()));
-        // Its workers are those of the pool of this one.
+        // The pool of this queue is also the pool of the first one, so its workers are stuck too.
         let stuck = make(engine, spec("stuck", ordered()));
         let host = engine.host();
         host.doze(MS);
@@ -103,9 +103,9 @@ fn an_ordered_queue_keeps_its_order_through_the_rescuer() {
     });
 }
 
-/// After a batch of 16 it is the next one's turn.
+/// After a batch of 16 the rescuer moves to the next pool.
 #[test]
-fn a_rescuer_goes_round_among_the_pools_that_call() {
+fn a_rescuer_serves_the_pools_in_turn() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, reclaiming("reclaim", Kind::PerCpu));
         let (blocked, events) = block_every_worker(engine, 2);
@@ -133,10 +133,10 @@ fn a_rescuer_goes_round_among_the_pools_that_call() {
     });
 }
 
-/// The pool that could not get a worker gets one as soon as that is possible again, though nobody
-/// queues anything more.
+/// The pool that could not get a worker gets one as soon as a spawn succeeds again, although no
+/// submitter queues another item.
 #[test]
-fn a_pool_without_workers_is_tried_again() {
+fn a_spawn_for_a_pool_without_workers_is_tried_again() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (queue, events) = block_every_worker(engine, 1);
         let host = engine.host();
@@ -159,8 +159,8 @@ fn a_pool_without_workers_is_tried_again() {
 }
 
 #[test]
-fn a_queue_whose_rescuer_cannot_be_made_is_not_made() {
-    // A worker, the watch, and no third thread.
+fn a_queue_whose_rescuer_cannot_be_spawned_is_not_created() {
+    // The spawn limit covers a worker, the watcher, and no third thread.
     for after in 0..3 {
         with_engine(Setup::exact("core:1"), move |engine| {
             let host = engine.host();
@@ -176,7 +176,7 @@ fn a_queue_whose_rescuer_cannot_be_made_is_not_made() {
 }
 
 #[test]
-fn the_rescuer_goes_with_its_queue_and_is_idle_until_called() {
+fn the_rescuer_ends_with_its_queue_and_is_idle_until_called() {
     with_engine(Setup::exact("core:1"), |engine| {
         let host = engine.host();
         let keep = make(engine, spec("keep", Kind::PerCpu));
@@ -193,7 +193,7 @@ fn the_rescuer_goes_with_its_queue_and_is_idle_until_called() {
     });
 }
 
-/// Which pairs of queues are reported when an item of the first flushes the second.
+/// Checks which pairs of queues are reported when an item of the first flushes the second.
 fn dependencies(flush: impl Fn(&VirtualQueue) + Send + Sync + Copy + 'static) {
     with_engine(Setup::exact("core:2"), move |engine| {
         let unbound = |engine: &VirtualEngine| Kind::Unbound(attrs(engine, Scope::System, false));
@@ -254,10 +254,10 @@ fn a_cancel_is_no_dependency() {
     });
 }
 
-/// All workers are taken and no other can be had: the watch looks after their pool's timers, and brings a
-/// worker up for one as soon as it can.
+/// All workers are blocked and none can be spawned: the watcher covers the pool's timers, and
+/// spawns a worker for one as soon as it can.
 #[test]
-fn timers_of_a_pool_without_workers_are_not_forgotten() {
+fn timers_of_a_pool_without_workers_are_covered() {
     with_engine(Setup::exact("core:1"), |engine| {
         let (queue, events) = block_every_worker(engine, 1);
         let host = engine.host();

@@ -1,4 +1,5 @@
-//! How seeded runs end: at rest, or shut down. Then the books agree, and no pool has lost count.
+//! The end of seeded runs: idle, or shut down. Then the ledger must balance, and the pools'
+//! counters must be right.
 
 use std::sync::Arc;
 
@@ -9,17 +10,17 @@ use crate::late::{Timer, let_all_expire};
 use crate::setup::{MS, SEC};
 use crate::world::{BH, DEDICATED, NODES, ORDERED, RECLAIM_ORDERED, World};
 
-/// Looks, a millisecond apart, until workers that have nothing to do must have lain down.
+/// How often the pools are checked, a millisecond apart, until idle workers must have parked.
 const LOOKS: u32 = 200;
 
-/// Waits for everything, and checks that the books agree.
+/// Waits for all items, and checks that the ledger balances.
 pub(crate) fn come_to_rest(world: &Arc<World>, timers: &[Arc<Timer>]) {
     for timer in timers {
         let cancel = || timer.item.cancel_sync(&world.engine).expect("not that deep");
         let _ = world.ledger.cancel_sync(timer.no, cancel);
     }
     let_all_expire(world);
-    // Items queue items of other queues.
+    // Items queue items of other queues, so one round of flushes is not enough.
     while !world.queues.iter().all(|queue| queue.is_idle()) {
         (0..world.queues.len()).for_each(|queue| world.flush(queue));
     }
@@ -28,14 +29,14 @@ pub(crate) fn come_to_rest(world: &Arc<World>, timers: &[Arc<Timer>]) {
     check_pools(world, |pool| !pool.retired || pool.nr_workers == 0);
 }
 
-/// Shuts the engine down while others go on using it.
+/// Shuts the engine down while other threads still use it.
 pub(crate) fn begin_shutdown(world: &World) {
     world.host().doze(world.below(4 * MS));
     world.ledger.shutting_down();
     shut_down(world, [0, MS, 100 * SEC][world.below(3) as usize]);
 }
 
-/// Nobody uses the engine any more: what a first shutdown left ends now.
+/// No other thread uses the engine any more: everything that a first shutdown left ends now.
 pub(crate) fn end_shutdown(world: &Arc<World>) {
     assert!(shut_down(world, 100 * SEC), "{}", world.engine.dump());
     for home in 0..world.queues.len() {
@@ -46,7 +47,7 @@ pub(crate) fn end_shutdown(world: &Arc<World>) {
     check_pools(world, |pool| pool.nr_workers == 0);
 }
 
-/// Whether everything ended within the time.
+/// Shuts down; whether everything ended within the time.
 fn shut_down(world: &World, limit_ns: u64) -> bool {
     let how = if world.below(2) == 0 { Shutdown::Drain } else { Shutdown::Cancel };
     let began = world.host().time();
@@ -65,13 +66,13 @@ fn check_books(world: &World) {
     assert!(world.queues[NODES..].iter().all(|queue| queue.is_idle()));
 }
 
-/// Every worker lies down in the end, and then nobody counts as running.
+/// Every worker parks in the end, and then none counts as running.
 fn check_pools(world: &World, is_right: impl Fn(&PoolDump) -> bool) {
     let is_at_rest = |pool: &PoolDump| {
         let idle = pool.workers.iter().all(|worker| worker.state == WorkerState::Idle);
         let counted = pool.nr_running == 0 && !pool.waking && pool.nr_idle == pool.nr_workers;
         let listed = pool.workers.len() == pool.nr_workers as usize;
-        // A pwq from which all was taken back may be left where nobody is.
+        // A pwq whose items were all cancelled may stay ready in a pool without workers.
         let empty = (pool.nr_ready == 0 || pool.nr_workers == 0) && pool.nr_armed == 0;
         idle && counted && listed && empty && is_right(pool)
     };

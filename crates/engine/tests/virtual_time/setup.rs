@@ -22,10 +22,10 @@ pub(crate) const US: u64 = 1_000;
 pub(crate) const MS: u64 = 1_000 * US;
 pub(crate) const SEC: u64 = 1_000 * MS;
 
-/// What an item panics with that is meant to.
+/// The panic message of items that panic on purpose.
 pub(crate) const ON_PURPOSE: &str = "on purpose";
 
-/// What to simulate.
+/// The parameters of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     /// The machine, in the notation of topologies.
@@ -35,7 +35,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Nothing is left to chance: first come, first served, no preemption.
+    /// Without chance: first come, first served, no preemption.
     pub(crate) fn exact(machine: &'static str) -> Setup {
         Setup { machine, chaos: Chaos::default(), seed: 0 }
     }
@@ -44,7 +44,7 @@ impl Setup {
 /// Runs `body` in a thread on CPU 0 of the machine, then ends the workers and waits for them.
 ///
 /// # Panics
-/// When a thread or a work item panics, or when the machine comes to a deadlock.
+/// If a thread or a work item panics, or if the machine deadlocks.
 pub(crate) fn with_engine<R: Send + 'static>(
     setup: Setup,
     body: impl FnOnce(&Arc<VirtualEngine>) -> R + Send + 'static,
@@ -96,7 +96,7 @@ pub(crate) fn attrs(engine: &VirtualEngine, scope: Scope, strict: bool) -> Attrs
     Attrs { nice: 0, cpumask, scope: ScopeChoice::Explicit(scope), strict }
 }
 
-/// Makes a queue; under its locks nothing may preempt the thread.
+/// Creates a queue. Nothing may preempt the thread while it holds the queue's locks.
 pub(crate) fn make(engine: &Arc<VirtualEngine>, spec: QueueSpec) -> VirtualQueue {
     engine.host().unpreempted(|| Queue::new(engine, spec)).expect("a queue")
 }

@@ -1,4 +1,4 @@
-//! Shutting an engine down.
+//! Shutting down an engine.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use crate::setup::{
 const CHAOS: Chaos =
     Chaos { drawn_order: true, preempt_one_in: 4, early_one_in: 20, ..Chaos::STEADY };
 
-/// Counts its runs, each of which takes so long.
+/// An item that counts its runs, each of which takes `ns`.
 fn counting(engine: &Arc<VirtualEngine>, ns: u64) -> (Arc<Item>, Arc<Mutex<u32>>) {
     let (engine, runs) = (Arc::downgrade(engine), Arc::new(Mutex::new(0)));
     let count = runs.clone();
@@ -37,7 +37,7 @@ fn queues(engine: &Arc<VirtualEngine>) -> [VirtualQueue; 3] {
 }
 
 #[test]
-fn a_drain_runs_what_is_queued_and_takes_no_more() {
+fn a_draining_shutdown_runs_queued_items_and_refuses_new_ones() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queues = queues(engine);
         let items: Vec<_> = (0..30).map(|_| counting(engine, MS)).collect();
@@ -59,13 +59,13 @@ fn a_drain_runs_what_is_queued_and_takes_no_more() {
             assert!(queue.flush().is_ok() && queue.drain().is_ok() && queue.destroy().is_ok());
         }
         engine.host().doze(MS);
-        assert_eq!(engine.workers(), 0, "idle workers have gone");
+        assert_eq!(engine.workers(), 0, "idle workers have retired");
     });
 }
 
-/// What running items queue, on their own queue or another, is still taken.
+/// Items that running items queue, on their own queue or another, are still accepted.
 #[test]
-fn a_drain_takes_what_items_queue() {
+fn a_draining_shutdown_accepts_items_queued_by_items() {
     with_engine(Setup::exact("core:2"), |engine| {
         let [first, second, _] = queues(engine);
         let (own, own_runs) = counting(engine, MS);
@@ -90,10 +90,11 @@ fn a_drain_takes_what_items_queue() {
 }
 
 #[test]
-fn a_cancel_lets_go_of_what_has_not_started() {
+fn a_cancelling_shutdown_releases_items_that_have_not_started() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queues = queues(engine);
-        // Short ones first: then the next ones are taken several at once, and some are in a slot.
+        // Short items first: a worker then takes the next ones several at once, and some are in a
+        // slot.
         for _ in 0..64 {
             assert_eq!(counting(engine, US).0.queue_on(&queues[0], 1), Queued::Yes);
         }
@@ -109,7 +110,7 @@ fn a_cancel_lets_go_of_what_has_not_started() {
         engine.host().doze(MS);
         let behind = engine.dump().pools[1].workers[0].behind.total;
         assert!(behind > 0, "some are behind the one that runs: {}", engine.dump());
-        // It runs, so this is set aside for the end of the run.
+        // The item runs, so this queueing is deferred to the end of the run.
         assert_eq!(busy.queue_on(&queues[0], 1), Queued::Yes);
         let waits = items[0].0.clone();
         let flusher = {
@@ -127,7 +128,7 @@ fn a_cancel_lets_go_of_what_has_not_started() {
         for (n, (item, runs)) in items.iter().enumerate() {
             let (runs, released) = (*runs.lock().unwrap(), item.released());
             assert_eq!(runs + released, 1, "item {n}");
-            // Those of the first queue could not start: its only worker is busy.
+            // Items of the first queue could not start: its only worker is busy.
             assert!(n % 3 != 0 || released == 1, "item {n} was run");
         }
         let released: u32 = items.iter().map(|(item, _)| item.released()).sum();
@@ -138,7 +139,7 @@ fn a_cancel_lets_go_of_what_has_not_started() {
 }
 
 #[test]
-fn what_does_not_end_in_time_is_reported() {
+fn a_shutdown_reports_items_that_do_not_end_in_time() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("slow", Kind::PerCpu));
         let other = make(engine, spec("idle", Kind::PerCpu));
@@ -157,7 +158,7 @@ fn what_does_not_end_in_time_is_reported() {
              queue slow: 1 pending, 1 running\n    \
              slot 1    uw/1  running  thread 3  run 1  queue slow  for at most 11.0 ms  test::Item\n"
         );
-        // A second call goes on where the first one gave up.
+        // A second call continues where the first one gave up.
         let again = engine.shutdown(Shutdown::Cancel, SEC).unwrap();
         assert!(again.is_complete(), "{again}");
         assert_eq!((again.released, second.released(), engine.host().time()), (1, 1, 100 * MS));
@@ -168,9 +169,10 @@ fn what_does_not_end_in_time_is_reported() {
     });
 }
 
-/// The one worker of the queue has gone when a thaw lets its item go on, and no thread is to be had.
+/// The queue's only worker has retired when a thaw lets its item continue, and no thread can be
+/// spawned.
 #[test]
-fn a_dedicated_queue_s_thread_that_was_sent_home_is_made_again() {
+fn a_dedicated_queues_retired_thread_is_spawned_again() {
     with_engine(Setup::exact("core:1"), |engine| {
         let kind = Kind::Dedicated(attrs(engine, Scope::System, false));
         let flags = Flags::FREEZABLE;
@@ -208,14 +210,14 @@ fn not_from_inside_an_item() {
     });
 }
 
-/// A queue that is made later is made, takes nothing, and costs no thread.
+/// A queue can still be created later; it accepts nothing and costs no thread.
 #[test]
-fn later_queues_take_nothing() {
+fn queues_created_after_a_shutdown_accept_no_items() {
     with_engine(Setup::exact("core:2"), |engine| {
         let before = make(engine, spec("before", Kind::PerCpu));
         assert!(engine.shutdown(Shutdown::Drain, 0).unwrap().is_complete());
         let spawns = engine.host().counts().spawns;
-        // With the same pools: its workers go all the same.
+        // The queue uses the same pools, whose workers retire all the same.
         let queue = Queue::new(engine, spec("late", Kind::PerCpu)).unwrap();
         let (item, _) = counting(engine, MS);
         assert_eq!(item.queue(&queue), Queued::Refused);
@@ -226,9 +228,9 @@ fn later_queues_take_nothing() {
     });
 }
 
-/// What is let go of may hold the last handle of its own queue, on which something still runs.
+/// A released item may hold the last handle of its own queue, on which an item still runs.
 #[test]
-fn the_last_handle_in_an_item_that_is_let_go_of() {
+fn the_last_handle_in_an_item_that_is_released() {
     with_engine(Setup::exact("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         let (busy, runs) = counting(engine, 50 * MS);
@@ -246,10 +248,10 @@ fn the_last_handle_in_an_item_that_is_let_go_of() {
     });
 }
 
-/// Beside a shutdown, others queue, arm, cancel and make queues. Every item that was taken has run or
-/// was let go of, and nothing is left over.
+/// During a shutdown, other threads queue, arm, cancel and create queues. Every accepted item has
+/// run or was released, and nothing is left over.
 #[test]
-fn a_shutdown_in_the_middle_of_everything_loses_nothing() {
+fn a_shutdown_during_all_other_operations_loses_no_item() {
     for seed in 0..150 {
         let setup = Setup { machine: "llc:2 core:2", chaos: CHAOS, seed };
         with_engine(setup, move |engine| {
@@ -285,7 +287,7 @@ fn a_shutdown_in_the_middle_of_everything_loses_nothing() {
             let report = engine.shutdown(how, SEC).unwrap();
             assert!(report.is_complete(), "{report}");
             producers.into_iter().for_each(|producer| producer.join(engine.host()));
-            // Whoever had passed the gate may have queued after the last look.
+            // A submitter that had passed the gate may have queued after the last scan.
             let report = engine.shutdown(how, SEC).unwrap();
             assert!(report.is_complete(), "{report}");
             engine.host().doze(MS);
@@ -301,8 +303,8 @@ fn a_shutdown_in_the_middle_of_everything_loses_nothing() {
     }
 }
 
-/// A thread that has found the queue open and loses its CPU before it arms its item: nobody would
-/// ever look at that timer.
+/// A thread finds the queue open and loses its CPU before it arms its item. No thread would ever
+/// handle that timer.
 #[test]
 fn an_item_that_is_armed_too_late_is_refused() {
     let mut refused = 0;

@@ -16,12 +16,13 @@ use crate::host::VirtualHost;
 use crate::machine::{Main, Next, ThreadId};
 
 const STACK_BYTES: usize = 512 * 1024;
-/// No step takes this long, unless a thread waits for a lock of the operating system whose holder is suspended.
+/// The timeout of one step. Only a thread that waits for a lock of the operating system whose
+/// holder is suspended takes this long.
 const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 type Fiber = Coroutine<(), (), ()>;
 
-/// What the machine and the engine keep for a thread, on its own stack.
+/// The data that the machine and the engine keep for a thread, on its own stack.
 pub(crate) struct Anchor {
     yielder: *const Yielder<(), ()>,
     state: ThreadState,
@@ -49,7 +50,7 @@ impl Anchor {
 
 /// The thread that watches the simulations of another thread.
 struct Watcher {
-    /// Gets the description of each simulation that begins, and `None` at its end.
+    /// Receives the description of each simulation that begins, and `None` at its end.
     simulations: Sender<Option<String>>,
     /// Steps of all simulations.
     steps: Arc<AtomicU64>,
@@ -72,11 +73,12 @@ impl Watcher {
                 let Some(message) = begun else { continue };
                 let mut last = None;
                 while simulations.recv_timeout(HANGS_AFTER) == Err(RecvTimeoutError::Timeout) {
-                    // By the steps and not by the clock alone: beside other programs a simulation takes many
-                    // times as long.
+                    // The check uses the steps and not the clock alone: on a loaded machine a
+                    // simulation takes many times as long.
                     let now = Some(seen.load(Ordering::Relaxed));
                     if now == last {
-                        // Not by `eprintln`: what the test harness has captured goes with the process.
+                        // Not `eprintln`: the output that the test harness captures is lost when
+                        // the process aborts.
                         let hangs = "hangs; is a thread suspended with a lock held?";
                         let text = format!("{message}: {hangs}\n");
                         let _ = std::io::stderr().write_all(text.as_bytes());
@@ -97,8 +99,8 @@ impl Watcher {
 /// Runs until every thread has ended.
 ///
 /// # Panics
-/// When a thread panics, when nobody can run any more, or when time stands still. `about` is
-/// printed then, with the state of the machine.
+/// If a thread panics, if no thread can run any more, or if time no longer advances. The panic
+/// prints `about` and the state of the machine.
 pub(crate) fn run(host: &VirtualHost, about: &str) {
     let mut fibers: Vec<Option<Fiber>> = Vec::new();
     let outcome = WATCHER.with(|watcher| {
@@ -112,9 +114,10 @@ pub(crate) fn run(host: &VirtualHost, about: &str) {
         let machine = host.describe();
         eprintln!("{about}: {machine}");
         for mut fiber in fibers.into_iter().flatten() {
-            // SAFETY: the stacks are given back with what is on them left alone. Nobody touches it
-            // any more: no fiber of this machine runs again, and what the threads share is only
-            // reached from the fibers. The process is about to report a failed test.
+            // SAFETY: the stacks are reused and their contents are leaked. No code touches the
+            // contents any more: no fiber of this machine runs again, and the data that the threads
+            // share is only reachable from the fibers. The process is about to report a failed
+            // test.
             unsafe { fiber.force_reset() };
         }
         resume_unwind(payload);
@@ -128,7 +131,7 @@ fn dispatch(host: &VirtualHost, fibers: &mut Vec<Option<Fiber>>, steps: &AtomicU
         let id = match next {
             Next::Run(id) => id,
             Next::Done => return,
-            Next::Stuck => panic!("deadlock: nobody can run, and nothing will happen"),
+            Next::Stuck => panic!("deadlock: no thread can run, and no event is pending"),
         };
         let main = host.machine().take_main(id);
         if let Some(main) = main {
@@ -151,7 +154,8 @@ fn fiber(host: VirtualHost, id: ThreadId, main: Main) -> Fiber {
     Coroutine::with_stack(stack, move |yielder, ()| {
         let anchor = Anchor { yielder, state: ThreadState::new() };
         host.machine().set_anchor(id, &raw const anchor);
-        // The engine's last handle may go with `main`, and with it a host; ours goes after that.
+        // `main` may drop the engine's last handle, and with it a host; this host is dropped after
+        // that.
         main();
     })
 }

@@ -1,4 +1,4 @@
-//! Items that sleep and do not say so: somebody stands in, and nobody for nothing.
+//! Items that block undeclared: another worker replaces the blocked one, and none is woken in vain.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::setup::{
     MS, SEC, Setup, US, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine,
 };
 
-/// The ways that notice undeclared sleeps, and how late each may be.
+/// The tiers that detect undeclared blocking, and how late each may be.
 const NOTICING: [(Tier, u64); 2] = [(Tier::Events, MS), (Tier::Sampling, 2 * MS)];
 
 fn setup(machine: &'static str) -> Setup {
@@ -24,10 +24,10 @@ fn notice(engine: &VirtualEngine, tier: Tier) {
     engine.host().detecting().tier = tier;
 }
 
-/// What an item does.
+/// The body of an item.
 type Body = Box<dyn Fn(&VirtualEngine) + Send + Sync>;
 
-/// Queues items that do this; when each started and finished.
+/// Queues items with these bodies. Returns when each started and finished.
 fn run_all(
     engine: &Arc<VirtualEngine>,
     queue: &VirtualQueue,
@@ -60,7 +60,7 @@ fn burns(ns: u64) -> Body {
 }
 
 #[test]
-fn what_waits_behind_a_sleeper_starts() {
+fn items_behind_a_blocked_worker_start() {
     for (tier, late) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -73,7 +73,7 @@ fn what_waits_behind_a_sleeper_starts() {
 }
 
 #[test]
-fn declared_alone_notices_nothing() {
+fn tier_declared_detects_no_undeclared_block() {
     with_engine(setup("core:2"), |engine| {
         let queue = make(engine, spec("q", Kind::PerCpu));
         let times = run_all(engine, &queue, vec![sleeps(40 * MS), burns(MS)]);
@@ -81,9 +81,9 @@ fn declared_alone_notices_nothing() {
     });
 }
 
-/// One that was found asleep counts again when it is back: nobody starts beside it.
+/// A worker that was found blocked counts again when it is back: no other item starts beside it.
 #[test]
-fn who_is_back_counts_again() {
+fn a_worker_that_is_back_counts_again() {
     for (tier, late) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -94,7 +94,8 @@ fn who_is_back_counts_again() {
                     engine.host().burn(MS / 10);
                 }
             };
-            // The second is at work when the first comes back; the third has to wait for one of them.
+            // The second item runs when the first comes back; the third has to wait for one of
+            // them.
             let bodies = vec![Box::new(back) as Box<_>, burns(7 * MS), burns(MS)];
             let times = run_all(engine, &queue, bodies);
             let first_end = times[0].1.min(times[1].1);
@@ -104,16 +105,16 @@ fn who_is_back_counts_again() {
     }
 }
 
-/// 5 ms. A CPU has no time slices here: others get it between these.
+/// 5 ms. A CPU has no time slices here: other threads get it between these steps.
 fn burn_in_slices(engine: &VirtualEngine) {
     for _ in 0..50 {
         engine.host().burn(MS / 10);
     }
 }
 
-/// The kernel's scenarios with sleeps that nobody declared.
+/// The kernel's scenarios with undeclared blocking.
 #[test]
-fn golden_scenarios_with_undeclared_sleeps() {
+fn golden_scenarios_with_undeclared_blocks() {
     let cases: [(u32, bool, [u64; 3]); 4] = [
         (1, false, [20, 35, 50]),
         (2, false, [20, 20, 35]),
@@ -135,7 +136,8 @@ fn golden_scenarios_with_undeclared_sleeps() {
                     let (engine, finished) = (engine.clone(), finished.clone());
                     let item = Item::new(move || {
                         let burn = || match intensive {
-                            // Those do not take turns with others; nor do they in the scenario.
+                            // CPU-intensive items do not share their CPU in slices; nor do they in
+                            // the kernel's scenario.
                             true => engine.host().burn(5 * MS),
                             false => burn_in_slices(&engine),
                         };
@@ -161,9 +163,10 @@ fn golden_scenarios_with_undeclared_sleeps() {
     }
 }
 
-/// With `max_active` used up nobody is made beyond it, and the sleepers themselves go on with the rest.
+/// With `max_active` used up no worker beyond it is spawned, and the blocked workers continue with
+/// the other items.
 #[test]
-fn sleepers_are_as_many_as_max_active_and_no_more() {
+fn blocked_workers_are_as_many_as_max_active_and_no_more() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -172,16 +175,16 @@ fn sleepers_are_as_many_as_max_active_and_no_more() {
             let bodies = (0..320).map(|_| sleeps(10 * MS)).collect();
             let times = run_all(engine, &queue, bodies);
             let last = times.iter().map(|times| times.1).max().unwrap();
-            // 20 rounds of 10 ms, and some time until all 16 are there.
+            // 20 rounds of 10 ms, and some time until all 16 workers exist.
             assert!(last <= 200 * MS * 115 / 100, "{tier}: {last}");
             assert!(engine.workers() <= 16 + 2 + 1, "{tier}: {}", engine.workers());
         });
     }
 }
 
-/// Sleeps that are over before anybody could stand in are left alone.
+/// Blocks that end before a replacement could arrive cause no wake.
 #[test]
-fn brief_sleeps_bring_up_few() {
+fn brief_blocks_wake_few_workers() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -201,9 +204,10 @@ fn brief_sleeps_bring_up_few() {
     }
 }
 
-/// That the items of a queue sleep says nothing of those of the next one, which may get what it has left.
+/// The fact that the items of a queue block says nothing about those of the next queue, which may
+/// reuse the same pwq.
 #[test]
-fn what_was_presumed_of_a_queue_ends_with_it() {
+fn the_presumption_about_a_queue_ends_with_it() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:1"), move |engine| {
             notice(engine, tier);
@@ -220,7 +224,7 @@ fn what_was_presumed_of_a_queue_ends_with_it() {
     }
 }
 
-/// However many workers there are to be observed.
+/// The bound holds for any number of workers.
 #[test]
 fn a_bounded_number_of_threads_is_observed() {
     with_engine(setup("core:100"), |engine| {
@@ -231,7 +235,7 @@ fn a_bounded_number_of_threads_is_observed() {
         let body = |at: u32| -> Body {
             let most = most.clone();
             Box::new(move |engine| {
-                // One sleeper makes it worth to look at the others.
+                // One blocked worker makes it worthwhile to observe the others.
                 if at.is_multiple_of(100) {
                     engine.host().doze(5 * MS);
                 }
@@ -244,7 +248,7 @@ fn a_bounded_number_of_threads_is_observed() {
     });
 }
 
-/// Who loses its CPU to another process does not sleep.
+/// A worker that loses its CPU to another process is not blocked.
 #[test]
 fn computing_workers_are_not_replaced() {
     for (tier, _) in NOTICING {
@@ -277,7 +281,7 @@ fn a_refusal_midway_leaves_the_rest_to_sampling() {
             let queue = make(engine, spec("q", Kind::PerCpu));
             let bodies = (0..20).flat_map(|_| [sleeps(30 * MS), burns(MS)]).collect();
             let times = run_all(engine, &queue, bodies);
-            // Each sleeper costs what finding it takes, not its sleep.
+            // Each blocked worker costs the time to detect it, not the time of its block.
             let last_start = times.iter().map(|times| times.0).max().unwrap();
             assert!(last_start <= 20 * MS + 20 * 2 * MS, "{sights}: {last_start}");
         });
@@ -285,7 +289,7 @@ fn a_refusal_midway_leaves_the_rest_to_sampling() {
 }
 
 #[test]
-fn lost_records_delay_and_do_no_more() {
+fn lost_records_only_delay_detection() {
     with_engine(setup("core:2"), |engine| {
         notice(engine, Tier::Events);
         engine.host().detecting().lossy = 2;
@@ -297,9 +301,9 @@ fn lost_records_delay_and_do_no_more() {
     });
 }
 
-/// Idle workers, and pools without work that waits, are not looked at.
+/// Idle workers, and pools without waiting items, are not sampled.
 #[test]
-fn nobody_looks_when_nothing_waits() {
+fn the_watcher_does_not_scan_when_no_item_waits() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:2"), move |engine| {
             notice(engine, tier);
@@ -314,9 +318,9 @@ fn nobody_looks_when_nothing_waits() {
     }
 }
 
-/// Nothing is behind a lone item that sleeps, and nothing behind the last of a batch.
+/// Nothing waits behind a lone item that blocks, nor behind the last item of a batch.
 #[test]
-fn nobody_looks_after_the_last_item() {
+fn the_watcher_does_not_scan_after_the_last_item() {
     for (tier, _) in NOTICING {
         for others in [0, 20] {
             with_engine(setup("core:2"), move |engine| {
@@ -335,7 +339,7 @@ fn nobody_looks_after_the_last_item() {
                 engine.host().doze(100 * MS);
                 let after = engine.host().counts();
                 assert_eq!(after.without_looks(), before.without_looks(), "{tier} {others}");
-                // The CPUs may be looked at.
+                // The watcher may check the CPUs.
                 assert!(after.looks - before.looks <= 1, "{tier} {others}: {before:?} {after:?}");
                 queue.flush().unwrap();
             });
@@ -343,9 +347,9 @@ fn nobody_looks_after_the_last_item() {
     }
 }
 
-/// Every item runs once, whatever is noticed when.
+/// Every item runs once, whatever is detected and when.
 #[test]
-fn nothing_is_lost_or_run_twice_under_chaos() {
+fn no_item_is_lost_or_run_twice_under_chaos() {
     use crate::chance::Chaos;
     for seed in 0..60 {
         let chaos = Chaos { preempt_one_in: 6, drawn_order: true, ..Chaos::default() };
@@ -380,7 +384,8 @@ fn nothing_is_lost_or_run_twice_under_chaos() {
             per_cpu.flush().unwrap();
             shared.flush().unwrap();
             assert_eq!(ran.load(Ordering::Relaxed), 60);
-            // Counted in as often as out: then each pool has as many idle as there are workers.
+            // Workers rejoin the running count as often as they left it: each pool has as many idle
+            // as there are workers.
             engine.host().doze(SEC);
             let dump = engine.dump();
             for pool in &dump.pools {

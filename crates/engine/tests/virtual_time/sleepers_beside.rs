@@ -1,5 +1,5 @@
-//! Workers that sleep, beside whatever else a pool does: hogs, declared waits, timers, items that begin to
-//! compute.
+//! Workers that block, together with the other states of a pool: hogs, declared waits, timers,
+//! items that begin to compute.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,9 +25,9 @@ fn put(
     assert_eq!(Item::new(move || body(&engine)).queue(queue), Queued::Yes);
 }
 
-/// Hogs are set aside however many workers sleep meanwhile.
+/// Hogs are taken off the running count however many workers are blocked meanwhile.
 #[test]
-fn hogs_are_found_beside_sleepers() {
+fn hogs_are_detected_beside_blocked_workers() {
     for declared in [false, true] {
         with_engine(Setup::exact("core:2"), move |engine| {
             engine.host().detecting().tier = Tier::Sampling;
@@ -58,9 +58,9 @@ fn hogs_are_found_beside_sleepers() {
     }
 }
 
-/// Who declares its waits does not pay for those who do not.
+/// Items that declare their waits do not pay for those that do not.
 #[test]
-fn nobody_is_asked_where_all_waits_are_declared() {
+fn workers_are_not_sampled_where_all_waits_are_declared() {
     for tier in TIERS {
         with_engine(Setup::exact("core:2"), move |engine| {
             engine.host().detecting().tier = tier;
@@ -77,9 +77,10 @@ fn nobody_is_asked_where_all_waits_are_declared() {
     }
 }
 
-/// A queue whose items have always slept may begin to compute: few of them do at once from the beginning.
+/// A queue whose items have always blocked may begin to compute: from the start only few of them
+/// run at once.
 #[test]
-fn presumed_sleepers_that_compute_are_few() {
+fn few_workers_presumed_blocked_compute_at_once() {
     for tier in TIERS {
         with_engine(Setup::exact("core:2"), move |engine| {
             engine.host().detecting().tier = tier;
@@ -98,14 +99,14 @@ fn presumed_sleepers_that_compute_are_few() {
                 });
             }
             queue.flush().unwrap();
-            // The pool's two CPUs, one taken on trust, and one that is being replaced.
+            // The pool's two CPUs, one worker presumed blocked, and one that is being replaced.
             let most = most.load(Ordering::Relaxed);
             assert!((2..=4).contains(&most), "{tier}: {most}");
         });
     }
 }
 
-/// A pool that has as many workers as it may have, all of them in waits, still has its timers looked after.
+/// A pool that has reached its cap, with all workers blocked in waits, still serves its timers.
 #[test]
 fn timers_of_a_full_pool_reach_the_rescuer() {
     for tier in [Tier::Declared, Tier::Sampling] {

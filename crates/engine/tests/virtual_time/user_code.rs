@@ -1,5 +1,5 @@
-//! User code other than items' functions, and what the engine holds while it runs: nothing. The host of these
-//! tests checks that in every report.
+//! User code other than items' functions runs with none of the engine's locks held. The host of
+//! these tests checks that in every report.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn limit_cpu_time(engine: &VirtualEngine, limit: Option<u32>) -> bool {
 }
 
 #[test]
-fn a_change_of_attributes_may_change_and_ask_the_same_queue() {
+fn a_change_of_attributes_may_change_and_query_the_same_queue() {
     with_engine(Setup::exact("core:2"), |engine| {
         let kind = Kind::Unbound(attrs(engine, Scope::System, false));
         let queue = make(engine, spec("q", kind));
@@ -36,13 +36,13 @@ fn a_change_of_attributes_may_change_and_ask_the_same_queue() {
             .unwrap();
         let kind = queue.kind();
         let attrs = kind.attrs().expect("it is unbound");
-        // Each attribute is as it was changed last: the outer change has left this one alone.
+        // Each attribute has its last change: the outer change has not touched this one.
         assert_eq!((attrs.nice, attrs.strict), (7, true));
     });
 }
 
 #[test]
-fn what_a_change_of_cpus_has_to_report_is_told_without_its_lock() {
+fn a_change_of_cpus_reports_without_its_lock() {
     with_engine(Setup::exact("core:4"), |engine| {
         let host = engine.host();
         assert!(limit_cpu_time(engine, Some(1)));
@@ -57,7 +57,7 @@ fn what_a_change_of_cpus_has_to_report_is_told_without_its_lock() {
         host.doze(MS);
         host.break_spawn(Some(BrokenSpawn { after: 0, takes_ns: 0, lags_ns: 0 }));
         let before = host.reports().len();
-        // More workers should run at once, and cannot be made.
+        // More workers should run at once, and cannot be spawned.
         assert!(limit_cpu_time(engine, None));
         host.break_spawn(None);
         let told = host.reports().split_off(before);

@@ -1,4 +1,4 @@
-//! Work that waits while nothing moves is reported, once for each stall (SEMANTICS 2.36).
+//! Items that wait while nothing progresses are reported, once for each stall (SEMANTICS 2.36).
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,8 @@ use crate::host::{Event, VirtualHost};
 use crate::item::Item;
 use crate::setup::{MS, SEC, Setup, VirtualEngine, VirtualQueue, attrs, make, spec, with_engine};
 
-/// What the watch may take on top of the threshold: two looks, and the one after which it sleeps.
+/// How much later than the threshold the watcher may report: two scans, and the one after which it
+/// sleeps.
 const LATE: u64 = SEC / 2 + SEC / 4;
 
 pub(crate) fn stalls(host: &VirtualHost) -> Vec<Stall> {
@@ -37,12 +38,12 @@ pub(crate) fn ordered(engine: &Arc<VirtualEngine>, name: &str) -> VirtualQueue {
     make(engine, spec(name, Kind::Ordered(attrs)))
 }
 
-/// Something that items wait for.
+/// A latch that items wait for.
 #[derive(Clone, Default)]
 struct Latch(Arc<Event>);
 
 impl Latch {
-    /// An item that waits for it, and says so or not.
+    /// An item that waits for the latch, declared or not.
     fn item(&self, engine: &Arc<VirtualEngine>, declared: bool) -> Arc<Item> {
         let (engine, event) = (engine.clone(), self.0.clone());
         Item::new(move || {
@@ -65,10 +66,10 @@ fn idle() -> Arc<Item> {
     Item::new(|| {})
 }
 
-// Catches: a stall that is not noticed as no pool has anything ready; one that is reported again and again,
-// or only the first of two; a report that does not name who is in the way.
+// Catches: a stall that is missed because no pool has anything ready; one that is reported
+// repeatedly, or only the first of two; a report that does not name the blocking item.
 #[test]
-fn an_ordered_queue_that_does_not_move_is_reported_once_for_each_stall() {
+fn a_stalled_ordered_queue_is_reported_once_for_each_stall() {
     with_threshold("core:2", |engine| {
         let (host, q) = (engine.host(), ordered(engine, "q"));
         for round in 1..=3 {
@@ -103,17 +104,18 @@ fn an_ordered_queue_that_does_not_move_is_reported_once_for_each_stall() {
     });
 }
 
-// Catches: a new queue's stall that is taken for one that was told, of a queue that is gone: the new one has its pwq,
-// and another worker is as far as the one that was in the way there. Nobody has looked in between.
+// Catches: a new queue's stall that is mistaken for one already reported, of a queue that was
+// destroyed. The new queue reuses the pwq, and another worker has the same run number as the one
+// that blocked it. The watcher has not scanned in between.
 #[test]
-fn a_queue_that_takes_the_place_of_another_is_no_part_of_its_stall() {
+fn a_queue_that_reuses_a_pwq_does_not_inherit_its_stall() {
     with_threshold("core:2", |engine| {
         let (host, beside) = (engine.host(), ordered(engine, "beside"));
         let (mut pwqs, busy) = (Vec::new(), Latch::default());
         for told in [1, 2] {
             let (q, latch) = (ordered(engine, "q"), Latch::default());
             if told == 2 {
-                // The first one's worker, so that another one is needed.
+                // This item occupies the first one's worker, so that another worker is needed.
                 queue(&busy.item(engine, true), &beside);
                 host.doze(MS);
             }
@@ -158,10 +160,10 @@ fn the_text_of_a_stall() {
     });
 }
 
-// Catches: a pool that stands still as its one worker sleeps undeclared, with what waits on the ready list,
-// or lined up behind the sleeper in its batch.
+// Catches: a pool that stalls because its only worker blocks undeclared, with the waiting items on
+// the ready list, or scheduled behind the blocked item in its batch.
 #[test]
-fn a_pool_that_does_not_move_is_reported_once() {
+fn a_stalled_pool_is_reported_once() {
     for behind in [1, 5] {
         with_threshold("core:2", move |engine| {
             let (host, q) = (engine.host(), make(engine, spec("q", Kind::PerCpu)));
@@ -215,7 +217,7 @@ fn items_that_use_up_the_limit_are_named() {
 }
 
 #[test]
-fn the_threshold_is_the_kernels_and_0_is_off() {
+fn the_watchdog_threshold_is_the_kernels_and_0_is_off() {
     with_engine(Setup::exact("core:2"), |engine| {
         assert_eq!((engine.watchdog_thresh(), WATCHDOG_THRESH_NS), (30 * SEC, 30 * SEC));
         engine.set_watchdog_thresh(0);
@@ -226,13 +228,13 @@ fn the_threshold_is_the_kernels_and_0_is_off() {
         let before = host.counts();
         host.doze(1_000 * SEC);
         assert_eq!((stalls(host).len(), host.counts()), (0, before), "looks, reports");
-        // What stands still already is noticed from when it is on.
+        // A stall that exists already is reported from the moment when the watchdog is on.
         engine.set_watchdog_thresh(2 * SEC);
         host.doze(SEC);
         assert_eq!(stalls(host).len(), 0);
         host.doze(3 * SEC);
         assert_eq!(stalls(host).len(), 1);
-        // It was reported, and nobody looks any more.
+        // The stall was reported, and the watcher scans no more.
         let before = host.counts();
         host.doze(1_000 * SEC);
         assert_eq!((stalls(host).len(), host.counts()), (1, before), "looks, reports");
@@ -241,9 +243,9 @@ fn the_threshold_is_the_kernels_and_0_is_off() {
     });
 }
 
-/// An item that takes long and says so is no stall, until it does not say so any more.
+/// An item that takes long and touches the watchdog is no stall, until it stops touching it.
 #[test]
-fn a_touch_begins_anew() {
+fn a_touch_restarts_the_threshold() {
     for inside in [true, false] {
         with_threshold("core:2", move |engine| {
             let (host, q) = (engine.host(), ordered(engine, "q"));
@@ -272,9 +274,10 @@ fn a_touch_begins_anew() {
     }
 }
 
-// Catches: long that is taken for stuck; pending that cannot start and is not meant to.
+// Catches: a long run mistaken for a stuck one; pending items that cannot start and are not meant
+// to.
 #[test]
-fn what_moves_is_no_stall() {
+fn items_that_progress_are_no_stall() {
     with_threshold("core:2", |engine| {
         let (host, one) = (engine.host(), ordered(engine, "one"));
         let pool = make(engine, spec("pool", Kind::PerCpu));
@@ -297,11 +300,11 @@ fn what_moves_is_no_stall() {
         assert_eq!(stalls(host), []);
         engine.thaw().unwrap();
         frozen.flush().unwrap();
-        // A batch whose last item takes long: nothing is behind it.
+        // A batch whose last item takes long: nothing is scheduled behind it.
         let inner = engine.clone();
         queue(&idle(), &pool);
         queue(&Item::new(move || inner.host().doze(20 * SEC)), &pool);
-        // What waits is taken back in time.
+        // The waiting item is cancelled in time.
         let (latch, taken_back) = (Latch::default(), idle());
         queue(&latch.item(engine, true), &one);
         queue(&taken_back, &one);
@@ -315,9 +318,9 @@ fn what_moves_is_no_stall() {
     });
 }
 
-/// Only where work waits is there anything to look at: an item may wait for ever.
+/// The watcher scans only where items wait: a lone item may wait for ever.
 #[test]
-fn nobody_gets_up_for_a_lone_waiter() {
+fn the_watcher_does_not_wake_for_a_lone_waiter() {
     with_threshold("core:2", |engine| {
         let host = engine.host();
         let queues = [
@@ -338,7 +341,7 @@ fn nobody_gets_up_for_a_lone_waiter() {
         host.doze(100_000 * SEC);
         assert_eq!(host.counts(), before);
         assert_eq!(stalls(host), []);
-        // What comes behind them is noticed all the same.
+        // A stall behind these items is still detected.
         for (at, one) in queues.iter().enumerate().filter(|&(at, _)| at != 1) {
             let (began, reported) = (host.time(), stalls(host).len());
             queue(&idle(), one);
@@ -354,9 +357,9 @@ fn nobody_gets_up_for_a_lone_waiter() {
     });
 }
 
-/// A machine that stands still, as one that is suspended: nothing has moved, and nothing could.
+/// The machine is suspended: nothing has progressed, and nothing could.
 #[test]
-fn a_watch_that_comes_late_blames_nobody() {
+fn a_late_watcher_reports_no_stall() {
     with_threshold("core:2", |engine| {
         let (host, q, latch) = (engine.host(), ordered(engine, "q"), Latch::default());
         queue(&latch.item(engine, true), &q);
@@ -372,7 +375,7 @@ fn a_watch_that_comes_late_blames_nobody() {
     });
 }
 
-/// Nobody can be made, and everybody waits: the items and the workers are named.
+/// No worker can be spawned, and every worker waits: the items and the workers are named.
 #[test]
 fn a_pool_that_gets_no_worker_is_reported() {
     with_threshold("core:1", |engine| {
@@ -394,9 +397,9 @@ fn a_pool_that_gets_no_worker_is_reported() {
     });
 }
 
-/// Nobody of the pool moves, but a rescuer takes what is there.
+/// No worker of the pool progresses, but a rescuer takes the items.
 #[test]
-fn what_a_rescuer_does_is_progress() {
+fn items_run_by_a_rescuer_count_as_progress() {
     with_threshold("core:1", |engine| {
         let (host, latch) = (engine.host(), Latch::default());
         let blocked = make(engine, spec("blocked", Kind::PerCpu));
@@ -417,9 +420,9 @@ fn what_a_rescuer_does_is_progress() {
     });
 }
 
-/// Under chaos: what is stuck is reported once, what is not never is.
+/// Under chaos: a stall is reported once, a load never.
 #[test]
-fn stalls_are_told_from_loads_under_chaos() {
+fn stalls_are_distinguished_from_loads_under_chaos() {
     use crate::chance::Chaos;
     for seed in 0..20 {
         let chaos = Chaos { preempt_one_in: 6, drawn_order: true, ..Chaos::default() };

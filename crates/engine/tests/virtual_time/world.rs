@@ -1,4 +1,4 @@
-//! An engine, queues of every kind, and items that do all sorts of things to each other.
+//! An engine, queues of every kind, and items that perform random operations on each other.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ use crate::item::Item;
 use crate::ledger::{ItemNo, Ledger, Limit, NodeLimits, QueueNo};
 use crate::setup::{MS, ON_PURPOSE, US, VirtualEngine, VirtualQueue, attrs, make, spec};
 
-/// The queues, by number. An item waits for those of a later queue only, so that waits end.
+/// The queues, by number. An item waits only for items of a later queue, so that all waits end.
 pub(crate) const BOUND: QueueNo = 0;
 pub(crate) const PODS: QueueNo = 1;
 pub(crate) const WHOLE: QueueNo = 2;
@@ -25,28 +25,28 @@ pub(crate) const ORDERED: QueueNo = 3;
 pub(crate) const INTENSIVE: QueueNo = 4;
 /// Queues for shared items.
 pub(crate) const QUEUES: u64 = 5;
-/// The following are for items that are queued once. Of this one on a CPU: its pods share the limits
-/// of nodes.
+/// The following are for items that are queued once. Items are queued on this one for a CPU: its
+/// pods share the limits of nodes.
 pub(crate) const NODES: QueueNo = 5;
-/// Items of any queue before wait for these four, though no thread may be had any more: the first
-/// two have rescuers, and the others run their items in a context of their own. Their own items
-/// wait for nobody.
+/// Items of any earlier queue wait for items of these four, even if no thread can be spawned any
+/// more: the first two have rescuers, and the others run their items in a context of their own. The
+/// items of these four wait for no other item.
 pub(crate) const RECLAIM: QueueNo = 6;
 pub(crate) const RECLAIM_ORDERED: QueueNo = 7;
-/// On a CPU, in the order of queueing. Its items do not wait at all.
+/// For a CPU, in the order of queueing. Its items never wait.
 pub(crate) const BH: QueueNo = 8;
 pub(crate) const DEDICATED: QueueNo = 9;
-/// Queues in all.
+/// The number of queues.
 pub(crate) const ALL: u64 = 10;
 
-/// Those that run an item on the CPU that it was queued on.
+/// The queues that run an item on the CPU on which it was queued.
 pub(crate) const PER_CPU: [QueueNo; 4] = [BOUND, INTENSIVE, RECLAIM, BH];
 
-/// Items that are shared by all threads, for each queue.
+/// The number of items shared by all threads, for each queue.
 const SHARED: u64 = 3;
-/// Items without a home.
+/// The number of items without a home.
 const NOMADS: u64 = 2;
-/// Times that items queue themselves or others, in all.
+/// How often items queue themselves or others, in all.
 const CHAINED: u32 = 60;
 
 /// A shared item with its number in the ledger.
@@ -57,15 +57,15 @@ pub(crate) struct Known {
     pub(crate) item: Arc<Item>,
 }
 
-/// See the module.
+/// The world; see the module.
 pub(crate) struct World {
     pub(crate) engine: Arc<VirtualEngine>,
     pub(crate) ledger: Ledger,
     pub(crate) queues: Vec<VirtualQueue>,
     pub(crate) shared: Vec<Known>,
-    /// Whether items wait for items. A wait needs a thread for what is waited for.
+    /// Whether items wait for items. A wait needs a thread for the awaited item.
     waits: bool,
-    /// Whether CPUs leave and come back.
+    /// Whether CPUs go offline and come back.
     pub(crate) moves: bool,
     chained: AtomicU32,
     names: AtomicU32,
@@ -152,14 +152,14 @@ impl World {
         self.host().machine().chance.below(n)
     }
 
-    /// Any CPU that is allowed.
+    /// A random allowed CPU.
     pub(crate) fn any_cpu(&self) -> u32 {
         let allowed = &self.engine.cpus().allowed;
         let at = self.below(allowed.len() as u64) as usize;
         allowed.iter().nth(at).expect("so many CPUs are allowed")
     }
 
-    /// Lets some CPUs leave, and others come back.
+    /// Takes some CPUs offline, and brings others back.
     pub(crate) fn move_cpus(&self) {
         let all = &self.engine.config().allowed;
         let mut allowed: CpuSet = all.iter().filter(|_| self.below(2) == 0).collect();
@@ -169,7 +169,7 @@ impl World {
         let cpu_limit = (self.below(3) == 0).then(|| 1 + self.below(3) as u32);
         let unbound_cpumask = CpuSet::single(allowed.first().expect("not empty"));
         let unbound_cpumask = if self.below(3) == 0 { unbound_cpumask } else { allowed.clone() };
-        // Items of before run on in pods of before, each with its own limit.
+        // Items queued before run on in the previous pods, each with its own limit.
         self.ledger.raise_limit(PODS, MAX_ACTIVE_DEFAULT);
         self.ledger.raise_limit(WHOLE, MAX_ACTIVE_DEFAULT);
         self.ledger.allow(&allowed);
@@ -177,23 +177,23 @@ impl World {
         let _ = self.host().unpreempted(|| self.engine.set_cpus(cpus));
     }
 
-    /// Any of the shared items.
+    /// A random shared item.
     pub(crate) fn any(&self) -> Known {
         self.shared[self.below(self.shared.len() as u64) as usize].clone()
     }
 
-    /// Any scope and strictness.
+    /// A random scope and strictness.
     pub(crate) fn any_attrs(&self) -> Attrs {
         let scope = Scope::ALL[self.below(Scope::ALL.len() as u64) as usize];
         attrs(&self.engine, scope, self.below(2) == 0)
     }
 
-    /// A name that no queue has.
+    /// A queue name that is not in use.
     pub(crate) fn fresh_name(&self) -> String {
         format!("t{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Queues a shared item on its queue, or on any.
+    /// Queues a shared item on its home queue, or on a random one.
     pub(crate) fn queue(&self, known: &Known) -> Queued {
         let home = known.home.unwrap_or_else(|| self.below(QUEUES) as QueueNo);
         let queue = &self.queues[home];
@@ -203,7 +203,7 @@ impl World {
         })
     }
 
-    /// A new item for one run that may use CPU time or wait.
+    /// A new item for one run, which may use CPU time or wait.
     pub(crate) fn once(self: &Arc<Self>, home: QueueNo, cpu: Option<u32>) -> Known {
         let no = self.ledger.add_once(home, cpu);
         let world = Arc::downgrade(self);
@@ -215,7 +215,7 @@ impl World {
         Known { no, home: Some(home), item }
     }
 
-    /// As `once`, for a queue that is one of the world's. Some are for items of one CPU.
+    /// As `once`, on one of the world's queues. Some queues take items for one CPU.
     pub(crate) fn once_on(self: &Arc<Self>, home: QueueNo) -> (Known, Queued) {
         let cpu = [BOUND, NODES, RECLAIM, BH].contains(&home).then(|| self.any_cpu());
         let (once, queue) = (self.once(home, cpu), &self.queues[home]);
@@ -226,7 +226,8 @@ impl World {
         (once, queued)
     }
 
-    /// Nothing, a burn or a declared wait; now and then more CPU time than an item should use.
+    /// Does nothing, burns, or declares a wait; occasionally uses more CPU time than an item
+    /// should.
     pub(crate) fn pass_time(&self, home: QueueNo) {
         let ns = 1 + self.below(300) * US;
         match self.below(20) {
@@ -248,7 +249,7 @@ impl World {
         }
     }
 
-    /// A shared item's function.
+    /// The function of a shared item.
     fn enter(world: &Weak<World>, no: ItemNo, home: Option<QueueNo>) {
         let world = world.upgrade().expect("the world outlives its items");
         let mut panics = false;
@@ -270,7 +271,7 @@ impl World {
         }
     }
 
-    /// Queues itself or another, if that has not been done often enough.
+    /// Queues itself or another item, unless the total of such queueings is used up.
     fn chain(&self, no: ItemNo) {
         let left = self.chained.load(Ordering::Relaxed);
         if left > 0 {
@@ -281,7 +282,7 @@ impl World {
         }
     }
 
-    /// Waits for an item, or all, of a later queue.
+    /// Waits for an item, or all items, of a later queue.
     fn wait_for_later(&self, home: Option<QueueNo>) {
         let Some(home) = home else { return };
         let other = self.any();
@@ -293,7 +294,7 @@ impl World {
         }
     }
 
-    /// Waits for items of a queue that is steady whatever happens to others.
+    /// Waits for items of a queue that makes progress whatever happens to the others.
     fn wait_for_the_steady(self: &Arc<Self>) {
         let home = RECLAIM + self.below(4) as QueueNo;
         for _ in 0..1 + self.below(3) {
@@ -307,7 +308,7 @@ impl World {
         }
     }
 
-    /// The engine knows what the caller is in.
+    /// Checks that the engine knows which item the caller is in.
     fn check_inside(&self, no: ItemNo) {
         let item = &self.shared[no].item;
         assert!(item.busy(&self.engine).running, "item {no} runs");
@@ -321,7 +322,7 @@ impl World {
         self.ledger.check_over(&before, "a flush");
     }
 
-    /// A flush that may give up, but not before its time is over.
+    /// A flush that may give up, but not before its deadline.
     pub(crate) fn flush_in(&self, queue: QueueNo, ns: u64) {
         let (before, until) = (self.ledger.queued_on(queue), self.host().time() + ns);
         if self.queues[queue].flush_until(until).expect("not from an item of the queue") {

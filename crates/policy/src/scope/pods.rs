@@ -1,4 +1,4 @@
-//! Cutting a machine into the pods of a scope.
+//! Division of a machine into the pods of a scope.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +6,7 @@ use super::Scope;
 use crate::cpuset::CpuSet;
 use crate::topology::{Cpu, Topology};
 
-/// Cores per pod of [`Scope::CacheShard`] unless something else is asked for.
+/// Cores per pod of [`Scope::CacheShard`] by default.
 pub const DEFAULT_SHARD_SIZE: u32 = 8;
 
 /// The pods of one scope: a partition of the possible CPUs, ordered by their lowest CPU.
@@ -29,8 +29,8 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// Cuts the machine: each possible CPU, in order, joins the pod of the first CPU before it
-    /// that it shares the scope's group with, or opens a new pod.
+    /// Divides the machine. In order of number, each possible CPU joins the pod of the first
+    /// earlier CPU in the same group of the scope, or starts a new pod.
     ///
     /// `shard_size` is the number of cores that a [`Scope::CacheShard`] pod should have; 0 counts
     /// as 1, and the other scopes ignore it.
@@ -64,7 +64,7 @@ impl Pods {
         Self { scope, pods, pod_of }
     }
 
-    /// The scope that these are the pods of.
+    /// The scope of these pods.
     #[must_use]
     pub fn scope(&self) -> Scope {
         self.scope
@@ -108,8 +108,8 @@ fn shards_by_core(topology: &Topology, shard_size: u32) -> HashMap<u32, u32> {
     shards
 }
 
-/// How many cores each shard of a last-level cache gets: as many shards as come nearest to the
-/// asked size, and what is left over goes to the first ones, one core each.
+/// How many cores each shard of a last-level cache gets. The number of shards is the one that comes
+/// nearest to the requested size; the first shards get one each of the remaining cores.
 fn shard_sizes(cores: u32, shard_size: u32) -> impl Iterator<Item = u32> {
     let shard_size = shard_size.max(1);
     let shards = ((cores + shard_size / 2) / shard_size).max(1);

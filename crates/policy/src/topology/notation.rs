@@ -1,8 +1,9 @@
-//! Machines as text: `package:2 node:2 core:8 smt:2` and the like; `docs/topology.md` has the
-//! full description.
+//! Machines as text, for example `package:2 node:2 core:8 smt:2`; `docs/topology.md` has the full
+//! description.
 //!
-//! Reading goes text, `syntax` tree, [`Topology`] (`build`); writing (`print`) tries the
-//! short form first and proves it by reading it back, so that every machine survives the trip.
+//! Reading goes from text to a `syntax` tree to a [`Topology`] (`build`). Writing (`print`) tries
+//! the short form first and verifies it by reading it back, so that every machine survives the
+//! round trip.
 
 mod build;
 mod listing;
@@ -50,7 +51,7 @@ impl NotationError {
         self.line
     }
 
-    /// What is wrong with it and what is allowed, in one line.
+    /// What is wrong with the text and what is allowed, in one line.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

@@ -44,8 +44,9 @@ fn the_default_minimum_is_eight_or_the_limit() {
 }
 
 proptest! {
-    /// Over all nodes of a machine: nobody is below the minimum or above the limit, the shares reach the
-    /// limit together, and with the least minimum they exceed it by less than one for each node.
+    /// The shares of all nodes of a machine. No share is below the minimum or above the limit, and
+    /// together they reach the limit. With the least minimum they exceed the limit by less than one
+    /// for each node.
     #[test]
     fn shares_of_all_nodes(
         max in 1..=2048_u32,
@@ -60,7 +61,7 @@ proptest! {
         }
         prop_assert!(limits(min).sum::<u32>() >= max);
         prop_assert!(limits(0).sum::<u32>() < max + nodes.len() as u32);
-        // More CPUs never mean less.
+        // A node with more CPUs never gets a smaller share.
         for (a, limit) in nodes.iter().zip(limits(min)) {
             for (b, other) in nodes.iter().zip(limits(min)) {
                 prop_assert!(a > b || limit <= other);

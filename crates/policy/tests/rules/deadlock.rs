@@ -1,11 +1,11 @@
-//! Deadlocks: found where there is no way out, and nowhere else.
+//! Deadlocks are found where no way out exists, and nowhere else.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use uwork_policy::deadlock::{cycle, stuck};
 
 #[test]
-fn cycles_of_one_two_and_three_are_named() {
+fn cycles_of_one_two_and_three_nodes_are_found() {
     assert_eq!(cycle(&[vec![0]], 0), Some(vec![0]));
     assert_eq!(cycle(&[vec![1], vec![0]], 1), Some(vec![0, 1]));
     let three = [vec![2], vec![0], vec![1]];
@@ -14,9 +14,9 @@ fn cycles_of_one_two_and_three_are_named() {
     }
 }
 
-// Catches: a cycle with a way out that is taken for a deadlock.
+// Catches: a cycle with a way out that is reported as a deadlock.
 #[test]
-fn a_way_out_is_no_deadlock() {
+fn a_wait_with_a_way_out_is_no_deadlock() {
     let waits = [vec![1], vec![0, 2], vec![]];
     assert_eq!(cycle(&waits, 0), None);
     let nobody: [Vec<usize>; 0] = [];
@@ -29,9 +29,9 @@ fn waits() -> impl Strategy<Value = Vec<Vec<usize>>> {
 }
 
 proptest! {
-    /// Lets end whoever can, in an order that is drawn; who is left is stuck.
+    /// Ends every node that can end, in a random order; the nodes that remain are stuck.
     #[test]
-    fn those_are_stuck_that_never_end(waits in waits(), order in vec(any::<prop::sample::Index>(), 12)) {
+    fn exactly_the_nodes_that_never_end_are_stuck(waits in waits(), order in vec(any::<prop::sample::Index>(), 12)) {
         let mut ended = vec![false; waits.len()];
         let mut draws = order.iter().cycle();
         loop {
@@ -47,7 +47,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cycle_is_one_of_waits_and_begins_with_its_lowest(waits in waits()) {
+    fn a_cycle_follows_the_waits_and_begins_with_its_lowest_node(waits in waits()) {
         let stuck = stuck(&waits);
         for node in 0..waits.len() {
             let cycle = cycle(&waits, node);

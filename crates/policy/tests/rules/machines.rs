@@ -1,4 +1,4 @@
-//! The notation of machines: what it says, that it survives a round trip, how it refuses.
+//! The notation of machines: its meaning, its round trip, and its error messages.
 
 use proptest::prelude::*;
 use uwork_policy::cpuset::CpuSet;
@@ -75,7 +75,7 @@ fn a_sum_in_a_product_is_repeated_and_capacity_is_inherited() {
 }
 
 #[test]
-fn what_the_parts_of_a_sum_leave_out_they_share() {
+fn parts_of_a_sum_share_the_levels_that_they_omit() {
     let cores = machine("core:2 + core:2 smt:2");
     assert_eq!(count(&cores, |cpu| cpu.llc), 1);
     assert_eq!(groups(&cores, |cpu| cpu.core), [0, 1, 2, 2, 3, 3]);
@@ -288,7 +288,7 @@ fn an_impossible_listing_names_the_clause() {
     }
 }
 
-/// Any machine whose cores are whole, however odd otherwise.
+/// Any machine whose cores are not split, however odd otherwise.
 fn any_machine() -> impl Strategy<Value = Topology> {
     let core = (1..4u32, 0..4u32, 0..4u32, 0..3u32, 0..3u32, 1..=1024u32, any::<u8>());
     (prop::collection::vec(core, 1..12), 1..4u32).prop_map(|(cores, stride)| {

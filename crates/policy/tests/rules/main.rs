@@ -1,4 +1,4 @@
-//! The rules of the policy, a file for each.
+//! The rules of the policy, one file for each.
 
 mod admission;
 mod cpuset;

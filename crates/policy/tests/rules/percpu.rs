@@ -35,13 +35,13 @@ fn the_environment_comes_first_then_the_program_then_isolation() {
 }
 
 #[test]
-fn a_bad_variable_is_told_with_what_is_allowed() {
+fn a_bad_variable_is_reported_with_the_allowed_values() {
     let choice = choose(&wishes(Some("yes"), None, ""));
     assert_eq!(choice.reason, "UWORK_PWLOCKS=\"yes\" is not one of 0, 1, 2; no CPU is isolated");
 }
 
 #[test]
-fn without_sections_only_the_spinlock_is_left_and_that_is_told() {
+fn without_sections_the_spinlock_is_chosen_and_the_reason_given() {
     for mode in Mode::ALL {
         let no_sections = Some("rseq(2) is missing".to_owned());
         let choice = choose(&Wishes { no_sections, ..wishes(None, Some(mode), "") });

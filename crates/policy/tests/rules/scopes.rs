@@ -69,7 +69,7 @@ fn pods_count_offline_cpus_in_their_place() {
 }
 
 #[test]
-fn a_mask_leaves_the_pods_that_it_touches() {
+fn a_mask_keeps_the_pods_that_it_intersects() {
     let pods = Pods::of(&machine("llc:4 core:2"), Scope::Cache, 8);
     let left: Vec<_> = pods.restricted(&set("1-2,7,99")).collect();
     assert_eq!(left, [(0, set("1")), (1, set("2")), (3, set("7"))]);
@@ -167,7 +167,7 @@ fn a_pod_without_an_online_cpu_uses_the_whole_mask() {
 
 /// SEMANTICS 2.10.
 #[test]
-fn a_node_means_the_own_cpu_there_or_its_first_online_one() {
+fn a_node_selects_the_local_cpu_or_its_first_usable_cpu() {
     let server = machine("node:3 core:4 offline:4,8-11");
     let usable = server.online();
     assert_eq!(choose_node(6, Some(1), &server, usable), NodeChoice::Cpu(6));
@@ -176,7 +176,7 @@ fn a_node_means_the_own_cpu_there_or_its_first_online_one() {
     assert_eq!(choose_node(0, Some(2), &server, usable), NodeChoice::Unbound);
     assert_eq!(choose_node(0, Some(3), &server, usable), NodeChoice::Unbound);
     assert_eq!(choose_node(0, None, &server, usable), NodeChoice::Unbound);
-    // What the process may use counts, not what is online.
+    // The CPUs that the process may use count, not those that are online.
     let some = set("0-3,6-7");
     assert_eq!(choose_node(5, Some(1), &server, &some), NodeChoice::Cpu(6));
     assert_eq!(choose_node(5, Some(1), &server, &set("0")), NodeChoice::Unbound);
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn a_finer_scope_never_joins_what_a_coarser_one_parts(topology in any_machine(), shard_size in 0..20u32) {
+    fn a_finer_scope_never_joins_cpus_of_different_coarser_pods(topology in any_machine(), shard_size in 0..20u32) {
         // Clusters and shards both lie within a cache, but neither within the other.
         for chain in [
             &[Scope::Cpu, Scope::Smt, Scope::Cluster, Scope::Cache, Scope::Numa, Scope::System][..],

@@ -1,4 +1,4 @@
-//! What allocates nothing. Counted per thread, by the allocator of this process.
+//! Operations that allocate nothing. The allocator of this process counts per thread.
 
 mod percpu;
 #[path = "../support/mod.rs"]

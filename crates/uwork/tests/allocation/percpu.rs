@@ -1,5 +1,6 @@
-//! Adding to a batch allocates nothing on a CPU that has a buffer, whoever drains it from wherever; nor do objects of a
-//! cache that has as many. Counted per thread, by the allocator of this process.
+//! Adding to a batch allocates nothing on a CPU that has a buffer, whichever thread drains it from
+//! whichever CPU. Allocating an object from a cache that has free objects allocates nothing from
+//! the system. The allocator of this process counts per thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +17,8 @@ use uwork::percpu::{Batch, Cache};
 const CAPACITY: u64 = 8;
 const ROUNDS: u64 = 100;
 
-/// What the adds of a thread on `cpu` allocate, between which another thread drains; the first one is not counted.
-/// Every batch has `items` then.
+/// The allocations by the adds of a thread on `cpu`, while another thread drains between them. The
+/// first add is not counted. At each drain the batch has `items` items.
 fn allocated_by_adds(batch: &Batch<u64>, cpu: u32, items: u64) -> u64 {
     let turns: Vec<(Gate, Gate)> = (0..ROUNDS).map(|_| Default::default()).collect();
     let turns = &turns;
@@ -44,7 +45,8 @@ fn allocated_by_adds(batch: &Batch<u64>, cpu: u32, items: u64) -> u64 {
     })
 }
 
-// Catches: a drain that takes a CPU's buffer together with its items; a full batch whose buffer does not come back.
+// Catches: a drain that takes a CPU's buffer together with its items; a full batch whose buffer is
+// not returned.
 #[test]
 fn an_add_after_a_drain_allocates_nothing() {
     let _watchdog = watchdog();
@@ -56,7 +58,7 @@ fn an_add_after_a_drain_allocates_nothing() {
             move |items: Drain<'_, u64>| _ = sunk.fetch_add(items.sum(), Ordering::Relaxed)
         });
         let mut added = 0;
-        // Every other CPU's batch has something as well: buffers go from one to the next.
+        // Every other CPU's batch has an item as well: buffers move from one CPU to the next.
         for cpu in cpus() {
             for items in [1, CAPACITY - 1, CAPACITY, 3 * CAPACITY + 1] {
                 cpus().iter().for_each(|&other| on_cpu(other, || batch.add(1)));
@@ -69,14 +71,14 @@ fn an_add_after_a_drain_allocates_nothing() {
     });
 }
 
-// Catches: lists of free objects that grow, or change their owner, where a thread allocates or frees: the allocator's
-// locks are other threads', too.
+// Catches: lists of free objects that grow, or change their owner, where a thread allocates or
+// frees: other threads use the allocator's locks too.
 #[test]
-fn objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator() {
-    /// Several magazines of them.
+fn free_objects_are_allocated_and_freed_without_the_systems_allocator() {
+    /// Enough objects for several magazines.
     const OBJECTS: usize = 2_000;
     let _watchdog = watchdog();
-    let test = "objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator";
+    let test = "free_objects_are_allocated_and_freed_without_the_systems_allocator";
     alone_each(test, "UWORK_PWLOCKS", &["0", "1", "2"], "UWORK_DEBUG", |mode| {
         let cache = Cache::<[u64; 8]>::new("counted");
         let turns: Vec<(Gate, Gate)> = (0..ROUNDS).map(|_| Default::default()).collect();
@@ -89,7 +91,8 @@ fn objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator(
                     flushed.open();
                 }
             });
-            // On one CPU, as each has magazines of its own, which its first objects allocate.
+            // On one CPU, because each CPU has magazines of its own, which its first objects
+            // allocate.
             let user = scope.spawn(move || {
                 pin(cpus()[0]);
                 let mut out = Vec::with_capacity(OBJECTS);
@@ -100,7 +103,7 @@ fn objects_that_are_there_are_allocated_and_freed_without_the_systems_allocator(
                     let count = if number % 3 == 1 { 5 } else { OBJECTS };
                     out.extend((0..count).map(|_| cache.alloc_raw()));
                     for object in out.drain(..) {
-                        // SAFETY: from this cache, and nobody uses it.
+                        // SAFETY: from this cache, and no other thread uses it.
                         unsafe { cache.free_raw(object) };
                     }
                     allocated += if number > 0 { counted() - before } else { 0 };

@@ -29,7 +29,7 @@ impl TaskItem for Job {
 }
 
 const ROUNDS: u64 = 1_000;
-/// Before counting: what is made at the first use.
+/// Warm-up rounds that are not counted: the first use allocates.
 const WARM_UP: u64 = 10;
 
 /// Adds items for a thread that sleeps in `wait`; asserts that neither side allocates.
@@ -72,7 +72,7 @@ fn nothing_is_allocated<W: FnMut()>(delivery: Delivery, make: impl FnOnce() -> W
 }
 
 #[test]
-fn in_a_futex_wait() {
+fn task_work_in_a_futex_wait_allocates_nothing() {
     let _watchdog = watchdog();
     for delivery in [Delivery::Light, Delivery::Auto, Delivery::Signal] {
         nothing_is_allocated(delivery, || || _ = task::park());
@@ -80,7 +80,7 @@ fn in_a_futex_wait() {
 }
 
 #[test]
-fn in_a_poll() {
+fn task_work_in_a_poll_allocates_nothing() {
     let _watchdog = watchdog();
     nothing_is_allocated(Delivery::Light, || {
         let notifier = task::notifier().unwrap();
@@ -97,7 +97,7 @@ fn in_a_poll() {
 }
 
 #[test]
-fn in_a_read() {
+fn task_work_in_a_read_allocates_nothing() {
     let _watchdog = watchdog();
     nothing_is_allocated(Delivery::Auto, || {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -115,7 +115,7 @@ fn in_a_read() {
 
 #[cfg(feature = "ring")]
 #[test]
-fn in_a_ring() {
+fn task_work_in_a_ring_allocates_nothing() {
     let _watchdog = watchdog();
     nothing_is_allocated(Delivery::Light, || {
         let mut reactor = uwork::ring::Reactor::builder().build().unwrap();
@@ -127,7 +127,7 @@ fn in_a_ring() {
 }
 
 #[test]
-fn in_a_combiner_with_a_pool() {
+fn submitting_to_a_combiner_with_a_pool_allocates_nothing() {
     let _watchdog = watchdog();
     let (combiner, pool) = (Combiner::new(0_u64), Pool::new(4));
     let add = |sum: &mut u64, batch: &mut Batch<'_, u64>| {

@@ -1,5 +1,5 @@
-//! Queueing, waiting and taking back allocate nothing, and an item is small. Counted per thread,
-//! by the allocator of this process.
+//! Queueing, waiting and cancelling allocate nothing, and an item is small. The allocator of this
+//! process counts per thread.
 
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
@@ -19,15 +19,15 @@ fn allocations(f: impl FnOnce()) -> u64 {
     counted() - before
 }
 
-/// Queues share their workers: whoever holds some of them would make others create more.
+/// Queues share their workers: a test that occupies some of them would make others spawn more.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes every CPU busy with items that compute, and leaves others waiting behind them: what the
-/// engine starts for that is there afterwards.
+/// Makes every CPU busy with computing items, with others waiting behind them. The threads that the
+/// engine starts for that exist afterwards.
 fn make_all_cpus_busy() {
     let queue = queue("alloc-busy").build().unwrap();
     let may_stop = Gate::new();
@@ -48,8 +48,8 @@ fn make_all_cpus_busy() {
     queue.flush().unwrap();
 }
 
-/// Brings up every worker that the queue may have running at once: a submitter that finds none
-/// idle creates one.
+/// Spawns every worker that the queue may have running at once: a submitter that finds none idle
+/// would spawn one.
 fn warm_up(queue: &Queue) {
     static BUSY: Once = Once::new();
     BUSY.call_once(make_all_cpus_busy);
@@ -71,7 +71,7 @@ fn kinds() -> [Queue; 3] {
         .map(|builder| builder.build().unwrap())
 }
 
-// Catches: an allocation on the way of an item to its queue.
+// Catches: an allocation on an item's path to its queue.
 #[test]
 fn queueing_allocates_nothing() {
     let (_watchdog, _alone) = (watchdog(), alone());
@@ -125,9 +125,9 @@ fn flush_allocates_nothing() {
     }
 }
 
-// Catches: an allocation on the way back, from the queue and from a run.
+// Catches: an allocation when an item is cancelled, in the queue or behind a run.
 #[test]
-fn taking_back_allocates_nothing() {
+fn cancelling_allocates_nothing() {
     let (_watchdog, _alone) = (watchdog(), alone());
     for queue in kinds() {
         warm_up(&queue);
@@ -158,7 +158,7 @@ fn taking_back_allocates_nothing() {
     }
 }
 
-// Catches: an allocation for a run that is waited for (the waiter sits on its own stack).
+// Catches: an allocation for a flush of a running item (the waiter is on its own stack).
 #[test]
 fn waiting_for_a_run_allocates_nothing() {
     let (_watchdog, _alone) = (watchdog(), alone());
@@ -220,8 +220,8 @@ impl WorkItem for Graced {
     fn run(_this: Arc<Graced>) {}
 }
 
-// Catches: a box behind an item on the stack or a call on a CPU, or one for each that waits for a grace
-// period.
+// Catches: a heap allocation for each item on the stack, call on a CPU, or item that waits for a
+// grace period.
 #[test]
 fn items_on_the_stack_and_after_a_grace_period_allocate_nothing() {
     let (_watchdog, _alone) = (watchdog(), alone());
@@ -242,7 +242,7 @@ fn items_on_the_stack_and_after_a_grace_period_allocate_nothing() {
         item.work.flush();
         drop(uwork::rcu::read_lock());
     };
-    // What is made at first use: queues of the library's own, this thread's place among the readers.
+    // The first use creates the library's own queues and this thread's reader entry.
     all();
     assert_eq!(allocations(|| (0..100).for_each(|_| all())), 0);
 }

@@ -1,6 +1,7 @@
-//! Forks, from every place and at every time.
+//! Forks from every context and at every time.
 //!
-//! A program of its own: a child has what other threads held at the fork.
+//! This is a program of its own, because a child inherits the locks that other threads held at the
+//! fork.
 
 mod percpu;
 #[path = "../support/mod.rs"]

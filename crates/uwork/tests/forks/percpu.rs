@@ -1,5 +1,5 @@
-//! Per-CPU data in children of a fork: whatever other threads did at that moment, a child can use all of it. In each
-//! of the modes.
+//! Per-CPU data in children of a fork, in each of the modes: whatever other threads did at the
+//! moment of the fork, the child can use all of it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,15 +15,16 @@ use uwork::percpu::{Batch, Cache, Counter, LockError, PerCpu, PerCpuWork, mode};
 const VARIABLE: &str = "UWORK_PWLOCKS";
 const MODES: &[&str] = &["0", "1", "2"];
 
-/// Threads that use everything while another forks; one more of them reaches all CPUs.
+/// Threads that use everything while another one forks; one more thread reaches all CPUs.
 const STORMERS: usize = 3;
 const FORKS: u64 = times(40);
-/// Objects that a thread of the storm has at a time: more than a magazine, so that it goes to the depot as well.
+/// Objects that a thread of the storm has at a time: more than a magazine, so that it uses the
+/// depot as well.
 const OBJECTS: usize = 600;
-/// More than goes between a magazine and the depot at once, and no less than is in a magazine.
+/// More than moves between a magazine and the depot at once, and no less than a magazine holds.
 const MAGAZINE: usize = 256;
 
-/// What was given to the sink.
+/// The number of items that the sink received.
 static SUNK: AtomicUsize = AtomicUsize::new(0);
 
 struct Everything {
@@ -35,14 +36,14 @@ struct Everything {
     stop: AtomicBool,
 }
 
-/// How often a thread has done what is counted.
+/// How often a thread has done each counted operation.
 #[derive(Default)]
 struct Did {
     added: usize,
     locked: u64,
 }
 
-/// Ends the storm, also where a child has failed.
+/// Ends the storm when dropped, also where a child has failed.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -73,14 +74,14 @@ impl Everything {
     fn lock(&self, did: &mut Did) {
         let mut pair = self.pairs.lock_local().expect("no panic and no recursion");
         pair.0 += 1;
-        // Keeps the compiler from writing both at once.
+        // Prevents the compiler from merging the two writes.
         std::hint::black_box(&mut pair.0);
         pair.1 += 1;
         drop(pair);
         did.locked += 1;
     }
 
-    /// As many objects as this thread may have, all different, and each its own.
+    /// Allocates as many objects as this thread may have. All must be different.
     fn allocate(&self, mark: u64) {
         let objects: Vec<_> = (0..OBJECTS).map(|_| self.cache.alloc([mark; 8])).collect();
         let places: HashSet<_> = objects.iter().map(|object| &raw const **object).collect();
@@ -104,14 +105,15 @@ impl Everything {
         self.pairs.for_each(|_, pair| assert_eq!(pair.0, pair.1)).expect("no lock is held");
     }
 
-    /// What there is for a child that was forked in the storm: everything, but for what a lost thread had.
+    /// Uses everything in a child that was forked in the storm. Only the holdings of the lost
+    /// threads are missing.
     fn use_in_child(&self) {
         let cpus = self.pairs.cpus();
         let batched: usize = cpus.clone().map(|cpu| self.batch.len_on(cpu)).sum();
         let (sunk, sum) = (SUNK.load(Ordering::Relaxed), self.counter.sum());
         let out = self.cache.stats().out;
-        // What each had, what was on the way, and the magazines that somebody held: of two threads on a CPU, as
-        // one may be about to take by force what the other has.
+        // The objects of each thread, those in transfer, and the magazines in use: two threads for
+        // a CPU, because one may be about to take by force what the other holds.
         let most = (STORMERS + 1) * (OBJECTS + MAGAZINE + MAGAZINE) + cpus.len() * MAGAZINE;
         assert!(out <= most, "{out} objects are lost");
         self.mend_pairs();
@@ -141,7 +143,7 @@ impl Everything {
         assert_eq!((stats.out, stats.in_magazines), (out, 0));
     }
 
-    /// Parts that a lost thread held are poisoned, and all others whole.
+    /// Parts that a lost thread held are poisoned, and all others are consistent.
     fn mend_pairs(&self) {
         let mut poisoned = 0;
         for cpu in self.pairs.cpus() {
@@ -160,7 +162,7 @@ impl Everything {
 }
 
 #[test]
-fn a_child_of_a_storm_uses_all_of_it() {
+fn a_child_forked_in_a_storm_can_use_all_per_cpu_data() {
     let body = |wanted: &str| {
         let _watchdog = watchdog();
         assert_eq!((mode() as u8).to_string(), wanted);
@@ -188,7 +190,7 @@ fn a_child_of_a_storm_uses_all_of_it() {
             drop(stop);
             threads.into_iter().map(|thread| thread.join().expect("it returns")).collect()
         });
-        // The parent has noticed nothing.
+        // The parent is unaffected.
         all.reach_all();
         let added: usize = dids.iter().map(|did| did.added).sum();
         assert_eq!((all.counter.sum(), SUNK.load(Ordering::Relaxed)), (added as i64, added));
@@ -197,11 +199,17 @@ fn a_child_of_a_storm_uses_all_of_it() {
         let locked: u64 = all.pairs.into_inner().iter().map(|pair| pair.0).sum();
         assert_eq!(locked, dids.iter().map(|did| did.locked).sum());
     };
-    alone_each("a_child_of_a_storm_uses_all_of_it", VARIABLE, MODES, VARIABLE, body);
+    alone_each(
+        "a_child_forked_in_a_storm_can_use_all_per_cpu_data",
+        VARIABLE,
+        MODES,
+        VARIABLE,
+        body,
+    );
 }
 
 #[test]
-fn a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays() {
+fn a_lost_threads_lock_is_free_and_poisoned_the_callers_lock_is_kept() {
     let body = |_: &str| {
         let _watchdog = watchdog();
         let (theirs, mine) = (PerCpu::new(|_| 0), PerCpu::new(|_| 0));
@@ -232,7 +240,7 @@ fn a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays() {
                 assert_eq!(*theirs.lock(lost).expect("mended"), 1);
                 let own = mine.lock(guard.cpu());
                 assert!(matches!(own, Err(LockError::Failed(_))), "{own:?}");
-                // Threads that get the stack of the lost one are not taken for it.
+                // A thread that reuses the stack of the lost one is not mistaken for it.
                 thread::scope(|scope| {
                     scope.spawn(|| drop(theirs.lock(lost).expect("free")));
                 });
@@ -245,11 +253,12 @@ fn a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays() {
             drop(theirs.lock(cpu).expect("neither held nor poisoned"));
         }
     };
-    let name = "a_lock_of_a_lost_thread_is_free_and_poisoned_one_s_own_stays";
+    let name = "a_lost_threads_lock_is_free_and_poisoned_the_callers_lock_is_kept";
     alone_each(name, VARIABLE, MODES, VARIABLE, body);
 }
 
-/// A thread that makes the first per-CPU data of the process, and with it chooses the mode, may be lost.
+/// The fork may lose a thread that creates the first per-CPU data of the process, and with it
+/// chooses the mode.
 #[test]
 fn a_fork_during_the_choice_of_the_mode() {
     let body = |_: &str| {
@@ -276,9 +285,9 @@ fn a_fork_during_the_choice_of_the_mode() {
     alone_each("a_fork_during_the_choice_of_the_mode", VARIABLE, MODES, VARIABLE, body);
 }
 
-/// In modes 1 and 2 the function runs in the call.
+/// In modes 1 and 2 the function runs in the call itself.
 #[test]
-fn a_function_that_a_lost_thread_was_in_is_not_waited_for() {
+fn a_flush_in_a_child_does_not_wait_for_a_lost_threads_function() {
     let body = |_: &str| {
         let _watchdog = watchdog();
         let queue = uwork::Queue::builder("percpu").per_cpu().build().expect("a queue");
@@ -294,19 +303,19 @@ fn a_function_that_a_lost_thread_was_in_is_not_waited_for() {
             scope.spawn(|| work.queue_on(0, &queue).expect("CPU 0 is there"));
             is_in.wait();
             in_child(|| {
-                // In mode 0 the item is the parent's worker's, and what is pending is lost.
+                // In mode 0 the item belongs to the parent's worker, and the pending item is lost.
                 assert!(!work.flush());
             });
             go.open();
         });
         work.flush();
         let this = PerCpuWork::new(0, |_| {
-            // Of its own function, that the child is still in.
+            // The flush is for its own function, in which the child still is.
             in_child(|| ());
         });
         assert!(this.queue_on(0, &queue).expect("CPU 0 is there"));
         this.flush();
     };
-    let name = "a_function_that_a_lost_thread_was_in_is_not_waited_for";
+    let name = "a_flush_in_a_child_does_not_wait_for_a_lost_threads_function";
     alone_each(name, VARIABLE, MODES, VARIABLE, body);
 }

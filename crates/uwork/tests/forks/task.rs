@@ -1,4 +1,4 @@
-//! A forked child's threads are new: what was added in the parent runs there.
+//! The threads of a forked child are new: items added in the parent run in the parent.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::support::watchdog;
 use uwork::task::{self, Notify, TaskHandle};
 
 #[test]
-fn a_child_begins_without_the_parents_items_and_handles() {
+fn a_child_starts_without_the_parents_items_and_handles() {
     let _watchdog = watchdog();
     let (own, ran) = (TaskHandle::current(), Arc::new(AtomicU32::new(0)));
     // A thread that lives on in the parent.
@@ -23,8 +23,8 @@ fn a_child_begins_without_the_parents_items_and_handles() {
     let other = receive.recv().unwrap();
     let runs = ran.clone();
     own.add_fn(Notify::Signal, move || _ = runs.fetch_add(1, Ordering::Relaxed)).unwrap();
-    // SAFETY: the child calls nothing that another thread could have locked but the allocator, which the C library
-    // takes care of.
+    // SAFETY: the child calls no code whose locks another thread could hold, except the allocator,
+    // which the C library handles.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refuses = |handle: &TaskHandle| handle.add_fn(Notify::Signal, || ()).is_err();
@@ -32,7 +32,7 @@ fn a_child_begins_without_the_parents_items_and_handles() {
         let new = TaskHandle::current();
         right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
         right &= ran.load(Ordering::Relaxed) == 0;
-        // SAFETY: ends the child without the test harness's ends.
+        // SAFETY: ends the child without the test harness's exit handlers.
         unsafe { libc::_exit(i32::from(!right)) };
     }
     let mut status = -1;
@@ -54,7 +54,7 @@ fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
     let forks = child.clone();
     let to = own.clone();
     let fork = move || {
-        // Not in the batch that is being run: the list itself has it.
+        // This item is not in the batch that is being run, but still in the list itself.
         let _ = to.add_fn(Notify::Signal, || ());
         // SAFETY: as above.
         forks.store(unsafe { libc::fork() }, Ordering::Relaxed);
@@ -70,7 +70,7 @@ fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
         let mut right = count == 1 && ran.load(Ordering::Relaxed) == 0 && !task::is_notified();
         let new = TaskHandle::current();
         right &= new.add_fn(Notify::Signal, || ()).is_ok() && task::park() == 1;
-        // SAFETY: ends the child without the test harness's ends.
+        // SAFETY: ends the child without the test harness's exit handlers.
         unsafe { libc::_exit(i32::from(!right)) };
     }
     let mut status = -1;
@@ -80,7 +80,8 @@ fn a_child_that_an_item_forks_does_not_run_the_items_behind_it() {
     assert_eq!((count, ran.load(Ordering::Relaxed)), (5, 3));
 }
 
-// Catches: a child that takes what was written to the descriptor for its parent, who then sleeps on.
+// Catches: a child that consumes the parent's notification from the shared descriptor, so that the
+// parent sleeps on.
 #[test]
 fn a_child_that_is_forked_in_a_wait_leaves_the_parents_notification() {
     let _watchdog = watchdog();
@@ -103,14 +104,14 @@ fn a_child_that_is_forked_in_a_wait_leaves_the_parents_notification() {
         Some(unsafe { libc::poll(&raw mut poll, 1, 0) })
     });
     match ready.expect("nothing was to be run") {
-        // SAFETY: ends the child without the test harness's ends.
+        // SAFETY: ends the child without the test harness's exit handlers.
         None => unsafe { libc::_exit(0) },
         Some(ready) => assert_eq!((status, ready), (0, 1)),
     }
     assert_eq!(task::run(), 1);
 }
 
-// Catches: a child that reaches for a ring that is the parent's, and is not mapped in the child.
+// Catches: a child that accesses the parent's ring, which is not mapped in the child.
 #[cfg(feature = "ring")]
 #[test]
 fn a_child_can_drop_the_parents_reactor() {
@@ -120,9 +121,9 @@ fn a_child_can_drop_the_parents_reactor() {
     let child = unsafe { libc::fork() };
     if child == 0 {
         drop(reactor);
-        // A new one is its own.
+        // The child can create a ring of its own.
         let own = uwork::ring::Reactor::builder().build();
-        // SAFETY: ends the child without the test harness's ends.
+        // SAFETY: ends the child without the test harness's exit handlers.
         unsafe { libc::_exit(i32::from(own.is_err())) };
     }
     let mut status = -1;
@@ -134,7 +135,8 @@ fn a_child_can_drop_the_parents_reactor() {
     assert_eq!(reactor.wait(None).unwrap(), 1);
 }
 
-// Catches: a child that waits for ever for the signal that a thread was choosing, which the child does not have.
+// Catches: a child that waits for ever for the choice of the signal, which a thread was making that
+// the child does not have.
 #[test]
 fn a_fork_during_the_first_registration() {
     let body = |_: &str| {
@@ -156,7 +158,7 @@ fn a_fork_during_the_first_registration() {
             }
         });
     };
-    // It is chosen once in a process.
+    // A process chooses the signal only once.
     let (test, round) = ("a_fork_during_the_first_registration", "UWORK_TEST_ROUND");
     alone_each(test, round, &["1"; 20], round, body);
 }

@@ -1,4 +1,4 @@
-//! fork(2): the parent goes on, the child starts afresh and runs nothing of the parent's.
+//! fork(2): the parent continues; the child starts afresh and runs none of the parent's items.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::support::items::{Job, Later};
 use crate::support::{queue, until, watchdog};
 use uwork::{Queue, rcu};
 
-/// What a child can do with queues, old and new: everything.
+/// Uses old and new queues in every way that a child must be able to.
 fn use_uwork(queues: &[&Queue]) {
     for queue in queues {
         let handles: Vec<_> = (0..100).map(|n| queue.spawn(move || n)).collect();
@@ -32,7 +32,7 @@ fn use_uwork(queues: &[&Queue]) {
 }
 
 #[test]
-fn a_child_uses_the_queues_that_were_there_and_new_ones() {
+fn a_child_uses_existing_and_new_queues() {
     let _watchdog = watchdog();
     let queues = [
         queue("unbound").build().unwrap(),
@@ -55,7 +55,7 @@ fn a_child_uses_the_queues_that_were_there_and_new_ones() {
 }
 
 #[test]
-fn a_fork_in_a_flood_harms_nobody() {
+fn a_fork_in_a_flood_harms_neither_parent_nor_child() {
     let _watchdog = watchdog();
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let queues =
@@ -94,9 +94,9 @@ fn a_fork_in_a_flood_harms_nobody() {
     assert_eq!(RUNS.load(Ordering::Relaxed), queued, "nothing was lost in the parent");
 }
 
-/// Whatever an item was waiting for in the parent, it is idle in the child, and can be queued there.
+/// Whatever state an item had in the parent, it is idle in the child, and can be queued there.
 #[test]
-fn what_was_pending_is_idle_in_the_child() {
+fn pending_items_are_idle_in_the_child() {
     let _watchdog = watchdog();
     let queue = queue("pending").max_active(1).build().unwrap();
     let (gate, started) = (Gate::new(), Gate::new());
@@ -115,7 +115,7 @@ fn what_was_pending_is_idle_in_the_child() {
         assert!(!running.work.is_pending() && !queued.work.is_pending());
         assert!(!armed.work.is_pending());
         assert!(!running.work.busy().running, "its worker is in the parent");
-        // There is nothing to wait for or to take back.
+        // No wait is needed, and no item is cancelled.
         assert!(!queued.work.flush() && !armed.work.flush());
         assert!(queued.work.cancel_sync().unwrap().is_none());
         queue.flush().expect("not from an item");
@@ -134,7 +134,7 @@ fn what_was_pending_is_idle_in_the_child() {
 }
 
 #[test]
-fn a_fork_inside_of_an_item() {
+fn a_fork_inside_an_item() {
     let _watchdog = watchdog();
     let queue = queue("forks").build().unwrap();
     let (inner, allowed) = (queue.clone(), queue.cpumask().len());
@@ -156,14 +156,14 @@ fn a_fork_inside_of_an_item() {
             child => Some(status_of(child)),
         }
     };
-    // On a worker: the join of this thread may take the item over, a flush does not.
+    // On a worker: a join may run the item on this thread, a flush does not.
     let handle = queue.spawn(forks.clone());
     queue.flush().unwrap();
     assert_eq!(handle.join().unwrap(), Some(0));
     queue.flush().unwrap();
 }
 
-/// A thread that helps is in the item as well; in the child it goes on behind the help.
+/// A helping thread is inside the item as well; in the child it continues after the help.
 #[test]
 fn a_fork_while_helping() {
     let _watchdog = watchdog();
@@ -191,7 +191,7 @@ fn a_fork_while_helping() {
 }
 
 #[test]
-fn readers_of_the_parent_hold_nothing_back_in_the_child() {
+fn readers_of_the_parent_delay_no_grace_period_in_the_child() {
     let _watchdog = watchdog();
     struct Reclaim {
         work: rcu::RcuWork<Reclaim>,

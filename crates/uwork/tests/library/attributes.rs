@@ -1,5 +1,5 @@
-//! Attributes that are changed on a live queue, under load: nothing is lost, nothing runs twice,
-//! nothing that was promised is reordered.
+//! Attributes changed on a live queue, under load: no item is lost, none runs twice, and no
+//! guaranteed order is broken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,8 +31,8 @@ fn flip(queue: &Queue, random: &mut Random) {
     }
 }
 
-/// Queues items from several threads while attributes change; the runs must be as many as the
-/// times that an item was queued.
+/// Queues items from several threads while attributes change. The number of runs must equal the
+/// number of successful queueings.
 fn load_while_flipping(queue: &Queue, flips: u64) {
     let jobs: Vec<_> = (0..64)
         .map(|number| {
@@ -75,17 +75,17 @@ fn load_while_flipping(queue: &Queue, flips: u64) {
     assert!(queue.is_idle());
 }
 
-// Catches: an item that is lost between two pools, a pwq that nobody looks at any more, two runs at
-// once, a flush that misses the pwqs of older attributes.
+// Catches: an item that is lost between two pools, a ready pwq that no worker takes, concurrent
+// runs of one item, a flush that misses the pwqs of older attributes.
 #[test]
-fn nothing_is_lost_while_attributes_change() {
+fn no_item_is_lost_while_attributes_change() {
     let _watchdog = watchdog();
     load_while_flipping(&queue("attrs").build().unwrap(), 300);
     load_while_flipping(&queue("attrs").cpu_intensive().build().unwrap(), 100);
     load_while_flipping(&queue("attrs").ordered().build().unwrap(), 300);
 }
 
-// Catches: a caller outside the mask that looks its turn up in one mask and its pod in another.
+// Catches: a caller outside the mask that takes its turn from one mask and its pod from another.
 #[test]
 fn a_caller_outside_the_mask_survives_its_change() {
     let _watchdog = watchdog();
@@ -115,7 +115,8 @@ fn a_caller_outside_the_mask_survives_its_change() {
     assert_eq!(u64::from(runs), queued.into_inner());
 }
 
-// Catches: items of one producer that overtake each other while an ordered queue moves; two at once.
+// Catches: items of one producer that overtake each other while an ordered queue moves; two at
+// once.
 #[test]
 fn an_ordered_queue_keeps_each_producers_order() {
     let _watchdog = watchdog();
@@ -152,13 +153,13 @@ fn an_ordered_queue_keeps_each_producers_order() {
     assert!(last.iter().all(|last| last.load(Ordering::Relaxed) == ITEMS));
 }
 
-/// An item that notes its CPU.
+/// An item that records its CPU.
 fn noting(log: &Log<u32>) -> Arc<Job> {
     let log = log.clone();
     Job::new(move |_| log.push(current_cpu()))
 }
 
-// Catches: an ordered queue that stays on its old CPUs as long as it does not run empty.
+// Catches: an ordered queue that stays on its old CPUs until it is empty.
 #[test]
 fn a_busy_ordered_queue_moves_to_its_new_cpus() {
     let _watchdog = watchdog();
@@ -175,13 +176,13 @@ fn a_busy_ordered_queue_moves_to_its_new_cpus() {
     }
     may_end.open();
     log.wait_for_count(6);
-    // The first was queued before the change, and may run on either side of it.
+    // The first item was queued before the change, and may run on either side of it.
     assert_eq!(log.events()[1..], [new; 5]);
 }
 
-// Catches: attributes that are taken note of and not acted upon.
+// Catches: attributes that are stored but have no effect.
 #[test]
-fn what_is_queued_afterwards_goes_where_the_queue_is_now() {
+fn items_queued_afterwards_use_the_new_attributes() {
     let _watchdog = watchdog();
     let Some((here, there)) = two_cpus() else { return };
     let queue = queue("attrs").affinity_strict(true).build().unwrap();
@@ -203,7 +204,8 @@ fn what_is_queued_afterwards_goes_where_the_queue_is_now() {
     assert_eq!((cpu_of_a_run(here), cpu_of_a_run(there)), (here, there));
 }
 
-// Catches: a limit that is raised and leaves those waiting that it lets go, or lowered and not kept.
+// Catches: a raised limit that does not start the waiting items that it permits, or a lowered one
+// that is not kept.
 #[test]
 fn max_active_can_be_changed_while_items_wait_for_it() {
     let _watchdog = watchdog();
@@ -225,7 +227,7 @@ fn max_active_can_be_changed_while_items_wait_for_it() {
         queue.set_max_active(1).unwrap();
         gates[0].1.open();
         gates[1].1.open();
-        // Two have ended and one is on: the fourth must wait.
+        // Two items have ended and one runs: the fourth must wait.
         let behind = Job::counting();
         assert!(queue.enqueue_on(cpu, behind.clone()).unwrap().is_queued());
         for _ in 0..1_000 {

@@ -1,5 +1,5 @@
-//! Input that makes no sense: refused in one line that says what was wrong and what is allowed, and
-//! nothing is left half done.
+//! Invalid input is refused with one line that names the error and the allowed values, and has no
+//! partial effect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +29,14 @@ fn assert_refused(builder: Builder, words: &[&str]) {
     assert_says(&builder.build().expect_err("bad input"), words);
 }
 
-/// A CPU that a set can hold and no machine of the tests has.
+/// A CPU that a set can hold and that no machine of the tests has.
 const NO_CPU: u32 = 8_191;
 
 fn allowed() -> String {
     mask(&cpus()).to_string()
 }
 
-// Catches: a name that does not fit a kernel's queue, or one that cannot be told from another's.
+// Catches: a name that is too long for a kernel queue, or one that is already in use.
 #[test]
 fn queue_names_have_1_to_31_bytes_and_are_unique() {
     let _watchdog = watchdog();
@@ -69,7 +69,7 @@ fn a_refused_queue_leaves_nothing_behind() {
     assert!(build().build().is_ok());
 }
 
-// Catches: names of the system queues that a user can take away from them.
+// Catches: names of the system queues that a user can take.
 #[test]
 fn a_user_cannot_take_a_system_queue_away() {
     let _watchdog = watchdog();
@@ -95,13 +95,13 @@ fn a_cpumask_needs_a_cpu_that_the_process_may_use() {
     assert_says(&live.set_cpumask(outside).unwrap_err(), &["8191", &allowed]);
     assert_says(&live.set_cpumask(CpuSet::new()).unwrap_err(), &["empty", &allowed]);
     assert_eq!(live.cpumask(), before, "nothing was changed");
-    // Partly outside is fine: what can be used is used.
+    // A mask that is partly outside is valid: the allowed CPUs of it are used.
     live.set_cpumask(mask(&[cpus()[0], NO_CPU])).unwrap();
     assert_eq!(live.cpumask(), mask(&[cpus()[0]]));
     assert_eq!(live.spawn(|| 1).join().unwrap(), 1);
 }
 
-// Catches: limits that are off by one, or that are clamped in silence.
+// Catches: limits that are off by one, or that are clamped silently.
 #[test]
 fn max_active_is_1_to_2048() {
     let _watchdog = watchdog();
@@ -132,7 +132,7 @@ fn nice_is_minus_20_to_19() {
     assert_eq!(live.spawn(|| 1).join().unwrap(), 1, "it works as before");
 }
 
-// Catches: attributes that a per-CPU queue takes and ignores.
+// Catches: attributes that a per-CPU queue accepts and ignores.
 #[test]
 fn a_per_cpu_queue_has_no_affinity_attributes() {
     let _watchdog = watchdog();
@@ -150,7 +150,7 @@ fn a_per_cpu_queue_has_no_affinity_attributes() {
     assert_says(&live.set_affinity_strict(true).unwrap_err(), words);
 }
 
-// Catches: a scope that a dedicated queue takes and ignores.
+// Catches: a scope that a dedicated queue accepts and ignores.
 #[test]
 fn a_dedicated_queue_has_no_scope() {
     let _watchdog = watchdog();
@@ -161,8 +161,8 @@ fn a_dedicated_queue_has_no_scope() {
     live.set_nice(1).unwrap();
 }
 
-// Catches: a CPU out of range that reaches a table, an item that is queued all the same, and one that
-// is dropped instead of given back.
+// Catches: a CPU out of range that reaches a table, an item that is queued despite the error, and
+// one that is dropped instead of returned.
 #[test]
 fn enqueue_on_needs_a_cpu_that_the_process_may_use() {
     let _watchdog = watchdog();
@@ -192,9 +192,9 @@ fn enqueue_on_needs_a_cpu_that_the_process_may_use() {
     }
 }
 
-// Catches: an error that leaves the user to guess.
+// Catches: an error that does not list the valid scopes.
 #[test]
-fn a_scope_that_does_not_exist_is_answered_with_those_that_do() {
+fn an_unknown_scope_is_refused_with_the_valid_names() {
     let _watchdog = watchdog();
     for bad in ["socket", "", "CPU", "cpu ", "numa\n"] {
         let error = bad.parse::<ScopeChoice>().unwrap_err().to_string();
@@ -210,7 +210,7 @@ fn a_scope_that_does_not_exist_is_answered_with_those_that_do() {
     assert_eq!("default".parse(), Ok(ScopeChoice::Default));
 }
 
-// Catches: a depth below zero, which would disable the item for good.
+// Catches: a disable depth below zero, which would disable the item for good.
 #[test]
 fn an_enable_without_a_disable_is_an_error() {
     let _watchdog = watchdog();
@@ -229,9 +229,9 @@ fn an_enable_without_a_disable_is_an_error() {
     assert!(later.work.enable().is_err());
 }
 
-// Catches: a depth that overflows into other bits of the word, or is lost.
+// Catches: a disable depth that overflows into other bits of the word, or is lost.
 #[test]
-fn a_disable_too_many_is_an_error() {
+fn one_disable_too_many_is_an_error() {
     const DEPTH_MAX: u32 = 2_047;
     let _watchdog = watchdog();
     let queue = queue("bad").build().unwrap();
@@ -250,9 +250,9 @@ fn a_disable_too_many_is_an_error() {
     assert_eq!(job.tally.finished(), 1);
 }
 
-// Catches: a delay that overflows the clock and fires at once. There are no negative ones.
+// Catches: a delay that overflows the clock and expires at once. Negative delays do not exist.
 #[test]
-fn a_huge_delay_ends_with_the_clock() {
+fn a_huge_delay_is_cut_to_the_clocks_range() {
     let _watchdog = watchdog();
     let queue = queue("bad").build().unwrap();
     let slack = Later::of(DelayedWork::new().with_slack(Duration::MAX), |_| {});
@@ -272,7 +272,7 @@ fn a_huge_delay_ends_with_the_clock() {
     }
 }
 
-// Catches: a limit that a BH queue takes and ignores, flags that do not go with it.
+// Catches: a limit that a BH queue accepts and ignores, flags that cannot be combined with BH.
 #[test]
 fn a_bh_queue_takes_no_limit_and_no_other_kind_of_flag() {
     let _watchdog = watchdog();
@@ -309,7 +309,7 @@ fn freezing_twice_is_an_error() {
 
 // Catches: pending items that are dropped with their queue, or run after it.
 #[test]
-fn dropping_a_queue_runs_what_is_pending() {
+fn dropping_a_queue_runs_pending_items() {
     let _watchdog = watchdog();
     for builder in [queue("drop"), queue("drop").per_cpu(), queue("drop").ordered()] {
         let queue = builder.build().unwrap();
@@ -328,9 +328,9 @@ fn dropping_a_queue_runs_what_is_pending() {
     }
 }
 
-// Catches: an item that a destroyed queue swallows, and a join that waits for it.
+// Catches: an item that a destroyed queue keeps, and a join that waits for it.
 #[test]
-fn a_destroyed_queue_gives_items_back() {
+fn a_destroyed_queue_returns_items() {
     let _watchdog = watchdog();
     let queue = queue("destroyed").build().unwrap();
     queue.destroy().unwrap();
@@ -385,9 +385,9 @@ fn an_item_that_was_never_queued_can_be_waited_for_and_cancelled() {
     assert_eq!((job.tally.finished(), later.tally.finished()), (1, 1));
 }
 
-// Catches: an item that is queued although it could not be enabled, or that does not come back.
+// Catches: an item that is queued although it could not be enabled, or that is not returned.
 #[test]
-fn enable_and_enqueue_of_an_enabled_item_gives_it_back() {
+fn enable_and_enqueue_of_an_enabled_item_returns_it() {
     let _watchdog = watchdog();
     let queue = queue("bad").build().unwrap();
     let job = Job::counting();
@@ -403,9 +403,9 @@ fn enable_and_enqueue_of_an_enabled_item_gives_it_back() {
     assert_eq!((job.tally.finished(), job.disable_depth()), (1, 0));
 }
 
-// Catches: a description that is kept for a thread which runs nothing.
+// Catches: a description that is stored for a thread that runs no item.
 #[test]
-fn outside_of_items_there_is_nothing_to_describe() {
+fn outside_of_items_a_description_is_refused() {
     let _watchdog = watchdog();
     assert!(!uwork::set_worker_desc("nobody"));
     assert_eq!(uwork::current_work(), None);
@@ -413,7 +413,7 @@ fn outside_of_items_there_is_nothing_to_describe() {
     assert!(queue.spawn(|| uwork::set_worker_desc(&"long".repeat(1_000))).join().unwrap());
 }
 
-// Catches: two kinds of error that cannot be told apart, or one without a number.
+// Catches: two kinds of error that cannot be distinguished, or one without a number.
 #[test]
 fn errors_have_a_kind_and_a_number() {
     let _watchdog = watchdog();

@@ -1,6 +1,6 @@
-//! Workers that block in an item and do not say so: replaced in the tiers that notice, not in the one that
-//! does not. Each scene is a process of its own, as the tier is chosen once. How soon is asserted in
-//! virtual time.
+//! Workers that block undeclared in an item are replaced in the tiers that detect it, and not in
+//! the tier that does not. Each scene is a process of its own, because a process chooses its tier
+//! once. Latencies are asserted in virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ use uwork::{Queue, Scope, ScopeChoice};
 /// Items that block at once.
 const BLOCKED: usize = 8;
 
-/// Queues that allow one item more, with pools of their own: the cap of a pool is the sum of its queues'.
+/// Queues that allow one item more, with pools of their own: the cap of a pool is the sum of its
+/// queues' limits.
 fn queues() -> [Queue; 4] {
     let scope = |scope| queue("blocks").affinity_scope(ScopeChoice::Explicit(scope));
     [
@@ -30,8 +31,8 @@ fn queues() -> [Queue; 4] {
     .map(|builder| builder.max_active(BLOCKED as u32 + 1).build().unwrap())
 }
 
-// Catches: a sleep that is not noticed, in a kind of wait or of pool; an item that runs twice or never as
-// it was given to somebody else; a worker for each block.
+// Catches: a block that is not detected, in some kind of wait or of pool; an item that runs twice
+// or never because it was given to another worker; one more worker for each block.
 #[test]
 fn workers_that_block_undeclared_are_replaced() {
     let test = "workers_that_block_undeclared_are_replaced";
@@ -48,19 +49,19 @@ fn workers_that_block_undeclared_are_replaced() {
         }
         match (tier, &reported()[..]) {
             ("sampling", reported) => assert_eq!((perf_files(), reported), (0, &[][..])),
-            (_, []) => assert!(perf_files() > 0, "nobody was observed"),
+            (_, []) => assert!(perf_files() > 0, "no worker was observed"),
             (_, reported) => eprintln!("{test}: events: skipped: {reported:?}"),
         }
     });
 }
 
-/// What a timer needs to go off, which is long for a watch that looks for sleepers.
+/// A timer's delay that is long compared with the watcher's scans for blocked workers.
 const LONG: Duration = Duration::from_millis(50);
 
-// Catches: workers that are replaced though that was not asked for.
+// Catches: workers that are replaced although the tier is `declared`.
 #[test]
-fn declared_is_what_it_says() {
-    let test = "declared_is_what_it_says";
+fn tier_declared_replaces_no_undeclared_block() {
+    let test = "tier_declared_replaces_no_undeclared_block";
     let declared = |command: &mut std::process::Command| _ = command.env(VARIABLE, "declared");
     alone_with(test, declared, || {
         let _watchdog = watchdog();
@@ -75,7 +76,7 @@ fn declared_is_what_it_says() {
         until("the time is over", || later.tally.finished() == 1);
         let (entered, workers) = (blocked.entered(), workers_of(&queue));
         blocked.release();
-        assert_eq!((entered, workers), (1, before), "nobody stood in");
+        assert_eq!((entered, workers), (1, before), "no worker was replaced");
         assert_eq!((perf_files(), &reported()[..]), (0, &[][..]));
 
         say_so_and_are_replaced(&queue, BLOCKED);

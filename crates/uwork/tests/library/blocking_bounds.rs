@@ -1,6 +1,6 @@
-//! What noticing blocked workers costs is bounded: files, workers, threads that are observed; however many
-//! pools there are, whoever else is on the CPUs, and whatever ends meanwhile. Each scene is a process of
-//! its own.
+//! The cost of detecting blocked workers is bounded: files, workers, observed threads. The bounds
+//! hold for any number of pools, beside other processes on the CPUs, and while threads end. Each
+//! scene is a process of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::support::tiers::{
 use crate::support::{queue, until, watchdog};
 use uwork::Queue;
 
-/// Threads that are observed at once, at most, and the file that keeps the system ready.
+/// The maximum of threads observed at once, and the file that keeps the tier usable.
 const FILES_MAX: usize = 64 + 1;
 const TIERS: [&str; 2] = ["events", "sampling"];
 
-/// A note that the test is skipped, where records are refused.
+/// Prints a note that the test is skipped where the system refuses records.
 fn are_refused(test: &str) -> bool {
     let reported = reported();
     if !reported.is_empty() {
@@ -30,8 +30,8 @@ fn are_refused(test: &str) -> bool {
     !reported.is_empty()
 }
 
-// Catches: the file of a thread that has ended, kept for good; one that ends being taken for one that sleeps,
-// or waited for.
+// Catches: the file of an ended thread that is never closed; an ending thread that is taken for a
+// blocked one, or waited for.
 #[test]
 fn workers_end_while_they_are_observed() {
     let test = "workers_end_while_they_are_observed";
@@ -49,14 +49,15 @@ fn workers_end_while_they_are_observed() {
         });
         assert!(most <= FILES_MAX, "{most}");
         if tier == "events" && !are_refused(test) {
-            assert!(most >= 2, "somebody was observed");
-            until("nobody is observed any more", || perf_files() == 1);
+            assert!(most >= 2, "some worker was observed");
+            until("no worker is observed any more", || perf_files() == 1);
         }
         scene();
     });
 }
 
-/// Queues in many pools: one each, and others that differ in what makes pools.
+/// Queues in many pools: some have a pool each, and others differ in the attributes that determine
+/// the pool.
 fn many_queues() -> Vec<(Queue, bool)> {
     let dedicated = (0..900).map(|_| (queue("one").dedicated().build().unwrap(), false));
     let mut queues: Vec<_> = dedicated.collect();
@@ -72,7 +73,7 @@ fn many_queues() -> Vec<(Queue, bool)> {
     queues
 }
 
-// Catches: files or threads by the pool; a pool that is forgotten among many; counts that go wrong.
+// Catches: files or threads per pool; a pool that is missed among many; wrong counts.
 #[test]
 fn a_thousand_pools_block_at_once() {
     let test = "a_thousand_pools_block_at_once";
@@ -101,7 +102,7 @@ fn a_thousand_pools_block_at_once() {
             most = most.max(perf_files());
         }
         for (item, (_, is_pool)) in behind.iter().zip(&queues) {
-            // Where there is one worker and never another, it waits.
+            // A pool with exactly one worker is not given another, so its items wait.
             if *is_pool {
                 until("what is behind has run", || item.tally.finished() == 1);
             } else {
@@ -121,11 +122,11 @@ fn a_thousand_pools_block_at_once() {
     });
 }
 
-/// A process that computes and nothing else, until this is dropped.
+/// A process that only computes, until this is dropped.
 struct Burner(libc::pid_t);
 
 impl Burner {
-    /// Before there are threads that it would have to do without.
+    /// Forks before other threads exist, because the child would lack them.
     fn start() -> Burner {
         // SAFETY: the child makes two system calls and then none.
         match unsafe { libc::fork() } {
@@ -159,7 +160,7 @@ impl Drop for Burner {
 const ITEMS: u32 = 6_000;
 const ITEM: Duration = Duration::from_micros(50);
 
-// Catches: a worker that was preempted, taken for one that sleeps.
+// Catches: a preempted worker that is taken for a blocked one.
 #[test]
 fn preempted_workers_are_not_replaced() {
     let test = "preempted_workers_are_not_replaced";
@@ -216,8 +217,8 @@ fn in_child(f: impl FnOnce()) {
     }
 }
 
-// Catches: files of the parent that stay open in a child; a child that notices nobody, or a parent that does
-// not any more.
+// Catches: the parent's files that stay open in a child; a child, or afterwards its parent, that
+// detects no blocked worker.
 #[test]
 fn a_fork_while_workers_are_observed() {
     let test = "a_fork_while_workers_are_observed";
@@ -225,7 +226,7 @@ fn a_fork_while_workers_are_observed() {
         let _watchdog = watchdog();
         collect_reports();
         for _ in 0..10 {
-            // Not with the pools of the child's scenes.
+            // On a pool that the child's scenes do not use.
             let queue = queue("parent").nice(2).max_active(BLOCKED as u32 + 1).build().unwrap();
             let blocked = Blocked::queue(&queue, Arc::new(compute_first(BLOCKED)), BLOCKED);
             blocked.until_inside(BLOCKED);

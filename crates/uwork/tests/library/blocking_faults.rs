@@ -1,5 +1,5 @@
-//! What the system refuses of what is needed to notice blocked workers, at the start or later: the next
-//! best way is taken, told once, and nothing is lost. Each scene is a process of its own.
+//! The system refuses the means to detect blocked workers, at the start or later: the next best
+//! tier is used, reported once, and no item is lost. Each scene is a process of its own.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -18,9 +18,9 @@ use crate::support::tiers::{
 };
 use crate::support::watchdog;
 
-/// Scenes until something must have happened that each of them gives an occasion to.
+/// The maximum number of scenes until the awaited event, for which each scene gives an opportunity.
 const SCENES_MAX: usize = 500;
-/// Plays scenes until something is so.
+/// Plays scenes until the condition holds.
 #[track_caller]
 fn scenes_until(what: &str, mut condition: impl FnMut() -> bool) {
     for _ in 0..SCENES_MAX {
@@ -32,7 +32,8 @@ fn scenes_until(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("{SCENES_MAX} scenes and not: {what}; reported: {:?}", reported());
 }
 
-/// Whether the system lets this process observe its threads; else a note that the test is skipped.
+/// Whether the system lets this process observe its threads; otherwise prints a note that the test
+/// is skipped.
 fn can_observe(test: &str) -> bool {
     let outcome = Event::open();
     if let Err(error) = &outcome {
@@ -41,7 +42,7 @@ fn can_observe(test: &str) -> bool {
     outcome.is_ok()
 }
 
-/// An event of the calling thread's.
+/// A perf event of the calling thread.
 struct Event(OwnedFd);
 
 impl Event {
@@ -58,11 +59,11 @@ impl Event {
         if file < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: a file that was just opened, and that nobody else knows of.
+        // SAFETY: a file that was just opened, and that no other owner has.
         Ok(Event(unsafe { OwnedFd::from_raw_fd(file) }))
     }
 
-    /// Maps so many pages of records, for good, which locks them.
+    /// Maps `pages` pages of records permanently, which locks them in memory.
     fn map(&self, pages: usize) -> Result<(), Error> {
         // SAFETY: no pointers.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
@@ -74,7 +75,7 @@ impl Event {
     }
 }
 
-/// Asserts that one tier was reported, for a reason with these words in it.
+/// Asserts that one tier was reported, with a reason that contains these words.
 #[track_caller]
 fn assert_reported(tier: &str, words: &[&str]) {
     let reported = reported();
@@ -84,7 +85,8 @@ fn assert_reported(tier: &str, words: &[&str]) {
     words.iter().for_each(|word| assert!(reason.contains(word), "{word:?} is not in {reason:?}"));
 }
 
-// Catches: a refusal that ends in declared waits only, in an error, in silence or in many words.
+// Catches: a refusal that leads to declared waits only, to an error, to no report or to several
+// lines.
 #[test]
 fn a_filter_of_system_calls_leads_to_sampling() {
     let test = "a_filter_of_system_calls_leads_to_sampling";
@@ -108,17 +110,18 @@ fn a_filter_of_system_calls_leads_to_sampling() {
     });
 }
 
-// Catches: workers that are waited for by way of records that no longer come, or told of at each look.
+// Catches: workers that are awaited through records that no longer arrive, or reported at each
+// scan.
 #[test]
-fn what_was_allowed_is_refused_later() {
-    let test = "what_was_allowed_is_refused_later";
+fn records_that_are_refused_later_are_replaced_by_sampling() {
+    let test = "records_that_are_refused_later_are_replaced_by_sampling";
     alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
         if !can_observe(test) {
             return;
         }
         collect_reports();
-        // One file keeps the system ready, the next is of a worker.
+        // One file keeps the tier usable; the next one belongs to a worker.
         scenes_until("a worker is observed", || perf_files() >= 2);
         assert_eq!(reported(), []);
         refuse(libc::SYS_perf_event_open, libc::EPERM);
@@ -131,7 +134,7 @@ fn what_was_allowed_is_refused_later() {
     });
 }
 
-/// What a process says of its tier, played with this environment.
+/// The lines that a process reports about its tier, run with this environment.
 fn lines_of(test: &str, value: Option<&str>, prepare: fn()) -> Option<Vec<String>> {
     let environment = |command: &mut std::process::Command| match value {
         Some(value) => _ = command.env(VARIABLE, value),
@@ -147,11 +150,11 @@ fn lines_of(test: &str, value: Option<&str>, prepare: fn()) -> Option<Vec<String
     Some(own.map(str::to_owned).collect())
 }
 
-// Catches: an odd value that is taken for something, or is an error, or is told more than once; a choice
-// that is told though it is what was asked for.
+// Catches: an invalid value that is accepted, is an error, or is reported more than once; a report
+// of a tier that is the requested one.
 #[test]
-fn a_value_that_is_none_is_told_with_those_that_are() {
-    let test = "a_value_that_is_none_is_told_with_those_that_are";
+fn an_invalid_value_is_reported_with_the_valid_ones() {
+    let test = "an_invalid_value_is_reported_with_the_valid_ones";
     for value in ["Events", "events ", "off", "events,sampling"] {
         let Some(lines) = lines_of(test, Some(value), || {}) else { return };
         assert_eq!(lines.len(), 1, "{lines:?}");
@@ -165,7 +168,7 @@ fn a_value_that_is_none_is_told_with_those_that_are() {
     }
 }
 
-// Catches: a fallback that is told more than once, or to nobody where there is no reporter.
+// Catches: a fallback that is reported more than once, or not at all where no reporter is set.
 #[test]
 fn a_refusal_is_one_line_on_standard_error() {
     let test = "a_refusal_is_one_line_on_standard_error";
@@ -178,16 +181,17 @@ fn a_refusal_is_one_line_on_standard_error() {
     }
 }
 
-/// Opens files until their numbers reach this one, or there are no more.
+/// Opens files until their numbers reach `end`, or no more can be opened.
 fn take_files(end: u64) -> Vec<File> {
     let open = || File::open("/dev/null").ok().filter(|file| (file.as_raw_fd() as u64) < end);
     std::iter::from_fn(open).collect()
 }
 
-// Catches: a tier that takes the program's last files; one that notices nobody when there are no more.
+// Catches: a tier that uses up the program's last files; one that detects no blocked worker when no
+// file is left.
 #[test]
-fn files_run_out() {
-    let test = "files_run_out";
+fn without_files_sampling_takes_over() {
+    let test = "without_files_sampling_takes_over";
     const FILES: u64 = 32;
     alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
@@ -208,7 +212,7 @@ fn files_run_out() {
     });
 }
 
-/// Locks as much memory in rings as this user may.
+/// Locks as much memory in ring buffers as this user may.
 fn take_all_locked_memory() -> Vec<Event> {
     let mut events = Vec::new();
     for pages in [64, 16, 4, 1] {
@@ -224,10 +228,10 @@ fn take_all_locked_memory() -> Vec<Event> {
     events
 }
 
-// Catches: the limit of locked memory taken for a refusal of records as such.
+// Catches: the limit of locked memory taken for a general refusal of records.
 #[test]
-fn locked_memory_runs_out() {
-    let test = "locked_memory_runs_out";
+fn without_locked_memory_sampling_takes_over() {
+    let test = "without_locked_memory_sampling_takes_over";
     alone_with(test, in_best_tier, || {
         let _watchdog = watchdog();
         become_nobody();
@@ -246,12 +250,13 @@ fn locked_memory_runs_out() {
     });
 }
 
-/// Puts an empty directory in place of `/proc`, for the calling thread and those that it starts.
+/// Mounts an empty directory over `/proc`, for the calling thread and those that it starts.
 fn hide_proc() -> Result<(), Error> {
     let [root, proc, kind] = ["/", "/proc", "tmpfs"].map(|text| CString::new(text).unwrap());
     let (null, private) = (std::ptr::null(), libc::MS_REC | libc::MS_PRIVATE);
     let (at, fs) = (proc.as_ptr(), kind.as_ptr());
-    // SAFETY: strings that end with a zero byte; the mounts are this thread's own after the first call.
+    // SAFETY: strings that end with a zero byte; the mounts belong to this thread after the first
+    // call.
     let done = unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(null, root.as_ptr(), null, private, null.cast()) == 0
@@ -260,10 +265,11 @@ fn hide_proc() -> Result<(), Error> {
     if done { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-// Catches: a tier in use that cannot work, as the states of threads cannot be read.
+// Catches: a tier that is used although it cannot work, because the states of threads are
+// unreadable.
 #[test]
-fn there_is_no_proc() {
-    let test = "there_is_no_proc";
+fn without_proc_the_tier_is_declared() {
+    let test = "without_proc_the_tier_is_declared";
     alone_each(test, "UWORK_TEST_RECORDS", &["allowed", "refused"], VARIABLE, |records| {
         let _watchdog = watchdog();
         if let Err(error) = hide_proc() {

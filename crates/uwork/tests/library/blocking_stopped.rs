@@ -1,5 +1,5 @@
-//! Workers that a debugger or a signal has stopped are told of, and not replaced; when they go on, all is as
-//! before. What is stopped is a process of its own, by the test that started it.
+//! Workers that a debugger or a signal has stopped are reported, and not replaced; when they
+//! continue, everything works as before. The test that starts a process stops it.
 
 use std::collections::BTreeSet;
 use std::io::Error;
@@ -15,9 +15,9 @@ use crate::support::tiers::{VARIABLE, scene, workers_of};
 use crate::support::{queue, until, watchdog};
 use uwork::Report;
 
-/// Times that all threads are stopped.
+/// How often all threads are stopped.
 const STOPS: usize = 20;
-/// What a timer needs to go off, which is long for a watch that looks for sleepers.
+/// A timer's delay that is long compared with the watcher's scans for blocked workers.
 const LONG: Duration = Duration::from_millis(50);
 const TIERS: [&str; 2] = ["events", "sampling"];
 
@@ -33,7 +33,7 @@ fn trace(request: libc::c_uint, thread: libc::pid_t) -> Result<(), Error> {
     if outcome == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
-/// Waits until a thread that is traced, or a process, has stopped. False if it has ended.
+/// Waits until a traced thread, or a process, has stopped. False if it has ended.
 fn until_stopped(thread: libc::pid_t, options: i32) -> bool {
     let mut status = 0;
     // SAFETY: the status is live.
@@ -55,18 +55,18 @@ fn go_on(thread: libc::pid_t) {
     trace(libc::PTRACE_DETACH, thread).expect("a thread that is stopped");
 }
 
-/// Says whom nobody stands in for.
+/// Prints the workers that are reported as stopped, which are not replaced.
 fn report(report: &Report) {
     if let Report::WorkerStopped { thread } = report {
         say(&format!("stopped {thread}"));
     }
 }
 
-/// An item that blocks, and one behind it.
+/// An item that blocks, and another one behind it.
 fn one_behind_another() {
     let _watchdog = watchdog();
     uwork::set_reporter(report).expect("the first reporter");
-    // Workers have been found asleep lately, and are observed.
+    // Workers have recently been found blocked, and are observed.
     (0..5).for_each(|_| scene());
     let queue = queue("blocks").per_cpu().build().unwrap();
     let (inside, may_end) = (Gate::new(), Gate::new());
@@ -98,11 +98,11 @@ fn one_behind_another() {
     say("done");
 }
 
-// Catches: a worker in the debugger that is taken for one that sleeps, and replaced; or told of at each look;
-// or not looked at any more when it goes on.
+// Catches: a worker in the debugger that is taken for a blocked one and replaced, or reported at
+// each scan, or not observed any more when it continues.
 #[test]
-fn a_worker_that_a_debugger_stops_is_told_of_and_not_replaced() {
-    let test = "a_worker_that_a_debugger_stops_is_told_of_and_not_replaced";
+fn a_worker_stopped_by_a_debugger_is_reported_and_not_replaced() {
+    let test = "a_worker_stopped_by_a_debugger_is_reported_and_not_replaced";
     let _watchdog = watchdog();
     for tier in TIERS {
         let Some(mut other) = Other::start(test, in_tier(tier), one_behind_another) else { return };
@@ -113,20 +113,20 @@ fn a_worker_that_a_debugger_stops_is_told_of_and_not_replaced() {
         assert!(stop(thread), "the worker is there");
         other.ask("next");
         assert_eq!(other.hear(), format!("stopped {thread}"));
-        // Neither told of again, nor replaced meanwhile.
+        // It is neither reported again, nor replaced meanwhile.
         for _ in 0..2 {
             other.ask("workers");
-            assert_eq!(other.hear(), workers, "{tier}: nobody stands in");
+            assert_eq!(other.hear(), workers, "{tier}: it is not replaced");
         }
         go_on(thread);
-        assert_eq!(other.hear(), "behind", "{tier}: it sleeps, and somebody stands in");
+        assert_eq!(other.hear(), "behind", "{tier}: it is blocked, and is replaced");
         other.ask("end");
         assert_eq!(other.hear(), "done");
         other.end();
     }
 }
 
-/// Scenes until the starting process has enough.
+/// Plays scenes until the starting process ends them.
 fn scenes() {
     let _watchdog = watchdog();
     static ENOUGH: AtomicBool = AtomicBool::new(false);
@@ -139,19 +139,19 @@ fn scenes() {
     while !ENOUGH.load(Ordering::Relaxed) {
         scene();
     }
-    // After all stops.
+    // One more scene after all stops.
     scene();
     say("played");
 }
 
-/// All threads of a process, but those that have just been made.
+/// All threads of a process, except those that were just created.
 fn threads(pid: libc::pid_t) -> BTreeSet<libc::pid_t> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
     let name = |task: std::io::Result<std::fs::DirEntry>| task.expect("a task").file_name();
     tasks.map(|task| name(task).to_str().expect("a number").parse().expect("a number")).collect()
 }
 
-/// Stops all threads of a process, until there are no others.
+/// Stops all threads of a process, until no running one is left.
 fn stop_all(pid: libc::pid_t) -> BTreeSet<libc::pid_t> {
     let (mut seen, mut stopped) = (BTreeSet::new(), BTreeSet::new());
     loop {
@@ -164,8 +164,8 @@ fn stop_all(pid: libc::pid_t) -> BTreeSet<libc::pid_t> {
     }
 }
 
-// Catches: threads that are taken for asleep as they were stopped together, and replaced; a count that is
-// wrong afterwards. Each scene checks the number of workers.
+// Catches: threads that are taken for blocked because they were stopped together, and replaced; a
+// wrong count afterwards. Each scene checks the number of workers.
 #[test]
 fn a_process_that_a_debugger_stops_goes_on_as_before() {
     let test = "a_process_that_a_debugger_stops_goes_on_as_before";

@@ -1,4 +1,4 @@
-//! Flat combining, and the pool of boxes: order, counts, stalls, panics.
+//! Flat combining, and the pool of reusable buffers: order, counts, stalls, panics.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -14,10 +14,10 @@ use uwork::recycle::Pool;
 const THREADS: u64 = 8;
 const PARCELS: u64 = 20_000;
 
-/// Of one thread, and which of its.
+/// The number of a thread, and the number of its parcel.
 type Numbered = (u64, u64);
 
-/// What is held: a socket, say, that now and then has no room.
+/// The combiner's data: for example a socket, which has no room now and then.
 struct Sent {
     last: [Option<u64>; THREADS as usize],
     count: u64,
@@ -40,7 +40,7 @@ impl Sent {
 }
 
 #[test]
-fn everything_is_handled_once_and_in_order_by_one_at_a_time() {
+fn every_parcel_is_handled_once_in_order_by_one_holder_at_a_time() {
     let _watchdog = watchdog();
     let combiner = Combiner::new(Sent::new());
     let pool = Pool::new(16);
@@ -48,7 +48,7 @@ fn everything_is_handled_once_and_in_order_by_one_at_a_time() {
         assert!(!sent.inside.swap(true, Ordering::Relaxed), "two holders");
         let seen = batch.iter().count();
         assert!(seen > 0);
-        // Not always everything: what is left comes again, before what is new.
+        // Often not the whole batch: the rest comes again, before new parcels.
         for _ in 0..=sent.random.below(seen as u64) {
             if let Some(parcel) = batch.pop() {
                 sent.send(**parcel);
@@ -79,10 +79,10 @@ fn everything_is_handled_once_and_in_order_by_one_at_a_time() {
 }
 
 #[test]
-fn a_stall_ends_with_a_resume_whenever_that_comes() {
+fn a_resume_at_any_time_ends_a_stall() {
     let _watchdog = watchdog();
     let combiner = Arc::new(Combiner::new(Sent::new()));
-    // Stalls that somebody owes a resume for: as a poll for room would.
+    // Stalls for which a resume is still due, as from a poll for room.
     let owed = Arc::new(AtomicU64::new(0));
     let over = Arc::new(AtomicBool::new(false));
     let handle = {
@@ -132,7 +132,7 @@ fn a_stall_ends_with_a_resume_whenever_that_comes() {
 }
 
 #[test]
-fn others_leave_their_parcels_while_somebody_is_at_it() {
+fn threads_leave_their_parcels_to_the_current_holder() {
     let _watchdog = watchdog();
     let (combiner, inside, left) = (Combiner::new(Vec::new()), Barrier::new(2), Barrier::new(2));
     let take = |all: &mut Vec<u32>, batch: &mut Batch<'_, u32>| {
@@ -161,9 +161,9 @@ fn others_leave_their_parcels_while_somebody_is_at_it() {
     assert_eq!(combiner.into_inner(), [1, 2, 3]);
 }
 
-// Catches: a holder that works for others as long as they have something.
+// Catches: a holder that works for other threads for as long as they submit.
 #[test]
-fn a_holder_is_relieved_by_one_who_submits() {
+fn a_holder_is_relieved_by_a_submitter() {
     let _watchdog = watchdog();
     let combiner = Arc::new(Combiner::new(()));
     let (submitted, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
@@ -184,14 +184,15 @@ fn a_holder_is_relieved_by_one_who_submits() {
             rounds.set(rounds.get() + 1);
             let before = submitted.load(Ordering::Acquire);
             while batch.pop().is_some() {}
-            // The second one after the look was left after this batch was taken: there is always more.
+            // The second submission after the load was made after this batch was taken, so more is
+            // always pending.
             until("there is more", || submitted.load(Ordering::Acquire) >= before + 2);
             ControlFlow::Continue(())
         };
         loop {
             let outcome = combiner.submit(Parcel::new(()), handle);
             assert_eq!(outcome, Combined::Left, "there is always more");
-            // Where the other was at it, this thread was not the holder.
+            // If another thread was the holder, this thread was not.
             if rounds.get() > 0 {
                 return;
             }
@@ -202,7 +203,7 @@ fn a_holder_is_relieved_by_one_who_submits() {
 }
 
 #[test]
-fn a_panic_leaves_what_was_not_taken_to_whoever_resumes() {
+fn a_panic_leaves_remaining_parcels_to_the_resuming_thread() {
     let _watchdog = watchdog();
     let combiner = Combiner::new(0_u32);
     let panics = |sum: &mut u32, batch: &mut Batch<'_, u32>| -> ControlFlow<()> {
@@ -223,9 +224,9 @@ fn a_panic_leaves_what_was_not_taken_to_whoever_resumes() {
     assert_eq!(combiner.into_inner(), 7);
 }
 
-// Catches: a resume that the one who panics was to follow, and that nobody follows.
+// Catches: a resume that the panicking thread should have followed, and that no thread follows.
 #[test]
-fn a_panic_after_a_resume_leaves_what_was_not_taken_to_whoever_submits() {
+fn a_panic_after_a_resume_leaves_remaining_parcels_to_the_next_submitter() {
     let _watchdog = watchdog();
     let combiner = Combiner::new(0_u32);
     let adds = |sum: &mut u32, batch: &mut Batch<'_, u32>| {
@@ -244,7 +245,7 @@ fn a_panic_after_a_resume_leaves_what_was_not_taken_to_whoever_submits() {
 }
 
 #[test]
-fn parcels_that_are_left_are_dropped_with_the_combiner() {
+fn remaining_parcels_are_dropped_with_the_combiner() {
     let _watchdog = watchdog();
     let shared = Arc::new(());
     let stall = |_: &mut (), _: &mut Batch<'_, Arc<()>>| ControlFlow::Break(());
@@ -257,7 +258,7 @@ fn parcels_that_are_left_are_dropped_with_the_combiner() {
 }
 
 #[test]
-fn a_pool_gives_each_box_to_one_and_keeps_no_more_than_it_has_places() {
+fn a_buffer_pool_gives_each_buffer_to_one_taker_and_is_bounded() {
     let _watchdog = watchdog();
     let (pool, held) = (Pool::new(4), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -268,7 +269,7 @@ fn a_pool_gives_each_box_to_one_and_keeps_no_more_than_it_has_places() {
                         held.fetch_add(1, Ordering::Relaxed);
                         0_u64
                     });
-                    // Two at once would lose one.
+                    // Two concurrent increments would lose one.
                     *taken += 1;
                     if let Err(taken) = pool.put(taken) {
                         held.fetch_sub(1, Ordering::Relaxed);

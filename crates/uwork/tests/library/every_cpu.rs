@@ -1,4 +1,4 @@
-//! Functions on one CPU and on each.
+//! Functions that run on one CPU, and on each CPU.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,9 +9,10 @@ use crate::support::machine::{cpus, current_cpu};
 use crate::support::{queue, watchdog, within};
 use uwork::{ErrorKind, on_each_cpu, work_on_cpu};
 
-// Catches: a CPU that is left out or served twice, a function that runs elsewhere, a return before the end.
+// Catches: a CPU that is skipped or served twice, a function that runs elsewhere, a return before
+// the end.
 #[test]
-fn each_cpu_runs_the_function_once_and_there() {
+fn each_cpu_runs_the_function_once_on_itself() {
     let _watchdog = watchdog();
     let all = cpus();
     for _ in 0..20 {
@@ -28,9 +29,10 @@ fn each_cpu_runs_the_function_once_and_there() {
     }
 }
 
-// Catches: a result that is lost, data that cannot be borrowed, a function that runs on the caller.
+// Catches: a result that is lost, data that cannot be borrowed, a function that runs on the
+// caller's CPU.
 #[test]
-fn work_on_cpu_runs_there_and_brings_the_result_back() {
+fn work_on_cpu_runs_there_and_returns_the_result() {
     let _watchdog = watchdog();
     for cpu in cpus() {
         let borrowed = [1, 2, 3];
@@ -47,10 +49,11 @@ fn work_on_cpu_runs_there_and_brings_the_result_back() {
     }
 }
 
-// Catches: a panic that is swallowed, that ends the worker, or that keeps the others from finishing.
+// Catches: a panic that is swallowed, that ends the worker, or that prevents the others from
+// finishing.
 #[test]
-fn panics_are_reported_and_come_back_when_all_have_finished() {
-    alone("panics_are_reported_and_come_back_when_all_have_finished", || {
+fn panics_are_reported_and_propagated_when_all_have_finished() {
+    alone("panics_are_reported_and_propagated_when_all_have_finished", || {
         let _watchdog = watchdog();
         let cpu = cpus()[0];
         let before = uwork::panics();
@@ -74,7 +77,7 @@ fn panics_are_reported_and_come_back_when_all_have_finished() {
     });
 }
 
-// Catches: a wait for a place that the caller itself has.
+// Catches: a wait for a permit that the caller itself holds.
 #[test]
 fn a_function_on_a_cpu_cannot_wait_for_another() {
     let _watchdog = watchdog();
@@ -97,7 +100,7 @@ fn a_function_on_a_cpu_cannot_wait_for_another() {
     assert!(answers.iter().all(|&answer| answer == (ErrorKind::WouldDeadlock, true)));
 }
 
-// Catches: a wait that is not declared: the per-CPU items of this CPU would never come up.
+// Catches: a wait that is not declared: the per-CPU items of this CPU would never start.
 #[test]
 fn items_of_any_queue_may_call_it() {
     let _watchdog = watchdog();

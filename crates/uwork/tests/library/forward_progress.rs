@@ -1,6 +1,6 @@
-//! Work goes on though no thread can be had: with RLIMIT_NPROC or a control group's pids.max at what the
-//! process has. Each scene is a process of its own. How soon a pool gets its worker once threads can be
-//! had again is asserted in virtual time.
+//! Items make progress although no thread can be spawned: RLIMIT_NPROC or a control group's
+//! pids.max is at the process's current number of threads. Each scene is a process of its own. The
+//! delay until a pool gets its worker after the limit is lifted is asserted in virtual time.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use crate::support::machine::cpus;
 use crate::support::{queue, until, watchdog};
 use uwork::{Builder, ErrorKind, Queue, Report, Scope, ScopeChoice};
 
-/// Items of each queue and round.
+/// The items of each queue and round.
 const ITEMS: usize = 200;
 
 static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
@@ -57,8 +57,8 @@ fn every_kind() -> Vec<Queue> {
     queues
 }
 
-/// Items that compute, that wait, that queue another one, and that are delayed: all run, those of an
-/// ordered queue in order.
+/// Items that compute, that wait, that queue another one, and that are delayed. All run, those of
+/// an ordered queue in order.
 fn drains(queue: &Queue) {
     let log = Log::new();
     let waits = !queue.flags().contains(uwork::Flags::BH);
@@ -89,18 +89,18 @@ fn drains(queue: &Queue) {
     assert_eq!(ran, (0..ITEMS).collect::<Vec<_>>(), "{}", queue.name());
 }
 
-/// A process that can have the threads that it has and no more, until the limit is lifted.
+/// A process that cannot get more threads than it has, until the limit is lifted.
 struct Starved<'a> {
     lift: &'a dyn Fn(),
 }
 
 impl<'a> Starved<'a> {
-    /// `limit` sets the limit, or takes it away.
+    /// `set` sets the limit; `lift` removes it.
     fn new(set: &dyn Fn(u64), lift: &'a dyn Fn()) -> Starved<'a> {
         let _ = uwork::set_reporter(|report| REPORTS.lock().unwrap().push(report.clone()));
         let before = threads();
         assert!(can_make_a_thread());
-        until("that thread is gone", || threads() == before);
+        until("that thread has ended", || threads() == before);
         set(before);
         assert!(!can_make_a_thread(), "{} threads, {before} allowed", threads());
         Starved { lift }
@@ -112,8 +112,8 @@ impl<'a> Starved<'a> {
     }
 }
 
-/// The first CPU's workers of plain per-CPU queues wait until the gate is opened: it is one, and there
-/// are no others to be had.
+/// Occupies the first CPU's only worker of plain per-CPU queues until the gate is opened. No
+/// further worker can be spawned.
 fn stuck(plain: &Queue) -> (Arc<Job>, Gate) {
     let (started, may_end) = (Gate::new(), Gate::new());
     let held = Job::held(&started, &may_end);
@@ -132,14 +132,14 @@ fn goes_on(set: &dyn Fn(u64), lift: &dyn Fn()) {
     for _ in 0..3 {
         queues.iter().for_each(drains);
     }
-    // A queue that needs threads is refused, one that has all it needs is not.
+    // A queue that needs threads is refused; a queue whose threads all exist is not.
     let refused = queue("refused").dedicated().build().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoThread, "{refused}");
     let refused = queue("refused").per_cpu().mem_reclaim().build().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NoThread, "{refused}");
     drains(&queue("shares").per_cpu().build().unwrap());
 
-    // A pool whose only worker is stuck: the rescuer runs what its queue has, in order.
+    // In a pool whose only worker is stuck, the rescuer runs its queue's items, in order.
     let (held, may_end) = stuck(&plain);
     let log = Log::new();
     for number in 0..ITEMS {
@@ -151,7 +151,8 @@ fn goes_on(set: &dyn Fn(u64), lift: &dyn Fn()) {
     assert_eq!(log.events(), (0..ITEMS).map(|number| (number, true)).collect::<Vec<_>>());
     assert!(failures() > 0, "it was tried and reported");
 
-    // What has no rescuer waits, and runs without another submit once a thread can be had.
+    // Items of a queue without a rescuer wait. They run without another submission once a thread
+    // can be spawned.
     let waits = Job::counting();
     assert!(plain.enqueue_on(cpu, waits.clone()).unwrap().is_queued());
     reclaim.flush().unwrap();
@@ -172,24 +173,25 @@ fn goes_on(set: &dyn Fn(u64), lift: &dyn Fn()) {
     queues.iter().for_each(|queue| queue.destroy().unwrap());
 }
 
-/// RLIMIT_NPROC counts threads of a user, and does not bind the privileged.
+/// RLIMIT_NPROC counts the threads of a user, and does not limit privileged users.
 fn with_nproc(scene: impl FnOnce(&dyn Fn(u64), &dyn Fn())) {
     let _watchdog = watchdog();
     become_nobody();
     scene(&|threads| limit(libc::RLIMIT_NPROC, threads), &|| limit(libc::RLIMIT_NPROC, u64::MAX));
 }
 
-// Catches: an item that is lost, held up or out of order because a thread could not be made; a pool
-// that stays without a worker when there are threads again.
+// Catches: an item that is lost, delayed or out of order because a thread could not be spawned; a
+// pool that stays without a worker when threads can be spawned again.
 #[test]
 fn every_queue_drains_at_the_limit_of_rlimit_nproc() {
     alone("every_queue_drains_at_the_limit_of_rlimit_nproc", || with_nproc(goes_on));
 }
 
-/// Where the control group is, for the process that is in it.
+/// The path of the control group, for the process in it.
 const GROUP: &str = "UWORK_TEST_GROUP";
 
-/// A control group that counts threads, removed at the end. Errors are reasons to skip.
+/// A control group that counts threads, removed on drop. If its creation fails, the test is
+/// skipped.
 struct Group(PathBuf);
 
 impl Group {
@@ -203,7 +205,7 @@ impl Group {
         };
         let group = Group(parent.join(format!("uwork-test-{}-pids", std::process::id())));
         fs::create_dir(&group.0).map_err(|error| format!("{:?}: {error}", group.0))?;
-        // Whether a process may be added is seen by the one that adds itself.
+        // Only the process that adds itself can tell whether that is permitted.
         match fs::write(group.0.join("pids.max"), "max") {
             Ok(()) => Ok(group),
             Err(error) => Err(format!("{:?}: {error}", group.0)),
@@ -213,7 +215,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The process in it has been waited for; its last thread may still be on its way out.
+        // The process in the group has been waited for; its last thread may still be exiting.
         until("the group is empty", || match fs::remove_dir(&self.0) {
             Err(error) => error.kind() == std::io::ErrorKind::NotFound,
             Ok(()) => true,
@@ -221,7 +223,7 @@ impl Drop for Group {
     }
 }
 
-// Catches: as above, for a limit that binds everybody.
+// Catches: as above, for a limit that also binds privileged users.
 #[test]
 fn every_queue_drains_at_the_limit_of_pids_max() {
     let test = "every_queue_drains_at_the_limit_of_pids_max";
@@ -242,11 +244,11 @@ fn every_queue_drains_at_the_limit_of_pids_max() {
     alone_with(test, |command| _ = command.env(GROUP, &path), scene);
 }
 
-// Catches: a flush, a cancel or a join that waits for its own caller, or for nobody, because the
-// caller is a rescuer.
+// Catches: a flush, a cancel or a join that waits for its own caller, or for a worker that cannot
+// come, because the caller is a rescuer.
 #[test]
-fn what_an_item_may_do_in_a_rescuer() {
-    alone("what_an_item_may_do_in_a_rescuer", || with_nproc(in_a_rescuer));
+fn an_item_in_a_rescuer_may_call_everything() {
+    alone("an_item_in_a_rescuer_may_call_everything", || with_nproc(in_a_rescuer));
 }
 
 fn in_a_rescuer(set: &dyn Fn(u64), lift: &dyn Fn()) {
@@ -270,35 +272,35 @@ fn in_a_rescuer(set: &dyn Fn(u64), lift: &dyn Fn()) {
         let shown = own.dump();
         assert_eq!(shown.slots, [shown.rescuer.as_ref().unwrap().slot], "{shown}");
         assert!(shown.to_string().contains("  rescuer slot "), "{shown}");
-        // Its own queue cannot be waited for.
+        // An item cannot wait for its own queue.
         for call in [Queue::flush, Queue::drain, Queue::destroy] {
             assert!(call(own).unwrap_err().would_deadlock());
         }
-        // Itself: nothing to wait for, and what is queued again is taken back.
+        // The item itself: no wait is needed, and its queued instance is cancelled.
         assert!(this.work.cancel_sync().unwrap().is_none());
         assert!(own.enqueue_on(cpu, this.clone()).unwrap().is_queued());
         assert!(this.work.cancel_sync().unwrap().is_some());
         theirs.push("itself");
-        // Another queue whose rescuer is free.
+        // A different queue, whose rescuer is free.
         let elsewhere = Job::new(|_| assert!(uwork::current_is_rescuer()));
         assert!(other.enqueue_on(cpu, elsewhere.clone()).unwrap().is_queued());
-        // Says whether there was anything to wait for.
+        // The result tells whether the flush had to wait.
         let _ = elsewhere.work.flush();
         assert_eq!(elsewhere.tally.finished(), 1);
         other.flush().unwrap();
         other.drain().unwrap();
         theirs.push("another rescuer");
-        // A queue whose workers are there.
+        // A queue whose workers exist.
         assert_eq!(unbound.spawn(|| 1).join().unwrap(), 1);
         unbound.flush().unwrap();
         theirs.push("an unbound queue");
-        // What cannot run now can be taken back, without a wait and with one.
+        // Items that cannot run now can be cancelled, with `cancel` and with `cancel_sync`.
         let (one, two) = (Job::counting(), Job::counting());
         assert!(plain.enqueue_on(cpu, one.clone()).unwrap().is_queued());
         assert!(plain.enqueue_on(cpu, two.clone()).unwrap().is_queued());
         assert!(one.work.cancel().is_some());
         assert!(two.work.cancel_sync().unwrap().is_some());
-        // And what is behind it in its own queue.
+        // So can the item behind it in its own queue.
         assert!(target.work.cancel_sync().unwrap().is_some());
         assert!(own.enqueue_on(cpu, target.clone()).unwrap().is_queued());
         theirs.push("cancels");

@@ -11,7 +11,7 @@ use crate::support::items::Job;
 use crate::support::{keep, queue, until, watchdog, within};
 use uwork::{JoinError, Queue};
 
-/// What a test sees of its future.
+/// What a test observes of its future.
 #[derive(Default)]
 struct Seen {
     polls: AtomicU32,
@@ -38,7 +38,7 @@ impl Seen {
 
 type OnPoll = Box<dyn FnMut(u32, &mut Context<'_>) -> Poll<u32> + Send>;
 
-/// A future that does what it is told, and watches how it is treated.
+/// A future whose behaviour the test controls, and which records how it is treated.
 struct Probe {
     seen: Arc<Seen>,
     on_poll: OnPoll,
@@ -75,7 +75,7 @@ impl Drop for Probe {
     }
 }
 
-// Catches: a wake that polls at once, on the waking thread, while a poll is on.
+// Catches: a wake that polls at once, on the waking thread, while a poll is in progress.
 #[test]
 fn a_future_is_never_polled_twice_at_once() {
     let _watchdog = watchdog();
@@ -126,7 +126,7 @@ fn a_wake_during_a_poll_polls_exactly_once_more() {
     assert_eq!(seen.polls(), 4);
 }
 
-// Catches: a future that lives on with its wakers, and a late wake that polls it, or crashes.
+// Catches: a future that lives as long as its wakers, and a late wake that polls it, or crashes.
 #[test]
 fn wakers_may_outlive_the_future_and_its_queue() {
     let _watchdog = watchdog();
@@ -140,7 +140,7 @@ fn wakers_may_outlive_the_future_and_its_queue() {
         queue.flush().unwrap();
     }
     drop(queue);
-    // The waker has the last handle to the queue.
+    // The waker holds the last handle to the queue.
     let another = waker.clone();
     waker.wake();
     another.wake();
@@ -148,9 +148,9 @@ fn wakers_may_outlive_the_future_and_its_queue() {
     assert_eq!((seen.polls(), seen.dropped()), (1, 1));
 }
 
-// Catches: a queue that goes away under the thread whose wake was the last to hold the task.
+// Catches: a queue that is destroyed by the thread whose wake was the last to hold the task.
 #[test]
-fn the_last_wake_may_take_the_queue_with_it() {
+fn the_last_wake_may_destroy_the_queue() {
     let _watchdog = watchdog();
     for round in 0..300 {
         let queue = queue("futures-last").build().unwrap();
@@ -168,7 +168,7 @@ fn the_last_wake_may_take_the_queue_with_it() {
         seen.waker.lock().unwrap().take();
         waking.join().unwrap();
         if round % 16 == 0 {
-            until("the queue is gone", || Queue::builder(name.as_str()).build().is_ok());
+            until("the queue is destroyed", || Queue::builder(name.as_str()).build().is_ok());
         }
     }
 }
@@ -237,7 +237,7 @@ fn cancel_does_not_drop_a_future_that_is_being_polled() {
     });
     let handle = queue.spawn_future(future);
     entered.wait();
-    // It runs, and is pending, as it has woken itself.
+    // It runs, and is pending, because it has woken itself.
     let cancelled = handle.cancel();
     assert_eq!(seen.dropped(), 0, "a worker is in it");
     may_return.open();
@@ -250,7 +250,7 @@ fn cancel_does_not_drop_a_future_that_is_being_polled() {
     until("it is dropped", || seen.dropped() == 1);
 }
 
-// Catches: a cancel that takes a late wake for the future and throws its result away.
+// Catches: a cancel that takes a late wake for the future and discards its result.
 #[test]
 fn cancel_after_the_end_keeps_the_result() {
     let _watchdog = watchdog();
@@ -267,7 +267,7 @@ fn cancel_after_the_end_keeps_the_result() {
     assert_eq!(handle.join().unwrap(), 1);
 }
 
-// Catches: a handle that waits for a future which nobody will ever poll again.
+// Catches: a handle that waits for a future that is never polled again.
 #[test]
 fn a_future_on_a_destroyed_queue_is_refused() {
     let _watchdog = watchdog();
@@ -283,7 +283,7 @@ fn a_future_on_a_destroyed_queue_is_refused() {
     assert_eq!((seen.polls(), seen.dropped()), (1, 1));
 }
 
-// Catches: a wake that a draining queue throws away.
+// Catches: a wake that a draining queue discards.
 #[test]
 fn a_wake_during_a_drain_is_not_lost() {
     let _watchdog = watchdog();
@@ -304,7 +304,7 @@ fn a_wake_during_a_drain_is_not_lost() {
     assert!(matches!(outcome, Ok(2) | Err(JoinError::Refused)), "{outcome:?}");
 }
 
-/// Wakes the thread that made it.
+/// Wakes the thread that created it.
 struct Unpark(std::thread::Thread);
 
 impl Wake for Unpark {
@@ -325,7 +325,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-// Catches: a handle that does not wake who awaits it, or wakes only the first who did.
+// Catches: a handle that does not wake its awaiting task, or wakes only the first one.
 #[test]
 fn a_handle_is_a_future() {
     let _watchdog = watchdog();

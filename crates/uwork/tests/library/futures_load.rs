@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use crate::support::{queue, watchdog};
 use uwork::Queue;
 
-/// A channel for one receiver.
+/// A channel with one receiver.
 struct Channel<T>(Mutex<(VecDeque<T>, Option<Waker>)>);
 
 impl<T> Channel<T> {
@@ -43,7 +43,7 @@ impl<T> Channel<T> {
 
 const ROUNDS: u64 = 200;
 
-/// Two futures that pass a number to and fro and add one each time.
+/// Two futures that pass a number back and forth and add one each time.
 fn ping_pong(ping_queue: &Queue, pong_queue: &Queue) -> uwork::JoinHandle<u64> {
     let (to, fro) = (Channel::new(), Channel::new());
     let (there, back) = (to.clone(), fro.clone());
@@ -86,7 +86,7 @@ fn many_futures_play_ping_pong() {
     }
 }
 
-// Catches: the same where one channel has many senders.
+// Catches: the same, where one channel has many senders.
 #[test]
 fn many_futures_send_to_one() {
     let _watchdog = watchdog();

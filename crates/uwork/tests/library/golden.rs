@@ -1,5 +1,6 @@
-//! The kernel's concurrency scenarios, on real threads: who starts while whom is blocked, and who
-//! only after whom has finished. Order alone is asserted, never time.
+//! The kernel's concurrency scenarios, on real threads: which item starts while another one is
+//! blocked, and which one only after another has finished. Only the order is asserted, never the
+//! time.
 //!
 //! w0 burns, sleeps, burns; w1 and w2 burn, then sleep. All are queued at once for one CPU.
 //!
@@ -27,13 +28,14 @@ enum Event {
 }
 use Event::{Finishes, Sleeps, Starts, WakesUp};
 
-/// The three items, and what happens to them.
+/// The three items, and the log of their events.
 struct Scene {
     log: Log<Event>,
     wake_up: [Gate; 3],
 }
 
-/// Computes for a while, in the pool's eyes, and leaves others every chance to start wrongly.
+/// Computes for a while, as far as the pool can tell, and gives other items every chance to start
+/// wrongly.
 fn burn() {
     for _ in 0..300 {
         std::thread::yield_now();
@@ -45,7 +47,7 @@ impl Scene {
         Scene { log: Log::new(), wake_up: Default::default() }
     }
 
-    /// Burns, sleeps until told to wake up, burns again.
+    /// Burns, sleeps until woken, burns again.
     fn item(&self, number: usize) -> Arc<Job> {
         self.item_that(number, burn)
     }
@@ -55,7 +57,8 @@ impl Scene {
         Job::new(move |_| {
             log.push(Starts(number));
             burns();
-            // Before the wait begins: who starts because of it comes after this line.
+            // Logged before the wait begins: an item that starts because of the wait logs after
+            // this line.
             log.push(Sleeps(number));
             wake_up.wait_blocking();
             log.push(WakesUp(number));
@@ -78,9 +81,9 @@ fn enqueue_here(queue: &Queue, item: Arc<Job>) {
     assert!(queue.enqueue_on(cpus()[0], item).unwrap().is_queued());
 }
 
-/// Holds the pool with an item of `other` that computes while `enqueue` queues something, so that
-/// one worker finds all of it. Before that, makes the pool believe that items of `queue` are short,
-/// so that it takes several at once.
+/// Occupies the pool with a computing item of `other` while `enqueue` queues items, so that one
+/// worker finds all of them. Before that, makes the pool estimate the items of `queue` as short, so
+/// that the worker takes several at once.
 fn enqueue_as_a_batch(queue: &Queue, other: &Queue, enqueue: impl FnOnce()) {
     for _ in 0..3_000 {
         enqueue_here(queue, Job::counting());
@@ -100,7 +103,8 @@ fn enqueue_as_a_batch(queue: &Queue, other: &Queue, enqueue: impl FnOnce()) {
     may_stop.open();
 }
 
-/// Queues w0, w1 and w2 and plays the scene in which each starts only when the one before is done.
+/// Queues w0, w1 and w2 and plays the scene in which each starts only when the previous one has
+/// finished.
 fn one_after_the_other(queue: &Queue) {
     let scene = Scene::new();
     for number in 0..3 {
@@ -110,7 +114,7 @@ fn one_after_the_other(queue: &Queue) {
     for number in 0..3 {
         events.extend([Starts(number), Sleeps(number)]);
         scene.is(&events);
-        // Nobody starts while it sleeps, although nobody computes.
+        // No item starts while this one sleeps, although none computes.
         burn();
         scene.is(&events);
         scene.wake_up(number);
@@ -129,8 +133,8 @@ fn golden_one_at_a_time() {
     one_after_the_other(&queue("golden").per_cpu().max_active(1).build().unwrap());
 }
 
-// Catches: a wait that brings up nobody, more than one that computes, items that stay lined up
-// behind the one that waits.
+// Catches: a wait that wakes no worker, more than one computing item, items that stay scheduled
+// behind the waiting one.
 #[test]
 fn golden_max_active_three() {
     let _watchdog = watchdog();
@@ -156,8 +160,8 @@ fn golden_max_active_three() {
     }
 }
 
-// Catches: a limit that does not count those that wait, or that is not looked at again when one of
-// them has finished.
+// Catches: a limit that does not count waiting items, or that is not checked again when one of them
+// has finished.
 #[test]
 fn golden_max_active_two() {
     let _watchdog = watchdog();
@@ -182,15 +186,15 @@ fn golden_max_active_two() {
     }
 }
 
-// Catches: CPU-intensive items that hold each other up, or that start while another item computes
-// and nobody waits.
+// Catches: CPU-intensive items that delay each other, or that start while another item computes and
+// none waits.
 #[test]
 fn golden_cpu_intensive() {
     let _watchdog = watchdog();
     let normal = queue("golden").per_cpu().build().unwrap();
     let intensive = queue("golden").per_cpu().cpu_intensive().build().unwrap();
     let scene = Scene::new();
-    // Each of the two computes until the other has started.
+    // Each of the two items computes until the other has started.
     let meet = |number: usize, other: usize| {
         let log = scene.log.clone();
         scene.item_that(number, move || log.wait_for(&Starts(other)))
@@ -201,7 +205,7 @@ fn golden_cpu_intensive() {
     enqueue_here(&intensive, meet(2, 1));
     (1..3).for_each(|number| scene.log.wait_for(&Sleeps(number)));
     assert!(!scene.log.has(&WakesUp(0)), "both started, and went to sleep, while w0 slept");
-    // Whether w0 still computed when w1 and w2 were queued is left to chance; the order is not.
+    // Whether w0 still computed when w1 and w2 were queued is random; the order is not.
     scene.log.assert_order(&Sleeps(0), &Starts(1));
     scene.log.assert_order(&Sleeps(0), &Starts(2));
     scene.log.assert_order(&Starts(2), &Sleeps(1));
@@ -212,8 +216,8 @@ fn golden_cpu_intensive() {
     assert_eq!(scene.log.events().len(), 12);
 }
 
-// Catches: items that stay lined up behind a CPU-intensive one that waits: the second of a batch is
-// what the first one waits for.
+// Catches: items that stay scheduled behind a CPU-intensive one that waits. The first item of a
+// batch waits for the second.
 #[test]
 fn golden_cpu_intensive_items_that_wait_give_their_batch_back() {
     let _watchdog = watchdog();
@@ -233,7 +237,7 @@ fn golden_cpu_intensive_items_that_wait_give_their_batch_back() {
             second_ran.open();
         });
         enqueue_as_a_batch(&queue, &other, || {
-            // The share of one worker, where two may be active, is two of four.
+            // Where two may be active, one worker's share is two of four.
             for job in [first, second, Job::counting(), Job::counting()] {
                 enqueue_here(&queue, job);
             }

@@ -1,4 +1,4 @@
-//! The guards of these tests: what they take for a hang, and what not.
+//! The guards of these tests: what counts as a hang, and what does not.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use crate::support::guard::{CAP, Hang, Judge, Sample};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a process has done after so many seconds.
+/// The activity of a process after this many seconds.
 fn sample(seconds: u64, cpu_ms: u64, progress: u64) -> Sample {
     let (at, cpu) = (Duration::from_secs(seconds), Duration::from_millis(cpu_ms));
     Sample { at, cpu, progress }
 }
 
-// Catches: a guard that goes by the clock alone, and ends tests beside other programs.
+// Catches: a guard that uses the clock alone, and ends tests on a loaded machine.
 #[test]
 fn a_process_that_gets_little_cpu_time_is_slow_and_not_stuck() {
     let mut judge = Judge::new(LIMIT, sample(0, 0, 0));
-    // A fiftieth of a CPU.
+    // One fiftieth of a CPU.
     for second in 1..500 {
         assert_eq!(judge.judge(sample(second, second * 20, 0)), Ok(()), "after {second} s");
     }
@@ -30,11 +30,11 @@ fn progress_without_use_of_cpu_time_is_no_hang() {
     }
 }
 
-// Catches: idle threads that look around now and then, taken for progress.
+// Catches: idle threads that wake up now and then, taken for progress.
 #[test]
 fn a_process_that_sleeps_for_the_whole_limit_is_stuck() {
     let mut judge = Judge::new(LIMIT, sample(0, 0, 7));
-    // It does something for ten seconds, and nothing afterwards.
+    // The process is active for ten seconds, and idle afterwards.
     assert_eq!(judge.judge(sample(10, 8_000, 7)), Ok(()));
     for second in 11..70 {
         assert_eq!(judge.judge(sample(second, 8_000 + second, 7)), Ok(()), "after {second} s");

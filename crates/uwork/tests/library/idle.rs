@@ -1,4 +1,4 @@
-//! After the load is over, nothing happens: worker threads sleep, and nobody wakes them.
+//! After the load, the engine is idle: worker threads sleep, and none is woken.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,9 +12,9 @@ use crate::support::{queue, watchdog};
 use uwork::rcu::RcuWork;
 use uwork::{Scope, ScopeChoice, WorkItem};
 
-/// How long nothing must happen.
+/// The time during which no thread may wake up.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Nothing has happened for so long: the load is over. What lingers after a load, lingers for less.
+/// No thread has woken for this long: the load is over. All activity after a load ends sooner.
 const CALM: Duration = Duration::from_millis(300);
 
 /// A thread of this process, as /proc shows it.
@@ -46,8 +46,8 @@ fn thread(path: &Path) -> Option<Thread> {
     })
 }
 
-/// The context switches so far of every worker thread, by thread id; `None` while any thread but
-/// the caller's is awake (one that was just created has no worker's name yet).
+/// The context switches so far of every worker thread, by thread id. `None` while any thread except
+/// the caller's is awake (a thread that was just created has no worker's name yet).
 fn switches_at_rest() -> Option<BTreeMap<u32, u64>> {
     let threads = threads();
     let awake = threads.iter().filter(|thread| !thread.asleep).count();
@@ -71,7 +71,7 @@ impl WorkItem for Graced {
     }
 }
 
-/// A grace period that a reader holds back for some looks, so that the driver arms itself.
+/// A grace period that a reader delays for several polls, so that the driver arms its timer.
 fn grace_period() {
     let queue = queue("idle").build().unwrap();
     let item = Arc::new(Graced { work: RcuWork::new(), ran: AtomicBool::new(false) });
@@ -108,12 +108,12 @@ fn load() {
         let later = Later::counting();
         assert!(queue.enqueue_delayed(later.clone(), Duration::from_millis(1)).is_queued());
         crate::support::until("it has run", || later.tally.finished() == 1);
-        // Armed far beyond the window: nobody may look at it before.
+        // Armed far beyond the window: no thread may wake for it earlier.
         assert!(queue.enqueue_delayed(later, Duration::from_secs(3_600)).is_queued());
     }
 }
 
-// Catches: polling, a heartbeat, a timer that is left armed, workers that wake each other.
+// Catches: polling, a heartbeat, a timer that stays armed, workers that wake each other.
 #[test]
 fn after_the_load_there_are_no_wake_ups() {
     alone("after_the_load_there_are_no_wake_ups", || {

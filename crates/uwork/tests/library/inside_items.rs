@@ -1,5 +1,5 @@
-//! Calls from inside an item that would wait for their own caller, and panics: defined, never a
-//! hang.
+//! Calls from inside an item that would wait for their own caller, and panics: defined results,
+//! never a hang.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use crate::support::items::{Job, Later};
 use crate::support::{keep, queue, until, watchdog, within};
 use uwork::{JoinError, JoinHandle, Queue};
 
-/// What `f` returns, called in an item of `queue`.
+/// Calls `f` in an item of `queue`, and returns its result.
 fn inside<R: Send + 'static>(queue: &Queue, f: impl FnOnce() -> R + Send + 'static) -> R {
     keep(queue);
     let handle = queue.spawn(f);
@@ -35,9 +35,9 @@ fn a_queue_cannot_be_waited_for_from_inside() {
             assert!(error.would_deadlock());
             assert!(!error.to_string().contains('\n'));
         }
-        // Nothing was half done: the queue still takes items from everybody.
+        // The failed calls had no partial effect: the queue still accepts items from every thread.
         assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
-        // Another queue can be waited for.
+        // A different queue can be waited for.
         let other = crate::support::queue("inside-other").build().unwrap();
         assert_eq!(inside(&queue, move || other.flush().and(other.drain())), Ok(()));
     }
@@ -74,11 +74,11 @@ fn join_from_inside_another_item() {
     let own = ordered.clone();
     let outcome = inside(&ordered, move || own.spawn(|| 1).join());
     assert!(matches!(outcome, Err(JoinError::WouldDeadlock)));
-    // One that has finished can be joined anywhere.
+    // A closure that has finished can be joined anywhere.
     let finished = ordered.spawn(|| 2);
     until("it has finished", || finished.is_finished());
     assert_eq!(inside(&ordered, move || finished.join()).unwrap(), 2);
-    // Queues that have room can be joined from inside.
+    // Closures on queues with a free permit can be joined from inside.
     for queue in every_kind().into_iter().filter(|queue| !queue.is_ordered()) {
         let own = queue.clone();
         let sum = inside(&queue, move || {
@@ -108,9 +108,9 @@ fn a_flush_behind_its_caller_on_an_ordered_queue_does_not_wait() {
     assert_eq!(job.tally.finished(), 1);
 }
 
-// Catches: a queue whose only place is taken by an item that waits for another one.
+// Catches: a queue whose only permit is held by an item that waits for another one.
 #[test]
-fn an_item_lends_its_place_to_the_one_that_it_waits_for() {
+fn an_item_lends_its_permit_to_the_item_that_it_waits_for() {
     let _watchdog = watchdog();
     for builder in [queue("inside"), queue("inside").per_cpu()] {
         let queue = builder.max_active(1).build().unwrap();
@@ -127,7 +127,7 @@ fn an_item_lends_its_place_to_the_one_that_it_waits_for() {
     }
 }
 
-// Catches: a last handle that waits for its own item, or takes the queue down before it is empty.
+// Catches: a last handle that waits for its own item, or destroys the queue before it is empty.
 #[test]
 fn the_last_handle_can_be_dropped_inside_an_item() {
     let _watchdog = watchdog();
@@ -147,11 +147,11 @@ fn the_last_handle_can_be_dropped_inside_an_item() {
         for job in &behind {
             assert!(queue.enqueue(job.clone()).is_queued());
         }
-        // Not the last handle: it does not wait.
+        // This is not the last handle, so the drop does not wait.
         drop(queue);
         may_go_on.open();
         until("all have run", || behind.iter().all(|job| job.tally.finished() == 1));
-        until("the queue is gone", || Queue::builder(name.as_str()).build().is_ok());
+        until("the queue is destroyed", || Queue::builder(name.as_str()).build().is_ok());
         assert_eq!(dropper.tally.finished(), 1);
     }
 }
@@ -212,8 +212,7 @@ impl Drop for Bomb {
     }
 }
 
-// Catches: a worker that dies of a panic, a place under max_active or a batch that is lost with it,
-// a wrong count.
+// Catches: a worker that dies of a panic, a permit or a batch that is lost with it, a wrong count.
 #[test]
 fn a_panic_ends_the_item_and_not_the_worker() {
     alone("a_panic_ends_the_item_and_not_the_worker", || {
@@ -241,7 +240,7 @@ fn a_panic_ends_the_item_and_not_the_worker() {
     });
 }
 
-// Catches: a payload that gets lost on its way to the handle, or is counted twice.
+// Catches: a payload that is lost on its way to the handle, or is counted twice.
 #[test]
 fn a_panic_in_a_closure_reaches_its_handle() {
     alone("a_panic_in_a_closure_reaches_its_handle", || {
@@ -260,10 +259,10 @@ fn a_panic_in_a_closure_reaches_its_handle() {
     });
 }
 
-// Catches: a wait whose panic leaves the pool's count of running workers wrong.
+// Catches: a wait whose panic leaves the pool's running count wrong.
 #[test]
-fn a_panic_during_a_declared_wait_leaves_the_pool_in_order() {
-    alone("a_panic_during_a_declared_wait_leaves_the_pool_in_order", || {
+fn a_panic_during_a_declared_wait_keeps_the_pools_counts_right() {
+    alone("a_panic_during_a_declared_wait_keeps_the_pools_counts_right", || {
         let _watchdog = watchdog();
         for queue in every_kind() {
             keep(&queue);

@@ -1,4 +1,4 @@
-//! Dumps on real threads: beside a flood, from inside items, and with a stuck worker.
+//! Dumps on real threads: during a flood, from inside items, and with a stuck worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ fn seen(dump: &Dump, name: &str) -> QueueDump {
 }
 
 #[test]
-fn dumps_beside_a_flood_add_up() {
+fn dumps_during_a_flood_are_consistent() {
     let _watchdog = watchdog();
     let queues = [
         queue("flood-p").per_cpu().build().unwrap(),
@@ -44,7 +44,7 @@ fn dumps_beside_a_flood_add_up() {
                 queues[producer].drain().unwrap();
             });
         }
-        // Two that look at once, one of them from inside items.
+        // Two threads that dump at once, one of them from inside items.
         let inside = scope.spawn(|| {
             let looks = queue("flood-looks").build().unwrap();
             let mut dumps = 0_u32;
@@ -52,7 +52,7 @@ fn dumps_beside_a_flood_add_up() {
                 let text = looks.spawn(|| uwork::dump().to_string()).join().unwrap();
                 assert!(text.contains("queue flood-looks"), "{text}");
                 dumps += 1;
-                // After the look: the other thread may be done before this one starts.
+                // Checked after the dump: the other thread may finish before this one starts.
                 if stop.load(Ordering::Relaxed) {
                     return dumps;
                 }
@@ -88,7 +88,7 @@ fn check(queue: &QueueDump) {
 }
 
 #[test]
-fn a_stuck_worker_and_what_waits_behind_it_are_shown() {
+fn a_stuck_worker_and_the_items_behind_it_are_shown() {
     let _watchdog = watchdog();
     let queue = queue("stuck").ordered().freezable().build().unwrap();
     let (started, gate) = (Gate::new(), Gate::new());
@@ -159,8 +159,8 @@ async fn answers() -> u32 {
     42
 }
 
-/// Optimized builds merge functions whose code is the same; those of these items differ in nothing but
-/// their types.
+/// Optimized builds merge functions with the same code; the functions of these items differ in
+/// their types only.
 #[test]
 fn every_kind_of_item_is_shown_by_its_type_or_closure() {
     let _watchdog = watchdog();
@@ -230,7 +230,7 @@ fn a_dump_keeps_no_queue_alive() {
         let handle = queue.spawn(move || round);
         drop(queue);
         assert_eq!(handle.join().unwrap(), round);
-        crate::support::until("the queue has gone", || {
+        crate::support::until("the queue is destroyed", || {
             uwork::dump_queues(|known, _| known == name).is_empty()
         });
     }
@@ -238,7 +238,7 @@ fn a_dump_keeps_no_queue_alive() {
     looking.join().unwrap();
 }
 
-/// As data: sets of CPUs, flags and scopes are the text that the tree shows.
+/// As data: sets of CPUs, flags and scopes have the same text as in the attribute tree.
 #[cfg(feature = "serde")]
 #[test]
 fn a_dump_is_data() {

@@ -1,8 +1,10 @@
-//! The promises of the library, a file for each behaviour. One program, because each program costs a link.
+//! The promises of the library, one file for each behaviour. All are one program, because each
+//! program costs a link.
 //!
-//! Tests run beside each other in one process. Tests of process-wide state (environment, limits, reporter, count of
-//! panics, freezing, shutdown, the choice of a mode) run in a process of their own: `support::child`. Programs of their
-//! own are left to tests that fork, that count allocations, or that take CPUs away from the machine.
+//! Tests run concurrently in one process. Tests of process-wide state (environment, limits,
+//! reporter, count of panics, freezing, shutdown, the choice of a mode) run in a process of their
+//! own: `support::child`. Separate programs are only for tests that fork, that count allocations,
+//! or that take CPUs of the machine offline.
 
 mod attributes;
 mod bad_input;

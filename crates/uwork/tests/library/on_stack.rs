@@ -1,4 +1,4 @@
-//! Items on the stack: they end with the call, whatever they are doing.
+//! Items on the stack: they end with the call, whatever their state.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ fn count(runs: &AtomicU32) {
     runs.fetch_add(1, Ordering::Relaxed);
 }
 
-// Catches: an item that is not like others, or a function that does not see what it borrows.
+// Catches: an item that behaves unlike others, or a function that does not see its borrowed data.
 #[test]
 fn an_item_on_the_stack_runs_as_often_as_it_is_queued() {
     alone("an_item_on_the_stack_runs_as_often_as_it_is_queued", || {
@@ -45,9 +45,9 @@ fn an_item_on_the_stack_runs_as_often_as_it_is_queued() {
     });
 }
 
-// Catches: an end that leaves the item in a list, a timer, or to its queue.
+// Catches: an end that leaves the item in a list or a timer, or in its queue.
 #[test]
-fn what_is_pending_at_the_end_is_taken_back() {
+fn pending_items_are_cancelled_at_the_end() {
     let _watchdog = watchdog();
     let queue = queue("stack").ordered().build().unwrap();
     let (started, may_end) = (Gate::new(), Gate::new());
@@ -69,7 +69,7 @@ fn what_is_pending_at_the_end_is_taken_back() {
     assert_eq!(runs.load(Ordering::Relaxed), 0);
 }
 
-// Catches: an end that does not wait for a run, or a run that can keep itself going for good.
+// Catches: an end that does not wait for a run, or a run that can requeue itself for ever.
 #[test]
 fn the_end_waits_for_a_run_and_refuses_another() {
     let _watchdog = watchdog();
@@ -105,7 +105,7 @@ fn the_end_waits_for_a_run_and_refuses_another() {
     assert_eq!(answered.events(), [true], "disabled");
 }
 
-// Catches: a body that unwinds past an item in a list.
+// Catches: a body that unwinds while its item is in a list.
 #[test]
 fn a_body_that_panics_ends_the_item_too() {
     let _watchdog = watchdog();
@@ -125,8 +125,8 @@ fn a_body_that_panics_ends_the_item_too() {
     assert_eq!(runs.load(Ordering::Relaxed), 0);
 }
 
-// Catches: a frame that goes away while an expiry is about to let go of its item. (Miscounted, the end
-// would never come, or come too early.)
+// Catches: a frame that is destroyed while an expiry is about to release its item. (With a wrong
+// count, the end would never come, or come too early.)
 #[test]
 fn timers_that_expire_on_a_closed_queue_race_with_the_end() {
     let _watchdog = watchdog();
@@ -140,7 +140,7 @@ fn timers_that_expire_on_a_closed_queue_race_with_the_end() {
                 assert!(item.enqueue_delayed(&closed, delay).is_queued());
                 closed.destroy().unwrap();
                 if round % 2 == 0 {
-                    until("it is let go of", || !item.is_pending());
+                    until("it is released", || !item.is_pending());
                 }
             },
         );
@@ -151,8 +151,8 @@ fn timers_that_expire_on_a_closed_queue_race_with_the_end() {
 static LETTING_GO: OnceLock<Gate> = OnceLock::new();
 static MAY_LET_GO: OnceLock<Gate> = OnceLock::new();
 
-/// Holds the worker that was told by the queue that it takes no more: its item is idle already, and it
-/// is still going to let go of it.
+/// Holds the worker to which the queue has reported that it accepts no more: its item is idle
+/// already, and the worker is about to release it.
 fn hold_the_refusal(report: &Report) {
     if let Report::QueuedWhileDraining { queue } = report
         && queue.starts_with("stack-held")
@@ -162,10 +162,10 @@ fn hold_the_refusal(report: &Report) {
     }
 }
 
-// Catches: an end that takes an idle item for one that the engine has let go of.
+// Catches: an end that takes an idle item for one that the engine has released.
 #[test]
-fn the_end_waits_until_the_engine_has_let_go() {
-    alone("the_end_waits_until_the_engine_has_let_go", || {
+fn the_end_waits_until_the_engine_has_released_the_item() {
+    alone("the_end_waits_until_the_engine_has_released_the_item", || {
         let _watchdog = watchdog();
         uwork::set_reporter(hold_the_refusal).expect("the only reporter here");
         let closed = queue("stack-held").build().unwrap();
@@ -191,7 +191,7 @@ fn the_end_waits_until_the_engine_has_let_go() {
 
 // Catches: an end that waits for itself where the caller is an item.
 #[test]
-fn inside_an_item_of_the_same_queue() {
+fn an_item_on_the_stack_works_inside_an_item_of_the_same_queue() {
     let _watchdog = watchdog();
     for builder in [queue("stack"), queue("stack").ordered(), queue("stack").per_cpu()] {
         let queue = builder.max_active(1).build().unwrap();

@@ -1,4 +1,5 @@
-//! Per-CPU data in the process's mode: that of the environment here, and each of the three in children.
+//! Per-CPU data in the process's mode: the mode of the environment here, and each of the three in
+//! child processes.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::support::{until, watchdog};
 use uwork::percpu::{Batch, Cache, Counter, Mode, PerCpu, mode, reason};
 use uwork::{ErrorKind, Report, Setup, SetupError};
 
-/// Everything that there is, used from threads that move, and found exact.
+/// Uses every kind of per-CPU data from threads that move, and checks the counts.
 fn everything() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 5_000;
@@ -53,7 +54,7 @@ fn everything() {
 }
 
 #[test]
-fn as_an_error_a_refusal_says_the_same_and_gives_the_lock_up() {
+fn a_refusal_as_an_error_has_the_same_text_and_releases_the_lock() {
     fn add(data: &PerCpu<u64>, cpu: u32) -> Result<(), uwork::Error> {
         *data.try_lock(cpu)? += 1;
         Ok(())
@@ -75,7 +76,7 @@ fn as_an_error_a_refusal_says_the_same_and_gives_the_lock_up() {
         holder.join()
     });
     panicked.unwrap_err();
-    // Twice: the first one has not kept the lock.
+    // Twice: the first error has not kept the lock.
     for _ in 0..2 {
         let poisoned = of_another_thread().unwrap_err();
         let text = data.try_lock(0).map(drop).unwrap_err().to_string();
@@ -90,7 +91,8 @@ fn as_an_error_a_refusal_says_the_same_and_gives_the_lock_up() {
     add(&data, 0).expect("it is free");
 }
 
-/// A thread that was moved meanwhile would take another CPU's lock, and could wait for a thread that waits for it.
+/// A thread that was moved meanwhile would take another CPU's lock, and could wait for a thread
+/// that waits for it.
 #[test]
 fn debug_builds_refuse_a_second_local_lock_wherever_the_thread_is() {
     let _watchdog = watchdog();
@@ -134,7 +136,7 @@ fn everything_is_exact_in_each_mode() {
     in_each_mode("everything_is_exact_in_each_mode", everything);
 }
 
-/// What a glibc before 2.35 does, or one that is told not to.
+/// As with a glibc before 2.35, or one in which the registration is turned off.
 #[test]
 fn each_thread_registers_its_own_area_where_glibc_has_none() {
     let _watchdog = watchdog();
@@ -158,7 +160,7 @@ fn use_own_areas() {
     let data = PerCpu::new(|_| ());
     thread::scope(|scope| {
         let pinned = || {
-            // From the area, once it is there.
+            // From the registered area, once it exists.
             for cpu in cpus().into_iter().cycle().take(10) {
                 pin(cpu);
                 assert_eq!(data.lock_local().expect("it is free").cpu(), cpu);
@@ -166,7 +168,8 @@ fn use_own_areas() {
         };
         scope.spawn(pinned).join().expect("no panic");
     });
-    // Threads that end give their area back before their memory goes; new ones get the same memory.
+    // Threads that end unregister their area before their memory is freed; new threads get the same
+    // memory.
     for _ in 0..100 {
         let counter = Counter::new();
         thread::scope(|scope| drop(scope.spawn(|| counter.add(1))));
@@ -175,8 +178,8 @@ fn use_own_areas() {
 }
 
 #[test]
-fn the_program_chooses_before_the_first_use_and_the_environment_before_it() {
-    let test = "the_program_chooses_before_the_first_use_and_the_environment_before_it";
+fn the_program_chooses_the_mode_and_the_environment_overrides_it() {
+    let test = "the_program_chooses_the_mode_and_the_environment_overrides_it";
     for variable in [None, Some("1")] {
         let prepare = |command: &mut Command| {
             match variable {
@@ -198,10 +201,10 @@ fn the_program_chooses_before_the_first_use_and_the_environment_before_it() {
     }
 }
 
-/// The machines of `ci/vm.sh` have such CPUs.
+/// The machines of `ci/vm.sh` have isolated CPUs.
 #[test]
-fn isolated_cpus_are_reached_without_disturbing_them_unless_asked_otherwise() {
-    let test = "isolated_cpus_are_reached_without_disturbing_them_unless_asked_otherwise";
+fn isolated_cpus_are_accessed_remotely_unless_requested_otherwise() {
+    let test = "isolated_cpus_are_accessed_remotely_unless_requested_otherwise";
     let isolated = uwork::topology::Machine::read().unwrap().isolated;
     if isolated.is_empty() {
         return eprintln!("{test}: skipped: no CPU is isolated here");
@@ -249,8 +252,8 @@ fn a_mode_that_does_not_exist_is_reported() {
 }
 
 #[test]
-fn a_cache_that_is_dropped_with_objects_out_keeps_them_and_tells() {
-    alone("a_cache_that_is_dropped_with_objects_out_keeps_them_and_tells", || {
+fn a_cache_dropped_with_live_objects_keeps_and_reports_them() {
+    alone("a_cache_dropped_with_live_objects_keeps_and_reports_them", || {
         keep_reports();
         let cache = Cache::new("leaky");
         let mut objects: Vec<_> = (0..3).map(|_| cache.alloc_raw()).collect();
@@ -270,11 +273,11 @@ fn a_cache_that_is_dropped_with_objects_out_keeps_them_and_tells() {
     });
 }
 
-/// Nobody can go there for us: the CPU's part is taken by force.
+/// No worker can run there for the caller, so the CPU's part is taken by force.
 #[test]
-fn parts_of_cpus_outside_the_mask_are_reached() {
+fn parts_of_cpus_outside_the_mask_are_accessible() {
     let _watchdog = watchdog();
-    in_each_mode("parts_of_cpus_outside_the_mask_are_reached", || {
+    in_each_mode("parts_of_cpus_outside_the_mask_are_accessible", || {
         let machine = uwork::topology::Machine::read().unwrap();
         let only = machine.allowed.first().expect("a CPU");
         pin_first_thread(only);
@@ -290,12 +293,12 @@ fn parts_of_cpus_outside_the_mask_are_reached() {
     });
 }
 
-/// In mode 0 a worker of that CPU takes the lock. Were it to wait for the lock, all workers would in the end, and
-/// nobody could serve its holder.
+/// In mode 0 a worker of that CPU takes the lock. If it waited for the lock, all workers would in
+/// the end, and none could run the holder's request.
 #[test]
-fn threads_that_wait_for_a_lock_keep_its_holder_from_nothing() {
+fn threads_that_wait_for_a_lock_do_not_block_its_holder() {
     let _watchdog = watchdog();
-    in_each_mode("threads_that_wait_for_a_lock_keep_its_holder_from_nothing", || {
+    in_each_mode("threads_that_wait_for_a_lock_do_not_block_its_holder", || {
         const ASKERS: u64 = 100;
         let [from, cpu, ..] = cpus()[..] else { return eprintln!("one CPU: nothing to be seen") };
         let (outer, inner) = (PerCpu::new(|_| 0), PerCpu::new(|_| 0));
@@ -331,7 +334,7 @@ fn threads_that_wait_for_a_lock_keep_its_holder_from_nothing() {
     });
 }
 
-/// There is no worker to go there; and a fork, which fails, does not end the process.
+/// No worker can be spawned there; and a failing fork does not end the process.
 #[test]
 fn a_process_that_can_have_no_threads_reaches_every_cpu() {
     let _watchdog = watchdog();
@@ -354,11 +357,11 @@ fn a_process_that_can_have_no_threads_reaches_every_cpu() {
     });
 }
 
-/// The values of a child are its own, and no worker of the parent's is waited for.
+/// A child's values are its own, and it waits for no worker of the parent.
 #[test]
-fn a_forked_child_uses_what_it_has() {
+fn a_forked_child_uses_its_own_per_cpu_data() {
     let _watchdog = watchdog();
-    in_each_mode("a_forked_child_uses_what_it_has", || {
+    in_each_mode("a_forked_child_uses_its_own_per_cpu_data", || {
         let data = PerCpu::new(|_| 0);
         let cache = Cache::new("forked");
         data.for_each(|_, part| *part += 1).unwrap();
@@ -375,7 +378,7 @@ fn a_forked_child_uses_what_it_has() {
             unsafe { libc::_exit(i32::from(sum.is_multiple_of(2))) };
         }
         let mut status = 0;
-        // SAFETY: the place is live.
+        // SAFETY: the status is live.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "the child's sum is odd: twice the CPUs, and one");
     });

@@ -12,9 +12,9 @@ use uwork::ErrorKind;
 use uwork::percpu::{Mode, PerCpu, PerCpuWork, is_cpu_remote, mode};
 
 #[test]
-fn per_cpu_work_runs_on_its_cpu_or_right_here_as_the_mode_says() {
+fn per_cpu_work_runs_on_its_cpu_or_in_the_call_according_to_the_mode() {
     let _watchdog = watchdog();
-    in_each_mode("per_cpu_work_runs_on_its_cpu_or_right_here_as_the_mode_says", per_cpu_work);
+    in_each_mode("per_cpu_work_runs_on_its_cpu_or_in_the_call_according_to_the_mode", per_cpu_work);
 }
 
 fn per_cpu_work() {
@@ -27,7 +27,7 @@ fn per_cpu_work() {
         let work = PerCpuWork::new(cpu, {
             let (data, ran_on) = (data.clone(), ran_on.clone());
             move |cpu| {
-                let mut part = data.lock(cpu).expect("nobody panics");
+                let mut part = data.lock(cpu).expect("no panic under it");
                 assert_eq!(part.cpu(), cpu);
                 *part += 1;
                 // SAFETY: no arguments.
@@ -57,11 +57,11 @@ fn per_cpu_work() {
     assert_eq!(uwork::panics(), before + 1);
 }
 
-/// It would run elsewhere in mode 0, and nothing would say so.
+/// It would run on another CPU in mode 0, without notice.
 #[test]
-fn a_queue_that_cannot_bring_work_to_its_cpu_is_refused() {
+fn a_queue_that_cannot_run_work_on_its_cpu_is_refused() {
     let _watchdog = watchdog();
-    in_each_mode("a_queue_that_cannot_bring_work_to_its_cpu_is_refused", || {
+    in_each_mode("a_queue_that_cannot_run_work_on_its_cpu_is_refused", || {
         let runs = Arc::new(AtomicU64::new(0));
         let cpu = cpus()[0];
         let work = PerCpuWork::new(cpu, {
@@ -93,7 +93,7 @@ fn a_queue_that_cannot_bring_work_to_its_cpu_is_refused() {
     });
 }
 
-/// In all modes; in modes 1 and 2 the function runs in the call that another thread makes.
+/// In all modes; in modes 1 and 2 the function runs in another thread's call.
 #[test]
 fn a_flush_waits_for_the_function_that_another_thread_is_in() {
     let _watchdog = watchdog();

@@ -1,4 +1,4 @@
-//! What runs: who am I, is it busy, what does it say of itself.
+//! Queries about running items: the current item, whether an item is busy, and its description.
 
 use crate::support::child::alone;
 use crate::support::gate::{Gate, Log};
@@ -6,7 +6,7 @@ use crate::support::items::{Job, Later};
 use crate::support::{queue, watchdog};
 use uwork::{Busy, WorkId, current_work, set_worker_desc};
 
-// Catches: an answer that is another item's, or that outlives the run.
+// Catches: the identity of another item, or one that outlives the run.
 #[test]
 fn an_item_knows_itself() {
     let _watchdog = watchdog();
@@ -39,7 +39,7 @@ fn the_innermost_item_is_the_current_one() {
     let inner_queue = queue.clone();
     let outer = queue.spawn(move || {
         let me = current_work().expect("inside an item");
-        // No place is left but ours: the join runs it here.
+        // This item holds the only permit: the join runs the inner item here.
         let inner = inner_queue.spawn(|| (current_work(), std::thread::current().id()));
         let id = inner.id();
         let (seen, thread) = inner.join().unwrap();
@@ -53,7 +53,7 @@ fn the_innermost_item_is_the_current_one() {
     assert_eq!(outer.join().unwrap(), id);
 }
 
-// Catches: an item that threads wait for, which begins in another way, and is forgotten there.
+// Catches: an item with waiters, which starts on another path, where the current item is not set.
 #[test]
 fn an_item_that_is_waited_for_knows_itself_too() {
     let _watchdog = watchdog();
@@ -71,9 +71,9 @@ fn an_item_that_is_waited_for_knows_itself_too() {
     assert_eq!(log.events(), [true]);
 }
 
-// Catches: one bit that hides the other.
+// Catches: one state bit that hides the other.
 #[test]
-fn busy_is_pending_and_running_apart() {
+fn busy_reports_pending_and_running_separately() {
     let _watchdog = watchdog();
     let queue = queue("query").build().unwrap();
     let (started, may_end) = (Gate::new(), Gate::new());
@@ -98,12 +98,13 @@ fn busy_is_pending_and_running_apart() {
     assert_eq!(later.work.busy(), busy(false, false));
 }
 
-// Catches: a description that is seen on another item, after its run, or that cuts a character.
+// Catches: a description that is shown for another item, after its run, or that is cut inside a
+// character.
 #[test]
 fn a_description_belongs_to_one_run() {
     alone("a_description_belongs_to_one_run", || {
         let _watchdog = watchdog();
-        // One worker after another in the same slot.
+        // Several workers in turn use the same slot.
         let queue = queue("query").ordered().build().unwrap();
         let texts = ["short", &"x".repeat(40), "äöüäöüäöüäöüäöüä", ""];
         let kept = ["short", &"x".repeat(31), "äöüäöüäöüäöüäöü", ""];

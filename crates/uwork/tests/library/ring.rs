@@ -14,7 +14,7 @@ use uwork::ring::io_uring::{self, opcode, squeue::Flags, types::Fd};
 use uwork::ring::{Completion, Reactor, TOKEN_MAX};
 use uwork::task::{self, Delivery, Notify, TaskHandle};
 
-/// Waits for the next completion, and runs what is added meanwhile.
+/// Waits for the next completion, and runs the task work that is added meanwhile.
 fn completion(reactor: &mut Reactor) -> Completion {
     loop {
         if let Some(completion) = reactor.next() {
@@ -116,11 +116,11 @@ fn one_wait_sends_and_waits_for_the_answer() {
     });
     let mut reactor = Reactor::builder().buffers(4, 16).build().unwrap();
     reactor.recv_multi(&server, 1).unwrap();
-    // The reactor's own message to itself ends the first one.
+    // The reactor's own message to itself ends the first wait.
     let mut waits_for_nothing = 0;
     for round in 0..1_000_u32 {
         let bytes = round.to_le_bytes();
-        // SAFETY: the bytes stay until all is submitted.
+        // SAFETY: the bytes stay until all operations are submitted.
         unsafe { reactor.try_send(&server, &raw const bytes[..], 2).unwrap() };
         reactor.wait(None).unwrap();
         assert!(reactor.all_submitted());
@@ -136,14 +136,14 @@ fn one_wait_sends_and_waits_for_the_answer() {
 }
 
 #[test]
-fn try_send_sends_what_there_is_room_for_and_send_waits_for_room() {
+fn try_send_sends_what_fits_and_send_waits_for_room() {
     let _watchdog = watchdog();
     let (_listener, mut client, server) = connected();
     let mut reactor = Reactor::builder().build().unwrap();
     let bytes = vec![7; 1 << 20];
     let (mut sent, mut parts) = (0, 0);
     let error = loop {
-        // SAFETY: the bytes stay until all is submitted.
+        // SAFETY: the bytes stay until all operations are submitted.
         unsafe { reactor.try_send(&server, &raw const bytes[..], 1).unwrap() };
         reactor.submit().unwrap();
         assert!(reactor.all_submitted());
@@ -200,18 +200,19 @@ fn buffers_that_are_kept_are_not_filled_again() {
 }
 
 #[test]
-fn a_buffer_is_no_longer_than_it_is_whatever_the_operation_returns() {
+fn a_buffer_is_cut_to_its_capacity_whatever_the_operation_returns() {
     let (from, to) = UnixDatagram::pair().unwrap();
     let mut reactor = Reactor::builder().buffers(1, 64).build().unwrap();
     from.send(&[7; 5000]).unwrap();
-    // It returns how long the message was, though the buffer has the start of it only.
+    // With MSG_TRUNC it returns the message's full length, though the buffer has only the start of
+    // it.
     let receive = opcode::Recv::new(Fd(to.as_raw_fd()), std::ptr::null_mut(), 64)
         .flags(libc::MSG_TRUNC)
         .buf_group(0)
         .build()
         .flags(Flags::BUFFER_SELECT)
         .user_data(1);
-    // SAFETY: the memory is the reactor's.
+    // SAFETY: the memory belongs to the reactor.
     unsafe { reactor.push(receive).unwrap() };
     let received = completion(&mut reactor);
     assert_eq!(received.result().unwrap(), 5000);
@@ -242,7 +243,7 @@ fn a_cancel_by_kind_leaves_the_other_kind_with_that_token() {
     reactor.cancel_accept(1).unwrap();
     let ended = completion(&mut reactor);
     assert_eq!(ended.result().unwrap_err().raw_os_error(), Some(libc::ECANCELED));
-    // The other is still there.
+    // The other operation is still in progress.
     client.write_all(b"x").unwrap();
     assert_eq!(completion(&mut reactor).buffer().unwrap(), *b"x");
     reactor.accept_multi(&listener, 1).unwrap();
@@ -253,15 +254,16 @@ fn a_cancel_by_kind_leaves_the_other_kind_with_that_token() {
     assert!(completion(&mut reactor).into_fd().is_ok());
 }
 
-/// What is received is that of the socket that was given, although its number is another's before the next wait.
+/// The reactor reads from the socket that was passed, although its descriptor number refers to
+/// another socket before the next wait.
 #[test]
-fn a_number_that_becomes_anothers_is_not_read() {
+fn a_reused_descriptor_number_is_not_read() {
     let _watchdog = watchdog();
     let (_listener, mut client, server) = connected();
     let (_other_listener, mut other_client, other) = connected();
     let mut reactor = Reactor::builder().buffers(2, 8).build().unwrap();
     reactor.recv_multi(&server, 1).unwrap();
-    // SAFETY: both are open; the number stays that of a socket which `server` owns.
+    // SAFETY: both are open; the number stays that of a socket that `server` owns.
     assert!(unsafe { libc::dup2(other.as_raw_fd(), server.as_raw_fd()) } >= 0);
     other_client.write_all(b"other").unwrap();
     client.write_all(b"meant").unwrap();
@@ -269,7 +271,7 @@ fn a_number_that_becomes_anothers_is_not_read() {
 }
 
 #[test]
-fn more_than_one_operation_can_send_is_refused() {
+fn a_length_beyond_one_operation_is_refused() {
     let _watchdog = watchdog();
     let (_listener, _client, server) = connected();
     let mut reactor = Reactor::builder().build().unwrap();
@@ -283,16 +285,16 @@ fn more_than_one_operation_can_send_is_refused() {
 }
 
 #[test]
-fn the_wait_ends_when_its_time_is_over() {
+fn the_wait_ends_at_its_timeout() {
     let _watchdog = watchdog();
     let mut reactor = Reactor::builder().build().unwrap();
     assert_eq!(reactor.wait(Some(Duration::from_millis(1))).unwrap(), 0);
     assert!(reactor.next().is_none());
 }
 
-// Catches: a time that the system takes for one that has passed.
+// Catches: a timeout that the system takes for one that has passed.
 #[test]
-fn the_wait_may_be_as_long_as_can_be_said() {
+fn the_wait_accepts_the_longest_timeout() {
     let _watchdog = watchdog();
     for timeout in [Duration::MAX, Duration::from_secs(i64::MAX as u64)] {
         let (send, receive) = channel();
@@ -300,7 +302,7 @@ fn the_wait_may_be_as_long_as_can_be_said() {
             let mut reactor = Reactor::builder().build().unwrap();
             // SAFETY: no arguments; cannot fail.
             send.send((TaskHandle::current(), unsafe { libc::gettid() })).unwrap();
-            // The first wait may end for the reactor's own message to itself.
+            // The first wait may end because of the reactor's own message to itself.
             let waits = (0..3).map(|_| {
                 assert!(reactor.next().is_none(), "nothing was queued");
                 reactor.wait(Some(timeout)).unwrap()
@@ -340,14 +342,14 @@ fn an_item_that_panics_ends_the_wait_as_others_do() {
         }
         adder.join().unwrap();
         assert!(uwork::panics() >= before + round);
-        // The ring is as it was.
+        // The ring is unchanged.
         client.write_all(b"after it").unwrap();
         assert_eq!(completion(&mut reactor).buffer(), Some(&b"after it"[..]));
     }
 }
 
 #[test]
-fn more_operations_than_entries_are_submitted_on_the_way() {
+fn more_operations_than_entries_are_submitted_early() {
     let _watchdog = watchdog();
     let mut reactor = Reactor::builder().entries(4).build().unwrap();
     for token in 0..1_000 {
@@ -361,7 +363,7 @@ fn more_operations_than_entries_are_submitted_on_the_way() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn invalid_arguments_are_refused_with_a_reason() {
     let _watchdog = watchdog();
     let refused = |builder: uwork::ring::Builder| builder.build().unwrap_err();
     for builder in [
@@ -383,9 +385,10 @@ fn what_is_wrong_is_said() {
     assert!(Reactor::builder().build().is_ok());
 }
 
-/// Reactors come and go while others send messages to them: nobody's ring gets another's.
+/// Reactors are created and dropped while other threads send messages to them: no message reaches
+/// the wrong ring.
 #[test]
-fn reactors_that_end_while_they_are_told_of_work() {
+fn reactors_that_end_while_they_are_notified() {
     let _watchdog = watchdog();
     let ran = Arc::new(AtomicU32::new(0));
     let mut added = 0;
@@ -416,11 +419,11 @@ fn reactors_that_end_while_they_are_told_of_work() {
 }
 
 #[test]
-fn descriptors_that_nobody_takes_are_closed() {
+fn unclaimed_descriptors_are_closed() {
     let _watchdog = watchdog();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // More connections than there is room for completions.
+    // More connections than the completion queue has room for.
     let mut reactor = Reactor::builder().entries(1).build().unwrap();
     for token in 0..8 {
         reactor.accept_multi(&listener, token).unwrap();
@@ -429,7 +432,7 @@ fn descriptors_that_nobody_takes_are_closed() {
     let mut clients: Vec<_> = (0..32).map(|_| TcpStream::connect(address).unwrap()).collect();
     let taken = completion(&mut reactor);
     assert!(taken.result().unwrap() > 2);
-    // This one by its completion, the others by the end of the reactor.
+    // Dropping the completion closes the first one, the end of the reactor the others.
     drop(taken);
     drop(reactor);
     drop(listener);

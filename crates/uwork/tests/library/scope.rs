@@ -43,7 +43,7 @@ fn closures_borrow_and_write_what_is_around_the_scope() {
     }
 }
 
-// Catches: a scope that waits only for what was joined.
+// Catches: a scope that waits only for joined closures.
 #[test]
 fn the_end_of_the_scope_waits_for_dropped_handles() {
     let _watchdog = watchdog();
@@ -61,9 +61,9 @@ fn the_end_of_the_scope_waits_for_dropped_handles() {
     }
 }
 
-// Catches: a panic that is lost or passed on too early, while others still borrow.
+// Catches: a panic that is lost or propagated too early, while other closures still borrow.
 #[test]
-fn a_panic_is_passed_on_after_all_have_finished() {
+fn a_panic_is_propagated_after_all_closures_have_finished() {
     let _watchdog = watchdog();
     for queue in every_kind() {
         let finished = AtomicU32::new(0);
@@ -97,9 +97,9 @@ fn a_panic_is_passed_on_after_all_have_finished() {
     }
 }
 
-// Catches: a panic that was seen at its handle and is passed on once more.
+// Catches: a panic that its join has returned and that is propagated once more.
 #[test]
-fn a_panic_that_was_joined_is_dealt_with() {
+fn a_joined_panic_is_not_propagated_again() {
     let _watchdog = watchdog();
     for queue in every_kind() {
         let value = scope(&queue, |s| {
@@ -138,7 +138,7 @@ fn results_are_dropped_before_the_scope_ends() {
     }
 }
 
-/// Sums up by halves, each half in a scope of its own.
+/// A recursive sum by halves, each half in a scope of its own.
 fn sum(queue: &Queue, numbers: &[u64]) -> u64 {
     if numbers.len() <= 8 {
         return numbers.iter().sum();
@@ -168,7 +168,7 @@ fn scopes_nest_also_inside_items() {
 
 // Catches: closures on an ordered queue that run in another order than they were spawned in.
 #[test]
-fn inside_an_ordered_item_closures_run_at_once_and_here() {
+fn closures_in_an_ordered_item_run_at_once_on_its_thread() {
     let _watchdog = watchdog();
     let queue = queue("scope").ordered().build().unwrap();
     let own = queue.clone();
@@ -230,9 +230,10 @@ fn join_waits_for_a_closure_that_runs() {
     }
 }
 
-/// An item of a BH queue must not wait, and is told so; but what it has lent is waited for all the same.
+/// An item of a BH queue must not wait, and gets an error; but the scope still waits for its
+/// closures, which borrow.
 #[test]
-fn a_scope_in_a_bh_item_waits_for_what_it_has_lent() {
+fn a_scope_in_a_bh_item_waits_for_its_closures() {
     let _watchdog = watchdog();
     let (bh, other) = (queue("bh").bh().build().unwrap(), queue("scope").build().unwrap());
     let (started, may_end) = (Gate::new(), Gate::new());

@@ -1,6 +1,7 @@
-//! How many items of a queue may be under way, and what waits behind that (SEMANTICS 2.23 to 2.26).
+//! How many items of a queue may be active, and which items wait behind that limit (SEMANTICS 2.23
+//! to 2.26).
 //!
-//! On machines of several nodes, exactly: the engine's tests in virtual time.
+//! The engine's tests in virtual time check machines of several nodes exactly.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ fn enqueue(queue: &Queue, cpu: u32, job: Arc<Job>) {
     assert!(queue.enqueue_on(cpu, job).unwrap().is_queued());
 }
 
-/// Items that say that they have begun, and wait, declared, for a gate.
+/// Items that log their start, and declare a wait for a gate.
 fn hold(queue: &Queue, cpu: u32, count: u32, begun: &Log<u32>, may_end: &Gate) {
     for _ in 0..count {
         let (begun, may_end) = (begun.clone(), may_end.clone());
@@ -76,7 +77,7 @@ fn s2_23_a_new_item_queues_behind_inactive_ones() {
             let log = log.clone();
             enqueue(&queue, cpu, Job::new(move |_| log.push(number)));
             if number == 50 {
-                // The second half is queued while the first is run.
+                // The second half is queued while the first half runs.
                 may_end.open();
             }
         }
@@ -85,8 +86,8 @@ fn s2_23_a_new_item_queues_behind_inactive_ones() {
     }
 }
 
-// Catches: a limit for each pod, a place that is not handed to the other pod, a limit that cannot be
-// reached.
+// Catches: a limit for each pod, a permit that is not passed to the other pod, a limit that cannot
+// be reached.
 #[test]
 fn s2_24_pods_of_one_node_share_the_limit() {
     let _watchdog = watchdog();
@@ -110,14 +111,15 @@ fn s2_24_pods_of_one_node_share_the_limit() {
     assert_eq!(begun.events().len(), 3);
     queue.set_max_active(4).unwrap();
     queue.set_min_active(4).unwrap();
-    // Whose worker looked first had its place in the row first; in virtual time that is exact.
+    // The pod whose worker scanned first was first in the waiting list; virtual time checks that
+    // exactly.
     begun.wait_for_count(4);
     may_end.open();
     queue.flush().unwrap();
     assert_eq!(begun.events().len(), 5);
 }
 
-// Catches: a place that is lost, or given twice, among many that fight for it.
+// Catches: a permit that is lost, or granted twice, under contention.
 #[test]
 fn s2_24_a_shared_limit_holds_under_load() {
     let _watchdog = watchdog();
@@ -147,7 +149,8 @@ fn s2_24_a_shared_limit_holds_under_load() {
     }
 }
 
-// Catches: another default, a value that is not cut to the limit, one that does not follow it down.
+// Catches: a different default, a value that is not cut to the limit, one that does not follow it
+// down.
 #[test]
 fn s2_25_min_active_is_eight_or_the_limit() {
     let _watchdog = watchdog();
@@ -170,7 +173,7 @@ fn s2_25_min_active_is_eight_or_the_limit() {
     assert_eq!((narrow.max_active(), narrow.min_active()), (100, Some(1)));
 }
 
-// Catches: limits that are set where there are none.
+// Catches: limits that are accepted where they have no meaning.
 #[test]
 fn s2_26_ordered_queues_refuse_both() {
     let _watchdog = watchdog();
@@ -185,7 +188,7 @@ fn s2_26_ordered_queues_refuse_both() {
     assert!(per_cpu.is_congested_on(1 << 20).is_err());
 }
 
-// Catches: congestion that is not seen by the submitter, or is seen where there is none.
+// Catches: congestion that the submitter does not see, or sees where none exists.
 #[test]
 fn an_ordered_queue_is_congested_while_items_wait() {
     let _watchdog = watchdog();

@@ -1,4 +1,4 @@
-//! Taking items back: cancel, disable, enable (SEMANTICS 2.14, 2.15, 2.17).
+//! Cancelling items: cancel, disable, enable (SEMANTICS 2.14, 2.15, 2.17).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::support::machine::{cpus, in_the_wait};
 use crate::support::{queue, until, watchdog, within};
 use uwork::{Enqueued, Queue, Scope, ScopeChoice};
 
-/// A queue of which every place is taken, so that what is queued stays queued.
+/// A queue with every permit in use, so that queued items stay queued.
 fn held_queue(stem: &str) -> (Queue, Gate) {
     let queue = queue(stem).ordered().build().unwrap();
     let (started, may_end) = (Gate::new(), Gate::new());
@@ -18,10 +18,10 @@ fn held_queue(stem: &str) -> (Queue, Gate) {
     (queue, may_end)
 }
 
-// Catches: a cancel that misses an item in one of its places, takes its neighbour too, loses the
-// pointer, or says true of an item that was not pending.
+// Catches: a cancel that misses an item in one of its lists, removes its neighbour too, loses the
+// pointer, or returns true for an item that was not pending.
 #[test]
-fn s2_14_cancel_takes_the_item_from_where_it_is() {
+fn s2_14_cancel_removes_the_item_from_any_list() {
     let _watchdog = watchdog();
     let (queue, may_end) = held_queue("s2-14");
     let jobs: Vec<_> = (0..5).map(|_| Job::counting()).collect();
@@ -39,7 +39,7 @@ fn s2_14_cancel_takes_the_item_from_where_it_is() {
     let later = Later::counting();
     assert!(queue.enqueue_delayed(later.clone(), Duration::from_secs(3_600)).is_queued());
     assert!(later.work.cancel().is_some(), "from the timer");
-    // What was cancelled can be queued again, and comes last.
+    // A cancelled item can be queued again, and comes last.
     assert!(queue.enqueue(jobs[2].clone()).is_queued());
     may_end.open();
     queue.flush().unwrap();
@@ -63,21 +63,21 @@ fn s2_14_cancel_does_not_wait_for_a_run() {
     assert!(queue.enqueue(job.clone()).is_queued());
     let running = job.clone();
     assert!(within("cancel of a collision", move || running.work.cancel()).is_some());
-    // Set aside for the end of the run: the item behind has run.
+    // The item was deferred to the end of its run, since the item behind it has run.
     assert!(queue.enqueue(job.clone()).is_queued());
     let behind = Job::counting();
     assert!(queue.enqueue(behind.clone()).is_queued());
     until("the item behind has run", || behind.tally.finished() == 1);
     let running = job.clone();
-    assert!(within("cancel of what was set aside", move || running.work.cancel()).is_some());
+    assert!(within("cancel of a deferred item", move || running.work.cancel()).is_some());
     may_end.open();
     queue.flush().unwrap();
     assert_eq!(job.tally.finished(), 1);
 }
 
-// Catches: a cancel that cannot take an item which a worker has lined up behind a long one.
+// Catches: a cancel that cannot remove an item that a worker has scheduled behind a long one.
 #[test]
-fn s2_14_cancel_takes_items_out_of_a_workers_batch() {
+fn s2_14_cancel_removes_items_from_a_workers_batch() {
     let _watchdog = watchdog();
     let cpu = cpus()[0];
     let build = |stem: &str| {
@@ -89,11 +89,11 @@ fn s2_14_cancel_takes_items_out_of_a_workers_batch() {
         assert!(queue.enqueue_on(cpu, job.clone()).unwrap().is_queued());
     };
     for _ in 0..3_000 {
-        // Makes the pool believe that items are short, so that it takes many at once.
+        // Makes the pool estimate the items as short, so that the worker takes many at once.
         enqueue(&queue, &Job::counting());
     }
     queue.flush().unwrap();
-    // The only worker that may run computes, so that what follows lines up.
+    // The only worker that may run computes, so the items that follow are scheduled in one batch.
     let (first, long): ([Gate; 2], [Gate; 2]) = Default::default();
     enqueue(&other, &computing(&first));
     first[0].wait();
@@ -113,7 +113,7 @@ fn s2_14_cancel_takes_items_out_of_a_workers_batch() {
     assert_eq!(runs, [0, 1].repeat(10));
 }
 
-/// An item that says that it runs, and computes, in the pool's eyes, until it may end.
+/// An item that signals its start, and computes, as far as the pool can tell, until it may end.
 fn computing([started, may_end]: &[Gate; 2]) -> Arc<Job> {
     let (started, may_end) = (started.clone(), may_end.clone());
     Job::new(move |_| {
@@ -122,8 +122,8 @@ fn computing([started, may_end]: &[Gate; 2]) -> Arc<Job> {
     })
 }
 
-// Catches: a cancel_sync that does not wait, does not hold queueing off meanwhile, reports the run
-// instead of the pending-ness, or leaves the item disabled.
+// Catches: a cancel_sync that does not wait, does not refuse queueing meanwhile, reports the run
+// instead of the pending state, or leaves the item disabled.
 #[test]
 fn s2_15_cancel_sync_waits_and_refuses_queueing_meanwhile() {
     let _watchdog = watchdog();
@@ -162,7 +162,7 @@ fn s2_15_cancel_sync_waits_and_refuses_queueing_meanwhile() {
     }
 }
 
-// Catches: the same of disable_sync, which must leave the item disabled.
+// Catches: the same faults of disable_sync, which must leave the item disabled.
 #[test]
 fn s2_15_disable_sync_waits_and_keeps_the_item_disabled() {
     let _watchdog = watchdog();
@@ -184,7 +184,7 @@ fn s2_15_disable_sync_waits_and_keeps_the_item_disabled() {
     assert!(job.work.enable().unwrap());
 }
 
-// Catches: a depth that is a flag, an enable that queues, wrong answers, or a wrap at either end.
+// Catches: a depth that is a flag, an enable that queues, wrong results, or a wrap at either end.
 #[test]
 fn s2_17_disable_is_counted_and_enable_never_queues() {
     let _watchdog = watchdog();

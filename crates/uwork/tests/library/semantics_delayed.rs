@@ -13,13 +13,14 @@ use uwork::{DelayedWork, Enqueued, Queue};
 const NEVER: Duration = Duration::from_secs(3_600);
 const SOON: Duration = Duration::from_millis(1);
 
-/// An item that notes the CPU on which it runs.
+/// An item that records the CPU on which it runs.
 fn noting(log: &Log<u32>) -> Arc<Later> {
     let log = log.clone();
     Later::new(move |_| log.push(current_cpu()))
 }
 
-// Catches: a delay of 0 that is armed (nobody fires it here: the worker that would is held).
+// Catches: a delay of 0 that is armed (it would not expire here: the worker that would handle it is
+// held).
 #[test]
 fn s2_11_delay_zero_bypasses_the_timer() {
     let _watchdog = watchdog();
@@ -31,7 +32,7 @@ fn s2_11_delay_zero_bypasses_the_timer() {
     let (first, second) = (order.clone(), order.clone());
     let later = Later::new(move |_| first.push("delayed by 0"));
     assert!(queue.enqueue_delayed(later.clone(), Duration::ZERO).is_queued());
-    // Queued, not armed: it has its place in the order already.
+    // Queued, not armed: it has its position in the order already.
     assert!(queue.enqueue(Job::new(move |_| second.push("not delayed"))).is_queued());
     may_end.open();
     queue.flush().unwrap();
@@ -62,7 +63,7 @@ fn s2_11_an_armed_item_is_pending_and_never_early() {
     assert!(log.events()[0] >= before + SOON, "early");
 }
 
-// Catches: a deadline or a window that leaves the clock's range and comes round to now.
+// Catches: a deadline or a window that overflows the clock and wraps to the present.
 #[test]
 fn s2_11_delays_beyond_the_clock_do_not_expire() {
     let _watchdog = watchdog();
@@ -74,7 +75,7 @@ fn s2_11_delays_beyond_the_clock_do_not_expire() {
             let later = Later::of(DelayedWork::new().with_slack(slack), |_| {});
             assert!(queue.enqueue_delayed(later.clone(), delay).is_queued());
             assert!(matches!(queue.mod_delayed(later.clone(), delay), Enqueued::Pending(_)));
-            // Whoever watches the timers has been told by the time that another one has fired.
+            // When another timer has expired, the keeper has been notified of this one.
             let soon = Later::counting();
             assert!(queue.enqueue_delayed(soon.clone(), SOON).is_queued());
             until("the other one fires", || soon.tally.finished() == 1);
@@ -84,7 +85,7 @@ fn s2_11_delays_beyond_the_clock_do_not_expire() {
     }
 }
 
-// Catches: a slack that is taken off the delay, or a slack on a delay of zero.
+// Catches: a slack that is subtracted from the delay, or a slack on a delay of zero.
 #[test]
 fn s2_11_an_item_with_slack_is_never_early() {
     let _watchdog = watchdog();
@@ -111,7 +112,7 @@ fn s2_11_an_item_with_slack_is_never_early() {
     assert_eq!(at_once.tally.finished(), 1);
 }
 
-// Catches: a deferrable item that a busy pool does not see, or that is early.
+// Catches: a deferrable item that a busy pool misses, or that is early.
 #[test]
 fn s2_11_a_deferrable_item_fires_in_a_pool_that_works() {
     let _watchdog = watchdog();
@@ -130,7 +131,7 @@ fn s2_11_a_deferrable_item_fires_in_a_pool_that_works() {
     assert!(log.events()[0] >= before + SOON, "early");
 }
 
-// Catches: a CPU that is fixed when the item is armed although none was given.
+// Catches: a CPU that is fixed when the item is armed, although the caller named none.
 #[test]
 fn s2_11_a_cpu_that_was_not_given_is_that_of_the_expiry() {
     let _watchdog = watchdog();
@@ -139,20 +140,19 @@ fn s2_11_a_cpu_that_was_not_given_is_that_of_the_expiry() {
     let log = Log::new();
     let later = noting(&log);
     assert!(on_cpu(here, || queue.enqueue_delayed(later.clone(), NEVER).is_queued()));
-    // A flush makes the timer expire where it is called.
+    // A flush makes the timer expire on the caller's CPU.
     assert!(on_cpu(there, || later.work.flush()));
     assert_eq!(log.events(), [there]);
 }
 
-// Catches: a timer that is armed by a worker which lies down again, while the worker that watches
-// the timers was not told.
+// Catches: a timer that is armed by a worker which parks again, while the keeper was not notified.
 #[test]
 fn s2_11_an_item_armed_inside_another_one_fires() {
     let _watchdog = watchdog();
     let queue = queue("s2-11").per_cpu().build().unwrap();
     let cpu = current_cpu();
     for _ in 0..5 {
-        // Leaves several workers of the CPU asleep, one of which watches the timers.
+        // Leaves several workers of the CPU parked, one of which is the keeper.
         let held: [(Gate, Gate); 3] = Default::default();
         for (started, may_end) in &held {
             let job = Job::held(started, may_end);
@@ -172,10 +172,10 @@ fn s2_11_an_item_armed_inside_another_one_fires() {
     }
 }
 
-// Catches: answers that are the wrong way round, a timer that keeps its old time, an item that is
-// armed twice or lost on its way from the queue to the timer.
+// Catches: inverted results, a timer that keeps its old time, an item that is armed twice or lost
+// on its way from the queue to the timer.
 #[test]
-fn s2_12_mod_delayed_says_whether_it_was_pending_and_moves_the_time() {
+fn s2_12_mod_delayed_returns_whether_it_was_pending_and_moves_the_time() {
     let _watchdog = watchdog();
     let queue = queue("s2-12").build().unwrap();
     let later = Later::counting();
@@ -215,7 +215,7 @@ fn s2_12_mod_delayed_on_moves_the_cpu_as_well() {
     assert_eq!(log.events(), [there, here]);
 }
 
-// Catches: a modified delay that leaves an item on its queue which is there already.
+// Catches: a modified delay that leaves a pending item on its queue.
 #[test]
 fn s2_12_mod_delayed_takes_a_queued_item_back_to_the_timer() {
     let _watchdog = watchdog();
@@ -266,7 +266,7 @@ fn s2_12_a_disabled_item_is_not_armed() {
     assert!(!later.work.is_pending(), "enable does not arm");
 }
 
-// Catches: a cancel that cannot take an armed item, waits for its timer, or forgets its pointer.
+// Catches: a cancel that cannot remove an armed item, waits for its timer, or loses its pointer.
 #[test]
 fn s2_16_cancel_takes_an_armed_item_from_its_timer() {
     let _watchdog = watchdog();
@@ -304,9 +304,9 @@ fn take_armed(queue: &Queue, later: &Arc<Later>) {
     assert_eq!(later.tally.started(), 0);
 }
 
-// Catches: a flush that waits for the timer, or queues somewhere else than was asked for.
+// Catches: a flush that waits for the timer, or queues on another queue or CPU than requested.
 #[test]
-fn s2_19_flush_of_an_armed_item_queues_it_at_once_where_it_was_to_go() {
+fn s2_19_flush_of_an_armed_item_queues_it_at_once_on_its_target() {
     let _watchdog = watchdog();
     let queue = queue("s2-19").per_cpu().build().unwrap();
     let log = Log::new();

@@ -1,5 +1,5 @@
-//! Emptying a queue, and ending it (SEMANTICS 2.21, 2.22). The reports of this process are
-//! collected here.
+//! Draining and destroying a queue (SEMANTICS 2.21, 2.22). The tests collect the reports of this
+//! process.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -35,7 +35,11 @@ fn until_it_refuses(queue: &Queue) {
     until("the queue refuses", || match queue.enqueue(Job::counting()) {
         Enqueued::Queued => false,
         Enqueued::Refused(job) => {
-            assert_eq!(Arc::strong_count(&job), 1, "it came back, and nobody else has it");
+            assert_eq!(
+                Arc::strong_count(&job),
+                1,
+                "it was returned, and no other reference exists"
+            );
             assert!(!job.work.is_pending(), "PENDING is cleared");
             true
         }
@@ -43,8 +47,8 @@ fn until_it_refuses(queue: &Queue) {
     });
 }
 
-// Catches: a drain that returns while a chain goes on, refuses the chain, lets others in, or leaves
-// the queue shut.
+// Catches: a drain that returns while a chain continues, refuses the chain, accepts other items, or
+// leaves the queue closed.
 #[test]
 fn s2_21_drain_lets_only_chained_items_in() {
     alone("s2_21_drain_lets_only_chained_items_in", || {
@@ -60,7 +64,7 @@ fn s2_21_drain_lets_only_chained_items_in() {
             entered.open();
             gate.wait_blocking();
             if count.fetch_add(1, Ordering::Relaxed) < 100 {
-                // Itself, and another one.
+                // The item itself, and another one.
                 let both = again.enqueue(this.clone()).is_queued()
                     && again.enqueue(Job::counting()).is_queued();
                 was_refused.fetch_or(!both, Ordering::Relaxed);
@@ -77,7 +81,7 @@ fn s2_21_drain_lets_only_chained_items_in() {
         let expires = later.clone();
         within("a flush of a delayed item that is refused", move || expires.work.flush());
         assert_eq!((later.tally.started(), later.work.is_pending()), (0, false));
-        assert_eq!(Arc::strong_count(&later), 1, "the queue let go of it");
+        assert_eq!(Arc::strong_count(&later), 1, "the queue released it");
 
         assert!(!drain.is_finished());
         may_go_on.open();
@@ -93,8 +97,8 @@ fn s2_21_drain_lets_only_chained_items_in() {
     });
 }
 
-// Catches: a drain that waits for what was taken back, a second one or a flush that waits for the first
-// for ever, an item that cannot be cancelled or waited for while its queue drains.
+// Catches: a drain that waits for cancelled items, a second drain or a flush that waits for the
+// first for ever, an item that cannot be cancelled or waited for while its queue drains.
 #[test]
 fn s2_21_two_threads_at_once_with_a_draining_queue() {
     alone("s2_21_two_threads_at_once_with_a_draining_queue", || {
@@ -121,14 +125,14 @@ fn s2_21_two_threads_at_once_with_a_draining_queue() {
             until_it_refuses(&queue);
             let flush = [held.clone(), kept.clone(), pending.clone()]
                 .map(|item| in_the_wait(move || item.work.flush()));
-            // Of two cancels one gets it, and what was taken back does not come in again.
+            // One of two cancels succeeds, and the cancelled item is not accepted again.
             let [one, two] = [pending.clone(), pending.clone()];
             let cancels = [one, two]
                 .map(|item| std::thread::spawn(move || item.work.cancel_sync().unwrap().is_some()));
             let got = cancels.map(|cancel| within("a cancel", move || cancel.join().unwrap()));
             assert_eq!(got.iter().filter(|&&got| got).count(), 1);
             assert!(queue.enqueue(pending.clone()).into_refused().is_some());
-            // One that runs is waited for.
+            // A cancel_sync waits for a running item.
             let target = held.clone();
             let cancel = in_the_wait(move || target.work.cancel_sync().unwrap().is_some());
             waits.iter().for_each(|wait| wait.assert_waits());
@@ -144,7 +148,7 @@ fn s2_21_two_threads_at_once_with_a_draining_queue() {
     });
 }
 
-// Catches: a drain that livelocks in silence, or reports every round.
+// Catches: a drain that livelocks without a report, or reports every round.
 #[test]
 fn s2_21_a_long_drain_is_reported() {
     alone("s2_21_a_long_drain_is_reported", || {
@@ -169,10 +173,10 @@ fn s2_21_a_long_drain_is_reported() {
     });
 }
 
-// Catches: a destroy that leaves items behind, waits for timers, or takes items afterwards.
+// Catches: a destroy that leaves items behind, waits for timers, or accepts items afterwards.
 #[test]
-fn s2_22_destroy_runs_what_is_queued_and_takes_no_more() {
-    alone("s2_22_destroy_runs_what_is_queued_and_takes_no_more", || {
+fn s2_22_destroy_runs_queued_items_and_refuses_new_ones() {
+    alone("s2_22_destroy_runs_queued_items_and_refuses_new_ones", || {
         let _watchdog = watchdog();
         collect_reports();
         let queue = queue("s2-22").max_active(1).build().unwrap();
@@ -196,7 +200,8 @@ fn s2_22_destroy_runs_what_is_queued_and_takes_no_more() {
         let fresh = Later::counting();
         assert!(matches!(queue.enqueue_delayed(fresh.clone(), delay), Enqueued::Refused(_)));
         assert!(matches!(queue.mod_delayed(fresh, delay), Enqueued::Refused(_)));
-        // Armed items are the caller's job: they can be taken back, and are dropped when they expire.
+        // Armed items remain the caller's responsibility: they can be cancelled, and are dropped
+        // when they expire.
         assert!(armed[0].work.cancel().is_some());
         armed[1].work.flush();
         assert!(!armed[1].work.is_pending());
@@ -206,7 +211,7 @@ fn s2_22_destroy_runs_what_is_queued_and_takes_no_more() {
     });
 }
 
-// Catches: an armed item that keeps its queue, or whose expiry finds a queue that is gone.
+// Catches: an armed item that keeps its queue alive, or whose expiry finds a destroyed queue.
 #[test]
 fn s2_22_an_armed_item_outlives_its_queue() {
     alone("s2_22_an_armed_item_outlives_its_queue", || {
@@ -217,8 +222,9 @@ fn s2_22_an_armed_item_outlives_its_queue() {
         let later = Later::counting();
         assert!(queue.enqueue_delayed(later.clone(), Duration::from_secs(3_600)).is_queued());
         within("drop of a queue with an armed item", move || drop(queue));
-        let successor =
-            Queue::builder(name.as_str()).build().expect("the name is free: it is gone");
+        let successor = Queue::builder(name.as_str())
+            .build()
+            .expect("the name is free: the queue is destroyed");
         assert!(later.work.is_pending());
         later.work.flush();
         assert_eq!((later.tally.started(), later.work.is_pending()), (0, false));

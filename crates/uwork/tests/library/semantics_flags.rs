@@ -1,5 +1,5 @@
-//! What the flags of a queue promise (SEMANTICS 1, 2.29, 2.31, 2.34). Reports and thresholds are those
-//! of a process, so most of these tests run in one of their own.
+//! The promises of a queue's flags (SEMANTICS 1, 2.29, 2.31, 2.34). Reports and thresholds are
+//! process-wide, so most of these tests run in a process of their own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ fn reports<R>(wanted: impl Fn(&Report) -> Option<R>) -> Vec<R> {
     REPORTS.lock().unwrap().iter().filter_map(wanted).collect()
 }
 
-/// CPU time that the calling thread has used.
+/// The CPU time of the calling thread.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is live.
@@ -39,7 +39,8 @@ fn enqueue_here(queue: &Queue, item: Arc<Job>) {
     assert!(queue.enqueue_on(cpus()[0], item).unwrap().is_queued());
 }
 
-/// An item that computes until `enough`, and one behind it. Whether the second one ran meanwhile.
+/// Queues an item that computes until `enough`, and one behind it. Returns whether the second one
+/// ran meanwhile.
 fn runs_beside_a_computing_item(
     queue: &Queue,
     enough: impl Fn(&Gate) -> bool + Send + Sync + 'static,
@@ -64,23 +65,23 @@ fn runs_beside_a_computing_item(
     beside.events()[0]
 }
 
-// Catches: an item behind one that computes for ever, though nobody declared that; a threshold that
-// does not reach the engine.
+// Catches: an item that waits behind one that computes for ever, undeclared; a threshold that does
+// not reach the engine.
 #[test]
-fn s2_31_a_run_over_the_threshold_holds_nobody_up() {
-    alone("s2_31_a_run_over_the_threshold_holds_nobody_up", || {
+fn s2_31_a_run_over_the_threshold_delays_no_other_item() {
+    alone("s2_31_a_run_over_the_threshold_delays_no_other_item", || {
         let _watchdog = watchdog();
         let queue = queue("s2-31").per_cpu().build().unwrap();
         let until_it_ran = move |second: &Gate| second.is_open() || cpu_time() > WAIT_MAX;
         assert!(runs_beside_a_computing_item(&queue, until_it_ran));
-        // 0: off. The first item uses several times the default threshold.
+        // 0 turns detection off. The first item uses several times the default threshold.
         set_threshold("0");
         let for_a_while = |_: &Gate| cpu_time() > Duration::from_millis(60);
         assert!(!runs_beside_a_computing_item(&queue, for_a_while));
     });
 }
 
-// Catches: a report for each violation, or for the first ones, or for a queue that is marked.
+// Catches: a report for each violation, or for the first ones, or for a CPU-intensive queue.
 #[test]
 fn s2_31_a_function_is_reported_from_the_fourth_time_on() {
     alone("s2_31_a_function_is_reported_from_the_fourth_time_on", || {
@@ -106,7 +107,7 @@ fn s2_31_a_function_is_reported_from_the_fourth_time_on() {
         for round in 1..=12 {
             assert!(runs_beside_a_computing_item(&unmarked, until_it_ran));
             let due: Vec<u64> = [4, 5, 7, 11].into_iter().filter(|&count| count <= round).collect();
-            // The watch reports after it has let the second item go.
+            // The watcher reports after it has let the second item start.
             until("the reports are there", || counts().len() >= due.len());
             assert_eq!(counts(), due);
         }
@@ -120,7 +121,7 @@ fn s2_34_bh_items_run_in_queue_order_in_one_context_on_each_cpu() {
     let _watchdog = watchdog();
     for builder in [queue("s2-34").bh(), queue("s2-34").bh().highpri()] {
         let (one, other) = (builder.build().unwrap(), queue("s2-34").bh().build().unwrap());
-        // By CPU: the numbers in the order of their runs, and the threads.
+        // By CPU: the item numbers in the order of their runs, and the threads.
         type Seen = HashMap<u32, (Vec<usize>, Vec<i32>)>;
         let seen = Arc::new(Mutex::new(Seen::new()));
         for number in 0..ITEMS {
@@ -146,7 +147,7 @@ fn s2_34_bh_items_run_in_queue_order_in_one_context_on_each_cpu() {
             threads.dedup();
             assert_eq!(threads.len(), 1, "one context");
         }
-        // Nobody stands in for an item that computes for long.
+        // No worker replaces one whose item computes for long.
         let for_a_while = |_: &Gate| cpu_time() > Duration::from_millis(60);
         assert!(!runs_beside_a_computing_item(&one, for_a_while));
         let error = one.set_max_active(2).unwrap_err();
@@ -154,10 +155,10 @@ fn s2_34_bh_items_run_in_queue_order_in_one_context_on_each_cpu() {
     }
 }
 
-// Catches: a BH item that waits unnoticed, is reported each time, or takes its context with it.
+// Catches: a BH item that waits unnoticed, is reported each time, or ends its context.
 #[test]
-fn s2_34_a_bh_item_that_waits_is_caught() {
-    alone("s2_34_a_bh_item_that_waits_is_caught", || {
+fn s2_34_a_bh_item_that_waits_is_detected() {
+    alone("s2_34_a_bh_item_that_waits_is_detected", || {
         let _watchdog = watchdog();
         collect_reports();
         let queue = queue("s2-34").bh().build().unwrap();
@@ -173,7 +174,7 @@ fn s2_34_a_bh_item_that_waits_is_caught() {
             matches!(report, Report::BhWaits { queue } if queue == name).then_some(())
         };
         assert_eq!(reports(waits).len(), 1, "once for each queue");
-        // Caught in debug builds, reported only in others.
+        // A panic in debug builds, only a report in others.
         assert_eq!(uwork::panics(), if cfg!(debug_assertions) { 4 } else { 0 });
         let runs = Job::counting();
         enqueue_here(&queue, runs.clone());
@@ -182,7 +183,7 @@ fn s2_34_a_bh_item_that_waits_is_caught() {
     });
 }
 
-// Catches: a warning for every queue, or none; flags that are not what the kernel makes of them.
+// Catches: a warning for every queue, or none; flags that differ from the kernel's result.
 #[test]
 fn neither_per_cpu_nor_unbound_and_both_are_reported_once_per_process() {
     alone("neither_per_cpu_nor_unbound_and_both_are_reported_once_per_process", || {
@@ -212,7 +213,8 @@ fn neither_per_cpu_nor_unbound_and_both_are_reported_once_per_process() {
     });
 }
 
-// Catches: a delayed item that overtakes, runs on another thread, or is not stopped by the end.
+// Catches: a delayed item that overtakes, runs on another thread, or is not stopped when the queue
+// ends.
 #[test]
 fn a_dedicated_queue_is_one_thread_with_delayed_items() {
     let _watchdog = watchdog();
@@ -225,7 +227,7 @@ fn a_dedicated_queue_is_one_thread_with_delayed_items() {
         move || log.push((number, thread_id(), current_cpu()))
     };
     let (started, may_end) = (Gate::new(), Gate::new());
-    // A wait, declared or not, brings nobody else in.
+    // A wait, declared or not, starts no other worker.
     assert!(queue.enqueue(Job::held(&started, &may_end)).is_queued());
     started.wait();
     let delayed = |number: u32| {
@@ -244,9 +246,9 @@ fn a_dedicated_queue_is_one_thread_with_delayed_items() {
     }
     assert_eq!(log.events(), []);
     may_end.open();
-    // Its timer is looked at when the thread is free; nobody else does.
+    // Only the thread itself handles the queue's timer, when it is free.
     log.wait_for_count(20);
-    // The last one has said so and may not have ended.
+    // The last item has logged its number, and may not have ended.
     queue.flush().unwrap();
     let events = log.events();
     assert!(events.iter().all(|&(_, thread, on)| (thread, on) == (events[0].1, cpu)), "{events:?}");
@@ -254,12 +256,13 @@ fn a_dedicated_queue_is_one_thread_with_delayed_items() {
     assert_eq!(numbers.collect::<Vec<_>>(), (1..20).collect::<Vec<_>>());
     assert_eq!((soon.tally.finished(), never.tally.started()), (1, 0));
     assert!(never.work.cancel_sync().unwrap().is_some());
-    // Two of them do not share the thread.
+    // Two dedicated queues do not share a thread.
     let second = crate::support::queue("worker").dedicated().cpumask(mask(&[cpu])).build().unwrap();
     assert_ne!(in_a_worker(&second, thread_id), events[0].1);
 }
 
-/// What `f` returns in an item of `queue`. Not joined: who joins may run the item itself.
+/// Calls `f` in an item of `queue`, and returns its result. Not joined, because a joining thread
+/// may run the item itself.
 fn in_a_worker<R: Clone + PartialEq + std::fmt::Debug + Send + 'static>(
     queue: &Queue,
     f: impl Fn() -> R + Send + Sync + 'static,
@@ -271,20 +274,21 @@ fn in_a_worker<R: Clone + PartialEq + std::fmt::Debug + Send + 'static>(
     log.events()[0].clone()
 }
 
-/// The niceness that the calling thread has.
+/// The niceness of the calling thread.
 fn niceness() -> i32 {
     // SAFETY: no pointers.
     unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
 }
 
-/// Where a queue's items run: what its pools should have, and have.
+/// For the pools in which a queue's items run: the niceness they should have, and the one they
+/// have.
 fn pools_niceness(queue: &Queue) -> Vec<(i32, Option<i32>)> {
     let (dump, queue) = (uwork::dump(), queue.dump());
     let pools = queue.pwqs.iter().map(|pwq| &dump.pools[pwq.pool as usize]);
     pools.map(|pool| (pool.nice, pool.nice_had)).collect()
 }
 
-// Catches: a highpri queue with plain workers that nobody hears of.
+// Catches: a highpri queue whose workers have plain priority, without a report.
 #[test]
 fn highpri_is_minus_20_or_the_dump_says_what() {
     let _watchdog = watchdog();
@@ -299,7 +303,7 @@ fn highpri_is_minus_20_or_the_dump_says_what() {
     assert_eq!(pools_niceness(&plain)[0], (0, None));
 }
 
-// Catches: a niceness that is refused in silence, or said for each thread.
+// Catches: a niceness that is refused without a report, or reported for each thread.
 #[test]
 fn a_niceness_that_cannot_be_had_is_reported_once() {
     alone("a_niceness_that_cannot_be_had_is_reported_once", || {
@@ -319,19 +323,19 @@ fn a_niceness_that_cannot_be_had_is_reported_once() {
             assert!(text.contains(&format!("nice -20 (has {own})")), "{text}");
         }
         let said = reports(|report| match report {
-            // A process that was made nicer cannot have 0 either.
+            // A process with a raised niceness cannot set 0 either.
             Report::NiceNotHad { wanted: -20, got } => Some(*got),
             _ => None,
         });
         assert_eq!(said, [own]);
-        // Higher ones need no privilege.
+        // Raising the niceness needs no privilege.
         let polite = queue("polite").nice(own + 1).build().unwrap();
         assert_eq!(in_a_worker(&polite, niceness), own + 1);
         assert_eq!(pools_niceness(&polite)[0], (own + 1, None));
     });
 }
 
-/// Name, flags, and the function that gives the queue.
+/// Name, flags, and the function that returns the queue.
 type SystemQueue = (&'static str, Flags, fn() -> &'static Queue);
 
 const SYSTEM_QUEUES: [SystemQueue; 10] = [
@@ -355,7 +359,7 @@ const SYSTEM_QUEUES: [SystemQueue; 10] = [
     ("events_bh_highpri", Flags::PERCPU.union(Flags::BH).union(Flags::HIGHPRI), system::bh_highpri),
 ];
 
-// Catches: a system queue that is missing, is another's, or has other flags than the kernel's.
+// Catches: a system queue that is missing, is another one, or has other flags than the kernel's.
 #[test]
 fn the_system_queues_are_the_kernels() {
     let _watchdog = watchdog();
@@ -375,7 +379,7 @@ fn the_system_queues_are_the_kernels() {
     assert_eq!(names.len(), 10);
 }
 
-// Catches: a flag that undoes the kind that was chosen before it.
+// Catches: a flag that changes the kind that was chosen before it.
 #[test]
 fn power_efficient_changes_no_kind_that_was_chosen() {
     let _watchdog = watchdog();
@@ -390,7 +394,7 @@ fn power_efficient_changes_no_kind_that_was_chosen() {
     assert!(queue("pe").power_efficient().bh().build().is_err());
 }
 
-// Catches: an old name that leads elsewhere.
+// Catches: a deprecated name that refers to another queue.
 #[test]
 #[expect(deprecated, reason = "the old names are tested here")]
 fn the_deprecated_names_are_those_of_events_and_events_unbound() {
@@ -398,7 +402,7 @@ fn the_deprecated_names_are_those_of_events_and_events_unbound() {
     assert!(std::ptr::eq(system::unbound(), system::dfl()));
 }
 
-// Catches: a switch that does nothing, or that swaps other queues too.
+// Catches: a switch that has no effect, or that changes other queues too.
 #[test]
 fn power_efficient_queues_are_unbound_if_the_process_saves_power() {
     let test = "power_efficient_queues_are_unbound_if_the_process_saves_power";

@@ -13,8 +13,8 @@ fn enqueue(queue: &Queue, job: &Arc<Job>) {
     assert!(queue.enqueue(job.clone()).is_queued());
 }
 
-// Catches: a flush of an idle item that waits or says true, of a running one that does not wait, or
-// of one that was queued again that is content with the end of the first run.
+// Catches: a flush of an idle item that waits or returns true, of a running one that does not wait,
+// or of one that was queued again and returns at the end of the first run.
 #[test]
 fn s2_18_flush_waits_for_the_last_queueing() {
     let _watchdog = watchdog();
@@ -46,8 +46,7 @@ fn s2_18_flush_waits_for_the_last_queueing() {
     }
 }
 
-// Catches: a flush that waits for what was queued behind its item, or takes a place under
-// max_active.
+// Catches: a flush that waits for items queued behind its own, or takes a permit of max_active.
 #[test]
 fn s2_18_the_barrier_sits_right_behind_its_item() {
     let _watchdog = watchdog();
@@ -75,7 +74,7 @@ fn s2_18_the_barrier_sits_right_behind_its_item() {
     queue.flush().unwrap();
 }
 
-// Catches: a flush that is left behind when its item is taken off.
+// Catches: a flush that keeps waiting when its item is cancelled.
 #[test]
 fn s2_18_a_cancel_ends_the_flush() {
     let _watchdog = watchdog();
@@ -118,9 +117,9 @@ fn s2_18_flush_from_inside_the_item_returns() {
     }
 }
 
-// Catches: a flush from inside an ordered queue's item that waits for what is behind its caller.
+// Catches: a flush from inside an ordered queue's item that waits for an item behind its caller.
 #[test]
-fn s2_18_flush_of_another_item_of_the_own_ordered_queue_returns() {
+fn s2_18_flush_of_another_item_of_the_callers_ordered_queue_returns() {
     let _watchdog = watchdog();
     let queue = queue("s2-18").ordered().build().unwrap();
     keep(&queue);
@@ -136,7 +135,7 @@ fn s2_18_flush_of_another_item_of_the_own_ordered_queue_returns() {
     until("both have run", || job.tally.finished() + other.tally.finished() == 2);
 }
 
-// Catches: a flush that comes back before something that was queued before it, on any pool.
+// Catches: a flush that returns before an item that was queued earlier has run, on any pool.
 #[test]
 fn s2_20_flush_waits_for_everything_queued_before() {
     let _watchdog = watchdog();
@@ -193,8 +192,8 @@ fn s2_20_flush_cannot_be_livelocked() {
     queue.flush().unwrap();
 }
 
-/// An item that waits at a gate, and a flush that began after it was queued and before the next
-/// one was.
+/// An item that waits at a gate, and a flush that began after it was queued and before the next one
+/// was.
 struct Wave {
     job: Arc<Job>,
     may_end: Gate,
@@ -211,10 +210,10 @@ fn wave(queue: &Queue) -> Wave {
     Wave { job, may_end, flush }
 }
 
-// Catches: flushes that are mixed up with each other: one that returns before its items are done,
+// Catches: flushes that are confused with each other: one that returns before its items have run,
 // or waits for those of a later one.
 #[test]
-fn s2_20_each_flush_waits_for_its_own_past() {
+fn s2_20_each_flush_waits_for_items_queued_before_it() {
     let _watchdog = watchdog();
     let queue = queue("s2-20").build().unwrap();
     let mut waves: Vec<Wave> = (0..12).map(|_| wave(&queue)).collect();
@@ -228,13 +227,13 @@ fn s2_20_each_flush_waits_for_its_own_past() {
     }
 }
 
-// Catches: colours that run out (16 there are): a flush that is lost, or that is let go too early.
+// Catches: exhausted colours (16 exist): a flush that is lost, or that returns too early.
 #[test]
 fn s2_20_more_flushes_than_colours_share() {
     let _watchdog = watchdog();
     let queue = queue("s2-20").build().unwrap();
     let mut waves: Vec<Wave> = (0..40).map(|_| wave(&queue)).collect();
-    // From the last to the first: nobody may go before the very end.
+    // From the last to the first: no flush may return before the very end.
     let mut flushes = Vec::new();
     while let Some(last) = waves.pop() {
         flushes.push(last.flush);

@@ -1,5 +1,5 @@
-//! Waits that undo what MEM_RECLAIM promises are reported (SEMANTICS 2.33). The reports of this process
-//! are collected here.
+//! Waits that break the promise of MEM_RECLAIM are reported (SEMANTICS 2.33). The tests collect the
+//! reports of this process.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn collect_reports() {
     uwork::set_reporter(keep).expect("the first reporter of this process");
 }
 
-/// What items of this queue were reported to wait for.
+/// The queues for which items of this queue were reported to wait.
 fn dependencies_of(queue: &Queue) -> Vec<String> {
     let reports = REPORTS.lock().unwrap();
     let of = |report: &Report| match report {
@@ -28,7 +28,7 @@ fn dependencies_of(queue: &Queue) -> Vec<String> {
     reports.iter().filter_map(of).collect()
 }
 
-/// Calls `f` in an item of `queue`, and waits for that.
+/// Calls `f` in an item of `queue`, and waits for it.
 fn inside(queue: &Queue, f: impl Fn() + Send + Sync + 'static) {
     let item = Job::new(move |_| f());
     assert!(queue.enqueue(item.clone()).is_queued());
@@ -44,7 +44,7 @@ fn plain() -> Queue {
     queue("plain").build().unwrap()
 }
 
-/// The ways to wait for what is queued on a queue.
+/// The ways to wait for items of a queue.
 type Wait = fn(&Queue);
 
 const WAITS: [(&str, Wait); 6] = [
@@ -53,7 +53,7 @@ const WAITS: [(&str, Wait); 6] = [
     ("drain", |on| on.drain().unwrap()),
     ("flush with a limit", |on| assert!(on.flush_timeout(WAIT_CAP).unwrap())),
     ("flush of an item", |on| {
-        // Held, so that there is something to wait for.
+        // The item is held, so that a wait has an item to wait for.
         let (started, may_end) = (Gate::new(), Gate::new());
         let held = Job::held(&started, &may_end);
         assert!(on.enqueue(held.clone()).is_queued());
@@ -67,7 +67,7 @@ const WAITS: [(&str, Wait); 6] = [
         opener.join().unwrap();
     }),
     ("flush of a delayed item", |on| {
-        // Not over before the flush waits for it, unless the flusher itself runs it.
+        // The item does not end before the flush waits for it, unless the flusher itself runs it.
         let flusher = thread_id();
         let later = Later::new(move |_| {
             if thread_id() != flusher {
@@ -80,7 +80,7 @@ const WAITS: [(&str, Wait); 6] = [
     }),
 ];
 
-// Catches: a wait that is not noticed, is reported each time, or names the wrong queues.
+// Catches: a wait that is missed, is reported each time, or names the wrong queues.
 #[test]
 fn s2_33_a_reclaiming_item_that_waits_for_a_queue_without_rescuer_is_reported_once() {
     alone(
@@ -124,7 +124,7 @@ fn s2_33_other_waits_are_not_reported() {
     });
 }
 
-// Catches: a cancel that is taken for a flush.
+// Catches: a cancel that is reported as a flush.
 #[test]
 fn s2_33_a_cancel_is_exempt() {
     alone("s2_33_a_cancel_is_exempt", || {

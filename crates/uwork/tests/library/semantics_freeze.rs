@@ -1,4 +1,4 @@
-//! Freezing (SEMANTICS 2.27). It is for the whole process, so each of these tests is a process of its own.
+//! Freezing (SEMANTICS 2.27). It is process-wide, so each of these tests is a process of its own.
 
 use std::sync::Arc;
 use std::thread;
@@ -22,7 +22,7 @@ fn one_of_each() -> Vec<Queue> {
     kinds.map(|kind| kind(queue("s2-27")).freezable().build().unwrap()).into()
 }
 
-/// Queues an item that says its number.
+/// Queues an item that logs its number.
 fn say(queue: &Queue, log: &Log<u32>, number: u32) -> Arc<Job> {
     let theirs = log.clone();
     let job = Job::new(move |_| theirs.push(number));
@@ -30,8 +30,8 @@ fn say(queue: &Queue, log: &Log<u32>, number: u32) -> Arc<Job> {
     job
 }
 
-// Catches: an item that starts while frozen, one that is cut off, a queue that does not take part but
-// is frozen, one that is made meanwhile but is not.
+// Catches: an item that starts while frozen, one that is interrupted, a queue that is frozen
+// although it is not freezable, one that is created meanwhile and not frozen.
 #[test]
 fn s2_27_new_items_wait_and_active_ones_finish() {
     alone("s2_27_new_items_wait_and_active_ones_finish", || {
@@ -68,11 +68,11 @@ fn s2_27_new_items_wait_and_active_ones_finish() {
     });
 }
 
-// Catches: a wait for frozen items that ends, one that is not ended by the thaw, a join that runs
-// the item itself.
+// Catches: a wait for frozen items that ends, one that the thaw does not end, a join that runs the
+// item itself.
 #[test]
-fn s2_27_flushes_and_joins_of_what_is_frozen_wait_for_the_thaw() {
-    alone("s2_27_flushes_and_joins_of_what_is_frozen_wait_for_the_thaw", || {
+fn s2_27_flushes_and_joins_of_frozen_items_wait_for_the_thaw() {
+    alone("s2_27_flushes_and_joins_of_frozen_items_wait_for_the_thaw", || {
         let _watchdog = watchdog();
         for queue in one_of_each() {
             let log = Log::new();
@@ -101,7 +101,8 @@ fn s2_27_flushes_and_joins_of_what_is_frozen_wait_for_the_thaw() {
     });
 }
 
-// Catches: an item that lends its place to a frozen one of its queue; one that does not after the thaw.
+// Catches: an item that lends its permit to a frozen one of its queue; one that does not after the
+// thaw.
 #[test]
 fn s2_27_an_item_does_not_help_with_frozen_ones() {
     alone("s2_27_an_item_does_not_help_with_frozen_ones", || {
@@ -155,14 +156,15 @@ fn s2_27_frozen_items_can_be_cancelled_and_timers_expire_into_the_freeze() {
     });
 }
 
-// Catches: a wait for a frozen item that outlives a cancel, two cancels that both get the item or both
-// wait for it, a cancel that waits for the thaw.
+// Catches: a wait for a frozen item that outlives a cancel, two cancels that both succeed or both
+// wait for the item, a cancel that waits for the thaw.
 #[test]
 fn s2_27_two_threads_at_once_with_a_frozen_item() {
     alone("s2_27_two_threads_at_once_with_a_frozen_item", || {
         let _watchdog = watchdog();
         for queue in one_of_each() {
-            // Pending and frozen; then running from before, and pending and frozen.
+            // First pending and frozen; then running since before the freeze, and pending and
+            // frozen.
             for runs in [false, true] {
                 let (started, may_end) = (Gate::new(), Gate::new());
                 let item = Job::held(&started, &may_end);
@@ -193,7 +195,7 @@ fn s2_27_two_threads_at_once_with_a_frozen_item() {
                     (item.tally.finished(), item.work.is_pending()),
                     (u32::from(runs), false)
                 );
-                // It can be queued again, disabled, and flushed after the thaw.
+                // The item can be queued again, disabled, and flushed after the thaw.
                 assert!(queue.enqueue(item.clone()).is_queued());
                 assert!(item.work.disable().unwrap().is_some());
                 assert!(item.work.enable().unwrap() && !item.work.flush());
@@ -208,7 +210,7 @@ fn s2_27_two_threads_at_once_with_a_frozen_item() {
     });
 }
 
-// Catches: calls out of order that are accepted, errors that do not say what to do.
+// Catches: calls out of order that are accepted, errors that do not say how to correct them.
 #[test]
 fn s2_27_calls_out_of_order_are_errors() {
     alone("s2_27_calls_out_of_order_are_errors", || {
@@ -225,7 +227,7 @@ fn s2_27_calls_out_of_order_are_errors() {
     });
 }
 
-// Catches: an item that is lost, run twice or run while frozen, in a storm of freezes and changes.
+// Catches: an item that is lost, run twice or run while frozen, under many freezes and changes.
 #[test]
 fn s2_27_freezes_under_load() {
     alone("s2_27_freezes_under_load", || {

@@ -1,4 +1,4 @@
-//! One at a time and in order, and other limits on how many run at once (SEMANTICS 2.23, 2.26).
+//! Ordered execution, and other limits on how many items run at once (SEMANTICS 2.23, 2.26).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::support::machine::{cpus, mask, two_cpus};
 use crate::support::{queue, watchdog};
 use uwork::{Queue, Scope, ScopeChoice};
 
-/// An item that notes its beginning and its end.
+/// An item that records its start and its end.
 fn noting(log: &Log<(u32, &'static str)>, number: u32) -> Arc<Job> {
     let log = log.clone();
     Job::new(move |_| {
@@ -54,7 +54,8 @@ fn s2_26_the_limit_of_an_ordered_queue_is_refused() {
     assert!(crate::support::queue("s2-26").ordered().max_active(1).build().is_ok());
 }
 
-// Catches: new pools that start before the old ones are done, or items that overtake on the way.
+// Catches: new pools that start before the old ones have finished, or items that overtake on the
+// way.
 #[test]
 fn s2_26_attribute_changes_keep_the_order() {
     let _watchdog = watchdog();
@@ -82,7 +83,7 @@ fn s2_26_attribute_changes_keep_the_order() {
     assert_eq!(log.events(), one_after_the_other(140));
 }
 
-// Catches: a limit that is counted over all CPUs, or not at all; and an inactive item overtaken.
+// Catches: a limit that is counted over all CPUs, or not at all; and an overtaken inactive item.
 #[test]
 fn s2_23_per_cpu_max_active_is_per_cpu_and_first_come_first() {
     let _watchdog = watchdog();

@@ -1,4 +1,4 @@
-//! Queueing: what the answers mean, and where an item goes (SEMANTICS 2.1, 2.2, 2.8 to 2.10).
+//! Queueing: the meaning of the results, and where an item goes (SEMANTICS 2.1, 2.2, 2.8 to 2.10).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use crate::support::{queue, watchdog};
 use uwork::topology::Machine;
 use uwork::{Enqueued, Queue, Scope, ScopeChoice};
 
-// Catches: an item on two lists, a disabled item queued, or a refused item that does not come back.
+// Catches: an item on two lists, a disabled item that is queued, or a refused item that is not
+// returned.
 #[test]
 fn s2_01_queue_returns_false_when_pending_or_disabled() {
     let _watchdog = watchdog();
@@ -44,7 +45,7 @@ fn s2_01_queue_returns_false_when_pending_or_disabled() {
     assert_eq!(job.tally.finished(), 2);
 }
 
-// Catches: PENDING cleared after the function, so that what is queued during a run is lost.
+// Catches: PENDING cleared after the function, so that a queueing during a run is lost.
 #[test]
 fn s2_02_a_running_item_can_be_queued_and_runs_once_more() {
     let _watchdog = watchdog();
@@ -62,8 +63,8 @@ fn s2_02_a_running_item_can_be_queued_and_runs_once_more() {
     assert_eq!((job.tally.finished(), job.tally.overlapped()), (2, false));
 }
 
-// Catches: a relaxed `fetch_or` in queue, or a start that clears PENDING without acquiring: the last
-// number that was posted is then missed now and then.
+// Catches: a relaxed `fetch_or` in queue, or a start that clears PENDING without acquiring: the run
+// then sometimes misses the last number that was stored.
 #[test]
 fn s2_08_a_run_sees_what_was_stored_before_either_answer() {
     let _watchdog = watchdog();
@@ -73,7 +74,7 @@ fn s2_08_a_run_sees_what_was_stored_before_either_answer() {
     let (theirs, ours) = (posted.clone(), seen.clone());
     let job = Job::new(move |_| {
         for (posted, seen) in theirs.iter().zip(ours.iter()) {
-            // Relaxed, as the stores below: the queue's own ordering is what is on trial.
+            // Relaxed, as the stores below: the test checks the queue's own ordering.
             seen.fetch_max(posted.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     });
@@ -110,7 +111,7 @@ fn s2_08_a_run_sees_what_was_stored_before_either_answer() {
     assert_eq!(u64::from(job.tally.finished()), queued, "one run for each true");
 }
 
-/// Where an item of `queue` runs that `enqueue` queues.
+/// The CPU on which an item runs that `enqueue` queues.
 fn cpu_of_run(enqueue: impl FnOnce(Arc<Job>) -> bool) -> u32 {
     let log = Log::new();
     let events = log.clone();
@@ -124,7 +125,7 @@ fn strict_per_cpu_pods(stem: &str) -> uwork::Builder {
 }
 
 // Catches: the wrong pool for the caller's CPU, a `queue_on` that ignores its argument, or a round
-// robin that stands still or leaves the mask.
+// robin that does not advance or leaves the mask.
 #[test]
 fn s2_09_the_cpu_is_the_local_one_or_one_of_the_mask_in_turn() {
     let _watchdog = watchdog();
@@ -157,8 +158,8 @@ fn s2_09_queue_on_chooses_a_pod_and_does_not_pin() {
     let Some((cpu, _)) = two_cpus() else { return };
     let queue =
         queue("s2-09-pod").affinity_scope(ScopeChoice::Explicit(Scope::System)).build().unwrap();
-    // One pod for the machine: while one item computes on a worker, the other starts on another,
-    // although both were queued for the same CPU.
+    // One pod for the machine: while one item computes on a worker, the other starts on another
+    // worker, although both were queued for the same CPU.
     let (first, second) = (Gate::new(), Gate::new());
     let meet = |mine: &Gate, other: &Gate| {
         let (mine, other) = (mine.clone(), other.clone());

@@ -9,7 +9,7 @@ use crate::support::{queue, until, watchdog, within};
 use uwork::rcu::{RcuWork, is_read_locked, read_lock};
 use uwork::{Enqueued, WorkItem};
 
-/// An item that says when it ran.
+/// An item that logs when it ran.
 struct Reclaim {
     work: RcuWork<Reclaim>,
     log: Log<&'static str>,
@@ -30,7 +30,7 @@ fn item(log: &Log<&'static str>, name: &'static str) -> Arc<Reclaim> {
     Arc::new(Reclaim { work: RcuWork::new(), log: log.clone(), name })
 }
 
-/// A thread that holds a read side until told to let go.
+/// A thread that holds a read side until it may end.
 struct Reader {
     may_end: Gate,
     thread: std::thread::JoinHandle<()>,
@@ -56,8 +56,8 @@ impl Reader {
     }
 }
 
-/// Lets one whole grace period go by that is begun by an item of its own; whatever waited for an
-/// earlier one, or for the same, must have been queued.
+/// Waits for one whole grace period that an item of its own begins. Every item that waited for an
+/// earlier period, or for the same one, must have been queued by then.
 fn another_grace_period(queue: &uwork::Queue, log: &Log<&'static str>) {
     let probe = item(log, "probe");
     assert!(queue.enqueue_rcu(probe.clone()).is_queued());
@@ -67,9 +67,9 @@ fn another_grace_period(queue: &uwork::Queue, log: &Log<&'static str>) {
     }));
 }
 
-// Catches: a grace period that is over at once, or that does not wait for a reader who was there.
+// Catches: a grace period that ends at once, or that does not wait for an existing reader.
 #[test]
-fn s2_13_a_reader_holds_the_item_back() {
+fn s2_13_a_reader_delays_the_item() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
@@ -79,28 +79,28 @@ fn s2_13_a_reader_holds_the_item_back() {
     assert!(old.work.is_pending() && old.work.busy().pending);
     let flushed = old.clone();
     let flush = in_the_wait(move || flushed.work.flush());
-    // Whoever flushes the queue waits for nothing: the item is not on it yet.
+    // A flush of the queue does not wait: the item is not on the queue yet.
     queue.flush().unwrap();
     assert_eq!(log.events(), [""; 0], "the reader is still there");
     flush.assert_waits();
     assert!(old.work.is_pending());
-    log.push("reader gone");
+    log.push("reader ended");
     reader.end();
     assert!(flush.result(), "it has waited");
-    assert_eq!(log.events(), ["reader gone", "old"]);
+    assert_eq!(log.events(), ["reader ended", "old"]);
     assert!(!old.work.is_pending());
 }
 
 // Catches: a grace period that a later reader can extend, or that waits for all readers ever.
 #[test]
-fn s2_13_readers_who_come_later_hold_nothing_back() {
+fn s2_13_later_readers_delay_no_item() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
     let old = item(&log, "old");
     let first = Reader::begin();
     assert!(queue.enqueue_rcu(old.clone()).is_queued());
-    // The driver is at work: the period began. One reader after the other, never a moment without.
+    // The driver is working: the period has begun. The readers overlap, so one is always active.
     let mut current = Reader::begin();
     first.end();
     until("the item has run", || {
@@ -111,16 +111,16 @@ fn s2_13_readers_who_come_later_hold_nothing_back() {
     current.end();
 }
 
-// Catches: a false answer that queues the item again after another period, or runs it twice.
+// Catches: a false result that queues the item again after another period, or runs it twice.
 #[test]
-fn s2_13_only_a_true_answer_begins_a_grace_period() {
+fn s2_13_only_a_true_result_begins_a_grace_period() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
     let old = item(&log, "old");
     let first = Reader::begin();
     assert!(queue.enqueue_rcu(old.clone()).is_queued());
-    // A period may begin on the first item's account only; hold the next one back as well.
+    // The first item alone may have begun a period; delay the next one as well.
     let Enqueued::Pending(back) = queue.enqueue_rcu(old.clone()) else { panic!("pending") };
     assert!(Arc::ptr_eq(&back, &old));
     assert!(matches!(queue.enqueue(old.clone()), Enqueued::Pending(_)), "in no queue twice");
@@ -140,9 +140,9 @@ fn s2_13_only_a_true_answer_begins_a_grace_period() {
     until("all references are back", || Arc::strong_count(&old) == 1);
 }
 
-// Catches: a false answer that makes the item wait for readers who came after the true one.
+// Catches: a false result that makes the item wait for readers that came after the true one.
 #[test]
-fn s2_13_a_false_answer_extends_nothing() {
+fn s2_13_a_false_result_extends_no_grace_period() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
@@ -151,7 +151,7 @@ fn s2_13_a_false_answer_extends_nothing() {
     assert!(queue.enqueue_rcu(old.clone()).is_queued());
     let mut refused = 0;
     until("it has run", || {
-        // At each answer a reader is there who was not there at the last one.
+        // At each call a reader is active that was not active at the previous one.
         let next = Reader::begin();
         let answer = queue.enqueue_rcu(old.clone());
         refused += u32::from(!answer.is_queued());
@@ -165,9 +165,9 @@ fn s2_13_a_false_answer_extends_nothing() {
     assert_eq!(log.events(), ["old", "old"]);
 }
 
-// Catches: an item that cannot be taken back while it waits, or that runs all the same.
+// Catches: an item that cannot be cancelled while it waits, or that runs all the same.
 #[test]
-fn an_item_that_waits_for_a_grace_period_can_be_taken_back() {
+fn an_item_that_waits_for_a_grace_period_can_be_cancelled() {
     let _watchdog = watchdog();
     let queue = queue("rcu").build().unwrap();
     let log = Log::new();
@@ -213,9 +213,10 @@ fn a_reader_cannot_wait_for_its_own_grace_period() {
     log.wait_for(&"old");
 }
 
-// Catches: an item that keeps its queue, or is lost with its pointer when that is gone.
+// Catches: an item that keeps its queue alive, or is lost with its pointer when the queue is
+// destroyed.
 #[test]
-fn a_queue_that_is_gone_drops_what_waits_for_a_grace_period() {
+fn a_destroyed_queue_drops_items_that_wait_for_a_grace_period() {
     let _watchdog = watchdog();
     let gone = queue("rcu").build().unwrap();
     let log = Log::new();
@@ -225,7 +226,7 @@ fn a_queue_that_is_gone_drops_what_waits_for_a_grace_period() {
     within("the drop of the queue", move || drop(gone));
     assert!(old.work.is_pending());
     reader.end();
-    until("it is let go of", || Arc::strong_count(&old) == 1);
+    until("it is released", || Arc::strong_count(&old) == 1);
     assert!(!old.work.is_pending());
     another_grace_period(&queue("rcu").build().unwrap(), &log);
     assert_eq!(log.events(), ["probe"]);
@@ -236,7 +237,7 @@ static SEEN_DEAD: AtomicU32 = AtomicU32::new(0);
 
 struct Kill {
     work: RcuWork<Kill>,
-    /// What readers may look at, until the run.
+    /// The value that readers may read until the run.
     value: Arc<AtomicBool>,
 }
 
@@ -250,7 +251,7 @@ impl WorkItem for Kill {
     }
 }
 
-// Catches: any hole in the grace period, under load, from many readers that come and go.
+// Catches: a grace period that is too short, under load, with many short readers.
 #[test]
 fn s2_13_no_reader_sees_what_was_reclaimed() {
     let _watchdog = watchdog();
@@ -287,5 +288,5 @@ fn s2_13_no_reader_sees_what_was_reclaimed() {
         until("all are reclaimed", || all.iter().all(|value| !value.load(Ordering::Relaxed)));
         LIVE.store(false, Ordering::Relaxed);
     });
-    assert_eq!(SEEN_DEAD.load(Ordering::Relaxed), 0, "looks at what was reclaimed");
+    assert_eq!(SEEN_DEAD.load(Ordering::Relaxed), 0, "reads of reclaimed data");
 }

@@ -1,4 +1,4 @@
-//! Running: never twice at once, and where an item runs that is queued while it runs
+//! Running: no item runs twice at once, and where an item runs that is queued while it runs
 //! (SEMANTICS 2.3 to 2.7).
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn strict_per_cpu_pods(stem: &str) -> Builder {
     queue(stem).affinity_scope(ScopeChoice::Explicit(Scope::Cpu)).affinity_strict(true)
 }
 
-// Catches: a start without the look at "does it still run elsewhere?", on one queue or across.
+// Catches: a start without the check whether the item still runs elsewhere, on one queue or across.
 #[test]
 fn s2_03_an_item_never_runs_twice_at_once_whatever_queue_it_is_on() {
     let _watchdog = watchdog();
@@ -25,7 +25,7 @@ fn s2_03_an_item_never_runs_twice_at_once_whatever_queue_it_is_on() {
         queue("s2-03").ordered().build().unwrap(),
         queue("s2-03").affinity_scope(ScopeChoice::Explicit(Scope::System)).build().unwrap(),
     ];
-    // Guarded by non-reentrancy alone: two runs at once lose increments.
+    // Only non-reentrancy guards the counter: concurrent runs lose increments.
     let unguarded = Arc::new(AtomicU64::new(0));
     let counter = unguarded.clone();
     let job = Job::new(move |_| {
@@ -60,8 +60,8 @@ fn s2_03_an_item_never_runs_twice_at_once_whatever_queue_it_is_on() {
     assert_eq!(unguarded.load(Ordering::Relaxed), queued);
 }
 
-/// Starts an item of `queue` on `cpu`, hands it to `meanwhile` while it runs, and says where it
-/// ran: there, and after what `meanwhile` did.
+/// Starts an item of `queue` on `cpu`, and calls `meanwhile` with it while it runs. Returns where
+/// it ran: first on `cpu`, then where `meanwhile` sent it.
 fn cpus_of_runs(queue: &Queue, cpu: u32, meanwhile: impl FnOnce(&Arc<Job>)) -> Vec<u32> {
     keep(queue);
     let (log, may_end) = (Log::new(), Gate::new());
@@ -94,8 +94,8 @@ fn s2_04_queued_again_while_running_it_goes_to_the_runners_pool() {
     }
 }
 
-// Catches: rule 2.4 applied across queues (the item must go to the new queue's place), and an item
-// that waits for the end of its run and then starts wherever that run was.
+// Catches: rule 2.4 applied across queues (the item must go to the new queue's pool), and an item
+// that waits for the end of its run and then starts in the pool of that run.
 #[test]
 fn s2_04_not_if_the_queue_is_another_one() {
     let _watchdog = watchdog();
@@ -107,7 +107,8 @@ fn s2_04_not_if_the_queue_is_another_one() {
         keep(new);
         let seen = cpus_of_runs(&runs_on, here, |job| {
             assert!(new.enqueue_on(there, job.clone()).unwrap().is_queued());
-            // Behind the item on the same pwq: when this has run, the item was set aside.
+            // Queued behind the item on the same pwq: when this item has run, the first one was
+            // deferred.
             let behind = Job::counting();
             assert!(new.enqueue_on(there, behind.clone()).unwrap().is_queued());
             until("the item behind has run", || behind.tally.finished() == 1);
@@ -117,10 +118,9 @@ fn s2_04_not_if_the_queue_is_another_one() {
     }
 }
 
-// Catches: a collision that blocks the items behind it, or one that is forgotten at the end of the
-// run.
+// Catches: a collision that blocks the items behind it, or one that is lost at the end of the run.
 #[test]
-fn s2_05_a_collision_waits_for_the_run_and_holds_up_nobody() {
+fn s2_05_a_collision_waits_for_the_run_and_delays_no_other_item() {
     let _watchdog = watchdog();
     let queue = strict_per_cpu_pods("s2-05").build().unwrap();
     keep(&queue);
@@ -141,13 +141,13 @@ fn s2_05_a_collision_waits_for_the_run_and_holds_up_nobody() {
     assert!(!job.tally.overlapped());
 }
 
-// Catches: a collision that is set aside and lost when a helping thread has the last free place
+// Catches: a collision that is deferred and lost when a helping thread holds the last free permit
 // (max_active 2) at the moment at which the run ends.
 #[test]
-fn s2_05_a_collision_is_not_lost_when_a_helping_thread_has_the_last_place() {
+fn s2_05_a_collision_is_not_lost_when_a_helper_holds_the_last_permit() {
     let _watchdog = watchdog();
     let cpu = cpus()[0];
-    // A pool of their own, with one worker running at a time.
+    // A separate pool, with one worker running at a time.
     let build = |stem: &str| strict_per_cpu_pods(stem).nice(2);
     let queue = build("s2-05-two").max_active(2).build().unwrap();
     let other = build("s2-05-other").build().unwrap();
@@ -168,9 +168,9 @@ fn s2_05_a_collision_is_not_lost_when_a_helping_thread_has_the_last_place() {
     enqueue(&queue, &collides);
     let behind = Job::counting();
     enqueue(&queue, &behind);
-    until("the collision was set aside", || behind.tally.finished() == 1);
+    until("the collision was deferred", || behind.tally.finished() == 1);
 
-    // The pool's worker computes, so that nobody takes the next item but the helping thread.
+    // The pool's worker computes, so that only the helping thread takes the next item.
     let (computes, may_stop) = (Gate::new(), Gate::new());
     let (entered, stop) = (computes.clone(), may_stop.clone());
     let computing = Job::new(move |_| {
@@ -181,7 +181,7 @@ fn s2_05_a_collision_is_not_lost_when_a_helping_thread_has_the_last_place() {
     computes.wait();
     let (collided, looked) = (collides.clone(), Job::counting());
     let helped = Job::new(move |_| {
-        // The worker looks at the queue, finds nothing that it may take, and goes on.
+        // The worker scans the queue, finds no item that it may take, and continues.
         assert!(other.enqueue_on(cpu, looked.clone()).unwrap().is_queued());
         may_stop.open();
         until("the worker has looked", || looked.tally.finished() == 1);
@@ -195,8 +195,8 @@ fn s2_05_a_collision_is_not_lost_when_a_helping_thread_has_the_last_place() {
     until("the item that collided runs again", || collides.tally.finished() == 2);
 }
 
-// Catches: a back-to-back item that moves to the new pools while it goes on queueing itself, or
-// one that never moves.
+// Catches: an item that requeues itself and moves to the new pools while it does so, or one that
+// never moves.
 #[test]
 fn s2_06_an_item_that_queues_itself_stays_across_attribute_changes() {
     let _watchdog = watchdog();
@@ -223,8 +223,8 @@ fn s2_06_an_item_that_queues_itself_stays_across_attribute_changes() {
     assert_eq!(log.events()[10], new, "queued afresh, it goes where the queue is now");
 }
 
-/// An item in a page of its own, which becomes inaccessible when the item is dropped: whoever
-/// touches it after that crashes.
+/// An item in a page of its own, which becomes inaccessible when the item is dropped: any later
+/// access crashes.
 #[repr(C)]
 struct Paged {
     work: Work<Paged>,
@@ -239,7 +239,7 @@ struct Page(std::ptr::NonNull<Paged>);
 
 const PAGE: usize = 65_536;
 
-// SAFETY: what is in the page may be used and dropped on any thread.
+// SAFETY: the value in the page may be used and dropped on any thread.
 unsafe impl Send for Page {}
 
 // SAFETY: the page is mapped, and stays where it is, until the pointer is dropped.
@@ -259,7 +259,7 @@ impl Page {
     fn new(item: Paged) -> Page {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a fresh mapping, wherever the system likes.
+        // SAFETY: a fresh mapping at an address of the system's choice.
         let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE, access, flags, -1, 0) };
         assert_ne!(page, libc::MAP_FAILED);
         let page = std::ptr::NonNull::new(page.cast::<Paged>()).expect("a mapping has an address");
@@ -271,8 +271,8 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: the pointer is the only one. The addresses stay reserved, so that nobody else
-        // can get them while a stale pointer exists.
+        // SAFETY: the pointer is the only one. The addresses stay reserved, so that no other
+        // mapping gets them while a stale pointer exists.
         unsafe {
             self.0.drop_in_place();
             libc::mprotect(self.0.as_ptr().cast(), PAGE, libc::PROT_NONE);
@@ -300,7 +300,7 @@ impl WorkItem for Paged {
     }
 }
 
-// Catches: any touch of an item after its function has returned.
+// Catches: any access to an item after its function has returned.
 #[test]
 fn s2_07_the_function_may_free_its_item() {
     let _watchdog = watchdog();

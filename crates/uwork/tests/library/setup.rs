@@ -1,4 +1,4 @@
-//! What a program chooses before uwork starts. Each test in a process of its own.
+//! Choices of a program before uwork starts. Each test runs in a process of its own.
 
 use std::process::Command;
 use std::sync::Barrier;
@@ -14,7 +14,7 @@ fn without_variable(command: &mut Command) {
     command.env_remove(VARIABLE);
 }
 
-// Catches: a choice that is not passed on, or whose author is not named.
+// Catches: a choice that is not passed on, or whose source is not named.
 #[test]
 fn the_program_chooses_the_tier() {
     let test = "the_program_chooses_the_tier";
@@ -26,10 +26,10 @@ fn the_program_chooses_the_tier() {
     });
 }
 
-// Catches: a program that overrides who runs it.
+// Catches: a program's choice that overrides the environment's.
 #[test]
-fn the_environment_comes_before_the_program() {
-    let test = "the_environment_comes_before_the_program";
+fn the_environment_overrides_the_program() {
+    let test = "the_environment_overrides_the_program";
     let declared = |command: &mut Command| {
         command.env(VARIABLE, "declared");
     };
@@ -43,10 +43,10 @@ fn the_environment_comes_before_the_program() {
     });
 }
 
-// Catches: calls that start uwork unawares.
+// Catches: calls that start uwork although they need not.
 #[test]
-fn what_needs_no_pools_does_not_start_uwork() {
-    alone("what_needs_no_pools_does_not_start_uwork", || {
+fn calls_that_need_no_pools_do_not_start_uwork() {
+    alone("calls_that_need_no_pools_do_not_start_uwork", || {
         uwork::set_reporter(|_| {}).unwrap();
         assert!(uwork::topology::Machine::read().is_ok());
         assert_eq!(uwork::blocking(|| 42), 42);
@@ -60,7 +60,7 @@ fn what_needs_no_pools_does_not_start_uwork() {
     });
 }
 
-// Catches: a setup that is taken and has no effect.
+// Catches: a setup that is accepted and has no effect.
 #[test]
 fn a_setup_after_the_first_queue_is_refused() {
     alone("a_setup_after_the_first_queue_is_refused", || {
@@ -76,10 +76,10 @@ fn a_setup_after_the_first_queue_is_refused() {
     });
 }
 
-// Catches: two that are both told that theirs is in force.
+// Catches: two callers that both get the result that their setup was installed.
 #[test]
-fn of_several_setups_one_is_installed() {
-    alone_with("of_several_setups_one_is_installed", without_variable, || {
+fn one_of_several_setups_is_installed() {
+    alone_with("one_of_several_setups_is_installed", without_variable, || {
         let barrier = Barrier::new(8);
         let tiers = BlockingTier::ALL.into_iter().cycle().take(8);
         let install = |tier| {

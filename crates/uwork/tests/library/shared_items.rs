@@ -4,7 +4,7 @@ use crate::support::items::Job;
 use crate::support::{queue, watchdog};
 use uwork::{Scope, ScopeChoice};
 
-// Catches: an item that is lost when it is shared by many queues and waits in every run.
+// Catches: an item that is lost when many queues share it and every run waits.
 #[test]
 fn items_that_many_queues_share_and_that_wait() {
     let _watchdog = watchdog();

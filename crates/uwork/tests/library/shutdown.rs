@@ -1,4 +1,4 @@
-//! Shutting down. The engine is the process's, so each test is a process: this program again, with
+//! Shutting down. The engine is process-wide, so each test is a process: this program again, with
 //! one test and a mark in its environment.
 
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::support::items::{Job, Later};
 use crate::support::{received, until, watchdog, within};
 use uwork::{Enqueued, JoinError, Queue, Shutdown, shutdown, system};
 
-/// Set in a child: the test that it is to run.
+/// Set in a child: the test that it must run.
 const MARK: &str = "UWORK_TEST_CHILD";
 /// A limit that is never reached.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -45,8 +45,8 @@ fn worker_threads() -> usize {
 }
 
 #[test]
-fn a_drain_runs_everything_and_then_everything_is_refused() {
-    in_a_process("a_drain_runs_everything_and_then_everything_is_refused", || {
+fn a_draining_shutdown_runs_all_items_and_then_refuses_all() {
+    in_a_process("a_draining_shutdown_runs_all_items_and_then_refuses_all", || {
         let (sum, own) = (Arc::new(AtomicU32::new(0)), Queue::builder("own").build().unwrap());
         let ordered = Queue::builder("ordered").ordered().build().unwrap();
         let queues = [&own, &ordered, system::percpu(), system::dfl()];
@@ -58,7 +58,7 @@ fn a_drain_runs_everything_and_then_everything_is_refused() {
         }
         let later = Later::counting();
         assert!(own.enqueue_delayed(later.clone(), LONG).is_queued());
-        // A thread names itself once it runs.
+        // A thread sets its name once it runs.
         until("there are workers", || worker_threads() > 0);
         let report = shutdown(Shutdown::Drain, LONG).unwrap();
         assert!(report.is_complete(), "{report}");
@@ -67,23 +67,23 @@ fn a_drain_runs_everything_and_then_everything_is_refused() {
             (report.released, later.tally.started(), later.work.is_pending()),
             (1, 0, false)
         );
-        assert_eq!(Arc::strong_count(&later), 1, "it was let go of");
+        assert_eq!(Arc::strong_count(&later), 1, "it was released");
         for queue in queues {
             assert!(matches!(queue.spawn(|| 1).join(), Err(JoinError::Refused)));
             assert!(matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_)));
         }
-        // One that nobody has used before, and one that is made now.
+        // A queue that was never used before, and one that is created now.
         assert!(matches!(system::long().spawn(|| 1).join(), Err(JoinError::Refused)));
         let late = Queue::builder("late").build().unwrap();
         assert!(matches!(late.spawn_future(async { 1 }).join(), Err(JoinError::Refused)));
         late.flush().unwrap();
-        until("the workers have gone", || worker_threads() == 0);
+        until("the workers have ended", || worker_threads() == 0);
     });
 }
 
 #[test]
-fn a_drain_takes_what_running_items_queue() {
-    in_a_process("a_drain_takes_what_running_items_queue", || {
+fn a_draining_shutdown_accepts_items_queued_by_running_items() {
+    in_a_process("a_draining_shutdown_accepts_items_queued_by_running_items", || {
         let (queue, other) =
             (Queue::builder("a").build().unwrap(), Queue::builder("b").build().unwrap());
         let (started, gate) = (Gate::new(), Gate::new());
@@ -107,8 +107,8 @@ fn a_drain_takes_what_running_items_queue() {
 }
 
 #[test]
-fn a_cancel_lets_go_of_what_has_not_started() {
-    in_a_process("a_cancel_lets_go_of_what_has_not_started", || {
+fn a_cancelling_shutdown_releases_items_that_have_not_started() {
+    in_a_process("a_cancelling_shutdown_releases_items_that_have_not_started", || {
         let queue = Queue::builder("q").ordered().build().unwrap();
         let (started, gate) = (Gate::new(), Gate::new());
         let held = Job::held(&started, &gate);
@@ -118,16 +118,16 @@ fn a_cancel_lets_go_of_what_has_not_started() {
         let future = queue.spawn_future(async { 7 });
         let job = Job::counting();
         assert!(queue.enqueue(job.clone()).is_queued());
-        // The run is queued once more: that is set aside for its end.
+        // The running item is queued once more: that queueing is deferred to the end of the run.
         assert!(queue.enqueue(held.clone()).is_queued());
         let ending = thread::spawn(|| shutdown(Shutdown::Cancel, LONG).unwrap());
-        // A handle that is waited for hears of it while the one that runs still does.
+        // A join of a cancelled closure returns while the running item still runs.
         for handle in waiting {
             let outcome = within("join of a cancelled closure", move || handle.join());
             assert!(matches!(outcome, Err(JoinError::Cancelled)), "{outcome:?}");
         }
         assert!(within("join of a cancelled future", move || future.join()).is_err());
-        until("the items are let go of", || Arc::strong_count(&job) == 1);
+        until("the items are released", || Arc::strong_count(&job) == 1);
         gate.open();
         let report = ending.join().unwrap();
         assert!(report.is_complete() && report.released == 103, "{report}");
@@ -136,8 +136,8 @@ fn a_cancel_lets_go_of_what_has_not_started() {
 }
 
 #[test]
-fn what_does_not_end_in_time_is_reported_by_name() {
-    in_a_process("what_does_not_end_in_time_is_reported_by_name", || {
+fn a_shutdown_names_items_that_do_not_end_in_time() {
+    in_a_process("a_shutdown_names_items_that_do_not_end_in_time", || {
         let queue = Queue::builder("stuck").max_active(1).ordered().build().unwrap();
         let (done, wait) = mpsc::channel::<()>();
         let (begun, started) = mpsc::channel::<()>();
@@ -158,7 +158,7 @@ fn what_does_not_end_in_time_is_reported_by_name() {
         assert!(shutdown(Shutdown::Drain, LONG).unwrap().is_complete());
         stuck.join().unwrap();
         assert!(matches!(pending.join(), Err(JoinError::Cancelled)));
-        until("the workers have gone", || worker_threads() == 0);
+        until("the workers have ended", || worker_threads() == 0);
     });
 }
 
@@ -172,8 +172,8 @@ fn not_from_inside_an_item() {
 }
 
 #[test]
-fn two_at_once_beside_producers_lose_nothing() {
-    in_a_process("two_at_once_beside_producers_lose_nothing", || {
+fn two_concurrent_shutdowns_beside_producers_lose_no_item() {
+    in_a_process("two_concurrent_shutdowns_beside_producers_lose_no_item", || {
         let queues: Arc<Vec<Queue>> = Arc::new(vec![
             Queue::builder("p").per_cpu().build().unwrap(),
             Queue::builder("u").build().unwrap(),
@@ -216,10 +216,10 @@ fn is_shut(queue: &Queue) -> bool {
     matches!(queue.enqueue(Job::counting()), Enqueued::Refused(_))
 }
 
-/// What waits for a grace period is let go of as what is armed.
+/// Items that wait for a grace period are released like armed ones.
 #[test]
-fn items_that_wait_for_a_grace_period_are_let_go_of() {
-    in_a_process("items_that_wait_for_a_grace_period_are_let_go_of", || {
+fn items_that_wait_for_a_grace_period_are_released() {
+    in_a_process("items_that_wait_for_a_grace_period_are_released", || {
         struct Old {
             work: uwork::rcu::RcuWork<Old>,
         }
@@ -227,7 +227,7 @@ fn items_that_wait_for_a_grace_period_are_let_go_of() {
         impl uwork::WorkItem for Old {
             type Pointer = Arc<Old>;
             fn run(_: Arc<Old>) {
-                panic!("it was let go of");
+                panic!("it was released");
             }
         }
         let queue = Queue::builder("rcu").build().unwrap();
@@ -258,9 +258,9 @@ fn a_function_on_a_cpu_is_refused_afterwards() {
     });
 }
 
-/// A destructor that a shutdown runs may use uwork, whose queue or not.
+/// A destructor that a shutdown runs may call uwork, on any queue.
 #[test]
-fn what_is_let_go_of_may_wait_and_ask() {
+fn released_items_may_wait_and_query() {
     struct Holder {
         work: uwork::DelayedWork<Holder>,
         other: Queue,
@@ -279,7 +279,7 @@ fn what_is_let_go_of_may_wait_and_ask() {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
-    in_a_process("what_is_let_go_of_may_wait_and_ask", || {
+    in_a_process("released_items_may_wait_and_query", || {
         let other = Queue::builder("other").build().unwrap();
         let queue = Queue::builder("gone").build().unwrap();
         let item = Arc::new(Holder { work: uwork::DelayedWork::new(), other });
@@ -305,7 +305,7 @@ impl<F: FnOnce()> Drop for OnDrop<F> {
     }
 }
 
-/// Queues something that keeps an ordered queue busy until the gate opens.
+/// Queues an item that occupies an ordered queue until the gate opens.
 fn hold(queue: &Queue) -> (Arc<Job>, Gate) {
     let (started, gate) = (Gate::new(), Gate::new());
     let held = Job::held(&started, &gate);
@@ -371,6 +371,6 @@ fn a_destructor_that_does_not_return_is_reported_by_name() {
         gate.open();
         drop(done);
         assert!(shutdown(Shutdown::Cancel, LONG).unwrap().is_complete());
-        until("the workers have gone", || worker_threads() == 0);
+        until("the workers have ended", || worker_threads() == 0);
     });
 }

@@ -1,4 +1,4 @@
-//! The attribute tree: names, formats, and what is refused and how.
+//! The attribute tree: names, formats, and refused writes with their errors.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ fn the_threshold_of_the_watchdog_can_be_set() {
     set(path, "30").unwrap();
 }
 
-/// The thresholds of the whole process: only here, so that no other test meets them changed.
+/// The thresholds are process-wide: they are changed only here, in a process of their own.
 #[test]
 fn the_thresholds_of_hogs_can_be_set() {
     let names = ["cpu_intensive_thresh_us", "cpu_intensive_warning_thresh"];
@@ -163,7 +163,7 @@ fn attributes_are_those_of_the_queue() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_is_allowed() {
+fn invalid_values_are_refused_with_the_valid_ones() {
     let queue = queue("wrong").sysfs().build().unwrap();
     let ordered = crate::support::queue("wrong-o").ordered().sysfs().build().unwrap();
     let at = |attribute: &str| path(&queue, attribute);

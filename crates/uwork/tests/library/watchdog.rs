@@ -1,5 +1,5 @@
-//! Work that waits while nothing moves is reported (SEMANTICS 2.36), with what is in the way. Thresholds and
-//! reports are those of a process, so each test has one of its own.
+//! Items that wait while nothing progresses are reported (SEMANTICS 2.36), with the items that
+//! block them. Thresholds and reports are process-wide, so each test has a process of its own.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -15,12 +15,12 @@ use uwork::dump::WorkerState;
 use uwork::watchdog::{Awaited, Stall, Wants};
 use uwork::{Queue, Report};
 
-/// Long enough for a machine with other things to do, and short enough for a test.
+/// Long enough for a loaded machine, and short enough for a test.
 const THRESH: Duration = Duration::from_millis(50);
 
 static STALLS: Mutex<Vec<Stall>> = Mutex::new(Vec::new());
 
-/// Collects what is reported from here on.
+/// Collects the reports from here on.
 fn watch() {
     let collect = |report: &Report| {
         if let Report::Stalled(stall) = report {
@@ -47,7 +47,8 @@ fn stands_at_the_gate(gate: &Gate, declared: bool) -> bool {
     std::hint::black_box(gate.is_open())
 }
 
-/// Whether a stack has this function. Builds with line tables only name functions without their paths.
+/// Whether a stack contains this function. Builds with line tables only name functions without
+/// their paths.
 fn has(stall: &Stall, function: &str) -> bool {
     let stacks = stall.workers.iter().filter_map(|worker| worker.stack.as_ref().ok());
     let names = stacks.flatten().filter_map(|frame| frame.symbol.as_ref());
@@ -55,11 +56,11 @@ fn has(stall: &Stall, function: &str) -> bool {
     last.any(|name| name == function)
 }
 
-// Catches: a stall that is not seen, or again and again; calls of another thread, or without names; a
-// queue that is not the one that waits.
+// Catches: a stall that is missed, or reported repeatedly; calls of another thread, or without
+// names; a queue that is not the waiting one.
 #[test]
-fn s2_36_a_stall_is_reported_once_with_the_calls_of_who_is_in_the_way() {
-    alone("s2_36_a_stall_is_reported_once_with_the_calls_of_who_is_in_the_way", || {
+fn s2_36_a_stall_is_reported_once_with_the_blocking_items_stack() {
+    alone("s2_36_a_stall_is_reported_once_with_the_blocking_items_stack", || {
         let _watchdog = watchdog();
         watch();
         let kinds = [queue("ordered").ordered(), queue("one").per_cpu().max_active(1)];
@@ -107,10 +108,10 @@ fn s2_36_a_stall_is_reported_once_with_the_calls_of_who_is_in_the_way() {
     });
 }
 
-/// A reporter that does not return before a sleeper has got a stand-in.
+/// A reporter that does not return before a blocked worker has been replaced.
 #[test]
-fn a_reporter_holds_up_nobody_who_waits_for_a_stand_in() {
-    alone("a_reporter_holds_up_nobody_who_waits_for_a_stand_in", || {
+fn a_reporter_does_not_delay_the_replacement_of_a_blocked_worker() {
+    alone("a_reporter_does_not_delay_the_replacement_of_a_blocked_worker", || {
         static ENTERED: AtomicBool = AtomicBool::new(false);
         static STOOD_IN: AtomicBool = AtomicBool::new(false);
         static RETURNS: AtomicBool = AtomicBool::new(false);
@@ -121,7 +122,7 @@ fn a_reporter_holds_up_nobody_who_waits_for_a_stand_in() {
         let waits = |report: &Report| {
             if let Report::Stalled(_) = report {
                 ENTERED.store(true, Ordering::SeqCst);
-                until("somebody stands in", || STOOD_IN.load(Ordering::SeqCst));
+                until("a worker replaces it", || STOOD_IN.load(Ordering::SeqCst));
                 RETURNS.store(true, Ordering::SeqCst);
             }
         };
@@ -147,7 +148,7 @@ fn a_reporter_holds_up_nobody_who_waits_for_a_stand_in() {
     });
 }
 
-/// Two items, each of an ordered queue, join one that is behind the other.
+/// Two items, each of an ordered queue, join a closure that is behind the other item.
 #[test]
 fn s2_36_items_that_wait_for_each_other_are_named() {
     alone("s2_36_items_that_wait_for_each_other_are_named", || {
@@ -182,7 +183,7 @@ fn s2_36_items_that_wait_for_each_other_are_named() {
             }
             assert!(stall.to_string().contains("\n  deadlock: item "), "{stall}");
         }
-        // Their last handles would wait for what never ends.
+        // Dropping the last handles would wait for items that never end.
         queues.into_iter().for_each(std::mem::forget);
     });
 }
@@ -194,16 +195,16 @@ fn reads_what_does_not_come() -> usize {
     std::hint::black_box(read)
 }
 
-/// What a process says whose item reads from a pipe until that is closed.
+/// The output of a process whose item reads from a pipe until it is closed.
 #[test]
-fn a_stall_is_printed_where_nobody_collects_reports() {
+fn a_stall_is_printed_where_no_reporter_is_set() {
     const CHILD: &str = "UWORK_TEST_STALLS";
-    const NAME: &str = "a_stall_is_printed_where_nobody_collects_reports";
+    const NAME: &str = "a_stall_is_printed_where_no_reporter_is_set";
     let _watchdog = watchdog();
     if std::env::var_os(CHILD).is_some() {
         uwork::sysfs::set("module/parameters/watchdog_thresh", "0.05").unwrap();
         let queue = Queue::builder("printed").ordered().build().unwrap();
-        // Joined, hence run by this thread, unless a worker is there first.
+        // Joined, so this thread runs the item, unless a worker takes it first.
         let reads = queue.spawn(reads_what_does_not_come);
         let behind = queue.spawn(|| ());
         assert_eq!(reads.join().unwrap(), 0, "it read on after its stack was taken");

@@ -1,5 +1,5 @@
-//! How many workers a pool may have: the default, the knob, and what is said. Each test in a process of its
-//! own.
+//! How many workers a pool may have: the default, the knob, and the reports. Each test runs in a
+//! process of its own.
 
 use std::sync::LazyLock;
 
@@ -13,19 +13,19 @@ use uwork::{Queue, Report, Scope, ScopeChoice, sysfs};
 
 const KNOB: &str = "module/parameters/pool_workers_max";
 
-/// Items that wait at once.
+/// The number of items that wait at once.
 const WAITING: u32 = 48;
 
 static REPORTS: LazyLock<Log<Report>> = LazyLock::new(Log::new);
 
-/// Reports of caps that are used up, of pools with this many workers.
+/// The number of reports of reached caps, for pools with this many workers.
 fn told(max: u32) -> usize {
     let is_it =
         |report: &&Report| matches!(report, Report::WorkersMax { max: of, .. } if *of == max);
     REPORTS.events().iter().filter(is_it).count()
 }
 
-/// Items that wait, declared, until the gate opens; the log has those that have started.
+/// Items that declare a wait until the gate opens; the log has those that have started.
 fn fill(queue: &Queue, items: u32) -> (Gate, Log<u32>) {
     let (gate, started) = (Gate::new(), Log::new());
     for item in 0..items {
@@ -42,7 +42,7 @@ fn wait_for_report(pool: &str, max: u32) {
     REPORTS.wait_for(&Report::WorkersMax { pool: pool.to_owned(), max });
 }
 
-/// The only pool of this queue: its name, its workers, how many they may be.
+/// The only pool of this queue: its name, its workers, and its cap.
 fn pool_of(queue: &Queue) -> (String, u32, u32) {
     let dump = uwork::dump();
     let seen = dump.queues.iter().find(|seen| seen.name == queue.name()).unwrap();
@@ -58,7 +58,7 @@ fn system_wide(name: &str, max_active: u32) -> Queue {
         .unwrap()
 }
 
-// Catches: a cap that is not kept, not told, told again and again, or that cannot be lifted.
+// Catches: a cap that is not kept, not reported, reported repeatedly, or that cannot be lifted.
 #[test]
 fn the_knob_caps_a_pool_and_lifts_the_cap() {
     alone("the_knob_caps_a_pool_and_lifts_the_cap", || {
@@ -84,10 +84,10 @@ fn the_knob_caps_a_pool_and_lifts_the_cap() {
     });
 }
 
-// Catches: values that are taken and mean something else.
+// Catches: invalid values that are accepted with another meaning.
 #[test]
-fn the_knob_says_what_is_allowed() {
-    alone("the_knob_says_what_is_allowed", || {
+fn the_knob_refuses_invalid_values_with_the_valid_ones() {
+    alone("the_knob_refuses_invalid_values_with_the_valid_ones", || {
         for wrong in ["", "-1", "65535", "many"] {
             let error = sysfs::set(KNOB, wrong).unwrap_err().to_string();
             assert!(error.ends_with("allowed are 0 to 65534"), "{error}");
@@ -97,7 +97,7 @@ fn the_knob_says_what_is_allowed() {
     });
 }
 
-// Catches: a pool that takes all the threads that the user may have.
+// Catches: a pool that uses up all the threads that the user may have.
 #[test]
 fn the_default_leaves_half_of_the_threads_to_others() {
     alone("the_default_leaves_half_of_the_threads_to_others", || {
@@ -110,7 +110,7 @@ fn the_default_leaves_half_of_the_threads_to_others() {
     });
 }
 
-// Catches: a pool for each pod that grows as if it were alone.
+// Catches: pods that share work whose pools each grow as if they were alone.
 #[test]
 fn pods_that_share_need_no_more_workers_than_one() {
     alone("pods_that_share_need_no_more_workers_than_one", || {
@@ -121,7 +121,7 @@ fn pods_that_share_need_no_more_workers_than_one() {
         }
         let pods = queue("pods").affinity_scope(ScopeChoice::Explicit(Scope::Cpu));
         let pods = pods.max_active(WAITING).build().unwrap();
-        // Queues that are there only let the pools grow further.
+        // The mere existence of other queues lets the pools grow further.
         let _other = queue("other").affinity_scope(ScopeChoice::Explicit(Scope::Cpu)).build();
         for round in 0..6 {
             let (gate, started) = (Gate::new(), Log::new());
@@ -135,7 +135,7 @@ fn pods_that_share_need_no_more_workers_than_one() {
             }
             started.wait_for_count(WAITING as usize);
             let workers: u32 = uwork::dump().pools.iter().map(|pool| pool.nr_workers).sum();
-            // In each pod as many may be idle as it has CPUs, and one on its way.
+            // Each pod may keep as many idle workers as it has CPUs, and have one being woken.
             let most = WAITING + 2 * cpus.len() as u32;
             assert!(workers <= most, "round {round}: {workers}\n{}", uwork::dump());
             gate.open();

@@ -1,7 +1,7 @@
-//! Everything at once, on eight threads and many queues, with exact counts at the end.
+//! Every operation at once, on eight threads and many queues, with exact counts at the end.
 //!
-//! What each thread does follows from a seed, which is printed; `UWORK_STRESS_SEED` sets it. How
-//! the threads interleave does not, of course.
+//! The operations of each thread follow from a seed, which is printed; `UWORK_STRESS_SEED` sets it.
+//! The interleaving of the threads does not follow from the seed.
 
 use std::future::poll_fn;
 use std::io::Write;
@@ -29,15 +29,15 @@ fn seeds() -> Vec<u64> {
         Ok(seed) => vec![seed.parse().expect("UWORK_STRESS_SEED is a number")],
         Err(_) => SEEDS.to_vec(),
     };
-    // Past the harness, which would swallow it if the watchdog ended the process.
+    // Written directly, because the harness would lose the line if the watchdog ended the process.
     let _ = writeln!(std::io::stderr(), "stress: UWORK_STRESS_SEED is one of {seeds:?}");
     seeds
 }
 
-/// The queues, and counts of what is not counted in a node.
+/// The queues, and the counts that belong to no node.
 struct World {
     queues: Vec<Queue>,
-    /// Nobody waits in its items, so that they can be waited for from anywhere.
+    /// Its items never wait, so any item can wait for them.
     wide: Queue,
     cpus: Vec<u32>,
     /// Items no longer queue themselves.
@@ -47,7 +47,7 @@ struct World {
     shared: Counts,
 }
 
-/// What was made, run and dropped of the items that their function frees.
+/// How many of the items that their function frees were created, run and dropped.
 #[derive(Default)]
 struct Counts {
     made: AtomicU64,
@@ -117,7 +117,7 @@ impl Account {
     }
 }
 
-/// Two items in one: one with a timer and one without.
+/// A value with two items: one with a timer and one without.
 struct Node {
     work: Work<Node, 0>,
     timer: DelayedWork<Node, 1>,
@@ -187,7 +187,7 @@ impl WorkItem for Boxed {
         add_one(&this.world.boxed.ran);
         let world = this.world.clone();
         if this.left > 0 {
-            // SAFETY: the item stays where it is; a number in it changes.
+            // SAFETY: the item does not move; only a number in it changes.
             unsafe { this.as_mut().get_unchecked_mut() }.left -= 1;
             add_one(&world.boxed.queued);
             let queue = &world.queues[this.left as usize % world.queues.len()];
@@ -202,7 +202,7 @@ impl Drop for Boxed {
     }
 }
 
-/// An item whose last reference is the queue's.
+/// An item whose last reference belongs to the queue.
 struct Shared {
     work: Work<Shared>,
     world: Arc<World>,
@@ -229,7 +229,7 @@ struct Actor<'a> {
     world: &'a Arc<World>,
     nodes: &'a [Arc<Node>],
     random: Random,
-    /// What this thread has disabled and not yet enabled.
+    /// The nodes that this thread has disabled and not yet enabled.
     disabled: Vec<Arc<Node>>,
 }
 
@@ -274,7 +274,7 @@ impl Actor<'_> {
         }
     }
 
-    /// Disables a node's plain item for a while, or ends that.
+    /// Disables a node's plain item for a while, or enables one again.
     fn toggle(&mut self, node: &Arc<Node>) {
         if self.disabled.len() > 3 || (!self.disabled.is_empty() && self.random.one_in(2)) {
             let at = self.random.below(self.disabled.len() as u64) as usize;
@@ -378,7 +378,7 @@ fn run_with(seed: u64) {
     assert!(world.queues.iter().all(Queue::is_idle));
 }
 
-// Catches: whatever loses an item, runs one twice at once, drops one twice or not at all, or hangs.
+// Catches: any loss of an item, concurrent runs of one, a double or missing drop, and a hang.
 #[test]
 fn everything_at_once_ends_with_exact_counts() {
     let _watchdog = watchdog();

@@ -12,7 +12,7 @@ use std::io::Write;
 #[track_caller]
 fn assert_no_rescues() {
     let rescues = uwork::rescues();
-    // Past the harness, which shows the output of failed tests only.
+    // Written directly, because the harness shows the output of failed tests only.
     let _ = writeln!(std::io::stderr(), "stress: {rescues} rescues");
     assert_eq!(rescues, 0, "pools lacked a worker without a reason");
 }

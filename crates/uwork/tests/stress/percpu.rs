@@ -1,7 +1,7 @@
-//! Per-CPU data of every kind at once, in each mode: threads that move, and are moved, from CPU to CPU all the time,
-//! reach each other's parts, and end with exact counts.
+//! Per-CPU data of every kind at once, in each mode. Threads migrate between CPUs all the time,
+//! access each other's parts, and end with exact counts.
 //!
-//! What each thread does follows from a seed; `UWORK_STRESS_SEED` sets it.
+//! The operations of each thread follow from a seed; `UWORK_STRESS_SEED` sets it.
 
 use std::collections::HashSet;
 use std::ptr::NonNull;
@@ -23,7 +23,7 @@ const STEPS: u64 = if cfg!(debug_assertions) { 50_000 } else { 200_000 };
 /// Objects that a thread has at a time, at most: more than a magazine.
 const OBJECTS: usize = 400;
 
-/// What everybody has done.
+/// The totals of all threads.
 #[derive(Default)]
 struct Did {
     locked: AtomicU64,
@@ -38,14 +38,14 @@ fn count(of: &AtomicU64, by: u64) {
 
 struct World {
     cpus: Vec<u32>,
-    /// Where the threads are: fewer than there are threads.
+    /// The CPUs that the threads use: fewer than there are threads.
     tight: Vec<u32>,
     pairs: Arc<PerCpu<Pair>>,
     counter: Counter,
     batch: Batch<u64>,
     sunk: Arc<AtomicU64>,
     cache: Cache<[u64; 6]>,
-    /// Objects on their way from one thread to another, by their addresses.
+    /// Objects in transfer from one thread to another, by their addresses.
     sent: Mutex<Vec<usize>>,
     works: Vec<PerCpuWork>,
     queue: uwork::Queue,
@@ -108,11 +108,11 @@ impl World {
         count(&self.did.locked, 1);
     }
 
-    /// Allocates one, or frees one of its own or of another thread's.
+    /// Allocates an object, or frees one of its own or of another thread's.
     fn exchange(&self, random: &mut Random, own: &mut Vec<NonNull<[u64; 6]>>) {
         if own.len() < OBJECTS && random.below(2) == 0 {
             let object = self.cache.alloc_raw();
-            // SAFETY: ours.
+            // SAFETY: this thread owns the object.
             unsafe { object.write([object.addr().get() as u64; 6]) };
             return own.push(object);
         }
@@ -120,11 +120,11 @@ impl World {
         if random.below(4) > 0 {
             return self.free(object);
         }
-        let mut sent = self.sent.lock().expect("nobody panics under it");
+        let mut sent = self.sent.lock().expect("no panic under it");
         sent.push(object.as_ptr().expose_provenance());
         let number = random.below(sent.len() as u64) as usize;
         let other = sent.swap_remove(number);
-        // Some are left for later.
+        // Some objects stay in the list for later.
         if sent.len() < OBJECTS && random.below(2) == 0 {
             return sent.push(other);
         }
@@ -138,7 +138,7 @@ impl World {
     }
 
     fn free(&self, object: NonNull<[u64; 6]>) {
-        // SAFETY: allocated, and ours.
+        // SAFETY: allocated, and owned by this thread.
         assert_eq!(unsafe { object.read() }, [object.addr().get() as u64; 6]);
         // SAFETY: as above, once.
         unsafe { self.cache.free_raw(object) };
@@ -194,7 +194,7 @@ impl World {
     fn check(self) {
         self.works.iter().for_each(|work| _ = work.flush());
         self.batch.drain_all().expect("not in the sink");
-        let sent = self.sent.lock().expect("nobody panics under it").split_off(0);
+        let sent = self.sent.lock().expect("no panic under it").split_off(0);
         sent.into_iter().for_each(|address| self.free_sent(address));
         let Did { locked, added, counted, called } = self.did;
         assert_eq!(self.counter.sum() as u64, counted.into_inner());

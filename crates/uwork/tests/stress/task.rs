@@ -1,5 +1,5 @@
-//! Task work under load: threads that all post to each other, wait in every way, take back, end and begin anew, with
-//! exact counts.
+//! Task work under load: threads add items to each other, wait in every way, cancel, end and start
+//! again, with exact counts.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
@@ -17,7 +17,7 @@ const THREADS: usize = 8;
 const LIVES: usize = 10;
 const STEPS: u64 = times(2_000) * LIVES as u64;
 
-/// What became of items.
+/// The outcomes of items.
 #[derive(Default)]
 struct Counts {
     added: AtomicU64,
@@ -51,7 +51,7 @@ impl Drop for Job {
 
 struct World {
     counts: Counts,
-    /// Of each thread, the handle of its present one.
+    /// The handle of each thread's current incarnation.
     handles: Vec<RwLock<TaskHandle>>,
 }
 
@@ -79,7 +79,7 @@ impl World {
     }
 }
 
-/// Each thread's way to wait, for at most a moment: what was added with `None` is nobody's to announce.
+/// Each thread's way to wait, for a moment at most: items added with `None` send no notification.
 fn wait(way: u64) {
     match way {
         0 => _ = task::park_timeout(Duration::from_micros(50)),
@@ -97,7 +97,7 @@ fn wait(way: u64) {
             // SAFETY: no pointers.
             let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
             assert!(epoll >= 0);
-            // SAFETY: a new descriptor, which is ours.
+            // SAFETY: a new descriptor, which this function owns.
             let epoll: std::os::fd::OwnedFd = unsafe { std::os::fd::FromRawFd::from_raw_fd(epoll) };
             match task::epoll_wait(&epoll, &mut events, 1) {
                 Ok(ready) => assert_eq!(ready, 0),
@@ -110,7 +110,7 @@ fn wait(way: u64) {
 }
 
 #[test]
-fn every_item_that_was_added_runs_or_is_taken_back() {
+fn every_added_item_runs_or_is_cancelled() {
     let _watchdog = watchdog();
     let placeholder = TaskHandle::current();
     let world = Arc::new(World {
@@ -123,7 +123,8 @@ fn every_item_that_was_added_runs_or_is_taken_back() {
         .map(|at| {
             let (world, begin) = (world.clone(), begin.clone());
             std::thread::spawn(move || {
-                // A thread is replaced now and then, with whatever others are about to add for it.
+                // A thread is replaced now and then, together with the items that others are about
+                // to add for it.
                 for life in 0..LIVES {
                     let (world, begin) = (world.clone(), begin.clone());
                     let live = move || {
@@ -156,7 +157,7 @@ fn every_item_that_was_added_runs_or_is_taken_back() {
     assert_eq!(dropped, added + refused, "each item is dropped once");
 }
 
-/// The inner one is over in a moment; the outer one has no bound, and begins unless all is over.
+/// The inner wait ends in a moment. The outer one has no bound, and begins unless all is over.
 fn wait_inside_of_a_wait(over: &AtomicBool) {
     let notifier = task::notifier().unwrap();
     notifier.wait(|| {
@@ -172,10 +173,10 @@ fn wait_inside_of_a_wait(over: &AtomicBool) {
     task::safe_point();
 }
 
-/// A ring of threads that pass tokens on: each is asleep, in one way or another, until it is told. A notification
-/// that is lost stops it for ever.
+/// A ring of threads that pass tokens on. Each thread sleeps, in one way or another, until it is
+/// notified. A lost notification stops the ring for ever.
 #[test]
-fn tokens_go_round_through_threads_that_sleep_without_a_bound() {
+fn tokens_pass_through_threads_that_sleep_without_a_timeout() {
     const ROUNDS: u64 = times(2_000);
     const TOKENS: u64 = 4;
     let _watchdog = watchdog();
@@ -198,7 +199,7 @@ fn tokens_go_round_through_threads_that_sleep_without_a_bound() {
                             let mut byte = [0_u8; 1];
                             let buffer = byte.as_mut_ptr().expose_provenance();
                             let arguments = [reader.as_raw_fd() as usize, buffer, 1, 0, 0, 0];
-                            // SAFETY: the buffer is live and of the length given.
+                            // SAFETY: the buffer is live and has the given length.
                             let result = unsafe { task::syscall(libc::SYS_read, arguments) };
                             assert!(result.is_err(), "nothing is ever written");
                             task::safe_point();
@@ -224,12 +225,12 @@ fn tokens_go_round_through_threads_that_sleep_without_a_bound() {
     for token in 0..TOKENS {
         pass(token as usize * 2, handles.clone(), ROUNDS, passed.clone());
     }
-    crate::support::until("all tokens have gone round", || {
+    crate::support::until("all tokens have passed through", || {
         passed.load(Ordering::Relaxed) == TOKENS * ROUNDS
     });
     for handle in &*handles {
         let over = over.clone();
-        // Refused by one that was awake, and has seen that it is over.
+        // Returns an error if the target was awake and has seen that the test is over.
         let _ = handle.add_fn(Notify::Signal, move || over.store(true, Ordering::Relaxed));
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -1,4 +1,4 @@
-//! What items block in, undeclared, until the test lets them go.
+//! Obstacles in which items block, undeclared, until the test releases them.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use super::gate::Gate;
 mod page;
 mod pthread;
 
-/// Places to block in, each by one item.
+/// An obstacle with places, each for one item to block in.
 pub(crate) trait Obstacle: Send + Sync {
     fn block(&self, place: usize);
 
-    /// Lets the item go that blocks there, or will. Once, by the thread that made the obstacle.
+    /// Releases the item that blocks in this place, now or later. Called once, by the thread that
+    /// created the obstacle.
     fn release(&self, place: usize);
 }
 
@@ -47,7 +48,7 @@ impl Obstacle for Pipes {
     }
 }
 
-/// Needs no files.
+/// An obstacle that needs no files.
 pub(crate) struct Gates(Vec<Gate>);
 
 pub(crate) fn gates(places: usize) -> Gates {
@@ -64,10 +65,11 @@ impl Obstacle for Gates {
     }
 }
 
-/// How long items compute that are to be met running.
+/// How long items compute that the watcher should first find running.
 const COMPUTE: Duration = Duration::from_millis(1);
 
-/// Gates before which items compute for a while: so they are met running, and observed.
+/// Gates before which items compute for a while, so that the watcher finds them running and
+/// observes them.
 pub(crate) struct ComputeFirst(Gates);
 
 pub(crate) fn compute_first(places: usize) -> ComputeFirst {
@@ -85,7 +87,7 @@ impl Obstacle for ComputeFirst {
     }
 }
 
-/// Computes for so long, or has been preempted.
+/// Computes for `time`, or is preempted meanwhile.
 pub(crate) fn compute(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {

@@ -1,5 +1,5 @@
-//! A test in a process of its own: for what changes a whole process, as limits, privileges and
-//! thresholds do.
+//! A test in a process of its own, for changes that affect a whole process: limits, privileges and
+//! thresholds.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::panic::Location;
@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
 use super::guard::progress;
 
-/// Which test a process was started for.
+/// The test for which a process was started.
 const ALONE: &str = "UWORK_TEST_ALONE";
 
 /// Whether this process was started for `test`.
@@ -16,8 +16,8 @@ fn is_alone(test: &str) -> bool {
     std::env::var_os(ALONE).is_some_and(|chosen| chosen == test)
 }
 
-/// This test binary again, with one test: the one of this name in the file of the caller, which is a module of the
-/// binary or all of it.
+/// This test binary again, with one test: the one of this name in the caller's file, which is a
+/// module of the binary or all of it.
 #[track_caller]
 fn command(test: &str) -> Command {
     let file = Path::new(Location::caller().file());
@@ -28,14 +28,14 @@ fn command(test: &str) -> Command {
     command
 }
 
-/// Runs `body` in a process of its own: this test binary again, with the calling test alone, whose name
-/// is `test`. Panics with what that process said if it fails.
+/// Runs `body` in a process of its own: this test binary again, with only the calling test, whose
+/// name is `test`. Panics with the output of that process if it fails.
 #[track_caller]
 pub(crate) fn alone(test: &str, body: impl FnOnce()) {
     alone_with(test, |_| {}, body);
 }
 
-/// As [`alone`], with an environment.
+/// As [`alone`], with a prepared environment.
 #[track_caller]
 pub(crate) fn alone_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) {
     if let Some(said) = words_of(test, prepare, body) {
@@ -43,7 +43,7 @@ pub(crate) fn alone_with(test: &str, prepare: impl FnOnce(&mut Command), body: i
     }
 }
 
-/// As [`alone`], once for each of these values of an environment variable, and without another.
+/// As [`alone`], once for each of these values of an environment variable, and without another one.
 #[track_caller]
 pub(crate) fn alone_each(
     test: &str,
@@ -61,7 +61,8 @@ pub(crate) fn alone_each(
     }
 }
 
-/// As [`alone_with`]; what the process wrote to its standard error, for the starting process only.
+/// As [`alone_with`]. In the starting process, returns what the started one wrote to its standard
+/// error.
 #[track_caller]
 pub(crate) fn words_of(
     test: &str,
@@ -77,13 +78,13 @@ pub(crate) fn words_of(
     let output = command.stdin(Stdio::null()).output().expect("a process");
     let [out, err] =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    // A name that is not a test's would run none.
+    // A wrong test name would run no test at all.
     let passed = output.status.success() && out.contains("1 passed");
     assert!(passed, "{test} in a process of its own: {}\n{out}{err}", output.status);
     Some(err)
 }
 
-/// As [`words_of`], of a process that may end in any way: how it did, and what it wrote to its standard error.
+/// As [`words_of`], for a process that may end in any way: its exit status, and its standard error.
 pub(crate) fn ending_of(
     test: &str,
     prepare: impl FnOnce(&mut Command),
@@ -100,10 +101,10 @@ pub(crate) fn ending_of(
     Some((output.status, String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-/// What a process that is talked to has to say begins with this.
+/// The prefix of the lines that a process sends to the one that started it.
 const SAYS: &str = "says: ";
 
-/// A process of its own that this one talks to, line by line.
+/// A process of its own with which this one communicates, line by line.
 pub(crate) struct Other {
     process: Child,
     questions: ChildStdin,
@@ -111,7 +112,8 @@ pub(crate) struct Other {
 }
 
 impl Other {
-    /// As [`alone_with`], but while `body` runs in a process of its own, this one talks to it. `None` there.
+    /// As [`alone_with`], but while `body` runs in a process of its own, this one communicates with
+    /// it. In that process the result is `None`.
     #[track_caller]
     pub(crate) fn start(
         test: &str,
@@ -139,17 +141,17 @@ impl Other {
         writeln!(self.questions, "{what}").expect("it listens");
     }
 
-    /// The next thing that it says.
+    /// The next line that the process sends.
     #[track_caller]
     pub(crate) fn hear(&mut self) -> String {
         let lines = self.answers.by_ref().map(|line| line.expect("text"));
-        // The harness has things to say as well.
+        // The output of the test harness is in between.
         let said = lines.filter_map(|line| Some(line.split_once(SAYS)?.1.to_owned())).next();
         progress();
         said.expect("it has more to say")
     }
 
-    /// Waits for its end, which is to be a good one.
+    /// Waits for the process's end, which must be a success.
     #[track_caller]
     pub(crate) fn end(mut self) {
         let status = self.process.wait().expect("our child");
@@ -164,17 +166,17 @@ impl Drop for Other {
     }
 }
 
-/// Says something to the process that started this one.
+/// Sends a line to the process that started this one.
 pub(crate) fn say(what: &str) {
     println!("{SAYS}{what}");
 }
 
-/// What the process that started this one asks next; nothing if it has gone.
+/// The next line from the process that started this one; `None` if that process has ended.
 pub(crate) fn asked() -> Option<String> {
     std::io::stdin().lines().next().map(|line| line.expect("text"))
 }
 
-/// Gives up all privileges of the process, where it has them.
+/// Drops all privileges of the process, if it has any.
 pub(crate) fn become_nobody() {
     const NOBODY: u32 = 65_534;
     // SAFETY: no pointers but an empty list; glibc changes all threads.
@@ -189,7 +191,7 @@ pub(crate) fn become_nobody() {
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Sets the soft limit of a resource, the hard one too if it is lower.
+/// Sets the soft limit of a resource; the hard limit bounds it.
 pub(crate) fn limit(resource: libc::__rlimit_resource_t, value: u64) {
     let mut both = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is live.

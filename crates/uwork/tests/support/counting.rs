@@ -7,35 +7,36 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// To be the test's `#[global_allocator]`.
+/// For the test's `#[global_allocator]`.
 pub(crate) struct Counting;
 
-/// What the calling thread has allocated so far, where [`Counting`] is the allocator.
+/// How often the calling thread has allocated so far, if [`Counting`] is the allocator.
 pub(crate) fn counted() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
 fn count() {
-    // A thread that is ending has no counter any more, and nobody asks for it.
+    // A thread that is ending has no counter any more, and no test reads it.
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call goes on to the system's allocator unchanged; the counter allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; the counter allocates
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, forwarded.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, forwarded.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: the caller's promise, forwarded.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

@@ -1,11 +1,11 @@
-//! Filters of system calls: what the kernel, or whoever runs the process, may refuse.
+//! Filters of system calls: calls that the kernel, or a sandbox, may refuse.
 
 use std::io::Error;
 use std::mem::offset_of;
 
 const ALL_THREADS: libc::c_ulong = libc::SECCOMP_FILTER_FLAG_TSYNC;
 
-/// Has the system refuse a call to all threads of this process from here on, with this error.
+/// Makes the system refuse a call with this error, to all threads of this process, from now on.
 pub(crate) fn refuse(call: libc::c_long, errno: i32) {
     install(&[jump_unless_call(call, 1), refusal(errno), allowance()], ALL_THREADS);
 }
@@ -38,7 +38,7 @@ fn jump_unless(value: u32, over: u8) -> libc::sock_filter {
     libc::sock_filter { jf: over, ..equal }
 }
 
-/// With the call's number loaded.
+/// A comparison with the number of the call, which is loaded.
 fn jump_unless_call(call: libc::c_long, over: u8) -> libc::sock_filter {
     jump_unless(call as u32, over)
 }
@@ -51,7 +51,7 @@ fn allowance() -> libc::sock_filter {
     statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW)
 }
 
-/// Installs a filter that begins with the number of the call.
+/// Installs a filter that begins by loading the number of the call.
 fn install(rest: &[libc::sock_filter], flags: libc::c_ulong) {
     let number = offset_of!(libc::seccomp_data, nr) as u32;
     let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number)];
@@ -61,7 +61,7 @@ fn install(rest: &[libc::sock_filter], flags: libc::c_ulong) {
     let mode = libc::SECCOMP_SET_MODE_FILTER;
     // SAFETY: numbers only.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: the program is live and as long as said.
+    // SAFETY: the program is live and has the given length.
     let outcome = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) };
     assert_eq!(outcome, 0, "{}", Error::last_os_error());
 }

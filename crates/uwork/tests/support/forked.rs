@@ -1,4 +1,4 @@
-//! Children of a fork that must not take the test with them.
+//! Children of a fork whose failure must not end the test.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::guard::Guard;
 use super::{WAIT_CAP, WAIT_MAX};
 
-/// When a child ends by itself that its parent does not end: it must not outlive a test that failed.
+/// When a child ends by itself if its parent does not end it: it must not outlive a failed test.
 pub(crate) const CHILD_MAX_S: u32 = WAIT_CAP.as_secs() as u32;
 
 /// Runs `f` in a child, and panics here if it panics, crashes or hangs there.
@@ -17,7 +17,7 @@ pub(crate) fn in_child(f: impl FnOnce()) {
     match unsafe { libc::fork() } {
         -1 => panic!("fork: {}", std::io::Error::last_os_error()),
         0 => {
-            // SAFETY: no pointers; ends the child, which has one thread to begin with.
+            // SAFETY: no pointers; ends the child, which has one thread at first.
             unsafe { libc::alarm(CHILD_MAX_S) };
             let outcome = catch_unwind(AssertUnwindSafe(f));
             // SAFETY: as above.
@@ -27,7 +27,7 @@ pub(crate) fn in_child(f: impl FnOnce()) {
     }
 }
 
-/// How a child ends. Ends it if it hangs, and panics.
+/// The exit status of a child. Kills the child and panics if it hangs.
 pub(crate) fn status_of(child: libc::pid_t) -> i32 {
     let ended = descriptor_of(child);
     let mut guard = Guard::of_child(WAIT_MAX, child);
@@ -60,6 +60,6 @@ fn descriptor_of(child: libc::pid_t) -> OwnedFd {
 
 fn has_ended(child: &OwnedFd, timeout_ms: libc::c_int) -> bool {
     let mut one = libc::pollfd { fd: child.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure, live. An interruption counts as a look in vain.
+    // SAFETY: one structure, live. An interrupted poll counts as a timeout.
     unsafe { libc::poll(&raw mut one, 1, timeout_ms) == 1 }
 }

@@ -1,4 +1,4 @@
-//! Gates and logs: how a test holds an item at a point, and learns what happened in which order.
+//! Gates and logs: a test uses them to hold an item at a point, and to record the order of events.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ impl Gate {
         *self.lock()
     }
 
-    /// Waits without telling the pool: to the pool this is an item that computes.
+    /// Waits without declaring it: to the pool this is an item that computes.
     pub(crate) fn wait(&self) {
         let is_open = |turn| {
             let open = self.0.1.wait_timeout_while(self.lock(), turn, |open| !*open);
@@ -35,7 +35,7 @@ impl Gate {
         in_turns(WAIT_MAX, is_open).unwrap_or_else(|hang| panic!("a gate was not opened: {hang}"));
     }
 
-    /// Waits with the wait declared.
+    /// Waits, declared.
     pub(crate) fn wait_blocking(&self) {
         uwork::blocking(|| self.wait());
     }
@@ -45,7 +45,7 @@ impl Gate {
     }
 }
 
-/// What happened, in order.
+/// The events, in order.
 #[derive(Clone)]
 pub(crate) struct Log<E>(Arc<(Mutex<Vec<E>>, Condvar)>);
 
@@ -73,7 +73,7 @@ impl<E: Clone + PartialEq + Debug> Log<E> {
         self.wait_until(&format!("{event:?}"), |events| events.contains(event));
     }
 
-    /// Waits until so many events have happened.
+    /// Waits until `count` events have happened.
     pub(crate) fn wait_for_count(&self, count: usize) {
         self.wait_until(&format!("{count} events"), |events| events.len() >= count);
     }
@@ -89,7 +89,7 @@ impl<E: Clone + PartialEq + Debug> Log<E> {
         });
     }
 
-    /// Asserts that `first` happened, and before `then`, if that happened.
+    /// Asserts that `first` happened, and happened before `then` if that happened.
     #[track_caller]
     pub(crate) fn assert_order(&self, first: &E, then: &E) {
         let events = self.events();

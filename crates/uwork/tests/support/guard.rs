@@ -1,10 +1,12 @@
-//! Slow or stuck: when a test gives up a wait.
+//! Detection of hangs: when a test gives up a wait.
 //!
-//! The clock alone cannot tell: beside other programs a test may take many times as long as alone. A wait is a hang if,
-//! for the whole of its limit, the process neither made progress nor used CPU time; and in any case after [`CAP`]
-//! limits. CPU time of threads that only poll for the end of a wait does not count.
+//! The clock alone cannot decide: on a loaded machine a test may take many times as long as alone.
+//! A wait is a hang if, for the whole of its limit, the process neither made progress nor used CPU
+//! time; and in any case after [`CAP`] limits. The CPU time of threads that only poll for the end
+//! of a wait does not count.
 //!
-//! Tests of other crates include this file by its path, so it uses the standard library and libc only.
+//! Tests of other crates include this file by its path, so it uses the standard library and libc
+//! only.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,19 +14,20 @@ use std::time::{Duration, Instant};
 
 /// A wait that lasts this many limits is a hang, whatever the process does: threads that spin use CPU time for ever.
 pub(crate) const CAP: u32 = 10;
-/// Less than this part of a limit is no use of CPU time: idle threads look around now and then.
+/// CPU time below this part of a limit counts as none: idle threads wake up now and then.
 const IDLE_PART: u32 = 100;
-/// A wait looks at the meter this often in one limit. Few looks: each wakes a thread that should sleep.
+/// How often a wait reads the meter in one limit. The number is small because each reading wakes a
+/// thread that should sleep.
 const LOOKS: u32 = 4;
 /// The same for a wait that polls.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 
-/// Events that show progress, of the whole process.
+/// Events that show progress of the whole process.
 static PROGRESS: AtomicU64 = AtomicU64::new(0);
-/// The CPU time that went into polling, in nanoseconds.
+/// The CPU time spent polling, in nanoseconds.
 static POLLED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// Something happened that a test waits for: the limits of all waits begin anew.
+/// Notes an event that a test waits for: the limits of all waits start anew.
 pub(crate) fn progress() {
     PROGRESS.fetch_add(1, Ordering::Relaxed);
 }
@@ -32,9 +35,9 @@ pub(crate) fn progress() {
 /// Why a wait was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hang {
-    /// Neither progress nor use of CPU time for so long.
+    /// Neither progress nor use of CPU time for this long.
     Stuck(Duration),
-    /// Not over after so long, though the process did something.
+    /// Not over after this long, although the process was active.
     Endless(Duration),
 }
 
@@ -47,20 +50,20 @@ impl fmt::Display for Hang {
     }
 }
 
-/// What a process has done at some time.
+/// The activity of a process up to some time.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
-    /// Since some beginning, as are both durations.
+    /// Both durations have an arbitrary origin.
     pub(crate) at: Duration,
     pub(crate) cpu: Duration,
     pub(crate) progress: u64,
 }
 
-/// The decision, of samples only.
+/// The decision, from samples only.
 pub(crate) struct Judge {
     limit: Duration,
     began: Duration,
-    /// When the process was last seen to move.
+    /// The last sample that showed activity.
     moved: Sample,
 }
 
@@ -85,7 +88,7 @@ impl Judge {
     }
 }
 
-/// Whose CPU time counts.
+/// The process whose CPU time counts.
 #[derive(Clone, Copy)]
 enum Of {
     ThisProcess,
@@ -110,18 +113,18 @@ pub(crate) struct Guard {
     start: Instant,
     of: Of,
     judge: Judge,
-    /// The CPU time of this thread at the last look, for waits that poll.
+    /// The CPU time of this thread at the last reading, for waits that poll.
     own: Duration,
     next_look: Instant,
 }
 
 impl Guard {
-    /// For a wait for this process's threads.
+    /// For a wait for threads of this process.
     pub(crate) fn new(limit: Duration) -> Guard {
         Guard::with(limit, Of::ThisProcess)
     }
 
-    /// For a wait for a child.
+    /// For a wait for a child process.
     pub(crate) fn of_child(limit: Duration, child: libc::pid_t) -> Guard {
         Guard::with(limit, Of::Child(child))
     }
@@ -133,7 +136,7 @@ impl Guard {
         Guard { start, of, judge, own, next_look: start + POLL_EVERY }
     }
 
-    /// For how long to wait until the next [`Guard::look`].
+    /// How long to wait until the next [`Guard::look`].
     pub(crate) fn turn(&self) -> Duration {
         self.judge.limit / LOOKS
     }
@@ -142,7 +145,7 @@ impl Guard {
         self.judge.judge(sample(self.start, self.of))
     }
 
-    /// To be called in each turn of a loop that polls.
+    /// Call it in each round of a loop that polls.
     pub(crate) fn poll(&mut self) -> Result<(), Hang> {
         let now = Instant::now();
         if now < self.next_look {
@@ -157,7 +160,8 @@ impl Guard {
     }
 }
 
-/// Waits in turns, each for at most as long as `turn` is told, until it returns something.
+/// Waits in rounds until `turn` returns a value. Each round waits for at most the time passed to
+/// it.
 pub(crate) fn in_turns<R>(
     limit: Duration,
     mut turn: impl FnMut(Duration) -> Option<R>,
@@ -175,7 +179,7 @@ fn sample(start: Instant, of: Of) -> Sample {
     Sample { at: start.elapsed(), cpu: of.cpu(), progress: PROGRESS.load(Ordering::Relaxed) }
 }
 
-/// Zero if there is no such clock any more.
+/// Zero if the clock no longer exists.
 fn used(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is live.

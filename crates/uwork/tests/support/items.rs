@@ -1,4 +1,4 @@
-//! Items that run a closure, and count.
+//! Items that run a closure, and count their runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::gate::Gate;
 
 type Body<T> = Box<dyn Fn(&Arc<T>) + Send + Sync>;
 
-/// What every kind of item counts.
+/// The counters of every kind of item.
 #[derive(Default)]
 pub(crate) struct Tally {
     started: AtomicU32,
@@ -25,12 +25,12 @@ impl Tally {
         self.started.load(Ordering::SeqCst)
     }
 
-    /// Runs that are over.
+    /// Runs that have ended.
     pub(crate) fn finished(&self) -> u32 {
         self.finished.load(Ordering::SeqCst)
     }
 
-    /// Whether two runs were ever on at once.
+    /// Whether two runs ever overlapped.
     pub(crate) fn overlapped(&self) -> bool {
         self.overlapped.load(Ordering::SeqCst)
     }
@@ -68,12 +68,12 @@ impl Job {
         Arc::new(Job { work: Work::new(), tally: Tally::default(), body: Box::new(body) })
     }
 
-    /// An item that does nothing but count.
+    /// An item that only counts its runs.
     pub(crate) fn counting() -> Arc<Job> {
         Job::new(|_| {})
     }
 
-    /// An item that says that it runs, and waits, declared, until it may end.
+    /// An item that signals its start, and declares a wait until it may end.
     pub(crate) fn held(started: &Gate, may_end: &Gate) -> Arc<Job> {
         let (started, may_end) = (started.clone(), may_end.clone());
         Job::new(move |_| {
@@ -82,7 +82,7 @@ impl Job {
         })
     }
 
-    /// How often the item is disabled, as its `Debug` says.
+    /// The item's disable depth, as its `Debug` output shows it.
     pub(crate) fn disable_depth(&self) -> u32 {
         depth(&format!("{:?}", self.work))
     }
@@ -122,7 +122,7 @@ impl Later {
         Later::of(DelayedWork::new(), body)
     }
 
-    /// With a timer that has slack, or is deferrable.
+    /// With a given timer: one with slack, or a deferrable one.
     pub(crate) fn of(
         work: DelayedWork<Later>,
         body: impl Fn(&Arc<Later>) + Send + Sync + 'static,

@@ -9,7 +9,7 @@ use uwork::topology::Machine;
 use super::gate::Log;
 use super::{until, within};
 
-/// Looks in a row that must find a thread asleep, with a yield between them.
+/// How many samples in a row must find a thread asleep, with a yield between them.
 const LOOKS: u32 = 20;
 
 /// The CPUs that the process may use. Starts the engine first, from a thread that is not pinned.
@@ -22,7 +22,7 @@ pub(crate) fn cpus() -> Vec<u32> {
     CPUS.get_or_init(read).clone()
 }
 
-/// Two different CPUs; `None`, with a note, on a machine that has only one.
+/// Two different CPUs. Prints a note and returns `None` on a machine that has only one.
 pub(crate) fn two_cpus() -> Option<(u32, u32)> {
     let cpus = cpus();
     if cpus.len() < 2 {
@@ -52,32 +52,32 @@ pub(crate) fn on_cpu<R: Send>(cpu: u32, f: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Keeps the calling thread on `cpu`.
+/// Pins the calling thread to `cpu`.
 #[track_caller]
 pub(crate) fn pin(cpu: u32) {
     assert!(try_pin(cpu), "cannot pin to CPU {cpu}");
 }
 
-/// The same, if that CPU is there. Whether it is.
+/// Pins the calling thread to `cpu` if that CPU exists. Returns whether it does.
 pub(crate) fn try_pin(cpu: u32) -> bool {
     set_mask(0, cpu)
 }
 
-/// Makes `cpu` the only one of the calling process, whose mask is that of its first thread.
+/// Pins the first thread to `cpu`: the process's mask is that of its first thread.
 #[track_caller]
 pub(crate) fn pin_first_thread(cpu: u32) {
     assert!(set_mask(std::process::id() as libc::pid_t, cpu), "cannot pin to CPU {cpu}");
 }
 
-/// Of a thread; 0: of the calling one.
+/// Pins a thread; 0 is the calling one.
 pub(crate) fn set_mask(thread: libc::pid_t, cpu: u32) -> bool {
     let mut mask = vec![0_u64; cpu as usize / 64 + 1];
     mask[cpu as usize / 64] |= 1 << (cpu % 64);
-    // SAFETY: the mask is live and as long as said.
+    // SAFETY: the mask is live and has the given length.
     unsafe { libc::sched_setaffinity(thread, size_of_val(&mask[..]), mask.as_ptr().cast()) == 0 }
 }
 
-/// The CPU that the caller is on.
+/// The CPU on which the caller runs.
 pub(crate) fn current_cpu() -> u32 {
     // SAFETY: no arguments.
     u32::try_from(unsafe { libc::sched_getcpu() }).expect("a CPU")
@@ -89,17 +89,18 @@ pub(crate) fn thread_id() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Waits until a thread of this process sleeps, and not for an instant only.
+/// Waits until a thread of this process sleeps, and not only for an instant.
 pub(crate) fn until_asleep(thread: i32) {
     let mut sleep = Sleep::of(thread);
     until(&format!("thread {thread} sleeps"), || sleep.lasts());
 }
 
-/// Looks at a thread, for a sleep that lasts.
+/// Samples a thread until it finds a sleep that lasts.
 struct Sleep {
     thread: i32,
-    /// How often it had gone to sleep at the last look, and how many looks in a row found it in that same sleep: a
-    /// thread that sleeps again and again, as between two tries, is in no wait.
+    /// How often the thread had gone to sleep at the last sample, and how many samples in a row
+    /// found it in that same sleep. A thread that sleeps repeatedly, as between two tries, is in no
+    /// wait.
     last: Option<u64>,
     looks: u32,
 }
@@ -117,7 +118,7 @@ impl Sleep {
     }
 }
 
-/// A thread that waits for something.
+/// A thread that waits.
 pub(crate) struct Waiting<R> {
     id: i32,
     thread: JoinHandle<R>,
@@ -140,7 +141,7 @@ pub(crate) fn in_the_wait<R: Send + 'static>(
 }
 
 impl<R: Send + 'static> Waiting<R> {
-    /// Asserts that the thread is still in its wait, once it has come to rest.
+    /// Asserts that the thread is still in its wait, once it is asleep.
     #[track_caller]
     pub(crate) fn assert_waits(&self) {
         let mut sleep = Sleep::of(self.id);
@@ -150,7 +151,7 @@ impl<R: Send + 'static> Waiting<R> {
         });
     }
 
-    /// What the wait has returned, which it must within a bounded time.
+    /// The result of the wait, which must return within a bounded time.
     pub(crate) fn result(self) -> R {
         within("a wait whose end has come", move || self.thread.join())
             .unwrap_or_else(|payload| std::panic::resume_unwind(payload))

@@ -1,4 +1,4 @@
-//! What the tests share: bounded waits, gates, logs of events, and items with a closure in them.
+//! Shared parts of the tests: bounded waits, gates, logs of events, and items with a closure.
 //!
 //! Nothing here sleeps. Every wait ends with a panic or an abort, so that a hang is a failure.
 
@@ -28,11 +28,11 @@ use std::time::Duration;
 use guard::{Guard, Hang, in_turns};
 use uwork::{Builder, Queue};
 
-/// How long a whole test may stand still.
+/// How long a whole test may make no progress.
 const TEST_MAX: Duration = Duration::from_secs(60 * slow::SLOW);
-/// How long the process may stand still in one wait.
+/// How long the process may make no progress in one wait.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(20 * slow::SLOW);
-/// How long a wait may take whose end only the system sees, as a timeout of a system call.
+/// The limit of a wait whose end only the system sees, such as a timeout of a system call.
 pub(crate) const WAIT_CAP: Duration = WAIT_MAX.saturating_mul(guard::CAP);
 
 /// Aborts the process, with the name of the test, if the test hangs.
@@ -61,8 +61,8 @@ impl Drop for Watchdog {
     }
 }
 
-/// Runs `f` on a thread of its own and panics if it does not come back. The thread is left behind
-/// then, and with it whatever `f` holds: give it clones.
+/// Runs `f` on a thread of its own and panics if it does not return. The thread then remains, with
+/// everything that `f` holds: give it clones.
 pub(crate) fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, result) = channel();
     let thread = thread::spawn(move || drop(done.send(f())));
@@ -79,7 +79,7 @@ pub(crate) fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send
     }
 }
 
-/// Why nothing was received.
+/// Why no message was received.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     SenderGone,
@@ -104,14 +104,14 @@ pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A builder for a queue with a name of its own.
+/// A builder for a queue with a unique name.
 pub(crate) fn queue(stem: &str) -> Builder {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     Queue::builder(format!("{stem}-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Keeps a queue for good: dropping a queue with an item that is stuck would hang, and hide which
-/// assertion failed.
+/// Keeps a queue for good: dropping a queue with a stuck item would hang, and hide which assertion
+/// failed.
 pub(crate) fn keep(queue: &Queue) {
     std::mem::forget(queue.clone());
 }

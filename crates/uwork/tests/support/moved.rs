@@ -1,6 +1,6 @@
-//! Threads that another thread moves from CPU to CPU, wherever they are just then.
+//! Threads that another thread moves from CPU to CPU, at any point of their code.
 //!
-//! A thread that only moves itself is never found elsewhere in the middle of something.
+//! A thread that only moves itself never finds itself on another CPU in the middle of an operation.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use super::machine::{set_mask, thread_id};
 /// A thread that is moved.
 #[derive(Default)]
 struct Moved {
-    /// 0 until it has begun.
+    /// 0 until the thread has begun.
     id: AtomicI32,
     is_done: AtomicBool,
 }
@@ -21,7 +21,7 @@ impl Moved {
     }
 }
 
-/// Sets a flag, also where something panics.
+/// Sets a flag on drop, also in a panic.
 struct Flag<'a>(&'a AtomicBool);
 
 impl Drop for Flag<'_> {
@@ -30,13 +30,15 @@ impl Drop for Flag<'_> {
     }
 }
 
-/// Fewer of these CPUs than `threads`, from all over the machine: with a CPU for each, no thread would be preempted.
+/// Fewer of these CPUs than `threads`, spread over the machine: with a CPU for each, no thread
+/// would be preempted.
 pub(crate) fn fewer(cpus: &[u32], threads: usize) -> Vec<u32> {
     let step = cpus.len().div_ceil((threads / 2).max(1));
     cpus.iter().copied().step_by(step).collect()
 }
 
-/// Runs `run` with the numbers from 0 on so many threads, each of which is moved over these CPUs until it is done.
+/// Runs `run` with the numbers from 0 on `threads` threads, each of which is moved over these CPUs
+/// until it has finished.
 pub(crate) fn run_moved(threads: usize, cpus: &[u32], run: impl Fn(usize) + Sync) {
     let all: Vec<Moved> = (0..threads).map(|_| Moved::default()).collect();
     let are_moved = AtomicBool::new(true);
@@ -48,7 +50,7 @@ pub(crate) fn run_moved(threads: usize, cpus: &[u32], run: impl Fn(usize) + Sync
                 let done = Flag(&moved.is_done);
                 run(number);
                 drop(done);
-                // Until then its id is its own.
+                // Until then no other thread may reuse its id, so it stays alive.
                 while are_moved.load(Ordering::Acquire) {
                     thread::yield_now();
                 }
@@ -68,7 +70,7 @@ fn move_around(all: &[Moved], cpus: &[u32]) {
             left += 1;
             let id = moved.id.load(Ordering::Acquire);
             let cpu = cpus[(turn + number) % cpus.len()];
-            // It may have panicked and ended since, and a CPU may have gone offline.
+            // The thread may have panicked and ended since, and a CPU may have gone offline.
             _ = id != 0 && set_mask(id, cpu);
         }
         if left == 0 {

@@ -1,14 +1,14 @@
-//! CPUs that are taken offline. All processes of a machine feel that, so it is done only where `UWORK_TEST_OFFLINE` is
-//! set, as in the virtual machines of `ci/vm.sh`.
+//! CPUs that are taken offline. This affects all processes of a machine, so it happens only where
+//! `UWORK_TEST_OFFLINE` is set, as in the virtual machines of `ci/vm.sh`.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io};
 
-/// The variable that allows it.
+/// The variable that permits it.
 const VARIABLE: &str = "UWORK_TEST_OFFLINE";
 
-/// A CPU that is offline, and back online whatever happens.
+/// A CPU that is offline; the drop brings it back online.
 pub(crate) struct Offline(PathBuf);
 
 impl Offline {
@@ -25,7 +25,7 @@ impl Drop for Offline {
     }
 }
 
-/// Takes a CPU online that somebody else has taken offline.
+/// Brings a CPU online that another process has taken offline.
 pub(crate) fn bring(cpu: u32) {
     fs::write(switch(cpu), "1").expect("a CPU comes online");
 }
@@ -34,14 +34,14 @@ fn switch(cpu: u32) -> PathBuf {
     PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}/online"))
 }
 
-/// How many of them are enough: it takes the kernel long, where CPUs are a program's threads.
+/// How many CPUs are enough: on an emulated machine, the kernel takes long to change them.
 const MOST: usize = 4;
 
-/// Some of the process's CPUs that can be taken offline, the last among them, which is isolated where any is; or
-/// why `test` is skipped. One test at a time has them.
+/// Some of the process's CPUs that can be taken offline, including the last one, which is isolated
+/// where any is; or `None`, with a note why `test` is skipped. One test at a time may use them.
 ///
 /// # Panics
-/// It is allowed, but cannot be done: then nobody should believe that it was.
+/// If it is permitted but impossible: otherwise the test would pass without running.
 pub(crate) fn removable(test: &str) -> Option<(Vec<u32>, MutexGuard<'static, ()>)> {
     static TURN: Mutex<()> = Mutex::new(());
     if std::env::var_os(VARIABLE).is_none() {

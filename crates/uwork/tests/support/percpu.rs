@@ -6,12 +6,13 @@ use uwork::percpu::{Mode, mode, reason};
 
 use super::child::alone_with;
 
-/// What chooses the mode of a process.
+/// The variable that selects the mode of a process.
 pub(crate) const VARIABLE: &str = "UWORK_PWLOCKS";
 /// Its values.
 pub(crate) const MODES: &[&str] = &["0", "1", "2"];
 
-/// Whether there are sections here, by what a process without a wish says of itself.
+/// Whether restartable sections exist here, according to the reason that a process without a
+/// requested mode reports.
 pub(crate) fn has_sections() -> bool {
     !reason().contains("refused")
 }
@@ -32,14 +33,14 @@ pub(crate) fn in_each_mode(test: &str, body: impl Fn()) {
     }
 }
 
-/// Two numbers that are equal whenever the lock over them is free.
+/// Two numbers that are equal whenever their lock is free.
 pub(crate) type Pair = (u64, u64);
 
-/// Adds one to both, if nobody else is at it.
+/// Adds one to both. Fails if another thread is between the two additions.
 pub(crate) fn add_one(pair: &mut Pair) {
-    assert_eq!(pair.0, pair.1, "somebody else was in");
+    assert_eq!(pair.0, pair.1, "another thread held the lock");
     pair.0 += 1;
-    // Keeps the compiler from writing both at once.
+    // Prevents the compiler from merging the two writes.
     std::hint::black_box(&mut *pair);
     pair.1 += 1;
 }

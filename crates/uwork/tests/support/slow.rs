@@ -1,7 +1,7 @@
-//! How slow the machine is that the tests are built for: a virtual one, say, whose processor is a program.
+//! The slowness of the machine for which the tests are built, for example of an emulated one.
 
-/// So many times slower than others, as `UWORK_TEST_SLOW` said when the tests were built: waits may take that much
-/// longer, and what is done over and over is done less often by that.
+/// The factor by which it is slower than others, from `UWORK_TEST_SLOW` at build time. Waits may
+/// take this many times longer, and repeated steps are repeated this many times less.
 pub(crate) const SLOW: u64 = match option_env!("UWORK_TEST_SLOW") {
     None => 1,
     Some(number) => match u64::from_str_radix(number, 10) {
@@ -10,7 +10,7 @@ pub(crate) const SLOW: u64 = match option_env!("UWORK_TEST_SLOW") {
     },
 };
 
-/// How often to do here what is done so often elsewhere. Not 0.
+/// How often to repeat a step that is repeated `elsewhere` times on other machines. Not 0.
 pub(crate) const fn times(elsewhere: u64) -> u64 {
     if elsewhere < SLOW { 1 } else { elsewhere / SLOW }
 }

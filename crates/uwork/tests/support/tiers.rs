@@ -1,4 +1,4 @@
-//! How blocked workers are noticed: what was reported of it, and scenes that need it.
+//! Detection of blocked workers: its reports, and scenes that need it.
 
 use std::fs;
 use std::mem::ManuallyDrop;
@@ -13,7 +13,7 @@ use super::items::Job;
 use super::machine::cpus;
 use super::{keep, until};
 
-/// The environment variable that asks for a tier.
+/// The environment variable that requests a tier.
 pub(crate) const VARIABLE: &str = "UWORK_BLOCKING";
 
 /// For a process that chooses its tier itself.
@@ -23,13 +23,13 @@ pub(crate) fn in_best_tier(command: &mut Command) {
 
 static REPORTS: Mutex<Vec<Report>> = Mutex::new(Vec::new());
 
-/// Keeps what is reported from here on, for [`reports`].
+/// Stores the reports from here on, for [`reports`].
 pub(crate) fn collect_reports() {
     let kept = uwork::set_reporter(|report| REPORTS.lock().unwrap().push(report.clone()));
     assert!(kept.is_ok(), "the first reporter");
 }
 
-/// Of the reports so far, those that `f` is interested in.
+/// The reports so far, filtered by `f`.
 pub(crate) fn reports<T>(f: impl FnMut(&Report) -> Option<T>) -> Vec<T> {
     REPORTS.lock().unwrap().iter().filter_map(f).collect()
 }
@@ -42,7 +42,7 @@ pub(crate) fn reported() -> Vec<(String, String)> {
     })
 }
 
-/// How many threads' switches this process has recorded, and one.
+/// The number of threads whose context switches this process records, plus one.
 pub(crate) fn perf_files() -> usize {
     let files = fs::read_dir("/proc/self/fd").expect("the files of this process");
     let is_perf =
@@ -59,9 +59,9 @@ pub(crate) fn workers_of(queue: &Queue) -> u32 {
     uwork::dump().pools.iter().filter(|pool| of_queue(pool)).map(|pool| pool.nr_workers).sum()
 }
 
-/// Items that are in an obstacle.
+/// Items that block in an obstacle.
 pub(crate) struct Blocked {
-    /// Kept if the test panics: whoever drops a queue with an item that is stuck hangs.
+    /// Never dropped if the test panics: dropping a queue with a stuck item hangs.
     queue: ManuallyDrop<Queue>,
     obstacle: Arc<dyn Obstacle>,
     pub(crate) items: Vec<Arc<Job>>,
@@ -87,7 +87,7 @@ impl Blocked {
         Blocked { queue, obstacle, items, entered }
     }
 
-    /// Waits until so many of them are inside.
+    /// Waits until `count` of them are inside.
     pub(crate) fn until_inside(&self, count: usize) {
         self.entered.wait_for_count(count);
     }
@@ -97,7 +97,7 @@ impl Blocked {
         self.entered.events().len()
     }
 
-    /// Lets all of them go, and waits for them: each has run once.
+    /// Releases all of them, and waits for them: each has run once.
     pub(crate) fn release(self) {
         (0..self.items.len()).for_each(|place| self.obstacle.release(place));
         self.queue.flush().unwrap();
@@ -110,8 +110,8 @@ impl Blocked {
     }
 }
 
-/// All workers of a queue block, undeclared, and the next item runs nevertheless; then all is as before.
-/// The queue's `max_active` is greater than `places`.
+/// All workers of a queue block, undeclared, and the next item runs nevertheless; afterwards the
+/// state is as before. The queue's `max_active` is greater than `places`.
 pub(crate) fn are_replaced(queue: &Queue, obstacle: Arc<dyn Obstacle>, places: usize) {
     let limit = queue.max_active() + cpus().len() as u32 + 2;
     assert!(queue.max_active() as usize > places);
@@ -130,8 +130,8 @@ pub(crate) fn are_replaced(queue: &Queue, obstacle: Arc<dyn Obstacle>, places: u
     assert_eq!((behind.tally.started(), behind.tally.finished()), (1, 1));
 }
 
-/// Items of a [`scene`] that block at once. After two more in a row sleeps would be presumed, and nobody
-/// observed.
+/// Items of a [`scene`] that block at once. After two more in a row the next ones would be presumed
+/// to block, and no worker would be observed.
 pub(crate) const BLOCKED: usize = 6;
 
 /// A queue for a scene, with pools of its own: the cap of a pool is the sum of its queues'.
@@ -139,13 +139,13 @@ pub(crate) fn blocks() -> Queue {
     super::queue("blocks").nice(1).max_active(BLOCKED as u32 + 1).build().unwrap()
 }
 
-/// Workers of a new queue, of which nobody knows yet that its items sleep, are met running, and then
-/// replaced as they block.
+/// Workers of a new queue, whose items are not known to block yet, are found running, and then
+/// replaced when they block.
 pub(crate) fn scene() {
     are_replaced(&blocks(), Arc::new(compute_first(BLOCKED)), BLOCKED);
 }
 
-/// As [`are_replaced`], with items that say that they wait.
+/// As [`are_replaced`], with items that declare their wait.
 pub(crate) fn say_so_and_are_replaced(queue: &Queue, places: usize) {
     keep(queue);
     let (entered, may_end) = (Log::new(), Gate::new());

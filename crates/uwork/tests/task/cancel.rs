@@ -1,4 +1,4 @@
-//! Taking items back: by item, and by match.
+//! Cancelling task work: by item, and by match.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::support::{watchdog, within};
 use crate::target::{Job, jobs};
 
 #[test]
-fn cancel_takes_back_what_has_not_been_taken_off_the_list() {
+fn cancel_removes_items_that_are_still_in_the_list() {
     let _watchdog = watchdog();
     let (log, handle) = (Log::new(), TaskHandle::current());
     let jobs = jobs(&log, 4);
@@ -21,7 +21,7 @@ fn cancel_takes_back_what_has_not_been_taken_off_the_list() {
     assert!(handle.cancel(&jobs[1].work).is_none(), "it is idle");
     let other = within("another thread's handle", TaskHandle::current);
     assert!(other.cancel(&jobs[0].work).is_none(), "it is in another list");
-    // The oldest that matches.
+    // The oldest item that matches.
     let found = handle.cancel_match::<Arc<Job>, 0>(|job| job.number >= 2);
     assert!(found.is_some_and(|job| job.number == 2));
     assert!(handle.cancel_match::<Arc<Job>, 0>(|job| job.number == 2).is_none());
@@ -32,7 +32,7 @@ fn cancel_takes_back_what_has_not_been_taken_off_the_list() {
 }
 
 #[test]
-fn cancel_does_not_reach_what_a_run_has_taken_off() {
+fn cancel_does_not_reach_items_that_a_run_has_detached() {
     let _watchdog = watchdog();
     let (log, handle) = (Log::new(), TaskHandle::current());
     let job = jobs(&log, 1).remove(0);

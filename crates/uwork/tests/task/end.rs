@@ -1,4 +1,5 @@
-//! The end of a thread's task work: what destructors of its data may do before it and after it.
+//! The end of a thread's task work: the permitted operations in destructors of thread-local data,
+//! before it and after it.
 
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,7 +8,7 @@ use crate::support::gate::Log;
 use crate::support::{watchdog, within};
 use uwork::task::{self, Notify, TaskHandle};
 
-/// Runs and adds when the thread's data is dropped.
+/// Runs and adds items when the thread's data is dropped.
 struct AtTheEnd(TaskHandle, Log<&'static str>);
 
 impl Drop for AtTheEnd {
@@ -26,7 +27,7 @@ impl Drop for AtTheEnd {
 }
 
 #[test]
-fn a_threads_destructors_may_run_and_add_what_is_left() {
+fn a_threads_destructors_may_run_and_add_items() {
     thread_local! {
         static BEFORE: OnceCell<AtTheEnd> = const { OnceCell::new() };
         static AFTER: OnceCell<AtTheEnd> = const { OnceCell::new() };
@@ -50,7 +51,7 @@ fn a_threads_destructors_may_run_and_add_what_is_left() {
             if reactor_first {
                 REACTORS.with(|_| ());
             }
-            // Whichever is dropped first.
+            // Whichever of the two is dropped first.
             let early = BEFORE.with(|end| end.set(AtTheEnd(TaskHandle::current(), log.clone())));
             reactor();
             let late = AFTER.with(|end| end.set(AtTheEnd(TaskHandle::current(), log.clone())));
@@ -63,9 +64,9 @@ fn a_threads_destructors_may_run_and_add_what_is_left() {
     }
 }
 
-// Catches: a borrowed descriptor that is closed, or another's by then, though what it is borrowed from is there.
+// Catches: a borrowed descriptor that is closed, or reused, although its notifier still exists.
 #[test]
-fn a_notifier_that_is_left_behind_keeps_its_descriptor_open() {
+fn a_notifier_that_outlives_its_thread_keeps_its_descriptor_open() {
     let _watchdog = watchdog();
     let borrow = || {
         let notifier: &'static task::Notifier = Box::leak(Box::new(task::notifier().unwrap()));

@@ -1,5 +1,5 @@
-//! Task work where the system refuses what it would like to have: signals, io_uring, messages between rings.
-//! Each scene is a process of its own.
+//! Task work where the system refuses its means: signals, io_uring, messages between rings. Each
+//! scene is a process of its own.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::support::filter::refuse_here;
 use crate::support::{received, until, watchdog, within};
 use uwork::task::{self, Delivery, Notify, TaskHandle};
 
-/// A thread that waits for task work, in whatever way, until the process ends.
+/// A thread that waits for task work, in any way, until the process ends.
 fn target(
     delivery: Delivery,
     make: impl FnOnce() -> Box<dyn FnMut()> + Send + 'static,
@@ -28,14 +28,15 @@ fn target(
     receive.recv().unwrap()
 }
 
-/// Adds an item; a message when it has run.
+/// Adds an item, which sends a message when it has run.
 fn add(handle: &TaskHandle) -> Receiver<()> {
     let (send, receive) = channel();
     handle.add_fn(Notify::Signal, move || send.send(()).unwrap()).unwrap();
     receive
 }
 
-/// A thread in a read that task work alone ends. It is asleep there once `is_asleep` says so.
+/// A thread in a read that only task work ends. It is asleep in the read once `is_asleep` returns
+/// true.
 struct Reader {
     handle: TaskHandle,
     thread: libc::pid_t,
@@ -62,7 +63,7 @@ impl Reader {
     }
 }
 
-/// A wait in a read that task work alone ends.
+/// A wait in a read that only task work ends.
 fn read_of_nothing() -> Box<dyn FnMut()> {
     let (reader, writer) = std::io::pipe().unwrap();
     Box::new(move || {
@@ -70,20 +71,22 @@ fn read_of_nothing() -> Box<dyn FnMut()> {
         let mut byte = [0_u8; 1];
         let buffer = byte.as_mut_ptr().expose_provenance();
         let arguments = [reader.as_raw_fd() as usize, buffer, 1, 0, 0, 0];
-        // SAFETY: the buffer is live and of the length given.
+        // SAFETY: the buffer is live and has the given length.
         let _ = unsafe { task::syscall(libc::SYS_read, arguments) };
         task::safe_point();
     })
 }
 
-// Catches: an item that is dropped, an adder that hangs or panics, a target that is never told again.
+// Catches: an item that is dropped, an adder that hangs or panics, a target that is never notified
+// again.
 #[test]
 fn a_full_queue_of_signals_delays_items_and_loses_none() {
     alone("a_full_queue_of_signals_delays_items_and_loses_none", || {
         let _watchdog = watchdog();
         let reader = Reader::new();
         limit(libc::RLIMIT_SIGPENDING, 0);
-        // Nobody can be told: the adders come back all the same, and the items stay.
+        // The target cannot be notified: the adders return all the same, and the items stay in the
+        // list.
         let ran = Arc::new(AtomicU32::new(0));
         for _ in 0..3 {
             let ran = ran.clone();
@@ -91,14 +94,14 @@ fn a_full_queue_of_signals_delays_items_and_loses_none() {
             reader.handle.add_fn(Notify::Signal, count).unwrap();
         }
         assert_eq!(ran.load(Ordering::Relaxed), 0, "the read cannot end");
-        // Room again: whoever adds next tells it of all.
+        // The queue has room again: the next adder notifies the target, which runs all items.
         limit(libc::RLIMIT_SIGPENDING, u64::MAX);
         assert_eq!(received(&add(&reader.handle)), Ok(()));
         assert_eq!(ran.load(Ordering::Relaxed), 3, "first in, first out");
     });
 }
 
-// Catches: a sender that gives up at once.
+// Catches: an adder that gives up at once.
 #[test]
 fn a_queue_of_signals_that_is_full_for_a_moment_is_waited_for() {
     alone("a_queue_of_signals_that_is_full_for_a_moment_is_waited_for", || {
@@ -117,14 +120,14 @@ fn a_queue_of_signals_that_is_full_for_a_moment_is_waited_for() {
     });
 }
 
-// Catches: a signal that is taken for sent, so that nobody sends another.
+// Catches: a failed signal that is taken for sent, so that no later adder sends another.
 #[test]
-fn a_signal_that_is_refused_to_one_is_sent_by_the_next() {
-    alone("a_signal_that_is_refused_to_one_is_sent_by_the_next", || {
+fn a_signal_refused_to_one_adder_is_sent_by_the_next() {
+    alone("a_signal_refused_to_one_adder_is_sent_by_the_next", || {
         let _watchdog = watchdog();
         let Reader { handle, .. } = Reader::new();
         let to = handle.clone();
-        let first = within("the one who is refused", move || {
+        let first = within("the refused adder", move || {
             refuse_here(libc::SYS_rt_tgsigqueueinfo, libc::EPERM);
             add(&to)
         });
@@ -133,10 +136,10 @@ fn a_signal_that_is_refused_to_one_is_sent_by_the_next() {
     });
 }
 
-// Catches: a panic, and a thread that is of no use afterwards.
+// Catches: a panic, and a thread that cannot use task work afterwards.
 #[test]
-fn without_descriptors_it_is_said_and_other_waits_work() {
-    alone("without_descriptors_it_is_said_and_other_waits_work", || {
+fn without_descriptors_the_error_names_them_and_other_waits_work() {
+    alone("without_descriptors_the_error_names_them_and_other_waits_work", || {
         let _watchdog = watchdog();
         limit(libc::RLIMIT_NOFILE, 3);
         let error = task::notifier().unwrap_err();
@@ -182,10 +185,11 @@ mod ring {
         }
     }
 
-    // Catches: a refusal that panics, that is told as something else, or that spoils the thread for other waits.
+    // Catches: a refusal that panics, that is reported as another error, or that breaks the
+    // thread's other waits.
     #[test]
-    fn where_io_uring_is_refused_it_is_said_and_other_waits_work() {
-        let test = "ring::where_io_uring_is_refused_it_is_said_and_other_waits_work";
+    fn without_io_uring_the_error_names_it_and_other_waits_work() {
+        let test = "ring::without_io_uring_the_error_names_it_and_other_waits_work";
         alone_each(test, "UWORK_TEST_ERRNO", &["EPERM", "ENOSYS"], "UWORK_TEST_NONE", |errno| {
             let _watchdog = watchdog();
             let (number, kind) = match errno {
@@ -196,19 +200,19 @@ mod ring {
             let error = Reactor::builder().build().unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");
             assert!(error.to_string().contains("io_uring"), "{error}");
-            // Not "the thread has one already".
+            // The error is not "the thread has one already".
             assert_eq!(Reactor::builder().build().unwrap_err().kind(), kind);
             let handle = target(Delivery::Light, || Box::new(|| _ = task::park()));
             assert_eq!(received(&add(&handle)), Ok(()));
         });
     }
 
-    // Catches: a process that ends for want of memory.
+    // Catches: a process that ends for lack of memory.
     #[test]
-    fn without_memory_for_the_buffers_it_is_said() {
-        alone("ring::without_memory_for_the_buffers_it_is_said", || {
+    fn without_memory_for_the_buffers_the_error_names_them() {
+        alone("ring::without_memory_for_the_buffers_the_error_names_them", || {
             let _watchdog = watchdog();
-            // As many and as large as can be: 512 GiB.
+            // The maximum number of buffers at the maximum size: 512 GiB.
             limit(libc::RLIMIT_AS, 1 << 38);
             let error = Reactor::builder().buffers(32_768, 1 << 24).build().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
@@ -216,10 +220,10 @@ mod ring {
         });
     }
 
-    // Catches: an accept that goes on without saying so, a connection that is lost.
+    // Catches: an accept that keeps running without a report, a connection that is lost.
     #[test]
-    fn an_accept_without_descriptors_ends_and_can_be_queued_again() {
-        alone("ring::an_accept_without_descriptors_ends_and_can_be_queued_again", || {
+    fn an_accept_without_descriptors_ends_and_can_be_submitted_again() {
+        alone("ring::an_accept_without_descriptors_ends_and_can_be_submitted_again", || {
             let _watchdog = watchdog();
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -243,8 +247,8 @@ mod ring {
         });
     }
 
-    // Catches: a reactor that only messages reach. The errors are those of a kernel before 6.13, of a filter, and of
-    // a lack of memory.
+    // Catches: a reactor that only messages can wake. The errors are those of a kernel before 6.13,
+    // of a filter, and of a lack of memory.
     #[test]
     fn without_messages_between_rings_the_eventfd_ends_the_wait() {
         let test = "ring::without_messages_between_rings_the_eventfd_ends_the_wait";
@@ -261,7 +265,7 @@ mod ring {
         });
     }
 
-    // Catches: a message that fails later, after the ring was said to take them.
+    // Catches: a message that fails later, after the ring was found to accept them.
     #[test]
     fn messages_that_are_refused_later_are_replaced_by_the_eventfd() {
         let test = "ring::messages_that_are_refused_later_are_replaced_by_the_eventfd";
@@ -276,13 +280,13 @@ mod ring {
         });
     }
 
-    // Catches: messages that are said to be sent and are not, while the eventfd does the work.
+    // Catches: messages that count as sent and are not, while the eventfd replaces them.
     #[test]
-    fn where_there_are_messages_the_eventfd_is_not_needed() {
-        let test = "ring::where_there_are_messages_the_eventfd_is_not_needed";
+    fn where_messages_exist_the_eventfd_is_not_needed() {
+        let test = "ring::where_messages_exist_the_eventfd_is_not_needed";
         alone(test, || {
             let _watchdog = watchdog();
-            // SAFETY: without a message it fails: by `EINVAL` where there are none.
+            // SAFETY: without a message it fails: with `EINVAL` where messages do not exist.
             let outcome = unsafe {
                 let none = std::ptr::null::<u8>();
                 libc::syscall(libc::SYS_io_uring_register, -1, SEND_MSG_RING, none, 1)
@@ -292,7 +296,7 @@ mod ring {
                 eprintln!("{test}: skipped: Linux 6.13 is needed");
                 return;
             }
-            // The length of what is written to an eventfd.
+            // The length of a write to an eventfd.
             refuse_where(libc::SYS_write, 2, 8, libc::EPERM);
             comes_round(1_000);
         });

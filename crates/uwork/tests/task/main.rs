@@ -1,4 +1,4 @@
-//! Task work: what is promised of adding, running, taking back and the end.
+//! Task work: the promises of adding, running, cancelling and the end.
 
 mod cancel;
 mod end;

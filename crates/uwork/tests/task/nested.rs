@@ -1,5 +1,5 @@
-//! A handler of the program's interrupts the stub between its look and the system call, and uwork's signal comes
-//! while that handler runs: the call ends all the same.
+//! A handler of the program interrupts the stub between its check and the system call, and uwork's
+//! signal arrives while that handler runs: the call must end all the same.
 
 #[cfg_attr(target_arch = "x86_64", path = "nested/x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "nested/aarch64.rs")]
@@ -15,12 +15,12 @@ use uwork::task::{self, Notify, TaskHandle};
 
 static REACHED: AtomicBool = AtomicBool::new(false);
 static SENT: AtomicBool = AtomicBool::new(false);
-/// Handlers that are to be on top of the one for the steps.
+/// How many further handlers run on top of the one for the steps.
 static LEVELS: AtomicU32 = AtomicU32::new(0);
-/// The handler for the steps keeps uwork's signal away until it was sent.
+/// Whether the handler for the steps blocks uwork's signal until it was sent.
 static BLOCKS: AtomicBool = AtomicBool::new(false);
 
-/// Takes as long as it takes until uwork's signal has been delivered, to the handler that runs on top.
+/// Waits until uwork's signal has been delivered to the handler that runs on top.
 extern "C" fn wait_for_signal(_: libc::c_int) {
     if LEVELS.load(SeqCst) > 0 {
         LEVELS.fetch_sub(1, SeqCst);
@@ -35,11 +35,11 @@ extern "C" fn wait_for_signal(_: libc::c_int) {
     while !SENT.load(SeqCst) {
         std::hint::spin_loop();
     }
-    // What is pending is delivered on the way back from the system.
+    // The pending signal is delivered on return from the system call.
     change_mask(libc::SIG_UNBLOCK);
 }
 
-/// Of all signals, for the calling thread.
+/// Changes the mask of the calling thread, for all signals.
 fn change_mask(how: libc::c_int) {
     // SAFETY: zeros are a valid value; the set is live, and filled before it is used.
     unsafe {
@@ -59,8 +59,8 @@ fn handles(signal: libc::c_int, handler: usize, flags: libc::c_int) {
     }
 }
 
-/// One call that is interrupted just before it begins, by a handler during which an item is added. `sent` is called
-/// when uwork's signal was sent, and before it is delivered.
+/// One call that is interrupted just before it begins, by a handler during which an item is added.
+/// `sent` is called when uwork's signal was sent, and before it is delivered.
 fn interrupted_call(handle: &TaskHandle, levels: u32, sent: fn()) {
     REACHED.store(false, SeqCst);
     SENT.store(false, SeqCst);
@@ -78,7 +78,7 @@ fn interrupted_call(handle: &TaskHandle, levels: u32, sent: fn()) {
     let time = libc::timespec { tv_sec: WAIT_CAP.as_secs() as libc::time_t, tv_nsec: 0 };
     let arguments = [0, 0, (&raw const time).expose_provenance(), 0, stop::MARK, 0];
     stop::stop_there();
-    // SAFETY: the time is live; there are no descriptors.
+    // SAFETY: the time is live; no descriptors are passed.
     let result = unsafe { task::syscall(libc::SYS_ppoll, arguments) };
     let interrupted = result.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EINTR));
     assert!(interrupted, "{levels} handlers on top: the call went on to its end, {result:?}");
@@ -87,11 +87,11 @@ fn interrupted_call(handle: &TaskHandle, levels: u32, sent: fn()) {
 }
 
 extern "C" fn make_a_call(_: libc::c_int) {
-    // SAFETY: no arguments. What is pending is delivered on the way back from the system.
+    // SAFETY: no arguments. The pending signal is delivered on return from the system call.
     unsafe { libc::syscall(libc::SYS_getppid) };
 }
 
-// Catches: what no single step finds, and handlers that are entered one on top of the other.
+// Catches: faults that no single step finds, and handlers that are nested.
 #[test]
 fn no_item_is_late_among_the_programs_signals() {
     const ROUNDS: u32 = 20_000;
@@ -111,7 +111,7 @@ fn no_item_is_late_among_the_programs_signals() {
             let arguments = [reader.as_raw_fd() as usize, buffer, 1, 0, 0, 0];
             let mut ran = 0;
             while ran < ROUNDS as usize {
-                // SAFETY: the buffer is live and of the length given.
+                // SAFETY: the buffer is live and has the given length.
                 assert!(unsafe { task::syscall(libc::SYS_read, arguments) }.is_err());
                 ran += task::safe_point();
             }
@@ -122,7 +122,7 @@ fn no_item_is_late_among_the_programs_signals() {
         let kill = |signal| unsafe { libc::pthread_kill(number, signal) };
         for round in 1..=ROUNDS {
             let runs = ran.clone();
-            // Before the target has woken up for the first one it has all three.
+            // All three are pending before the target has woken up for the first one.
             kill(libc::SIGUSR1);
             handle.add_fn(Notify::Signal, move || runs.store(round, SeqCst)).unwrap();
             kill(libc::SIGUSR2);
@@ -142,23 +142,23 @@ fn install_handlers() {
 }
 
 #[test]
-fn a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interrupted() {
-    let test = "a_signal_that_comes_in_another_handler_ends_the_call_that_this_one_has_interrupted";
+fn a_signal_in_another_handler_ends_the_call_that_the_handler_interrupted() {
+    let test = "a_signal_in_another_handler_ends_the_call_that_the_handler_interrupted";
     alone(test, || {
         let _watchdog = watchdog();
         install_handlers();
         let handle = TaskHandle::current();
-        // After each round the signal must be off the mask again: the next one needs it.
+        // After each round the signal must be unblocked again: the next one needs it.
         for levels in [0, 0, 1, 3, 0] {
             interrupted_call(&handle, levels, || ());
         }
     });
 }
 
-// Catches: a signal that was on its way, and that is lost in the other handler.
+// Catches: a pending signal that is lost in the other handler.
 #[test]
-fn a_signal_that_comes_in_another_handler_is_kept_though_the_queue_of_signals_is_full() {
-    let test = "a_signal_that_comes_in_another_handler_is_kept_though_the_queue_of_signals_is_full";
+fn a_signal_in_another_handler_is_kept_though_the_signal_queue_is_full() {
+    let test = "a_signal_in_another_handler_is_kept_though_the_signal_queue_is_full";
     alone(test, || {
         let _watchdog = watchdog();
         install_handlers();

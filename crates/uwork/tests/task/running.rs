@@ -1,4 +1,4 @@
-//! Adding and running: in which order, how often, on which thread, and until when.
+//! Adding and running: the order, how often, on which thread, and until when.
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
@@ -26,7 +26,7 @@ fn items_run_in_the_order_in_which_they_were_added() {
 }
 
 #[test]
-fn what_items_add_runs_after_what_was_there() {
+fn items_added_by_items_run_after_the_earlier_ones() {
     let _watchdog = watchdog();
     let (log, handle) = (Log::new(), TaskHandle::current());
     let jobs = jobs(&log, 3);
@@ -36,7 +36,7 @@ fn what_items_add_runs_after_what_was_there() {
         .add_fn(Notify::None, move || {
             assert!(again.add(last, Notify::None).is_added());
             first.push(10);
-            // A run inside of a run goes on with what is older.
+            // A nested run continues with the older items.
             assert_eq!(task::run(), 3);
             first.push(11);
         })
@@ -48,7 +48,7 @@ fn what_items_add_runs_after_what_was_there() {
 }
 
 #[test]
-fn one_run_takes_what_was_there_and_leaves_what_came_meanwhile() {
+fn one_run_takes_the_items_added_before_it_and_leaves_later_ones() {
     let _watchdog = watchdog();
     let handle = TaskHandle::current();
     fn again(handle: TaskHandle, runs: Arc<AtomicU32>) {
@@ -57,7 +57,7 @@ fn one_run_takes_what_was_there_and_leaves_what_came_meanwhile() {
             runs.fetch_add(1, Ordering::Relaxed);
             again(next, runs);
         };
-        // Refused when the thread ends.
+        // Returns an error when the thread has ended.
         let _ = handle.add_fn(Notify::Signal, function);
     }
     let runs = Arc::new(AtomicU32::new(0));
@@ -77,7 +77,7 @@ fn an_item_is_in_one_list_at_a_time() {
     assert!(matches!(handle.add(job.clone(), Notify::Signal), Added::Pending(_)));
     let other = within("another thread's handle", TaskHandle::current);
     assert!(matches!(other.add(job.clone(), Notify::None), Added::Pending(_)));
-    // The refused one notified nobody.
+    // The refused add sent no notification.
     assert!(!task::is_notified());
     assert_eq!(task::run(), 1);
     assert!(handle.add(job.clone(), Notify::None).is_added());
@@ -85,12 +85,12 @@ fn an_item_is_in_one_list_at_a_time() {
 }
 
 #[test]
-fn no_notification_and_resume_wake_nobody() {
+fn none_and_resume_do_not_wake_the_target() {
     let _watchdog = watchdog();
     let handle = TaskHandle::current();
     assert!(handle.add_fn(Notify::None, || ()).is_ok());
     assert!(!task::is_notified());
-    // Sleeps although there is something to run.
+    // Sleeps although an item could run.
     assert_eq!(task::park_timeout(Duration::from_millis(1)), 0);
     assert!(handle.add_fn(Notify::Resume, || ()).is_ok());
     assert!(task::is_notified());
@@ -118,7 +118,7 @@ fn a_thread_that_computes_runs_items_at_its_safe_point() {
 }
 
 #[test]
-fn a_thread_that_ends_runs_what_it_has_and_gives_back_what_comes_later() {
+fn a_thread_that_ends_runs_its_items_and_returns_later_ones() {
     let _watchdog = watchdog();
     let log = Log::new();
     let jobs = jobs(&log, 3);
@@ -143,7 +143,7 @@ fn a_thread_that_ends_runs_what_it_has_and_gives_back_what_comes_later() {
     assert!(handle.cancel(&jobs[2].work).is_none());
     let events = log.clone();
     let Err(task::ExitedError(function)) = handle.add_fn(Notify::None, move || log.push(9)) else {
-        panic!("the thread is gone")
+        panic!("the thread has ended")
     };
     function();
     assert_eq!(events.events(), [0, 1, 9]);
@@ -160,7 +160,7 @@ fn an_item_that_panics_ends_neither_its_thread_nor_those_behind_it() {
     assert!(uwork::panics() > before);
 }
 
-/// How deep items run inside of each other.
+/// How deep item runs nest.
 #[derive(Default)]
 struct Nest {
     depth: Cell<u32>,
@@ -172,7 +172,7 @@ thread_local! {
     static NEST: Nest = Nest::default();
 }
 
-/// Notes that item `number` begins, calls `inside` with how deep it is, and notes the end.
+/// Records the start of item `number`, calls `inside` with the current depth, and records the end.
 fn nested(number: u32, inside: impl FnOnce(u32)) {
     let depth = NEST.with(|nest| {
         nest.order.borrow_mut().push(number);
@@ -184,14 +184,14 @@ fn nested(number: u32, inside: impl FnOnce(u32)) {
     NEST.with(|nest| nest.depth.set(nest.depth.get() - 1));
 }
 
-/// How deep it is now and was at most, and the items in the order in which they began.
+/// The current and the greatest depth, and the items in the order in which they began.
 fn nest() -> (u32, u32, Vec<u32>) {
     NEST.with(|nest| (nest.depth.get(), nest.deepest.get(), nest.order.take()))
 }
 
 const NESTED: u32 = 10_000;
 
-/// Adds an item that adds the next before it calls `inside`.
+/// Adds an item that adds the next one before it calls `inside`.
 fn add_nested(handle: TaskHandle, number: u32, inside: fn(u32)) {
     let next = handle.clone();
     let function = move || {
@@ -234,7 +234,7 @@ fn runs_go_two_deep_however_many_items_are_added() {
 }
 
 #[test]
-fn items_that_all_end_the_list_run_once_and_do_not_pile_up() {
+fn items_that_all_run_the_list_run_once_and_do_not_nest_deeply() {
     let _watchdog = watchdog();
     let (depth, deepest, order) = within("a thread runs all", || {
         let handle = TaskHandle::current();
@@ -251,7 +251,7 @@ fn items_that_all_end_the_list_run_once_and_do_not_pile_up() {
         task::run();
         nest()
     });
-    // Two runs, and that of the end.
+    // Two runs, and the one at the end of the thread.
     assert_eq!((depth, deepest), (0, 3));
     assert_eq!(order, (0..NESTED).collect::<Vec<_>>());
 }

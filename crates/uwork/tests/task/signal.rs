@@ -1,4 +1,4 @@
-//! The signal of task work: chosen once per process, so all of it is one test.
+//! The signal of task work. A process chooses it once, so all of it is one test.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -31,18 +31,18 @@ fn a_chosen_signal_goes_on_to_reach_the_programs_handler() {
             action.sa_sigaction = handler as *const () as libc::sighandler_t;
             assert_eq!(libc::sigaction(number, &raw const action, std::ptr::null_mut()), 0);
         }
-        // System calls of the program's own go on after it.
+        // System calls that the program makes itself restart after the signal.
         task::set_signal(number, true).unwrap();
         assert_eq!(task::set_signal(number + 1, false), Err(SignalError::Chosen { number }));
 
-        // A thread in a read of the program's own, which the signal does not end.
+        // A thread in a read of the program itself, which the signal does not end.
         let (reader, mut writer) = std::io::pipe().unwrap();
         let (send, receive) = channel();
         let plain = std::thread::spawn(move || {
             task::set_delivery(Delivery::Auto).unwrap();
             send.send(TaskHandle::current()).unwrap();
             let mut byte = [0_u8; 1];
-            // SAFETY: the buffer is live and of the length given.
+            // SAFETY: the buffer is live and has the given length.
             let bytes = unsafe { libc::read(reader.as_raw_fd(), byte.as_mut_ptr().cast(), 1) };
             (bytes, task::safe_point())
         });
@@ -53,7 +53,7 @@ fn a_chosen_signal_goes_on_to_reach_the_programs_handler() {
         std::io::Write::write_all(&mut writer, b"x").unwrap();
         assert_eq!(within("the read ends", move || plain.join().unwrap()), (1, 100));
 
-        // And one in a read through uwork, which it ends all the same, also where it restarts the call.
+        // A read through uwork, which the signal does end, even if it would restart the call.
         let (reader, _writer) = std::io::pipe().unwrap();
         let (send, receive) = channel();
         let ended = Arc::new(AtomicU32::new(0));
@@ -64,7 +64,7 @@ fn a_chosen_signal_goes_on_to_reach_the_programs_handler() {
             let buffer = byte.as_mut_ptr().expose_provenance();
             let arguments = [reader.as_raw_fd() as usize, buffer, 1, 0, 0, 0];
             while ends.load(Ordering::Relaxed) < 1_000 {
-                // SAFETY: the buffer is live and of the length given.
+                // SAFETY: the buffer is live and has the given length.
                 assert!(unsafe { task::syscall(libc::SYS_read, arguments) }.is_err());
                 task::safe_point();
             }

@@ -33,7 +33,7 @@ pub(crate) fn jobs(log: &Log<u32>, count: u32) -> Vec<Arc<Job>> {
     (0..count).map(job).collect()
 }
 
-/// A thread that does as told, until told to end.
+/// A thread that waits for task work until it is ended.
 pub(crate) struct Target {
     pub(crate) handle: TaskHandle,
     pub(crate) thread: JoinHandle<()>,
@@ -41,7 +41,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// `wait` waits for task work once, in whatever way.
+    /// `wait` waits for task work once, in any way.
     pub(crate) fn new(delivery: Delivery, mut wait: impl FnMut() + Send + 'static) -> Target {
         let (send, receive) = channel();
         let over = Arc::new(AtomicBool::new(false));

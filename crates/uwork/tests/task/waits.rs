@@ -1,4 +1,4 @@
-//! What ends the waits of a target, and what does not.
+//! The events that end the waits of a target, and those that do not.
 
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
@@ -37,7 +37,7 @@ fn wait_in_poll() {
     task::safe_point();
 }
 
-/// A pipe into which nothing is ever written: only task work ends the call, one time in each round.
+/// A pipe that is never written to: only task work ends the call, once in each round.
 fn wait_in_read() -> impl FnMut() + Send {
     let (reader, writer) = std::io::pipe().unwrap();
     move || {
@@ -45,7 +45,7 @@ fn wait_in_read() -> impl FnMut() + Send {
         let mut byte = [0_u8; 1];
         let arguments =
             [reader.as_raw_fd() as usize, byte.as_mut_ptr().expose_provenance(), 1, 0, 0, 0];
-        // SAFETY: the buffer is live and of the length given.
+        // SAFETY: the buffer is live and has the given length.
         let error = unsafe { task::syscall(libc::SYS_read, arguments) }.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::Interrupted);
         task::safe_point();
@@ -95,7 +95,7 @@ fn a_resume_that_comes_during_a_wait_is_run_after_it() {
         // SAFETY: one structure, which is live.
         unsafe { libc::poll(&raw mut poll, 1, 0) }
     });
-    assert_eq!(waited, Some(0), "nobody has written to the descriptor");
+    assert_eq!(waited, Some(0), "the descriptor was not written to");
     assert_eq!(task::safe_point(), 1);
 }
 
@@ -106,9 +106,10 @@ fn poll_for(notifier: &Notifier, timeout_ms: i32) -> i32 {
     unsafe { libc::poll(&raw mut poll, 1, timeout_ms) }
 }
 
-// Catches: a thread that nobody tells any more, as the inner wait has ended the outer one, or has taken its place.
+// Catches: a thread that is no longer notified because the inner wait has ended the outer one, or
+// has replaced it.
 #[test]
-fn a_wait_inside_of_a_wait_leaves_the_outer_one_declared() {
+fn a_wait_inside_a_wait_leaves_the_outer_one_declared() {
     let _watchdog = watchdog();
     task::set_delivery(Delivery::Light).unwrap();
     let notifier = task::notifier().unwrap();
@@ -118,14 +119,14 @@ fn a_wait_inside_of_a_wait_leaves_the_outer_one_declared() {
         within("an adder", move || to.add_fn(notify, || ()).unwrap());
     };
     let no_time = Duration::ZERO;
-    // The inner wait has ended by itself, and the item comes then.
+    // The inner wait has timed out, and the item is added then.
     let ready = notifier.wait(|| {
         assert_eq!(task::park_timeout(no_time), 0);
         add(Notify::Signal);
         poll_for(&notifier, 0)
     });
     assert_eq!((ready, task::run()), (Some(1), 1));
-    // The inner wait was not begun.
+    // The inner wait did not begin.
     let ready = notifier.wait(|| {
         add(Notify::Resume);
         assert_eq!(task::park(), 1);
@@ -133,7 +134,7 @@ fn a_wait_inside_of_a_wait_leaves_the_outer_one_declared() {
         poll_for(&notifier, 0)
     });
     assert_eq!((ready, task::run()), (Some(1), 1));
-    // It was ended by an item, which it leaves to others to run.
+    // An item ended the inner wait, and the wait leaves the item for others to run.
     let ready = notifier.wait(|| {
         let (to, waits) = (handle.clone(), Gate::new());
         let may_add = waits.clone();
@@ -149,13 +150,13 @@ fn a_wait_inside_of_a_wait_leaves_the_outer_one_declared() {
         (inner, poll_for(&notifier, 0))
     });
     assert_eq!((ready, task::run()), (Some((Some(1), 1)), 1));
-    // Afterwards all is as before.
+    // Afterwards the state is as before.
     assert_eq!(notifier.wait(|| poll_for(&notifier, 0)), Some(0));
 }
 
 // Catches: an eventfd that stays readable, so that no later wait ever sleeps.
 #[test]
-fn a_run_inside_of_a_wait_leaves_the_descriptor_as_it_was() {
+fn a_run_inside_a_wait_keeps_the_descriptors_state() {
     let _watchdog = watchdog();
     let notifier = task::notifier().unwrap();
     let poll = |timeout_ms| {
@@ -180,7 +181,7 @@ fn a_run_inside_of_a_wait_leaves_the_descriptor_as_it_was() {
 }
 
 #[test]
-fn a_second_signal_notifies_nobody_until_the_list_was_run() {
+fn a_second_signal_notifies_only_after_the_list_was_run() {
     let _watchdog = watchdog();
     let notifier = task::notifier().unwrap();
     let handle = TaskHandle::current();
@@ -219,9 +220,9 @@ fn items_that_panic_end_waits_as_others_do() {
     }
 }
 
-// Catches: a read that returns for an item that does not exist any more.
+// Catches: a read that returns because of an item that does not exist any more.
 #[test]
-fn a_read_goes_on_where_the_item_was_taken_back() {
+fn a_read_continues_if_the_item_was_cancelled() {
     let _watchdog = watchdog();
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(b"xy").unwrap();
@@ -235,7 +236,7 @@ fn a_read_goes_on_where_the_item_was_taken_back() {
 }
 
 #[test]
-fn a_read_of_the_programs_own_ends_for_a_registered_thread() {
+fn a_plain_read_ends_for_a_registered_thread() {
     let _watchdog = watchdog();
     let (reader, _writer) = std::io::pipe().unwrap();
     let (send, receive) = channel();
@@ -246,7 +247,7 @@ fn a_read_of_the_programs_own_ends_for_a_registered_thread() {
             send.send(unsafe { libc::gettid() }).unwrap();
         }
         let mut byte = [0_u8; 1];
-        // SAFETY: the buffer is live and of the length given.
+        // SAFETY: the buffer is live and has the given length.
         let bytes = unsafe { libc::read(reader.as_raw_fd(), byte.as_mut_ptr().cast(), 1) };
         let error = std::io::Error::last_os_error();
         assert_eq!((bytes, error.kind()), (-1, std::io::ErrorKind::Interrupted));

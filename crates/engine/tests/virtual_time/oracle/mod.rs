@@ -1,26 +1,30 @@
-//! A check that nothing waits for too long, which knows the trace of a run and nothing of the engine.
-//! The items' scripts say what they queue, when an item starts and ends, and which waits it declares.
-//! The machine says what each thread is at. From these follows, for every instant, which items are
-//! *runnable*: queued, not frozen, within the limit of the queue, the timer due, no run of the item
-//! under way. It also follows how many runs *hold* a place in their pod: as many as the pod has CPUs
-//! may, and then a runnable item may have to wait.
+//! The oracle: checks that no item waits for too long, from the trace of a run and without any
+//! knowledge of the engine's state.
 //!
-//! | a run | holds a place |
+//! The items' scripts report what they queue, when an item starts and ends, and which waits it
+//! declares. The machine reports what each thread is doing. From these the oracle derives, for
+//! every instant, which items are *runnable*: queued, not frozen, within the limit of the queue,
+//! the timer due, no run of the item in progress. It also derives how many runs *count as running*
+//! in their pod. The pod's target is its number of CPUs; while as many runs count, a runnable item
+//! may have to wait.
+//!
+//! | a run | counts as running |
 //! |---|---|
 //! | computes, or competes for a CPU | yes |
 //! | has computed for longer than the threshold while something waited | no; but see *Shared pods* |
 //! | is in a declared wait | no |
-//! | sleeps undeclared | no; in tier `Declared` yes: it cannot be known |
+//! | is blocked undeclared | no; in tier `Declared` yes: it cannot be known |
 //! | of a `CPU_INTENSIVE` queue, on a rescuer, on a thread of the test | no |
-//! | of a BH or dedicated queue, whatever it is at | yes: it is never replaced |
+//! | of a BH or dedicated queue, whatever it does | yes: it is never replaced |
 //!
-//! A violation: the pod has a place that no run holds and a runnable item, both without interruption
-//! for longer than the bound, and no item starts there.
-//! **Shared pods.** Items of an unbound queue whose pods share their work may run in any of them, so
-//! these pods are one here. Runs that compute for long are replaced up to twice the number of CPUs
-//! of a pod, and only where something waits in that pod itself.
+//! A violation: the pod has fewer counted runs than its target and a runnable item, both without
+//! interruption for longer than the bound, and no item starts there.
 //!
-//! **The bounds** follow from the documented intervals of the watch. See [`Rules::bound`].
+//! **Shared pods.** Items of an unbound queue whose pods share their work may run in any of them,
+//! so these pods are one pool here. Runs that compute for long are replaced up to twice the number
+//! of CPUs of a pod, and only where something waits in that pod itself.
+//!
+//! **The bounds** follow from the documented intervals of the watcher. See [`Rules::bound`].
 
 mod rules;
 mod trace;
@@ -39,14 +43,14 @@ pub(crate) type PoolNo = usize;
 pub(crate) type QueueNo = usize;
 pub(crate) type ItemNo = usize;
 
-/// What a thread is at, as the machine sees it.
+/// What a thread is doing, as the machine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stance {
     /// It computes on a CPU.
     OnCpu,
     /// It competes for a CPU.
     OffCpu,
-    /// It sleeps by itself.
+    /// It blocks without declaring it.
     Dozes,
     /// It waits in the engine: a declared wait, if it is in an item.
     Parked,
@@ -55,11 +59,12 @@ pub(crate) enum Stance {
 #[derive(Debug)]
 struct Pool {
     rules: PoolRules,
-    /// Since when it has a free place and a runnable item.
+    /// Since when the pool is below its target and has a runnable item.
     since: Option<u64>,
     /// The same, while that is because of runs that compute for too long.
     exposed_since: Option<u64>,
-    /// Of this segment: runs that hold a place, that compute, that compute for too long, that sleep undeclared.
+    /// Runs in this segment that count as running, that compute, that compute for too long, that
+    /// block undeclared.
     held: u32,
     computing: u32,
     hogs: u32,
@@ -70,8 +75,9 @@ struct Pool {
 }
 
 impl Pool {
-    /// Whether a place is free: held by no run, or by a run that computes for too long. Where pods share their
-    /// work, runs of that kind are replaced only where all are.
+    /// Whether another run may start: a CPU of the target has no counted run, or one that computes
+    /// for too long. Where pods share their work, runs of that kind are replaced only where all
+    /// are.
     fn has_free_place(&self) -> bool {
         let is_free = |held: u32| held < self.rules.target;
         match self.rules.shared {
@@ -108,14 +114,14 @@ struct Group {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Not queued, or taken up by a run.
+    /// Not queued, or taken by a run.
     Idle,
-    /// It may be queued or armed, anywhere.
+    /// It may be queued or armed, in any pool.
     Unknown,
-    /// A call that may queue it is under way.
+    /// A call that may queue it is in progress.
     Offered,
     Pending,
-    /// Until then.
+    /// Armed until this time.
     Armed(u64),
 }
 
@@ -123,7 +129,7 @@ enum State {
 struct ItemBook {
     queue: QueueNo,
     group: Option<usize>,
-    /// The last call that may have queued it: its thread, and the CPU that was named.
+    /// The last call that may have queued it: its thread, and the CPU that the call named.
     offer: Option<(ThreadId, Option<u32>)>,
     state: State,
     runs: bool,
@@ -133,11 +139,11 @@ struct ItemBook {
 struct Run {
     item: ItemNo,
     group: usize,
-    /// When the watch has met it, if something waits.
+    /// When the watcher has first seen it with something waiting.
     met_at: u64,
     /// CPU time since then.
     hog_ns: u64,
-    /// Since when it waits or sleeps.
+    /// Since when it waits or blocks.
     away_since: Option<u64>,
 }
 
@@ -150,19 +156,19 @@ struct ThreadBook {
     runs: Vec<Run>,
 }
 
-/// See the module.
+/// The oracle; see the module.
 pub(crate) struct Oracle {
     rules: Rules,
     pools: Vec<Pool>,
     queues: Vec<QueueRules>,
-    /// Items of each queue that may be queued anywhere.
+    /// The number of items of each queue that may be queued in any pool.
     lost: Vec<u32>,
     groups: Vec<Group>,
     items: Vec<ItemBook>,
     threads: Vec<ThreadBook>,
     armed: Vec<ItemNo>,
     frozen: bool,
-    /// Nothing is checked any more: the engine shuts down.
+    /// Nothing is checked any more: the engine is shutting down.
     pub(crate) over: bool,
     starved_until: u64,
     pub(crate) trace: Trace,
@@ -233,13 +239,13 @@ impl Oracle {
         })
     }
 
-    /// An item that is queued while it runs goes to where it runs.
+    /// An item that is queued while it runs goes to the group in which it runs.
     fn group_now(&self, item: ItemNo, group: usize) -> usize {
         let mut runs = self.threads.iter().flat_map(|thread| &thread.runs);
         runs.find(|run| run.item == item).map_or(group, |run| run.group)
     }
 
-    /// A call that may queue or arm the item begins.
+    /// A call begins that may queue or arm the item.
     pub(crate) fn offer(&mut self, item: ItemNo, thread: ThreadId, cpu: Option<u32>) {
         self.forget(item);
         let book = &mut self.items[item];
@@ -247,8 +253,8 @@ impl Oracle {
         self.set_state(item, State::Offered);
     }
 
-    /// That call has queued the item at `now`, or armed it until `due`, on that CPU. Nothing if it was started
-    /// meanwhile.
+    /// That call has queued the item at `now`, or armed it until `due`, on that CPU. Has no effect
+    /// if the item was started meanwhile.
     pub(crate) fn accept(&mut self, now: u64, item: ItemNo, cpu: u32, due: Option<u64>) {
         if self.items[item].state != State::Offered {
             return;
@@ -256,7 +262,7 @@ impl Oracle {
         let group = self.group_of(self.items[item].queue, cpu);
         self.items[item].group = Some(group);
         match due {
-            // The timer may have expired during the run, and the run may be anywhere.
+            // The timer may have expired during the run, and the run may be in any pool.
             Some(_) if self.items[item].runs => self.set_state(item, State::Unknown),
             Some(due) => {
                 self.set_state(item, State::Armed(due));
@@ -271,7 +277,7 @@ impl Oracle {
         }
     }
 
-    /// Where the item is, is not known from here on, until it starts or is offered again.
+    /// The oracle no longer knows where the item is, until it starts or is offered again.
     pub(crate) fn forget(&mut self, item: ItemNo) {
         match self.items[item].state {
             State::Armed(_) => self.armed.retain(|&armed| armed != item),
@@ -284,7 +290,7 @@ impl Oracle {
         self.set_state(item, State::Unknown);
     }
 
-    /// The item was taken back. Nothing if it was offered again meanwhile.
+    /// The item was cancelled. Has no effect if it was offered again meanwhile.
     pub(crate) fn taken_back(&mut self, item: ItemNo) {
         if self.items[item].state == State::Unknown {
             self.set_state(item, State::Idle);
@@ -299,8 +305,9 @@ impl Oracle {
         book.state = state;
     }
 
-    /// The item starts on this thread. A worker's CPU says in which pool; for others it is where the item
-    /// was queued. `told`: the CPU that the engine was told by a thread.
+    /// The item starts on this thread. For a worker, its CPU determines the pool; for other
+    /// threads, the pool is the one in which the item was queued. `told`: the CPU that a thread
+    /// reported to the engine.
     pub(crate) fn start(
         &mut self,
         item: ItemNo,
@@ -343,7 +350,7 @@ impl Oracle {
         }
         self.items[item].runs = false;
         self.groups[run.group].running -= 1;
-        // Queued again during the run, it is runnable from here on.
+        // An item that was queued again during the run is runnable from here on.
         for group in &mut self.groups {
             for pending in group.pending.iter_mut().filter(|pending| pending.item == item) {
                 pending.since = now;
@@ -358,10 +365,10 @@ impl Oracle {
         }
     }
 
-    /// Queues that take part are frozen, or may be.
+    /// Freezable queues are frozen, or may be.
     pub(crate) fn freeze(&mut self, frozen: bool) {
         self.frozen = frozen;
-        // What could run until now cannot, and the other way round.
+        // Items that were runnable until now are not, and vice versa.
         self.pools.iter_mut().for_each(|pool| (pool.since, pool.exposed_since) = (None, None));
     }
 
@@ -382,12 +389,12 @@ impl Oracle {
         self.queues[queue].max_active
     }
 
-    /// A thread could not be created.
+    /// A thread could not be spawned.
     pub(crate) fn starve(&mut self, now: u64) {
         self.starved_until = now + COOL_DOWN_NS + LOOK_NS + MARGIN_NS;
     }
 
-    /// Nothing changes from `now` to `until`.
+    /// The state does not change from `now` to `until`.
     pub(crate) fn pass(
         &mut self,
         now: u64,
@@ -409,7 +416,7 @@ impl Oracle {
         }
     }
 
-    /// Timers that are due are as good as queued.
+    /// Treats timers that are due as queued items.
     fn expire(&mut self, now: u64) {
         let mut at = 0;
         while at < self.armed.len() {
@@ -429,7 +436,8 @@ impl Oracle {
         }
     }
 
-    /// Until when nothing changes: the next timer, the next run that computes for too long, or `until`.
+    /// Until when the state does not change: the next timer, the next run that computes for too
+    /// long, or `until`.
     fn boundary(&self, now: u64, until: u64, stance: &impl Fn(ThreadId) -> Stance) -> u64 {
         let dues = self.armed.iter().filter_map(|&item| match self.items[item].state {
             State::Armed(due) => Some(due),
@@ -453,7 +461,7 @@ impl Oracle {
         }
         let mut under_way = group.running;
         if rules.limit_in_all {
-            // Places may be promised to items of other pods.
+            // Permits may be promised to items of other pods.
             let others = |other: &&Group| other.queue == group.queue && other.pool != group.pool;
             let count = |other: &Group| other.running + other.pending.len() as u32;
             under_way += self.groups.iter().filter(others).map(count).sum::<u32>();
@@ -464,7 +472,8 @@ impl Oracle {
         if under_way < rules.max_active { first() } else { None }
     }
 
-    /// Something may have begun to wait at `now`: when the watch has met the runs of that pool.
+    /// An item may have begun to wait at `now`. Records when the watcher has seen the runs of that
+    /// pool.
     fn meet(&mut self, now: u64, stance: &impl Fn(ThreadId) -> Stance) {
         for at in 0..self.pools.len() {
             let mut groups = self.groups.iter().filter(|group| group.pool == at);
@@ -477,7 +486,7 @@ impl Oracle {
             let (stance, declares) = (stance(thread.id), thread.declares);
             let run = &mut thread.runs[0];
             let computes = matches!(stance, Stance::OnCpu | Stance::OffCpu);
-            // What waits or sleeps is looked at again when it is back.
+            // A run that waits or blocks is measured again when it is back.
             match run.away_since {
                 Some(_) if computes => {
                     run.away_since = None;
@@ -503,7 +512,8 @@ impl Oracle {
         }
     }
 
-    /// A thread was off its CPU from here to there, which may have been the watcher: it meets the runs that much later.
+    /// A thread, possibly the watcher, was preempted between `from` and `to`: the watcher meets the
+    /// runs that much later.
     fn put_off_meetings(&mut self, from: u64, to: u64) {
         for run in self.threads.iter_mut().map(|thread| &mut thread.runs[0]) {
             if run.met_at != NEVER && run.met_at > from {
@@ -512,7 +522,7 @@ impl Oracle {
         }
     }
 
-    /// Counts the runs that hold a place from here to there.
+    /// Counts the runs that count as running from `from` to `to`.
     fn take_places(&mut self, from: u64, to: u64, stance: &impl Fn(ThreadId) -> Stance) {
         for thread in self.threads.iter_mut().filter(|thread| thread.is_worker) {
             let stance = stance(thread.id);
@@ -528,7 +538,7 @@ impl Oracle {
             if pool.rules.single {
                 pool.held += 1;
             } else if self.queues[group.queue].intensive {
-                // It never counts.
+                // It never counts as running.
             } else if computes && is_hog {
                 pool.hogs += 1;
             } else if computes {
@@ -562,10 +572,10 @@ impl Oracle {
         }
     }
 
-    /// A pool has had a runnable item and a free place until now.
+    /// The pool has had a runnable item and been below its target until now.
     ///
     /// # Panics
-    /// When that was for too long.
+    /// If that has lasted for too long.
     fn judge(&self, at: PoolNo, now: u64) {
         let Pool { rules, held, since, exposed_since, .. } = &self.pools[at];
         let groups = self.groups.iter().filter(|group| group.pool == at);

@@ -1,4 +1,4 @@
-//! What happened, for the reader of a failure.
+//! The trace of a history, printed when it fails.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ struct Entry {
     more: u64,
 }
 
-/// See the module.
+/// The trace; see the module.
 #[derive(Default)]
 pub(crate) struct Trace(Vec<Entry>);
 
@@ -34,7 +34,7 @@ impl Trace {
         self.0.push(Entry { at, thread, what, item, more });
     }
 
-    /// The end of what happened to these items. `queue_of` says which queue an item is for.
+    /// The last entries about these items. `queue_of` maps an item to its queue.
     pub(super) fn describe(
         &self,
         is_shown: impl Fn(ItemNo) -> bool,
@@ -55,7 +55,7 @@ impl Trace {
 }
 
 impl Oracle {
-    /// The end of the trace, and what is so at present.
+    /// The end of the trace, and the current state.
     pub(super) fn describe(&self, pool: PoolNo) -> String {
         let is_shown = |item: ItemNo| {
             let group = self.items.get(item).and_then(|book| book.group);

@@ -1,4 +1,4 @@
-//! From a sum of levels to CPUs.
+//! Builds the CPUs from a sum of levels.
 
 use super::syntax::{Level, Product, Sum};
 use crate::topology::{Cpu, FULL_CAPACITY};
@@ -17,7 +17,8 @@ pub(super) fn cpus(sum: &Sum, threads_last: bool) -> Vec<Cpu> {
             by_thread.push((*thread, cpu));
             *thread += 1;
         }
-        // Stable: among the CPUs with the same place in their core, the cores keep their order.
+        // The sort is stable: among the CPUs with the same index in their core, the cores keep
+        // their order.
         by_thread.sort_by_key(|&(thread, _)| thread);
         cpus = by_thread.into_iter().map(|(_, cpu)| cpu).collect();
     }
@@ -35,14 +36,14 @@ struct Place {
 }
 
 struct Builder {
-    /// How many groups of each level there are so far.
+    /// How many groups of each level exist so far.
     opened: [u32; 5],
     cpus: Vec<Cpu>,
 }
 
 impl Builder {
     fn sum(&mut self, sum: &Sum, mut place: Place) {
-        // Before the parts: what they do not name they share.
+        // Open these groups before the parts: the parts share every level that they do not name.
         self.open_above(sum.parts[0].levels[0].0, &mut place);
         for part in &sum.parts {
             let capacity = part.capacity.unwrap_or(place.capacity);
@@ -68,8 +69,8 @@ impl Builder {
         }
     }
 
-    /// Opens the groups that the text left out above `level`: one each, except that a cluster
-    /// left out is no group of several cores; it comes with each core.
+    /// Opens the groups of the levels that the text omits above `level`, one of each. An omitted
+    /// cluster is the exception: it is no group of several cores, so each core gets its own.
     fn open_above(&mut self, level: Level, place: &mut Place) {
         for missing in Level::ALL.into_iter().take_while(|above| *above < level) {
             let with_core = missing == Level::Cluster && level == Level::Core;

@@ -1,4 +1,4 @@
-//! The long form: a clause per core that gives every number, for machines that no sum describes.
+//! The long form: one clause per core that gives every number, for machines that no sum describes.
 
 use super::syntax::{Clause, Level, cpu_list, number};
 use super::{NotationError, too_many};
@@ -25,7 +25,7 @@ pub(super) fn cpus(clauses: &[Clause<'_>]) -> Result<Vec<Cpu>, NotationError> {
     Ok(cpus)
 }
 
-/// The CPUs of a clause and what they have in common.
+/// The CPUs of a clause and their common attributes.
 fn read(clause: &Clause<'_>) -> Result<(CpuSet, Cpu), NotationError> {
     let first = clause[0];
     let list = cpu_list(first, first.pair().1)?;

@@ -1,4 +1,4 @@
-//! From a machine to the shortest text that reads back as the same machine.
+//! Prints a machine as the shortest text that reads back as the same machine.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -10,8 +10,8 @@ pub(super) fn notation(topology: &Topology) -> String {
     let options = options(topology);
     let levels = levels(topology);
     let short = [format!("{levels}{options}"), format!("{levels} numbering:threads-last{options}")];
-    // What the levels cannot say (holes in the numbers, caches that span nodes, ..) shows in the
-    // reading back, so nothing here has to know what that is.
+    // Some machines have no short form (holes in the numbers, caches that span nodes, ..). Reading
+    // the text back detects every such case, so this code does not need to know them.
     let faithful = short.into_iter().find(|text| text.parse().as_ref() == Ok(topology));
     faithful.unwrap_or_else(|| format!("{}{}", listing(topology), options.replace(' ', "\n")))
 }
@@ -45,7 +45,7 @@ fn levels(topology: &Topology) -> String {
     inside(&cpus, &shown).text
 }
 
-/// What a group of CPUs consists of, from the level `shown[0]` on.
+/// The contents of a group of CPUs, from the level `shown[0]` on.
 fn inside(cpus: &[&Cpu], shown: &[Level]) -> Text {
     let Some((&level, finer)) = shown.split_first() else {
         return Text { text: threads(cpus), is_sum: false };
@@ -96,7 +96,7 @@ fn group_of(cpu: &Cpu, level: Level) -> u32 {
     }
 }
 
-/// The inside of a core.
+/// The contents of a core.
 fn threads(cpus: &[&Cpu]) -> String {
     let mut words = Vec::new();
     if cpus.len() > 1 {

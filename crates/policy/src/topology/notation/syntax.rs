@@ -1,4 +1,4 @@
-//! From text to a syntax tree in which every count is in range and every level in its place.
+//! Parses text into a syntax tree in which every count is in range and every level in its place.
 
 use super::{NotationError, too_many};
 use crate::cpuset::{CpuSet, MAX_CPUS};
@@ -42,7 +42,7 @@ pub(super) struct Sum {
     pub(super) parts: Vec<Product>,
 }
 
-/// Levels inside each other, never empty, and what the innermost one holds.
+/// Nested levels, never empty, and the contents of the innermost one.
 pub(super) struct Product {
     pub(super) levels: Vec<(Level, u32)>,
     pub(super) capacity: Option<u32>,
@@ -168,12 +168,12 @@ impl<'a> Parser<'_, 'a> {
         found
     }
 
-    /// The line of the last word read, for what is missing behind it.
+    /// The line of the last word read, for errors about text that is missing after it.
     fn line(&self) -> usize {
         self.words[self.at.saturating_sub(1)].line
     }
 
-    /// `outer` is the level around the parenthesis that this sum stands in.
+    /// `outer` is the level around the parenthesis that contains this sum.
     fn sum(&mut self, outer: Option<Level>) -> Result<Sum, NotationError> {
         let mut parts: Vec<Product> = Vec::new();
         loop {

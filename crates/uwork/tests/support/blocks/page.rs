@@ -1,5 +1,5 @@
-//! Pages that are missing until the test fills them, through userfaultfd(2): what a slow disk or a
-//! remote memory looks like. Without privilege since Linux 5.11.
+//! Pages that are missing until the test fills them, through userfaultfd(2): they behave like a
+//! slow disk or remote memory. Needs no privilege since Linux 5.11.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,7 +14,7 @@ use super::Obstacle;
 
 pub(super) struct Pages {
     faults: OwnedFd,
-    /// The address of the first one.
+    /// The address of the first page.
     start: usize,
     places: usize,
     page: usize,
@@ -28,7 +28,7 @@ impl Pages {
         if file < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: a file that was just opened, and that nobody else knows of.
+        // SAFETY: a file that was just opened, and that no other owner has.
         let faults = unsafe { OwnedFd::from_raw_fd(file as libc::c_int) };
         let mut api = uffdio_api { api: u64::from(UFFD_API), features: 0, ioctls: 0 };
         // SAFETY: UFFDIO_API takes a uffdio_api.
@@ -56,7 +56,7 @@ impl Pages {
 }
 
 /// # Safety
-/// `argument` is what the request takes.
+/// `argument` has the type that the request takes.
 unsafe fn control<T>(faults: &OwnedFd, request: u32, argument: &mut T) -> Result<(), Error> {
     let argument = std::ptr::from_mut(argument);
     // SAFETY: an open file, and the caller's promise.
@@ -75,10 +75,11 @@ impl Obstacle for Pages {
         let range = uffdio_range { start: self.page(place) as u64, len: self.page as u64 };
         let mut zeropage = uffdio_zeropage { range, mode: 0, zeropage: 0 };
         loop {
-            // SAFETY: UFFDIO_ZEROPAGE takes a uffdio_zeropage; the page is missing, so nobody refers to it.
+            // SAFETY: UFFDIO_ZEROPAGE takes a uffdio_zeropage; the page is missing, so no reference
+            // to it exists.
             match unsafe { control(&self.faults, UFFDIO_ZEROPAGE, &mut zeropage) } {
                 Ok(()) => return,
-                // The mappings are being changed, as by a thread that starts.
+                // The mappings are being changed, for example by a thread that starts.
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => zeropage.zeropage = 0,
                 Err(error) => panic!("a missing page can be filled: {error}"),
             }
@@ -88,7 +89,7 @@ impl Obstacle for Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of this length, which nobody uses any more.
+        // SAFETY: our own mapping, of this length, which no thread uses any more.
         unsafe { libc::munmap(self.start as *mut libc::c_void, self.places * self.page) };
     }
 }

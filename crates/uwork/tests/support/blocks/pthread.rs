@@ -6,16 +6,16 @@ use super::Obstacle;
 
 struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a pthread mutex is made to be used by several threads, and is only used through its functions.
+// SAFETY: a pthread mutex may be used by several threads, and is only used through its functions.
 unsafe impl Sync for Mutex {}
 // SAFETY: the mutexes are at their last address before the first is locked.
 unsafe impl Send for Mutex {}
 
-/// They stay where they are, as a mutex in use must.
+/// The mutexes do not move, as a mutex in use requires.
 pub(super) struct Mutexes(Box<[Mutex]>);
 
 impl Mutexes {
-    /// Held by the caller.
+    /// Mutexes that the caller holds.
     pub(super) fn locked(places: usize) -> Mutexes {
         let fresh = || Mutex(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
         let mutexes = Mutexes((0..places).map(|_| fresh()).collect());
@@ -37,7 +37,8 @@ impl Obstacle for Mutexes {
     }
 
     fn release(&self, place: usize) {
-        // SAFETY: an initialised mutex, which this thread holds: the maker's, or the item's in `block`.
+        // SAFETY: an initialised mutex, which this thread holds: the creator's thread, or the
+        // item's in `block`.
         let outcome = unsafe { libc::pthread_mutex_unlock(self.0[place].0.get()) };
         assert_eq!(outcome, 0);
     }

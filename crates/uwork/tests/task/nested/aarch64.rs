@@ -1,4 +1,4 @@
-//! On AArch64 a breakpoint is put there: programs cannot single-step themselves.
+//! On AArch64 the test places a breakpoint: programs cannot single-step themselves.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
@@ -10,7 +10,7 @@ const SUPERVISOR_CALL: u32 = 0xd400_0001;
 const BREAKPOINT: u32 = 0xd420_0000;
 
 unsafe extern "C" {
-    /// Behind the stub's system call.
+    /// The address behind the stub's system call.
     static uwork_task_call_begun: u8;
     fn __clear_cache(begin: *mut libc::c_char, end: *mut libc::c_char);
 }
@@ -31,11 +31,11 @@ pub(crate) fn prepare() {
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Replaces the instruction, which is `old`.
+/// Replaces the instruction `old`.
 fn patch(old: u32, new: u32) {
     let end = place().wrapping_add(1).cast();
-    // SAFETY: `prepare` has made it writable; an aligned word, which other threads do not execute now; the range
-    // is its.
+    // SAFETY: `prepare` has made the page writable; an aligned word, which other threads do not
+    // execute now; the flushed range is that word.
     unsafe {
         assert_eq!(AtomicU32::from_ptr(place()).swap(new, SeqCst), old);
         __clear_cache(place().cast(), end);
@@ -43,7 +43,7 @@ fn patch(old: u32, new: u32) {
 }
 
 extern "C" fn reached(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gives the structure.
+    // SAFETY: the kernel passes a valid structure.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     let registers = &context.uc_mcontext;
     let is_call = registers.pc == place().addr() as u64
@@ -56,7 +56,7 @@ extern "C" fn reached(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
     super::wait_for_signal(0);
 }
 
-/// The next call through the stub is stopped at its system call instruction.
+/// The next call through the stub stops at its system call instruction.
 pub(crate) fn stop_there() {
     patch(SUPERVISOR_CALL, BREAKPOINT);
 }

@@ -1,8 +1,8 @@
-//! On x86-64 the place is found by single steps.
+//! On x86-64 single-stepping finds the place.
 
 use super::handles;
 
-/// By its fifth argument, which the system ignores, the call is known.
+/// The mark that identifies the call: its fifth argument, which the system ignores.
 pub(crate) const MARK: usize = 0x5eed;
 const TRAP_FLAG: i64 = 0x100;
 const SYSCALL: u16 = 0x050f;
@@ -12,10 +12,11 @@ pub(crate) fn prepare() {
 }
 
 extern "C" fn step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gives the structure.
+    // SAFETY: the kernel passes a valid structure.
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     let registers = &mut context.uc_mcontext.gregs;
-    // SAFETY: the next instruction, two bytes at least but for a return, behind which there is code or padding.
+    // SAFETY: the next instruction has at least two bytes, except a return, which code or padding
+    // follows.
     let code = unsafe { (registers[libc::REG_RIP as usize] as *const u16).read_unaligned() };
     let is_call = code == SYSCALL
         && registers[libc::REG_RAX as usize] == libc::SYS_ppoll
@@ -26,10 +27,10 @@ extern "C" fn step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::
     }
 }
 
-/// The calling thread's next call through the stub is stopped at its system call instruction.
+/// The calling thread's next call through the stub stops at its system call instruction.
 #[inline(always)]
 pub(crate) fn stop_there() {
-    // SAFETY: sets the trap flag and leaves the stack as it was; each step has a handler.
+    // SAFETY: sets the trap flag and leaves the stack unchanged; each step has a handler.
     unsafe {
         std::arch::asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const TRAP_FLAG);
     }
