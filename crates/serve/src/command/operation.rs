@@ -145,13 +145,13 @@ impl Place<'_> {
         };
         let time = match seconds {
             1.. => deadline(seconds, 1000, now),
-            // Over, and before any other.
+            // Not in the future: time 0 is before every `now`, so the key is removed below.
             _ => seconds.checked_mul(1000).map(|_| 0),
         };
         let Some(time) = time else { return reply::error(out, invalid_expire("expire")) };
         let before = self.keys.expiry(hash, key, now);
         let changes = before.is_some_and(|before| options.allow(before, time));
-        // The deadline has passed; time 0 is before every `now`.
+        if changes && time == 0 {
             self.keys.remove(hash, key, now);
         } else if changes {
             self.keys.set_expiry((hash, key), Expiry::At(time), now);

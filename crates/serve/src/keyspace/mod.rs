@@ -297,8 +297,7 @@ fn replace(
         return Ok(());
     }
     let (before, after) = (entry.bytes(), Entry::bytes_of(entry.key_len(), value.len()));
-    // The old allocation lives until the new one is made. The overlap is not charged, because no
-    // other operation of this thread runs meanwhile.
+    // The old allocation lives until the new one is filled. This short overlap is not charged.
     if after > before && !budget.take(after - before) {
         return Err(OutOfMemory);
     }
