@@ -329,7 +329,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_written_line_parses_to_the_same_name_and_digest(name in proptest::collection::vec(1u8.., 1..40), star: bool, tagged: bool) {
+        fn a_written_line_parses_back(name in proptest::collection::vec(1u8.., 1..40), star: bool, tagged: bool) {
             let mut line = if names::needs_escape(&name) { b"\\".to_vec() } else { Vec::new() };
             match tagged {
                 true => line.extend_from_slice(b"CRC32C ("),

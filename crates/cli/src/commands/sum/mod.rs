@@ -37,7 +37,7 @@ in a name is escaped as by GNU coreutils, and the line then starts with a backsl
 With -c, the lines of a checksum file are 'HASH  NAME', 'HASH *NAME' or 'SHA256 (NAME) = HASH'.
 
 Exit code: 0; 1 if a file could not be read or did not match; 2 if a PATH does not exist or the
-command line or a checksum file is invalid; in that case no file was read or checked.";
+command line or a checksum file is invalid; in that case nothing is hashed.";
 
 /// The command line of `uwork sum`.
 #[derive(clap::Args)]
