@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::server::{Config, Io, Server};
 
-    // Without the fix, the server goes on without one of its threads, and clients wait forever.
+    // Catches: a server that continues without one of its threads, so that clients wait forever.
     #[test]
     fn a_thread_that_panics_ends_the_server() {
         for io in [Io::Auto, Io::Epoll] {

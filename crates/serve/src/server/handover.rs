@@ -293,8 +293,7 @@ mod tests {
         assert_eq!(shared.budget.used(), 0);
     }
 
-    // Without the fix, the connection waits forever, and the figure of pending digests stays too
-    // high.
+    // Catches: a connection that waits forever, and a count of pending digests that stays too high.
     #[test]
     fn a_refused_digest_is_an_error_and_is_not_counted() {
         let shared = shared("handover-refused");

@@ -30,8 +30,7 @@ fn received_requests_are_answered() {
     }
 }
 
-// Without the fix, requests of connections that were not accepted yet were lost when the server
-// stopped.
+// Catches: requests of connections that are not accepted yet, lost when the server stops.
 #[test]
 fn requests_of_unaccepted_connections_are_answered() {
     for config in configs() {

@@ -217,8 +217,7 @@ fn the_quotation_of_an_unknown_option_is_as_short_as_of_a_name() {
     }
 }
 
-// Without the fix, replies as large as their requests, or larger, were counted only after they were
-// allocated.
+// Catches: replies as large as their requests, or larger, that are charged only after allocation.
 #[test]
 fn no_reply_exceeds_the_memory_limit() {
     const LIMIT: usize = 16 << 20;
@@ -242,8 +241,7 @@ fn no_reply_exceeds_the_memory_limit() {
     }
 }
 
-// Without the fix, a server without keys and clients kept the memory of its threads' spare buffers
-// charged forever.
+// Catches: spare memory of threads that stays charged forever in a server without keys and clients.
 #[test]
 fn memory_used_by_disconnected_clients_is_available_to_others() {
     const LIMIT: usize = 4 << 20;
@@ -282,7 +280,7 @@ fn memory_used_by_disconnected_clients_is_available_to_others() {
     }
 }
 
-// Without the fix, announced lengths were charged at once, so a few bytes could claim all memory.
+// Catches: announced lengths that are charged at once, so that a few bytes claim all memory.
 #[test]
 fn an_announced_length_reserves_no_memory() {
     let server = start(Config { memory_max: 8 << 20, ..config(2) });
