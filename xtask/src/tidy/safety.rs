@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_reason_above_the_statement_is_accepted() {
         for text in [
-            "// SAFETY: nobody else.\nunsafe impl Send for A {}\n",
+            "// SAFETY: no other owner.\nunsafe impl Send for A {}\n",
             "// SAFETY: a long\n// reason.\n#[inline]\nunsafe impl Send for A {}\n",
             "fn a() {\n    // SAFETY: pinned.\n    let b =\n        unsafe { c() };\n}\n",
             "unsafe fn a() {}\n",

@@ -67,7 +67,7 @@ pub(crate) struct Connection {
     pub(crate) is_paused: bool,
     /// Whether the connection is in its thread's list of connections that may have output.
     pub(crate) is_listed: bool,
-    /// `is_removed`: the driver was told to remove the connection. `is_gone`: it has done so.
+    /// `is_removed`: the driver was asked to remove the connection. `is_gone`: it has done so.
     pub(crate) is_removed: bool,
     pub(crate) is_gone: bool,
 }

@@ -89,9 +89,9 @@ impl Measured {
         Ok(Self { metrics, said: lines(said).map(str::to_owned).collect() })
     }
 
-    /// Runs the command in a child. `who` names it in errors.
-    pub(super) fn by(command: Command, who: &str, known: &[Metric]) -> Result<Self, UserError> {
-        let (printed, said) = output_of(command, who)?;
+    /// Runs the command in a child. `name` names it in errors.
+    pub(super) fn by(command: Command, name: &str, known: &[Metric]) -> Result<Self, UserError> {
+        let (printed, said) = output_of(command, name)?;
         Self::parse(&printed, &said, known)
     }
 }
@@ -106,13 +106,13 @@ impl Sampled for Measured {
     }
 }
 
-/// The child's standard output and standard error. `who` names the child in errors.
-pub(super) fn output_of(mut command: Command, who: &str) -> Result<(String, String), UserError> {
+/// The child's standard output and standard error. `name` names the child in errors.
+pub(super) fn output_of(mut command: Command, name: &str) -> Result<(String, String), UserError> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(&error))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
         let last = lines(&said).last().unwrap_or("it printed nothing");
-        return Err(UserError(format!("{who}: {}: {last}", output.status)));
+        return Err(UserError(format!("{name}: {}: {last}", output.status)));
     }
     Ok((String::from_utf8_lossy(&output.stdout).into_owned(), said))
 }

@@ -5,12 +5,11 @@
 //! returns its entries; a long run of entries returns a first piece and an item for the rest. The
 //! results form a tree whose leaves, from left to right, are the output. `output` walks the tree.
 //! Items share nothing else but a few counters.
-//! How much is held in memory: each item queued ahead of the output counts as the files it stands for, each listed
+//!
 //! Memory is bounded as follows. An item that is queued ahead of the output counts as the files
 //! that it stands for, and a listed directory counts as its entries until they are hashed. When the
 //! total reaches `HELD_MAX`, jobs are not queued but returned as `Part::Later`; `output` starts
-//! them
-//! shortly before their turn. Sorting needs one whole directory in memory at a time.
+//! them shortly before their turn. Sorting needs one whole directory in memory at a time.
 
 use std::cell::RefCell;
 use std::io;

@@ -62,7 +62,7 @@ impl<W: Write> Printer<W> {
     /// Prints the results of the jobs in order, and returns the totals.
     ///
     /// # Errors
-    /// Standard output cannot be written. Items that still run are then told to stop.
+    /// Standard output cannot be written. Items that still run are then asked to stop.
     pub(super) fn print(&mut self, jobs: Vec<Job>) -> io::Result<Tally> {
         let outcome = self.print_parts(jobs.into_iter().map(Part::Later).collect());
         if outcome.is_err() {

@@ -1,4 +1,4 @@
-//! The child process: one thread alone on its CPU, one that drains, and their figures.
+//! The child process: one thread alone on its CPU, one thread that drains, and their figures.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};

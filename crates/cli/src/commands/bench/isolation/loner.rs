@@ -25,8 +25,8 @@ pub(super) struct Noticed {
     pub(super) is_real_time: bool,
 }
 
-/// Raises the calling thread to real-time priority or, if that is refused, to the highest permitted
-/// niceness, and reports the refusal. Returns whether the thread is real-time.
+/// Raises the calling thread to real-time priority. If that is refused, lowers its nice value as far as
+/// the system permits, and reports the refusal. Returns whether the thread is real-time.
 pub(super) fn become_real_time() -> bool {
     let parameters = libc::sched_param { sched_priority: PRIORITY };
     // SAFETY: the structure is live; 0 is the calling thread.
