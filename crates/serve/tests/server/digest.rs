@@ -34,7 +34,7 @@ fn in_flight(client: &mut TcpStream) -> usize {
 
 #[test]
 fn pipelined_digests_run_concurrently_and_reply_in_order() {
-    if in_child("digest::pipelined_digests_are_made_together_and_answered_in_order").is_some() {
+    if in_child("digest::pipelined_digests_run_concurrently_and_reply_in_order").is_some() {
         return;
     }
     let config = |threads, receiver, io, notify| Config {

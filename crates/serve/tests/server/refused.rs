@@ -45,7 +45,7 @@ fn limit_descriptors(current: u64) {
 
 #[test]
 fn too_few_descriptors_lower_the_client_limit_with_a_note() {
-    if in_child("refused::fewer_descriptors_than_clients_is_fewer_clients_and_said").is_some() {
+    if in_child("refused::too_few_descriptors_lower_the_client_limit_with_a_note").is_some() {
         return;
     }
     limit_descriptors(200);
@@ -59,7 +59,7 @@ fn too_few_descriptors_lower_the_client_limit_with_a_note() {
 
 #[test]
 fn the_descriptor_limit_is_raised_as_far_as_permitted() {
-    if in_child("refused::the_limit_is_raised_as_far_as_it_may").is_some() {
+    if in_child("refused::the_descriptor_limit_is_raised_as_far_as_permitted").is_some() {
         return;
     }
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -72,7 +72,7 @@ fn the_descriptor_limit_is_raised_as_far_as_permitted() {
 
 #[test]
 fn without_free_descriptors_clients_wait_until_another_disconnects() {
-    if in_child("refused::without_a_descriptor_left_clients_wait_until_one_goes").is_some() {
+    if in_child("refused::without_free_descriptors_clients_wait_until_another_disconnects").is_some() {
         return;
     }
     limit_descriptors(64);
@@ -99,7 +99,7 @@ fn without_free_descriptors_clients_wait_until_another_disconnects() {
 
 #[test]
 fn a_refused_io_uring_falls_back_to_epoll_with_a_note() {
-    if in_child("refused::where_io_uring_is_refused_it_is_epoll_and_said").is_some() {
+    if in_child("refused::a_refused_io_uring_falls_back_to_epoll_with_a_note").is_some() {
         return;
     }
     refuse_io_uring();
