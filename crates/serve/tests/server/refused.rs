@@ -71,8 +71,8 @@ fn the_descriptor_limit_is_raised_as_far_as_permitted() {
 }
 
 #[test]
-fn without_free_descriptors_clients_wait_until_another_disconnects() {
-    if in_child("refused::without_free_descriptors_clients_wait_until_another_disconnects").is_some() {
+fn without_descriptors_clients_wait_until_another_disconnects() {
+    if in_child("refused::without_descriptors_clients_wait_until_another_disconnects").is_some() {
         return;
     }
     limit_descriptors(64);
