@@ -1,9 +1,8 @@
-# Every job is a script in ci/ or one cargo command, so nothing here is needed to work on uwork; it is
-# the list of what can be done.
+# The list of common jobs. Every job is a script in ci/ or a cargo command, so this file is not needed to work on uwork.
 
 SHELL := /bin/bash
 PREFIX ?= /usr/local
-# rustup installs here, and not every shell has been told.
+# rustup installs here, and some shells do not have it in PATH.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What programs that were built with the C library rely on is as it was: the exported symbols with their versions,
-# and sizes, offsets and numbers. A difference that is meant is written down by: ci/abi.sh --write
+# Checks that the ABI of the C library is unchanged: the exported symbols with their versions, and sizes, offsets and
+# numbers. To record an intended change: ci/abi.sh --write
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,7 +25,7 @@ for list in symbols layout; do
     diff -u "$capi/abi/$list.txt" "$now/$list.txt" || status=1
 done
 
-# Every function of the header is one of the library's and the other way round, and is in a manual page.
+# The header and the library have the same functions, and each function is in a manual page.
 header() { sed 's|/\*.*\*/||; /\/\*/,/\*\//d' $capi/include/uwork.h | grep -o '\buw_[a-z0-9_]*(' | tr -d '(' | grep -v '^uw_to_' | sort -u; }
 diff <(header) <(sed -n 's/^\(uw_[a-z0-9_]*\)@@.*/\1/p' "$now/symbols.txt" | grep -v '^uw_kernel_' | sort -u) || {
     echo "uwork.h (<) and libuwork.so (>) have different functions"
@@ -34,5 +34,5 @@ diff <(header) <(sed -n 's/^\(uw_[a-z0-9_]*\)@@.*/\1/p' "$now/symbols.txt" | gre
 for name in $(header); do
     grep -q "\.Fn \"\?$name\b\|\.Fo $name\b" $capi/man/*.3 || { echo "$name is in no manual page"; status=1; }
 done
-[ "$status" = 0 ] || { echo "abi: FAILED; if it is meant: ci/abi.sh --write, and a new version in uwork.map"; exit 1; }
+[ "$status" = 0 ] || { echo "abi: FAILED; if the change is intended: ci/abi.sh --write, and a new version in uwork.map"; exit 1; }
 echo "abi: $(wc -l <"$now/symbols.txt") symbols, $(wc -l <"$now/layout.txt") sizes, offsets and numbers: ok"

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Every step from a fresh checkout to a green test run. All steps run, whatever fails; the summary and the
-# exit code tell. Each step is a script of its own: to repeat one, run ci/STEP.sh.
+# Runs every step from a fresh checkout to a green test run. A failure does not stop the other steps; the summary and
+# the exit code report it. Each step is a script: to repeat a step, run ci/STEP.sh.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
-# Far above what a step takes on two cores; a step that hangs is a step that failed.
+# Far above the duration of a step on two cores; a step that runs longer has failed.
 readonly STEP_SECONDS_MAX=900
-# What all steps leave in the target folder is 3.4 GB; a machine without that much fails in the middle, in words of the
-# linker's.
+# All steps together leave 3.4 GB in the target folder. Without that much space a build fails in the middle, with a
+# message from the linker.
 readonly DISK_KIB_MIN=$((5 * 1024 * 1024))
-# Side by side, the steps of a lane one after another: the last crate of a build, a model, a test that waits or a compiler
-# of C use one CPU, and the other lane has work for the rest.
+# Two lanes run side by side, and the steps of a lane one after another. The last crate of a build, a model, a test that
+# waits and a C compiler use one CPU each; the other lane then uses the rest.
 readonly LANES=("fmt tidy clippy test doc" "loom stress capi")
 
-# Nothing is built twice here, and what cargo keeps for a second build is as large as the build.
+# Disabled, because nothing is built twice here and cargo's data for a second build is as large as the build.
 [ -z "${CI:-}" ] || export CARGO_INCREMENTAL=0
 
 target=${CARGO_TARGET_DIR:-target}
@@ -26,7 +26,7 @@ if [ "$(free_kib)" -lt "$DISK_KIB_MIN" ]; then
     echo "warning: $(($(free_kib) / 1024)) MiB are free on this disk, and all steps take up to 4 GiB"
 fi
 
-# run STEP: shows what it has said once it is over, so that steps do not mix, and notes how it went.
+# run STEP: prints the step's output when it is over, so that the outputs of steps do not mix, and records the result.
 run() {
     local step=$1 started=$SECONDS status=0 verdict
     timeout "$STEP_SECONDS_MAX" "ci/$step.sh" </dev/null >"$logs/$step.log" 2>&1 &
@@ -47,7 +47,7 @@ run() {
     return "$status"
 }
 
-# run_lane STEP...: one after another, whatever fails.
+# run_lane STEP...: runs the steps one after another, also after a failure.
 run_lane() {
     local step
     trap '[ -z "$running" ] || kill "$running" 2>/dev/null; exit 130' INT TERM
@@ -60,9 +60,9 @@ running=
 lanes=()
 trap 'kill ${running:-} "${lanes[@]}" 2>/dev/null; echo "interrupted"; exit 130' INT TERM
 
-# Without its tools no step can say anything.
+# Without the tools of this step no other step can work.
 if run deps; then
-    echo "running ${LANES[*]}; what a step says is shown when it is over, and meanwhile in $logs"
+    echo "running ${LANES[*]}; the output of a step is printed when it is over; until then it is in $logs"
     for lane in "${LANES[@]}"; do
         # shellcheck disable=SC2086 # A lane is a list of steps.
         run_lane $lane &

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The C library: its ABI, its headers alone with every compiler, the contracts of linux/workqueue.h plain, in the debug
-# mode and under the sanitizers, bad input, and what is installed, as a new user would use it.
+# Tests the C library: its ABI, its headers alone with every compiler, the contracts of linux/workqueue.h (plain, in
+# debug mode and under the sanitizers), bad input, and the installed tree from the view of a new user.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ target=${CARGO_TARGET_DIR:-target}
 target=$(mkdir -p "$target" && cd "$target" && pwd)
 log=$target/capi.log
 
-# build NAME SANITIZER: the library, built without much optimization, so that it can be done often.
+# build NAME SANITIZER: builds the library with little optimization, because it is built several times.
 build() {
     echo "building the library${2:+, instrumented: $2}"
     UWORK_SANITIZE=$2 ci/libuwork.sh dev "$target/libuwork-$1" >"$log" 2>&1 || { tail -n 40 "$log"; exit 1; }
@@ -37,8 +37,9 @@ else
     echo "left out: mandoc is not installed"
 fi
 
-# Rust's own library is not instrumented: rust-src would be needed. Address: what it allocates is watched all the same.
-# Thread: races inside of it are left out (tests/tsan_names.c). Both at once cannot be linked.
+# Rust's standard library is not instrumented, because that needs rust-src. The address sanitizer watches its
+# allocations nevertheless. For the thread sanitizer, races inside it are suppressed (tests/tsan_names.c). The two
+# sanitizers cannot be linked into one program.
 build address address
 crates/capi/tests/run.sh "$target/libuwork-address" address
 build thread thread

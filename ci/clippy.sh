@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clippy has nothing to say, tests and examples included; nor of the library without its default features.
+# clippy reports nothing, including tests and examples, and for the library without its default features.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing to build and test uwork, or says exactly what is missing and how to get it.
+# Installs the missing tools to build and test uwork, or prints what is missing and how to install it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,12 +16,12 @@ say_missing() {
     missing=1
 }
 
-# install PACKAGE...: from Debian's archive, without starting services.
+# install PACKAGE...: installs from Debian's archive, without starting services.
 install() {
     echo "installing: $*"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -q
-    # Unless the machine has a policy of its own, this one holds back services meanwhile.
+    # This policy prevents services from starting, unless the machine has a policy of its own.
     local policy=/usr/sbin/policy-rc.d status=0
     if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' >"$policy"
@@ -40,8 +40,9 @@ install_packages() {
     # The C library's tests.
     have c++ || packages+=(g++)
     have pkg-config || packages+=(pkg-config)
-    # What is left out without them is said where it would run: a second compiler, how CMake finds the library,
-    # the manual pages' form, a client and a rival of `uwork serve`.
+    # Optional; a test that is skipped without them prints that. They are a second compiler, CMake, the checker of
+    # manual
+    # pages, and a client and a rival of `uwork serve`.
     have clang || extras+=(clang)
     have cmake || extras+=(cmake)
     have mandoc || extras+=(mandoc)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The code is formatted. To format it: make fmt.
+# Checks that the code is formatted. To format it: make fmt.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

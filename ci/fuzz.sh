@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Looks for input that breaks a parser, guided by the code that it reaches. FUZZ_SECONDS is how long.
+# Searches for input that breaks a parser, guided by code coverage, for FUZZ_SECONDS.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
 seconds=${FUZZ_SECONDS:-60}
 target=${CARGO_TARGET_DIR:-../target}/fuzz
-# The coverage that the fuzzer goes by: stable flags, as no sanitizer is asked for.
+# The coverage instrumentation that the fuzzer uses. These flags are stable, because no sanitizer is enabled.
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 -Cdebug-assertions=on -Coverflow-checks=on -Ccodegen-units=1"

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Builds the C library, optimized, and installs it: libraries, headers, pkg-config and CMake files, man pages.
-# PREFIX (default /usr/local) is where it will be used, LIBDIR (default PREFIX/lib) where its libraries are, DESTDIR what
-# is put in front of both for now.
-# UWORK_PROFILE=dev installs one that is built faster.
+# Builds the C library, optimized, and installs libraries, headers, pkg-config and CMake files, and man pages.
+# PREFIX (default /usr/local) is the final location, LIBDIR (default PREFIX/lib) that of the libraries, and DESTDIR a
+# prefix of both for this installation. UWORK_PROFILE=dev installs a library that builds faster.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +17,7 @@ version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
 major=${version%%.*}
 major_minor=${version%.*}
 
-# fill FILE: with what is not known before.
+# fill FILE: replaces the placeholders of a template.
 fill() { sed -e "s/@VERSION@/$version/; s/@MAJOR@/$major/; s/@MAJOR_MINOR@/$major_minor/; s|@PREFIX_FROM_LIBDIR@|$prefix_from_libdir|" "$1"; }
 
 ci/libuwork.sh "$profile" "$target/libuwork-$profile" >/dev/null
@@ -34,7 +33,7 @@ done
 
 install -m 644 "$built/libuwork.a" "$lib/libuwork.a"
 install -m 755 "$built/libuwork.so.$version" "$lib/libuwork.so.$version"
-# Names stay: uwork_dump and the watchdog show functions by them.
+# Function names are not stripped, because uwork_dump and the watchdog show them.
 strip --strip-debug "$lib/libuwork.a" "$lib/libuwork.so.$version"
 ln -sf "libuwork.so.$version" "$lib/libuwork.so.$major"
 ln -sf "libuwork.so.$major" "$lib/libuwork.so"
@@ -47,7 +46,7 @@ done
 
 install -m 644 $capi/man/*.3 "$root/share/man/man3"
 install -m 644 $capi/man/*.7 "$root/share/man/man7"
-# Each function by its own name.
+# One link for each function, so that `man FUNCTION` works.
 for page in $capi/man/*.3; do
     for name in $(sed -n 's/^\.Nm \(uw_[a-z_]*\).*/\1/p' "$page"); do
         file=$(basename "$page")
@@ -55,7 +54,7 @@ for page in $capi/man/*.3; do
     done
 done
 
-# The examples look here where pkg-config knows nothing of uwork.
+# The examples look here if pkg-config does not know uwork.
 mkdir -p target
 realpath "$lib/pkgconfig" >target/installed-pkgconfig
 if [ -z "${DESTDIR:-}" ] && [ "$(id -u)" = 0 ]; then

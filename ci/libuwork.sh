@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds libuwork.a and libuwork.so into target/libuwork. Arguments: a profile (release, dev), and the folder.
-# With UWORK_SANITIZE=address or thread, the library is instrumented (needs RUSTC_BOOTSTRAP, set here).
+# Builds libuwork.a and libuwork.so into target/libuwork. Arguments: a profile (release, dev), and the folder. With
+# UWORK_SANITIZE=address or thread, instruments the library (needs RUSTC_BOOTSTRAP, which is set here).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,7 @@ profile=${1:-release}
 target=${CARGO_TARGET_DIR:-target}
 sanitize=${UWORK_SANITIZE:-}
 out=${2:-$target/libuwork${sanitize:+-$sanitize}}
-# Given to everybody who asks cc-rs or us for a compiler.
+# Every build script that uses cc-rs, and this script, get this C compiler.
 cc=${CC:-cc}
 
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)
@@ -20,8 +20,8 @@ mkdir -p "$out"
 cargo_flags=(--package uwork-capi --profile "$profile" --crate-type staticlib)
 link_flags=()
 if [ -n "$sanitize" ]; then
-    # A folder of its own: the flag changes every crate. No target is named without need, so build scripts
-    # and macros would be instrumented as well: naming it keeps them apart.
+    # A folder of its own, because the flag changes every crate. The target is named explicitly, because otherwise build
+    # scripts and macros would be instrumented too.
     host=$(rustc -vV | sed -n 's/^host: //p')
     export RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR="$target/sanitize-$sanitize"
     export RUSTFLAGS="${RUSTFLAGS:-} -Zsanitizer=$sanitize -Cunsafe-allow-abi-mismatch=sanitizer -Cforce-frame-pointers=yes"
@@ -34,8 +34,8 @@ cargo rustc "${cargo_flags[@]}" ${UWORK_CARGO_FLAGS:-}
 archive=${CARGO_TARGET_DIR:-target}/$folder/libuwork_capi.a
 cp "$archive" "$out/libuwork.a"
 
-# All of the archive that the version script names, and what that needs; the rest is left out. Once loaded it stays: its
-# threads run in it, and the kernel has been told of places in it (rseq).
+# Links the parts of the archive that the version script exports and their dependencies. The library must not be
+# unloaded: its threads run in it, and the kernel holds addresses in it (rseq).
 "$cc" -shared -o "$out/libuwork.so.$version" "${link_flags[@]}" \
     -Wl,-soname,"libuwork.so.$major" -Wl,--version-script=crates/capi/uwork.map \
     -Wl,--whole-archive "$out/libuwork.a" -Wl,--no-whole-archive \

@@ -16,7 +16,7 @@ if ! is_complete; then
     fi
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -q
-    # Not in every release of Debian, and not required.
+    # Missing in some releases of Debian, and optional.
     ! apt-cache show libdispatch-dev >/dev/null 2>&1 || packages+=(libdispatch-dev)
     "${install[@]}" "${packages[@]}"
 fi

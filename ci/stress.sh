@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Every operation at once on real threads, optimized: crates/*/tests/stress*. An argument sets the rounds.
+# Runs every operation at once on real threads, optimized: crates/*/tests/stress*. The argument is the number of rounds.
 #
-#   HISTORIES  how many random histories in virtual time are checked before, by the oracle of liveness (0; 1,000,000
-#              take a quarter of an hour, and the tests have 20,000)
+#   HISTORIES  number of random histories in virtual time to check first with the liveness oracle (0; 1,000,000 take a
+#              quarter of an hour, and the tests run 20,000)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# All tests of all crates: of the libraries, the commands, the examples and the documentation.
+# Runs all tests of all crates: libraries, commands, examples and documentation.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Without --all-targets, which would leave the documentation's examples out.
+# Without --all-targets, which would exclude the examples in the documentation.
 cargo test --workspace --no-fail-fast

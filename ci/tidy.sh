@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The house rules hold, and every test that the documents name exists. To see the rules: cargo xtask help.
+# Checks the house rules, and that every test named in the documents exists. To list the rules: cargo xtask help.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

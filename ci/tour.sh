@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# From a fresh checkout to the main job: builds the command, runs the quick benchmark against other thread
-# pools, then checksums a real tree of this machine and verifies what it wrote.
+# The main uses from a fresh checkout: builds the command, runs the quick benchmark against other thread pools,
+# checksums a real tree of this machine and verifies the sums.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# After the build everything together takes less than three minutes.
+# All steps after the build together take less than three minutes.
 readonly BENCH_SECONDS_MAX=110
 readonly SUM_SECONDS_MAX=30
 readonly VERIFY_SECONDS_MAX=30
@@ -15,8 +15,8 @@ uwork=$target/release/uwork
 sums=$target/tour.sha256
 summary=()
 
-# step NAME SECONDS_MAX COMMAND...: runs the command and takes its time; 0 is no limit.
-# Only the command writes to standard output, so that the caller can keep what it says.
+# step NAME SECONDS_MAX COMMAND...: runs and times the command; 0 means no limit. Only the command writes to standard
+# output, so that the caller can capture it.
 step() {
     local name=$1 limit=$2 before status=0
     shift 2

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # Runs the tests of per-CPU data, of task work, and of queues on many CPUs in a virtual machine with isolated CPUs and
-# CPUs that go offline, and shows that no thread of uwork's ran on an isolated CPU.
-# Arguments: x86_64 (16 CPUs, 2 nodes) or aarch64 (8 CPUs), both by default. Without KVM: qemu translates, so it
-# is slow. No step of make test; docs/reliability.md says what comes of it.
+# CPUs that go offline, and shows that no thread of uwork ran on an isolated CPU.
+# Arguments: x86_64 (16 CPUs, 2 nodes) or aarch64 (8 CPUs), both by default. qemu emulates the CPUs without KVM, which
+# is
+# slow. Not part of make test; docs/reliability.md has the results.
 #
-#   VM_SLOW          how many times slower than a real machine the one is that the tests are built for (10)
-#   VM_TEST_SECONDS  how long one of them may take (1800), VM_BOOT_SECONDS the kernel (600)
-#   VM_ONLY          a part of the names of those that are to run: VM_ONLY=task_
+#   VM_SLOW          slowdown of the virtual machine compared with a real machine, for the tests' time limits (10)
+#   VM_TEST_SECONDS  maximum duration of a test (1800), VM_BOOT_SECONDS of the boot (600)
+#   VM_ONLY          runs only the tests whose names contain this text: VM_ONLY=task_
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly slow=${VM_SLOW:-10} test_seconds=${VM_TEST_SECONDS:-1800} boot_seconds=${VM_BOOT_SECONDS:-600}
-# No test hangs for longer than `test_seconds`; this is for a machine that hangs as a whole.
+# A hanging test ends after `test_seconds`; this limit is for a machine that hangs as a whole.
 readonly run_seconds=$((8 * test_seconds))
 readonly target=${CARGO_TARGET_DIR:-target}
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Debian's name of an architecture.
+# Debian's name for an architecture.
 debian_of() { [ "$1" = x86_64 ] && echo amd64 || echo arm64; }
 
 install_tools() {
@@ -44,8 +45,8 @@ install_tools() {
     }
 }
 
-# fetch ARCH FOLDER: Debian's kernel and busybox, unpacked there and not installed. apt gets lists of its own, as
-# the machine's are for its own architecture.
+# fetch ARCH FOLDER: unpacks Debian's kernel and busybox there without installing them. apt uses separate package lists,
+# because those of the machine are for its own architecture.
 fetch() {
     local debian
     debian=$(debian_of "$1")
@@ -76,7 +77,7 @@ fetch() {
     touch "$folder/fetched"
 }
 
-# build ARCH ROOT: the test binaries, for the machine's own architecture as for another. Its own gets the command too.
+# build ARCH ROOT: builds the test binaries for the architecture, and the command if it is the machine's own.
 build() {
     local triple=$1-unknown-linux-gnu root=$2 variable kind name binary
     variable=${triple^^}
@@ -93,11 +94,11 @@ build() {
         cargo build --package uwork-cli
         cp "$target/debug/uwork" "$root/tests/uwork"
     fi
-    # One test asks for the lines of a stack: that of the library's own.
+    # One test needs the line tables of the standard library for stacks.
     find "$root/tests" -type f ! -name unit -exec "$1-linux-gnu-strip" --strip-debug {} +
 }
 
-# add_libraries ARCH ROOT: what the programs there are linked with, and what that is linked with.
+# add_libraries ARCH ROOT: copies the shared libraries of the programs there, with their dependencies.
 add_libraries() {
     local compiler=$1-linux-gnu-gcc root=$2 file name found
     local left=("$root"/tests/*)
@@ -127,7 +128,7 @@ pack() {
     (cd "$root" && find . | cpio --quiet -o -H newc -R 0:0 | gzip -1) >"$folder/initramfs"
 }
 
-# What the machines are. Isolated is the upper half. Kernels that are told so do not take a host that is busy for a
+# The machines. The upper half of the CPUs is isolated. The kernel parameters prevent a busy host from being taken for a
 # broken timer or a stall.
 machine_of() {
     local common="panic=-1 nowatchdog mitigations=off rcupdate.rcu_cpu_stall_suppress=1 loglevel=4"
@@ -150,7 +151,7 @@ machine_of() {
 machine=
 trap '[ -z "$machine" ] || kill "$machine" 2>/dev/null' EXIT
 
-# wait_for SECONDS LOG PATTERN: until the machine has said that, or is gone.
+# wait_for SECONDS LOG PATTERN: waits until the log contains the pattern, or the machine has ended.
 wait_for() {
     local deadline=$((SECONDS + $1))
     until grep -q "$3" "$2"; do

@@ -1,41 +1,43 @@
-//! Notes what the program is built from and with, for the figures that it writes.
+//! Records the commit, the compiler and the profile of this build; benchmark records quote them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    // A change of any of it makes another state of the code; without a line of these, any file of this crate would do.
+    // Cargo reruns this script when one of these paths changes. Without these lines it would rerun
+    // only when a file of this crate changes.
     let mut paths: Vec<_> =
         ["crates", "Cargo.toml", "Cargo.lock"].map(|path| root.join(path)).into();
     for log in ["HEAD", "logs/HEAD"] {
         let args = ["rev-parse", "--path-format=absolute", "--git-path", log];
-        paths.extend(said_by("git", &args, &root).map(PathBuf::from));
+        paths.extend(output_of("git", &args, &root).map(PathBuf::from));
     }
-    // One that is not there would be a change each time.
+    // Cargo treats a missing path as changed in every build.
     for path in paths.iter().filter(|path| path.exists()) {
         println!("cargo:rerun-if-changed={}", path.display());
     }
     let commit = is_repository(&root).then(|| {
-        said_by("git", &["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"], &root)
+        output_of("git", &["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"], &root)
     });
     println!("cargo:rustc-env=UWORK_COMMIT={}", commit.flatten().unwrap_or_default());
     let rustc =
-        std::env::var("RUSTC").ok().and_then(|rustc| said_by(&rustc, &["--version"], &root));
+        std::env::var("RUSTC").ok().and_then(|rustc| output_of(&rustc, &["--version"], &root));
     println!("cargo:rustc-env=UWORK_RUSTC={}", rustc.unwrap_or_default());
     let profile = std::env::var("PROFILE").unwrap_or_default();
     println!("cargo:rustc-env=UWORK_PROFILE={profile}");
 }
 
-/// Whether this is the top of a repository. Unpacked sources may lie within another one, which is not theirs.
+/// Whether `root` is the top of a repository. Unpacked sources may lie inside an unrelated
+/// repository.
 fn is_repository(root: &Path) -> bool {
-    let top = said_by("git", &["rev-parse", "--show-toplevel"], root);
+    let top = output_of("git", &["rev-parse", "--show-toplevel"], root);
     top.is_some_and(|top| Path::new(&top).canonicalize().ok() == root.canonicalize().ok())
 }
 
-/// What a program says, if it can be had and does not fail.
-fn said_by(program: &str, args: &[&str], directory: &Path) -> Option<String> {
+/// The program's standard output, or `None` if the program cannot be started or fails.
+fn output_of(program: &str, args: &[&str], directory: &Path) -> Option<String> {
     let output = Command::new(program).args(args).current_dir(directory).output().ok()?;
-    let said = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| said.trim().to_owned())
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
 }

@@ -1,5 +1,5 @@
-//! With the `native` feature: finds the native pools and compiles the shim over them. Otherwise
-//! nothing.
+//! With the feature `native`, finds the native pools and compiles the shim over them. Without it,
+//! does nothing.
 
 #[cfg(feature = "native")]
 fn main() {

@@ -1,4 +1,5 @@
-//! The RESP parser: whatever arrives, in however many pieces, is read the same, and within bounds.
+//! Fuzzes the RESP parser: any input must parse the same in any number of pieces, with bounded
+//! memory.
 
 #![no_main]
 
@@ -7,7 +8,7 @@ use uwork_serve::resp::{Limits, Parsed, Parser, ProtocolError};
 
 const LIMITS: Limits = Limits { bulk_max: 1 << 16, request_max: 1 << 18 };
 
-/// Requests, and how the stream ends.
+/// The requests, and how the stream ends.
 type Read = (Vec<Vec<Vec<u8>>>, Result<usize, ProtocolError>);
 
 fn read(stream: &[u8], piece: usize) -> Read {
@@ -32,7 +33,7 @@ fn read(stream: &[u8], piece: usize) -> Read {
                 Err(error) => return (requests, Err(error)),
             }
         }
-        // What it keeps is a part of what it was given, and not of what it was promised.
+        // The parser's memory depends on the input that it has received, not on announced lengths.
         assert!(parser.allocated() <= 64 + 16 * stream.len());
     }
     (requests, Ok(stream.len() - at))

@@ -1,4 +1,4 @@
-//! One thing that a check found, printed as compilers print so that editors can jump to it.
+//! A finding of a check, printed in the format of compilers, so that editors can jump to it.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub(crate) struct Finding {
     /// Path from the root of the checkout, with forward slashes.
     pub(crate) file: String,
-    /// From 1.
+    /// The line number, starting from 1.
     pub(crate) line: usize,
     pub(crate) rule: &'static str,
     pub(crate) message: String,

@@ -1,6 +1,6 @@
 //! The house rules as a program: `cargo xtask tidy`, `cargo xtask semantics`.
 //!
-//! It reads the files that git lists and prints what it finds. It never writes and never fixes.
+//! It reads the files that git lists and prints its findings. It never writes and never fixes.
 
 mod finding;
 mod markdown;
@@ -30,7 +30,7 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Every word that may follow `cargo xtask`.
+/// The words that may follow `cargo xtask`.
 fn command_names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|command| command.name).chain(["help"])
 }

@@ -1,4 +1,5 @@
-//! As much of Markdown as the rules need: links, anchors, code spans and fenced blocks, each with its line.
+//! A Markdown parser limited to the needs of the rules: links, anchors, code spans, tables and
+//! fenced blocks, with line numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,7 @@ use crate::tree::numbered;
 #[derive(Default)]
 pub(crate) struct Markdown {
     pub(crate) links: Vec<(usize, String)>,
-    /// What may stand after `#` in a link to this file: slugs of headings, and ids given by hand.
+    /// The valid fragments of links to this file: slugs of headings, and explicit ids.
     pub(crate) anchors: BTreeSet<String>,
     /// Inline code.
     pub(crate) spans: Vec<(usize, String)>,
@@ -18,7 +19,7 @@ pub(crate) struct Markdown {
 
 /// A fenced block of code.
 pub(crate) struct Fence {
-    /// The word after the opening fence, or nothing.
+    /// The word after the opening fence, or an empty string.
     pub(crate) language: String,
     pub(crate) lines: Vec<(usize, String)>,
 }
@@ -63,7 +64,7 @@ impl Markdown {
         markdown
     }
 
-    /// Records inline code and returns the line with it blanked.
+    /// Records inline code, and returns the line with the code blanked.
     fn take_spans(&mut self, line: usize, text: &str) -> String {
         let mut prose = String::new();
         let mut rest = text;
@@ -117,12 +118,12 @@ impl Markdown {
 fn fence_marker(trimmed: &str) -> Option<String> {
     let mark = ['`', '~'].into_iter().find(|&mark| trimmed.starts_with(mark))?;
     let length = trimmed.chars().take_while(|&c| c == mark).count();
-    // Three marks and a closing one on the same line are inline code.
+    // Three marks that are closed on the same line are inline code.
     let opens = length >= 3 && !trimmed[length..].contains(mark);
     opens.then(|| mark.to_string().repeat(length))
 }
 
-/// The cells of a table row; nothing for the ruler below the header.
+/// The cells of a table row; `None` for the ruler below the header.
 fn cells(row: &str) -> Option<Vec<String>> {
     let inner = row.trim().trim_start_matches('|').trim_end_matches('|');
     let is_ruler = inner.chars().all(|c| matches!(c, '-' | ':' | '|' | ' '));
@@ -131,10 +132,11 @@ fn cells(row: &str) -> Option<Vec<String>> {
     (!is_ruler).then(|| inner.replace("\\|", escaped_pipe).split('|').map(unescape).collect())
 }
 
-/// The anchor that forges give to a heading: lower case, words joined by hyphens, punctuation gone.
+/// The anchor that forges generate for a heading: lower case, words joined by hyphens, without
+/// punctuation.
 fn slug(heading: &str) -> String {
     let mut text = heading.trim().trim_end_matches('#').trim().to_owned();
-    // A link in a heading counts with its text only.
+    // Only the text of a link in a heading counts.
     while let Some(middle) = text.find("](") {
         let Some(end) = text[middle..].find(')') else { break };
         text.replace_range(middle..=middle + end, "");
@@ -148,7 +150,7 @@ mod tests {
     use super::{Markdown, slug};
 
     #[test]
-    fn links_of_every_form_are_seen() {
+    fn links_of_every_form_are_found() {
         let text =
             "see [a](x.md) and ![b](y.png \"t\")\n\n[c]: z.md\n<img src=\"w.svg\">\n`[d](no.md)`\n";
         let links: Vec<String> =
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn slugs_are_those_of_the_forges() {
+    fn slugs_match_those_of_the_forges() {
         assert_eq!(slug(" 3. Affinity scopes: `cache_shard`!"), "3-affinity-scopes-cache_shard");
         assert_eq!(slug(" See [the guide](guide.md)"), "see-the-guide");
         let markdown = Markdown::new("# Same\n# Same\n<a id=\"by-hand\"></a>\n");
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_come_in_cells() {
+    fn tables_are_split_into_cells() {
         let markdown = Markdown::new("| a | b |\n|---|:-:|\n| `x` | y \\| z |\n\n| c |\n");
         assert_eq!(markdown.tables.len(), 2);
         assert_eq!(markdown.tables[0][1], (3, vec!["`x`".to_owned(), "y | z".to_owned()]));

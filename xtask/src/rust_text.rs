@@ -1,6 +1,6 @@
-//! A Rust file split into what the compiler reads and what people read, and the lines that are tests.
+//! Splits a Rust file into code and comments, and finds the lines that are tests.
 //!
-//! Splitting by hand and not by token stream, because comments are half of what the rules are about.
+//! It works on the text and not on the token stream, because half of the rules concern comments.
 
 use proc_macro2::Span;
 use syn::Token;
@@ -8,13 +8,13 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 
-/// Stands for each character of a string's content in `code`: not blank, and part of no word.
+/// Replaces each character of a string's content in `code`: neither blank nor part of a word.
 const IN_STRING: char = '\u{b7}';
 
 pub(crate) struct RustText {
-    /// The text with comments blanked and the content of strings replaced. Lines stay where they are.
+    /// The text with comments blanked and string contents replaced. Line numbers are preserved.
     pub(crate) code: String,
-    /// The text with all but comments blanked.
+    /// The text with everything except comments blanked.
     pub(crate) comments: String,
     pub(crate) syntax: Result<syn::File, syn::Error>,
     tests: TestLines,
@@ -43,7 +43,7 @@ fn is_test_path(path: &str) -> bool {
     stem == "tests" || path.split('/').rev().skip(1).any(|folder| folder == "tests")
 }
 
-/// Finds the items that only tests compile.
+/// Finds the items that are compiled only for tests.
 struct TestLines {
     whole_file: bool,
     ranges: Vec<(usize, usize)>,
@@ -67,7 +67,7 @@ fn is_test_attribute(attribute: &syn::Attribute) -> bool {
     }
 }
 
-/// Whether a `cfg` condition holds in tests only: `test` itself, or one part of an `all`.
+/// Whether a `cfg` condition holds only in tests: `test` itself, or one part of an `all`.
 fn demands_test(condition: &syn::Meta) -> bool {
     match condition {
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -94,7 +94,7 @@ impl<'ast> Visit<'ast> for TestLines {
     }
 }
 
-/// Splits `text` into code and comments of the same shape.
+/// Splits `text` into code and comments of the same layout.
 fn split(text: &str) -> (String, String) {
     let mut splitter =
         Splitter { rest: text, code: String::new(), comments: String::new(), after_word: false };
@@ -159,7 +159,7 @@ impl Splitter<'_> {
     }
 }
 
-/// Length of the block comment that `text` starts with; they nest.
+/// The length of the block comment at the start of `text`. Block comments nest.
 fn block_comment_length(text: &str) -> usize {
     let mut depth = 0;
     let mut at = 0;
@@ -196,7 +196,7 @@ fn raw_string_quotes(text: &str) -> Option<RawQuotes> {
     is_string.then_some(RawQuotes { opening: prefix.len() + hashes + 1, hashes })
 }
 
-/// Bytes up to the closing `quote`, minding backslashes.
+/// The number of bytes up to the closing `quote`, skipping escaped characters.
 fn content_length(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
@@ -210,7 +210,8 @@ fn content_length(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// A quote starts a character literal or a lifetime; a lifetime is not closed after one character.
+/// A quote starts a character literal or a lifetime. A lifetime has no closing quote after one
+/// character.
 fn is_char_literal(text: &str) -> bool {
     let mut characters = text.chars();
     if characters.next() != Some('\'') {
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_string_says_is_not_code() {
+    fn the_content_of_a_string_is_not_code() {
         for text in [
             r#"f("x // \" y")"#,
             "f(r#\"x \" y\"#)",

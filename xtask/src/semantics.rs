@@ -1,11 +1,12 @@
-//! `cargo xtask semantics`: docs/semantics.md promises behaviours and names the test that shows each.
-//! A promise whose test is gone is worse than no promise.
+//! `cargo xtask semantics`: docs/semantics.md promises behaviours and names the tests that show
+//! them. This checks that the tests exist.
 //!
-//! Read are the tables that have a column headed `Test` or `Tests`, and in it whatever is in backticks:
-//! `test_name`, or `file::test_name` where the file's stem or a module says which one is meant.
+//! It reads the tables with a column headed `Test` or `Tests`, and the code spans in that column:
+//! `test_name`, or `file::test_name`, where the stem of the file or the name of a module tells
+//! tests of the same name apart.
 //!
-//! Each of the promises 2.1 to 2.37 has a row, which begins with its number, and a test, unless a cell of
-//! the row begins with `not yet` or `not applicable`.
+//! Each of the promises 2.1 to 2.37 has a row that begins with its number and names a test, unless
+//! a cell of the row begins with `not yet` or `not applicable`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +17,9 @@ use crate::tree::{Kind, Tree, numbered};
 
 const FILE: &str = "docs/semantics.md";
 const RULE: &str = "semantics";
-/// What the kernel promises, numbered from 1: rows 2.1 to 2.37.
+/// The number of the kernel's promises: rows 2.1 to 2.37.
 const PROMISES: usize = 37;
-/// How a cell begins that says why a row needs no test.
+/// The beginnings of a cell that explains why a row needs no test.
 const EXEMPT: [&str; 2] = ["not yet", "not applicable"];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
@@ -60,14 +61,14 @@ fn unshown(markdown: &Markdown) -> Vec<(usize, String)> {
 
 type Row = (usize, Vec<String>);
 
-/// The column that names tests, and the rows below the header; nothing if there is no such column.
+/// The column that names tests, and the rows below the header; `None` if there is no such column.
 fn tests_of(table: &[Row]) -> Option<(usize, &[Row])> {
     let ((_, header), rows) = table.split_first()?;
     let is_test = |cell: &String| matches!(cell.to_lowercase().as_str(), "test" | "tests");
     header.iter().position(is_test).map(|column| (column, rows))
 }
 
-/// Tests named in the tables, with their lines; nothing where no table has a column for them.
+/// The tests named in the tables, with their lines; `None` if no table has a column for tests.
 fn named_tests(markdown: &Markdown) -> Option<Vec<(usize, String)>> {
     let mut named = None;
     for (column, rows) in markdown.tables.iter().filter_map(|table| tests_of(table)) {
@@ -81,7 +82,8 @@ fn named_tests(markdown: &Markdown) -> Option<Vec<(usize, String)>> {
     named
 }
 
-/// For each function of the tree, what may stand before `::` in its name: file stems and folders.
+/// For each function of the tree, the qualifiers that may precede `::` in its name: file stems and
+/// folders.
 fn functions(tree: &Tree) -> BTreeMap<String, BTreeSet<String>> {
     let mut functions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (file, rust) in tree.rust() {
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_is_gone_is_found() {
+    fn a_missing_test_is_found() {
         assert_eq!(findings("| twice | `a_pending_item_is_taken` |\n"), 1);
         assert_eq!(findings("| twice | `flush::a_pending_item_is_refused` |\n"), 1);
     }
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn no_document_is_no_breach() {
+    fn a_missing_document_is_accepted() {
         assert_eq!(check(&Tree::of(&[])), []);
     }
 }

@@ -1,4 +1,5 @@
-//! The files that git lists, in memory. Every check reads from here, so a test can state a tree in a line.
+//! The files that git lists, in memory. Every check reads from here, so a test can define a tree in
+//! one line.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,15 +8,15 @@ use std::process::Command;
 use crate::markdown::Markdown;
 use crate::rust_text::RustText;
 
-/// What a file is, as far as the rules care.
+/// The kind of a file, as far as the rules distinguish kinds.
 pub(crate) enum Kind {
     Rust(RustText),
     Markdown(Markdown),
-    /// Written by hand and read by people, but neither of the above: TOML, shell, YAML, C.
+    /// Other hand-written text: TOML, shell, YAML, C.
     Script,
-    /// Tabs are part of the grammar.
+    /// Tabs are part of the syntax.
     Makefile,
-    /// Data, licence texts and whatever else: white space in it may matter.
+    /// Data, licence texts and other files, in which white space may be significant.
     Other,
 }
 
@@ -55,12 +56,13 @@ pub(crate) fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
 
 pub(crate) struct Tree {
     files: Vec<SourceFile>,
-    /// Every listed path and every folder above one, binary files included: what a link may point to.
+    /// Every listed path and all folders above it, including binary files: the possible targets of
+    /// links.
     paths: BTreeSet<String>,
 }
 
 impl Tree {
-    /// Reads tracked files and untracked ones that are not ignored.
+    /// Reads tracked files, and untracked files that are not ignored.
     pub(crate) fn of_this_checkout() -> Result<Self, String> {
         let root = root()?;
         let listing = Command::new("git")
@@ -75,7 +77,7 @@ impl Tree {
         let names = String::from_utf8(listing.stdout).map_err(|_| "a path is not UTF-8")?;
         let mut tree = Self { files: Vec::new(), paths: BTreeSet::new() };
         for name in names.split_terminator('\0') {
-            // A file can be listed and gone: deleted but not yet recorded as such.
+            // A listed file may have been deleted without `git rm`.
             if let Ok(bytes) = std::fs::read(root.join(name)) {
                 tree.add(name, bytes);
             }
@@ -124,13 +126,14 @@ impl Tree {
         manifests.filter_map(|file| Some((file, file.text.parse().ok()?)))
     }
 
-    /// Whether a file or a folder stands there.
+    /// Whether a file or a folder exists at this path.
     pub(crate) fn exists(&self, path: &str) -> bool {
         path.is_empty() || self.paths.contains(path)
     }
 }
 
-/// cargo names the running package's folder at run time, so a moved checkout is read where it is now.
+/// cargo passes the package's folder at run time, so this works in a checkout that was moved after
+/// the build.
 fn root() -> Result<PathBuf, String> {
     let manifest = std::env::var("CARGO_MANIFEST_DIR").map_err(|_| "run me as `cargo xtask`")?;
     let root = Path::new(&manifest).parent().ok_or("the package stands in no workspace")?;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Linux workqueues in user space: look at the machine, measure, do real work.
+/// Linux workqueues in user space: show the machine, run benchmarks, checksum files, serve keys.
 #[derive(Parser)]
 #[command(name = "uwork", version, about, max_term_width = 100)]
 struct Cli {
@@ -16,9 +16,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Draw this machine (or a described one) and the pods of each affinity scope.
+    /// Draw this machine (or a described machine) and the pods of each affinity scope.
     Topology(commands::topology::Args),
-    /// Checksum files with work items; prints and checks what sha256sum prints.
+    /// Checksum files with work items; the format is that of sha256sum.
     Sum(commands::sum::Args),
     /// Serve keys and values over RESP, the protocol of Redis.
     Serve(commands::serve::Args),
@@ -27,7 +27,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // clap exits with 2 on a bad command line, as every other user error here does.
+    // clap exits with 2 on a bad command line, as this program does for every user error.
     let outcome = match Cli::parse().command {
         Command::Topology(args) => commands::topology::run(args),
         Command::Sum(args) => commands::sum::run(args),

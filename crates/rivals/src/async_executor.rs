@@ -25,7 +25,7 @@ impl AsyncExecutor {
             .map(|_| {
                 let (executor, stopped) = (Arc::clone(&executor), stopped.clone());
                 thread::spawn(move || {
-                    // An error is the channel's end, which is what the worker waits for.
+                    // The error reports the closed channel, which tells the worker to end.
                     let _ = block_on(executor.run(stopped.recv()));
                 })
             })

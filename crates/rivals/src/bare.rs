@@ -1,7 +1,9 @@
-//! The limit: the least that any intrusive design must do, and nothing that makes it useful.
+//! The limit: only the work that any intrusive design must do, without any of the features that
+//! make a pool useful.
 //!
-//! Push with one CAS; a worker takes all and calls each, newest first. No pending bit, so nothing
-//! can be queued twice, cancelled or waited for; no order; no limit; no fairness.
+//! A push is one compare-and-swap; a worker takes all items and calls each, newest first. Without a
+//! pending bit, an item can neither be queued twice nor cancelled nor waited for. There is no
+//! order, no limit and no fairness.
 
 use std::ptr;
 use std::sync::Arc;
@@ -18,8 +20,8 @@ use crate::progress::Progress;
 
 struct Item {
     next: AtomicPtr<Item>,
-    /// Takes a pointer: the item may be freed before the function returns, which a reference would
-    /// forbid.
+    /// Takes a pointer, because the item may be freed before the function returns, which a
+    /// reference would forbid.
     function: unsafe fn(*const Item),
     progress: &'static Progress,
 }
@@ -28,7 +30,7 @@ struct Item {
 ///
 /// The item is alive until it has counted.
 unsafe fn count(item: *const Item) {
-    // SAFETY: it has not counted yet.
+    // SAFETY: the item has not counted yet, so it is alive.
     let progress = unsafe { (*item).progress };
     progress.complete();
 }
@@ -41,7 +43,7 @@ struct Stack {
     stopping: AtomicBool,
 }
 
-/// On its own line: producers look at it only when they push on an empty stack.
+/// On its own cache line, because producers read it only when they push onto an empty stack.
 #[derive(Default)]
 #[repr(align(128))]
 struct Idle {
@@ -57,14 +59,14 @@ impl Stack {
         let mut head = self.head.load(Relaxed);
         loop {
             item.next.store(head, Relaxed);
-            // SeqCst, partner of `sleep`: either the sleeper takes this item, or we see the
-            // sleeper.
+            // SeqCst, partner of `sleep`: either the worker that goes to sleep takes this item, or
+            // this load sees the sleeping worker. Otherwise the item could stay without a wake-up.
             match self.head.compare_exchange_weak(head, this, SeqCst, Relaxed) {
                 Ok(_) => break,
                 Err(now) => head = now,
             }
         }
-        // A push on a stack that is not empty has the wake-up of the one that found it empty.
+        // A push onto a non-empty stack relies on the wake-up by the push that found it empty.
         if head.is_null() && self.idle.sleepers.load(SeqCst) > 0 {
             self.idle.sequence.fetch_add(1, SeqCst);
             futex::wake(&self.idle.sequence, 1);
@@ -95,7 +97,7 @@ impl Stack {
         }
     }
 
-    /// Sleeps unless there is something to take; returns what it took.
+    /// Sleeps unless there are items; returns the items that it took.
     fn sleep(&self) -> *mut Item {
         let sequence = self.idle.sequence.load(SeqCst);
         self.idle.sleepers.fetch_add(1, SeqCst);

@@ -1,4 +1,4 @@
-//! Which pools there are to compare with, under the names that the figures carry.
+//! The pools to compare with, under the names used in records.
 
 use crate::async_executor::AsyncExecutor;
 use crate::bare::Bare;
@@ -10,15 +10,15 @@ use crate::rayon::Rayon;
 use crate::threadpool::ThreadPool;
 use crate::tokio::Tokio;
 
-/// What a runner is in a comparison.
+/// The role of a runner in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// A pool that people use: the fastest of these is what ratios are taken to.
+    /// A pool in practical use. Ratios are relative to the fastest of these.
     Pool,
-    /// The bones of a known design, written for this comparison: much less than a pool that people
-    /// could use.
+    /// The core of a known design, written for this comparison. It lacks much of what a usable pool
+    /// needs.
     Shape,
-    /// A bound to measure against, not a pool anyone could use.
+    /// A bound to measure against, not a usable pool.
     Limit,
 }
 
@@ -27,11 +27,11 @@ pub enum Standing {
 pub struct Rival {
     /// Its fixed name in tables and records.
     pub runner: &'static str,
-    /// Empty where there is only one.
+    /// Empty if the runner has only one variant.
     pub variant: &'static str,
-    /// Whether it counts among the rivals.
+    /// Its role in the comparison.
     pub standing: Standing,
-    /// Whether it can be held to one worker, to compare with an ordered queue.
+    /// Whether it can be limited to one worker, for a comparison with an ordered queue.
     pub can_be_ordered: bool,
     run: fn(usize, &Load) -> Sample,
 }
@@ -60,14 +60,14 @@ impl Rival {
         self
     }
 
-    /// For a pool whose number of workers is not ours to set.
+    /// For a pool whose number of workers cannot be set here.
     pub(crate) const fn never_ordered(mut self) -> Self {
         self.can_be_ordered = false;
         self
     }
 }
 
-/// Every pool of this build, in the order in which they run.
+/// All pools of this build, in the order in which they run.
 pub fn catalogue() -> Vec<Rival> {
     let mut all = limits();
     all.extend(shapes());

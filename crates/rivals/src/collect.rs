@@ -1,6 +1,6 @@
-//! Items that are collected and handed on by the dozen: what per-CPU batches are compared with.
+//! Ways to collect items and pass them on in batches, to compare per-CPU batches with.
 //!
-//! Each hands on [`CAPACITY`] items at once, to the same sink.
+//! Each passes [`CAPACITY`] items at once to the same sink.
 
 use std::cell::{Cell, RefCell};
 use std::iter;
@@ -15,16 +15,17 @@ use crate::alloc::BareLists;
 /// Items of a batch.
 pub const CAPACITY: usize = 64;
 
-/// Takes items, and hands them on by the dozen.
+/// Takes items, and passes them on in batches.
 pub trait Collect: Sync {
     /// Adds an item.
     fn add(&self, item: u64);
 
-    /// Hands on what is left, as far as the calling thread can reach it. Each thread calls it at its end.
+    /// Passes on the remaining items that the calling thread can reach. Each thread calls it at its
+    /// end.
     fn finish(&self);
 }
 
-/// What becomes of the items: they are counted and added up, so that one that is lost is noticed.
+/// The destination of the items: it counts and sums them, so that a lost item is noticed.
 #[derive(Default)]
 pub struct Sink {
     items: AtomicU64,
@@ -38,7 +39,7 @@ impl Sink {
         self.sum.fetch_add(items.iter().sum(), Ordering::Relaxed);
     }
 
-    /// Takes what `next` gives, one batch at most.
+    /// Takes the items that `next` returns, at most one batch.
     fn take_from(&self, next: impl FnMut() -> Option<u64>) {
         let (mut batch, mut items) = ([0; CAPACITY], 0);
         for (place, item) in batch.iter_mut().zip(iter::from_fn(next)) {
@@ -48,7 +49,7 @@ impl Sink {
         self.take(&batch[..items]);
     }
 
-    /// How many items it was given, and their sum.
+    /// The number of received items, and their sum.
     pub fn taken(&self) -> (u64, u64) {
         (self.items.load(Ordering::Relaxed), self.sum.load(Ordering::Relaxed))
     }
@@ -61,7 +62,7 @@ pub struct MutexVec<'a> {
 }
 
 impl<'a> MutexVec<'a> {
-    /// Nothing yet.
+    /// An empty collector.
     pub fn new(sink: &'a Sink) -> Self {
         Self { sink, items: Mutex::new(Vec::with_capacity(CAPACITY)) }
     }
@@ -73,7 +74,7 @@ impl Collect for MutexVec<'_> {
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
         items.push(item);
         if items.len() == CAPACITY {
-            // Copied, so that the sink runs without the lock and no buffer is allocated under it.
+            // Copied, so that the sink runs outside the lock and no buffer is allocated under it.
             let mut batch = [0; CAPACITY];
             batch.copy_from_slice(&items);
             items.clear();
@@ -89,8 +90,8 @@ impl Collect for MutexVec<'_> {
     }
 }
 
-/// crossbeam's unbounded queue. As it does not say when it has a batch, each thread takes one out for every one that
-/// it has put in.
+/// crossbeam's unbounded queue. It does not report when a batch is complete, so each thread takes
+/// one batch out for each batch that it has put in.
 pub struct Segments<'a> {
     sink: &'a Sink,
     items: SegQueue<u64>,
@@ -101,7 +102,7 @@ thread_local! {
 }
 
 impl<'a> Segments<'a> {
-    /// Nothing yet.
+    /// An empty collector.
     pub fn new(sink: &'a Sink) -> Self {
         Self { sink, items: SegQueue::new() }
     }
@@ -129,14 +130,14 @@ impl Collect for Segments<'_> {
     }
 }
 
-/// A bounded channel of crossbeam's: whoever finds it full takes out what is in it.
+/// A bounded channel of crossbeam: a thread that finds it full takes its contents out.
 pub struct Channel<'a> {
     sink: &'a Sink,
     ends: (Sender<u64>, Receiver<u64>),
 }
 
 impl<'a> Channel<'a> {
-    /// Nothing yet.
+    /// An empty collector.
     pub fn new(sink: &'a Sink) -> Self {
         Self { sink, ends: crossbeam_channel::bounded(CAPACITY) }
     }
@@ -161,14 +162,14 @@ impl Collect for Channel<'_> {
     }
 }
 
-/// A vector for each CPU without any protection: right only while one thread adds.
+/// A vector for each CPU without any protection, valid only while a single thread adds.
 pub struct Bare<'a> {
     sink: &'a Sink,
     parts: BareLists<Vec<u64>>,
 }
 
 impl<'a> Bare<'a> {
-    /// Nothing yet.
+    /// An empty collector.
     pub fn new(sink: &'a Sink) -> Self {
         Self { sink, parts: BareLists::new(|_| Vec::with_capacity(CAPACITY)) }
     }
@@ -177,7 +178,7 @@ impl<'a> Bare<'a> {
 impl Collect for Bare<'_> {
     #[inline(always)]
     fn add(&self, item: u64) {
-        // SAFETY: see the type: one thread.
+        // SAFETY: only one thread adds, as the type requires.
         push(unsafe { self.parts.here() }, item, self.sink);
     }
 
@@ -191,7 +192,7 @@ impl Collect for Bare<'_> {
     }
 }
 
-/// A vector for each thread: fast, and out of everybody else's reach.
+/// A vector for each thread: fast, and inaccessible to other threads.
 pub struct PerThread<'a> {
     sink: &'a Sink,
 }
@@ -201,7 +202,7 @@ thread_local! {
 }
 
 impl<'a> PerThread<'a> {
-    /// Nothing yet.
+    /// An empty collector.
     pub fn new(sink: &'a Sink) -> Self {
         Self { sink }
     }

@@ -1,20 +1,20 @@
-//! Numbers that many threads add to: what a per-CPU counter is compared with.
+//! Counters that many threads add to, to compare a per-CPU counter with.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::alloc::BareLists;
 
-/// A number that is added to, and read now and then.
+/// A counter with frequent additions and rare reads.
 pub trait Count: Sync {
     /// Adds.
     fn add(&self, number: i64);
 
-    /// The sum of what was added before.
+    /// The sum of all earlier additions.
     fn sum(&self) -> i64;
 }
 
-/// One word for all.
+/// One word for all threads.
 impl Count for AtomicI64 {
     #[inline(always)]
     fn add(&self, number: i64) {
@@ -26,7 +26,7 @@ impl Count for AtomicI64 {
     }
 }
 
-/// A word for each CPU without any protection: right only while one thread adds.
+/// A word for each CPU without any protection, valid only while a single thread adds.
 pub struct Bare(BareLists<i64>);
 
 impl Bare {
@@ -45,7 +45,7 @@ impl Default for Bare {
 impl Count for Bare {
     #[inline(always)]
     fn add(&self, number: i64) {
-        // SAFETY: see the type: one thread.
+        // SAFETY: only one thread adds, as the type requires.
         *unsafe { self.0.here() } += number;
     }
 
@@ -55,11 +55,11 @@ impl Count for Bare {
     }
 }
 
-/// A word for each thread, which has it for itself, and a list of all of them for who wants the sum. One for the
-/// program, as a `thread_local!` is: nothing is looked up.
+/// A private word for each thread, and a list of all words for readers of the sum. There is one
+/// such counter in the program, as with `thread_local!`, so an addition needs no lookup.
 pub struct PerThread;
 
-/// On cache lines of its own.
+/// A word on cache lines of its own.
 #[repr(align(128))]
 #[derive(Default)]
 struct Part(AtomicI64);
@@ -78,7 +78,7 @@ impl Count for PerThread {
     #[inline(always)]
     fn add(&self, number: i64) {
         PART.with(|part| {
-            // Nobody else writes it.
+            // This thread is the only writer.
             let sum = part.0.load(Ordering::Relaxed).wrapping_add(number);
             part.0.store(sum, Ordering::Relaxed);
         });

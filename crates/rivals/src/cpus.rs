@@ -1,4 +1,4 @@
-//! The CPUs this process may use, and where a thread is.
+//! The CPUs that this process may use, and the CPU of the calling thread.
 
 use std::mem;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -14,7 +14,7 @@ pub(crate) fn allowed() -> Vec<usize> {
     if failed { vec![0] } else { cpus.collect() }
 }
 
-/// Keeps the calling thread on `cpu`. Best effort: without it the figures are worse, not wrong.
+/// Pins the calling thread to `cpu`. Best effort: without it the figures are noisier, but valid.
 pub(crate) fn pin(cpu: usize) {
     // SAFETY: all-zero bytes are a valid, empty cpu_set_t.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -59,8 +59,8 @@ impl Slots {
     }
 }
 
-/// The CPU that the caller runs on, from where the kernel keeps it for the thread; asks the C library where it
-/// does not.
+/// The CPU that the caller runs on, read from the thread's rseq area, which the kernel updates.
+/// Falls back to the C library.
 #[inline(always)]
 pub(crate) fn current() -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -68,8 +68,8 @@ pub(crate) fn current() -> usize {
         let offset = RSEQ_OFFSET.load(Ordering::Relaxed);
         if offset != 0 {
             let cpu: u32;
-            // SAFETY: the C library keeps a registered area there, in every thread; the CPU is its
-            // second field.
+            // SAFETY: at this offset every thread has an area that the C library has registered;
+            // the CPU is its second field.
             unsafe {
                 std::arch::asm!(
                     "mov {cpu:e}, dword ptr fs:[{offset} + 4]",
@@ -84,7 +84,8 @@ pub(crate) fn current() -> usize {
     ask()
 }
 
-/// From the thread pointer to the C library's rseq area; 0 where there is none, or nobody has looked.
+/// The offset from the thread pointer to the C library's rseq area; 0 if there is none, or before
+/// the first call.
 static RSEQ_OFFSET: AtomicIsize = AtomicIsize::new(0);
 
 #[cold]

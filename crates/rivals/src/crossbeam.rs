@@ -1,4 +1,4 @@
-//! The pool people write themselves: boxed closures through a crossbeam channel to threads that
+//! The usual hand-written pool: boxed closures, sent through a crossbeam channel to threads that
 //! call them.
 
 use std::thread::{self, JoinHandle};
@@ -11,7 +11,7 @@ use crate::progress::Progress;
 
 /// Threads around one unbounded channel.
 pub(crate) struct Crossbeam {
-    /// `None` only while dropping: the end of the senders is the end of the workers.
+    /// `None` only while dropping: the workers end when all senders are dropped.
     sender: Option<Sender<Job>>,
     workers: Vec<JoinHandle<()>>,
 }

@@ -1,13 +1,13 @@
-//! The two futex calls that the load and the shapes need. A wait may return early; every caller
-//! looks again.
+//! The two futex calls that the load and the shapes need. A wait may return early, so every caller
+//! checks its condition again.
 
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// Sleeps while `word` holds `expected`, until a wake, a signal, or for no reason.
+/// Sleeps while `word` holds `expected`, until a wake, a signal, or a spurious return.
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
-    // SAFETY: the word is valid for the whole call, and a null timeout means none. All errors mean
-    // "look again".
+    // SAFETY: the word is valid for the whole call, and a null timeout means none. Every error
+    // means "check again".
     unsafe {
         libc::syscall(
             libc::SYS_futex,

@@ -1,9 +1,9 @@
-//! The load that every pool is measured with, and the other pools that uwork is compared against.
+//! The load that every pool is measured with, and the pools that uwork is compared with.
 //!
 //! [`load`] drives any [`Pool`] by static dispatch, so that no pool pays for an indirect call that
-//! another does not. Each adapter does what a competent user of that pool would write, and nothing
-//! to slow it down; [`catalogue`] lists them. [`jobs`] is the interface for items that
-//! block. This crate is for measuring only: the library never depends on it.
+//! another pool avoids. Each adapter contains the code that a competent user of that pool would
+//! write, and no extra cost; [`catalogue`] lists the adapters. [`jobs`] is the interface for items
+//! that block. This crate is only for measurements: the library never depends on it.
 
 #![warn(missing_docs)]
 

@@ -1,9 +1,9 @@
 //! The load: producers submit batches of tiny items and wait for each batch, as the kernel's
 //! lib/test_workqueue.c does.
 //!
-//! One driver for every pool, generic over [`Pool`]. The pool, its threads and the items' memory
-//! are made before the clock starts and go after it stopped; every sample ends with a check that
-//! each item ran exactly once.
+//! One driver, generic over [`Pool`], serves every pool. The pool, its threads and the items'
+//! memory are created before the clock starts and released after it stops. Every sample ends with a
+//! check that each item ran exactly once.
 
 use std::mem;
 use std::sync::Barrier;
@@ -16,13 +16,13 @@ use crate::progress::{Lease, Progress};
 
 /// A pool under test.
 pub trait Pool: Sync {
-    /// What one producer thread holds.
+    /// The state of one producer thread.
     type Producer<'a>: Producer
     where
         Self: 'a;
 
-    /// Called on the producer's own thread before the clock starts: room for `outstanding` items,
-    /// each of which calls [`Progress::complete`] on `progress` when it runs.
+    /// Called on the producer's own thread before the clock starts. Makes room for `outstanding`
+    /// items, each of which calls [`Progress::complete`] on `progress` when it runs.
     fn producer<'a>(
         &'a self,
         progress: &'static Progress,
@@ -30,19 +30,19 @@ pub trait Pool: Sync {
     ) -> Self::Producer<'a>;
 }
 
-/// One producer's end of a pool.
+/// A producer's interface to a pool.
 pub trait Producer {
     /// Queues the item with this index.
     ///
     /// # Safety
     ///
-    /// `index` is below the `outstanding` that the producer was made with; the item queued last
-    /// under this index, if any, has completed; and the producer is not dropped before everything
+    /// `index` is below the `outstanding` that the producer was made with. The previous item queued
+    /// under this index, if any, has completed. The producer is dropped only after everything that
     /// it queued has completed.
     unsafe fn submit(&mut self, index: usize);
 
-    /// Waits for all that was submitted. By default asleep on the progress; a pool that can join
-    /// its items does that.
+    /// Waits for all submitted items. By default sleeps on the progress; a pool that can join its
+    /// items does that instead.
     fn settle(&mut self, progress: &'static Progress) {
         progress.wait();
     }
@@ -51,13 +51,13 @@ pub trait Producer {
 /// The size of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Threads that submit.
+    /// Number of submitting threads.
     pub producers: usize,
     /// Items per producer.
     pub items: usize,
-    /// Items that a producer has in flight at most: it submits so many, then waits for them.
+    /// Maximum number of items in flight per producer: it submits this many, then waits for them.
     pub outstanding: usize,
-    /// Time every enqueue (two clock reads per item).
+    /// Measure the time of every enqueue (two clock reads per item).
     pub clock: bool,
 }
 
@@ -74,24 +74,24 @@ pub struct Latency {
     pub p99_ns: u64,
 }
 
-/// What one run of the load gave.
+/// The result of one run of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Items that ran: all producers together.
+    /// Items that ran, of all producers together.
     pub items: u64,
-    /// From the common start until the last producer was done.
+    /// From the common start until the last producer finished.
     pub wall: Duration,
-    /// CPU time of the whole process (user and system) meanwhile.
+    /// CPU time of the whole process (user and system) in that period.
     pub cpu: Duration,
-    /// With [`Load::clock`].
+    /// Present with [`Load::clock`].
     pub latency: Option<Latency>,
 }
 
-/// Makes a pool, runs the load on it, tears it down, and checks the counts.
+/// Creates a pool, runs the load on it, destroys it, and checks the counts.
 ///
 /// # Panics
 ///
-/// When an item was lost or ran twice, or the load is empty or has more than `u32::MAX` items per
+/// If an item was lost or ran twice, or if the load is empty or has more than `u32::MAX` items per
 /// producer.
 pub fn measure<P: Pool>(create: impl FnOnce() -> P, load: &Load) -> Sample {
     assert!(load.producers > 0 && load.items > 0 && load.outstanding > 0, "an empty load");
@@ -106,15 +106,15 @@ pub fn measure<P: Pool>(create: impl FnOnce() -> P, load: &Load) -> Sample {
     sample
 }
 
-/// What a producer brings back.
+/// The result of one producer.
 struct Finished {
     at: Instant,
     enqueue_ns: Vec<u32>,
 }
 
 fn drive<P: Pool>(pool: &P, load: &Load, leases: &[Lease]) -> Sample {
-    // Main and producers meet three times: all ready; go; all done. Producers keep their memory
-    // until after the last.
+    // The main thread and the producers meet three times: all ready, start, all finished. Producers
+    // keep their memory until after the last meeting.
     let meeting = Barrier::new(load.producers + 1);
     let guard = AbortOnPanic;
     let sample = thread::scope(|scope| {
@@ -157,12 +157,12 @@ fn produce<P: Pool>(
     while sent < load.items {
         let count = batch.min(load.items - sent);
         sent += count;
-        // Fits: `measure` has checked the total.
+        // The conversion cannot truncate: `measure` has checked the total.
         progress.expect(sent as u32);
         for index in 0..count {
             let before = load.clock.then(Instant::now);
-            // SAFETY: index < batch; the batch before has settled, and the last one does before the
-            // producer is dropped (on a panic the process aborts first).
+            // SAFETY: index < batch. The previous batch has settled, and the last batch settles
+            // before the producer is dropped (on a panic the process aborts first).
             unsafe { producer.submit(index) };
             if let Some(before) = before {
                 enqueue_ns.push(before.elapsed().as_nanos().min(u128::from(u32::MAX)) as u32);
@@ -177,8 +177,8 @@ fn produce<P: Pool>(
     Finished { at, enqueue_ns }
 }
 
-/// After a panic (a thread that cannot be started is one) the others would wait for ever, and a
-/// producer that unwinds would free items that are still queued.
+/// After a panic (for example, if a thread cannot be started) the other threads would wait forever,
+/// and an unwinding producer would free items that are still queued.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -201,12 +201,13 @@ fn latency(finished: &[Finished]) -> Latency {
     }
 }
 
-/// User and system time of this process so far.
+/// The CPU time (user and system) of this process so far.
 pub fn cpu_time() -> Duration {
     used_by(libc::RUSAGE_SELF)
 }
 
-/// User and system time of the children that this process has waited for, and of theirs.
+/// The CPU time (user and system) of the children that this process has waited for, and of their
+/// children.
 pub fn children_cpu_time() -> Duration {
     used_by(libc::RUSAGE_CHILDREN)
 }

@@ -1,5 +1,5 @@
-//! What an item does when it runs: count, and wake its producer when the batch is complete. The
-//! same for every pool.
+//! The body of every item: count, and wake the producer when the batch is complete. It is the same
+//! for every pool.
 
 use std::ops::Deref;
 use std::sync::atomic::{
@@ -12,28 +12,28 @@ use crate::futex;
 
 /// How many items of one producer have run.
 ///
-/// A `Progress` is never freed (it is leased, and goes back to a shelf), so an item may hold a plain
-/// `&'static` to it: its last look at `waiting` may come after the producer has gone on, and then
-/// costs at most one early wake-up.
+/// A `Progress` is never freed: it is leased, and returns to a shelf. So an item may hold a plain
+/// `&'static` to it. The item may still access `waiting` after the producer has continued, which
+/// causes at most one early wake-up.
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Progress {
     done: AtomicU32,
-    /// The count at which the producer's batch is complete. Written by the producer before it
+    /// The count at which the producer's batch is complete. The producer writes it before it
     /// submits the batch.
     target: AtomicU32,
-    /// 1 while the producer sleeps or is about to; the futex word.
+    /// 1 while the producer sleeps or is about to sleep; the futex word.
     waiting: AtomicU32,
 }
 
 impl Progress {
-    /// Counts one run; the last of a batch wakes the producer. This is the whole body of every
+    /// Counts one run; the last run of a batch wakes the producer. This is the whole body of every
     /// item.
     #[inline]
     pub fn complete(&'static self) {
         let target = self.target.load(Relaxed);
-        // SeqCst, partner of the store and load in `wait`: either this count is seen there, or
-        // `waiting` is seen here.
+        // SeqCst, partner of the store and load in `wait`: either `wait` sees this count, or this
+        // thread sees `waiting`. Otherwise the producer could sleep forever.
         if self.done.fetch_add(1, SeqCst) + 1 == target && self.waiting.swap(0, SeqCst) == 1 {
             futex::wake(&self.waiting, 1);
         }
@@ -44,11 +44,12 @@ impl Progress {
         self.done.load(Acquire)
     }
 
-    /// Sleeps until the batch under way is complete.
+    /// Sleeps until the current batch is complete.
     pub fn wait(&self) {
         let target = self.target.load(Relaxed);
         while self.done() < target {
-            // Set again on every turn: the last item of an earlier batch may clear it late.
+            // Set again in every iteration, because the last item of an earlier batch may clear it
+            // late.
             self.waiting.store(1, SeqCst);
             if self.done.load(SeqCst) < target {
                 futex::wait(&self.waiting, 1);
@@ -57,14 +58,14 @@ impl Progress {
         self.waiting.store(0, Relaxed);
     }
 
-    /// Says at which count the batch that is about to be submitted is complete.
+    /// Sets the count at which the next batch is complete.
     pub(crate) fn expect(&self, target: u32) {
         self.target.store(target, Relaxed);
     }
 }
 
-/// The right to use one `Progress`; goes back to the shelf when dropped, which must be after the
-/// pool is gone.
+/// The exclusive use of one `Progress`. It returns to the shelf on drop, which must follow the end
+/// of the pool.
 pub(crate) struct Lease(&'static Progress);
 
 static SHELF: Mutex<Vec<&'static Progress>> = Mutex::new(Vec::new());

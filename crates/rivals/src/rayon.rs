@@ -9,7 +9,8 @@ use crate::progress::Progress;
 pub(crate) struct Rayon<const FIFO: bool> {
     /// `None` only while dropping.
     pool: Option<rayon::ThreadPool>,
-    /// Its threads and we meet here when they exit; rayon itself does not wait for them.
+    /// A barrier for the pool's threads and its owner: the drop waits for the threads, which rayon
+    /// itself does not do.
     exit: Arc<Barrier>,
 }
 

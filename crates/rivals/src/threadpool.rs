@@ -3,7 +3,7 @@
 use crate::load::{Pool, Producer};
 use crate::progress::Progress;
 
-/// The pool, waited for when dropped.
+/// The pool. Dropping it waits for its jobs.
 pub(crate) struct ThreadPool(threadpool::ThreadPool);
 
 impl ThreadPool {

@@ -15,7 +15,7 @@ impl<const BLOCKING: bool> Tokio<BLOCKING> {
     pub(crate) fn new(workers: usize) -> Self {
         let mut builder = Builder::new_multi_thread();
         if BLOCKING {
-            // The asynchronous side idles; the work is on the blocking threads.
+            // The asynchronous worker is idle; the blocking threads do the work.
             builder.worker_threads(1).max_blocking_threads(workers);
         } else {
             builder.worker_threads(workers);

@@ -1,21 +1,21 @@
-//! Bytes whose memory is taken from the server's budget.
+//! Byte buffers whose memory is charged to the server's budget.
 
 use std::sync::Arc;
 
 use crate::charge::Charge;
 use crate::keyspace::{Budget, OutOfMemory};
 
-/// Beyond this a buffer is freed when it is done with, not kept for the next use.
+/// A buffer with more capacity than this is freed after use instead of being kept for the next use.
 const KEPT_MAX: usize = 64 * 1024;
-/// What a buffer starts with.
+/// The first capacity of a buffer.
 const FIRST: usize = 4 * 1024;
-/// More than a reply without a value takes: an error, a number, a digest.
+/// An upper bound for a reply without a value: an error, a number, a digest.
 const LINE: usize = 128;
 
 /// Bytes to receive, to send or to hand over.
 ///
-/// Whatever may be large asks for room first; small things are written at once, and charged when the
-/// buffer is settled.
+/// A caller that may append many bytes asks for room first. A few bytes are appended without
+/// asking, and charged when the buffer is settled.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pub(crate) bytes: Vec<u8>,
@@ -27,14 +27,15 @@ impl Buffer {
         Self { bytes: Vec::new(), charge: Charge::new(budget) }
     }
 
-    /// Makes room for so many bytes more.
+    /// Makes room for `more` bytes beyond the current length.
     #[inline]
     pub(crate) fn make_room(&mut self, more: usize) -> Result<(), OutOfMemory> {
         let Self { bytes, charge } = self;
         if has_room(bytes, more) { Ok(()) } else { charge.grow(bytes, more, FIRST) }
     }
 
-    /// Makes room for so many bytes in all; for `wanted`, which may be more, if there is memory for it.
+    /// Makes room for `least` bytes in total, or for `wanted` (which may be more) if there is
+    /// memory for it.
     pub(crate) fn make_room_of(&mut self, least: usize, wanted: usize) -> Result<(), OutOfMemory> {
         let Self { bytes, charge } = self;
         if bytes.capacity() >= least {
@@ -49,42 +50,44 @@ impl Buffer {
         self.make_room_for(LINE)
     }
 
-    /// As `make_room`, but the first of a buffer is had without asking, so that what makes room can be asked for
-    /// where none is left.
+    /// As `make_room`, but the first allocation of a buffer always succeeds and is charged even
+    /// beyond the limit. So a client can still send the commands that free memory when none is
+    /// left.
     #[inline]
     pub(crate) fn make_room_for(&mut self, more: usize) -> Result<(), OutOfMemory> {
         let Self { bytes, charge } = self;
         if has_room(bytes, more) { Ok(()) } else { charge.grow_beyond_first(bytes, more, FIRST) }
     }
 
-    /// Appends bytes of any number.
+    /// Appends any number of bytes.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), OutOfMemory> {
         self.make_room(bytes.len())?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
-    /// Appends what was asked for; the first of a buffer is had without asking, as in `make_room_for`.
+    /// Appends a requested value. The first allocation of a buffer always succeeds, as in
+    /// `make_room_for`.
     pub(crate) fn append_reply(&mut self, bytes: &[u8]) -> Result<(), OutOfMemory> {
         self.make_room_for(bytes.len())?;
         self.bytes.extend_from_slice(bytes);
         Ok(())
     }
 
-    /// Charges what was written without asking.
+    /// Charges memory that was allocated without asking.
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.charge.settle(&self.bytes);
     }
 
-    /// Empties the buffer, and says whether it is worth keeping.
+    /// Empties the buffer; returns whether it is small enough to be kept.
     pub(crate) fn clear(&mut self) -> bool {
         self.bytes.clear();
         self.settle();
         (1..=KEPT_MAX).contains(&self.charge.bytes())
     }
 
-    /// Gives the memory back where it is more than what is kept.
+    /// Empties the buffer, and frees its memory if it is larger than a buffer that is kept.
     pub(crate) fn clear_or_free(&mut self) {
         if !self.clear() {
             self.bytes = Vec::new();
@@ -96,7 +99,7 @@ impl Buffer {
         self.charge.budget()
     }
 
-    /// Bytes that it has taken from the budget.
+    /// Bytes charged to the budget.
     pub(crate) fn charged(&self) -> usize {
         self.charge.bytes()
     }
@@ -120,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_charged_and_given_back() {
+    fn room_is_charged_and_released() {
         let budget = Arc::new(Budget::new(10_000));
         let mut buffer = Buffer::new(&budget);
         buffer.append(&[1; 3_000]).unwrap();
@@ -129,7 +132,7 @@ mod tests {
         assert_eq!(budget.used(), 2 * FIRST);
         assert_eq!(buffer.append(&[1; 5_000]), Err(OutOfMemory));
         assert_eq!(buffer.len(), 6_000);
-        // Not twice as much, but enough.
+        // Not twice the capacity, but enough.
         buffer.append(&[1; 3_500]).unwrap();
         assert_eq!(budget.used(), 9_500);
         drop(buffer);
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_without_asking_is_charged_in_the_end() {
+    fn bytes_appended_without_asking_are_charged_when_settled() {
         let budget = Arc::new(Budget::new(10));
         let mut buffer = Buffer::new(&budget);
         buffer.bytes.extend_from_slice(&[0; 100]);

@@ -1,10 +1,10 @@
-//! What a vector takes of the server's budget, and how one grows within it.
+//! The charge of one vector to the server's budget, and the growth of a vector within the budget.
 
 use std::sync::Arc;
 
 use crate::keyspace::{Budget, OutOfMemory};
 
-/// What one vector has taken; given back when it is dropped.
+/// The charge of one vector; released on drop.
 #[derive(Debug)]
 pub(crate) struct Charge {
     bytes: usize,
@@ -24,7 +24,7 @@ impl Charge {
         self.bytes
     }
 
-    /// Makes room for so many entries more; for `first` at least.
+    /// Makes room for `more` further entries, and for at least `first` entries in total.
     #[cold]
     pub(crate) fn grow<T>(
         &mut self,
@@ -33,11 +33,11 @@ impl Charge {
         first: usize,
     ) -> Result<(), OutOfMemory> {
         let least = entries.len() + more;
-        // Doubling saves copies.
+        // Doubling bounds the number of copies.
         self.grow_to(entries, least, (entries.capacity() * 2).max(first))
     }
 
-    /// Makes room for the wanted number of entries in all; where there is no memory for that, just enough will do.
+    /// Makes room for `wanted` entries in total, or, if memory is short, for just enough entries.
     #[cold]
     pub(crate) fn grow_to<T>(
         &mut self,
@@ -58,8 +58,8 @@ impl Charge {
         Err(OutOfMemory)
     }
 
-    /// As `grow`, but the `first` entries are had without asking, so that what makes room can be asked for where none
-    /// is left.
+    /// As `grow`, but the first `first` entries always succeed and are charged even beyond the
+    /// limit. So a client can still send the commands that free memory when none is left.
     #[cold]
     pub(crate) fn grow_beyond_first<T>(
         &mut self,
@@ -75,7 +75,7 @@ impl Charge {
         Ok(())
     }
 
-    /// Charges what is allocated, asked for or not.
+    /// Charges everything that is allocated, including allocations made without asking.
     #[inline]
     pub(crate) fn settle<T>(&mut self, entries: &Vec<T>) {
         let bytes = entries.capacity() * size_of::<T>();

@@ -1,6 +1,7 @@
-//! A server that speaks RESP, the protocol of Redis, and lives on uwork's task work and queues.
+//! A server that speaks RESP, the protocol of Redis, built on uwork's task work and queues.
 //!
-//! - [`Server`]: threads that own connections and keys, and hand over to each other what is not theirs
+//! - [`Server`]: threads that own connections and keys, and hand requests for other threads' keys
+//!   over
 //! - [`resp`]: the protocol
 //! - [`keyspace`]: keys and values, plain data that one thread owns
 

@@ -1,4 +1,4 @@
-//! Notes on requests that are under way, whose memory is taken from the server's budget.
+//! Bookkeeping entries of requests in flight, whose memory is charged to the server's budget.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -7,12 +7,14 @@ use std::vec::Drain;
 use crate::charge::Charge;
 use crate::keyspace::{Budget, OutOfMemory};
 
-/// Room for so many is had without asking, so that what makes room can be asked for where none is left.
+/// Room for this many entries is always granted, so that a client can still send the commands that
+/// free memory when none is left.
 const FEW: usize = 16;
 
-/// Entries, one behind the other.
+/// A list of entries, in order.
 ///
-/// Whoever may add many asks for room first; a few are added at once, and charged.
+/// A caller that may add many entries asks for room first. A few entries are added without asking,
+/// and charged at once.
 #[derive(Debug)]
 pub(crate) struct Notes<T> {
     entries: Vec<T>,
@@ -24,7 +26,7 @@ impl<T> Notes<T> {
         Self { entries: Vec::new(), charge: Charge::new(budget) }
     }
 
-    /// Makes room for so many entries more.
+    /// Makes room for `more` further entries.
     #[inline]
     pub(crate) fn make_room(&mut self, more: usize) -> Result<(), OutOfMemory> {
         let Self { entries, charge } = self;
@@ -39,7 +41,7 @@ impl<T> Notes<T> {
         self.charge.settle(&self.entries);
     }
 
-    /// Bytes that it has taken from the budget.
+    /// Bytes charged to the budget.
     pub(crate) fn charged(&self) -> usize {
         self.charge.bytes()
     }
@@ -49,7 +51,7 @@ impl<T> Notes<T> {
         self.entries.drain(..)
     }
 
-    /// Empties it, and gives the memory back for all but so many entries.
+    /// Empties the list, and frees its memory beyond `kept` entries.
     pub(crate) fn clear(&mut self, kept: usize) {
         self.entries.clear();
         self.entries.shrink_to(kept);
@@ -76,14 +78,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_are_charged_when_there_is_room_for_them_and_given_back() {
+    fn room_for_many_entries_is_charged_and_released() {
         let budget = Arc::new(Budget::new(1000));
         let mut notes: Notes<u64> = Notes::new(&budget);
         notes.make_room(50).unwrap();
         assert_eq!(budget.used(), 400);
         (0..50).for_each(|entry| notes.push(entry));
         assert_eq!((budget.used(), notes[49]), (400, 49));
-        // Not twice as many, but enough.
+        // Not twice the capacity, but enough.
         notes.make_room(60).unwrap();
         assert_eq!(budget.used(), 880);
         assert_eq!(notes.make_room(76), Err(OutOfMemory));
@@ -95,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_are_charged_without_being_asked_for() {
+    fn a_few_entries_are_charged_without_asking() {
         let budget = Arc::new(Budget::new(1));
         let mut notes: Notes<u64> = Notes::new(&budget);
         notes.make_room(1).unwrap();

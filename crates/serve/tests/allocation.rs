@@ -1,5 +1,5 @@
-//! Requests allocate nothing once everything has been used before. Counted by this process's allocator, on the
-//! threads that carry requests out: the server's and the workers'.
+//! Requests allocate nothing once every code path has run before. This process's allocator counts,
+//! on the threads that execute requests: the server's threads and the workers.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -15,25 +15,26 @@ thread_local! {
     static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Counts what those threads allocate.
+/// Counts the allocations of those threads.
 struct Counting;
 
-// SAFETY: every call goes on to the system's allocator unchanged; the counter allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; the counter allocates
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: by the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: by the caller's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: by the caller's contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -42,9 +43,10 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn count() {
-    // A thread that is ending is asked for nothing any more. One that begins may get its name later.
+    // `try_with` fails in an ending thread, which executes no requests any more. A new thread may
+    // get its name later, so the name is checked again until it matches.
     let is_counted = IS_COUNTED.try_with(|is_counted| {
-        is_counted.set(is_counted.get() || carries_out());
+        is_counted.set(is_counted.get() || executes_requests());
         is_counted.get()
     });
     if is_counted == Ok(true) {
@@ -52,11 +54,11 @@ fn count() {
     }
 }
 
-/// By the name that the system has for the thread, which takes no memory. The watch looks at the machine
-/// every now and then, whatever is asked for.
-fn carries_out() -> bool {
+/// Recognizes the thread by its kernel name, which needs no allocation. The watcher is excluded: it
+/// scans periodically, independent of requests.
+fn executes_requests() -> bool {
     let mut name = [0_u8; 16];
-    // SAFETY: there is room for the longest name that there is.
+    // SAFETY: the buffer has room for the longest thread name.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     let is_worker = name.starts_with(b"uw/") && !name.starts_with(b"uw/watch");
     is_worker || name.starts_with(b"serve/")
@@ -70,7 +72,7 @@ const REQUESTS: &[u8] = b"*3\r\n$3\r\nSET\r\n$5\r\nkey:1\r\n$8\r\nabcdefgh\r\n\
     *2\r\n$6\r\nDIGEST\r\n$5\r\nkey:5\r\n*2\r\n$6\r\nDIGEST\r\n$1\r\nn\r\n\
     *2\r\n$3\r\nTTL\r\n$5\r\nkey:1\r\n*2\r\n$6\r\nEXISTS\r\n$5\r\nkey:9\r\n*1\r\n$4\r\nPING\r\n";
 
-/// Sends all the requests, and reads up to the last reply.
+/// Sends all requests, and reads up to the last reply.
 fn round_trip(stream: &mut TcpStream, buffer: &mut [u8]) {
     stream.write_all(REQUESTS).unwrap();
     let mut len = 0;
@@ -110,9 +112,9 @@ fn a_request_allocates_nothing_after_the_first_ones() {
             ALLOCATIONS.load(Ordering::Relaxed) - before
         };
         rounds(100);
-        // A worker that comes is not a request's doing.
+        // A new worker thread may allocate, so the round with the fewest allocations counts.
         let fewest = (0..10).map(|_| rounds(50)).min();
         assert_eq!(fewest, Some(0));
-        assert!(ALLOCATIONS.load(Ordering::Relaxed) > 0, "the counter counts");
+        assert!(ALLOCATIONS.load(Ordering::Relaxed) > 0, "the allocator counts");
     }
 }

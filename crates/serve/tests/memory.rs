@@ -1,5 +1,5 @@
-//! The limit of memory is one on what the process takes, whatever is asked for: everything that is allocated is
-//! counted here, and compared with the limit.
+//! The memory limit bounds the memory of the process for any sequence of requests. This test counts
+//! every allocation and compares the peak with the limit.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,32 +13,34 @@ use uwork_serve::{Config, Receiver, Server};
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts what is allocated, and the most that was at any time.
+/// Counts allocated bytes, and their maximum over time.
 struct Counting;
 
 fn grown(bytes: usize) {
     PEAK.fetch_max(LIVE.fetch_add(bytes, Relaxed) + bytes, Relaxed);
 }
 
-// SAFETY: every call goes on to the system's allocator unchanged; the counters allocate nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; the counters allocate
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grown(layout.size());
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: by the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: by the caller's contract.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // What it was and what it becomes are not counted together, as large ones move without a copy.
+        // The old and the new size are not counted together, because the kernel moves large
+        // allocations without a copy.
         LIVE.fetch_sub(layout.size(), Relaxed);
         grown(size);
-        // SAFETY: the caller's promise, handed on.
+        // SAFETY: by the caller's contract.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }
@@ -46,15 +48,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// All count what is allocated in the process.
+/// Serializes the tests, because each counts the allocations of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const LIMIT: usize = 16 << 20;
-/// What is not counted by the server: connections, what a thread keeps, and places of arguments that have come with the
-/// last piece.
+/// Memory that the server does not charge: connections, the spare memory of threads, and argument
+/// positions parsed from the last piece of input.
 const BESIDE: usize = 1 << 20;
 
-/// Sends a request of so many arguments, each of which is made on the way, and reads what comes.
+/// Sends a request with `args` arguments, each generated while sending, and returns the reply.
 fn ask(server: &Server, name: &str, args: usize, arg: impl Fn(usize) -> String + Send) -> String {
     let stream = TcpStream::connect(server.address()).unwrap();
     let mut sender = stream.try_clone().unwrap();
@@ -64,7 +66,7 @@ fn ask(server: &Server, name: &str, args: usize, arg: impl Fn(usize) -> String +
             for place in 0..args {
                 let arg = arg(place);
                 piece += &format!("${}\r\n{arg}\r\n", arg.len());
-                // Once it is refused, nobody wants the rest.
+                // After a refusal, the server does not read the rest.
                 if piece.len() > 60_000 && sender.write_all(piece.as_bytes()).is_err() {
                     return;
                 }
@@ -75,7 +77,7 @@ fn ask(server: &Server, name: &str, args: usize, arg: impl Fn(usize) -> String +
             let _ = sender.write_all(piece.as_bytes());
             let _ = sender.shutdown(std::net::Shutdown::Write);
         });
-        // The first line, and whether there is an error in the others.
+        // The first line of the reply, and the first error among the other lines.
         let mut lines = BufReader::new(stream.take(1 << 32));
         let (mut first, mut line, mut failed) = (String::new(), String::new(), false);
         while matches!(lines.read_line(&mut line), Ok(1..)) {
@@ -107,7 +109,7 @@ fn requests_for_very_many_keys_stay_within_the_limit() {
     ] {
         eprintln!("with {config:?}");
         let server = Server::start(config).unwrap();
-        // Everything has been used once.
+        // Every code path has run once.
         assert_eq!(ask(&server, "MGET", 100, |key| key.to_string()), "*100");
         assert_eq!(ask(&server, "MSET", 100, |key| key.to_string()), "+OK");
         let base = LIVE.load(Relaxed);
@@ -154,7 +156,7 @@ fn replies_that_are_longer_than_their_requests_stay_within_the_limit() {
         assert!(peak < LIMIT + BESIDE, "{name} {first} {args}: {reply}, {peak}");
         refusals += usize::from(reply.contains("-OOM"));
     }
-    // What was received, and the same once more to be sent.
+    // The received argument, and a second copy in the output.
     let reply = ask(&server, "ECHO", 1, |_| "x".repeat(LIMIT * 5 / 8));
     assert!(reply.starts_with("-OOM "), "{reply}");
     assert!(refusals > 0, "the limit was reached");

@@ -1,5 +1,5 @@
-//! An atomic that loom does not see is an atomic that no model has checked: the engine takes all of them from
-//! its `sync` facade.
+//! The engine takes all atomics from its `sync` facade. Loom does not see other atomics, so no
+//! model would check them.
 
 use syn::spanned::Spanned;
 use syn::visit::Visit;
@@ -35,7 +35,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Lines that name `std::sync::atomic`, in an import or in a path.
+/// Lines that name `std::sync::atomic` in an import or a path.
 #[derive(Default)]
 struct StdAtomics {
     lines: Vec<usize>,

@@ -1,4 +1,4 @@
-//! A drawer without a label collects what nobody wanted to name.
+//! Forbids names that describe no concept, since such modules collect unrelated code.
 
 use super::{Rule, words};
 use crate::finding::Finding;
@@ -44,7 +44,7 @@ mod tests {
     use super::RULE;
 
     #[test]
-    fn drawers_are_found() {
+    fn banned_names_are_found() {
         assert_eq!(lines_found(&RULE, "crates/engine/src/util.rs", ""), [1]);
         assert_eq!(lines_found(&RULE, "crates/engine/tests/common/mod.rs", ""), [1]);
         assert_eq!(lines_found(&RULE, "a.rs", "\npub(crate) mod helpers {}\n"), [2]);

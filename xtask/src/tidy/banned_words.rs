@@ -1,10 +1,10 @@
-//! What is unfinished is not in the tree: it is an issue, or it is done.
+//! Unfinished work is recorded in issues, not in the tree.
 
 use super::{Rule, word_positions};
 use crate::finding::Finding;
 use crate::tree::{Kind, Tree, numbered};
 
-/// Spelled in two halves where the rule would otherwise find itself.
+/// Spelled in two halves, so that the rule does not find itself.
 const EVERYWHERE: [(&str, &str); 3] = [
     (concat!("TO", "DO"), "do it, or open an issue"),
     (concat!("FIX", "ME"), "fix it, or open an issue"),
@@ -12,8 +12,8 @@ const EVERYWHERE: [(&str, &str); 3] = [
 ];
 
 const IN_CODE: [(&str, &str); 4] = [
-    ("todo!", "leave the place, not a stub"),
-    ("unimplemented!", "leave the place, not a stub"),
+    ("todo!", "remove the stub"),
+    ("unimplemented!", "remove the stub"),
     ("dbg!", "remove it"),
     ("#[ignore", "a test that does not run proves nothing: make it fit or delete it"),
 ];
@@ -28,7 +28,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files() {
         match &file.kind {
-            // What a string says is data.
+            // The content of a string is data.
             Kind::Rust(rust) => {
                 search(&file.path, &rust.code, &IN_CODE, &mut findings);
                 search(&file.path, &rust.code, &EVERYWHERE, &mut findings);

@@ -1,10 +1,11 @@
-//! The table of what each call may do stands in three documents, for three kinds of readers. It is one text.
+//! The table of the permitted contexts of each call appears in three documents for three kinds of
+//! readers. Its text must be the same in all of them.
 
 use super::Rule;
 use crate::finding::Finding;
 use crate::tree::{SourceFile, Tree};
 
-/// The first is the one that the others are compared with.
+/// The others are compared with the first.
 const COPIES: [&str; 3] = ["docs/guide.md", "crates/uwork/src/lib.rs", "crates/capi/man/uwork.7"];
 const BEGIN: &str = "calls: begin";
 const END: &str = "calls: end";
@@ -25,7 +26,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     copies.filter_map(|copy| difference(copy, original, &text)).collect()
 }
 
-/// The lines between the marks, without what makes them a comment of Rust, with their numbers.
+/// The lines between the marks, without the prefix of a Rust comment, with their numbers.
 fn block(file: &SourceFile) -> Vec<(usize, &str)> {
     let behind = file.lines().skip_while(|(_, text)| !text.contains(BEGIN)).skip(1);
     let lines = behind.take_while(|(_, text)| !text.contains(END));
@@ -40,7 +41,7 @@ fn missing(file: &SourceFile) -> Finding {
     Finding::new(&file.path, 1, RULE.name, message)
 }
 
-/// The first line of `copy` that is not as in `original`.
+/// The first line of `copy` that differs from `original`.
 fn difference(copy: &SourceFile, original: &SourceFile, text: &[(usize, &str)]) -> Option<Finding> {
     let lines = block(copy);
     let Some(&(last, _)) = lines.last() else { return Some(missing(copy)) };
@@ -50,7 +51,7 @@ fn difference(copy: &SourceFile, original: &SourceFile, text: &[(usize, &str)]) 
     }
     let line = lines.get(common).map_or(last, |&(line, _)| line);
     let there = text.get(common).or(text.last()).map_or(1, |&(line, _)| line);
-    let message = format!("not as in {}, line {there}", original.path);
+    let message = format!("differs from {}, line {there}", original.path);
     Some(Finding::new(&copy.path, line, RULE.name, message))
 }
 
@@ -69,7 +70,7 @@ mod tests {
     const MANUAL: &str = ".\\\" calls: begin\n|a|b|\n\n1. c\n.\\\" calls: end\n";
 
     #[test]
-    fn equal_copies_are_fine() {
+    fn equal_copies_are_accepted() {
         assert_eq!(lines(GUIDE, RUST, MANUAL), []);
     }
 
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_too_many_or_too_few_is_found() {
+    fn an_extra_or_missing_line_is_found() {
         assert_eq!(lines(GUIDE, RUST, &MANUAL.replace("1. c", "1. c\n2. d")), [5]);
         assert_eq!(lines(GUIDE, &RUST.replace("//! 1. c\n", ""), MANUAL), [4]);
     }

@@ -1,5 +1,5 @@
-//! Commands that a document asks the reader to type refer to things that exist: subcommands, packages, tests,
-//! examples, scripts. What a command prints is not checked.
+//! Commands in a document refer to existing subcommands, packages, tests, examples and scripts. The
+//! output of commands is not checked.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The commands of a line of shell, without prompt, assignments and what only surrounds a command.
+/// The commands of a shell line, without prompt, assignments and wrappers such as `time`.
 pub(super) fn commands(line: &str) -> Vec<&str> {
     let line = line.trim().trim_start_matches("$ ");
     let parts = line.split(['|', ';', '&']).map(str::trim);
@@ -46,11 +46,12 @@ fn without_prefixes(mut command: &str) -> &str {
     command
 }
 
-/// What the tree offers to a command line.
+/// The names that exist in the tree.
 struct Known<'a> {
     tree: &'a Tree,
     packages: BTreeSet<String>,
-    /// Of the program `uwork`; empty while it has none that can be read.
+    /// The subcommands of the program `uwork`; empty if the tree has no readable definition of
+    /// them.
     subcommands: BTreeSet<String>,
 }
 
@@ -121,7 +122,8 @@ fn is_script(program: &str) -> bool {
         && !relative.starts_with(['/', '~', '$', '.'])
 }
 
-/// The variants of every enum in the command-line crate that derives `Subcommand`, spelled as typed.
+/// The variants of every enum in the command-line crate that derives `Subcommand`, spelled as
+/// typed.
 fn subcommands(tree: &Tree) -> BTreeSet<String> {
     let files = tree.rust().filter(|(file, _)| file.path.starts_with("crates/cli/src/"));
     let items =
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_work_are_fine() {
+    fn working_commands_are_accepted() {
         for command in [
             "cargo xtask tidy",
             "cargo test -p uwork --test flush",

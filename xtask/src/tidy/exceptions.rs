@@ -1,7 +1,8 @@
-//! The escape hatch: a comment `tidy: allow(RULE): REASON` on a line, or on the line above, strikes the findings
-//! of that rule there. Without a reason it strikes nothing; where it strikes nothing, it is a finding itself.
+//! Exceptions: a comment `tidy: allow(RULE): REASON` on a line, or on the line above it, suppresses
+//! the findings of that rule there. An exception without a reason suppresses nothing. An exception
+//! that suppresses nothing is itself a finding.
 //!
-//! Where a rule judges a whole file, the line is the file's first.
+//! For rules that judge a whole file, the line is the file's first.
 
 use super::RULES;
 use crate::finding::Finding;
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_strikes_the_finding() {
+    fn an_exception_with_a_reason_suppresses_the_finding() {
         let above =
             "// tidy: allow(test-sleep): blocking is what is tested\nfn a() { sleep(B); }\n";
         assert_eq!(rules("tests/a.rs", above), []);
@@ -88,13 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn no_reason_strikes_nothing() {
+    fn an_exception_without_a_reason_suppresses_nothing() {
         let text = "// tidy: allow(test-sleep)\nfn a() { sleep(B); }\n";
         assert_eq!(rules("tests/a.rs", text), [(1, "allow"), (2, "test-sleep")]);
     }
 
     #[test]
-    fn an_exception_without_need_is_found() {
+    fn an_unnecessary_exception_is_found() {
         assert_eq!(rules("a.rs", "// tidy: allow(safety): why not\nfn a() {}\n"), [(1, "allow")]);
         assert_eq!(
             rules("a.rs", "// tidy: allow(everything): please\nfn a() {}\n"),
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn talk_about_exceptions_is_none() {
+    fn text_about_exceptions_is_not_an_exception() {
         assert_eq!(rules("a.md", "Write `tidy: allow(rule): reason`.\n"), []);
         assert_eq!(rules("a.rs", "/// a `tidy: allow(rule): reason` here\nfn a() {}\n"), []);
     }

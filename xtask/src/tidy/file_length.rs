@@ -1,12 +1,12 @@
-//! A file gets one concept; a long file holds two.
+//! A file holds one concept; a long file usually holds two.
 
 use super::Rule;
 use crate::finding::Finding;
 use crate::tree::{Tree, numbered};
 
-/// Lines that are neither blank, comment, nor test.
+/// Counts lines that are not blank, comments or tests.
 const CODE_LINES_MAX: usize = 400;
-/// All lines, with documentation and tests.
+/// Counts all lines, including documentation and tests.
 const LINES_MAX: usize = 600;
 
 pub(super) const RULE: Rule = Rule {
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_tests_are_no_code() {
+    fn comments_and_tests_do_not_count_as_code() {
         let code = "const A: u8 = 1; // why\n".repeat(CODE_LINES_MAX - 1);
         let tests = "#[cfg(test)]\nmod tests {\n    fn a() {}\n}\n";
         let text = format!("{code}{tests}\n// why\n");

@@ -1,4 +1,4 @@
-//! About 70 lines is what fits a screen and a head. The limit leaves room for the function that is worth it.
+//! A function of about 70 lines fits a screen. The limit leaves room for justified exceptions.
 
 use syn::spanned::Spanned;
 use syn::visit::Visit;
@@ -7,7 +7,7 @@ use super::Rule;
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// Lines of code to aim at; named in the message, not enforced.
+/// The intended maximum; named in the message, not enforced.
 const LINES_TARGET: usize = 70;
 const LINES_MAX: usize = 100;
 
@@ -83,7 +83,7 @@ mod tests {
     use super::{LINES_MAX, RULE};
 
     #[test]
-    fn long_functions_are_found_wherever_they_stand() {
+    fn long_functions_are_found_in_every_context() {
         let body = "        f();\n".repeat(LINES_MAX);
         for outer in ["impl A", "trait A", "mod a"] {
             let text = format!("{outer} {{\n    fn a() {{\n{body}    }}\n}}\n");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_cost_nothing() {
+    fn comments_do_not_count() {
         let body = "    // why\n\n    f();\n".repeat(LINES_MAX - 2);
         assert_eq!(lines_found(&RULE, "a.rs", &format!("fn a() {{\n{body}}}\n")), []);
     }

@@ -1,25 +1,27 @@
-//! Which crate may see which. The direction of dependencies is the design; this is the one place that states it.
+//! Permitted dependencies between crates. This table is the only place that defines their
+//! direction.
 
 use super::Rule;
 use crate::finding::Finding;
 use crate::tree::{SourceFile, Tree};
 
-/// What one package may depend on, apart from dev-dependencies, which are free.
+/// The permitted dependencies of a package. Dev-dependencies are not restricted.
 struct Layer {
     package: &'static str,
     may_use: Uses,
-    /// Allowed only below `[target.'cfg(loom)'.dependencies]`.
+    /// Permitted only under `[target.'cfg(loom)'.dependencies]`.
     may_use_under_loom: &'static [&'static str],
 }
 
 enum Uses {
-    /// These and nothing else.
+    /// Only these.
     Only(&'static [&'static str]),
-    /// Anything but these.
+    /// All except these.
     AllBut(&'static [&'static str]),
 }
 
-/// Of the libraries, only `uwork` may see the system's interface; the two below it are free of any system.
+/// Of the libraries, only `uwork` may use the system's interface; the two below it are independent
+/// of any system.
 const LAYERS: &[Layer] = &[
     Layer { package: "uwork-policy", may_use: Uses::Only(&["bitflags"]), may_use_under_loom: &[] },
     Layer {
@@ -114,7 +116,7 @@ fn check_manifest(layer: &Layer, file: &SourceFile, manifest: &toml::Table) -> V
 
 struct Dependency<'a> {
     target: Option<&'a str>,
-    /// The package's own name, also where it is renamed.
+    /// The package's own name, even if the dependency is renamed.
     name: &'a str,
 }
 
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_of_the_design_are_fine() {
+    fn dependencies_of_the_design_are_accepted() {
         let engine = "[dependencies]\nuwork-policy = {}\n[dev-dependencies]\nrand = \"1\"\n\
                       [target.'cfg(loom)'.dependencies]\nloom = \"0.7\"\n";
         assert_eq!(lines("uwork-engine", engine), []);

@@ -1,4 +1,4 @@
-//! rustfmt wraps code, but neither strings nor comments.
+//! The width of lines, because rustfmt wraps neither strings nor comments.
 
 use super::Rule;
 use crate::finding::Finding;

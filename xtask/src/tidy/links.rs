@@ -1,4 +1,4 @@
-//! A dead link in the documents costs a reader more than a missing one.
+//! Dead links in the documents.
 
 use super::Rule;
 use crate::finding::Finding;
@@ -40,7 +40,8 @@ fn what_is_wrong(tree: &Tree, from: &str, own: &Markdown, link: &str) -> Option<
     dead.then(|| format!("`{link}`: no such heading in {path}"))
 }
 
-/// `target` as seen from the file `from`, as a path from the root; nothing if it leaves the tree.
+/// `target` as seen from the file `from`, as a path from the root; `None` if it is outside of the
+/// tree.
 fn resolve(from: &str, target: &str) -> Option<String> {
     if target.starts_with('/') {
         return None;
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn live_links_are_fine() {
+    fn live_links_are_accepted() {
         for link in ["docs/guide.md", "docs/", "./docs/guide.md#first-steps", "#a", "https://x.y/z"]
         {
             assert_eq!(lines("README.md", &format!("# A\n\n[a]({link})\n")), [], "{link}");

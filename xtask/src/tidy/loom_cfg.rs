@@ -1,14 +1,14 @@
-//! The engine is one text for threads and for loom. Only `sync` knows which of the two it is, and the models
-//! are written for one; tests may say that they are not for loom.
+//! The engine's code is the same for threads and for loom: only `sync` distinguishes the two. The
+//! models are written for loom, and tests may exclude loom.
 
 use super::{Rule, words};
 use crate::finding::Finding;
 use crate::tree::{Tree, numbered};
 
-/// The only library code that may name loom: `sync.rs`, or everything in the folder `sync`.
+/// The only library code that may name loom: `sync.rs`, or any file in the folder `sync`.
 pub(super) const SYNC: &str = "crates/engine/src/sync";
 
-/// The models. They are tests of the engine's inside, in a folder of their own.
+/// The models: tests of the engine's internals, in a folder of their own.
 const MODELS: &str = "crates/engine/src/models/";
 
 pub(super) const RULE: Rule =
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn loom_in_sync_and_in_models_is_fine() {
+    fn loom_in_sync_and_in_models_is_accepted() {
         for path in
             ["src/sync.rs", "src/sync/atomic.rs", "src/models/kick.rs", "tests/loom_park.rs"]
         {

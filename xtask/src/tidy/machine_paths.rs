@@ -1,10 +1,10 @@
-//! A path of the machine that wrote a line is wrong on every other machine.
+//! Absolute paths of the author's machine are wrong on every other machine.
 
 use super::Rule;
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// Spelled in two halves where the rule would otherwise find itself.
+/// Spelled in two halves, so that the rule does not find itself.
 const ROOTS: [&str; 3] = [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/")];
 
 pub(super) const RULE: Rule = Rule {
@@ -26,7 +26,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether `root` stands in `text` other than inside a longer path.
+/// Whether `root` occurs in `text` other than inside a longer path.
 fn starts_a_path(text: &str, root: &str) -> bool {
     let inside_path = |c: char| c.is_alphanumeric() || "_-.~}*>/)".contains(c);
     text.match_indices(root).any(|(at, _)| !text[..at].ends_with(inside_path))
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_paths_are_fine() {
+    fn relative_paths_are_accepted() {
         for root in ROOTS {
             assert_eq!(
                 lines_found(&RULE, "a.md", &format!("see src{root}mod.rs, ..{root}x\n")),

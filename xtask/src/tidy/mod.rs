@@ -1,7 +1,8 @@
-//! `cargo xtask tidy`: the rules of style that a machine can check, one file each.
+//! `cargo xtask tidy`: the style rules that a machine can check, one file each.
 //!
-//! A rule gets the whole tree and returns what it found; it knows nothing of the others.
-//! `exceptions` then strikes what a comment allows, and finds comments that allow nothing.
+//! A rule gets the whole tree and returns its findings; it does not depend on other rules.
+//! `exceptions` then removes the findings that a comment allows, and reports comments that allow
+//! nothing.
 
 mod atomics;
 mod banned_names;
@@ -26,7 +27,7 @@ mod white_space;
 use crate::finding::Finding;
 use crate::tree::Tree;
 
-/// A rule, by the name that findings and exceptions give it.
+/// A rule, with the name used in findings and exceptions.
 pub(crate) struct Rule {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
@@ -67,7 +68,7 @@ pub(crate) fn words(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// Byte offsets where `needle` stands in `line` as a word of its own, not as a part of a longer one.
+/// Byte offsets at which `needle` occurs in `line` as a whole word.
 fn word_positions<'a>(line: &'a str, needle: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(needle).map(|(at, _)| at).filter(move |&at| {
@@ -78,13 +79,13 @@ fn word_positions<'a>(line: &'a str, needle: &'a str) -> impl Iterator<Item = us
     })
 }
 
-/// For the rules' tests: the lines at which `rule` finds something in one file.
+/// For the tests of rules: the lines of `rule`'s findings in one file.
 #[cfg(test)]
 fn lines_found(rule: &Rule, path: &str, text: &str) -> Vec<usize> {
     lines_found_in(rule, &[(path, text)])
 }
 
-/// For the rules' tests: the lines at which `rule` finds something in several files.
+/// For the tests of rules: the lines of `rule`'s findings in several files.
 #[cfg(test)]
 fn lines_found_in(rule: &Rule, files: &[(&str, &str)]) -> Vec<usize> {
     let findings = (rule.check)(&Tree::of(files));

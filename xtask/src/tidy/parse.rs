@@ -1,4 +1,4 @@
-//! A file that does not parse escapes the rules that read syntax, so it is a finding itself.
+//! Rules that read syntax skip a file that does not parse, so such a file is itself a finding.
 
 use super::Rule;
 use crate::finding::Finding;
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_files_are_fine() {
+    fn valid_files_are_accepted() {
         assert_eq!(lines_found(&RULE, "a.rs", "fn a() {}\n"), []);
         assert_eq!(lines_found(&RULE, "a.toml", "a = 1\n"), []);
     }

@@ -1,5 +1,5 @@
-//! Policy decides: counters and ids in, a decision out. The same code runs on threads, under loom and in
-//! virtual time only because it reaches for none of the world.
+//! Policy is pure: counters and ids in, a decision out. Only because it has no side effects can the
+//! same code run on threads, under loom and in virtual time.
 
 use super::{Rule, word_positions};
 use crate::finding::Finding;
@@ -36,10 +36,10 @@ fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, rust) in tree.rust().filter(|(file, _)| file.path.starts_with(FOLDER)) {
         for (line, text) in numbered(&rust.code).filter(|&(line, _)| !rust.is_test(line)) {
-            // The lint that forbids unsafe code names it.
+            // The lint attribute that forbids unsafe code contains the word.
             let text = if text.trim_start().starts_with("#!") { "" } else { text };
             for thing in WORLD.iter().filter(|thing| word_positions(text, thing).next().is_some()) {
-                let message = format!("policy is pure, but this reaches for `{thing}`");
+                let message = format!("policy is pure, but this uses `{thing}`");
                 findings.push(Finding::new(&file.path, line, RULE.name, message));
             }
         }
@@ -53,14 +53,14 @@ mod tests {
     use super::RULE;
 
     #[test]
-    fn the_world_is_found_in_policy_only() {
+    fn side_effects_are_found_in_policy_only() {
         let text = "use std::time::Instant;\nfn a() {\n    std::thread::spawn(b);\n}\n";
         assert_eq!(lines_found(&RULE, "crates/policy/src/pods.rs", text), [1, 3]);
         assert_eq!(lines_found(&RULE, "crates/uwork/src/pods.rs", text), []);
     }
 
     #[test]
-    fn decisions_and_their_tests_are_fine() {
+    fn decisions_and_their_tests_are_accepted() {
         let text = "#![forbid(unsafe_code)]\nuse std::time::Duration;\n// Instant\n\
                     #[cfg(test)]\nmod tests {\n    fn a() { std::fs::read(b); }\n}\n";
         assert_eq!(lines_found(&RULE, "crates/policy/src/lib.rs", text), []);

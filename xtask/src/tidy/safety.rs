@@ -1,5 +1,6 @@
-//! Every unsafe block and implementation names the invariant that makes it sound. clippy says so too; this
-//! also reads macro bodies, which clippy sees only where they are used.
+//! Every unsafe block and implementation names the invariant that makes it sound. clippy checks
+//! this too, but reads macro bodies only where the macros are used; this rule reads their
+//! definitions.
 
 use super::{Rule, word_positions};
 use crate::finding::Finding;
@@ -32,7 +33,8 @@ fn opens_unsafe(line: &str) -> bool {
     })
 }
 
-/// Looks on the line itself, then upwards through comments, attributes and the head of the statement.
+/// Checks the line itself, then searches upwards through comments, attributes and the head of the
+/// statement.
 fn has_safety(rust: &RustText, line: usize) -> bool {
     let comments: Vec<&str> = rust.comments.lines().collect();
     let code: Vec<&str> = rust.code.lines().collect();
@@ -66,9 +68,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_above_the_statement_is_fine() {
+    fn a_reason_above_the_statement_is_accepted() {
         for text in [
-            "// SAFETY: nobody else.\nunsafe impl Send for A {}\n",
+            "// SAFETY: no other owner.\nunsafe impl Send for A {}\n",
             "// SAFETY: a long\n// reason.\n#[inline]\nunsafe impl Send for A {}\n",
             "fn a() {\n    // SAFETY: pinned.\n    let b =\n        unsafe { c() };\n}\n",
             "unsafe fn a() {}\n",

@@ -1,4 +1,4 @@
-//! White space that nobody sees and every diff shows.
+//! White space that is invisible to readers but shows in every diff.
 
 use super::Rule;
 use crate::finding::Finding;
@@ -20,10 +20,10 @@ fn check_file(file: &SourceFile) -> Vec<Finding> {
     let mut find = |line, message: &str| {
         findings.push(Finding::new(&file.path, line, RULE.name, message));
     };
-    // C is written as the kernel's is: its readers come from there.
+    // C files use tabs, as the kernel's style requires.
     let is_c = [".c", ".h", ".hpp", ".cpp"].iter().any(|ending| file.path.ends_with(ending));
     let tabs_allowed = is_c || matches!(file.kind, Kind::Makefile);
-    // `lines` would swallow a carriage return.
+    // `lines` would remove a carriage return.
     for (line, text) in (1..).zip(file.text.split('\n')) {
         if text.ends_with('\r') {
             find(line, "carriage return");
@@ -49,7 +49,7 @@ mod tests {
     use super::RULE;
 
     #[test]
-    fn unseen_white_space_is_found() {
+    fn invisible_white_space_is_found() {
         assert_eq!(lines_found(&RULE, "a.md", "a\nb \nc\n"), [2]);
         assert_eq!(lines_found(&RULE, "a.rs", "fn a() {\n\tb();\n}\n"), [2]);
         assert_eq!(lines_found(&RULE, "a.sh", "a\r\nb\n"), [1]);

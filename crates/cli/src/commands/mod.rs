@@ -7,7 +7,8 @@ pub(crate) mod topology;
 
 use std::fmt;
 
-/// A user error: one line that says what was wrong and what is allowed. The process exits with 2.
+/// A user error: one line that states what is wrong and which values are allowed. The exit code is
+/// 2.
 #[derive(Debug)]
 pub(crate) struct UserError(pub(crate) String);
 

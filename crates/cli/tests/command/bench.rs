@@ -1,5 +1,5 @@
-//! `uwork bench`: what it prints and writes, and what it says to bad input. Small sizes; no figure
-//! is judged.
+//! `uwork bench`: its output, its records, and its messages for bad input. Sizes are small; no
+//! figure is judged.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ fn bench(name: &str, args: &[&str]) -> Output {
     command.arg("bench").arg(name).args(args).output().expect("the command starts")
 }
 
-/// A directory of one test, removed at its end.
+/// A directory of one test, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -48,7 +48,8 @@ fn records(path: &str) -> Vec<Value> {
     serde_json::from_str::<Vec<Value>>(&text).expect("a JSON array")
 }
 
-/// Refused with one line on stderr that has all of `words`, nothing on stdout, exit code 2.
+/// Asserts a refusal: one line on standard error that contains all of `words`, nothing on standard
+/// output, exit code 2.
 #[track_caller]
 fn refused(name: &str, args: &[&str], words: &[&str]) {
     let output = bench(name, args);
@@ -127,7 +128,7 @@ fn records_have_exactly_the_fixed_fields_and_sane_values() {
     assert_eq!(
         scratch.names(),
         BTreeSet::from(["figures.json".to_owned()]),
-        "nothing but the file is left"
+        "only the file is left"
     );
 
     let records = records(&path);
@@ -241,7 +242,7 @@ fn only_the_runners_and_cases_asked_for_run() {
     );
     assert!(table.contains("the fastest rival") && table.contains("1.00x"), "{table}");
     let doubts = String::from_utf8(output.stderr).expect("UTF-8");
-    assert!(doubts.contains("warning: 1 sample(s) per runner tell little"), "{doubts}");
+    assert!(doubts.contains("warning: 1 sample(s) per runner are too few"), "{doubts}");
 }
 
 #[test]
@@ -317,7 +318,7 @@ fn golden_names_its_variant_by_whether_sleeps_are_declared() {
         let seen: Vec<_> = records(&path).iter().map(|r| r["variant"].clone()).collect();
         assert_eq!(seen, vec![variant; 8], "two figures of each of four scenarios");
         let table = String::from_utf8(output.stdout).expect("a table");
-        let by = if flag.is_some() { ", noticed by way of the tier " } else { "; times in ms" };
+        let by = if flag.is_some() { ", detected by the tier " } else { "; times in ms" };
         assert!(table.starts_with(&format!("golden  (samples 1; sleeps {variant}{by}")), "{table}");
     }
 }

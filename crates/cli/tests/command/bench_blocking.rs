@@ -1,5 +1,5 @@
-//! `uwork bench blocking`: what it prints and writes, and what it says to bad input. Small sizes; no
-//! figure is judged.
+//! `uwork bench blocking`: its output, its records, and its messages for bad input. Sizes are
+//! small; no figure is judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,14 +8,14 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// As an ordinary user starts it: no tier is set from outside.
+/// The command as an ordinary user starts it, without a tier from the environment.
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
     command.args(["bench", "blocking"]).args(args).env_remove("UWORK_BLOCKING");
     command
 }
 
-/// Runs to its end with `args` and gives its table, its warnings and its records.
+/// Runs the benchmark, and returns its table, its warnings and its records.
 fn run(args: &[&str]) -> (String, String, Vec<Value>) {
     let scratch = tempfile::tempdir().expect("the temporary directory is writable");
     let path = scratch.path().join("figures.json");
@@ -123,7 +123,7 @@ fn without_blocks_there_is_uwork_alone_and_the_ratio_is_to_the_tier_off() {
 }
 
 #[test]
-fn faults_run_where_the_machine_lets_them_and_else_a_warning_says_why_not() {
+fn faults_run_if_the_machine_permits_and_a_warning_explains_otherwise() {
     let (table, doubts, records) = run(&["--case", "fault", "mixed", "--runner", "rayon"]);
     let cases: BTreeSet<_> = records.iter().map(|record| text(record, "case")).collect();
     if doubts.contains("warning: userfaultfd: ") {
@@ -153,20 +153,20 @@ fn bad_options_are_refused_with_what_is_allowed() {
 }
 
 #[test]
-fn a_child_that_fails_ends_the_benchmark_with_what_it_said() {
+fn a_failing_child_ends_the_benchmark_with_its_message() {
     let program = env!("CARGO_BIN_EXE_uwork");
-    // Not enough for its pipes.
+    // Too few descriptors for the pipes.
     let script = format!("ulimit -n 40; exec {program} bench blocking --quick --case pipe");
     let output = Command::new("sh").args(["-c", &script]).output().expect("a shell");
     let line = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(output.status.code(), Some(2), "{line}");
     assert!(line.starts_with("uwork: uwork declared (pipe): exit status: 2: "), "{line}");
-    assert!(line.contains("what the items block in cannot be made"), "{line}");
+    assert!(line.contains("the obstacles for blocking items cannot be created"), "{line}");
 }
 
 #[test]
-fn an_order_that_makes_no_sense_is_refused() {
-    refused(&["--order", "nonsense"], &["--order 'nonsense'", "own use"]);
+fn an_invalid_order_is_refused() {
+    refused(&["--order", "nonsense"], &["--order 'nonsense'", "internal use"]);
     let order = |case: &str, runner: &str| {
         format!(
             "{{\"case\":\"{case}\",\"runner\":\"{runner}\",\"variant\":\"\",\"quick\":true,\
@@ -178,7 +178,7 @@ fn an_order_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn children_give_up_privileges_only_where_there_are_some() {
+fn children_drop_privileges_only_as_root() {
     let args = ["--case", "busy", "--runner", "uwork", "--unprivileged"];
     let status = fs::read_to_string("/proc/self/status").expect("readable");
     let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).expect("a line Uid");

@@ -1,19 +1,19 @@
-//! `uwork bench percpu` and `uwork bench isolation`: what they write, and what they say to bad input. Small
-//! sizes; no figure is judged.
+//! `uwork bench percpu` and `uwork bench isolation`: their records, and their messages for bad
+//! input. Sizes are small; no figure is judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// As an ordinary user starts it: no mode is set from outside.
+/// The command as an ordinary user starts it, without a mode from the environment.
 fn command(bench: &str, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
     command.args(["bench", bench]).args(args).env_remove("UWORK_PWLOCKS");
     command
 }
 
-/// The metrics of each case, runner and variant, of which each is there once.
+/// The metrics of each case, runner and variant. Asserts that each occurs once.
 fn measured(bench: &str, args: &[&str]) -> BTreeMap<[String; 3], BTreeMap<String, f64>> {
     let scratch = tempfile::tempdir().expect("the temporary directory is writable");
     let path = scratch.path().join("figures.json");
@@ -80,7 +80,7 @@ fn every_runner_of_a_case_has_its_cycles() {
 }
 
 #[test]
-fn isolation_tells_what_the_thread_noticed_and_whether_drains_returned() {
+fn isolation_reports_the_disturbances_of_the_thread_and_stuck_drains() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         refused("isolation", &["--seconds", "1"], &["two CPUs"]);
         return;
@@ -91,12 +91,12 @@ fn isolation_tells_what_the_thread_noticed_and_whether_drains_returned() {
         let (who, metrics) = figures.first_key_value().expect("one runner");
         let wanted = [case, "uwork", "mode1"];
         assert_eq!((figures.len(), who.each_ref().map(String::as_str)), (1, wanted));
-        has_all_that_isolation_tells(metrics);
+        has_all_isolation_metrics(metrics);
     }
 }
 
-fn has_all_that_isolation_tells(metrics: &BTreeMap<String, f64>) {
-    // Not there where the system does not let this program record a CPU's switches.
+fn has_all_isolation_metrics(metrics: &BTreeMap<String, f64>) {
+    // Missing if the system does not let this program record a CPU's context switches.
     let optional = "switches_caused";
     let names: BTreeSet<&str> =
         metrics.keys().map(String::as_str).filter(|&name| name != optional).collect();
@@ -121,7 +121,7 @@ fn has_all_that_isolation_tells(metrics: &BTreeMap<String, f64>) {
 }
 
 #[test]
-fn who_may_have_no_real_time_thread_is_told_what_that_weakens() {
+fn without_real_time_permission_the_benchmark_reports_the_consequences() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return;
     }
@@ -136,16 +136,16 @@ fn who_may_have_no_real_time_thread_is_told_what_that_weakens() {
     let output = command.env("UWORK_BLOCKING", "nonsense").output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    for words in ["SCHED_FIFO is refused", "runs at nice", "mode 0 gets through"] {
+    for words in ["SCHED_FIFO is refused", "runs at nice", "mode 0 can reach it"] {
         assert!(said.contains(words), "{said}");
     }
-    // What the library reports is passed on with one name in front.
+    // The child's message is prefixed with one name only.
     assert!(said.contains("nonsense") && !said.contains("said: uwork:"), "{said}");
     let table = String::from_utf8_lossy(&output.stdout);
     for line in ["\nmode0: ", "\nstuck: ", "\nFIFO: 1"] {
         assert!(table.contains(line), "{table}");
     }
-    assert!(!table.contains("\nmode1: "), "it was not asked for: {table}");
+    assert!(!table.contains("\nmode1: "), "it was not requested: {table}");
     let titles = ["gap max us", "gaps > 50 us", "voluntary", "involuntary", "p50", "stuck", "FIFO"];
     assert!(titles.iter().all(|title| table.contains(title)), "{table}");
 }
@@ -155,7 +155,7 @@ fn bad_input_is_refused_with_what_is_allowed() {
     refused("percpu", &["--case", "pears"], &["'pears'", "lock, alloc, write, recycled", "batch4"]);
     refused("percpu", &["--runner", "tcmalloc"], &["'tcmalloc'", "mimalloc"]);
     refused("percpu", &["--samples", "0"], &["1 to 1000"]);
-    refused("percpu", &["--order", "{"], &["uwork's own use"]);
+    refused("percpu", &["--order", "{"], &["internal use"]);
     refused("isolation", &["--mode", "3"], &["'3'", "undisturbed, mode0, mode1, mode2"]);
     refused("isolation", &["--seconds", "0"], &["1 to 3600"]);
     refused("isolation", &["--case", "twice"], &["'twice'", "once, steady, cache"]);

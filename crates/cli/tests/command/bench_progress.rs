@@ -1,18 +1,19 @@
-//! `uwork bench progress`: what it prints and writes, and what it says to bad input. Few samples; no figure is judged.
+//! `uwork bench progress`: its output, its records, and its messages for bad input. Few samples; no
+//! figure is judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// As an ordinary user starts it: no tier is set from outside.
+/// The command as an ordinary user starts it, without a tier from the environment.
 fn bench(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
     command.args(["bench", "progress"]).args(args).env_remove("UWORK_BLOCKING");
     command.output().expect("the command starts")
 }
 
-/// Runs to its end with `args` and gives its tables and its records.
+/// Runs the benchmark, and returns its tables and its records.
 fn run(args: &[&str]) -> (String, Vec<Value>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("records.json");
@@ -74,7 +75,7 @@ fn each_variant_of_each_case_has_its_records_and_each_target_a_verdict() {
 }
 
 #[test]
-fn two_cpus_are_measured_where_the_process_may_use_them() {
+fn two_cpus_are_measured_if_the_process_may_use_them() {
     let args = ["--case", "ready-after-wait", "--tier", "declared", "--samples", "1"];
     let cpus = uwork::topology::Machine::read().unwrap().allowed.len();
     let (_, records) = run(&args);
@@ -94,7 +95,7 @@ fn bad_input_is_refused_in_a_line_that_says_what_is_allowed() {
         (["--tier", "off"], "declared, events, sampling"),
         (["--cpus", "3"], "--cpus '3' does not exist: allowed are 1, 2"),
         (["--json", "/"], "--json /"),
-        (["--order", "{}"], "it is for uwork's own use"),
+        (["--order", "{}"], "this option is for internal use"),
     ] {
         let output = bench(&args);
         let line = String::from_utf8(output.stderr).unwrap();

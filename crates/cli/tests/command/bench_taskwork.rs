@@ -1,4 +1,5 @@
-//! `uwork bench taskwork`: what it writes, and what it says to bad input. Small sizes; no figure is judged.
+//! `uwork bench taskwork`: its records, and its messages for bad input. Sizes are small; no figure
+//! is judged.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! The command `uwork`, each subcommand by its output, its files and its exit code.
+//! The command `uwork`: the output, the files and the exit code of each subcommand.
 
 mod bench;
 mod bench_blocking;

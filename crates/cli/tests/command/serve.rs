@@ -1,4 +1,5 @@
-//! `uwork serve` and `uwork bench serve` as programs: what they print, how they end, what they refuse.
+//! `uwork serve` and `uwork bench serve` as programs: their output, their shutdown, and what they
+//! refuse.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,12 +14,12 @@ fn uwork(args: &[&str]) -> Command {
     command
 }
 
-/// A server that listens; killed if the test forgets it.
+/// A running server, killed on drop.
 struct Serving {
     child: Child,
     lines: BufReader<ChildStdout>,
     address: String,
-    /// What it said first.
+    /// The lines that it printed at the start.
     said: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ impl Drop for Serving {
     }
 }
 
-/// Waits until the other side's system has everything that was sent.
+/// Waits until the peer's kernel has received everything that was sent.
 fn arrived(client: &TcpStream) {
     let mut unsent: libc::c_int = 1;
     while unsent > 0 {
@@ -64,7 +65,7 @@ fn arrived(client: &TcpStream) {
 }
 
 #[test]
-fn it_says_where_it_listens_and_ends_in_order_when_told() {
+fn it_prints_its_address_and_stops_in_order_on_a_signal() {
     const TERM: (Signal, &str) = (Signal::TERM, "SIGTERM");
     const INT: (Signal, &str) = (Signal::INT, "SIGINT");
     for ((signal, name), io, notify, receiver) in [
@@ -89,7 +90,7 @@ fn it_says_where_it_listens_and_ends_in_order_when_told() {
         server.signal(signal);
         let mut replies = Vec::new();
         client.read_to_end(&mut replies).unwrap();
-        // What it had received by then is answered.
+        // The requests that the server had received by then are answered.
         const REPLIES: usize = "$64\r\n\r\n".len() + 64 + "$-1\r\n".len();
         assert_eq!(replies.len(), 100 * REPLIES, "{how:?}");
         assert!(server.child.wait().unwrap().success());
@@ -100,12 +101,13 @@ fn it_says_where_it_listens_and_ends_in_order_when_told() {
 }
 
 #[test]
-fn whoever_listens_for_all_is_told_what_that_means() {
+fn listening_beyond_loopback_prints_a_warning() {
     let server = Serving::start(&["--bind", "0.0.0.0", "--receiver", "dedicated"]);
     assert!(server.said.iter().any(|line| line.contains("there are no passwords")));
 }
 
-/// One line on standard error that has all the words, nothing on standard output, exit code 2.
+/// Asserts a refusal: one line on standard error with all the words, nothing on standard output,
+/// exit code 2.
 #[track_caller]
 fn refused(output: &Output, words: &[&str]) {
     let line = String::from_utf8_lossy(&output.stderr);
@@ -128,7 +130,7 @@ fn bad_settings_are_refused_with_what_is_allowed() {
 }
 
 #[test]
-fn without_redis_the_benchmark_says_how_to_get_it() {
+fn without_redis_the_benchmark_says_how_to_install_it() {
     let output = uwork(&["bench", "serve"]).env("PATH", "").output().unwrap();
     refused(&output, &["redis-benchmark", "apt-get install -y redis-tools"]);
     let output = uwork(&["bench", "serve", "--digest-bytes", "0"]).output().unwrap();

@@ -1,4 +1,5 @@
-//! `uwork sum` next to the real `sha256sum`: same lines, same files, both ways.
+//! `uwork sum` compared with the real `sha256sum`: the same output, and each checks the other's
+//! files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 
 const UWORK: &str = env!("CARGO_BIN_EXE_uwork");
 
-/// A fresh directory and commands that run in it.
+/// A new directory, and commands that run in it.
 struct Place(TempDir);
 
 impl Place {
@@ -46,7 +47,8 @@ impl Place {
         self.command("sha256sum").args(args).output().unwrap()
     }
 
-    /// What `sha256sum` says of all regular files below `dir`, in the order of `LC_ALL=C sort`.
+    /// The output of `sha256sum` for all regular files below `dir`, in the order of `LC_ALL=C
+    /// sort`.
     fn sha256sum_tree(&self, dir: &str, flag: &str) -> Vec<u8> {
         let script = r#"find "$1" -type f -print0 | sort -z | xargs -0 sha256sum $2"#;
         let output = self.command("sh").args(["-c", script, "sh", dir, flag]).output().unwrap();
@@ -59,7 +61,7 @@ fn text(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string().replace("\\n", "\n").replace("\\'", "'").replace("\\\"", "\"")
 }
 
-/// One assertion on all that a command shows of itself.
+/// Asserts the exit code and both outputs of a command.
 #[track_caller]
 fn assert_output(output: &Output, code: i32, stdout: &[u8], stderr: &str) {
     assert_eq!(text(&output.stdout), text(stdout));
@@ -74,10 +76,10 @@ fn assert_refused(output: &Output, reason: &str) {
     assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("", Some(2)));
 }
 
-/// The digest of no bytes at all.
+/// The digest of the empty file.
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// Names that are hard to print, names that are hard to sort, files that are empty, long, many and deep down.
+/// Names that are hard to print or to sort, and files that are empty, long, many and deeply nested.
 fn make_tree(place: &Place) {
     let names: [&[u8]; 14] = [
         b"plain",
@@ -118,7 +120,7 @@ fn make_tree(place: &Place) {
         place.write(format!("tree/many/{i}.d/{i}"), vec![i as u8; 50 * i]);
     }
     place.write(format!("tree{}/deep", "/a directory of some length".repeat(60)), "deep");
-    // Around the length of one read, and well beyond it, with neighbours.
+    // Around the length of one read, and well beyond it, with files before and after.
     for len in [131_071, 131_072, 131_073, 262_144, 5_000_001] {
         place.write(format!("tree/long/{len}"), vec![7; len]);
         place.write(format!("tree/long/{len}-"), "short");
@@ -132,7 +134,7 @@ fn make_tree(place: &Place) {
 }
 
 #[test]
-fn a_tree_gives_the_lines_of_find_sort_and_sha256sum() {
+fn a_tree_prints_the_lines_of_find_sort_and_sha256sum() {
     let place = Place::new();
     make_tree(&place);
     for dir in ["tree", "tree/", "./tree", ".", "tree/long"] {
@@ -213,7 +215,7 @@ fn sha256sum_checks_what_uwork_wrote_and_the_other_way_round() {
 }
 
 #[test]
-fn a_check_says_what_sha256sum_says() {
+fn a_check_prints_what_sha256sum_prints() {
     let place = Place::new();
     for name in ["good", "bad", "gone", "two words"] {
         place.write(name, name);
@@ -244,7 +246,8 @@ fn a_check_says_what_sha256sum_says() {
     assert_output(&place.sum(["-c", "--ignore-missing", "ONE"]), 1, b"", expected);
 }
 
-/// A checksum file is judged before its files are read, so its malformed lines are named first.
+/// Moves the warnings about malformed lines to the front: a checksum file is parsed before its
+/// listed files are read.
 fn malformed_first(stderr: &str) -> String {
     let mut lines: Vec<_> = stderr.split_inclusive('\n').collect();
     lines.sort_by_key(|line| !line.contains("improperly formatted SHA256"));
@@ -303,8 +306,8 @@ fn a_missing_argument_is_refused_before_anything_is_read() {
     assert_refused(&place.sum(["--scope", "galaxy", "file"]), "galaxy");
 }
 
-/// Without the report of a niceness that cannot be had, which comes if the tests themselves run at a niceness:
-/// without privileges a process cannot go back.
+/// Removes the report of a refused niceness. It appears if the tests themselves run at a niceness,
+/// because an unprivileged process cannot lower it again.
 fn without_niceness(mut output: Output) -> Output {
     let stderr = String::from_utf8(output.stderr).unwrap();
     let lines = stderr.split_inclusive('\n').filter(|line| !line.starts_with("uwork: niceness "));
@@ -313,7 +316,7 @@ fn without_niceness(mut output: Output) -> Output {
 }
 
 #[test]
-fn unreadable_files_and_directories_are_named_and_the_rest_goes_on() {
+fn unreadable_files_and_directories_are_reported_and_the_rest_is_processed() {
     let place = Place::new();
     for name in ["tree/a", "tree/locked/x", "tree/secret file", "tree/z", "other"] {
         place.write(name, name);
@@ -322,7 +325,8 @@ fn unreadable_files_and_directories_are_named_and_the_rest_goes_on() {
         fs::set_permissions(place.path(name), Permissions::from_mode(0o000)).unwrap();
     }
     fs::set_permissions(place.0.path(), Permissions::from_mode(0o755)).unwrap();
-    // Root may read everything, so the command runs as nobody, from a copy that nobody may run.
+    // Root may read everything, so the command runs as the user nobody, from a copy that this user
+    // may execute.
     fs::copy(UWORK, place.path("uwork")).unwrap();
     fs::set_permissions(place.path("uwork"), Permissions::from_mode(0o755)).unwrap();
     let mut command = place.command(place.path("uwork"));
@@ -332,7 +336,7 @@ fn unreadable_files_and_directories_are_named_and_the_rest_goes_on() {
     command.args(["sum", "tree", "other", "tree/locked/x", "tree/a"]);
     let output = loop {
         match command.output() {
-            // Another test has just forked, and its child still holds the file that was written here.
+            // Another test has just forked, and its child still has this new file open for writing.
             Err(busy) if busy.kind() == ErrorKind::ExecutableFileBusy => thread::yield_now(),
             output => break output.unwrap(),
         }
@@ -345,10 +349,10 @@ fn unreadable_files_and_directories_are_named_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_file_that_fails_while_it_is_read_is_named() {
+fn a_file_that_fails_during_reading_is_reported() {
     let place = Place::new();
     place.write("a", "a");
-    // Opens, and cannot be read at offset 0, where nothing is mapped.
+    // /proc/self/mem opens, but cannot be read at offset 0, where nothing is mapped.
     let output = place.sum(["a", "/proc/self/mem", "a"]);
     let stderr = "uwork: /proc/self/mem: Input/output error\n";
     assert_output(&output, 1, &place.sha256sum(["a", "a"]).stdout, stderr);
@@ -360,7 +364,7 @@ fn a_file_that_fails_while_it_is_read_is_named() {
 }
 
 #[test]
-fn a_directory_deeper_than_a_path_can_be_is_named_and_the_rest_goes_on() {
+fn a_directory_too_deep_for_a_path_is_reported_and_the_rest_is_processed() {
     let place = Place::new();
     place.write("tree/z", "z");
     let script =
@@ -397,7 +401,7 @@ fn a_full_disk_is_reported() {
 }
 
 #[test]
-fn lines_come_out_before_a_file_that_has_no_end_yet() {
+fn lines_are_printed_before_an_unfinished_file() {
     use std::io::{BufRead, BufReader};
     let place = Place::new();
     place.write("a", "");

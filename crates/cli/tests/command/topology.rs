@@ -1,4 +1,4 @@
-//! `uwork topology`: what it draws, and how it refuses what is wrong.
+//! `uwork topology`: its drawings, and its messages for bad input.
 
 use std::fs;
 use std::io::Write as _;
@@ -15,12 +15,13 @@ fn topology(args: &[&str], input: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses its arguments does not read; the broken pipe is no failure.
+    // A command that refuses its arguments does not read its input, so a broken pipe is not an
+    // error.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
 
-/// What the command prints about a described machine.
+/// The output for a described machine.
 fn drawn(machine: &str, more: &[&str]) -> String {
     let output = topology(&[&["--machine", "-"], more].concat(), machine);
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -28,7 +29,7 @@ fn drawn(machine: &str, more: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The one line in which the command refuses.
+/// The single line of a refusal.
 fn refused(args: &[&str], input: &str) -> String {
     let output = topology(args, input);
     assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -65,9 +66,9 @@ fn this_machine_shows_its_cpus_limits_and_scopes() {
     assert!(text.contains("\nA queue that names no scope uses: default (cache"), "{text}");
 }
 
-/// What a process would use that is started like this.
+/// Shows what a process would use that is started in the same way.
 #[test]
-fn the_way_in_which_waits_are_noticed_is_shown_with_its_reason() {
+fn the_detection_tier_is_shown_with_its_reason() {
     let shown = |wanted: &str, args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_uwork"));
         let output = command.arg("topology").args(args).env("UWORK_BLOCKING", wanted).output();
@@ -89,7 +90,7 @@ fn the_way_in_which_waits_are_noticed_is_shown_with_its_reason() {
     assert_eq!(json["blocking"]["reason"], "UWORK_BLOCKING=declared");
     assert!(json["threads_max"].is_null() || json["threads_max"].as_u64() > Some(0));
     let described = drawn("core:2", &["--json"]);
-    assert!(!described.contains("blocking"), "a machine that is not here has none: {described}");
+    assert!(!described.contains("blocking"), "a described machine has no tier: {described}");
 }
 
 #[test]
@@ -136,7 +137,7 @@ fn a_server_shows_its_nodes_caches_and_threads() {
 }
 
 #[test]
-fn big_machines_stay_readable() {
+fn the_drawing_of_a_big_machine_stays_short() {
     for machine in ["core:72", "package:2 node:4 llc:16 core:8", "package:512", "core:1024 smt:2"] {
         let text = drawn(machine, &[]);
         assert!(text.lines().count() < 80, "{machine}: {} lines", text.lines().count());
@@ -155,7 +156,7 @@ fn a_cache_across_nodes_shows_in_both() {
 }
 
 #[test]
-fn one_scope_lists_every_pod_and_what_of_it_is_used() {
+fn a_scope_lists_every_pod_and_its_used_part() {
     let text = drawn("core:12 isolated:0,6-11", &["--scope", "cache_shard"]);
     assert_eq!(text, "cache_shard: 2 pods\n    0  0-5  (used: 1-5)\n    1  6-11  (not used)\n");
     assert_eq!(drawn("core:3", &["--scope", "system"]), "system: 1 pod\n    0  0-2\n");
@@ -167,7 +168,7 @@ fn the_default_scope_says_how_it_fell_back() {
         |machine: &str| drawn(machine, &["--scope", "default"]).lines().next().unwrap().to_owned();
     assert_eq!(first("core:12"), "default (cache -> cache_shard): 2 pods");
     assert_eq!(first("llc:2 core:4"), "default (cache): 2 pods");
-    // Pods that hold nothing but isolated CPUs do not count.
+    // Pods that consist only of isolated CPUs do not count.
     assert_eq!(first("llc:2 core:4 isolated:4-7"), "default (cache -> cluster): 8 pods");
 }
 
@@ -180,7 +181,7 @@ fn the_shard_size_moves_the_shards() {
 }
 
 #[test]
-fn json_holds_the_same() {
+fn json_contains_the_same_facts() {
     let json: serde_json::Value =
         serde_json::from_str(&drawn("core:12 isolated:11", &["--json"])).unwrap();
     assert_eq!(json["machine"], "core:12 isolated:11");
@@ -195,7 +196,7 @@ fn json_holds_the_same() {
 }
 
 #[test]
-fn a_file_that_is_missing_or_no_text_is_refused_by_name() {
+fn a_file_that_is_missing_or_not_text_is_refused_by_name() {
     assert_eq!(
         refused(&["--machine", "/nonexistent/machine"], ""),
         "uwork: /nonexistent/machine: No such file or directory (os error 2)"
@@ -247,7 +248,7 @@ fn an_unknown_scope_or_shard_size_is_refused() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = Command::new(env!("CARGO_BIN_EXE_uwork"))

@@ -1,23 +1,23 @@
-//! A free list for each CPU without any protection: right only while one thread uses it. It is the floor
-//! for everything that does protect.
+//! A free list for each CPU without any protection, valid only while a single thread uses it. It is
+//! the lower bound for the cost of protected allocators.
 
 use super::{Allocator, BareLists, OBJECT, SpinLock};
 
-/// Objects of a list: as many as uwork's magazines have.
+/// Objects of a list: as many as in a magazine of uwork.
 const LIST: usize = 256;
 const HALF: usize = LIST / 2;
-/// Bytes that are taken from the system at once.
+/// Bytes requested from the system at once.
 const CHUNK: usize = 4 << 20;
 
-// SAFETY: the objects are the list's.
+// SAFETY: the list owns its objects.
 unsafe impl Send for List {}
 
-/// One list: the first `used` are free objects.
+/// One list. The first `used` entries are free objects.
 #[repr(C)]
 pub(super) struct List {
     used: usize,
     objects: [*mut u8; LIST],
-    /// Objects that were never used, and those that there was no room for.
+    /// Objects that were never used, and objects that did not fit into the list.
     fresh: *mut u8,
     fresh_left: usize,
     spilled: Vec<*mut u8>,
@@ -35,7 +35,7 @@ impl List {
             self.refill();
         }
         self.used -= 1;
-        // SAFETY: at most as many are used as there are.
+        // SAFETY: at most `used` objects are in the list, and at least one.
         unsafe { *self.objects.get_unchecked(self.used) }
     }
 
@@ -44,7 +44,7 @@ impl List {
         if self.used == LIST {
             self.spill();
         }
-        // SAFETY: fewer are used than there are.
+        // SAFETY: `used` is below the list's length.
         unsafe { *self.objects.get_unchecked_mut(self.used) = object };
         self.used += 1;
     }
@@ -64,7 +64,7 @@ impl List {
                 Vec::<[u8; OBJECT]>::with_capacity(CHUNK / OBJECT).leak().as_mut_ptr().cast();
             self.fresh_left = CHUNK / OBJECT;
         }
-        // The last one first: what is taken from the end goes up through memory.
+        // In reverse order, so that successive pops return ascending addresses.
         for place in self.objects[..HALF].iter_mut().rev() {
             *place = self.fresh;
             self.fresh = self.fresh.wrapping_add(OBJECT);
@@ -80,11 +80,11 @@ impl List {
     }
 }
 
-/// See the module. With `LOCKED`, each list has a lock that is taken and given up: what one locked instruction adds,
-/// and nothing else that a lock has to know.
+/// See the module. With `LOCKED`, each list has a lock that is acquired and released. This measures
+/// the cost of one locked instruction alone, without the other work of a real lock.
 pub struct Bare<const LOCKED: bool>(BareLists<Part>);
 
-/// The lock beside what is used first.
+/// The lock is next to the field that is used first, on the same cache line.
 #[repr(C)]
 struct Part {
     lock: SpinLock,
@@ -92,14 +92,14 @@ struct Part {
 }
 
 impl<const LOCKED: bool> Bare<LOCKED> {
-    /// Empty lists, for all CPUs that this process may use.
+    /// Empty lists for all CPUs that this process may use.
     pub fn new() -> Self {
         Self(BareLists::new(|_| Part { lock: SpinLock::default(), list: List::new() }))
     }
 
     #[inline(always)]
     fn with<R>(&self, f: impl FnOnce(&mut List) -> R) -> R {
-        // SAFETY: see the module: one thread.
+        // SAFETY: only one thread uses the lists, as the module requires.
         let Part { lock, list } = unsafe { self.0.here() };
         if LOCKED { lock.with(|| f(list)) } else { f(list) }
     }

@@ -1,4 +1,4 @@
-//! A value for each CPU without any protection.
+//! One value for each CPU, without any protection.
 
 use std::cell::UnsafeCell;
 
@@ -10,20 +10,20 @@ pub struct BareLists<T>(Box<[Padded<T>]>);
 #[repr(align(128))]
 struct Padded<T>(UnsafeCell<T>);
 
-// SAFETY: whoever calls `here` answers for being alone.
+// SAFETY: callers of `here` guarantee exclusive access.
 unsafe impl<T: Send> Sync for BareLists<T> {}
 
 impl<T> BareLists<T> {
-    /// Values that `value` makes, for CPU 0 to the last that this process may use.
+    /// Creates values with `value`, from CPU 0 to the last CPU that this process may use.
     pub fn new(value: impl Fn(usize) -> T) -> Self {
         let cpus = cpus::allowed().last().map_or(1, |last| last + 1);
         Self((0..cpus).map(|cpu| Padded(UnsafeCell::new(value(cpu)))).collect())
     }
 
-    /// That of the CPU that the caller is on.
+    /// The value of the caller's CPU.
     ///
     /// # Safety
-    /// Nobody uses what another call has returned.
+    /// No reference from another call is in use.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "its caller answers for it")]
     pub unsafe fn here(&self) -> &mut T {
@@ -31,7 +31,7 @@ impl<T> BareLists<T> {
         unsafe { &mut *self.0[cpus::current()].0.get() }
     }
 
-    /// All of them, which whoever follows the pointers answers for.
+    /// Pointers to all values. The user of a pointer guarantees exclusive access.
     pub fn all(&self) -> impl Iterator<Item = *mut T> {
         self.0.iter().map(|value| value.0.get())
     }

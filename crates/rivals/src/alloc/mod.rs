@@ -1,6 +1,7 @@
-//! Allocators of small objects: what per-CPU caches are compared with.
+//! Allocators of small objects, to compare per-CPU caches with.
 //!
-//! The system-wide ones are called by their own functions; none becomes this process's allocator.
+//! The system-wide allocators are called by their own functions; none replaces this process's
+//! allocator.
 
 mod bare;
 mod lists;
@@ -12,18 +13,18 @@ pub use lists::BareLists;
 pub use spin::SpinLock;
 pub use thread_local::ThreadLocal;
 
-/// Bytes of an object: seed 001's.
+/// The size of an object in bytes, the same as in seed 001.
 pub const OBJECT: usize = 64;
 
 /// Allocates objects of [`OBJECT`] bytes, aligned to 16.
 pub trait Allocator: Sync {
-    /// An object, uninitialized.
+    /// Allocates an uninitialized object.
     fn alloc(&self) -> *mut u8;
 
-    /// Frees it.
+    /// Frees the object.
     ///
     /// # Safety
-    /// From [`Allocator::alloc`] of this one, and freed once.
+    /// The object comes from [`Allocator::alloc`] of this allocator, and is freed only once.
     unsafe fn free(&self, object: *mut u8);
 }
 

@@ -1,9 +1,10 @@
-//! The least that a lock can be which any CPU can take: one compare-and-swap, and a store.
+//! The cheapest possible lock that any CPU can take: one compare-and-swap to acquire it, and one
+//! store to release it.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. It spins, and knows no owner.
+/// See the module. It spins, and records no owner.
 #[derive(Default)]
 pub struct SpinLock(AtomicU64);
 

@@ -1,4 +1,5 @@
-//! A free list for each thread: fast, and out of everybody else's reach. What a thread frees stays with it.
+//! A free list for each thread: fast, and inaccessible to other threads. An object stays with the
+//! thread that frees it.
 
 use std::cell::UnsafeCell;
 
@@ -15,7 +16,7 @@ pub struct ThreadLocal;
 impl Allocator for ThreadLocal {
     #[inline(always)]
     fn alloc(&self) -> *mut u8 {
-        // SAFETY: the thread's own, and nothing below calls back.
+        // SAFETY: the list belongs to this thread, and nothing below calls back into it.
         LIST.with(|list| unsafe { &mut *list.get() }.pop())
     }
 

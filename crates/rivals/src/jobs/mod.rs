@@ -1,6 +1,6 @@
-//! Closures that may block: what the benchmark of blocking items gives to a pool.
+//! Closures that may block, for the benchmark of blocking items.
 //!
-//! Boxed and called through a trait object, since these items take microseconds and more each; the
+//! They are boxed and called through a trait object, because each takes microseconds or more. The
 //! load of tiny items has its own interface in [`load`](crate::load).
 
 mod pools;
@@ -11,18 +11,18 @@ pub use pools::{JobRival, job_rivals};
 /// An item.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// How an item of a pool waits: calls the closure once, from within what the pool has for that, if
-/// it has something.
+/// How an item of a pool waits: calls the closure once, inside the pool's own facility for blocking
+/// calls, if it has one.
 pub type Wait = fn(&mut dyn FnMut());
 
-/// A pool that runs jobs. Dropping it waits for those that were submitted, or loses them, as it is
-/// the pool's custom.
+/// A pool that runs jobs. Whether dropping it waits for submitted jobs or discards them depends on
+/// the pool.
 pub trait JobPool: Sync {
-    /// Queues a job. `blocks` says whether it will wait for something: a pool whose users put such
-    /// jobs elsewhere does so.
+    /// Queues a job. `blocks` announces that the job will block, for pools whose users submit such
+    /// jobs differently.
     fn submit(&self, job: Job, blocks: bool);
 
-    /// How its items wait. By default they just do, and the pool does not know.
+    /// How its items wait. By default they simply block, unknown to the pool.
     fn wait(&self) -> Wait {
         |wait| wait()
     }

@@ -1,4 +1,4 @@
-//! Which pools run jobs that block, and how their users run such jobs on them.
+//! The pools that run blocking jobs, used as their users would use them.
 
 use super::tokio::{TokioJobs, Way};
 use super::{Job, JobPool};
@@ -11,16 +11,17 @@ use crate::rayon::Rayon;
 pub struct JobRival {
     /// Its fixed name in tables and records.
     pub runner: &'static str,
-    /// Empty where there is only one.
+    /// Empty if the runner has only one variant.
     pub variant: &'static str,
-    /// Whether its blocked items get threads of their own; elsewhere each holds up a worker.
+    /// Whether the pool adds threads for blocked items; otherwise each blocked item occupies a
+    /// worker.
     pub replaces_blocked: bool,
     start: fn(usize, usize) -> Box<dyn JobPool>,
 }
 
 impl JobRival {
-    /// A fresh pool of `workers` threads, on which up to `blocked_max` items may be blocked at once
-    /// where the pool gives them threads of their own.
+    /// Starts a pool of `workers` threads. If the pool adds threads for blocked items, up to
+    /// `blocked_max` items may block at once.
     ///
     /// # Panics
     ///
@@ -42,7 +43,7 @@ impl JobRival {
     }
 }
 
-/// All of them, in the order in which they run.
+/// All pools, in the order in which they run.
 pub fn job_rivals() -> Vec<JobRival> {
     vec![
         JobRival::replacing("tokio-blocking", "", |workers, blocked_max| {

@@ -1,17 +1,17 @@
-//! tokio, in the three ways in which its users run what blocks.
+//! tokio, in the three ways in which its users run blocking code.
 
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Job, JobPool, Wait};
 
-/// What becomes of items that block.
+/// How blocking items run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Nothing: they run among the others.
+    /// As all other items.
     Spawn,
-    /// They go to the blocking pool; the others do not.
+    /// On the blocking pool; other items do not.
     SpawnBlocking,
-    /// They run among the others and say `block_in_place` when they wait.
+    /// As all other items, but with `block_in_place` around the blocking call.
     BlockInPlace,
 }
 

@@ -1,4 +1,4 @@
-//! The kernel's work item (`data`, `entry`, `func`) and the doubly linked list it hangs on.
+//! The kernel's work item (`data`, `entry`, `func`), and its doubly linked list.
 
 use std::cell::Cell;
 use std::ptr;
@@ -12,14 +12,15 @@ use crate::progress::Progress;
 const PENDING: usize = 1;
 
 pub(super) struct Item {
-    /// Bit 0 is PENDING: whoever sets it owns the links until the item is taken off the list.
+    /// Bit 0 is PENDING. The thread that sets it owns the links until the item is taken off the
+    /// list.
     data: AtomicUsize,
     /// Guarded by the pool lock while the item is pending.
     previous: Cell<*const Item>,
     /// As `previous`.
     next: Cell<*const Item>,
-    /// Takes a pointer: the item may be freed before the function returns, which a reference would
-    /// forbid.
+    /// Takes a pointer, because the item may be freed before the function returns, which a
+    /// reference would forbid.
     function: unsafe fn(*const Item),
     progress: &'static Progress,
 }
@@ -28,7 +29,7 @@ pub(super) struct Item {
 ///
 /// The item is alive until it has counted.
 unsafe fn count(item: *const Item) {
-    // SAFETY: it has not counted yet.
+    // SAFETY: the item has not counted yet, so it is alive.
     let progress = unsafe { (*item).progress };
     progress.complete();
 }
@@ -58,7 +59,8 @@ impl Item {
         self.data.fetch_or(PENDING, AcqRel) & PENDING == 0
     }
 
-    /// Clears PENDING and gives what to call, which is to be called once, without the pool lock.
+    /// Clears PENDING and returns the function, which the caller must call once, without the pool
+    /// lock.
     ///
     /// # Safety
     ///
@@ -74,7 +76,7 @@ impl Item {
     }
 }
 
-/// Items in the order they were queued. Lives under the pool lock.
+/// Items in submission order. Guarded by the pool lock.
 pub(super) struct List {
     first: *const Item,
     last: *const Item,
@@ -110,7 +112,7 @@ impl List {
         self.last = item;
     }
 
-    /// Unlinks the first item. It stays alive until it has run, which the caller must see to, once.
+    /// Unlinks the first item. The item stays alive until it has run; the caller must run it once.
     #[inline]
     pub(super) fn pop_front(&mut self) -> Option<*const Item> {
         let item = self.first;

@@ -1,11 +1,11 @@
-//! The shape of the kernel's workqueue: one lock per pool around a list of items and the idle
-//! workers.
+//! The structure of the kernel's workqueue: one lock per pool protects the list of items and the
+//! idle workers.
 //!
-//! Queueing takes the lock, links the item and picks an idle worker; a worker takes the lock for
-//! each item and kicks the next worker while there is more. The wake-up happens inside the lock or,
-//! `DEFER`, after it: before and after of the change that moved `wake_up_process()` out of
-//! `pool->lock`. Not here: the busy hash, max_active, flush and cancel; the real thing does more
-//! per item.
+//! A submission takes the lock, links the item and picks an idle worker. A worker takes the lock
+//! for each item, and kicks the next worker while items remain. The wake-up happens under the lock
+//! or, with `DEFER`, after it: the state before and after the change that moved `wake_up_process()`
+//! out of `pool->lock`. The busy hash, max_active, flush and cancel are missing; the kernel does
+//! more work per item.
 
 mod item;
 
@@ -19,21 +19,22 @@ use item::{Item, List};
 
 struct WorkerPool<const DEFER: bool> {
     state: Mutex<State>,
-    /// Set by each worker before it first goes idle.
+    /// Set by each worker before it first becomes idle.
     threads: Box<[OnceLock<Thread>]>,
 }
 
-/// All guarded by the pool lock.
+/// The fields that the pool lock guards.
 struct State {
     worklist: List,
-    /// Last in, first woken. A woken worker leaves by itself, so several kicks can find the same
-    /// one; `unpark` makes no system call for a thread that is already woken.
+    /// A stack: the worker that became idle last is woken first. A woken worker removes itself, so
+    /// several kicks can pick the same worker; `unpark` makes no system call for a thread that is
+    /// already woken.
     idle: Vec<usize>,
     stopping: bool,
 }
 
 impl State {
-    /// The worker to wake, if there is work and anyone idle.
+    /// The worker to wake, if there is work and an idle worker.
     fn pick(&self) -> Option<usize> {
         if self.worklist.is_empty() { None } else { self.idle.last().copied() }
     }
@@ -64,7 +65,7 @@ impl<const DEFER: bool> WorkerPool<DEFER> {
     #[inline]
     unsafe fn queue(&self, item: &Item) {
         let mut state = self.lock();
-        // SAFETY: passed on.
+        // SAFETY: by this function's contract.
         unsafe { state.worklist.push_back(item) };
         let picked = state.pick();
         if DEFER {
@@ -79,7 +80,7 @@ impl<const DEFER: bool> WorkerPool<DEFER> {
         loop {
             state.idle.retain(|worker| *worker != me);
             while let Some(item) = state.worklist.pop_front() {
-                // SAFETY: it came off the list just now and goes nowhere else.
+                // SAFETY: the item was just taken off the list, and no other thread gets it.
                 state = unsafe { self.process(state, item) };
             }
             if state.stopping {
@@ -92,11 +93,11 @@ impl<const DEFER: bool> WorkerPool<DEFER> {
         }
     }
 
-    /// Runs one item with the lock released, having kicked the next worker.
+    /// Kicks the next worker, then runs one item with the lock released.
     ///
     /// # Safety
     ///
-    /// The item came from this pool's worklist and is given to nobody else.
+    /// The item came from this pool's worklist, and no other thread gets it.
     #[inline]
     unsafe fn process<'a>(
         &'a self,
@@ -107,13 +108,14 @@ impl<const DEFER: bool> WorkerPool<DEFER> {
         if !DEFER {
             self.wake(picked);
         }
-        // SAFETY: passed on.
+        // SAFETY: by this function's contract.
         let function = unsafe { Item::start(item) };
         drop(state);
         if DEFER {
             self.wake(picked);
         }
-        // SAFETY: the item lives until it has counted, and nothing here touches it afterwards.
+        // SAFETY: the item lives until it has counted, and this function does not touch it
+        // afterwards.
         unsafe { function(item) };
         self.lock()
     }

@@ -1,4 +1,4 @@
-//! Without the `native` feature there are no native pools.
+//! Without the feature `native` there are no native pools.
 
 use crate::catalogue::Rival;
 

@@ -1,6 +1,6 @@
 //! Native pools through `shim.cpp`: oneTBB, GLib and libuv.
 //!
-//! Each gives three functions of one shape; the adapter is the same for all.
+//! Each library provides three functions of the same types, so one adapter serves all.
 
 use std::ffi::{c_int, c_void};
 
@@ -41,7 +41,7 @@ pub(crate) fn catalogue() -> Vec<Rival> {
     vec![
         Rival::pool("tbb", |workers, load| run(TBB, workers, load)),
         Rival::pool("glib", |workers, load| run(GLIB, workers, load)),
-        // The size of libuv's pool is one number for the process, fixed at its first use.
+        // libuv has one pool per process, whose size is fixed at its first use.
         Rival::pool("libuv", |workers, load| run(UV, workers, load)).never_ordered(),
     ]
 }
@@ -55,14 +55,14 @@ struct Native {
     pool: *mut c_void,
 }
 
-// SAFETY: the shim's `submit` may be called from any thread (shim.cpp says so for each pool), and
-// `destroy` only from the drop.
+// SAFETY: the shim's `submit` may be called from any thread (shim.cpp documents that for each
+// pool), and `destroy` is called only on drop.
 unsafe impl Sync for Native {}
 
 impl Native {
     fn new(shim: Shim, workers: usize) -> Self {
         let workers = c_int::try_from(workers).expect("a number of CPUs");
-        // SAFETY: `create` has no preconditions but a positive number of workers.
+        // SAFETY: `create` only requires a positive number of workers.
         let pool = unsafe { (shim.create)(workers, complete) };
         assert!(!pool.is_null(), "the native pool starts");
         Self { shim, pool }
@@ -71,7 +71,7 @@ impl Native {
 
 impl Drop for Native {
     fn drop(&mut self) {
-        // SAFETY: the pool came from `create` of the same shim and goes only here.
+        // SAFETY: the pool came from `create` of the same shim and is destroyed only here.
         unsafe { (self.shim.destroy)(self.pool) };
     }
 }

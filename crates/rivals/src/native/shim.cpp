@@ -51,7 +51,7 @@ extern "C" void uwork_glib_submit(void *pool, void *argument) {
 
 extern "C" void uwork_glib_destroy(void *pool) { g_thread_pool_free(static_cast<GThreadPool *>(pool), FALSE, TRUE); }
 
-// libuv: uv_queue_work may be called only on the loop's thread. So its users do what is done here:
+// libuv: uv_queue_work may be called only on the loop's thread. So users of libuv do the same as this code:
 // put the argument on a list under a mutex, and uv_async_send to the loop, which submits the list's
 // content. The hop is part of what it costs to give libuv work from another thread; a loop that
 // submits its own work does not pay it.

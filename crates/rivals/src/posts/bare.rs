@@ -1,4 +1,5 @@
-//! What one would write by hand: a locked list for each thread, and a futex on which it sleeps.
+//! The usual hand-written solution: a locked list for each thread, and a futex on which the thread
+//! sleeps.
 
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +14,7 @@ const ASLEEP: u32 = 1;
 #[derive(Default)]
 struct Mailbox {
     tokens: Mutex<Vec<Token>>,
-    /// ASLEEP: to be woken by whoever sets it back.
+    /// ASLEEP while the thread sleeps; the thread that resets it must wake the sleeper.
     state: AtomicU32,
 }
 
@@ -21,7 +22,7 @@ struct Mailbox {
 pub struct Bare(Vec<Mailbox>);
 
 impl Bare {
-    /// For so many threads.
+    /// Mailboxes for `threads` threads.
     pub fn new(threads: usize) -> Bare {
         Bare((0..threads).map(|_| Mailbox::default()).collect())
     }
@@ -54,7 +55,7 @@ impl Way for Bare {
         let mut tokens = take();
         if tokens.is_empty() {
             own.state.store(ASLEEP, Ordering::SeqCst);
-            // Before the sleep, so that nothing that came without a wake is slept over.
+            // Checked before sleeping, because tokens may have arrived without a wake.
             tokens = take();
             while tokens.is_empty()
                 && !course.is_over()

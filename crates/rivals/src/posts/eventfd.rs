@@ -1,5 +1,5 @@
-//! What event loops do: a locked list for each thread, and an eventfd in its epoll set, which is written when the
-//! list is no longer empty.
+//! The usual solution in event loops: a locked list for each thread, and an eventfd in its epoll
+//! set, written when the list becomes non-empty.
 
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,20 +18,20 @@ pub struct Eventfd(Vec<Mailbox>);
 
 fn owned(fd: i32) -> OwnedFd {
     assert!(fd >= 0, "no descriptor: {}", std::io::Error::last_os_error());
-    // SAFETY: a new descriptor, which is ours.
+    // SAFETY: the descriptor is new, and owned here.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
 impl Mailbox {
     fn new() -> Mailbox {
-        // SAFETY: no pointers.
+        // SAFETY: the calls take no pointers.
         let (eventfd, epoll) = unsafe {
             (
                 owned(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)),
                 owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)),
             )
         };
-        // Edges: nobody has to read it.
+        // Edge-triggered, so the eventfd need not be read.
         let mut event =
             libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 0 };
         // SAFETY: both descriptors and the event are live.
@@ -49,13 +49,14 @@ impl Mailbox {
 
     fn ring(&self) {
         let one = 1_u64;
-        // SAFETY: the number is live. It cannot fail: nobody writes so often that the counter is full.
+        // SAFETY: the buffer is live. The write cannot fail, because the counter never reaches its
+        // maximum.
         unsafe { libc::write(self.eventfd.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 }
 
 impl Eventfd {
-    /// For so many threads.
+    /// Mailboxes for `threads` threads.
     pub fn new(threads: usize) -> Eventfd {
         Eventfd((0..threads).map(|_| Mailbox::new()).collect())
     }
@@ -84,7 +85,7 @@ impl Way for Eventfd {
     fn turn(&self, at: usize, course: &Course) {
         let own = &self.0[at];
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: one event, which is live. An early return is as good.
+        // SAFETY: the buffer has room for one event. An early return is allowed.
         unsafe { libc::epoll_wait(own.epoll.as_raw_fd(), &raw mut event, 1, -1) };
         let tokens = mem::take(&mut *own.tokens.lock().unwrap_or_else(PoisonError::into_inner));
         for mut token in tokens {

@@ -1,8 +1,8 @@
-//! Threads that post to each other: tokens go from thread to thread, each to one drawn at random, and every thread
-//! waits, in its own way, for the next. One driver for every [`Way`].
+//! Threads that post to each other. Each token goes to a randomly chosen thread at every hop, and
+//! each thread waits, in its own way, for the next token. One driver serves every [`Way`].
 //!
-//! With many tokens this measures how many posts a second the threads manage; with one token and two threads how
-//! long it takes from a post until it is run by a thread that is asleep.
+//! With many tokens, this measures the posts per second. With one token and two threads, it
+//! measures the time from a post until a sleeping thread runs it.
 
 mod bare;
 mod eventfd;
@@ -23,14 +23,14 @@ pub use bare::Bare;
 pub use eventfd::Eventfd;
 pub use tokio::Tokio;
 
-/// What goes round.
+/// A token that threads pass on.
 #[derive(Debug)]
 pub struct Token {
-    /// Posts that are left.
+    /// Remaining posts.
     left: u32,
-    /// Which thread it goes to, or is at.
+    /// The thread that it is at, or on its way to.
     at: usize,
-    /// The state of the draws.
+    /// The state of the random generator.
     random: u64,
     posted: Instant,
 }
@@ -46,14 +46,14 @@ pub trait Way: Send + Sync + Sized + 'static {
     /// Called on thread `at`, before anything is posted.
     fn enter(&self, at: usize);
 
-    /// Posts.
+    /// Posts a parcel to thread `to`.
     fn post(&self, to: usize, parcel: Self::Parcel);
 
-    /// On thread `at`: waits until something has come, and gives each token that has to [`Course::arrive`], and then
-    /// on. May return early.
+    /// Runs on thread `at`: waits for parcels, passes each received token to [`Course::arrive`],
+    /// and posts it onwards. May return early.
     fn turn(&self, at: usize, course: &Course);
 
-    /// Ends the wait of thread `to`: the course is over.
+    /// Ends the wait of thread `to`, because the course is over.
     fn call(&self, to: usize);
 
     /// Called on thread `at`, after the course.
@@ -63,9 +63,9 @@ pub trait Way: Send + Sync + Sized + 'static {
 /// The size of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Tokens that go round.
+    /// Number of tokens.
     pub tokens: usize,
     /// Posts of each token.
     pub hops: u32,
@@ -76,40 +76,40 @@ pub struct Size {
 /// Where the threads run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Where the system puts them.
+    /// Placed by the kernel.
     Free,
     /// All on one CPU.
     Same,
-    /// Each on the CPU behind that of the one before it.
+    /// Each thread on the CPU after that of the previous thread.
     Across,
 }
 
-/// What a run has given.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Posts {
-    /// Posts that were run: all tokens together.
+    /// Posts that ran, of all tokens together.
     pub posts: u64,
     /// From the first post to the last run.
     pub wall: Duration,
-    /// CPU time of the process meanwhile.
+    /// CPU time of the process in that period.
     pub cpu: Duration,
-    /// From a post to its run: the median, in nanoseconds.
+    /// The median time from a post to its run, in nanoseconds.
     pub p50_ns: u64,
     /// The 99th percentile.
     pub p99_ns: u64,
 }
 
-/// The course that the tokens are on.
+/// The state of a run.
 #[derive(Debug)]
 pub struct Course {
     threads: usize,
-    /// Tokens that have posts left.
+    /// Number of tokens that have posts left.
     tokens: AtomicUsize,
     over: AtomicBool,
     times: Mutex<Histogram<u64>>,
 }
 
-/// Longer than any time here.
+/// An upper bound for all measured times.
 const TIME_MAX_NS: u64 = 60_000_000_000;
 
 fn histogram() -> Histogram<u64> {
@@ -117,7 +117,7 @@ fn histogram() -> Histogram<u64> {
 }
 
 thread_local! {
-    /// This thread's times, until they are added to the course's.
+    /// This thread's times, until they are merged into the course's.
     static TIMES: RefCell<Option<Histogram<u64>>> = const { RefCell::new(None) };
 }
 
@@ -131,7 +131,8 @@ impl Course {
         }
     }
 
-    /// A token has come to this thread. Where it goes from here; nowhere if it is at its end.
+    /// Records that a token has arrived. Returns the next thread, or `None` if the token has no
+    /// posts left.
     pub fn arrive(&self, token: &mut Token) -> Option<usize> {
         let now = Instant::now();
         let nanos = now.duration_since(token.posted).as_nanos() as u64;
@@ -150,7 +151,7 @@ impl Course {
         token.random ^= token.random << 17;
         token.posted = Instant::now();
         if self.threads == 2 {
-            // To and fro.
+            // With two threads the token alternates.
             token.at = 1 - token.at;
         } else {
             token.at = (token.random >> 16) as usize % self.threads;
@@ -158,7 +159,7 @@ impl Course {
         Some(token.at)
     }
 
-    /// Whether all tokens are at their end.
+    /// Whether no token has posts left.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
@@ -168,7 +169,8 @@ impl Course {
     }
 }
 
-/// Runs the load. Two threads pass a single token to and fro: it never goes to the thread that has it.
+/// Runs the load. A token never goes to the thread that it is at, so two threads pass a single
+/// token back and forth.
 pub fn measure<W: Way>(way: W, size: &Size) -> Posts {
     let (way, course) = (Arc::new(way), Arc::new(Course::new(size)));
     let ready = Arc::new(Barrier::new(size.threads + 1));
@@ -191,7 +193,7 @@ pub fn measure<W: Way>(way: W, size: &Size) -> Posts {
                 while !course.is_over() {
                     way.turn(at, &course);
                 }
-                // Whoever ends the course is one of those that see it first.
+                // The thread that ends the course is among the first that see its end.
                 (0..course.threads).for_each(|to| way.call(to));
                 way.leave(at);
                 if let Some(times) = TIMES.take() {

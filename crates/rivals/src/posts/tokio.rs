@@ -1,4 +1,4 @@
-//! tokio: a runtime on each thread, whose task is woken by a channel.
+//! tokio: a current-thread runtime on each thread, whose task is woken by a channel.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +22,7 @@ thread_local! {
 }
 
 impl Tokio {
-    /// For so many threads.
+    /// Channels for `threads` threads.
     pub fn new(threads: usize) -> Tokio {
         let (senders, receivers) = (0..threads).map(|_| unbounded_channel()).unzip();
         let receivers: Vec<UnboundedReceiver<Sent>> = receivers;
@@ -45,7 +45,7 @@ impl Way for Tokio {
     }
 
     fn post(&self, to: usize, token: Token) {
-        // Fails after the course only.
+        // Fails only after the course.
         let _ = self.senders[to].send(Some(token));
     }
 

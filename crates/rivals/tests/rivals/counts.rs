@@ -1,5 +1,5 @@
-//! Every pool runs every item exactly once, in each shape of load. The driver itself checks the
-//! counts after the pool is gone.
+//! Every pool runs every item exactly once, under loads of each shape. The driver itself checks the
+//! counts after the pool has ended.
 
 use uwork_rivals::{Load, catalogue};
 
@@ -19,7 +19,7 @@ fn every_pool_runs_every_item_once() {
 }
 
 #[test]
-fn one_worker_is_enough_for_those_that_can_be_ordered() {
+fn pools_that_can_be_ordered_run_with_one_worker() {
     for rival in catalogue().into_iter().filter(|rival| rival.can_be_ordered) {
         rival.measure(1, &load(2_050, 100));
     }

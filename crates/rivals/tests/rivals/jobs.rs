@@ -1,4 +1,4 @@
-//! Every pool runs every job once, those that wait as well.
+//! Every pool runs every job once, including jobs that wait.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,7 +35,7 @@ fn every_pool_runs_every_job_once() {
             assert_eq!(
                 calls,
                 u32::from(number % 3 == 0),
-                "{}: what waits is called once",
+                "{}: a waiting closure is called once",
                 rival.runner
             );
         }
@@ -43,12 +43,12 @@ fn every_pool_runs_every_job_once() {
 }
 
 #[test]
-fn where_blocked_items_are_replaced_the_next_one_starts() {
+fn a_pool_that_replaces_blocked_items_starts_the_next_item() {
     for rival in job_rivals().into_iter().filter(|rival| rival.replaces_blocked) {
         let pool = rival.start(1, 4);
         let (go, gate) = channel();
         let (wait, (done, last)) = (pool.wait(), channel());
-        let waits = move || wait(&mut || gate.recv().expect("the next item lets it go"));
+        let waits = move || wait(&mut || gate.recv().expect("the next item releases it"));
         pool.submit(Box::new(waits), true);
         pool.submit(
             Box::new(move || {

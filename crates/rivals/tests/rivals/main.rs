@@ -1,4 +1,4 @@
-//! The other thread pools and allocators do what is measured of them.
+//! The rival pools and allocators do the work that is measured.
 
 mod counts;
 mod jobs;

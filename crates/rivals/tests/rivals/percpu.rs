@@ -1,4 +1,4 @@
-//! What per-CPU counters and batches are compared with loses nothing and counts nothing twice.
+//! The rivals of per-CPU counters and batches lose no item and count no item twice.
 
 use std::sync::atomic::AtomicI64;
 use std::thread;
@@ -7,11 +7,11 @@ use uwork_rivals::collect::{self, CAPACITY, Channel, Collect, MutexVec, Segments
 use uwork_rivals::count::{self, Count, PerThread};
 
 const THREADS: u64 = 4;
-/// Not a multiple of a batch: something is left at the end.
+/// Not a multiple of the batch size, so that a partial batch is left at the end.
 const EACH: u64 = 1_000 * CAPACITY as u64 + 7;
 
 #[test]
-fn a_sum_has_every_addition_of_every_thread_once() {
+fn a_sum_counts_every_addition_of_every_thread_once() {
     fn check(counter: &impl Count, threads: u64) {
         let before = counter.sum();
         thread::scope(|scope| {
@@ -27,7 +27,7 @@ fn a_sum_has_every_addition_of_every_thread_once() {
 }
 
 #[test]
-fn every_item_comes_to_the_sink_once() {
+fn every_item_reaches_the_sink_once() {
     fn check(sink: &Sink, collector: &impl Collect, threads: u64) {
         thread::scope(|scope| {
             for thread in 0..threads {

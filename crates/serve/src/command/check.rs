@@ -1,25 +1,25 @@
-//! What is wrong with a request before anything is looked up.
+//! Checks a request's command name and argument count before any key is looked up.
 
 use super::table::{self, Command, row_of};
 use crate::resp::Args;
 use crate::resp::reply;
 
-/// Why a request is not carried out, as Redis says it.
+/// Why a request is refused, in the words of Redis.
 #[derive(Clone, Copy)]
 pub(crate) enum Refusal<'a> {
     Unknown(Args<'a>),
     Arguments(Command),
-    /// The argument is not the name of one of the command's own commands.
+    /// The argument does not name a subcommand of the command.
     Subcommand(Command, &'a [u8]),
-    /// As `Arguments`, of a command's own command.
+    /// As `Arguments`, for a subcommand.
     SubcommandArguments(Command, &'static str),
 }
 
-/// Bytes of an unknown request that are shown, as in Redis.
+/// Number of bytes of an unknown request that the reply quotes, as in Redis.
 pub(crate) const SHOWN_MAX: usize = 128;
 
 impl Refusal<'_> {
-    /// Says it.
+    /// Writes the error reply.
     pub(crate) fn reply(self, out: &mut Vec<u8>) {
         match self {
             Self::Unknown(args) => {
@@ -61,23 +61,23 @@ impl Refusal<'_> {
     }
 }
 
-/// The first so many bytes, up to a NUL: as much as Redis shows.
+/// At most the first `most` bytes, up to the first NUL: the part that Redis quotes.
 pub(crate) fn cut(text: &[u8], most: usize) -> &[u8] {
     let end = text.iter().take(most).position(|&byte| byte == 0);
     &text[..end.unwrap_or(text.len().min(most))]
 }
 
-/// The request's command, if there is one of that name that takes so many arguments.
+/// The request's command, if a command of that name exists and takes that number of arguments.
 #[inline]
 pub(crate) fn check(args: Args<'_>) -> Result<Command, Refusal<'_>> {
     let command = table::find(args.at(0)).ok_or(Refusal::Unknown(args))?;
-    // A request has no more than 2^31 arguments.
+    // A request has at most 2^31 arguments.
     let (count, arity) = (args.len() as i64, row_of(command).arity);
     let fits = if arity < 0 { count >= -arity } else { count == arity };
     let fits = fits
         && match command {
             Command::Ping => count <= 2,
-            // Keys and values.
+            // Keys and values come in pairs.
             Command::Mset => count % 2 == 1,
             _ => true,
         };

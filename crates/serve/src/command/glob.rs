@@ -1,15 +1,15 @@
-//! Patterns as `CONFIG GET` takes them, read as Redis reads them.
+//! The patterns of `CONFIG GET`, with the semantics of Redis.
 
-/// Whether there is anything in it that stands for something else.
+/// Whether the text contains a special character of a pattern.
 pub(crate) fn is_pattern(text: &[u8]) -> bool {
     text.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// Whether the name, in upper or lower case, fits the pattern: `*` stands for any text, `?` for any byte, `[a-z]`
-/// for any of these, `[^a-z]` for any other, and `\*` for a star.
+/// Whether the name matches the pattern, ignoring ASCII case: `*` matches any text, `?` any byte,
+/// `[a-z]` any byte of the class, `[^a-z]` any other byte, and `\*` a star.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut pattern, mut name) = (pattern, name);
-    // Where to go on after a mismatch: behind the last star, one byte further in the name.
+    // Where to continue after a mismatch: behind the last star, one byte further in the name.
     let mut retry: Option<(&[u8], &[u8])> = None;
     while let Some((&byte, behind)) = name.split_first() {
         if let [b'*', after @ ..] = pattern {
@@ -24,7 +24,7 @@ pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern.iter().all(|&byte| byte == b'*')
 }
 
-/// What is left of the pattern behind what the byte fits, if it does.
+/// The rest of the pattern after the element that matches the byte, or `None` if it does not match.
 fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
         [] => None,
@@ -39,7 +39,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     }
 }
 
-/// Whether the byte is in the class, and what is behind it. One without an end goes on to the end of the pattern.
+/// Whether the byte is in the class, and the rest of the pattern. A class without a closing bracket
+/// extends to the end of the pattern.
 fn class(mut class: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let lower = |byte: &u8| byte.to_ascii_lowercase();
     let mut fits = false;
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_for_other_text_does() {
+    fn patterns_match_as_in_redis() {
         for (pattern, name) in [
             ("*", "save"),
             ("SAVE", "save"),
@@ -97,7 +98,7 @@ mod tests {
             ("sav[", "save"),
             ("\\*a", "aa"),
             ("save\\", "save"),
-            // An empty class: nothing is in it.
+            // An empty class matches no byte.
             ("*[]e]", "save]e]"),
         ] {
             assert!(!matches(pattern.as_bytes(), name.as_bytes()), "{pattern} {name}");
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_of_stars_costs_no_more_than_its_length_times_the_names() {
+    fn matching_takes_at_most_pattern_length_times_name_length() {
         let pattern = [b"*a".repeat(2_000), b"b".to_vec()].concat();
         assert!(!matches(&pattern, &b"a".repeat(4_000)));
     }

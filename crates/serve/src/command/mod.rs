@@ -1,4 +1,4 @@
-//! The commands: their names, how many arguments they take, and what they do to one thread's keys.
+//! The commands: their names, their argument counts, and their effects on the keys of one thread.
 
 pub(crate) mod check;
 pub(crate) mod glob;

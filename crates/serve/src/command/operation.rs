@@ -1,4 +1,5 @@
-//! What is done to one key, by the thread that owns it. A command is one operation or several.
+//! Operations on one key, executed by the thread that owns the key. A command consists of one or
+//! more operations.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,43 +9,43 @@ use crate::keyspace::{AddError, Condition, Expiry, Keyspace, OutOfMemory};
 use crate::resp::reply::{self, Version};
 use crate::resp::{Args, number};
 
-/// One operation on one key. Its arguments are those of the command behind the name, from the key on.
+/// One operation on one key. Its arguments are the command's arguments from the key on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Get,
     Set,
     Incr,
-    /// As `Incr`, by a number that is given.
+    /// As `Incr`, with the summand as an argument.
     Incrby,
     Expire,
     Ttl,
-    /// A key and a value of `MSET`.
+    /// One key and value of `MSET`.
     Put,
-    /// A key of `DEL`.
+    /// One key of `DEL`.
     Remove,
-    /// A key of `EXISTS`.
+    /// One key of `EXISTS`.
     Contains,
-    /// Not about a key: all of the thread's.
+    /// Removes all keys of the thread; has no key.
     Clear,
-    /// The value itself, without any form: what `DIGEST` goes on with.
+    /// Returns the bare value, which `DIGEST` then hashes.
     Fetch,
 }
 
 impl Operation {
-    /// Whether it writes a reply, and not only counts for one.
+    /// Whether it writes a reply. Other operations only count towards the reply of their command.
     pub(crate) fn has_reply(self) -> bool {
         !matches!(self, Self::Put | Self::Remove | Self::Contains | Self::Clear)
     }
 }
 
-/// What came of an operation.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Its reply is written.
     Replied,
-    /// It adds so much to the command's reply.
+    /// Whether it counts towards the command's reply.
     Counted(bool),
-    /// There was no memory for it, and nothing is written.
+    /// There was no memory for it, and nothing was written.
     OutOfMemory,
 }
 
@@ -54,7 +55,7 @@ pub(crate) const OVERFLOW: &str = "ERR increment or decrement would overflow";
 const INCOMPATIBLE: &[u8] = b" options at the same time are not compatible";
 pub(crate) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
-/// Where and when an operation happens.
+/// The environment of an operation: the keys, the time and the reply buffer.
 pub(crate) struct Place<'a> {
     pub(crate) keys: &'a mut Keyspace,
     pub(crate) now: u64,
@@ -62,7 +63,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Does the operation, and writes its reply if it has one.
+    /// Executes the operation, and writes its reply if it has a reply.
     #[inline]
     pub(crate) fn perform(
         &mut self,
@@ -144,7 +145,7 @@ impl Place<'_> {
         };
         let time = match seconds {
             1.. => deadline(seconds, 1000, now),
-            // Over, and before any other.
+            // Not in the future: time 0 is before every `now`, so the key is removed below.
             _ => seconds.checked_mul(1000).map(|_| 0),
         };
         let Some(time) = time else { return reply::error(out, invalid_expire("expire")) };
@@ -158,18 +159,18 @@ impl Place<'_> {
         reply::integer(out, i64::from(changes));
     }
 
-    /// Seconds, rounded; -1 where it never goes away, -2 where there is no such key.
+    /// The remaining seconds, rounded; -1 if the key does not expire, -2 if it does not exist.
     fn ttl(&mut self, hash: u64, key: &[u8]) -> i64 {
         match self.keys.expiry(hash, key, self.now) {
             None => -2,
             Some(Expiry::Never) => -1,
-            // A deadline is at most 2^63 away (`deadline`).
+            // A deadline is less than 2^63 ms away (`deadline`).
             Some(Expiry::At(time)) => ((time - self.now + 500) / 1000) as i64,
         }
     }
 }
 
-/// A value, if there is memory to send it.
+/// Writes a value, if there is memory to send it.
 pub(crate) fn bulk(reply: &mut Buffer, value: &[u8]) {
     match reply.make_room(value.len() + reply::AROUND) {
         Ok(()) => reply::bulk(&mut reply.bytes, value),
@@ -177,11 +178,11 @@ pub(crate) fn bulk(reply: &mut Buffer, value: &[u8]) {
     }
 }
 
-/// A large keyspace takes its time to be freed, which no client should have to wait for.
+/// Frees a keyspace on a worker: a large keyspace takes long, and no client should wait for it.
 fn drop_elsewhere(keys: Keyspace) {
     const FEW: usize = 1_000;
     if keys.len() > FEW {
-        // Detached: nobody waits for it.
+        // Detached: the handle is dropped, and no thread waits for the item.
         drop(uwork::system::dfl().spawn(move || drop(keys)));
     }
 }
@@ -190,8 +191,8 @@ fn invalid_expire(command: &str) -> String {
     format!("ERR invalid expire time in '{command}' command")
 }
 
-/// The time so many units from now, where it fits into an `i64`, as does its time on the clock: that is what Redis
-/// wants.
+/// The time `count` units from now, if both it and the matching wall-clock time fit into an `i64`.
+/// Redis requires the latter.
 fn deadline(count: i64, unit_ms: i64, now: u64) -> Option<u64> {
     let after = count.checked_mul(unit_ms).filter(|&after| after > 0)?;
     if after > i64::MAX / 2 {
@@ -211,7 +212,7 @@ struct SetOptions {
 impl SetOptions {
     fn parse(args: Args<'_>, now: u64) -> Result<Self, String> {
         let mut options = Self { expiry: Expiry::Never, condition: Condition::Always };
-        // As in Redis, an option may be repeated, and the last time counts.
+        // As in Redis, an option may be repeated, and the last occurrence wins.
         let mut time: Option<(i64, &[u8])> = None;
         let mut rest = args.iter();
         while let Some(option) = rest.next() {
@@ -241,12 +242,12 @@ impl SetOptions {
     }
 }
 
-/// On which expiry `EXPIRE` changes anything.
+/// The condition under which `EXPIRE` changes a key's expiry.
 #[derive(Debug, Default)]
 struct ExpireOptions {
-    /// Only where there is none: `NX`.
+    /// Only if the key has no expiry: `NX`.
     none: bool,
-    /// Only where there is one: `XX`.
+    /// Only if the key has an expiry: `XX`.
     any: bool,
     /// Only to a later time: `GT`.
     later: bool,
@@ -255,7 +256,7 @@ struct ExpireOptions {
 }
 
 impl ExpireOptions {
-    /// The options, or what is wrong with them.
+    /// Parses the options; the error is the text of the reply.
     fn parse(args: Args<'_>) -> Result<Self, [&[u8]; 2]> {
         let mut options = Self::default();
         for option in args.iter() {
@@ -275,7 +276,7 @@ impl ExpireOptions {
         }
     }
 
-    /// Whether the expiry may become that time. Never is later than any time.
+    /// Whether the expiry may change to `time`. `Never` is later than any time.
     fn allow(&self, before: Expiry, time: u64) -> bool {
         match before {
             Expiry::Never => !self.any && !self.later,

@@ -1,6 +1,6 @@
-//! Which commands there are.
+//! The table of commands.
 
-/// A command of the server's, in the order of their names.
+/// A command of the server. The order is that of the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
     Client,
@@ -27,14 +27,15 @@ pub(crate) enum Command {
     Ttl,
 }
 
-/// Where a command's keys are: first, last (from the end, where negative) and step, as in `COMMAND`.
+/// The positions of a command's keys: first, last (negative: counted from the end) and step, as in
+/// `COMMAND`.
 pub(crate) type Keys = (i64, i64, i64);
 
-/// What there is to know of a command.
+/// The properties of a command.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// The number of arguments with the name, or the least one as a negative number.
+    /// The number of arguments including the name; if negative, the minimum number.
     pub(crate) arity: i64,
     pub(crate) flags: &'static [&'static str],
     pub(crate) keys: Keys,
@@ -58,7 +59,7 @@ const fn row(
     Row { name, arity, flags, keys, summary }
 }
 
-/// All of them, by name.
+/// All commands, sorted by name.
 pub(crate) const TABLE: &[Row] = &[
     row("client", -2, CONNECTION, NO_KEYS, "Names and numbers of connections."),
     row("command", -1, CONNECTION, NO_KEYS, "The commands of this server."),
@@ -84,10 +85,10 @@ pub(crate) const TABLE: &[Row] = &[
     row("ttl", 2, READ, ONE_KEY, "How long a key will be there."),
 ];
 
-/// The command of this name, in upper or lower case.
+/// The command with this name, ignoring ASCII case.
 #[inline]
 pub(crate) fn find(name: &[u8]) -> Option<Command> {
-    /// The longest name fills a word.
+    /// The longest name, in bytes; it fits a 64-bit word.
     const LEN_MAX: usize = 8;
     if name.len() > LEN_MAX {
         return None;
@@ -121,11 +122,11 @@ pub(crate) fn find(name: &[u8]) -> Option<Command> {
         b"select\0\0" => Command::Select,
         _ => return None,
     };
-    // A name may end in the bytes that fill up the word.
+    // A longer or NUL-padded name can produce the same word, so the lengths are compared too.
     (row_of(command).name.len() == name.len()).then_some(command)
 }
 
-/// The command's row.
+/// The table row of the command.
 #[inline]
 pub(crate) fn row_of(command: Command) -> &'static Row {
     &TABLE[command as usize]
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_is_found_by_its_name_and_has_its_row() {
+    fn find_returns_every_command_of_the_table() {
         for (place, row) in TABLE.iter().enumerate() {
             let found = find(row.name.as_bytes());
             assert_eq!(found.map(|command| command as usize), Some(place), "{}", row.name);
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_not_found() {
+    fn find_rejects_other_names() {
         for name in [&b""[..], b"ge", b"gett", b"get\0", b"flushalll", b"\0\0\0\0\0\0\0\0"] {
             assert_eq!(find(name), None, "{}", name.escape_ascii());
         }

@@ -1,10 +1,11 @@
-//! The memory that the server may use for data and for requests and replies in hand.
+//! The memory budget for data, requests and replies.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes of which all threads take.
+/// A number of bytes that all threads share.
 ///
-/// Taken only when something grows: what is as large as before costs nothing.
+/// It is taken only when an allocation grows; operations that fit the existing capacity do not
+/// touch it.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
@@ -13,15 +14,15 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many bytes, of which none is used.
+    /// A budget of `limit` bytes, all of them free.
     pub fn new(limit: usize) -> Self {
         Self { limit, used: AtomicUsize::new(0), refusals: AtomicUsize::new(0) }
     }
 
-    /// Takes so many bytes, if they are left.
+    /// Takes `bytes`, if that many are free.
     #[must_use = "what was refused must not be used"]
     pub fn take(&self, bytes: usize) -> bool {
-        // Only a sum: nobody reads other data by it.
+        // Relaxed: the counter is only a sum and publishes no other data.
         let used = self.used.fetch_add(bytes, Ordering::Relaxed);
         let fits = used.checked_add(bytes).is_some_and(|used| used <= self.limit);
         if !fits {
@@ -31,17 +32,17 @@ impl Budget {
         fits
     }
 
-    /// Takes so many bytes that are in use already, left or not.
+    /// Takes `bytes` that are allocated already, even beyond the limit.
     pub(crate) fn force(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives bytes back.
+    /// Returns bytes to the budget.
     pub fn give(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// How often bytes were not left.
+    /// How many times `take` was refused.
     pub(crate) fn refusals(&self) -> usize {
         self.refusals.load(Ordering::Relaxed)
     }
@@ -51,7 +52,7 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may be used.
+    /// The limit in bytes.
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_left_is_refused_and_what_came_back_is_left() {
+    fn bytes_beyond_the_limit_are_refused_until_others_are_returned() {
         let budget = Budget::new(100);
         assert!(budget.take(60));
         assert!(!budget.take(41));

@@ -1,10 +1,11 @@
-//! A key and its value, in one piece of memory.
+//! A key and its value in one allocation.
 
 use super::Expiry;
 
-/// What an allocation costs beyond its size.
+/// The estimated overhead of an allocation, in bytes.
 const ALLOCATION: usize = 16;
-/// A value that takes less than this part of its room moves to a smaller one.
+/// A value moves to a smaller allocation if it needs less than 1 / `ROOM_USED_MIN` of the current
+/// allocation.
 const ROOM_USED_MIN: usize = 4;
 
 #[derive(Debug)]
@@ -12,13 +13,13 @@ pub(super) struct Entry {
     pub(super) hash: u64,
     pub(super) expiry: Expiry,
     key_len: u32,
-    /// The key, and behind it the value.
+    /// The key, followed by the value.
     data: Vec<u8>,
 }
 
 impl Entry {
     /// # Panics
-    /// The key is larger than 4 GiB; requests are limited to less.
+    /// The key is larger than 4 GiB; the server limits requests to less.
     pub(super) fn new(hash: u64, key: &[u8], value: &[u8]) -> Self {
         let key_len = u32::try_from(key.len()).expect("a key is below 4 GiB");
         let mut data = Vec::with_capacity(room(key.len(), value.len()));
@@ -46,7 +47,7 @@ impl Entry {
         &self.data[self.key_len()..]
     }
 
-    /// Sets the value where the room fits it.
+    /// Replaces the value if the existing allocation fits it; returns whether it does.
     pub(super) fn set_in_place(&mut self, value: &[u8]) -> bool {
         let wanted = room(self.key_len(), value.len());
         let fits = wanted <= self.data.capacity();
@@ -59,7 +60,7 @@ impl Entry {
         true
     }
 
-    /// Sets the value in a room of its own size.
+    /// Replaces the value in a new allocation of its own size.
     pub(super) fn set_anew(&mut self, value: &[u8]) {
         let mut data = Vec::with_capacity(room(self.key_len(), value.len()));
         data.extend_from_slice(&self.data[..self.key_len()]);
@@ -67,18 +68,18 @@ impl Entry {
         self.data = data;
     }
 
-    /// What it takes in memory, apart from its place in the table.
+    /// The memory of the entry in bytes, without its slot in the table.
     pub(super) fn bytes(&self) -> usize {
         self.data.capacity() + ALLOCATION
     }
 
-    /// What a new one will take.
+    /// The memory that a new entry will take.
     pub(super) fn bytes_of(key_len: usize, value_len: usize) -> usize {
         room(key_len, value_len) + ALLOCATION
     }
 }
 
-/// In steps in which memory is handed out, so that a slightly longer value stays where it is.
+/// The size rounded up to the allocator's steps, so that a slightly longer value stays in place.
 fn room(key_len: usize, value_len: usize) -> usize {
     (key_len + value_len).next_multiple_of(16).max(16)
 }

@@ -1,26 +1,27 @@
-//! Which key goes away next.
+//! The deadlines of the keys, earliest first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Expiry;
 
-/// So many deadlines that nobody waits for are never worth the trouble.
+/// Up to this number of stale deadlines are always tolerated.
 const STALE_KEPT: usize = 64;
 
-/// Deadlines, the next one first, by the hashes of their keys: two keys of one hash cost a look, no more.
+/// Deadlines in time order, stored with the hashes of their keys. Two keys with the same hash cost
+/// one extra lookup.
 ///
-/// A key that is set again leaves its old deadline behind. Stale ones are dropped when they come
-/// up, or all together when they are more than the live ones.
+/// A key that is set again leaves its old deadline behind. A stale deadline is dropped when it
+/// comes due; all are dropped together when they outnumber the live ones.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     heap: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Keys that have a deadline.
+    /// Number of keys that have a deadline.
     live: usize,
 }
 
 impl Deadlines {
-    /// Changes a key's expiry, and keeps count.
+    /// Changes a key's expiry, and updates the count.
     pub(super) fn change(&mut self, hash: u64, of_key: &mut Expiry, to: Expiry) {
         if *of_key == to {
             return;
@@ -38,8 +39,8 @@ impl Deadlines {
         self.live
     }
 
-    /// Takes the next deadline and gives the hash of its key, if it is over; the time of the next one,
-    /// if it is not; `None` where there is none.
+    /// If the earliest deadline has passed, removes it and returns `Ok` with the hash of its key.
+    /// Otherwise returns `Err` with its time. Returns `None` if there is no deadline.
     pub(super) fn due(&mut self, now: u64) -> Option<Result<u64, u64>> {
         match *self.heap.peek()? {
             Reverse((time, hash)) if time <= now => {
@@ -50,7 +51,7 @@ impl Deadlines {
         }
     }
 
-    /// The time of the next one, stale or not.
+    /// The earliest deadline, stale or not.
     pub(super) fn next(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((time, _))| *time)
     }
@@ -59,7 +60,8 @@ impl Deadlines {
         self.heap.len() > 2 * self.live + STALE_KEPT
     }
 
-    /// Forgets those that nobody waits for. Costs no more than what came in since the last time.
+    /// Removes stale deadlines. The cost is at most proportional to the number of deadlines added
+    /// since the last call.
     pub(super) fn forget_stale(&mut self, mut is_live: impl FnMut(u64, u64) -> bool) {
         let mut kept = std::mem::take(&mut self.heap).into_vec();
         kept.retain(|Reverse((time, hash))| is_live(*time, *hash));
@@ -68,7 +70,7 @@ impl Deadlines {
         self.heap = kept.into();
     }
 
-    /// Bytes that are allocated.
+    /// Allocated bytes.
     pub(super) fn bytes(&self) -> usize {
         self.heap.capacity() * size_of::<Reverse<(u64, u64)>>()
     }

@@ -1,7 +1,7 @@
 //! The keys and values that one thread owns.
 //!
-//! Plain data, without locks: whoever else wants a key sends its request here. Time comes in as
-//! milliseconds of any clock that does not go back.
+//! Plain data without locks: other threads send their requests to the owner. The caller passes the
+//! time, in milliseconds of any monotonic clock.
 
 mod budget;
 mod entry;
@@ -16,11 +16,11 @@ use hashbrown::HashTable;
 use entry::Entry;
 use expiry::Deadlines;
 
-/// There is no memory left for it.
+/// The budget has no memory left for the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
-/// When a key goes away.
+/// When a key expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     /// Never.
@@ -29,14 +29,14 @@ pub enum Expiry {
     At(u64),
 }
 
-/// Whether a key has to be there for it to be set.
+/// The condition on the key's existence under which `set` sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It does not matter.
+    /// No condition.
     Always,
-    /// Only where there is none.
+    /// Only if the key does not exist.
     Absent,
-    /// Only where there is one.
+    /// Only if the key exists.
     Present,
 }
 
@@ -46,32 +46,32 @@ pub struct Keyspace {
     table: HashTable<Entry>,
     deadlines: Deadlines,
     budget: Arc<Budget>,
-    /// Taken from the budget for the table itself.
+    /// Bytes taken from the budget for the table itself.
     table_bytes: usize,
-    /// Taken from the budget for the entries.
+    /// Bytes taken from the budget for the entries.
     entry_bytes: usize,
-    /// Taken from the budget for the deadlines.
+    /// Bytes taken from the budget for the deadlines.
     deadline_bytes: usize,
 }
 
 impl Keyspace {
-    /// No keys.
+    /// An empty keyspace.
     pub fn new(budget: Arc<Budget>) -> Self {
         let (table, deadlines) = (HashTable::new(), Deadlines::default());
         Self { table, deadlines, budget, table_bytes: 0, entry_bytes: 0, deadline_bytes: 0 }
     }
 
-    /// How many keys there are, with those that have expired and are still here.
+    /// The number of keys, including expired keys that are not removed yet.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// How many keys will expire.
+    /// The number of keys that have a deadline.
     pub fn expiring(&self) -> usize {
         self.deadlines.live()
     }
@@ -82,7 +82,7 @@ impl Keyspace {
         self.find(hash, key, now).map(|entry| entry.value())
     }
 
-    /// Sets the key's value and expiry, if the condition holds; says whether it did.
+    /// Sets the key's value and expiry if the condition holds; returns whether it held.
     ///
     /// # Errors
     /// There is no memory left; nothing has changed.
@@ -112,12 +112,13 @@ impl Keyspace {
         Ok(true)
     }
 
-    /// Adds to the number that the value is; a key that is not there counts as 0.
+    /// Adds to the key's value, which must be a number. A missing key counts as 0.
     ///
-    /// The expiry stays.
+    /// The expiry does not change.
     ///
     /// # Errors
-    /// The value is not a number, the sum is none, or there is no memory left; nothing has changed.
+    /// The value is not a number, the sum overflows, or there is no memory left; nothing has
+    /// changed.
     pub fn add(
         &mut self,
         (hash, key): (u64, &[u8]),
@@ -141,7 +142,7 @@ impl Keyspace {
         outcome.map(|()| sum).map_err(|OutOfMemory| AddError::OutOfMemory)
     }
 
-    /// Removes the key; says whether it was there.
+    /// Removes the key; returns whether it existed.
     pub fn remove(&mut self, hash: u64, key: &[u8], now: u64) -> bool {
         let live = self.find(hash, key, now).is_some();
         if live {
@@ -150,12 +151,12 @@ impl Keyspace {
         live
     }
 
-    /// When the key goes away.
+    /// When the key expires.
     pub fn expiry(&mut self, hash: u64, key: &[u8], now: u64) -> Option<Expiry> {
         self.find(hash, key, now).map(|entry| entry.expiry)
     }
 
-    /// Changes when the key goes away; says whether it is there.
+    /// Changes when the key expires; returns whether the key exists.
     pub fn set_expiry(&mut self, (hash, key): (u64, &[u8]), expiry: Expiry, now: u64) -> bool {
         if self.find(hash, key, now).is_none() {
             return false;
@@ -168,7 +169,7 @@ impl Keyspace {
         true
     }
 
-    /// Removes up to `most` keys that have expired; says when the next one does, if any will.
+    /// Removes up to `most` expired keys. Returns the time of the next deadline, if there is one.
     pub fn expire(&mut self, now: u64, most: usize) -> Option<u64> {
         for _ in 0..most {
             match self.deadlines.due(now)? {
@@ -179,22 +180,23 @@ impl Keyspace {
         self.deadlines.next()
     }
 
-    /// When the next key expires, or earlier, if any will.
+    /// A time at or before the next expiry, if any key will expire.
     pub fn next_expiry(&self) -> Option<u64> {
         self.deadlines.next()
     }
 
-    /// Takes all keys out. They give their memory back when they are dropped, on whatever thread.
+    /// Takes all keys out. Their memory returns to the budget when the result is dropped, on any
+    /// thread.
     pub fn clear(&mut self) -> Keyspace {
         let budget = Arc::clone(&self.budget);
         std::mem::replace(self, Keyspace::new(budget))
     }
 
-    /// The entry, unless it has expired: such a one is removed.
+    /// The key's entry. Removes the entry and returns `None` if it has expired.
     #[inline]
     fn find(&mut self, hash: u64, key: &[u8], now: u64) -> Option<&Entry> {
-        // Looked up twice where it has expired only: a borrow that is returned on one path is held
-        // on all.
+        // The second lookup happens only if the entry has expired. One lookup would not pass the
+        // borrow checker: a borrow that is returned on one path extends over all paths.
         match self.table.find(hash, |entry| entry.is(hash, key)) {
             Some(entry) if !entry.has_expired(now) => {}
             Some(_) => {
@@ -243,11 +245,12 @@ impl Keyspace {
         Ok(true)
     }
 
-    /// Room for as many entries again; both tables count while the entries move.
+    /// Doubles the capacity of the table. Both tables are charged while the entries move.
     fn grow(&mut self) -> Result<(), OutOfMemory> {
         const ENTRIES_FIRST: usize = 64;
         let wanted = (self.table.capacity() * 2).max(ENTRIES_FIRST);
-        // At most so much: a power of two that is at least 8/7 of the capacity, and a byte for each.
+        // An upper bound: the bucket count is a power of two of at least 8/7 of the capacity, with
+        // one control byte per bucket.
         let most = (wanted * 8 / 7 + 1).next_power_of_two() * (size_of::<Entry>() + 1) + 64;
         if !self.budget.take(most) {
             return Err(OutOfMemory);
@@ -259,7 +262,7 @@ impl Keyspace {
         Ok(())
     }
 
-    /// Deadlines of keys that were set again stay behind, until they are too many.
+    /// Removes the stale deadlines of keys that were set again, once there are too many.
     fn tidy_deadlines(&mut self) {
         let Self { table, deadlines, budget, deadline_bytes, .. } = self;
         if deadlines.has_too_many_stale() {
@@ -294,7 +297,7 @@ fn replace(
         return Ok(());
     }
     let (before, after) = (entry.bytes(), Entry::bytes_of(entry.key_len(), value.len()));
-    // The old one is still there while the new one is made, but not while anybody else looks.
+    // The old allocation lives until the new one is filled. This short overlap is not charged.
     if after > before && !budget.take(after - before) {
         return Err(OutOfMemory);
     }
@@ -306,12 +309,12 @@ fn replace(
     Ok(())
 }
 
-/// Why a number was not added to.
+/// Why `add` failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddError {
     /// The value is not a number.
     NotANumber,
-    /// The sum is not within `i64`.
+    /// The sum does not fit into an `i64`.
     Overflow,
     /// There is no memory left.
     OutOfMemory,

@@ -1,9 +1,9 @@
-//! Decimal numbers, exactly as strict as Redis is with them.
+//! Decimal numbers, parsed exactly as strictly as Redis does.
 
-/// Digits of the longest `i64` and its sign.
+/// The length of the longest `i64` in decimal, including the sign.
 pub const DIGITS_MAX: usize = 20;
 
-/// The number that the text is: an optional minus, no leading zero, no plus, no spaces, within `i64`.
+/// Parses the text as an `i64`: an optional minus, no leading zero, no plus, no spaces.
 ///
 /// ```
 /// use uwork_serve::resp::number::parse;
@@ -22,7 +22,8 @@ pub fn parse(text: &[u8]) -> Option<i64> {
         [b'1'..=b'9', ..] if digits.len() < DIGITS_MAX => {}
         _ => return None,
     }
-    // Counted downwards, as the negative numbers reach one further.
+    // Accumulates downwards, because the negative range reaches one further than the positive
+    // range.
     let mut value: i64 = 0;
     for &digit in digits {
         if !digit.is_ascii_digit() {
@@ -33,7 +34,7 @@ pub fn parse(text: &[u8]) -> Option<i64> {
     if negative { Some(value) } else { value.checked_neg() }
 }
 
-/// A number's digits, written down without memory of its own.
+/// A number in decimal, stored without an allocation.
 #[derive(Clone, Copy, Debug)]
 pub struct Digits {
     /// Right-aligned.
@@ -42,13 +43,13 @@ pub struct Digits {
 }
 
 impl Digits {
-    /// The number's digits.
+    /// The number in decimal.
     pub fn of(value: i64) -> Self {
         let (mut text, mut start) = ([0_u8; DIGITS_MAX], DIGITS_MAX);
         let mut rest = value.unsigned_abs();
         loop {
             start -= 1;
-            // Below ten.
+            // The remainder is below ten.
             text[start] = b'0' + (rest % 10) as u8;
             rest /= 10;
             if rest == 0 {
@@ -71,7 +72,7 @@ impl Digits {
 /// Appends the number's digits.
 pub fn write(out: &mut Vec<u8>, value: i64) {
     match u8::try_from(value) {
-        // Most lengths.
+        // Most lengths are one digit.
         Ok(digit @ 0..10) => out.push(b'0' + digit),
         _ => out.extend_from_slice(Digits::of(value).as_bytes()),
     }
@@ -83,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_redis_refuses_is_refused() {
+    fn text_that_redis_refuses_is_refused() {
         for text in ["", "-", "+1", " 1", "1 ", "01", "-0", "00", "1.0", "9223372036854775808"] {
             assert_eq!(parse(text.as_bytes()), None, "{text:?}");
         }
@@ -93,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(value: i64) {
+        fn parse_restores_a_written_number(value: i64) {
             let mut out = Vec::new();
             write(&mut out, value);
             prop_assert_eq!(std::str::from_utf8(&out).unwrap(), value.to_string());
@@ -101,7 +102,7 @@ mod tests {
         }
 
         #[test]
-        fn as_strict_as_the_canonical_form(text in "[-+0-9 ]{0,22}") {
+        fn only_the_canonical_form_is_accepted(text in "[-+0-9 ]{0,22}") {
             let canonical = text.parse::<i64>().ok().filter(|value| value.to_string() == text);
             prop_assert_eq!(parse(text.as_bytes()), canonical);
         }

@@ -1,17 +1,18 @@
-//! Requests, read as they arrive: what was understood of an incomplete one is not looked at again.
+//! The incremental request parser: it never scans the understood part of an incomplete request
+//! again.
 
 use std::fmt;
 
 use super::{number, quotes};
 
-/// The longest inline request, and the longest line with a count in it.
+/// The longest inline request, and the longest line that holds a count, in bytes.
 const LINE_MAX: usize = 64 * 1024;
-/// Room for so many arguments comes first.
+/// The first capacity, in arguments.
 const SPANS_FIRST: usize = 16;
-/// What Redis takes as the count of a request's arguments.
+/// The largest argument count that Redis accepts.
 const ARGS_MAX: i64 = i32::MAX as i64;
 
-/// Where an argument lies in the text that it came with.
+/// The position of an argument in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     start: u32,
@@ -20,7 +21,7 @@ pub struct Span {
 
 impl Span {
     /// # Panics
-    /// The end is past 4 GiB; requests are limited to less ([`Limits`]).
+    /// The end is past 4 GiB; [`Limits`] keeps requests below that.
     pub(crate) fn new(start: usize, len: usize) -> Self {
         let narrow = |value| u32::try_from(value).expect("a request is below 4 GiB");
         narrow(start + len);
@@ -44,35 +45,35 @@ impl<'a> Args<'a> {
         Self { text, spans }
     }
 
-    /// How many there are.
+    /// The number of arguments.
     pub fn len(self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no arguments.
     pub fn is_empty(self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The one at the place.
+    /// The argument at the index.
     ///
     /// # Panics
-    /// There is none.
+    /// The index is out of range.
     pub fn at(self, place: usize) -> &'a [u8] {
         self.spans[place].of(self.text)
     }
 
-    /// All of them.
+    /// All arguments.
     pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> {
         self.spans.iter().map(move |span| span.of(self.text))
     }
 
-    /// Those from a place on.
+    /// The arguments from an index on.
     pub(crate) fn from(self, place: usize) -> Self {
         Self { spans: &self.spans[place..], ..self }
     }
 
-    /// So many from a place on.
+    /// `count` arguments from an index on.
     pub(crate) fn slice(self, place: usize, count: usize) -> Self {
         Self { spans: &self.spans[place..][..count], ..self }
     }
@@ -87,35 +88,36 @@ pub struct Limits {
     pub request_max: usize,
 }
 
-/// What the start of the input is.
+/// The kind of the input's first element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// Not a whole request yet.
+    /// An incomplete request.
     Incomplete,
-    /// A request in the first so many bytes: [`Parser::args`] has its arguments.
+    /// The input starts with a request of this many bytes; [`Parser::args`] returns its arguments.
     Request(usize),
-    /// So many bytes that ask for nothing: an empty line, an array of none.
+    /// The input starts with this many bytes that request nothing: an empty line, or an empty
+    /// array.
     Nothing(usize),
 }
 
-/// The input is not RESP, or is larger than allowed. Nothing behind it can be understood.
+/// The input is not RESP, or exceeds a limit. The rest of the input cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
-    /// A line without an end in 64 KiB, where an inline request was expected.
+    /// An inline request without a line end in its first 64 KiB.
     InlineTooBig,
-    /// An inline request whose quotes do not match.
+    /// An inline request with unbalanced quotes.
     UnbalancedQuotes,
-    /// A line without an end where the number of arguments was expected.
+    /// The line of the argument count has no end within the limit.
     CountTooBig,
-    /// Not a number of arguments.
+    /// The argument count is invalid.
     Count,
-    /// A line without an end where the length of an argument was expected.
+    /// The line of an argument's length has no end within the limit.
     BulkCountTooBig,
-    /// Something else where an argument was expected.
+    /// An argument must start with `$`; this byte was found instead.
     Expected(u8),
-    /// Not the length of an argument, or one that is not allowed.
+    /// An argument's length is not a number, or exceeds the limit.
     BulkLength,
-    /// The request is larger than allowed in all.
+    /// The whole request exceeds the limit.
     RequestTooBig,
 }
 
@@ -144,20 +146,20 @@ impl std::error::Error for ProtocolError {}
 enum State {
     /// At the first byte of a request.
     Start,
-    /// So many arguments are still to come, and the next thing is a length.
+    /// This many arguments are missing, and a length comes next.
     Length(usize),
-    /// As `Length`, and the next thing is the argument itself, of so many bytes.
+    /// As `Length`, but the argument itself comes next; the second number is its length in bytes.
     Body(usize, usize),
-    /// The request is complete; its words are in the text of their own.
+    /// An inline request is complete; its words are in `words`.
     Inline,
     /// The request is complete.
     Complete,
 }
 
-/// Reads one request after the other.
+/// Parses one request after another.
 ///
-/// The input of each call starts with the first byte of the same request, until it was complete. An
-/// incomplete request may be given again with any number of bytes more.
+/// Until a request is complete, the input of each call must start with that request's first byte.
+/// An incomplete request may be passed again with any number of further bytes.
 ///
 /// ```
 /// use uwork_serve::resp::{Limits, Parsed, Parser};
@@ -177,9 +179,9 @@ pub struct Parser {
     spans: Vec<Span>,
     /// The words of an inline request.
     words: Vec<u8>,
-    /// All before this is understood.
+    /// The input before this offset is parsed.
     at: usize,
-    /// No end of the line that starts at `at` is before this.
+    /// The line that starts at `at` has no end before this offset.
     searched: usize,
 }
 
@@ -194,10 +196,10 @@ impl Parser {
         Self { limits, state: State::Start, spans, words, at: 0, searched: 0 }
     }
 
-    /// Reads on.
+    /// Continues to parse.
     ///
     /// # Errors
-    /// The input is not RESP. There is no way to go on: the connection has to be closed.
+    /// The input is not RESP. The parser cannot resynchronize, so the connection must be closed.
     #[inline]
     pub fn parse(&mut self, input: &[u8]) -> Result<Parsed, ProtocolError> {
         loop {
@@ -228,13 +230,13 @@ impl Parser {
         Args { text, spans: &self.spans }
     }
 
-    /// Whether a request has begun and is not complete.
+    /// Whether a request has begun but is incomplete.
     pub fn is_inside(&self) -> bool {
         matches!(self.state, State::Length(_) | State::Body(..)) || self.searched != 0
     }
 
-    /// Bytes that the request in hand is known to have, of which some may not have arrived yet; none where the last
-    /// one was complete.
+    /// The known length of the incomplete request in bytes, some of which may not have arrived yet;
+    /// 0 if the last request was complete.
     pub fn expected(&self) -> usize {
         match self.state {
             State::Body(_, len) => self.at + len + 2,
@@ -243,12 +245,12 @@ impl Parser {
         }
     }
 
-    /// Bytes that are allocated.
+    /// Allocated bytes.
     pub fn allocated(&self) -> usize {
         self.spans.capacity() * size_of::<Span>() + self.words.capacity()
     }
 
-    /// Gives back what only a large request needed.
+    /// Frees the memory that only a large request needed.
     pub fn shrink(&mut self) {
         const KEPT: usize = 4096;
         if self.allocated() > KEPT && !self.is_inside() {
@@ -257,7 +259,7 @@ impl Parser {
         }
     }
 
-    /// Gives everything back; the request in hand is lost, and nothing can be read any more.
+    /// Frees all memory. The current request is lost, and the parser must not be used any more.
     pub(crate) fn free(&mut self) {
         (self.spans, self.words) = (Vec::new(), Vec::new());
     }
@@ -310,12 +312,13 @@ impl Parser {
     }
 
     fn body(&mut self, args: usize, len: usize, input: &[u8]) -> Step {
-        // The two bytes behind it are not looked at, as in Redis.
+        // As in Redis, the two bytes behind the argument are not checked.
         if input.len() < self.at + len + 2 {
             return Step::Wait;
         }
         if self.spans.len() == self.spans.capacity() {
-            // Not twice as much: whoever counts the memory learns of it afterwards.
+            // Grows by a quarter instead of doubling, because the caller charges the memory only
+            // afterwards.
             self.spans.reserve_exact((self.spans.len() / 4).max(SPANS_FIRST));
         }
         self.spans.push(Span::new(self.at, len));
@@ -329,7 +332,7 @@ impl Parser {
         }
     }
 
-    /// The line at `at` without its end, once it and one more byte are there.
+    /// The line at `at` without its end, once the line end and one more byte have arrived.
     fn line<'a>(
         &mut self,
         input: &'a [u8],
@@ -365,7 +368,7 @@ impl Parser {
             return if too_big { Err(ProtocolError::InlineTooBig) } else { Ok(Parsed::Incomplete) };
         };
         let end = start + end;
-        // However it arrived: in one piece it is as long as in many.
+        // The same limit applies whether the line arrives in one piece or in many.
         if end > LINE_MAX {
             return Err(ProtocolError::InlineTooBig);
         }

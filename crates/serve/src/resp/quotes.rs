@@ -1,15 +1,15 @@
-//! Inline requests: words, some of them quoted, as typed into a terminal.
+//! Inline requests: words, possibly quoted, as typed in a terminal.
 
 use super::Span;
 
-/// A quotation that has no end, or goes on after its end.
+/// A quotation without an end, or with text directly behind its end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unbalanced;
 
-/// Splits the line into words, which go to `text` one after the other, and where they are to `spans`.
+/// Splits the line into words. The words are appended to `text`, and their positions to `spans`.
 ///
-/// Double quotes know `\n`, `\r`, `\t`, `\b`, `\a`, `\xHH` and `\` before any other byte; single quotes
-/// know `\'`.
+/// Double quotes accept `\n`, `\r`, `\t`, `\b`, `\a`, `\xHH` and `\` before any other byte; single
+/// quotes accept `\'`.
 pub(super) fn split(
     line: &[u8],
     text: &mut Vec<u8>,
@@ -19,7 +19,7 @@ pub(super) fn split(
     loop {
         let start = rest.iter().position(|&byte| !is_space(byte));
         rest = &rest[start.unwrap_or(rest.len())..];
-        // Redis takes a NUL for the end of the line.
+        // As in Redis, a NUL ends the line.
         if rest.first().is_none_or(|&byte| byte == 0) {
             return Ok(());
         }
@@ -29,12 +29,12 @@ pub(super) fn split(
     }
 }
 
-/// As C has it.
+/// As `isspace` of C.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Copies the word at the start of `rest`, and gives what is behind it.
+/// Copies the word at the start of `rest`, and returns the text behind it.
 fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
     loop {
         match rest {
@@ -49,7 +49,7 @@ fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Unbalanc
     }
 }
 
-/// A closing quote ends the word.
+/// Checks that the closing quote ends the word.
 fn ended(rest: &[u8]) -> Result<&[u8], Unbalanced> {
     match rest {
         [] => Ok(rest),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_hold_words_together() {
+    fn quotes_keep_spaces_in_a_word() {
         assert_eq!(words(br#""a b" 'c d'"#).unwrap(), [b"a b".to_vec(), b"c d".to_vec()]);
         assert_eq!(words(br#""" ''"#).unwrap(), [b"".to_vec(), b"".to_vec()]);
         assert_eq!(words(br#""\x00\xfF\n\"\q\xg1""#).unwrap(), [b"\0\xff\n\"qxg1".to_vec()]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quotation_ends_and_ends_the_word() {
+    fn a_quotation_must_be_closed_and_must_end_its_word() {
         for line in [&br#""a"#[..], b"'a", br#""a"b"#, b"'a'b", br#""a\""#, b"'a\\'", b"\"\0\""] {
             assert_eq!(words(line), Err(Unbalanced), "{}", line.escape_ascii());
         }

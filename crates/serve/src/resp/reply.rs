@@ -1,13 +1,13 @@
-//! Replies, appended to what a connection is about to send.
+//! Writes replies to a connection's output.
 
 use std::fmt::{Display, Write};
 
 use super::number;
 
-/// The version of the protocol that a connection speaks.
+/// The protocol version of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Version {
-    /// What every connection starts with.
+    /// The version that every connection starts with.
     #[default]
     Resp2,
     /// After `HELLO 3`.
@@ -15,7 +15,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As in `HELLO`.
+    /// The number used in `HELLO`.
     pub fn number(self) -> i64 {
         match self {
             Self::Resp2 => 2,
@@ -24,7 +24,7 @@ impl Version {
     }
 }
 
-/// More than the length of a text and the ends of lines take.
+/// An upper bound for a bulk string's header and its line ends, in bytes.
 pub(crate) const AROUND: usize = 32;
 
 /// `+TEXT`
@@ -32,7 +32,7 @@ pub fn simple(out: &mut Vec<u8>, text: &str) {
     line(out, b'+', text.as_bytes());
 }
 
-/// `-TEXT`, of which the first word is the kind of error. Line ends in it become spaces.
+/// `-TEXT`. The first word is the kind of error. Line ends in the text become spaces.
 pub fn error(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'-');
     // Writing to memory cannot fail.
@@ -40,7 +40,8 @@ pub fn error(out: &mut Vec<u8>, text: impl Display) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// As [`error`], of pieces that may be any bytes: what a client has sent is quoted as it came.
+/// As [`error`], from pieces that may contain any bytes; a quotation of the client's input is
+/// written unchanged.
 pub fn error_of(out: &mut Vec<u8>, pieces: &[&[u8]]) {
     out.push(b'-');
     let mut line = OneLine(out);
@@ -55,7 +56,7 @@ pub fn integer(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `$LENGTH`, and the bytes.
+/// `$LENGTH`, followed by the bytes.
 #[inline]
 pub fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     header(out, b'$', bytes.len());
@@ -76,7 +77,8 @@ pub fn array(out: &mut Vec<u8>, elements: usize) {
     header(out, b'*', elements);
 }
 
-/// The header of a map; so many keys, each followed by its value, come next. An array in RESP2.
+/// The header of a map with this number of entries; each key follows, then its value. An array in
+/// RESP2.
 pub fn map(out: &mut Vec<u8>, version: Version, entries: usize) {
     match version {
         Version::Resp2 => header(out, b'*', entries * 2),
@@ -89,7 +91,7 @@ pub fn set(out: &mut Vec<u8>, version: Version, elements: usize) {
     header(out, if version == Version::Resp3 { b'~' } else { b'*' }, elements);
 }
 
-/// Text for people: a bulk string in RESP2.
+/// Text for human readers: a bulk string in RESP2.
 pub fn verbatim(out: &mut Vec<u8>, version: Version, text: &str) {
     match version {
         Version::Resp2 => bulk(out, text.as_bytes()),
@@ -104,7 +106,7 @@ pub fn verbatim(out: &mut Vec<u8>, version: Version, text: &str) {
 
 fn header(out: &mut Vec<u8>, kind: u8, count: usize) {
     out.push(kind);
-    // What is in memory is not that large.
+    // The size of data in memory fits into an `i64`.
     number::write(out, count as i64);
     out.extend_from_slice(b"\r\n");
 }
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_as_the_protocol_has_it() {
+    fn each_reply_type_has_its_wire_format() {
         use Version::{Resp2, Resp3};
         assert_eq!(written(|out| simple(out, "OK")), b"+OK\r\n");
         assert_eq!(written(|out| integer(out, -7)), b":-7\r\n");
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_line_whatever_is_in_it() {
+    fn an_error_is_one_line_for_any_text() {
         assert_eq!(written(|out| error(out, "ERR a\r\nb")), b"-ERR a  b\r\n");
         let out = written(|out| error_of(out, &[b"ERR '", b"a\r\nb\xff", b"'"]));
         assert_eq!(out, b"-ERR 'a  b\xff'\r\n");

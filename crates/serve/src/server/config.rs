@@ -1,27 +1,27 @@
-//! What a server is told when it starts.
+//! The server's configuration.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use uwork::ScopeChoice;
 
-/// How a thread is told that something was handed to it.
+/// How a thread is notified of a hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Notify {
-    /// By ending the wait that the thread has declared.
+    /// Ends the wait that the thread has declared.
     #[default]
     Light,
-    /// By a signal, whatever the thread does.
+    /// Sends a signal, whatever the thread is doing.
     Signal,
 }
 
-/// Who receives.
+/// Which thread receives requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Receiver {
-    /// Each thread receives for its own connections, and has a part of the keys.
+    /// Each thread receives for its own connections, and owns a share of the keys.
     #[default]
     Shared,
-    /// One thread more receives for all connections and has no keys.
+    /// One additional thread receives for all connections, and owns no keys.
     Dedicated,
 }
 
@@ -38,49 +38,52 @@ pub enum Io {
 /// A server's settings.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen; port 0 takes a free one.
+    /// The address to listen on; port 0 selects a free port.
     pub address: SocketAddr,
-    /// Threads that have keys: 1 to [`Config::THREADS_MAX`].
+    /// Threads that own keys: 1 to [`Config::THREADS_MAX`].
     pub threads: usize,
-    /// How threads are told of what was handed to them.
+    /// How threads are notified of a hand-over.
     pub notify: Notify,
-    /// Who receives.
+    /// Which thread receives requests.
     pub receiver: Receiver,
     /// How threads wait for sockets.
     pub io: Io,
-    /// Where heavy commands run.
+    /// The affinity scope of the queue that runs `DIGEST`.
     pub scope: ScopeChoice,
-    /// Connections at once.
+    /// Maximum number of connections.
     pub clients_max: usize,
-    /// Bytes of one request: up to 1 GiB.
+    /// Maximum size of one request in bytes: up to 1 GiB.
     pub request_max: usize,
-    /// Bytes of keys, values, requests and replies.
+    /// Maximum memory for keys, values, requests and replies, in bytes.
     pub memory_max: usize,
-    /// A connection of which nothing is received, and to which nothing is sent, for so long is closed; `None` leaves it
-    /// open.
+    /// A connection without traffic in either direction for this long is closed; `None` disables
+    /// the timeout.
     pub idle_max: Option<Duration>,
-    /// What is in flight when the server stops has so long to be answered.
+    /// Maximum time to answer requests in flight when the server stops.
     pub drain_max: Duration,
-    /// Bytes that the system keeps for each connection to send; `None` leaves it to the system.
+    /// Size of each connection's send buffer in the kernel, in bytes; `None` keeps the system's
+    /// default.
     pub send_buffer: Option<usize>,
-    /// As `send_buffer`, for what was received.
+    /// As `send_buffer`, for the receive buffer.
     pub receive_buffer: Option<usize>,
 }
 
 impl Config {
-    /// Threads at most.
+    /// Maximum number of threads.
     pub const THREADS_MAX: usize = 256;
-    /// Redis' own port.
+    /// The port that Redis uses.
     pub const PORT: u16 = 6379;
 }
 
 impl Default for Config {
-    /// Loopback, a thread for every second CPU, 10,000 clients, requests of 64 MiB, 1 GiB of memory.
+    /// Loopback, one thread for every two CPUs, 10,000 clients, requests of 64 MiB, 1 GiB of
+    /// memory.
     fn default() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), Self::PORT),
-            // The rest is for the system's part of the network, for the workers, and for clients on this machine.
+            // The other half serves the kernel's network stack, the workers, and clients on this
+            // machine.
             threads: (cpus / 2).clamp(1, Self::THREADS_MAX),
             notify: Notify::default(),
             receiver: Receiver::default(),

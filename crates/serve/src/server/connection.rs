@@ -1,4 +1,4 @@
-//! A connection: what it has sent, what it is owed, and where it stands.
+//! A connection: its received input, its pending replies and its state.
 
 mod ending;
 
@@ -16,55 +16,58 @@ use super::sink::Sink;
 use crate::buffer::Buffer;
 use crate::resp::{Limits, Parsed, Parser};
 
-/// With so much to send, no more requests are looked at.
+/// With this many bytes to send, no more requests are processed.
 const OUTPUT_HIGH: usize = 256 * 1024;
-/// So many bytes of the parser's are had without asking, so that what makes room can be asked for where none is left.
+/// This much parser memory, in bytes, is always granted, so that a client can still send the
+/// commands that free memory when none is left.
 const PARSER_FREE: usize = 512;
-/// Room for so much of a request is made before it has arrived, or for as much as has arrived.
+/// Room for the announced rest of a request is made in advance up to this size, or up to the size
+/// that has arrived already.
 const AHEAD_MIN: usize = 16 * 1024;
-/// With so much received that is not looked at, no more is received.
+/// With this many received but unprocessed bytes, receiving pauses.
 const INPUT_HIGH: usize = 64 * 1024;
 
-/// A connection, which its thread owns.
+/// A connection. One thread owns it.
 pub(crate) struct Connection {
     socket: Arc<OwnedFd>,
-    /// Where others send, with a dedicated receiver.
+    /// The sending end for other threads, with a dedicated receiver.
     sink: Option<Arc<Sink>>,
     parser: Parser,
-    /// Bytes of the parser's that are taken from the budget.
+    /// Bytes of parser memory that are charged to the budget.
     parser_bytes: usize,
     session: Session,
-    /// Received, and not consumed.
+    /// Received and not consumed yet.
     input: Buffer,
-    /// To be sent next.
+    /// The next bytes to send.
     output: Buffer,
-    /// Being sent: it must not be touched while `is_sending`.
+    /// The bytes being sent. Must not change while `is_sending`.
     sending: Buffer,
     sent: usize,
     pub(crate) is_sending: bool,
-    /// Between calls, there is one only while items of it are out.
+    /// Between calls, a round exists only while some of its items are in flight.
     round: Option<Box<Round>>,
     pace: Pace,
-    /// The round is at the sink, and whatever is sent is sent there.
+    /// The sink holds the round, and the thread that completes the round sends its replies.
     is_lent: bool,
-    /// The client wants no reply of the round's; otherwise it wants all.
+    /// The client wants none of the round's replies; otherwise it wants all of them.
     is_round_mute: bool,
-    /// Why no more requests are looked at, to be said after all replies.
+    /// Why no more requests are processed; written as an error after all replies.
     last_words: Option<LastWords>,
     pub(crate) last_active: u64,
-    /// Nothing that arrives is looked at any more: the other side has ended, or the server stops.
+    /// New input is ignored: the peer has closed its direction, or the server stops.
     has_ended: bool,
-    /// While the server stops: so many bytes had arrived by then and are still to be received.
+    /// While the server stops: the number of bytes that had arrived by then and are still to be
+    /// received.
     left: Option<usize>,
-    /// All was sent, and the end of it.
+    /// All output, including the end of the stream, was sent.
     pub(crate) has_parted: bool,
-    /// No more requests are looked at.
+    /// No more requests are processed.
     is_closing: bool,
     is_broken: bool,
     pub(crate) is_paused: bool,
-    /// Whether the thread's list of those with something to send has it.
+    /// Whether the connection is in its thread's list of connections that may have output.
     pub(crate) is_listed: bool,
-    /// Whether the driver was told to forget it, and whether it has.
+    /// `is_removed`: the driver was asked to remove the connection. `is_gone`: it has done so.
     pub(crate) is_removed: bool,
     pub(crate) is_gone: bool,
 }
@@ -107,7 +110,7 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// Bytes have arrived.
+    /// Processes bytes that have arrived.
     #[inline]
     pub(crate) fn receive(&mut self, token: usize, thread: &mut Thread, bytes: &[u8]) {
         self.last_active = thread.now;
@@ -129,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// Looks at what was received before.
+    /// Processes input that was stored earlier.
     pub(crate) fn go_on(&mut self, token: usize, thread: &mut Thread) {
         if self.input.is_empty() || !self.takes_requests() {
             return;
@@ -145,8 +148,8 @@ impl Connection {
         self.input = input;
     }
 
-    /// Makes sure to be told of the round that is lent, if there is something to do once it is back. At the end of
-    /// each turn in which something has happened to the connection.
+    /// Requests a notification for the return of the lent round, if there is work to do then.
+    /// Called at the end of each turn that touched the connection.
     pub(crate) fn wait_for_round(&mut self, thread: &mut Thread) {
         let is_over = self.has_ended || self.is_closing || self.is_broken;
         if let (true, Some(sink)) = (self.is_lent, &self.sink)
@@ -157,7 +160,7 @@ impl Connection {
         }
     }
 
-    /// An item is back.
+    /// Takes back an item that was handed over.
     pub(crate) fn take_back(&mut self, token: usize, thread: &mut Thread, mut item: Item) {
         let body = item.as_mut().body();
         let from = body.place;
@@ -176,17 +179,17 @@ impl Connection {
         }
     }
 
-    /// Whether more has been received than should be while it cannot be looked at.
+    /// Whether too much unprocessed input is stored while requests cannot be processed.
     pub(crate) fn is_full(&self) -> bool {
         self.input.len() > INPUT_HIGH && !self.takes_requests()
     }
 
-    /// Whether there is something to send that is not on its way.
+    /// Whether there is output that is not being sent.
     pub(crate) fn has_output(&self) -> bool {
         !self.is_broken && !self.is_sending && (!self.output.is_empty() || !self.sending.is_empty())
     }
 
-    /// The bytes to send now. They stay where they are until `sent`.
+    /// The bytes to send now. They stay in place until `sent` is called.
     pub(crate) fn unsent(&mut self) -> &[u8] {
         if self.sending.is_empty() {
             mem::swap(&mut self.output, &mut self.sending);
@@ -195,16 +198,16 @@ impl Connection {
         &self.sending.bytes[self.sent..]
     }
 
-    /// Whether there is something to do as soon as they are sent.
+    /// Whether there is work to do as soon as they are sent.
     pub(crate) fn awaits_sent(&self) -> bool {
         self.has_ended || self.is_closing || !self.input.is_empty()
     }
 
-    /// So many bytes of those are gone.
+    /// Notes that `bytes` of the output were sent.
     pub(crate) fn sent(&mut self, thread: &mut Thread, bytes: usize) {
         self.sent += bytes;
         if bytes > 0 {
-            // A client that reads is not idle.
+            // A client that reads its replies is not idle.
             self.last_active = thread.now;
         }
         if self.sent == self.sending.len() {
@@ -213,18 +216,18 @@ impl Connection {
         }
     }
 
-    /// Whether items of it are under way, which will ask for it.
+    /// Whether items of this connection are in flight; they refer to it when they return.
     pub(crate) fn is_awaited(&self) -> bool {
         self.round.is_some() || self.is_lent
     }
 
-    /// Whether it is waiting for nothing but a request.
+    /// Whether it only waits for a request.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_awaited() && !self.is_removed
     }
 
     fn takes_requests(&self) -> bool {
-        // A round that is being made has nothing out.
+        // A round under construction has no items in flight.
         self.round.as_ref().is_none_or(|round| round.out == 0)
             && !self.is_lent
             && !self.is_closing
@@ -232,7 +235,7 @@ impl Connection {
             && self.output.len() + self.sending.len() < OUTPUT_HIGH
     }
 
-    /// Keeps the start of a request that is not complete.
+    /// Stores the unprocessed input.
     fn store(&mut self, thread: &mut Thread, bytes: &[u8]) {
         if bytes.is_empty() || self.is_closing {
             return;
@@ -240,7 +243,8 @@ impl Connection {
         if self.input.is_empty() {
             self.input = thread.spare.take();
         }
-        // A long argument gets its room in few steps, but an announcement alone gets little.
+        // A long argument gets its room in a few steps. Its announced length alone reserves little,
+        // so a client cannot claim memory without sending bytes.
         let received = self.input.len() + bytes.len();
         let kept = match self.parser.expected() {
             known if known > received => {
@@ -260,7 +264,8 @@ impl Connection {
         }
     }
 
-    /// Carries requests out, until one is not complete or there has to be a wait. How many bytes that were.
+    /// Processes requests until one is incomplete or the connection has to wait. Returns the number
+    /// of consumed bytes.
     fn process(&mut self, token: usize, thread: &mut Thread, input: &[u8]) -> usize {
         let mut at = 0;
         while self.takes_requests() {
@@ -284,7 +289,7 @@ impl Connection {
                         Dispatch { thread, output, round, session, connection: token, pace };
                     let flow = dispatch.request(args);
                     at += if flow == Flow::Again { 0 } else { len };
-                    // Unless this very request has turned the replies on.
+                    // `CLIENT REPLY ON` itself gets a reply although replies were off before it.
                     let is_mute = was_mute && session.is_mute();
                     session.go_on();
                     if is_mute {
@@ -316,7 +321,8 @@ impl Connection {
         at
     }
 
-    /// Takes what the places of arguments need, which may be more than the arguments. `false` if it is not left.
+    /// Adjusts the charge for the parser's argument positions, which can exceed the arguments in
+    /// size. Returns `false` if the budget refuses.
     #[cold]
     fn charge_parser(&mut self, thread: &Thread) -> bool {
         let (budget, bytes) = (&thread.shared.budget, self.parser.allocated());
@@ -332,10 +338,11 @@ impl Connection {
         true
     }
 
-    /// Sends the items of the round away, if there is one.
+    /// Sends the round's items to their threads, if there is a round.
     fn end_round(&mut self, token: usize, thread: &mut Thread) {
         let pace = self.pace;
-        // The replies must not overtake what is to be sent before them.
+        // The sink may only send if no earlier output is pending, since its replies would overtake
+        // that output.
         let has_nothing_to_send = self.output.is_empty() && self.sending.is_empty();
         let can_lend = has_nothing_to_send && !self.is_round_mute;
         let sink = self.sink.as_ref().filter(|_| can_lend);
@@ -351,14 +358,15 @@ impl Connection {
         }
     }
 
-    /// Writes what the round, if there is one, has brought.
+    /// Writes the replies of the round, if there is one.
     fn finish(&mut self, thread: &mut Thread) {
         if let Some(mut round) = self.round.take() {
             self.provide_output(thread);
             let (before, parts) = (self.output.len(), round.parts.len());
             let is_wanted = !mem::take(&mut self.is_round_mute) && !self.is_broken;
             if is_wanted && round.assemble(&mut self.output).is_err() {
-                // Some of the replies are missing, and what comes then would be taken for them.
+                // Some replies are missing. Later replies would be mistaken for them, so the
+                // connection ends.
                 self.output.bytes.truncate(before);
                 self.refuse();
             }
@@ -370,7 +378,7 @@ impl Connection {
         self.output.settle();
     }
 
-    /// Keeps what the sink could not send.
+    /// Appends the replies that the sink could not send.
     fn finish_lent(&mut self, thread: &mut Thread, mut round: Box<Round>) {
         self.provide_output(thread);
         let is_kept = !round.has_failed && self.output.append_reply(round.unsent()).is_ok();

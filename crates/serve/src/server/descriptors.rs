@@ -1,14 +1,16 @@
-//! The process's limit of open descriptors, which bounds the number of clients.
+//! The process's limit on open descriptors, which bounds the number of clients.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::config::Config;
 
-/// Descriptors for anything but connections: those of the process, and a few for each thread.
+/// Descriptors reserved for other uses than connections: the process itself, and a few for each
+/// thread.
 const OTHERS: u64 = 32;
 const OTHERS_OF_THREAD: u64 = 4;
 
-/// How many clients there can be, and, where that is fewer than wanted, why. Raises the limit if it may.
+/// Raises the descriptor limit as far as needed and permitted. Returns the possible number of
+/// clients, and the reason if that is less than the configured number.
 pub(crate) fn provide(config: &Config) -> (usize, Option<String>) {
     let others = OTHERS + OTHERS_OF_THREAD * config.threads as u64;
     let wanted = config.clients_max as u64 + others;

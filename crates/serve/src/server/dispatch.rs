@@ -1,4 +1,4 @@
-//! From a request to what is done about it: here, on other threads, or on a worker.
+//! Executes a request: on this thread, on other threads, or on a worker.
 
 mod many;
 
@@ -17,22 +17,23 @@ use crate::command::table::Command;
 use crate::keyspace::{Keyspace, OutOfMemory};
 use crate::resp::{Args, reply};
 
-/// A round leaves once it has so many bytes of arguments for one thread, or of replies.
+/// A round is sent once it has this many bytes of arguments for one thread, or of replies.
 const ROUND_BYTES_MAX: usize = 256 * 1024;
 
-/// What one thread has, apart from its connections.
+/// The state of one server thread except its connections.
 pub(crate) struct Thread {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
     pub(crate) keys: Keyspace,
-    /// The time of this turn.
+    /// The time at the start of this turn, in milliseconds.
     pub(crate) now: u64,
     pub(crate) spare: Spare,
     pub(crate) requests: u64,
     pub(crate) handovers: u64,
-    /// Empty between calls; kept for its memory.
+    /// Scratch list, empty between calls; kept to reuse its memory.
     leaving: Vec<(usize, Item)>,
-    /// There may be something in the inbox of which nobody told.
+    /// The inbox may hold items that were added without a notification, so the thread must check it
+    /// again before it waits.
     pub(crate) looks_again: bool,
 }
 
@@ -51,7 +52,7 @@ impl Thread {
         }
     }
 
-    /// Tells what this thread has done. Before anything that depends on it leaves.
+    /// Publishes this thread's statistics. Called before replies that depend on them are sent.
     pub(crate) fn publish(&self) {
         use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -62,7 +63,8 @@ impl Thread {
         figures.handovers.store(self.handovers, Relaxed);
     }
 
-    /// Does what an item asks for, and sends it on: home, or to a worker first.
+    /// Executes the operations of an item and passes it on: to its home thread, or to a worker
+    /// first.
     pub(crate) fn carry_out(&mut self, mut item: Item) {
         self.handovers += 1;
         let digest = item.as_mut().body().perform(&mut self.keys, self.now);
@@ -75,41 +77,41 @@ impl Thread {
     }
 }
 
-/// What comes after a request.
+/// The next step after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// The next one.
+    /// Process the next request.
     Next,
-    /// The end of the round, then the next one.
+    /// End the round, then process the next request.
     EndRound,
-    /// The end of the round, then this one again.
+    /// End the round, then process the same request again.
     Again,
-    /// The end of the connection.
+    /// Close the connection.
     Close,
-    /// As `Close`: there is no memory for the reply.
+    /// As `Close`, because there is no memory for the reply.
     OutOfMemory,
 }
 
-/// Whether a line is of a request in HTTP, which a browser may have been led to send: behind its head come bytes that
-/// somebody else has chosen, so that nothing more may be looked at.
+/// Whether the request is a line of an HTTP request. A web page can make a browser send HTTP to
+/// this server with a body of the page's choice, so nothing after such a line may be executed.
 #[cold]
 fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
-/// One connection's requests on their way.
+/// The execution context of one connection's requests.
 pub(crate) struct Dispatch<'a> {
     pub(crate) thread: &'a mut Thread,
     pub(crate) output: &'a mut Buffer,
     pub(crate) round: &'a mut Option<Box<Round>>,
     pub(crate) session: &'a mut Session,
     pub(crate) connection: usize,
-    /// A round of so much leaves.
+    /// The size at which a round is sent.
     pub(crate) pace: Pace,
 }
 
 impl Dispatch<'_> {
-    /// Does what the request asks for, as far as it can be done here.
+    /// Executes the request, as far as this thread can.
     #[inline]
     pub(crate) fn request(&mut self, args: Args<'_>) -> Flow {
         self.thread.requests += 1;
@@ -129,7 +131,8 @@ impl Dispatch<'_> {
             Command::Incrby => self.operation(Operation::Incrby, operands),
             Command::Expire => self.operation(Operation::Expire, operands),
             Command::Ttl => self.operation(Operation::Ttl, operands),
-            // Of more than may be noted down at once: not in a round with others, so that their replies are safe.
+            // An MGET with more keys than a round may have parts gets a round of its own. If memory
+            // runs out, only its own reply is affected.
             Command::Mget if self.round.is_some() && operands.len() > self.pace.parts => {
                 self.thread.requests -= 1;
                 return Flow::Again;
@@ -143,7 +146,7 @@ impl Dispatch<'_> {
             Command::Del => self.gather(GatherKind::Sum, Operation::Remove, operands, 1),
             Command::Exists => self.gather(GatherKind::Sum, Operation::Contains, operands, 1),
             Command::Digest => return self.digest(operands),
-            // About more than its own keys: what was asked before comes before it.
+            // The request concerns more than its own keys, so earlier requests must complete first.
             _ if self.round.is_some() => {
                 self.thread.requests -= 1;
                 return Flow::Again;
@@ -166,7 +169,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Writes a reply in its place.
+    /// Writes a reply at its position in the order of replies.
     fn here(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Flow {
         match self.round {
             None => write(&mut self.output.bytes),
@@ -178,7 +181,7 @@ impl Dispatch<'_> {
         Flow::Next
     }
 
-    /// An operation with a reply of its own.
+    /// Executes an operation that has a reply of its own.
     #[inline]
     fn operation(&mut self, operation: Operation, args: Args<'_>) {
         let hash = self.thread.shared.hash(args.at(0));
@@ -190,7 +193,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// On a key that this thread owns.
+    /// Executes an operation on a key of this thread.
     #[inline]
     fn perform(&mut self, operation: Operation, hash: u64, args: Args<'_>) -> Outcome {
         let Thread { keys, now, .. } = &mut *self.thread;
@@ -205,7 +208,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// On a key that another thread owns.
+    /// Adds an operation on a key of another thread to the round.
     fn send(
         &mut self,
         owner: usize,
@@ -230,7 +233,7 @@ impl Dispatch<'_> {
         self.round.as_mut().expect("it is open")
     }
 
-    /// The place of the item for the thread.
+    /// The index of the round's item for the thread.
     fn item(&mut self, thread: usize) -> usize {
         if let Some(place) = self.open_round().open(thread) {
             return place;
@@ -242,7 +245,8 @@ impl Dispatch<'_> {
         self.open_round().add(thread, item)
     }
 
-    /// The last operation of its item, which is on its way for long, while others go on.
+    /// Makes the fetch of a value the last operation of its item, because a worker then keeps that
+    /// item for long. Later operations use another item.
     fn digest(&mut self, args: Args<'_>) -> Flow {
         let hash = self.thread.shared.hash(args.at(0));
         let owner = self.thread.shared.owner(hash);
@@ -254,14 +258,16 @@ impl Dispatch<'_> {
         let Self { round: Some(round), thread, .. } = self else { return Flow::EndRound };
         round.close(owner);
         if owner == index {
-            // What comes next may change the value. `post` has the digest made, if there is one.
+            // The value is fetched now, because a later request may change it. `post` then submits
+            // the digest, if there is a value.
             let _ = round.item(place).perform(&mut thread.keys, thread.now);
         }
         round.digests += 1;
         if round.digests >= digests_max { Flow::EndRound } else { self.flow() }
     }
 
-    /// Sends the items of the round away; they and the round meet again at the sink. `false` if there are none.
+    /// Sends the round's items to their threads and lends the round to the sink, where they meet
+    /// again. Returns `false` if there are no items.
     pub(crate) fn lend(&mut self, sink: &Arc<Sink>) -> bool {
         let Some(mut round) = self.round.take() else { return false };
         for mut item in round.items.iter_mut().filter_map(Option::take) {
@@ -282,7 +288,8 @@ impl Dispatch<'_> {
         true
     }
 
-    /// Sends the items of the round away, and what this very thread has fetched to workers.
+    /// Sends the round's items to their threads, and the values that this thread has fetched to
+    /// workers.
     pub(crate) fn post(&mut self) {
         let Some(round) = self.round else { return };
         for slot in &mut round.items {

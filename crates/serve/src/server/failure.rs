@@ -1,5 +1,5 @@
-//! What happens when a thread ends that was not told to: nobody answers for its keys any more, so that the server
-//! ends with it, and says so.
+//! Handles a server thread that ends unexpectedly. Requests for its keys would never be answered,
+//! so the whole server ends and reports the error.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::post;
 use super::shared::Shared;
 
-/// So many waits in a row may fail for a reason that passes.
+/// Maximum number of consecutive waits that may fail for a transient reason.
 const FAILED_MAX: u32 = 1000;
 
-/// Whether a thread has failed, and who is to be told.
+/// Whether a thread has failed, and the function to call then.
 #[derive(Default)]
 pub(crate) struct Failure {
     has_happened: AtomicBool,
@@ -25,10 +25,12 @@ impl Failure {
         self.has_happened.load(Ordering::SeqCst)
     }
 
-    /// Has the function called when a thread has failed: at once if one has.
+    /// Registers a function to call when a thread fails; calls it at once if a thread has failed
+    /// already.
     pub(crate) fn on(&self, call: Call) {
         *self.call.lock().unwrap_or_else(PoisonError::into_inner) = Some(call);
-        // Whoever comes second, this or `happen`, sees what the other has done.
+        // `on` stores the function before it reads the flag, and `happen` sets the flag before it
+        // takes the function. So at least one of them sees both.
         if self.has_happened() {
             self.tell();
         }
@@ -47,10 +49,10 @@ impl Failure {
     }
 }
 
-/// What a thread of the server leaves behind, however it ends.
+/// Runs when a server thread ends, in whatever way.
 pub(crate) struct Ending {
     shared: Arc<Shared>,
-    /// It was told to end.
+    /// The thread ends on request.
     pub(crate) is_in_order: bool,
 }
 
@@ -70,17 +72,17 @@ impl Drop for Ending {
     }
 }
 
-/// How a thread takes it that it cannot wait.
+/// Decides whether a failed wait is retried.
 #[derive(Default)]
 pub(crate) struct Patience {
     failed: u32,
 }
 
 impl Patience {
-    /// Whether it has waited; if not, it should try again, after a while.
+    /// Whether the wait succeeded. If it returns `false`, the caller should retry after a pause.
     ///
     /// # Errors
-    /// The reason does not pass, or has not for long.
+    /// The error is not transient, or has persisted for too long.
     pub(crate) fn judge(&mut self, outcome: io::Result<()>) -> io::Result<bool> {
         let Err(error) = outcome else {
             self.failed = 0;
@@ -103,7 +105,7 @@ mod tests {
     use super::*;
     use crate::server::{Config, Io, Server};
 
-    // Catches: a server of which a thread is missing, whose clients wait for ever.
+    // Catches: a server that continues without one of its threads, so that clients wait forever.
     #[test]
     fn a_thread_that_panics_ends_the_server() {
         for io in [Io::Auto, Io::Epoll] {
@@ -123,7 +125,7 @@ mod tests {
             shared.posts[1].panic();
             has_failed.recv().unwrap();
             for client in &mut clients {
-                // Closed, in whichever way.
+                // The connection may be closed or reset.
                 let end = client.read(&mut [0; 7]).map_err(|error| error.kind());
                 assert!(matches!(end, Ok(0) | Err(ErrorKind::ConnectionReset)), "{end:?}");
             }
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_fails_is_tried_again_where_the_reason_passes() {
+    fn a_failed_wait_is_retried_after_a_transient_error() {
         let failed = |code| Err(io::Error::from_raw_os_error(code));
         let mut patience = Patience::default();
         for _ in 0..FAILED_MAX {

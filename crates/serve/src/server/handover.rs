@@ -1,7 +1,8 @@
-//! What a connection asks of keys that another thread owns: an item that goes there and comes back.
+//! Operations that a connection requests on another thread's keys: an item that travels to that
+//! thread and back.
 //!
-//! One item carries all operations of a round for one thread, there as text and places in it, back
-//! as replies. It is the same memory again and again: a thread keeps those that are not in use.
+//! One item carries all operations of a round for one thread: the arguments as text and positions
+//! on the way there, the replies on the way back. Threads recycle items, so the memory is reused.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,35 +22,35 @@ use crate::notes::Notes;
 use crate::resp::reply::{self, Version};
 use crate::resp::{Args, Span};
 
-/// Operations that go to a thread, and their outcomes that come back.
+/// Operations that travel to a thread, and their outcomes that travel back.
 pub(crate) struct Handover {
-    /// From thread to thread.
+    /// Carries the item from thread to thread.
     task: TaskWork<Handover>,
-    /// To a worker.
+    /// Carries the item to a worker.
     work: Work<Handover>,
     body: Body,
 }
 uwork::has_task_work!(impl HasTaskWork for Handover { task });
 uwork::has_work!(impl HasWork for Handover { work });
 
-/// A handover on its way.
+/// A pinned handover, as it travels.
 pub(crate) type Item = Pin<Box<Handover>>;
 
-/// What a handover carries.
+/// The contents of a handover.
 pub(crate) struct Body {
     shared: Arc<Shared>,
-    /// The thread of the connection.
+    /// The thread that owns the connection.
     pub(crate) home: usize,
-    /// The thread of the keys.
+    /// The thread that owns the keys.
     pub(crate) target: usize,
-    /// In its round.
+    /// The item's index in its round.
     pub(crate) place: usize,
     pub(crate) connection: usize,
     pub(crate) version: Version,
-    /// Where it goes when it is done, instead of home.
+    /// The destination of the finished item, instead of its home thread.
     pub(crate) sink: Option<Arc<Sink>>,
     pub(crate) parcel: Option<Leaving>,
-    /// The round that it brings home, complete.
+    /// The complete round that the item carries home.
     pub(crate) round: Option<Box<Round>>,
     /// Whether the operations are done.
     pub(crate) is_done: bool,
@@ -58,9 +59,9 @@ pub(crate) struct Body {
     operations: Notes<Requested>,
     pub(crate) replies: Buffer,
     pub(crate) answers: Notes<Answer>,
-    /// A value of which the digest is wanted; its operation is the last one.
+    /// The fetched value of a digest; the digest is the last operation.
     value: Buffer,
-    /// Bytes of it.
+    /// The size of the digested value in bytes.
     pub(crate) digested: usize,
 }
 
@@ -70,7 +71,7 @@ struct Requested {
     spans_end: usize,
 }
 
-/// What came of an operation, and where its reply ends.
+/// The outcome of an operation, and the end of its reply.
 #[derive(Clone, Copy)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
@@ -79,7 +80,7 @@ pub(crate) struct Answer {
 
 const NO_DIGEST: &str = "ERR no digest: the server's process has shut its work queues down";
 
-/// Arguments of handovers that are kept for the next use.
+/// Maximum capacity for arguments in a handover that is kept for the next use, in bytes.
 const KEPT_MAX: usize = 4096;
 
 impl Handover {
@@ -107,7 +108,8 @@ impl Handover {
     }
 
     pub(crate) fn body(self: Pin<&mut Self>) -> &mut Body {
-        // SAFETY: only `task` and `work` have to stay where they are; they are not touched, and nothing is moved out.
+        // SAFETY: only `task` and `work` are structurally pinned. This projection gives access to
+        // `body` alone, so neither of them moves.
         unsafe { &mut self.get_unchecked_mut().body }
     }
 }
@@ -126,7 +128,7 @@ impl Body {
         self.text.make_room_for(args.iter().map(<[u8]>::len).sum())?;
         self.spans.make_room(args.len())?;
         self.operations.make_room(1)?;
-        // For the outcomes, which the other thread will note.
+        // Reserved for the outcomes, which the target thread appends.
         self.answers.make_room(self.operations.len() + 1)?;
         for arg in args.iter() {
             self.spans.push(Span::new(self.text.len(), arg.len()));
@@ -137,12 +139,13 @@ impl Body {
         Ok(())
     }
 
-    /// Bytes of arguments that it carries.
+    /// Bytes of arguments in the item.
     pub(crate) fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Does the operations; says whether there is a digest left to make, which takes its time.
+    /// Executes the operations. Returns whether a digest remains, which takes too long for this
+    /// thread.
     #[must_use]
     pub(crate) fn perform(&mut self, keys: &mut Keyspace, now: u64) -> bool {
         let mut place = Place { keys, now, version: self.version };
@@ -187,7 +190,7 @@ impl Body {
         self.end_digest();
     }
 
-    /// Says that there will be no digest: nobody makes one any more.
+    /// Replies that the digest cannot be made, because the queue accepts no more items.
     pub(crate) fn refuse_digest(&mut self) {
         reply::error(&mut self.replies.bytes, NO_DIGEST);
         self.end_digest();
@@ -200,14 +203,14 @@ impl Body {
         self.is_done = true;
     }
 
-    /// Bytes that it has taken from the budget.
+    /// Bytes charged to the budget.
     pub(crate) fn charged(&self) -> usize {
         let buffers = [&self.text, &self.replies, &self.value].map(Buffer::charged);
         let notes = [self.spans.charged(), self.operations.charged(), self.answers.charged()];
         buffers.into_iter().chain(notes).sum()
     }
 
-    /// Makes it empty, for the next use.
+    /// Empties the item for its next use.
     pub(crate) fn clear(&mut self) {
         for buffer in [&mut self.text, &mut self.replies, &mut self.value] {
             buffer.clear_or_free();
@@ -219,7 +222,7 @@ impl Body {
     }
 }
 
-/// Makes the digest, on a worker, and sends it home.
+/// Computes the digest on a worker, and sends the item home.
 impl WorkItem for Handover {
     type Pointer = Item;
 
@@ -227,7 +230,7 @@ impl WorkItem for Handover {
         let body = this.as_mut().body();
         let shared = Arc::clone(&body.shared);
         shared.digests.fetch_sub(1, Ordering::Relaxed);
-        // Many may be queued when the server ends, and it is not to wait for them.
+        // Many digests may be queued when the server ends, and it must not wait for them.
         if shared.is_over.load(Ordering::Relaxed) {
             return;
         }
@@ -249,7 +252,7 @@ mod tests {
         Arc::new(Shared::new(Config::default(), 0, heavy, posts, ""))
     }
 
-    /// An item that wants the digest of "abc", fetched.
+    /// An item with the fetched value "abc" that awaits its digest.
     fn fetched(shared: &Arc<Shared>) -> Item {
         let mut keys = Keyspace::new(Arc::clone(&shared.budget));
         let value = (b"abc", Expiry::Never, Condition::Always);
@@ -261,7 +264,7 @@ mod tests {
         item
     }
 
-    /// What is in this thread's inbox by now.
+    /// The items in this thread's inbox.
     fn arrived() -> Vec<Item> {
         uwork::task::run_once();
         let mut inbox = Inbox::default();
@@ -269,7 +272,7 @@ mod tests {
         inbox.items
     }
 
-    /// What the home of a digest finds in its inbox once a worker was at it.
+    /// The items in the home thread's inbox after a worker has processed a digest.
     fn digested(shared: &Arc<Shared>) -> Vec<Item> {
         let item = fetched(shared);
         shared.digests.fetch_add(1, Ordering::Relaxed);
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn no_digest_is_made_once_the_server_is_over() {
+    fn a_stopped_server_computes_no_digest() {
         let shared = shared("handover-over");
         let mut items = digested(&shared);
         let body = items[0].as_mut().body();
@@ -290,9 +293,9 @@ mod tests {
         assert_eq!(shared.budget.used(), 0);
     }
 
-    // Catches: a connection that waits for ever, and a figure that says so.
+    // Catches: a connection that waits forever, and a count of pending digests that stays too high.
     #[test]
-    fn a_digest_that_the_queue_refuses_is_an_error_and_does_not_count() {
+    fn a_refused_digest_is_an_error_and_is_not_counted() {
         let shared = shared("handover-refused");
         shared.heavy.destroy().unwrap();
         shared.digest(fetched(&shared));

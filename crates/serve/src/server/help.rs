@@ -1,9 +1,9 @@
-//! What `HELP` of a command that has commands of its own says, in the form that Redis has for it.
+//! The replies to `HELP` of a command with subcommands, in the format of Redis.
 
 use crate::command::table::{Command, row_of};
 use crate::resp::reply;
 
-/// What may follow the command's name, and what it does.
+/// A subcommand with its arguments, and its description.
 type Line = (&'static str, &'static str);
 
 const CLIENT: &[Line] = &[
@@ -29,7 +29,7 @@ const COMMANDS: &[Line] = &[
 ];
 const HELP: Line = ("HELP", "Prints this help.");
 
-/// Replies with the list of the command's commands.
+/// Replies with the list of the command's subcommands.
 pub(super) fn reply(command: Command, out: &mut Vec<u8>) {
     let lines = match command {
         Command::Client => CLIENT,

@@ -1,4 +1,4 @@
-//! `INFO`: figures of the server, in the sections that Redis has for them.
+//! `INFO`: statistics of the server, in the sections of Redis.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ const SECTIONS: [(&str, Figures); 7] = [
     ("Keyspace", keyspace),
 ];
 
-/// Replies with the sections wanted, or with all of them.
+/// Replies with the requested sections, or with all of them.
 pub(super) fn reply(args: Args<'_>, shared: &Shared, version: Version, out: &mut Vec<u8>) {
     let wants = |section: &str| {
         let names = [section, "all", "default", "everything"];
@@ -40,7 +40,7 @@ pub(super) fn reply(args: Args<'_>, shared: &Shared, version: Version, out: &mut
     reply::verbatim(out, version, &text);
 }
 
-/// The Redis whose answers these are. Clients look at it to see what they may ask for.
+/// The Redis version whose replies these are. Clients infer the available commands from it.
 const REDIS_VERSION: &str = "7.0.15";
 
 fn server(shared: &Shared, text: &mut String) {
@@ -59,7 +59,7 @@ fn server(shared: &Shared, text: &mut String) {
 fn clients(shared: &Shared, text: &mut String) {
     line(text, "connected_clients", shared.clients.load(Ordering::Relaxed));
     line(text, "maxclients", shared.config.clients_max);
-    // No command waits for others.
+    // No command blocks.
     line(text, "blocked_clients", 0);
 }
 
@@ -69,7 +69,7 @@ fn memory(shared: &Shared, text: &mut String) {
     line(text, "maxmemory_policy", "noeviction");
 }
 
-/// There is none, and so nothing to wait for.
+/// There is no persistence, so nothing is loading or saving.
 fn persistence(_: &Shared, text: &mut String) {
     for name in ["loading", "rdb_bgsave_in_progress", "aof_enabled", "aof_rewrite_in_progress"] {
         line(text, name, 0);

@@ -1,4 +1,4 @@
-//! The socket that connections come in by.
+//! The listening socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,10 +9,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::config::Config;
 
-/// Connections that the system keeps before they are accepted; it may have a lower limit of its own.
+/// Maximum number of connections that wait to be accepted; the kernel may have a lower limit.
 pub(crate) const BACKLOG: i32 = 4096;
 
-/// A listening socket. What is set here holds for all connections that it accepts.
+/// Opens a listening socket. Accepted connections inherit the options that are set here.
 pub(crate) fn listen(config: &Config) -> io::Result<OwnedFd> {
     let family = match config.address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -21,7 +21,7 @@ pub(crate) fn listen(config: &Config) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    // Replies are written whole: there is nothing to wait for.
+    // Replies are written whole, so delaying small packets has no benefit.
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_socket_keepalive(&socket, true)?;
     if let Some(size) = config.send_buffer {
@@ -35,7 +35,7 @@ pub(crate) fn listen(config: &Config) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// The address that was taken.
+/// The address that the socket is bound to.
 pub(crate) fn address(socket: &OwnedFd) -> io::Result<SocketAddr> {
     let address = rustix::net::getsockname(socket)?;
     SocketAddr::try_from(address).map_err(io::Error::from)

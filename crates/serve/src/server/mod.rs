@@ -1,4 +1,5 @@
-//! The server: threads that own connections and keys, and hand over to each other what is not theirs.
+//! The server: threads that own connections and keys, and hand requests for other threads' keys
+//! over.
 
 mod config;
 mod connection;
@@ -40,7 +41,7 @@ use post::Post;
 use reactor::Reactor;
 use shared::Shared;
 
-/// Why a server has not started.
+/// Why a server could not start.
 #[derive(Debug)]
 pub struct StartError {
     what: String,
@@ -70,7 +71,7 @@ impl std::error::Error for StartError {
     }
 }
 
-/// A server that runs. Dropping it stops it, as [`Server::stop`] does.
+/// A running server. Dropping it stops it, as [`Server::stop`] does.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -106,13 +107,13 @@ impl fmt::Debug for Running {
 }
 
 impl Server {
-    /// Starts a server. When this returns, it accepts connections.
+    /// Starts a server. It accepts connections when this returns.
     ///
-    /// Raises the process's limit of open descriptors as far as it needs and may.
+    /// Raises the process's limit on open descriptors as far as needed and permitted.
     ///
     /// # Errors
-    /// A setting is not within what [`Config`] allows, the address cannot be listened on, or the system
-    /// refuses a thread or what it waits with.
+    /// A setting is outside the range that [`Config`] permits, the server cannot listen on the
+    /// address, or the system refuses a thread or a resource that a thread waits with.
     pub fn start(config: Config) -> Result<Self, StartError> {
         check(&config)?;
         let (clients_max, note) = descriptors::provide(&config);
@@ -121,7 +122,7 @@ impl Server {
         let refused = |error| StartError::of(format!("cannot listen on {}", config.address), error);
         let listener = listener::listen(&config).map_err(refused)?;
         let address = listener::address(&listener).map_err(refused)?;
-        // Names are unique, and so are ports.
+        // The port makes the name unique.
         let name = format!("serve-digest-{}", address.port());
         let heavy = uwork::Queue::builder(&name).affinity_scope(config.scope).freezable().build();
         let heavy = heavy.map_err(|error| StartError::new(format!("no queue: {error}")))?;
@@ -137,38 +138,41 @@ impl Server {
         let posts = waiting.iter().map(|(ready, _)| ready.post.clone()).collect();
         let shared = Arc::new(Shared::new(config, address.port(), heavy, posts, driver));
         for (_, inlet) in waiting {
-            // A thread that has ended is found when it is joined.
+            // A send fails only if the thread has ended; `join` reports that.
             let _ = inlet.send(Arc::clone(&shared));
         }
         Ok(Self { running: Some(Running { shared, threads }), address, notes })
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What people should know of this start: what the system has refused, and what was done about it.
+    /// Remarks about this start for the operator: resources that the system refused, and the
+    /// substitutes in use.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Has the function called once a thread has failed, by an error of the system's or a panic: at once if one has
-    /// already. The server then ends by itself, with what is in flight, as a part of the keys is gone;
-    /// [`Server::stop`] gives the error. A second call replaces the function of the first.
+    /// Registers a function to call once a thread has failed because of a system error or a panic;
+    /// calls it at once if a thread has failed already. The server then ends by itself and drops
+    /// requests in flight, since a part of the keys is lost. [`Server::stop`] returns the error. A
+    /// second call replaces the function of the first.
     ///
-    /// The function runs on the thread that has failed or on the caller's, and should only pass the message on.
+    /// The function runs on the failed thread or on the caller's thread, and should only pass a
+    /// message on.
     pub fn on_failure(&self, call: impl FnOnce() + Send + 'static) {
         if let Some(Running { shared, .. }) = &self.running {
             shared.failure.on(Box::new(call));
         }
     }
 
-    /// Stops: accepts no more connections, answers what it has received, and ends. Waits for that, up to
-    /// [`Config::drain_max`].
+    /// Stops the server: accepts no more connections, answers the requests that it has received,
+    /// and ends. Waits for that, up to [`Config::drain_max`].
     ///
     /// # Errors
-    /// A thread had ended before, with this error.
+    /// A thread has ended earlier, with this error.
     pub fn stop(mut self) -> io::Result<()> {
         self.end()
     }
@@ -181,7 +185,8 @@ impl Server {
             let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
             outcome = outcome.and(ended);
         }
-        // Those that are still queued do nothing; and a queue must not be dropped by its own item.
+        // Digests that are still queued then do nothing. The queue must not be dropped by one of
+        // its own items, so this waits for them.
         shared.is_over.store(true, Ordering::Relaxed);
         shared.heavy.flush().map_err(io::Error::other)?;
         outcome
@@ -190,7 +195,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // `stop` is for those who want to know.
+        // Callers that need the error call `stop`.
         let _ = self.end();
     }
 }
@@ -207,18 +212,18 @@ fn check(config: &Config) -> Result<(), StartError> {
     allowed("bytes of memory", config.memory_max, 1 << 20, usize::MAX >> 1)
 }
 
-/// A thread that has what it waits with.
+/// A thread whose driver is ready.
 struct Ready {
     post: Post,
     driver: &'static str,
-    /// Why it is not the driver that it was to be.
+    /// Why the thread does not use the configured driver.
     refused: Option<io::Error>,
 }
 
 type Waiting = (Ready, Sender<Arc<Shared>>);
 type Threads = Vec<JoinHandle<io::Result<()>>>;
 
-/// Starts the threads, which then wait for what they share.
+/// Starts the threads, which then wait for the shared state.
 fn spawn(
     config: &Config,
     count: usize,
@@ -244,7 +249,7 @@ fn spawn(
     Ok((waiting, threads))
 }
 
-/// A thread's life.
+/// The main function of a server thread.
 fn begin(
     index: usize,
     io: Io,
@@ -268,7 +273,7 @@ fn begin(
     match refused.and_then(|refused| Ok((Epoll::new(notify)?, refused))) {
         Ok((driver, refused)) => serve(driver, refused, index, listener, ready, outlet),
         Err(error) => {
-            // Whoever starts the server waits for this.
+            // The starter of the server receives the error.
             let _ = ready.send(Err(error));
             Ok(())
         }
@@ -284,7 +289,7 @@ fn serve<D: Driver>(
     outlet: &Inlet<Arc<Shared>>,
 ) -> io::Result<()> {
     let _ = ready.send(Ok(Ready { post: Post::current(), driver: D::NAME, refused }));
-    // The server has not started after all.
+    // The sender no longer exists: the start of the server has failed.
     let Ok(shared) = outlet.recv() else { return Ok(()) };
     let mut ending = Ending::of(&shared);
     let outcome = Reactor::new(driver, shared, index, listener).run();

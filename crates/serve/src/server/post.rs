@@ -1,4 +1,5 @@
-//! How threads reach each other: task work. What arrives waits in the thread's inbox until its next turn.
+//! Communication between threads by task work. Messages wait in a thread's inbox until its next
+//! turn.
 
 use std::cell::RefCell;
 use std::mem;
@@ -8,14 +9,14 @@ use uwork::task::{self, Added, Notify, TaskHandle, TaskItem};
 
 use super::handover::{Handover, Item};
 
-/// What has been handed to a thread.
+/// Messages for a thread.
 #[derive(Default)]
 pub(crate) struct Inbox {
-    /// There and back.
+    /// Items on their way to the thread of the keys, or back home.
     pub(crate) items: Vec<Item>,
     pub(crate) connections: Vec<OwnedFd>,
     pub(crate) stops: bool,
-    /// The thread is to panic.
+    /// A test asks the thread to panic.
     #[cfg(test)]
     pub(crate) panics: bool,
 }
@@ -24,38 +25,38 @@ thread_local! {
     static INBOX: RefCell<Inbox> = RefCell::default();
 }
 
-/// Changes places with the thread's inbox, which is empty afterwards if `with` was.
+/// Swaps `with` and the thread's inbox. If `with` was empty, the inbox is empty afterwards.
 pub(crate) fn swap(with: &mut Inbox) {
     INBOX.with_borrow_mut(|inbox| mem::swap(inbox, with));
 }
 
-/// Takes no more from anybody. What comes late needs the inbox, which the end of the thread may free before it
-/// ends the thread's task work.
+/// Stops accepting messages. Task work that runs later would access the inbox, and at the thread's
+/// end the inbox may be destroyed before the thread's task work ends.
 pub(crate) fn close() {
     task::exit();
     swap(&mut Inbox::default());
 }
 
-/// A thread takes no more.
+/// The thread has ended and accepts no messages.
 #[derive(Debug)]
 pub(crate) struct Ended;
 
-/// Where to reach a thread.
+/// The address of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Post(TaskHandle);
 
 impl Post {
-    /// The calling thread's.
+    /// The address of the calling thread.
     pub(crate) fn current() -> Self {
         Self(TaskHandle::current())
     }
 
-    /// Hands an item over; without telling the thread where it may take its time. A thread that has ended does not
-    /// want it, and neither does anybody else then.
+    /// Hands an item over; `notify` says how to notify the thread, if at all. If the thread has
+    /// ended the item is dropped, because its connection or its keys no longer exist.
     pub(crate) fn handover(&self, item: Item, notify: Notify) {
         match self.0.add(item, notify) {
             Added::Added => {}
-            Added::Pending(_) => unreachable!("whoever has the item is the only one"),
+            Added::Pending(_) => unreachable!("the owner of the item is unique"),
             Added::Exited(item) => drop(item),
         }
     }
@@ -69,21 +70,21 @@ impl Post {
         self.0.add_fn(Notify::Signal, add).map_err(|_| Ended)
     }
 
-    /// Has the thread end, after it has answered what it has received.
+    /// Requests that the thread end after it has answered the requests that it has received.
     pub(crate) fn stop(&self) {
         let stop = || INBOX.with_borrow_mut(|inbox| inbox.stops = true);
-        // One that has ended already needs not be told.
+        // A thread that has ended already ignores this.
         let _ = self.0.add_fn(Notify::Signal, stop);
     }
 
-    /// Has the thread panic in its turn: a panic of task work's would be caught.
+    /// Makes the thread panic in its turn. A panic inside task work would be caught.
     #[cfg(test)]
     pub(crate) fn panic(&self) {
         let panic = || INBOX.with_borrow_mut(|inbox| inbox.panics = true);
         assert!(self.0.add_fn(Notify::Signal, panic).is_ok());
     }
 
-    /// Has the thread look around.
+    /// Wakes the thread, so that it checks its state.
     pub(crate) fn wake(&self) {
         let _ = self.0.add_fn(Notify::Signal, || ());
     }

@@ -1,4 +1,5 @@
-//! A thread's turns: wait, look at what arrived, send what is ready.
+//! The main loop of a server thread. Each turn waits, processes events and messages, and sends
+//! replies.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,16 +24,16 @@ use super::shared::Shared;
 use super::slab::Slab;
 use crate::resp::Limits;
 
-/// Keys that are removed in a turn because their time is over; the rest waits for the next one.
+/// Maximum number of expired keys removed in a turn; the next turn removes more.
 const EXPIRED_MAX: usize = 256;
-/// How often connections are looked at that may have been idle for too long.
+/// Interval of the check for idle connections.
 const IDLE_LOOK_MS: u64 = 500;
-/// When there are no descriptors left, it is tried again after this.
+/// Delay before the next attempt to accept when no descriptors are left.
 const ACCEPT_AGAIN_MS: u64 = 50;
-/// While the server stops: how often it is looked whether the other side has got what was sent.
+/// While the server stops: interval of the check whether the peer has acknowledged all output.
 const PART_LOOK_MS: u64 = 2;
 
-/// A wait that the system has refused is tried again after this.
+/// Delay before a wait that the system refused is retried.
 const WAIT_AGAIN: Duration = Duration::from_millis(1);
 
 /// One thread of a server.
@@ -40,18 +41,18 @@ pub(crate) struct Reactor<D> {
     driver: D,
     thread: Thread,
     connections: Slab<Connection>,
-    /// Those that may have something to send, or be over.
+    /// Connections that may have output, or may be over.
     listed: Vec<Token>,
     inbox: Inbox,
-    /// With the thread that accepts.
+    /// Present in the thread that accepts.
     listener: Option<OwnedFd>,
     accept_at: Option<u64>,
     idle_at: Option<u64>,
-    /// While the server stops.
+    /// When the server must have stopped; set while it stops.
     deadline: Option<u64>,
-    /// It stops as of this turn.
+    /// The stop was requested in this turn.
     has_just_stopped: bool,
-    /// Those that are over as soon as the other side has got what was sent.
+    /// Connections that end as soon as the peer has acknowledged all output.
     parting: Vec<Token>,
     is_drained: bool,
     patience: Patience,
@@ -83,16 +84,16 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Turns until the server has stopped.
+    /// Runs turns until the server has stopped.
     pub(crate) fn run(mut self) -> io::Result<()> {
         loop {
             let most = self.until_next();
             self.thread.looks_again = false;
             if !self.patience.judge(self.driver.wait(most))? {
-                // The system is short of something: nothing else would be told of its return.
+                // A resource is exhausted, and no event reports when it is available again.
                 std::thread::sleep(WAIT_AGAIN);
             }
-            // What was handed over is in the inbox afterwards.
+            // Moves the messages of task work into the inbox.
             task::run_once();
             self.thread.now = self.thread.shared.now();
             self.thread.spare.yield_to_others();
@@ -101,7 +102,7 @@ impl<D: Driver> Reactor<D> {
                 self.handle(event);
             }
             if std::mem::take(&mut self.has_just_stopped) {
-                // What had been received before was among the events.
+                // The events of this turn included all input that had arrived before the stop.
                 for token in self.connections.tokens() {
                     self.with(token, |connection, _| connection.stop());
                 }
@@ -118,7 +119,7 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// How long nothing is due.
+    /// The time until the next deadline; `None` waits without a limit.
     fn until_next(&self) -> Option<Duration> {
         let next_expiry = self.thread.keys.next_expiry();
         if self.thread.looks_again {
@@ -203,7 +204,7 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Whatever a connection has to have done, it is done at the end of the turn.
+    /// Lists the connection, so that `flush` settles it at the end of the turn.
     fn after(&mut self, token: Token) {
         let Some(connection) = self.connections.get_mut(token) else { return };
         if !connection.is_listed {
@@ -212,10 +213,11 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Sends what is ready, and closes what is over.
+    /// Sends pending output, and closes connections that are over.
     fn flush(&mut self) {
         let mut at = 0;
-        // Sending may bring requests up that had to wait, and so more to send.
+        // A send can unblock stored requests, whose replies list further output. So the list may
+        // grow during this loop.
         while let Some(&token) = self.listed.get(at) {
             at += 1;
             self.settle(token);
@@ -228,8 +230,8 @@ impl<D: Driver> Reactor<D> {
         let Some(connection) = connections.get_mut(token) else { return };
         connection.is_listed = false;
         while connection.has_output() && !connection.is_removed {
-            // SAFETY: the connection leaves these bytes alone until they are sent, and lives until it
-            // is gone.
+            // SAFETY: the connection does not touch these bytes until they are sent, and lives
+            // until `Gone`.
             let sent = unsafe {
                 let bytes: *const [u8] = connection.unsent();
                 driver.send(token, connection.socket(), &*bytes, connection.awaits_sent())
@@ -277,22 +279,23 @@ impl<D: Driver> Reactor<D> {
 
     fn accepted(&mut self, socket: OwnedFd) {
         let shared = &self.thread.shared;
-        // Only this thread counts upwards.
+        // Only this thread increments the counter.
         if shared.clients.load(Ordering::Relaxed) >= shared.config.clients_max {
             shared.refused.fetch_add(1, Ordering::Relaxed);
             let text = b"-ERR max number of clients reached\r\n";
-            // A courtesy, as the socket is closed in any case.
+            // Best effort: the socket is closed in any case.
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             let _ = rustix::net::send(&socket, text, flags);
             return;
         }
         shared.clients.fetch_add(1, Ordering::Relaxed);
         let thread = shared.thread_of_connection();
-        // The others may have come to their end when the server stops.
+        // While the server stops, other threads may have ended already.
         if thread == self.thread.index || self.deadline.is_some() {
             return self.add(socket);
         }
-        // Until it has arrived, this is one that the keys have to wait for.
+        // Counts as busy while in flight, so that the threads with keys keep running until it
+        // arrives.
         shared.busy.fetch_add(1, Ordering::Relaxed);
         if shared.posts[thread].connection(socket).is_err() {
             shared.busy.fetch_sub(1, Ordering::AcqRel);
@@ -300,11 +303,12 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// A connection that another thread has accepted, and has counted as busy.
+    /// Takes over a connection that another thread has accepted and counted as busy.
     fn take_over(&mut self, socket: OwnedFd) {
         self.add(socket);
         if std::mem::take(&mut self.is_drained) {
-            // It is this thread's own mark now, which had taken its one back.
+            // The thread had already given up its own busy count, so it keeps this one in its
+            // place.
             return;
         }
         self.thread.shared.busy.fetch_sub(1, Ordering::AcqRel);
@@ -319,7 +323,7 @@ impl<D: Driver> Reactor<D> {
         self.thread.shared.roster.note(&session);
         let mut connection = Connection::new(socket, limits, session, &self.thread);
         if self.deadline.is_some() {
-            // What it has sent already is answered.
+            // Requests that the client has sent already are answered.
             connection.stop();
         }
         let token = self.connections.insert(connection);
@@ -343,7 +347,7 @@ impl<D: Driver> Reactor<D> {
         }
     }
 
-    /// Accepts and receives no more. What has arrived is still answered.
+    /// Stops accepting and receiving. Input that has arrived is still answered.
     fn stop(&mut self) {
         let most = self.thread.shared.config.drain_max;
         let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
@@ -351,9 +355,9 @@ impl<D: Driver> Reactor<D> {
         self.accept_at = None;
         if let Some(listener) = self.listener.take() {
             self.driver.refuse(listener.as_fd());
-            // Whoever has connected by now may have sent something, which closing would throw away.
+            // Waiting connections may have sent requests, which closing the listener would discard.
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            // No more than may have waited, however fast others go on connecting.
+            // Bounded by the backlog, in case clients keep connecting as fast as this loop accepts.
             for _ in 0..=BACKLOG {
                 match rustix::net::accept_with(&listener, flags) {
                     Ok(socket) => self.accepted(socket),
@@ -367,14 +371,15 @@ impl<D: Driver> Reactor<D> {
 
     fn is_done(&mut self) -> bool {
         if self.thread.shared.failure.has_happened() {
-            // What the others wait for may never come.
+            // A failed thread never answers, so waiting for its replies is useless.
             return true;
         }
         let Some(deadline) = self.deadline else { return false };
         let shared = &self.thread.shared;
         if self.connections.is_empty() && !self.is_drained {
             self.is_drained = true;
-            // The keys are there until nobody has a connection that might ask for them.
+            // A thread keeps serving its keys until no thread has a connection that may request
+            // them.
             if shared.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
                 shared.posts.iter().for_each(|post| post.wake());
             }
@@ -384,7 +389,7 @@ impl<D: Driver> Reactor<D> {
     }
 }
 
-/// Threads that a server of these settings has.
+/// The number of threads of a server with this configuration.
 pub(crate) fn threads(config: &Config) -> usize {
     config.threads + usize::from(config.receiver == Receiver::Dedicated)
 }

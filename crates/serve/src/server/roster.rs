@@ -1,13 +1,14 @@
-//! Who is connected, for `CLIENT LIST`.
+//! The connected clients, for `CLIENT LIST`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::session::Session;
 
-/// A copy of each session by its number, as of the last change.
+/// A copy of each session as of its last change, by its number.
 ///
-/// The lock is taken when a client comes, goes, or says something of itself; never for a key.
+/// The lock is taken when a client connects, disconnects or changes its session, and never for an
+/// operation on a key.
 #[derive(Debug, Default)]
 pub(crate) struct Roster(Mutex<BTreeMap<u64, Session>>);
 
@@ -20,13 +21,13 @@ impl Roster {
         self.lock().remove(&id);
     }
 
-    /// A line for each, the oldest first.
+    /// One line for each client, oldest first.
     pub(crate) fn described(&self, now: u64) -> String {
         self.lock().values().map(|session| session.described(now)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Session>> {
-        // Each change is one call of the map's.
+        // Each change is a single call to the map, so a panic cannot leave it half changed.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,8 @@
-//! Requests of one connection that are carried out together, and whose replies leave in order.
+//! Requests of one connection that are executed together, with replies in order.
 //!
-//! A round begins with the first operation on a key that another thread owns. From then on replies
-//! are not sent at once but noted down as parts, in the order of the requests; once the last handover
-//! is back, the parts are put together.
+//! A round begins with the first operation on another thread's key. From then on replies are not
+//! sent at once: they are recorded as parts, in the order of the requests. When the last handover
+//! returns, the parts are assembled.
 
 use std::sync::Arc;
 
@@ -14,26 +14,28 @@ use crate::keyspace::{Budget, OutOfMemory};
 use crate::notes::Notes;
 use crate::resp::reply;
 
-/// Parts of rounds that are kept for the next use.
+/// Maximum capacity for parts in a round that is kept for the next use.
 const PARTS_KEPT: usize = 2048;
-/// The parts of a round: at first, and as long as what they bring is far less than `REPLIES_HIGH`.
+/// First bound for the number of parts. The bound grows while the replies stay below
+/// `REPLIES_HIGH`.
 const PARTS_FIRST: usize = 16;
 const PARTS_MAX: usize = 1024;
-/// Bytes of replies that a round should not have more of.
+/// The intended maximum of reply bytes in a round.
 const REPLIES_HIGH: usize = 256 * 1024;
-/// Digests of a round, as long as the values are far less than `VALUES_HIGH` together. At first it is one: nobody
-/// knows how large the values are.
+/// Maximum number of digests in a round. The bound starts at one, because the sizes of the values
+/// are unknown, and grows while the values stay below `VALUES_HIGH`.
 const DIGESTS_MAX: usize = 64;
 const VALUES_HIGH: usize = 1 << 20;
 
-/// A piece of what the connection gets.
+/// A part of the connection's replies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
-    /// The replies written here, from the last such part up to this place.
+    /// The replies written by this thread, from the end of the previous `Here` up to this offset.
     Here(usize),
-    /// The next answer of that item.
+    /// The next outcome of that item.
     There(usize),
-    /// One reply for the next so many answers, which are all `There`, and for what was done here.
+    /// One reply that combines this number of following outcomes, all of them `There`, with the
+    /// outcomes of this thread.
     Gathered(Gather, u32),
 }
 
@@ -41,17 +43,17 @@ pub(crate) enum Part {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gather {
     pub(crate) kind: GatherKind,
-    /// Keys that counted.
+    /// Number of operations that counted.
     pub(crate) count: i64,
-    /// Whether there was no memory for one.
+    /// Whether an operation failed for lack of memory.
     pub(crate) failed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GatherKind {
-    /// How many keys counted.
+    /// Reply with the number of operations that counted.
     Sum,
-    /// That all is well.
+    /// Reply with OK.
     Ok,
 }
 
@@ -77,7 +79,7 @@ impl Gather {
     }
 }
 
-/// How much a round of a connection takes up before it leaves, as experience has it.
+/// The bounds of a connection's rounds, learned from earlier rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) parts: usize,
@@ -87,7 +89,8 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) const FIRST: Self = Self { parts: PARTS_FIRST, digests: 1 };
 
-    /// So many parts and digests have brought replies, and taken values, of so many bytes.
+    /// Adapts the bounds to a finished round: its number of parts and the size of its replies, its
+    /// number of digests and the size of their values, in bytes.
     pub(crate) fn learn(
         &mut self,
         (parts, replies): (usize, usize),
@@ -99,37 +102,37 @@ impl Pace {
         };
         self.digests = match values {
             bytes if bytes > VALUES_HIGH => (digests * VALUES_HIGH / bytes).max(1),
-            // A few are no proof that more can be had.
+            // Fewer digests than the bound do not show that a larger bound is safe.
             _ if digests < self.digests => self.digests,
             _ => (self.digests * 2).min(DIGESTS_MAX),
         };
     }
 }
 
-/// What is out for a connection.
+/// The state of a connection's requests in flight.
 pub(crate) struct Round {
     pub(crate) parts: Notes<Part>,
-    /// Replies of what was done here.
+    /// Replies of operations that this thread executed.
     pub(crate) here: Buffer,
-    /// In the order in which they leave: before that, and when they are back.
+    /// The items, in the order in which they leave. A place is empty while its item is away.
     pub(crate) items: Vec<Option<Item>>,
-    /// By thread: the item that takes what comes next.
+    /// By thread: the index of the item that takes further operations.
     open: Vec<Option<usize>>,
-    /// By item: how much of it has been used, when replies are put together.
+    /// By item: how many outcomes and bytes are consumed during assembly.
     used: Vec<(usize, usize)>,
-    /// Items of which a worker makes a digest.
+    /// Number of items of which a worker computes a digest.
     pub(crate) digests: usize,
-    /// Items that are not back.
+    /// Number of items in flight.
     pub(crate) out: usize,
-    /// There was no memory for some of the replies, so that none may be sent.
+    /// Some replies are missing for lack of memory, so none may be sent.
     pub(crate) has_failed: bool,
-    /// Where it was put together elsewhere than at home: the replies, and how many bytes of them are sent.
+    /// If another thread has assembled the round: the replies, and how many bytes of them are sent.
     whole: Buffer,
     sent: usize,
-    /// How many parts there were.
+    /// The number of parts before assembly.
     pub(crate) parts_had: usize,
     pub(crate) parcel: Option<Leaving>,
-    /// Of the largest item.
+    /// Argument bytes of the largest item.
     pub(crate) bytes: usize,
 }
 
@@ -152,13 +155,13 @@ impl Round {
         }
     }
 
-    /// The place of the item that takes operations for the thread.
+    /// The index of the item that takes operations for the thread.
     #[inline]
     pub(crate) fn open(&self, thread: usize) -> Option<usize> {
         self.open[thread]
     }
 
-    /// Adds an item that takes operations for the thread; its place.
+    /// Adds an item that takes operations for the thread; returns its index.
     pub(crate) fn add(&mut self, thread: usize, mut item: Item) -> usize {
         let place = self.items.len();
         let body = item.as_mut().body();
@@ -169,18 +172,18 @@ impl Round {
         place
     }
 
-    /// The item for the thread takes no more: what comes next goes into another, behind it.
+    /// Closes the thread's current item; further operations go into a new item behind it.
     pub(crate) fn close(&mut self, thread: usize) {
         self.open[thread] = None;
     }
 
-    /// The item at the place, which must be there.
+    /// The item at the index, which must be present.
     #[inline]
     pub(crate) fn item(&mut self, place: usize) -> &mut Body {
         self.items[place].as_mut().expect("it is there").as_mut().body()
     }
 
-    /// How many digests were made, and of how many bytes.
+    /// The number of digests, and the total size of their values in bytes.
     pub(crate) fn digested(&mut self) -> (usize, usize) {
         let Self { items, digests, .. } = self;
         if *digests == 0 {
@@ -189,7 +192,7 @@ impl Round {
         (*digests, items.iter_mut().flatten().map(|item| item.as_mut().body().digested).sum())
     }
 
-    /// Puts the replies together and sends what can be sent.
+    /// Assembles the replies and sends as many bytes as possible.
     pub(crate) fn send(&mut self, send: impl FnOnce(&[u8]) -> usize) {
         let mut whole = std::mem::replace(&mut self.whole, Buffer::new(self.here.budget()));
         self.parts_had = self.parts.len();
@@ -199,22 +202,22 @@ impl Round {
         self.whole.settle();
     }
 
-    /// What `send` has not sent.
+    /// The bytes that `send` has not sent.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.whole.bytes[self.sent..]
     }
 
-    /// Bytes of all replies that `send` has put together.
+    /// Total size of the replies that `send` has assembled, in bytes.
     pub(crate) fn len(&self) -> usize {
         self.whole.len()
     }
 
-    /// Bytes that it has taken from the budget, beside its items.
+    /// Bytes charged to the budget, without the items.
     pub(crate) fn charged(&self) -> usize {
         self.parts.charged() + self.here.charged() + self.whole.charged()
     }
 
-    /// Makes it empty, for the next use.
+    /// Empties the round for its next use.
     pub(crate) fn clear(&mut self) {
         self.parts.clear(PARTS_KEPT);
         self.here.clear_or_free();
@@ -225,7 +228,7 @@ impl Round {
         (self.digests, self.sent, self.bytes, self.has_failed) = (0, 0, 0, false);
     }
 
-    /// Notes that replies were written here.
+    /// Records replies that this thread has written.
     pub(crate) fn note_here(&mut self) {
         let end = self.here.len();
         match self.parts.last_mut() {
@@ -234,10 +237,10 @@ impl Round {
         }
     }
 
-    /// Puts the replies together, and empties the round.
+    /// Assembles the replies, and empties the round.
     ///
     /// # Errors
-    /// There is no memory for them: some are missing, so that none may be sent.
+    /// There is no memory for them. Some replies are missing, so none may be sent.
     pub(crate) fn assemble(&mut self, out: &mut Buffer) -> Result<(), OutOfMemory> {
         if self.has_failed {
             return Err(OutOfMemory);

@@ -1,4 +1,4 @@
-//! What a connection is, and the commands that are about it or about the server.
+//! The session of a connection, and the commands that concern a connection or the server.
 
 mod client;
 mod commands;
@@ -18,13 +18,13 @@ use crate::command::table::Command;
 use crate::resp::reply::{self, Version};
 use crate::resp::{Args, number};
 
-/// What is known of a connection.
+/// The properties of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) version: Version,
-    /// Milliseconds, as `Shared::now`.
+    /// The time of the connection, in milliseconds of `Shared::now`.
     since: u64,
     replies: Replies,
     name: String,
@@ -38,9 +38,9 @@ enum Replies {
     On,
     /// None.
     Off,
-    /// All from the one after the next on: the request that says so gets none.
+    /// All except the next one. This request itself gets no reply either.
     SkipNext,
-    /// All but the next one.
+    /// All except this one.
     Skip,
 }
 
@@ -58,13 +58,13 @@ impl Session {
         }
     }
 
-    /// Whether the client does not want the reply to the request in hand.
+    /// Whether the client does not want the reply to the current request.
     #[inline]
     pub(crate) fn is_mute(&self) -> bool {
         matches!(self.replies, Replies::Off | Replies::Skip)
     }
 
-    /// A request is done.
+    /// Moves on to the next request.
     #[inline]
     pub(crate) fn go_on(&mut self) {
         self.replies = match self.replies {
@@ -74,7 +74,7 @@ impl Session {
         };
     }
 
-    /// A line, in the form that Redis has for it.
+    /// A line in the format of Redis.
     pub(crate) fn described(&self, now: u64) -> String {
         let Self { id, name, library: [library, library_version], .. } = self;
         let address = self.address.map_or(String::new(), |address| address.to_string());
@@ -86,11 +86,11 @@ impl Session {
     }
 }
 
-/// Bytes of a name at most.
+/// Maximum length of a name in bytes.
 const NAME_MAX: usize = 1024;
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
-/// Replies to a command that is about no key.
+/// Replies to a command that concerns no key.
 pub(crate) fn reply(
     command: Command,
     args: Args<'_>,
@@ -102,7 +102,7 @@ pub(crate) fn reply(
     match command {
         Command::Ping if args.len() == 1 => reply::simple(out, "PONG"),
         Command::Ping | Command::Echo => bulk(reply, args.at(1)),
-        // There are no more keys than fit into memory.
+        // The keys fit into memory, so their number fits into an `i64`.
         Command::Dbsize => reply::integer(out, shared.keys() as i64),
         Command::Info => super::info::reply(args.from(1), shared, session.version, out),
         Command::Config => settings::reply(args, shared, session.version, out),
@@ -144,7 +144,7 @@ fn hello(args: Args<'_>, session: &mut Session, out: &mut Vec<u8>) {
     while at < args.len() {
         let (option, left) = (args.at(at), args.len() - at - 1);
         if is(option, "auth") && left >= 2 {
-            // There is one user, without a password.
+            // There is a single user, without a password.
             if args.at(at + 1) != b"default" {
                 let wrong = "WRONGPASS invalid username-password pair or user is disabled.";
                 return reply::error(out, wrong);
@@ -180,7 +180,7 @@ fn hello(args: Args<'_>, session: &mut Session, out: &mut Vec<u8>) {
     reply::array(out, 0);
 }
 
-/// There is one database.
+/// There is a single database.
 fn select(index: &[u8], out: &mut Vec<u8>) {
     match number::parse(index).map(i32::try_from) {
         Some(Ok(0)) => reply::simple(out, "OK"),
@@ -206,7 +206,7 @@ pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display)
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
-/// A counter as it is now.
+/// The current value of a counter.
 pub(super) fn now(counter: &std::sync::atomic::AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }

@@ -1,4 +1,5 @@
-//! What all threads of a server share: settings, figures, and the way to each other.
+//! The state that all threads of a server share: configuration, statistics, and the threads'
+//! addresses.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
@@ -16,17 +17,17 @@ use super::post::Post;
 use super::roster::Roster;
 use crate::keyspace::Budget;
 
-/// What all threads share.
+/// The state that all threads share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
-    /// The port that was taken.
+    /// The port that the server listens on.
     pub(crate) port: u16,
     pub(crate) budget: Arc<Budget>,
-    /// For `DIGEST`.
+    /// The queue for `DIGEST`.
     pub(crate) heavy: Queue,
     pub(crate) posts: Vec<Post>,
     pub(crate) figures: Vec<Figures>,
-    /// That workers have to make.
+    /// Number of digests that workers still have to compute.
     pub(crate) digests: AtomicUsize,
     pub(crate) clients: AtomicUsize,
     pub(crate) connections_ever: AtomicU64,
@@ -34,19 +35,19 @@ pub(crate) struct Shared {
     pub(crate) roster: Roster,
     pub(crate) driver: &'static str,
     pub(crate) refused: AtomicU64,
-    /// Threads that have connections still.
+    /// Number of threads that still have connections, plus connections in flight between threads.
     pub(crate) busy: AtomicUsize,
-    /// Nobody waits for digests any more.
+    /// The server has ended, so digests are no longer needed.
     pub(crate) is_over: AtomicBool,
-    /// Of a thread.
+    /// The failure of a server thread.
     pub(crate) failure: Failure,
-    /// Whether people were told of HTTP.
+    /// Ensures a single warning about HTTP.
     http: Once,
     started: Instant,
     hasher: RandomState,
 }
 
-/// What one thread has done; it alone writes it.
+/// Statistics of one thread, which is their only writer.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Figures {
@@ -88,7 +89,8 @@ impl Shared {
         }
     }
 
-    /// Milliseconds since the server started, and one: no key expires at zero.
+    /// Milliseconds since the server started, plus one, because time 0 means that a key has
+    /// expired.
     pub(crate) fn now(&self) -> u64 {
         self.started.elapsed().as_millis() as u64 + 1
     }
@@ -100,26 +102,28 @@ impl Shared {
         hasher.finish()
     }
 
-    /// The thread that owns keys of this hash.
+    /// The thread that owns keys with this hash.
     #[inline]
     pub(crate) fn owner(&self, hash: u64) -> usize {
-        // Neither the highest bits nor the lowest: those are what a table looks at.
+        // Hash tables use the highest and the lowest bits, so the owner is chosen by the middle
+        // bits.
         let middle = (hash >> 16) & 0xffff_ffff;
         let shard = (middle * self.config.threads as u64) >> 32;
         shard as usize + self.receivers()
     }
 
-    /// Threads in front of those that own keys.
+    /// Number of threads that precede the threads with keys: 1 with a dedicated receiver, otherwise
+    /// 0.
     pub(crate) fn receivers(&self) -> usize {
         usize::from(self.config.receiver == Receiver::Dedicated)
     }
 
-    /// Whether those who carry requests out send the replies.
+    /// Whether the threads that execute requests also send the replies.
     pub(crate) fn lends_rounds(&self) -> bool {
         self.config.receiver == Receiver::Dedicated
     }
 
-    /// The thread of the next connection.
+    /// The thread that gets the next connection.
     pub(crate) fn thread_of_connection(&self) -> usize {
         let number = self.connections_ever.fetch_add(1, Ordering::Relaxed);
         match self.config.receiver {
@@ -128,22 +132,23 @@ impl Shared {
         }
     }
 
-    /// A connection's number.
+    /// A number for a new connection.
     pub(crate) fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Gives the item to the thread, which will find it in its inbox.
+    /// Puts the item into the thread's inbox and notifies the thread.
     pub(crate) fn hand_over(&self, thread: usize, item: Item) {
         self.posts[thread].handover(item, Notify::Signal);
     }
 
-    /// As `hand_over`, for a thread that will look into its inbox when it next has something to do.
+    /// As `hand_over`, but without a notification: the thread finds the item when it next checks
+    /// its inbox.
     pub(crate) fn hand_over_quietly(&self, thread: usize, item: Item) {
         self.posts[thread].handover(item, Notify::None);
     }
 
-    /// Sends an item that is done to where it is waited for.
+    /// Sends a finished item to its destination.
     pub(crate) fn return_item(&self, mut item: Item) {
         let body = item.as_mut().body();
         match body.sink.take() {
@@ -152,18 +157,18 @@ impl Shared {
         }
     }
 
-    /// Has a worker make the digest.
+    /// Submits the digest to a worker.
     pub(crate) fn digest(&self, item: Item) {
         self.digests.fetch_add(1, Ordering::Relaxed);
         if let Some(mut item) = self.heavy.enqueue::<_, 0>(item).into_refused() {
-            // The process shuts its queues down.
+            // The queue is shut down.
             self.digests.fetch_sub(1, Ordering::Relaxed);
             item.as_mut().body().refuse_digest();
             self.return_item(item);
         }
     }
 
-    /// Tells people, once, that somebody speaks HTTP to the server.
+    /// Warns once, on standard error, that a client speaks HTTP.
     pub(crate) fn tell_of_http(&self, from: Option<SocketAddr>) {
         self.http.call_once(|| {
             let from = from.map_or_else(String::new, |address| format!(" from {address}"));
@@ -174,7 +179,7 @@ impl Shared {
         });
     }
 
-    /// Keys of all threads.
+    /// The number of keys of all threads.
     pub(crate) fn keys(&self) -> usize {
         self.figures.iter().map(|figures| figures.keys.load(Ordering::Acquire)).sum()
     }

@@ -1,10 +1,11 @@
-//! The sending end of a connection, for those who carry its requests out: with a dedicated receiver they send
-//! the replies themselves.
+//! The sending end of a connection with a dedicated receiver. The threads that execute its requests
+//! send the replies themselves.
 //!
-//! The receiver lends the sink a round, and each thread leaves its item there when it is done with it. Whoever
-//! holds the combiner by then takes what the others have left, and goes on; with the last item the replies are put
-//! together and sent. The round goes back with that item. Nobody waits for anybody, and the receiver is woken only
-//! if it has something to do: the next request will wake it soon enough.
+//! The receiver lends the sink a round. Each thread submits its item to the sink's combiner when
+//! the item is done. The thread that holds the combiner also takes what other threads have
+//! submitted meanwhile. With the last item, the holder assembles and sends the replies, and that
+//! item carries the round home. No thread waits for another. The receiver is woken only if it has
+//! work to do; otherwise its next request wakes it soon enough.
 
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -18,26 +19,26 @@ use super::handover::Item;
 use super::round::Round;
 use super::shared::Shared;
 
-/// What is left for the holder.
+/// A submission for the combiner's holder.
 pub(crate) enum Left {
     Nothing,
     Round(Box<Round>),
     Item(Item),
 }
 
-/// A parcel goes with a round or an item, for the next use.
+/// A parcel travels with a round or an item, so that the next submission reuses it.
 pub(crate) type Leaving = Box<Parcel<Left>>;
 
 /// See the module.
 pub(crate) struct Sink {
     combiner: Combiner<Left, Outlet>,
-    /// Whether the receiver has something to do once the round is back.
+    /// Whether the receiver has work to do once the round is back.
     waits: AtomicBool,
 }
 
 struct Outlet {
     socket: Arc<OwnedFd>,
-    /// While it is lent.
+    /// The lent round.
     round: Option<Box<Round>>,
 }
 
@@ -47,31 +48,32 @@ impl Sink {
         Arc::new(Self { combiner, waits: AtomicBool::new(false) })
     }
 
-    /// Takes a round, of which no item is under way yet.
+    /// Lends a round, before any of its items is in flight.
     pub(crate) fn lend(&self, shared: &Shared, mut round: Box<Round>) {
         self.waits.store(false, Ordering::Relaxed);
         let parcel = round.parcel.take();
         self.leave(shared, parcel, Left::Round(round));
     }
 
-    /// Takes an item that is done.
+    /// Takes a finished item.
     pub(crate) fn give_back(&self, shared: &Shared, mut item: Item) {
         let parcel = item.as_mut().body().parcel.take();
         self.leave(shared, parcel, Left::Item(item));
     }
 
-    /// The receiver has something to do once the round is back. It must look into its inbox once more after
-    /// this.
+    /// Requests a notification when the round is back. The receiver must check its inbox once more
+    /// after this call.
     pub(crate) fn wait_for(&self) {
         self.waits.store(true, Ordering::Relaxed);
-        // With that of `finish`: either the round is in the inbox by the next look, or `finish` sees the mark.
+        // Pairs with the fence in `finish`: either the receiver's next check finds the round in the
+        // inbox, or `finish` reads `waits` as set and wakes the receiver.
         fence(Ordering::SeqCst);
     }
 
     fn leave(&self, shared: &Shared, parcel: Option<Leaving>, left: Left) {
         let mut parcel = parcel.unwrap_or_else(|| Parcel::new(Left::Nothing));
         **parcel = left;
-        // Whether it was this thread or another that went on makes no difference.
+        // It makes no difference which thread processes the batch.
         let _ = self.combiner.submit(parcel, |outlet, batch| {
             while let Some(mut parcel) = batch.pop() {
                 match std::mem::replace(&mut **parcel, Left::Nothing) {
@@ -91,7 +93,7 @@ impl Sink {
     }
 
     fn collect(&self, shared: &Shared, outlet: &mut Outlet, mut item: Item) {
-        // The round was left before its items went on their way.
+        // The round was submitted before its items were sent, so it is here first.
         let Some(round) = &mut outlet.round else { return };
         round.out -= 1;
         if round.out > 0 {
@@ -102,14 +104,14 @@ impl Sink {
         }
     }
 
-    /// Sends what the round has brought, and the round home with its last item.
+    /// Sends the replies of the round, and the round home with its last item.
     fn finish(&self, shared: &Shared, socket: &OwnedFd, mut round: Box<Round>, mut item: Item) {
         let body = item.as_mut().body();
         let (home, place) = (body.home, body.place);
         round.items[place] = Some(item);
         round.send(|bytes| {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            // What is left over is the receiver's, and so is an error.
+            // The receiver sends the rest, and handles an error.
             rustix::net::send(socket, bytes, flags).unwrap_or(0)
         });
         let is_all = round.unsent().is_empty() && !round.has_failed;
@@ -119,7 +121,7 @@ impl Sink {
             return shared.hand_over(home, item);
         }
         shared.hand_over_quietly(home, item);
-        // With that of `wait_for`.
+        // Pairs with the fence in `wait_for`.
         fence(Ordering::SeqCst);
         if self.waits.load(Ordering::Relaxed) {
             shared.posts[home].wake();

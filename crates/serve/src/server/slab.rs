@@ -1,4 +1,4 @@
-//! Connections by number. A number is used again once its connection was removed.
+//! Connections by number. The number of a removed connection is reused.
 
 /// See the module.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl<T> Slab<T> {
     }
 
     /// # Panics
-    /// There is none of this number.
+    /// No entry has this number.
     pub(crate) fn remove(&mut self, token: usize) -> T {
         let value = self.entries[token].take().expect("it is there");
         self.free.push(token);

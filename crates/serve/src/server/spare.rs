@@ -1,7 +1,8 @@
-//! What a thread keeps for the next use, so that a request allocates nothing: buffers, items and rounds.
+//! Memory that a thread keeps for reuse, so that a request allocates nothing: buffers, items and
+//! rounds.
 //!
-//! All of it is charged to the budget. It must not be in the way of what is to be stored: only a small part of the
-//! limit is kept, and next to nothing once somebody was refused memory.
+//! All of it is charged to the budget, but must not displace data. So only a small part of the
+//! limit is kept, and almost nothing after a request was refused memory.
 
 use std::sync::Arc;
 
@@ -10,11 +11,11 @@ use super::round::Round;
 use super::shared::Shared;
 use crate::buffer::Buffer;
 
-/// So many of a kind are kept at most.
+/// Maximum number of entries of each kind.
 const ENTRIES_MAX: usize = 256;
-/// So many buffers stay where memory is short, for requests that come in pieces.
+/// Number of buffers that stay even if memory is short, for requests that arrive in pieces.
 const BUFFERS_MIN: usize = 4;
-/// All threads together keep at most this part of the limit.
+/// All threads together keep at most 1 / `PART_OF_LIMIT` of the limit.
 const PART_OF_LIMIT: usize = 32;
 
 /// See the module.
@@ -23,10 +24,10 @@ pub(crate) struct Spare {
     items: Vec<Item>,
     #[expect(clippy::vec_box, reason = "connections have them in boxes, as most have none")]
     rounds: Vec<Box<Round>>,
-    /// What they have taken from the budget.
+    /// Bytes charged for the kept entries.
     bytes: usize,
     bytes_max: usize,
-    /// Refusals of the budget's that were seen.
+    /// The budget's refusals at the last check.
     refusals: usize,
     shared: Arc<Shared>,
 }
@@ -80,7 +81,7 @@ impl Spare {
         }
     }
 
-    /// Takes a round back that is over, with its items.
+    /// Keeps a finished round and its items.
     pub(crate) fn keep(&mut self, mut round: Box<Round>) {
         for mut item in round.items.iter_mut().filter_map(Option::take) {
             let body = item.as_mut().body();
@@ -95,7 +96,7 @@ impl Spare {
         }
     }
 
-    /// Gives nearly all of it back if anybody was refused memory since the last call.
+    /// Frees almost everything if the budget has refused memory since the last call.
     #[inline]
     pub(crate) fn yield_to_others(&mut self) {
         let refusals = self.shared.budget.refusals();
@@ -113,7 +114,7 @@ impl Spare {
         self.bytes = self.buffers.iter().map(Buffer::charged).sum();
     }
 
-    /// Whether so many bytes more may be kept; they are then.
+    /// Whether `bytes` more may be kept; if so, they are counted.
     fn has_room(&mut self, bytes: usize) -> bool {
         let has_room = self.bytes + bytes <= self.bytes_max;
         if has_room {
@@ -131,7 +132,7 @@ mod tests {
 
     const LIMIT: usize = 1 << 20;
 
-    /// Of a server with one thread.
+    /// The spare memory of a server with one thread.
     fn spare(queue: &str) -> Spare {
         let heavy = uwork::Queue::builder(queue).build().unwrap();
         let config = Config { memory_max: LIMIT, ..Config::default() };
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_part_of_the_limit_is_kept_of_all_kinds_together() {
+    fn all_kinds_together_keep_a_small_part_of_the_limit() {
         let mut spare = spare("spare-part");
         let budget = Arc::clone(&spare.shared.budget);
         let buffers: Vec<Buffer> = (0..20).map(|_| filled(&spare, 4096)).collect();
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_kept_once_somebody_was_refused_memory() {
+    fn little_is_kept_after_a_refusal() {
         let mut spare = spare("spare-refused");
         let budget = Arc::clone(&spare.shared.budget);
         let mut round = spare.take_round();
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(fill(5), (6 * 4096, 6 * 4096));
         assert!(!budget.take(LIMIT));
         assert_eq!(fill(0), (BUFFERS_MIN * 4096, BUFFERS_MIN * 4096));
-        // Until the next time.
+        // Memory is kept again until the next refusal.
         assert_eq!(fill(1), (5 * 4096, 5 * 4096));
     }
 }

@@ -1,4 +1,4 @@
-//! What is not a request, or not one that is allowed.
+//! Input that is not a request, or exceeds a limit.
 
 use std::io::Write;
 
@@ -6,14 +6,14 @@ use uwork_serve::Config;
 
 use crate::client::{Client, config, is_closed, request, start, with_each};
 
-/// The other clients of the server are none the worse for it.
+/// Checks that other clients of the server are unaffected.
 fn others_are_served(server: &uwork_serve::Server) {
     let mut other = Client::new(server);
     other.ask("SET other 1\r\nGET other\r\n", "+OK\r\n$1\r\n1\r\n");
 }
 
 #[test]
-fn errors_are_told_as_by_redis_and_end_the_connection() {
+fn errors_are_worded_as_by_redis_and_end_the_connection() {
     with_each(|server| {
         for (input, reply) in [
             ("*x\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
@@ -34,14 +34,14 @@ fn errors_are_told_as_by_redis_and_end_the_connection() {
 }
 
 #[test]
-fn counts_below_one_ask_for_nothing() {
+fn counts_below_one_request_nothing() {
     with_each(|server| {
         Client::new(server).ask("*-2\r\n*0\r\n\r\n*-1\r\nPING\r\n", "+PONG\r\n");
     });
 }
 
 #[test]
-fn every_prefix_of_a_request_waits_or_ends_with_its_client() {
+fn an_incomplete_request_waits_until_its_client_disconnects() {
     with_each(|server| {
         let request = request(&["SET", "key", "value"]);
         for cut in 0..=request.len() {
@@ -73,7 +73,7 @@ fn an_inline_request_of_64_mib_is_refused() {
         }
         let reply = client.rest();
         let expected = b"-ERR Protocol error: too big inline request\r\n";
-        // A connection that is closed while more arrives may lose what was sent last.
+        // If a connection is closed while input still arrives, the last output may be lost.
         assert!(reply == expected || reply.is_empty(), "{}", reply.escape_ascii());
         others_are_served(server);
     });
@@ -110,7 +110,7 @@ fn a_request_that_is_too_large_is_refused_when_its_length_is_known() {
 }
 
 #[test]
-fn http_is_not_looked_at_behind_its_first_lines() {
+fn http_is_not_parsed_behind_its_first_lines() {
     with_each(|server| {
         for head in ["POST / HTTP/1.1\r\n", "get / HTTP/1.1\r\nhost: a\r\n"] {
             let mut client = Client::new(server);

@@ -1,4 +1,4 @@
-//! Servers to test, and a client that sees every byte.
+//! Servers to test, and a client that checks every byte.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -8,12 +8,13 @@ use uwork_serve::{Config, Io, Notify, Receiver, Server};
 
 use crate::guard::{CAP, Guard};
 
-/// How long this process, which is the server as well as the client, may stand still in a wait.
+/// How long this process, which is both the server and the client, may make no progress in a wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a read looks whether it does.
+/// How often a read checks for progress.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Reads of a socket whose timeout is [`LOOK_EVERY`]: they go on until something comes, or the process hangs.
+/// Reads from a socket whose timeout is [`LOOK_EVERY`], until bytes arrive or the process makes no
+/// progress.
 pub(crate) struct Patient<R>(pub(crate) R);
 
 impl<R: Read> Read for Patient<R> {
@@ -30,12 +31,12 @@ impl<R: Read> Read for Patient<R> {
     }
 }
 
-/// A free port, few threads.
+/// A configuration with a free port and few threads.
 pub(crate) fn config(threads: usize) -> Config {
     Config { address: "127.0.0.1:0".parse().unwrap(), threads, ..Config::default() }
 }
 
-/// The ways to set a server up that do not change what it says.
+/// The configurations that must not change the server's replies.
 pub(crate) fn configs() -> Vec<Config> {
     vec![
         config(1),
@@ -52,7 +53,7 @@ pub(crate) fn start(config: Config) -> Server {
     Server::start(config).unwrap()
 }
 
-/// Calls the test with a server of each kind, and its name for messages.
+/// Calls the test with a server of each configuration, and passes its name for messages.
 pub(crate) fn with_each(test: impl Fn(&Server)) {
     for config in configs() {
         eprintln!("with {config:?}");
@@ -62,7 +63,7 @@ pub(crate) fn with_each(test: impl Fn(&Server)) {
     }
 }
 
-/// A connection.
+/// A client connection.
 pub(crate) struct Client(pub(crate) TcpStream);
 
 impl Client {
@@ -74,7 +75,7 @@ impl Client {
         Self(stream)
     }
 
-    /// Its bytes.
+    /// A reader of the connection's bytes.
     pub(crate) fn bytes(&self) -> Patient<&TcpStream> {
         Patient(&self.0)
     }
@@ -83,7 +84,7 @@ impl Client {
         self.0.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Reads exactly these bytes.
+    /// Reads bytes, which must equal `expected`.
     #[track_caller]
     pub(crate) fn expect(&mut self, expected: impl AsRef<[u8]>) {
         let expected = expected.as_ref();
@@ -101,14 +102,14 @@ impl Client {
         assert!(got == expected, "'{}' instead of '{}'", shown(got), shown(expected));
     }
 
-    /// Sends, and reads exactly these bytes.
+    /// Sends the request, and reads bytes that must equal `reply`.
     #[track_caller]
     pub(crate) fn ask(&mut self, request: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) {
         self.send(request);
         self.expect(reply);
     }
 
-    /// A line, without its end.
+    /// Reads a line; returns it without its end.
     pub(crate) fn line(&mut self) -> String {
         let mut line = Vec::new();
         let mut byte = [0];
@@ -120,7 +121,7 @@ impl Client {
         String::from_utf8(line).unwrap()
     }
 
-    /// A bulk string.
+    /// Reads a bulk string.
     pub(crate) fn bulk(&mut self) -> Vec<u8> {
         let header = self.line();
         let len: usize = header.strip_prefix('$').expect("a bulk string").parse().unwrap();
@@ -131,7 +132,7 @@ impl Client {
         bytes
     }
 
-    /// What comes until the other side closes, orderly or not.
+    /// The bytes up to the end of the connection, whether closed or reset.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         match self.bytes().read_to_end(&mut bytes) {
@@ -144,7 +145,7 @@ impl Client {
 
     pub(crate) fn sends_no_more(&self) {
         match self.0.shutdown(Shutdown::Write) {
-            // The other side was faster.
+            // The server has closed the connection first.
             Err(error) if error.kind() == ErrorKind::NotConnected => {}
             outcome => outcome.unwrap(),
         }
@@ -155,7 +156,7 @@ pub(crate) fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
 
-/// A request in the form that clients write.
+/// A request in the form that client libraries send: an array of bulk strings.
 pub(crate) fn request<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {
@@ -166,7 +167,7 @@ pub(crate) fn request<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
     bytes
 }
 
-/// A figure of `INFO`.
+/// A number from `INFO`.
 pub(crate) fn info(client: &mut Client, name: &str) -> u64 {
     client.send("INFO\r\n");
     let text = String::from_utf8(client.bulk()).unwrap();

@@ -1,8 +1,8 @@
-//! Each command, right and wrong, as Redis answers it.
+//! Every command, with valid and invalid arguments, replies as Redis does.
 
 use crate::client::{Client, request, with_each};
 
-/// Requests as typed, and replies.
+/// Requests as typed, and their replies.
 const TALK: &[(&str, &str)] = &[
     ("PING", "+PONG\r\n"),
     ("ping hello", "$5\r\nhello\r\n"),
@@ -134,7 +134,7 @@ const TALK: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn one_by_one() {
+fn replies_match_with_one_request_at_a_time() {
     with_each(|server| {
         let mut client = Client::new(server);
         for (request, reply) in TALK {
@@ -146,7 +146,7 @@ fn one_by_one() {
 }
 
 #[test]
-fn all_at_once() {
+fn replies_match_with_all_requests_pipelined() {
     with_each(|server| {
         let requests: String = TALK.iter().flat_map(|(request, _)| [request, "\r\n"]).collect();
         let replies: String = TALK.iter().map(|(_, reply)| *reply).collect();
@@ -189,13 +189,13 @@ fn keys_and_values_are_any_bytes() {
 }
 
 #[test]
-fn keys_go_away_when_their_time_is_over() {
+fn keys_are_removed_when_they_expire() {
     with_each(|server| {
         let mut client = Client::new(server);
         for key in ["a", "b", "c", "d", "e"] {
             client.ask(format!("SET {key} 1 PX 20\r\n"), "+OK\r\n");
         }
-        // Nobody asks for them: they go by themselves.
+        // No request touches these keys; the server removes them by itself.
         let mut size = String::new();
         while size != ":0" {
             client.send("DBSIZE\r\n");
@@ -206,7 +206,7 @@ fn keys_go_away_when_their_time_is_over() {
 }
 
 #[test]
-fn all_connections_are_listed_while_they_are_there() {
+fn client_list_shows_the_open_connections() {
     with_each(|server| {
         let mut client = Client::new(server);
         client.ask("CLIENT SETNAME me\r\n", "+OK\r\n");
@@ -230,7 +230,7 @@ fn all_connections_are_listed_while_they_are_there() {
 }
 
 #[test]
-fn info_has_what_clients_look_at() {
+fn info_has_the_fields_that_clients_read() {
     with_each(|server| {
         let mut client = Client::new(server);
         for (section, line) in [

@@ -1,4 +1,5 @@
-//! Digests of one connection are made at the same time. Queues are frozen for it, which holds for the whole process.
+//! Digests of one connection are computed concurrently. The test freezes queues, which affects the
+//! whole process.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +9,7 @@ use uwork_serve::{Config, Io, Notify, Receiver, Server};
 use crate::client::{LOOK_EVERY, Patient};
 use crate::refused::in_child;
 
-/// Of "abc".
+/// The digest of "abc".
 const DIGEST: &str = "$64\r\nba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\r\n";
 
 fn expect(client: &mut TcpStream, expected: &str) {
@@ -17,7 +18,7 @@ fn expect(client: &mut TcpStream, expected: &str) {
     assert_eq!(String::from_utf8_lossy(&got), expected);
 }
 
-/// How many digests workers have to make.
+/// How many digests workers still have to compute.
 fn in_flight(client: &mut TcpStream) -> usize {
     const NAME: &str = "digests_in_flight:";
     client.write_all(b"INFO stats\r\n").unwrap();
@@ -32,8 +33,8 @@ fn in_flight(client: &mut TcpStream) -> usize {
 }
 
 #[test]
-fn pipelined_digests_are_made_together_and_answered_in_order() {
-    if in_child("digest::pipelined_digests_are_made_together_and_answered_in_order").is_some() {
+fn pipelined_digests_run_concurrently_and_reply_in_order() {
+    if in_child("digest::pipelined_digests_run_concurrently_and_reply_in_order").is_some() {
         return;
     }
     let config = |threads, receiver, io, notify| Config {
@@ -60,12 +61,12 @@ fn pipelined_digests_are_made_together_and_answered_in_order() {
             client.write_all(format!("SET {key} abc\r\n").as_bytes()).unwrap();
             expect(&mut client, "+OK\r\n");
         }
-        // How large the values are is learnt first.
+        // The server first learns the size of the values.
         for _ in 0..10 {
             client.write_all("DIGEST 1\r\n".repeat(8).as_bytes()).unwrap();
             expect(&mut client, &DIGEST.repeat(8));
         }
-        // Each key is changed behind its digest, which is that of the value before.
+        // Each key changes right behind its digest, which must be that of the earlier value.
         let digest = |key| format!("DIGEST {key}\r\nSET {key} x\r\nGET {key}\r\n");
         let requests: String = keys.clone().map(digest).collect();
         uwork::freeze::begin().unwrap();

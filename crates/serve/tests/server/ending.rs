@@ -1,4 +1,4 @@
-//! The end of a server: what it has received is answered, and it does not take for ever.
+//! Shutdown: the server answers the requests that it has received, and stops within a bounded time.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use uwork_serve::Config;
 use crate::client::{Client, config, configs, request, start};
 
 #[test]
-fn what_was_received_is_answered() {
+fn received_requests_are_answered() {
     for config in configs() {
         let server = start(config);
         let mut clients: Vec<Client> = (0..20).map(|_| Client::new(&server)).collect();
@@ -30,9 +30,9 @@ fn what_was_received_is_answered() {
     }
 }
 
-// Catches: connections that the system has, and that nobody has accepted when the server stops.
+// Catches: requests of connections that are not accepted yet, lost when the server stops.
 #[test]
-fn who_has_connected_and_sent_is_answered_accepted_or_not() {
+fn requests_of_unaccepted_connections_are_answered() {
     for config in configs() {
         eprintln!("with {config:?}");
         let server = start(config);
@@ -50,7 +50,7 @@ fn who_has_connected_and_sent_is_answered_accepted_or_not() {
 }
 
 #[test]
-fn who_does_not_read_is_not_waited_for_longer_than_the_limit() {
+fn a_client_that_does_not_read_delays_the_end_at_most_by_the_limit() {
     let small = Some(4096);
     let drain_max = Duration::from_millis(100);
     let server = start(Config { send_buffer: small, drain_max, ..config(2) });
@@ -58,12 +58,12 @@ fn who_does_not_read_is_not_waited_for_longer_than_the_limit() {
     let value = vec![b'v'; 1 << 20];
     client.ask(request(&[&b"SET"[..], b"a", &value]), "+OK\r\n");
     client.send("GET a\r\n".repeat(50));
-    // It ends at all: the client neither reads nor goes.
+    // This returns although the client neither reads nor disconnects.
     server.stop().unwrap();
 }
 
 #[test]
-fn a_server_can_be_stopped_while_clients_come() {
+fn a_server_can_be_stopped_while_clients_connect() {
     for threads in [1, 3] {
         let server = start(config(threads));
         let address = server.address();
@@ -88,7 +88,7 @@ fn a_server_that_is_dropped_stops() {
 #[test]
 fn a_client_that_keeps_sending_gets_whole_replies_and_does_not_delay_the_end() {
     for config in configs() {
-        // Far longer than anything here is waited for.
+        // Far longer than any wait of this test.
         let server = start(Config { drain_max: Duration::from_secs(3600), ..config });
         let mut client = Client::new(&server);
         client.ask("SET a 1\r\n", "+OK\r\n");

@@ -1,4 +1,4 @@
-//! The keyspace against a plain map, and its memory against the budget.
+//! The keyspace compared with a plain map, and its memory compared with the budget.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use uwork_serve::keyspace::{AddError, Budget, Condition, Expiry, Keyspace, OutOfMemory};
 
-/// All keys of a test have few hashes, so that they meet.
+/// A hash with few distinct values, so that keys collide.
 fn hash(key: &[u8]) -> u64 {
     key.iter().map(|&byte| u64::from(byte % 3)).sum()
 }
@@ -132,7 +132,7 @@ fn compare(model: &mut Model, keys: &mut Keyspace, step: Step) {
                 Expiry::At(time) => Some(*time),
                 Expiry::Never => None,
             });
-            // A deadline that nobody waits for may come first.
+            // A stale deadline may come first.
             assert!(next.is_none_or(|next| next > now));
             assert!(due.min().is_none_or(|due| next.is_some_and(|next| next <= due)));
         }
@@ -145,7 +145,7 @@ fn compare(model: &mut Model, keys: &mut Keyspace, step: Step) {
 
 proptest! {
     #[test]
-    fn it_does_what_a_map_does(steps in steps()) {
+    fn it_behaves_like_a_map(steps in steps()) {
         let (mut keys, budget) = keyspace(1 << 20);
         let mut model = Model::default();
         for step in steps {
@@ -160,7 +160,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_budget_refuses_what_is_new_and_leaves_the_old_one() {
+fn a_full_budget_refuses_new_values_and_keeps_the_old_ones() {
     let (mut keys, budget) = keyspace(64 * 1024);
     let key = |n: u32| n.to_le_bytes();
     let stored = (0..).take_while(|&n| set(&mut keys, &key(n), &[b'v'; 1000]) == Ok(true)).count();
@@ -175,7 +175,7 @@ fn a_full_budget_refuses_what_is_new_and_leaves_the_old_one() {
 }
 
 #[test]
-fn a_short_value_in_place_of_a_long_one_gives_memory_back() {
+fn a_shorter_value_releases_memory() {
     let (mut keys, budget) = keyspace(10 << 20);
     set(&mut keys, b"a", &vec![0; 1 << 20]).unwrap();
     set(&mut keys, b"a", b"short").unwrap();
@@ -183,7 +183,7 @@ fn a_short_value_in_place_of_a_long_one_gives_memory_back() {
 }
 
 #[test]
-fn a_key_that_is_set_again_and_again_leaves_few_deadlines_behind() {
+fn a_key_that_is_set_repeatedly_leaves_few_stale_deadlines() {
     let (mut keys, budget) = keyspace(1 << 20);
     for now in 0..1_000_000 {
         let expiry = Expiry::At(now + 1_000_000);
@@ -194,7 +194,7 @@ fn a_key_that_is_set_again_and_again_leaves_few_deadlines_behind() {
 }
 
 #[test]
-fn what_was_cleared_gives_its_memory_back_when_it_is_dropped() {
+fn cleared_keys_release_their_memory_on_drop() {
     let (mut keys, budget) = keyspace(1 << 20);
     set(&mut keys, b"a", &[0; 1000]).unwrap();
     let old = keys.clear();

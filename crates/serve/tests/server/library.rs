@@ -1,4 +1,4 @@
-//! Clients that others have written: a library, and redis-cli where it is installed.
+//! Third-party clients: a library, and redis-cli if it is installed.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ fn connect(server: &Server, parameters: &str) -> Connection {
 }
 
 #[test]
-fn the_redis_crate_finds_what_it_expects() {
+fn the_redis_crate_gets_the_replies_that_it_expects() {
     with_each(|server| {
         for parameters in ["", "?protocol=resp3"] {
             let mut client = connect(server, parameters);
@@ -52,7 +52,7 @@ fn the_redis_crate_finds_what_it_expects() {
 }
 
 #[test]
-fn redis_cli_shows_what_it_expects() {
+fn redis_cli_prints_the_expected_replies() {
     if Command::new("redis-cli").arg("--version").output().is_err() {
         eprintln!("left out: redis-cli is not installed (Debian: apt-get install redis-tools)");
         return;
@@ -68,7 +68,7 @@ fn redis_cli_shows_what_it_expects() {
             let cli = |args: &[&str]| {
                 String::from_utf8(command().args(args).output().unwrap().stdout).unwrap()
             };
-            // All that is on its standard input, as fast as it goes.
+            // Sends all requests from standard input as fast as possible.
             let mut pipe = command();
             pipe.arg("--pipe").stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut pipe = pipe.spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Clients, memory, idle time, and sizes of socket buffers.
+//! The limits on clients, memory, idle time and socket buffers.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::client::{Client, PATIENCE, config, info, request, start};
 use crate::guard::Guard;
 
 #[test]
-fn one_client_too_many_is_told_so_and_there_is_room_when_one_goes() {
+fn a_client_beyond_the_limit_is_refused_until_another_disconnects() {
     let server = start(Config { clients_max: 3, ..config(2) });
     let mut clients: Vec<Client> = (0..3).map(|_| Client::new(&server)).collect();
     clients.iter_mut().for_each(|client| client.ask("PING\r\n", "+PONG\r\n"));
@@ -36,22 +36,24 @@ fn memory_stays_within_its_limit() {
     assert_eq!(last, "-OOM command not allowed when used memory > 'maxmemory'.");
     assert!(stored > 50, "{stored}");
     assert!(info(&mut client, "used_memory") <= LIMIT as u64);
-    // What is there can be read and removed, and then there is room again.
+    // Stored values can be read and removed, which frees memory for new values.
     client.ask("DEL key0 key1 key2\r\n", ":3\r\n");
     client.ask(request(&[&b"SET"[..], b"key0", &value]), "+OK\r\n");
     client.ask("MSET small 1\r\n", "+OK\r\n");
 }
 
 #[test]
-fn with_no_memory_left_what_makes_room_can_be_asked_for() {
+fn commands_that_free_memory_work_with_no_memory_left() {
     for receiver in [Receiver::Shared, Receiver::Dedicated] {
         let server = start(Config { memory_max: 2 << 20, receiver, ..config(3) });
         let mut client = Client::new(&server);
         let mut number = 0;
-        // Each comes in one piece: what does not, and cannot be kept, ends its connection.
+        // Each request arrives in one piece. A request in pieces that cannot be stored ends its
+        // connection.
         for size in [3_000, 300, 30, 1] {
             let mut last = "+OK".to_owned();
-            // Each thread has keys, and one alone may be out of room for its table.
+            // Several attempts, because each thread has its own keys, and one thread's table may
+            // run out of room first.
             let mut refused = 0;
             while refused < 50 {
                 let key = format!("{number:08}");
@@ -62,24 +64,24 @@ fn with_no_memory_left_what_makes_room_can_be_asked_for() {
             }
             assert!(last.starts_with("-OOM "), "{last}");
         }
-        // A connection that has nothing yet.
+        // A new connection without any buffers.
         Client::new(&server).ask("DEL 00000000 00000001 00000002\r\n", ":3\r\n");
         Client::new(&server).ask("FLUSHALL\r\n", "+OK\r\n");
-        // Many keys give their memory back on a worker.
+        // FLUSHALL frees the memory of many keys on a worker.
         while info(&mut client, "used_memory") > 1 << 20 {}
         client.ask("SET a 1\r\n", "+OK\r\n");
     }
 }
 
 #[test]
-fn a_reply_that_does_not_fit_into_memory_is_an_error_for_its_value_alone() {
+fn a_reply_that_does_not_fit_into_memory_fails_only_its_own_request() {
     let server = start(Config { memory_max: 4 << 20, ..config(2) });
     let mut client = Client::new(&server);
     let value = vec![b'v'; 1 << 20];
     client.ask(request(&[&b"SET"[..], b"a", &value]), "+OK\r\n");
     let keys = ["MGET", "a", "a", "a", "a", "a", "a", "a", "a"];
     client.send(request(&keys));
-    // As many as fit, or none at all and the end of the connection.
+    // Either every value that fits is returned, or none, and the connection ends.
     let rest = "-OOM command not allowed when used memory > 'maxmemory'.";
     match client.line().as_str() {
         "*8" => {
@@ -95,7 +97,7 @@ fn a_reply_that_does_not_fit_into_memory_is_an_error_for_its_value_alone() {
 }
 
 #[test]
-fn requests_that_are_never_completed_take_no_more_than_the_limit() {
+fn incomplete_requests_stay_within_the_memory_limit() {
     let server = start(Config { memory_max: 2 << 20, ..config(2) });
     let mut clients: Vec<Client> = (0..24).map(|_| Client::new(&server)).collect();
     for client in &mut clients {
@@ -106,7 +108,7 @@ fn requests_that_are_never_completed_take_no_more_than_the_limit() {
     for _ in 0..100 {
         assert!(info(&mut other, "used_memory") <= 2 << 20);
     }
-    // There was no room for all of them.
+    // The memory did not suffice for all of them.
     let mut refused = 0;
     for client in &mut clients {
         client.sends_no_more();
@@ -126,7 +128,7 @@ fn idle_connections_are_closed_and_busy_ones_are_not() {
     ] {
         let server = start(Config { idle_max, receiver, io, ..config(2) });
         let (mut idle, mut busy) = (Client::new(&server), Client::new(&server));
-        // With a dedicated receiver another thread sends the reply.
+        // With a dedicated receiver, another thread sends the reply.
         idle.ask("SET a 1\r\n", "+OK\r\n");
         let watcher = std::thread::spawn(move || idle.rest());
         while !watcher.is_finished() {
@@ -138,7 +140,7 @@ fn idle_connections_are_closed_and_busy_ones_are_not() {
 }
 
 #[test]
-fn settings_outside_of_their_range_are_refused_with_it() {
+fn settings_out_of_range_are_refused_with_the_range() {
     let refused = |config| uwork_serve::Server::start(config).unwrap_err().to_string();
     assert_eq!(refused(config(0)), "threads 0: 1 to 256 are allowed");
     let too_large = Config { request_max: 2 << 30, ..config(1) };
@@ -149,14 +151,14 @@ fn settings_outside_of_their_range_are_refused_with_it() {
 }
 
 #[test]
-fn an_error_for_want_of_memory_comes_after_the_replies_that_are_owed() {
+fn an_out_of_memory_error_follows_the_pending_replies() {
     const BIG: usize = 8 << 20;
     for receiver in [Receiver::Shared, Receiver::Dedicated] {
         let server = start(Config { memory_max: 48 << 20, receiver, ..config(2) });
         let mut client = Client::new(&server);
         client.ask(request(&[&b"SET"[..], b"big", &vec![b'x'; BIG]]), "+OK\r\n");
         client.ask(request(&[&b"SET"[..], b"hole", &vec![b'x'; BIG + 30_000]]), "+OK\r\n");
-        // The rest of the memory, so that only the hole is left.
+        // Fills the rest of the memory, so that only the gap left on purpose is free.
         let mut number = 0;
         for size in [100_000, 10_000, 1_000, 100] {
             let value = vec![b'z'; size];
@@ -176,26 +178,27 @@ fn an_error_for_want_of_memory_comes_after_the_replies_that_are_owed() {
         for _ in 0..10 {
             let mut client = Client::new(&server);
             client.send("DIGEST big\r\n");
-            // By then the value is on its way to the worker, as a rule.
+            // By then the value is usually on its way to the worker.
             other.ask("PING\r\n", "+PONG\r\n");
             let input = request(&[&b"SET"[..], b"k", &vec![b'y'; 200_000]]);
-            // It may be closed before it has taken everything.
+            // The server may close the connection before it has read everything.
             let _ = client.0.write_all(&input);
             client.sends_no_more();
             let replies = client.rest();
             let error = replies.iter().position(|&byte| byte == b'-').unwrap_or(replies.len());
-            // Whatever was refused, the digest is not behind it.
+            // The digest must not follow the error.
             assert!(!replies[error..].contains(&b'$'), "{}", replies.escape_ascii());
         }
     }
 }
 
 #[test]
-fn arguments_without_bytes_are_counted_too() {
+fn empty_arguments_are_charged_too() {
     let server = start(Config { memory_max: 2 << 20, ..config(2) });
     let mut client = Client::new(&server);
     let arguments = "$0\r\n\r\n".repeat(140_000);
-    // A megabyte at most of text, and its places; the last one never comes.
+    // The text takes at most a megabyte, the argument positions more. The last argument never
+    // arrives.
     let _ = client.0.write_all(format!("*150000\r\n{arguments}").as_bytes());
     client.sends_no_more();
     let replies = client.rest();
@@ -203,7 +206,7 @@ fn arguments_without_bytes_are_counted_too() {
 }
 
 #[test]
-fn an_option_that_is_unknown_is_quoted_no_further_than_a_name() {
+fn the_quotation_of_an_unknown_option_is_as_short_as_of_a_name() {
     let server = start(config(2));
     let long = "x".repeat(100_000);
     for (input, start) in [
@@ -214,9 +217,9 @@ fn an_option_that_is_unknown_is_quoted_no_further_than_a_name() {
     }
 }
 
-// Catches: replies that are larger than their requests, or as large, and that nobody counts before they are there.
+// Catches: replies as large as their requests, or larger, that are charged only after allocation.
 #[test]
-fn no_reply_takes_more_memory_than_there_is() {
+fn no_reply_exceeds_the_memory_limit() {
     const LIMIT: usize = 16 << 20;
     let info = request(&[&["COMMAND", "INFO"][..], &["get"; 300_000]].concat());
     let docs = request(&[&["COMMAND", "DOCS"][..], &["get"; 300_000]].concat());
@@ -229,7 +232,7 @@ fn no_reply_takes_more_memory_than_there_is() {
             assert!(client.line().starts_with("-OOM "));
             client.ask("PING\r\n", "+PONG\r\n");
         }
-        // Where there is room, the same are answered.
+        // With enough memory, the same requests succeed.
         client.ask(
             request(&["ECHO", &"x".repeat(1 << 20)]),
             format!("$1048576\r\n{}\r\n", "x".repeat(1 << 20)),
@@ -238,9 +241,9 @@ fn no_reply_takes_more_memory_than_there_is() {
     }
 }
 
-// Catches: what threads keep for the next use, charged for ever, of a server that has no keys and no clients.
+// Catches: spare memory of threads that stays charged forever in a server without keys and clients.
 #[test]
-fn what_many_clients_have_used_is_there_for_others_when_they_are_gone() {
+fn memory_used_by_disconnected_clients_is_available_to_others() {
     const LIMIT: usize = 4 << 20;
     for receiver in [Receiver::Shared, Receiver::Dedicated] {
         let server = start(Config { memory_max: LIMIT, receiver, ..config(2) });
@@ -251,7 +254,7 @@ fn what_many_clients_have_used_is_there_for_others_when_they_are_gone() {
         for _ in 0..3 {
             let mut clients: Vec<Client> = (0..200).map(|_| Client::new(&server)).collect();
             for client in &mut clients {
-                // Some are refused, and closed.
+                // Some of them are refused and closed.
                 let _ = client.0.write_all(&pieces.concat());
             }
             for client in &mut clients {
@@ -262,7 +265,7 @@ fn what_many_clients_have_used_is_there_for_others_when_they_are_gone() {
         let mut client = Client::new(&server);
         while info(&mut client, "connected_clients") > 1 {}
         client.ask("FLUSHALL\r\n", "+OK\r\n");
-        // The keys give their memory back on a worker.
+        // The memory of the keys is freed on a worker.
         let mut guard = Guard::new(PATIENCE);
         let used = loop {
             let used = info(&mut client, "used_memory") as usize;
@@ -271,15 +274,15 @@ fn what_many_clients_have_used_is_there_for_others_when_they_are_gone() {
             }
         };
         assert!(used <= LIMIT / 32 + 64 * 1024, "{used}");
-        // In two pieces at least, and so once more as what was received.
+        // Arrives in at least two pieces, so the server stores it once more as received input.
         let value = vec![b'v'; LIMIT / 4];
         client.ask(request(&[&b"SET"[..], b"key", &value]), "+OK\r\n");
     }
 }
 
-// Catches: lengths that are charged as soon as they are announced, so that a few bytes take the memory of all.
+// Catches: announced lengths that are charged at once, so that a few bytes claim all memory.
 #[test]
-fn what_was_only_announced_takes_no_memory_from_others() {
+fn an_announced_length_reserves_no_memory() {
     let server = start(Config { memory_max: 8 << 20, ..config(2) });
     let mut clients: Vec<Client> = (0..20).map(|_| Client::new(&server)).collect();
     for client in &mut clients {
@@ -289,7 +292,7 @@ fn what_was_only_announced_takes_no_memory_from_others() {
     let used = info(&mut other, "used_memory");
     assert!(used < 1 << 20, "{used}");
     other.ask(request(&[&b"SET"[..], b"a", &vec![b'v'; 1 << 20]]), "+OK\r\n");
-    // What comes in many pieces is stored all the same.
+    // A value that arrives in many pieces is stored nevertheless.
     let value = vec![b'y'; 1_000_000];
     clients.truncate(1);
     let mut client = Client::new(&server);

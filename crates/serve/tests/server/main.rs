@@ -1,4 +1,5 @@
-//! The whole server, through sockets: each test for each way to set it up. Its parser and its keyspace by themselves.
+//! The whole server through sockets, each test with every configuration; and its parser and
+//! keyspace alone.
 
 mod bad_input;
 mod client;

@@ -1,4 +1,4 @@
-//! Replies come in the order of the requests, and are what one after the other would have brought.
+//! Replies arrive in the order of the requests, and equal those of sequential execution.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -17,7 +17,8 @@ impl Draw {
     }
 }
 
-/// What one client does, and gets: its keys are its own, those of others may be in between.
+/// The requests of one client and their expected replies. Each client uses its own keys; requests
+/// for other clients' keys may be interleaved.
 #[derive(Default)]
 struct Model(BTreeMap<String, String>);
 
@@ -69,7 +70,7 @@ impl Model {
 }
 
 #[test]
-fn many_clients_that_send_many_requests_at_once() {
+fn pipelined_requests_of_many_clients_reply_in_order() {
     with_each(|server| {
         thread::scope(|scope| {
             for number in 1..=6 {
@@ -92,14 +93,14 @@ fn many_clients_that_send_many_requests_at_once() {
 }
 
 #[test]
-fn digests_between_other_requests() {
+fn digests_among_other_requests_reply_in_order() {
     with_each(|server| {
         let mut client = Client::new(server);
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         let (mut requests, mut replies) = (String::new(), String::new());
         for key in 0..50 {
-            // The digest is that of the value which the key has in between.
+            // The digest must be that of the key's value between the two SETs.
             requests += &format!(
                 "SET {key} abc\r\nDIGEST {key}\r\nSET {key} ''\r\nDIGEST {key}\r\nPING\r\n"
             );
@@ -110,7 +111,7 @@ fn digests_between_other_requests() {
 }
 
 #[test]
-fn what_is_about_all_keys_waits_for_what_came_before() {
+fn commands_on_all_keys_wait_for_earlier_requests() {
     with_each(|server| {
         let mut client = Client::new(server);
         let (mut requests, mut replies) = (String::new(), String::new());

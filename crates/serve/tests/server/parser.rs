@@ -1,18 +1,18 @@
-//! The parser: every cut, every length, every byte.
+//! The parser with input cut at every position, with every length and every byte.
 
 use proptest::prelude::*;
 use uwork_serve::resp::{Limits, Parsed, Parser, ProtocolError};
 
 const LIMITS: Limits = Limits { bulk_max: 1 << 20, request_max: 2 << 20 };
 
-/// What a stream of bytes is: its requests, and how it ends.
+/// The parse of a byte stream: its requests, and how it ends.
 #[derive(Debug, PartialEq)]
 struct Read {
     requests: Vec<Vec<Vec<u8>>>,
     end: Result<usize, ProtocolError>,
 }
 
-/// Reads the stream as it arrives piece by piece; the pieces end at the places given.
+/// Parses a stream that arrives in pieces; the pieces end at the positions in `cuts`.
 fn read(stream: &[u8], cuts: impl IntoIterator<Item = usize>) -> Read {
     let mut parser = Parser::new(LIMITS);
     let (mut requests, mut at) = (Vec::new(), 0);
@@ -108,14 +108,14 @@ fn a_request_is_refused_as_soon_as_it_is_known_to_be_too_large() {
 }
 
 #[test]
-fn what_asks_for_nothing_is_passed_over() {
+fn empty_requests_are_skipped() {
     for stream in [&b"\r\n"[..], b"\n", b"  \r\n", b"*0\r\n", b"*-1\r\n", b"*-2\r\n"] {
         assert_eq!(read(stream, []), Read { requests: Vec::new(), end: Ok(0) });
     }
 }
 
 #[test]
-fn arrays_nested_to_any_depth_are_refused_at_the_second() {
+fn nested_arrays_are_refused_at_the_second_level() {
     let nested = b"*1\r\n".repeat(1_000_000);
     assert_eq!(error_of(&nested), "Protocol error: expected '$', got '*'");
 }
@@ -128,7 +128,7 @@ fn a_count_alone_takes_no_memory() {
 }
 
 #[test]
-fn room_is_asked_for_what_is_to_come_and_not_for_what_was_there() {
+fn room_is_requested_for_expected_bytes_and_not_for_consumed_ones() {
     let mut parser = Parser::new(LIMITS);
     let arg = vec![b'a'; 100_000];
     let request = written(&[b"SET".to_vec(), b"key".to_vec(), arg]);
@@ -147,7 +147,7 @@ fn requests() -> impl Strategy<Value = Vec<Vec<Vec<u8>>>> {
 
 proptest! {
     #[test]
-    fn what_was_written_is_read_however_it_is_cut(
+    fn a_request_parses_the_same_however_it_is_cut(
         requests in requests(),
         mut cuts in prop::collection::vec(0_usize..1500, 0..8),
     ) {
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_the_same_however_they_are_cut(
+    fn any_bytes_parse_the_same_however_they_are_cut(
         stream in prop::collection::vec(
             prop_oneof![any::<u8>(), prop::sample::select(b"*$-0123456789\r\n\r\n \"'\\x".to_vec())],
             0..200,

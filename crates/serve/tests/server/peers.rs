@@ -1,4 +1,4 @@
-//! Slow readers and writers, half-closed sockets, and many connections.
+//! Slow readers, slow writers, half-closed sockets, and many connections.
 
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use uwork_serve::{Config, Io, Receiver};
 use crate::client::{Client, config, info, request, start, with_each};
 
 #[test]
-fn who_sends_no_more_gets_all_replies() {
+fn a_half_closed_client_gets_all_replies() {
     with_each(|server| {
         let mut client = Client::new(server);
         client.send("SET a 1\r\nDIGEST a\r\n");
@@ -23,8 +23,9 @@ fn who_sends_no_more_gets_all_replies() {
 }
 
 #[test]
-fn a_slow_reader_is_waited_for_and_takes_no_more_than_a_bit() {
-    // Far less than what is wanted; with less than a few segments of loopback, each would wait for a delayed ACK.
+fn a_slow_reader_gets_all_replies_and_holds_little_memory() {
+    // Far less than the requested output. A buffer below a few segments of the loopback interface
+    // would make every exchange wait for a delayed ACK.
     let small = Some(128 * 1024);
     for threads in [1, 3] {
         let config = Config { send_buffer: small, receive_buffer: small, ..config(threads) };
@@ -35,7 +36,7 @@ fn a_slow_reader_is_waited_for_and_takes_no_more_than_a_bit() {
         let requests = request(&["GET", "a"]).repeat(400);
         let mut writer = Client(slow.0.try_clone().unwrap());
         let sender = std::thread::spawn(move || writer.send(requests));
-        // Forty megabytes of replies are wanted; far less is held for them.
+        // Forty megabytes of replies are requested; the server holds far less of them.
         while info(&mut other, "total_commands_processed") < 5 {}
         for _ in 0..200 {
             let used = info(&mut other, "used_memory");
@@ -49,7 +50,7 @@ fn a_slow_reader_is_waited_for_and_takes_no_more_than_a_bit() {
 }
 
 #[test]
-fn who_asks_and_does_not_read_is_not_received_from_without_end() {
+fn the_server_stops_receiving_from_a_client_that_does_not_read() {
     const MOST: usize = 64 << 20;
     let small = Some(16 * 1024);
     for (receiver, io) in [
@@ -64,7 +65,7 @@ fn who_asks_and_does_not_read_is_not_received_from_without_end() {
         let (mut slow, mut other) = (Client::new(&server), Client::new(&server));
         let value = vec![b'v'; 100_000];
         slow.ask(request(&[&b"SET"[..], b"a", &value]), "+OK\r\n");
-        // Until nothing more fits into the sockets: then nobody takes it.
+        // Writes until the socket buffers are full; after that the server reads nothing.
         slow.0.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
         let requests = request(&["GET", "a"]).repeat(100);
         let mut sent = 0;
@@ -75,7 +76,7 @@ fn who_asks_and_does_not_read_is_not_received_from_without_end() {
                 Err(error) => panic!("{error}"),
             }
         }
-        assert!(sent < MOST, "all is taken");
+        assert!(sent < MOST, "the server reads without a limit");
         let used = info(&mut other, "used_memory");
         assert!(used < 12 << 20, "{used}");
         for _ in 0..5 {
@@ -85,7 +86,7 @@ fn who_asks_and_does_not_read_is_not_received_from_without_end() {
 }
 
 #[test]
-fn who_goes_in_the_middle_leaves_nothing_behind() {
+fn a_client_that_disconnects_in_a_request_leaks_nothing() {
     with_each(|server| {
         let mut other = Client::new(server);
         for number in 0..50 {
@@ -100,13 +101,13 @@ fn who_goes_in_the_middle_leaves_nothing_behind() {
 }
 
 #[test]
-fn ten_thousand_connections_come_and_go() {
+fn ten_thousand_connections_open_and_close() {
     let server = start(config(2));
     let mut other = Client::new(&server);
     let mut kept = Vec::new();
     for number in 0..10_000 {
         let stream = TcpStream::connect(server.address()).unwrap();
-        // Some say something, some stay for a while, most just go.
+        // Some send requests, some stay for a while, most disconnect at once.
         if number % 100 == 0 {
             let mut client = Client(stream);
             client.ask("PING\r\n", "+PONG\r\n");
@@ -121,13 +122,13 @@ fn ten_thousand_connections_come_and_go() {
     assert_eq!(info(&mut other, "total_connections_received"), 10_001);
 }
 
-/// Ten thousand, or as many as the system allows: each takes a descriptor on both sides.
+/// Ten thousand, or as many as the system allows. Each connection needs a descriptor on both sides.
 fn many() -> usize {
     const WANTED: u64 = 21_000;
     let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(WANTED);
     let raise =
         |most| setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: Some(most) });
-    // More than is allowed is for the superuser.
+    // Only a privileged process may raise the hard limit.
     let most = if raise(WANTED.max(allowed)).is_ok() { WANTED.max(allowed) } else { allowed };
     raise(most).unwrap();
     (most.saturating_sub(1_000) as usize / 2).min(10_000)
@@ -147,7 +148,7 @@ fn ten_thousand_connections_at_once_are_served_and_dropped() {
         for (number, client) in clients.iter_mut().enumerate().step_by(7) {
             client.ask(format!("ECHO {number:06}\r\n"), format!("$6\r\n{number:06}\r\n"));
         }
-        // Requests that are never completed, and replies that are never read.
+        // Incomplete requests, and replies that no client reads.
         clients.iter_mut().skip(1).step_by(7).for_each(|client| client.send("*2\r\n$3\r\nGET"));
         clients.iter_mut().skip(2).step_by(7).for_each(|client| client.send("PING\r\n"));
         drop(clients);

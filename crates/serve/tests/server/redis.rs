@@ -1,4 +1,4 @@
-//! Odd requests, answered byte for byte as Debian's redis-server answers them.
+//! Unusual requests. The server's replies must equal those of Debian's redis-server byte for byte.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -11,14 +11,14 @@ use uwork_serve::{Config, Server};
 
 use crate::client::{LOOK_EVERY, Patient};
 
-/// A redis-server on a socket of its own, without persistence; killed in the end.
+/// A redis-server on a socket of its own, without persistence; killed on drop.
 struct Redis {
     child: Child,
     directory: PathBuf,
 }
 
 impl Redis {
-    /// `None` where it is not installed.
+    /// `None` if it is not installed.
     fn start() -> Option<Self> {
         let directory = std::env::temp_dir().join(format!("uwork-redis-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -37,7 +37,7 @@ impl Redis {
             lines.any(|line| line.contains("eady to accept connections")),
             "it has not started"
         );
-        // What it writes later must not fill the pipe.
+        // Later output must not fill the pipe.
         std::thread::spawn(move || lines.for_each(drop));
         Some(redis)
     }
@@ -58,17 +58,17 @@ impl Drop for Redis {
 const BEGIN: &[u8] = b"$5\r\nbegin\r\n";
 const END: &[u8] = b"$10\r\nend of it!\r\n";
 
-/// Says hello, of which each server makes its own, and sends the requests; the replies to them, up to the end of the
-/// connection if they end it.
+/// Sends HELLO, which the servers answer differently, and then the requests. Returns the replies to
+/// the requests, up to the end of the connection if they end it.
 fn ask(stream: impl Into<OwnedFd>, hello: &str, requests: &[u8]) -> String {
-    // Whatever family it is of: all that is used is the same for every socket.
+    // The socket may be of any family; only operations common to all stream sockets are used.
     let mut stream = UnixStream::from(stream.into());
     stream.set_read_timeout(Some(LOOK_EVERY)).unwrap();
     let start = format!("{hello}\r\nECHO begin\r\nFLUSHALL\r\n");
     let all = [start.as_bytes(), requests, b"\r\nECHO 'end of it!'\r\n"].concat();
     match stream.write_all(&all) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => panic!("{error}"),
-        // What is not complete is not waited for.
+        // Waiting for the reply to an incomplete request would never end.
         _ => drop(stream.shutdown(Shutdown::Write)),
     }
     let (mut replies, mut bytes) = (Vec::new(), [0; 4096]);
@@ -85,13 +85,13 @@ fn ask(stream: impl Into<OwnedFd>, hello: &str, requests: &[u8]) -> String {
     replies[begin..].escape_ascii().to_string()
 }
 
-/// What is asked, each on a connection of its own: lines as typed, or any bytes.
+/// The inputs, each sent on a connection of its own: lines as typed, or arbitrary bytes.
 fn cases() -> Vec<Vec<u8>> {
     let lines = |text: &str| {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         lines.map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>()
     };
-    // Each line by itself, and behind what gives the commands something to do.
+    // Each line alone, and each line behind commands that create the keys it uses.
     let mut cases = lines(include_str!("redis/lines.txt"));
     let before = b"SET n 41\r\nSET text abc\r\nSET soon 1 EX 100\r\nMSET a 1 b 2 c 3\r\n".to_vec();
     let behind = cases.iter().map(|case| [&before[..], case].concat()).collect::<Vec<_>>();
@@ -100,9 +100,10 @@ fn cases() -> Vec<Vec<u8>> {
     cases
 }
 
-/// What cannot be typed. Not where Redis' answer hangs on how the request arrives, or is none: inline requests around
-/// the limit of their length, and with a NUL, behind which Redis looks for no end of the line; a command's name with a
-/// NUL behind it, which Redis takes for the command where its hash, another one in each process, happens to fit.
+/// Input that cannot be typed. Excluded is input for which the reply of Redis depends on how the
+/// request arrives, or is missing. These are inline requests near the length limit, inline requests
+/// with a NUL (Redis searches no line end behind it), and a command name followed by a NUL (Redis
+/// accepts it if its hash, which differs in each process, happens to match).
 fn raw() -> Vec<Vec<u8>> {
     let mut cases: Vec<Vec<u8>> = [
         &b"*1\r\n$4\r\nPING\r\n"[..],
@@ -161,7 +162,7 @@ fn raw() -> Vec<Vec<u8>> {
         b"SET a 9223372036854775806\r\nINCR a\r\nINCR a\r\nGET a",
         b"SET a -1\r\nINCR a\r\nINCR a",
         b"SET a 5 EX 100\r\nINCR a\r\nTTL a\r\nSET a 6\r\nTTL a",
-        // An error in the middle, and an end.
+        // An error in the middle, and an incomplete request at the end.
         b"PING\r\nDANCE\r\nGET\r\nSET a 1\r\nMSET b\r\nGET a",
         b"SET a 1\r\nQUIT\r\nSET a 2\r\nGET a",
         b"SET a 1\r\nGET a\r\n*1\r\n:1\r\nSET a 2\r\n",
@@ -184,7 +185,7 @@ fn raw() -> Vec<Vec<u8>> {
     .iter()
     .map(|case| case.to_vec())
     .collect();
-    // What is quoted of an unknown request.
+    // The quotation of an unknown request.
     for len in [100, 127, 128, 129, 200] {
         let long = "x".repeat(len);
         for request in [
@@ -204,7 +205,7 @@ fn raw() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn odd_requests_are_answered_as_by_redis() {
+fn unusual_requests_get_the_replies_of_redis() {
     let Some(redis) = Redis::start() else {
         eprintln!("left out: redis-server is not installed (ci/deps.sh)");
         return;

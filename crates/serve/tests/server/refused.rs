@@ -1,4 +1,5 @@
-//! What the system refuses: descriptors, and io_uring. Both hold for the whole process, so each has one of its own.
+//! Resources that the system refuses: descriptors and io_uring. Both settings affect the whole
+//! process, so each test runs in a process of its own.
 
 use std::env;
 use std::io::{Read, Write};
@@ -10,7 +11,7 @@ use uwork_serve::{Config, Io, Server};
 
 const CHILD: &str = "UWORK_SERVE_TEST_CHILD";
 
-/// Runs the test of this name again, alone, in a process of its own; `None` in that process.
+/// Runs the test of this name again in a process of its own; returns `None` in that process.
 pub(crate) fn in_child(test: &str) -> Option<String> {
     if env::var_os(CHILD).is_some() {
         return None;
@@ -19,7 +20,7 @@ pub(crate) fn in_child(test: &str) -> Option<String> {
     let out = command.args(["--exact", test, "--nocapture"]).env(CHILD, "1").output().unwrap();
     let text = [out.stdout, out.stderr].concat();
     let text = String::from_utf8_lossy(&text).into_owned();
-    // A name that is not a test's would run none.
+    // If the name matched no test, zero tests would pass.
     assert!(out.status.success() && text.contains("1 passed"), "{test}: {text}");
     Some(text)
 }
@@ -43,8 +44,8 @@ fn limit_descriptors(current: u64) {
 }
 
 #[test]
-fn fewer_descriptors_than_clients_is_fewer_clients_and_said() {
-    if in_child("refused::fewer_descriptors_than_clients_is_fewer_clients_and_said").is_some() {
+fn too_few_descriptors_lower_the_client_limit_with_a_note() {
+    if in_child("refused::too_few_descriptors_lower_the_client_limit_with_a_note").is_some() {
         return;
     }
     limit_descriptors(200);
@@ -57,8 +58,8 @@ fn fewer_descriptors_than_clients_is_fewer_clients_and_said() {
 }
 
 #[test]
-fn the_limit_is_raised_as_far_as_it_may() {
-    if in_child("refused::the_limit_is_raised_as_far_as_it_may").is_some() {
+fn the_descriptor_limit_is_raised_as_far_as_permitted() {
+    if in_child("refused::the_descriptor_limit_is_raised_as_far_as_permitted").is_some() {
         return;
     }
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -70,20 +71,21 @@ fn the_limit_is_raised_as_far_as_it_may() {
 }
 
 #[test]
-fn without_a_descriptor_left_clients_wait_until_one_goes() {
-    if in_child("refused::without_a_descriptor_left_clients_wait_until_one_goes").is_some() {
+fn without_descriptors_clients_wait_until_another_disconnects() {
+    if in_child("refused::without_descriptors_clients_wait_until_another_disconnects").is_some() {
         return;
     }
     limit_descriptors(64);
     for io in [Io::Auto, Io::Epoll] {
         let server = Server::start(Config { io, ..config(50) }).unwrap();
         let first = ping(server.address());
-        // Everything that is open takes a descriptor from both sides, and then there is none.
+        // Every open connection takes a descriptor on both sides. Then all remaining descriptors
+        // are used up.
         let mut files = Vec::new();
         while let Ok(file) = std::fs::File::open("/proc/self/stat") {
             files.push(file);
         }
-        // One for the client's socket; the server has none to accept it with.
+        // One descriptor for the client's socket; the server has none left to accept it.
         drop(files.pop());
         let mut waiting = TcpStream::connect(server.address()).unwrap();
         waiting.write_all(b"PING\r\n").unwrap();
@@ -96,8 +98,8 @@ fn without_a_descriptor_left_clients_wait_until_one_goes() {
 }
 
 #[test]
-fn where_io_uring_is_refused_it_is_epoll_and_said() {
-    if in_child("refused::where_io_uring_is_refused_it_is_epoll_and_said").is_some() {
+fn a_refused_io_uring_falls_back_to_epoll_with_a_note() {
+    if in_child("refused::a_refused_io_uring_falls_back_to_epoll_with_a_note").is_some() {
         return;
     }
     refuse_io_uring();
@@ -109,21 +111,22 @@ fn where_io_uring_is_refused_it_is_epoll_and_said() {
     server.stop().unwrap();
 }
 
-/// `io_uring_setup` fails with EPERM, as container runtimes have it.
+/// Makes `io_uring_setup` fail with EPERM, as container runtimes do.
 fn refuse_io_uring() {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
 
     let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
     let step = |code, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
-        // The number of the system call is the first word.
+        // The first word of the data is the number of the system call.
         step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
         step(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, libc::SYS_io_uring_setup as u32),
         step(BPF_RET | BPF_K, 0, 0, refused),
         step(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: the program is live and well-formed; it holds for this thread and those that it starts.
+    // SAFETY: the program is live and well-formed. It applies to this thread and to the threads
+    // that it starts.
     let outcome = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)

@@ -1,7 +1,7 @@
-//! uwork through its C interface: what a C program gets of it.
+//! uwork through its C interface: the performance that a C program gets.
 //!
-//! The items, their function and the calls are those of `uwork.h`, and every call is one: made through an
-//! address that the compiler does not know, as through a shared library.
+//! Items, function and calls are those of `uwork.h`. Every call goes through an address that the
+//! compiler cannot see through, as with a shared library.
 
 use std::ffi::{CString, c_int};
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use uwork_rivals::{Pool, Producer, Progress};
 
 const UNBOUND: u32 = 1 << 1;
 
-/// The functions, as addresses.
+/// The functions of the interface, as addresses.
 #[derive(Clone, Copy)]
 struct Abi {
     work_init: unsafe extern "C" fn(*mut UwWork, UwWorkFn),
@@ -23,7 +23,7 @@ struct Abi {
     flush_helping: unsafe extern "C" fn(*mut UwWork) -> c_int,
 }
 
-/// A queue of the default scope.
+/// A queue with the default scope.
 pub(super) struct ThroughC {
     queue: *mut UwQueue,
     abi: Abi,
@@ -38,7 +38,7 @@ impl ThroughC {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = CString::new(format!("bench-c-{number}")).expect("a number has no zero byte");
-        // SAFETY: a name.
+        // SAFETY: the name is a valid C string.
         let queue = unsafe { uw_queue_create(name.as_ptr(), UNBOUND, 0) };
         assert!(!queue.is_null(), "a queue with a fresh name can be made");
         let abi = black_box(Abi {
@@ -52,12 +52,12 @@ impl ThroughC {
 
 impl Drop for ThroughC {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the queue any more.
+        // SAFETY: no thread uses the queue any more.
         unsafe { uw_queue_destroy(self.queue) };
     }
 }
 
-/// An item as a C program has it: embedded, with what its function needs behind it.
+/// An item as a C program defines it: the work item first, then the data of its function.
 #[repr(C)]
 struct Item {
     work: std::mem::MaybeUninit<UwWork>,
@@ -65,7 +65,7 @@ struct Item {
 }
 
 unsafe extern "C-unwind" fn run(work: *mut UwWork) {
-    // SAFETY: the item that was queued, which begins with its work.
+    // SAFETY: `work` is the first field of the queued item.
     unsafe { (*work.cast::<Item>()).progress }.complete();
 }
 
@@ -81,7 +81,7 @@ impl Pool for ThroughC {
         let item = || Item { work: std::mem::MaybeUninit::uninit(), progress };
         let mut items: Box<[Item]> = (0..outstanding).map(|_| item()).collect();
         for item in &mut items {
-            // SAFETY: memory of an item, at the place where it stays.
+            // SAFETY: the memory of an item, at its final address.
             unsafe { (self.abi.work_init)((&raw mut *item).cast(), Some(run)) };
         }
         CProducer { pool: self, items }
@@ -92,7 +92,7 @@ impl Producer for CProducer<'_> {
     #[inline]
     unsafe fn submit(&mut self, index: usize) {
         let item = &raw mut self.items[index];
-        // SAFETY: an item that stays where it is until everything that was queued has run.
+        // SAFETY: the item stays in place until everything that was queued has run.
         let queued = unsafe { (self.pool.abi.queue_work)(self.pool.queue, item.cast()) };
         debug_assert!(queued == 1, "the item queued last under this index has completed");
         let _ = queued;

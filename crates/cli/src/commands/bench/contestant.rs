@@ -1,10 +1,11 @@
-//! Who takes part: one runner with one load, and the groups that are compared with each other.
+//! The contestants: one runner with one load each, and the groups that are compared with each
+//! other.
 
 use uwork_rivals::{Load, Rival, Sample, Standing};
 
 use super::UserError;
 
-/// The fixed names under which a figure is followed over time.
+/// The fixed names by which a figure is tracked over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Names {
     pub(super) case: &'static str,
@@ -13,7 +14,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// For a sentence: `uwork default (flood)`.
+    /// The names in a sentence: `uwork default (flood)`.
     pub(super) fn spoken(&self) -> String {
         let space = if self.variant.is_empty() { "" } else { " " };
         format!("{}{space}{} ({})", self.runner, self.variant, self.case)
@@ -23,7 +24,7 @@ impl Names {
 /// Takes one sample. An error ends the benchmark.
 pub(super) type Measure<S> = Box<dyn Fn() -> Result<S, UserError>>;
 
-/// One runner, ready to be measured as often as wanted.
+/// A runner that is ready to be measured any number of times.
 pub(super) struct Contestant<S = Sample> {
     pub(super) names: Names,
     /// `None` for uwork itself.
@@ -32,7 +33,7 @@ pub(super) struct Contestant<S = Sample> {
 }
 
 impl Contestant {
-    /// A rival under the load; `ordered` holds it to one worker.
+    /// A rival under the load; `ordered` limits it to one worker.
     pub(super) fn rival(rival: Rival, case: &'static str, load: Load, ordered: bool) -> Self {
         let workers = if ordered { 1 } else { cpus() };
         let variant = if ordered { "ordered" } else { rival.variant };
@@ -48,26 +49,26 @@ impl Contestant {
 pub(super) struct Group<S = Sample> {
     pub(super) title: String,
     pub(super) contestants: Vec<Contestant<S>>,
-    /// How often each is measured.
+    /// Number of samples of each contestant.
     pub(super) samples: usize,
     pub(super) ratio_to: RatioTo,
 }
 
-/// What a table's ratios are to.
+/// The base of a table's ratios.
 #[derive(Clone, Copy)]
 pub(super) enum RatioTo {
-    /// The fastest of the pools that people use.
+    /// The fastest pool in practical use.
     FastestRival,
     /// The contestant of this variant.
     Variant(&'static str),
 }
 
-/// The variant's name where each enqueue is timed.
+/// The name of the variant in which each enqueue is timed.
 pub(super) fn with_clock(variant: &str, clock: bool) -> String {
     format!("{variant}{}", if clock { "+clock" } else { "" })
 }
 
-/// CPUs this process may use: what every pool gets as its number of workers.
+/// Number of CPUs that this process may use, which is every pool's number of workers.
 pub(super) fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,9 +1,10 @@
-//! `uwork bench golden`: the kernel's concurrency scenarios, and how far their finish times are from what
-//! they should be.
+//! `uwork bench golden`: the kernel's concurrency scenarios, and how far their finish times deviate
+//! from the ideal times.
 //!
-//! Three items are queued at once for one CPU. w0 burns 5 ms, sleeps 10 and burns 5; w1 and w2 burn 5 and
-//! sleep 10. The sleeps are declared, or, to see how well they are noticed, not. Virtual time has the same
-//! scenarios exactly; here a real machine is in between.
+//! Three items are queued at once for one CPU. w0 computes for 5 ms, sleeps for 10 ms and computes
+//! for 5 ms; w1 and w2 compute for 5 ms and sleep for 10 ms. The sleeps are declared or, to measure
+//! detection, undeclared. The tests in virtual time have the same scenarios exactly; here they run
+//! on a real machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ pub(super) struct Args {
     /// Runs of each scenario
     #[arg(long, value_name = "N", default_value = "20", allow_hyphen_values = true)]
     samples: String,
-    /// The items do not say that they sleep
+    /// The items do not declare their sleeps
     #[arg(long)]
     undeclared: bool,
     /// Write the records to FILE
@@ -33,7 +34,7 @@ pub(super) struct Args {
     json: Option<PathBuf>,
 }
 
-/// A scenario: its queues, and when w0, w1 and w2 should finish, in milliseconds.
+/// A scenario: its queues, and the ideal finish times of w0, w1 and w2 in milliseconds.
 struct Scenario {
     name: &'static str,
     first: fn(Builder) -> Builder,
@@ -103,13 +104,13 @@ fn burn(time: Duration) {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let samples = count("--samples", &args.samples, 1..=10_000)?;
     let json = args.json.as_deref().map(Target::check).transpose()?;
     let variant = if args.undeclared { "undeclared" } else { "declared" };
     let by = match args.undeclared {
-        true => format!(", noticed by way of the tier {}", uwork::dump().blocking.tier),
+        true => format!(", detected by the tier {}", uwork::dump().blocking.tier),
         false => String::new(),
     };
     println!("golden  (samples {samples}; sleeps {variant}{by}; times in ms)");
@@ -149,7 +150,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     .map(|()| ExitCode::SUCCESS)
 }
 
-/// When each of the three finished, in milliseconds.
+/// The finish times of the three items, in milliseconds.
 fn sample_of(scenario: &Scenario, number: usize, undeclared: bool) -> Result<[f64; 3], UserError> {
     let failed = |error: uwork::Error| UserError(error.to_string());
     let make = |name: &str, how: fn(Builder) -> Builder| {
@@ -161,7 +162,7 @@ fn sample_of(scenario: &Scenario, number: usize, undeclared: bool) -> Result<[f6
         None => first.clone(),
     };
     let cpu = first.cpumask().last().expect("a queue has a CPU");
-    // Its worker is up and has gone to sleep again.
+    // Afterwards the CPU's worker exists and is parked again.
     uwork::work_on_cpu(cpu, || ()).map_err(failed)?;
     std::thread::sleep(MS);
     let began = Instant::now();

@@ -1,7 +1,7 @@
-//! `uwork bench idle`: what uwork's threads do when there is nothing to do.
+//! `uwork bench idle`: the activity of uwork's threads when there is no work.
 //!
-//! A load, a pause for what lingers after a load, then the context switches of every thread of
-//! uwork's over some seconds. Each wake-up is at least one.
+//! After a load and a pause for the activity that follows a load, this counts the context switches
+//! of all threads of uwork for some seconds. Each wake-up causes at least one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use super::record::{Record, Target};
 use super::{UserError, uwork_pool};
 
 const ITEMS: usize = 1_000_000;
-/// The watch stays awake for a tenth of a second after a load.
+/// Longer than the watcher stays awake after a load (a tenth of a second).
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// How long to watch
+    /// How long to measure, in seconds
     #[arg(long, value_name = "N", default_value = "5", allow_hyphen_values = true)]
     seconds: String,
     /// Write the records to FILE
@@ -27,7 +27,7 @@ pub(super) struct Args {
     json: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let seconds = count("--seconds", &args.seconds, 1..=3_600)?;
     let json = args.json.as_deref().map(Target::check).transpose()?;
@@ -42,7 +42,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let (_, after) = switches(&[SLEEPS, "nonvoluntary_ctxt_switches"])?;
     let rate = after.saturating_sub(before) as f64 / seconds as f64;
     println!(
-        "idle  ({ITEMS} items before, {threads} threads of uwork's)\n{rate} wake-ups a second over \
+        "idle  ({ITEMS} items before, {threads} threads of uwork)\n{rate} wake-ups a second over \
          {seconds} s"
     );
     match json {
@@ -59,16 +59,16 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     .map(|()| ExitCode::SUCCESS)
 }
 
-/// The context switches of threads that went to sleep.
+/// Context switches of threads that went to sleep.
 pub(super) const SLEEPS: &str = "voluntary_ctxt_switches";
 
-/// How many threads uwork has in this process, and their context switches of these kinds so far.
+/// The number of uwork's threads in this process, and their context switches of these kinds so far.
 pub(super) fn switches(kinds: &[&str]) -> Result<(usize, u64), UserError> {
     let unreadable = |error| UserError(format!("/proc/self/task: {error}"));
     let (mut threads, mut switches) = (0, 0);
     for entry in fs::read_dir("/proc/self/task").map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
-        // A thread that has just ended has no files.
+        // The files of a thread that has just ended no longer exist.
         let Ok(status) = fs::read_to_string(path.join("status")) else { continue };
         let field = |name: &str| {
             status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":\t"))

@@ -6,7 +6,7 @@ use uwork_rivals::{Sample, Standing};
 use super::UserError;
 use super::contestant::{Group, Names, RatioTo};
 
-/// A contestant's samples.
+/// The samples of a contestant.
 pub(super) struct Outcome<S = Sample> {
     pub(super) names: Names,
     /// `None` for uwork itself.
@@ -14,15 +14,15 @@ pub(super) struct Outcome<S = Sample> {
     pub(super) samples: Vec<S>,
 }
 
-/// A group's outcomes, in the order in which they ran.
+/// The outcomes of a group, in the order in which they ran.
 pub(super) struct GroupOutcome<S = Sample> {
     pub(super) title: String,
     pub(super) outcomes: Vec<Outcome<S>>,
     pub(super) ratio_to: RatioTo,
 }
 
-/// Measures everything. The progress line is drawn between samples only (and on a terminal only):
-/// it takes no time from them.
+/// Measures everything. The progress line is drawn only between samples, and only on a terminal, so
+/// it does not disturb them.
 pub(super) fn run<S>(groups: Vec<Group<S>>) -> Result<Vec<GroupOutcome<S>>, UserError> {
     let runs: usize = groups.iter().map(|group| group.contestants.len() * group.samples).sum();
     let progress = ProgressBar::new(runs as u64);

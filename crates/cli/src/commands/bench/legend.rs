@@ -1,12 +1,13 @@
-//! Words of a table that nobody can know: a line for each that occurs in it, below.
+//! The legend below a table: one line for each special term that occurs in it.
 
 use super::interleave::GroupOutcome;
 use super::summary::{self, Sampled};
 
-/// A word and what it means. As a column's title or a runner it is the whole, of a variant it may be a part.
+/// A term and its meaning. The term must equal a column's title or a runner, or a part of a
+/// variant.
 pub(super) type Word = (&'static str, &'static str);
 
-/// The lines for those of the words that the table of this group has.
+/// The lines for those terms that occur in this group's table.
 pub(super) fn below<S: Sampled>(group: &GroupOutcome<S>, words: &[Word]) -> String {
     let occurs = |word: &str| {
         group.outcomes.iter().any(|outcome| {

@@ -1,6 +1,8 @@
-//! Samples that children of this process take: how a child prints its figures, and how they are read back.
+//! Samples that child processes take: how a child prints its figures, and how the parent reads
+//! them.
 //!
-//! What is chosen once for a process, a tier or a mode, is compared by children, one for each sample.
+//! Settings that are fixed for a process, such as a tier or a mode, are compared by child
+//! processes, one for each sample.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,20 +17,20 @@ use super::measure_and_show;
 use super::summary::{Metric, RATE, Sampled};
 use crate::commands::UserError;
 
-/// What the command lines of such benchmarks share.
+/// The common options of such benchmarks.
 #[derive(clap::Args)]
 pub(super) struct ChildArgs {
     /// Also write the figures to FILE, as a JSON array of flat records
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Take one sample and print it; for uwork's own use
+    /// Take one sample and print it; for internal use
     #[arg(long, hide = true, value_name = "JSON")]
     order: Option<String>,
 }
 
 impl ChildArgs {
-    /// Lets `child` carry an order out if there is one; else measures the groups and reports, with what the words in
-    /// the tables mean.
+    /// If there is an order, lets `child` execute it. Otherwise measures the groups and prints
+    /// their report, with a legend.
     pub(super) fn run<O: DeserializeOwned>(
         &self,
         bench: &'static str,
@@ -47,7 +49,7 @@ impl ChildArgs {
     }
 }
 
-/// What a child prints: its metrics by name.
+/// The output of a child: its metrics by name.
 #[derive(Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Figures(BTreeMap<String, f64>);
 
@@ -56,21 +58,21 @@ impl Figures {
         self.0.insert(metric.name.to_owned(), value);
     }
 
-    /// Hands them to the parent.
+    /// Prints them for the parent.
     pub(super) fn print(&self) {
         println!("{}", serde_json::to_string(self).expect("names and numbers"));
     }
 }
 
-/// A child's sample.
+/// A sample from a child.
 pub(super) struct Measured {
     metrics: Vec<(Metric, f64)>,
-    /// What it wrote to stderr, line by line.
+    /// The lines that the child wrote to standard error.
     said: Vec<String>,
 }
 
 impl Measured {
-    /// From what a child printed, which knows these metrics, the rate among them.
+    /// Parses a child's output, which must consist of known metrics and include the rate.
     pub(super) fn parse(printed: &str, said: &str, known: &[Metric]) -> Result<Self, UserError> {
         let Figures(mut values) = serde_json::from_str(printed)
             .map_err(|error| UserError(format!("a child's figures cannot be read: {error}")))?;
@@ -87,9 +89,9 @@ impl Measured {
         Ok(Self { metrics, said: lines(said).map(str::to_owned).collect() })
     }
 
-    /// From the child that a command is. `who` is for errors.
-    pub(super) fn by(command: Command, who: &str, known: &[Metric]) -> Result<Self, UserError> {
-        let (printed, said) = output_of(command, who)?;
+    /// Runs the command in a child. `name` names it in errors.
+    pub(super) fn by(command: Command, name: &str, known: &[Metric]) -> Result<Self, UserError> {
+        let (printed, said) = output_of(command, name)?;
         Self::parse(&printed, &said, known)
     }
 }
@@ -104,25 +106,25 @@ impl Sampled for Measured {
     }
 }
 
-/// What the child that a command is has printed and what it has said. `who` is for errors.
-pub(super) fn output_of(mut command: Command, who: &str) -> Result<(String, String), UserError> {
+/// The child's standard output and standard error. `name` names the child in errors.
+pub(super) fn output_of(mut command: Command, name: &str) -> Result<(String, String), UserError> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(&error))?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
-        let last = lines(&said).last().unwrap_or("it said nothing");
-        return Err(UserError(format!("{who}: {}: {last}", output.status)));
+        let last = lines(&said).last().unwrap_or("it printed nothing");
+        return Err(UserError(format!("{name}: {}: {last}", output.status)));
     }
     Ok((String::from_utf8_lossy(&output.stdout).into_owned(), said))
 }
 
-/// The lines of what a child said, without the name that the library begins them with: whoever passes them on says
-/// who it was.
+/// The lines of a child's standard error, without the prefix of the library: the caller adds the
+/// name of the child.
 pub(super) fn lines(said: &str) -> impl Iterator<Item = &str> {
     let lines = said.lines().map(|line| line.strip_prefix("uwork: ").unwrap_or(line));
     lines.filter(|line| !line.trim().is_empty())
 }
 
-/// This program again, with an order for `bench NAME`.
+/// The command that runs this program again, with an order for `bench NAME`.
 pub(super) fn again(bench: &str, order: &impl serde::Serialize) -> Result<Command, UserError> {
     let program = std::env::current_exe().map_err(|error| cannot_start(&error))?;
     let mut command = Command::new(program);
@@ -131,14 +133,15 @@ pub(super) fn again(bench: &str, order: &impl serde::Serialize) -> Result<Comman
     Ok(command)
 }
 
-/// What the hidden option has.
+/// Parses the value of the hidden option.
 pub(super) fn order<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Result<T, UserError> {
-    serde_json::from_str(text)
-        .map_err(|error| UserError(format!("--order '{text}': {error}; it is for uwork's own use")))
+    serde_json::from_str(text).map_err(|error| {
+        UserError(format!("--order '{text}': {error}; this option is for internal use"))
+    })
 }
 
 fn cannot_start(error: &io::Error) -> UserError {
-    UserError(format!("uwork cannot start itself again, as each sample needs: {error}"))
+    UserError(format!("cannot start the child process for a sample: {error}"))
 }
 
 #[cfg(test)]
@@ -149,7 +152,7 @@ mod tests {
         Metric { name: "threads_peak", unit: "threads", title: "threads", decimals: 0 };
 
     #[test]
-    fn what_a_child_prints_is_read_back_and_nothing_else() {
+    fn the_parent_accepts_exactly_what_a_child_prints() {
         let mut figures = Figures::default();
         figures.set(THREADS, 5.0);
         figures.set(RATE, 2.5);

@@ -1,8 +1,8 @@
-//! `uwork bench`: measures this machine's uwork, and other pools beside it.
+//! `uwork bench`: measures uwork on this machine, and other pools for comparison.
 //!
-//! A benchmark is a list of groups; the runners of a group run interleaved, sample by sample, so
-//! that whatever else the machine does meanwhile hits all of them alike and their ratio holds. All
-//! checks of the command line come before the first measurement.
+//! A benchmark is a list of groups. The runners of a group run interleaved, sample by sample. So
+//! other activity of the machine affects all of them alike, and their ratio remains meaningful. All
+//! checks of the command line precede the first measurement.
 
 mod affinity;
 mod blocking;
@@ -56,27 +56,28 @@ enum Bench {
     /// Many submitters on one last-level cache: scope `cache` against the automatic fallback of
     /// `default`.
     Scope(scope::Args),
-    /// Wake-ups a second of uwork's threads when there is nothing to do.
+    /// Wake-ups per second of uwork's threads when there is no work.
     Idle(idle::Args),
-    /// The kernel's concurrency scenarios, and how far their finish times are off.
+    /// The kernel's concurrency scenarios, and the deviation of their finish times.
     Golden(golden::Args),
-    /// What a queue costs: to make, in memory, to use once, to destroy.
+    /// The cost of a queue: to create it, its memory, to use it once, to destroy it.
     Queues(queues::Args),
-    /// What timers cost while a million are armed, and how late they expire.
+    /// The cost of timers while a million are armed, and how late they expire.
     Timers(timers::Args),
-    /// Items that block without saying so, among short ones: how many a second, how soon the next one
-    /// starts, and on how many threads.
+    /// Items that block undeclared, among short items: the rate, the delay until the next item
+    /// starts, and the number of threads.
     Blocking(blocking::Args),
     /// How late a ready item starts beside an item that sleeps or computes.
     Progress(progress::Args),
-    /// Cycles of an allocation of 64 bytes, from per-CPU caches in each mode and from other allocators.
+    /// Cycles of an allocation of 64 bytes: per-CPU caches in each mode, and other allocators.
     Percpu(percpu::Args),
-    /// What a thread that must not be disturbed notices when another CPU drains all batches, in each mode.
+    /// How drains of all batches disturb a thread that is alone on its CPU, in each mode.
     Isolation(isolation::Args),
-    /// Requests per second of `uwork serve` and of Debian's redis-server, as redis-benchmark counts them.
+    /// Requests per second of `uwork serve` and of Debian's redis-server, as redis-benchmark counts
+    /// them.
     Serve(serve::Args),
-    /// Threads that post work to each other, by what they wait in: how many posts a second, and how long from a
-    /// post to its run.
+    /// Threads that post work to each other, for each kind of wait: posts per second, and the time
+    /// from a post to its run.
     Taskwork(taskwork::Args),
 }
 
@@ -108,7 +109,7 @@ fn measure_and_report<S: Sampled>(
     measure_and_show(bench, groups, json, warnings, |_| String::new())
 }
 
-/// As [`measure_and_report`], with something to show below the table of each group.
+/// As [`measure_and_report`], with additional text below the table of each group.
 fn measure_and_show<S: Sampled>(
     bench: &'static str,
     groups: Vec<Group<S>>,

@@ -1,4 +1,4 @@
-//! What the benchmarks' command lines share, checked: sizes within bounds, names that exist.
+//! Validation of the benchmarks' common options: ranges of numbers, and names.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -8,23 +8,23 @@ use super::UserError;
 const PRODUCERS: RangeInclusive<usize> = 1..=1024;
 const ITEMS: RangeInclusive<usize> = 1..=10_000_000;
 const SAMPLES: RangeInclusive<usize> = 1..=1000;
-/// A flood holds all items of all producers in memory at once, in some runners a few hundred bytes
-/// each.
+/// A flood holds all items of all producers in memory at once, up to a few hundred bytes each in
+/// some runners.
 const MAX_ITEMS_IN_ALL: usize = 20_000_000;
 
-/// Counts are read as text, so that a bad one gets a line that says what is allowed.
+/// Numbers are read as text, so that the message for a bad number states the allowed range.
 #[derive(clap::Args)]
 pub(super) struct OptionArgs {
-    /// Smaller sizes and fewer samples, for a look
+    /// Smaller sizes and fewer samples, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Threads that submit
+    /// Number of submitting threads
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     producers: Option<String>,
-    /// Items per producer [default: 200000; 20000 where each item is waited for; --quick: half]
+    /// Items per producer [default: 200000; 20000 if each item is waited for; --quick: half]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     items: Option<String>,
-    /// Runs of each runner, of which the median counts [default: 5; --quick: 3]
+    /// Runs of each runner; the median is reported [default: 5; --quick: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     /// Also write the figures to FILE, as a JSON array of flat records
@@ -32,7 +32,7 @@ pub(super) struct OptionArgs {
     json: Option<PathBuf>,
 }
 
-/// The checked form.
+/// The validated options.
 pub(super) struct Options {
     pub(super) quick: bool,
     pub(super) producers: usize,
@@ -61,7 +61,7 @@ impl OptionArgs {
 }
 
 impl Options {
-    /// Items per producer where up to `outstanding` are in flight.
+    /// Items per producer if up to `outstanding` items are in flight.
     pub(super) fn items_of(&self, outstanding: usize) -> usize {
         let full = if outstanding == 1 { 20_000 } else { 200_000 };
         self.items.unwrap_or(if self.quick { full / 2 } else { full })
@@ -83,7 +83,7 @@ pub(super) fn count(
     }
 }
 
-/// The same, if it was given; else the default.
+/// As `count`, with a default if the option is missing.
 pub(super) fn count_or(
     flag: &str,
     given: &Option<String>,
@@ -93,12 +93,12 @@ pub(super) fn count_or(
     given.as_ref().map_or(Ok(default), |text| count(flag, text, allowed))
 }
 
-/// What `--samples` says, or the default.
+/// The value of `--samples`, or the default.
 pub(super) fn samples_or(given: &Option<String>, default: usize) -> Result<usize, UserError> {
     count_or("--samples", given, SAMPLES, default)
 }
 
-/// Checks that each name is one of those allowed, and gives them without repeats, in the order of
+/// Checks that each name is allowed. Returns the names without duplicates, in the order of
 /// `allowed`.
 pub(super) fn names<'a>(
     flag: &str,
@@ -114,7 +114,7 @@ pub(super) fn names<'a>(
     Ok(allowed.iter().copied().filter(|name| given.iter().any(|g| g == name)).collect())
 }
 
-/// The names that were given, as [`names`]; all that are allowed if none was.
+/// The given names as in [`names`], or all allowed names if none is given.
 pub(super) fn names_or_all<'a>(
     flag: &str,
     given: &[String],
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_once_and_in_the_fixed_order() {
+    fn names_are_deduplicated_and_in_the_fixed_order() {
         let given = ["flood", "wait", "flood"].map(str::to_owned);
         assert_eq!(
             names("--case", &given, &["wait", "batch", "flood"]).unwrap(),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_stands_for_all() {
+    fn without_names_all_are_selected() {
         let all = ["wait", "batch"];
         assert_eq!(names_or_all("--case", &[], &all).unwrap(), all);
         assert_eq!(names_or_all("--case", &["batch".to_owned()], &all).unwrap(), ["batch"]);

@@ -1,4 +1,5 @@
-//! Where figures come from: the machine and the build. Figures of different origins are not to be compared blindly.
+//! The origin of figures: the machine and the build. Figures of different origins are not directly
+//! comparable.
 
 use std::fs;
 
@@ -6,15 +7,15 @@ use serde::Serialize;
 
 use super::contestant::cpus;
 
-/// A part of each record. The field names are fixed; null is what is not known.
+/// A part of each record. The field names are fixed; unknown values are null.
 #[derive(Clone, Serialize)]
 pub(super) struct Origin {
-    /// CPUs that the process may use.
+    /// Number of CPUs that the process may use.
     cpus: usize,
     cpu_model: Option<String>,
     kernel: Option<String>,
     version: &'static str,
-    /// Of the sources, `-dirty` where they differed from it.
+    /// The commit of the sources, with `-dirty` if they differed from it.
     commit: Option<&'static str>,
     profile: Option<&'static str>,
     rustc: Option<&'static str>,
@@ -37,7 +38,7 @@ impl Origin {
     }
 }
 
-/// The first CPU's name, which some architectures do not give.
+/// The name of the first CPU; some architectures do not report it.
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     let fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
     let mut names = fields.filter(|(name, _)| name.trim() == "model name");
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_model_is_that_of_the_first_cpu_that_has_one() {
+    fn the_model_is_that_of_the_first_cpu_that_reports_it() {
         let cpuinfo = "processor\t: 0\nmodel\t\t: 17\nmodel name\t: A Processor: 9\n\n\
                        processor\t: 1\nmodel name\t: Another\n";
         assert_eq!(cpu_model(cpuinfo).as_deref(), Some("A Processor: 9"));

@@ -1,4 +1,4 @@
-//! Giving privileges away.
+//! Dropping privileges.
 
 use std::io;
 use std::ptr;
@@ -14,7 +14,7 @@ pub(super) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// What `--unprivileged` needs.
+/// Checks the precondition of `--unprivileged`.
 pub(super) fn check(wanted: bool) -> Result<(), UserError> {
     if wanted && !is_root() {
         return Err(UserError(
@@ -25,7 +25,8 @@ pub(super) fn check(wanted: bool) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Becomes `nobody`, without groups. For root only, while there is one thread.
+/// Becomes user `nobody`, without groups. Requires root, and must be called while the process has a
+/// single thread.
 pub(super) fn drop() -> io::Result<()> {
     let check = |result: libc::c_int| {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -36,7 +37,8 @@ pub(super) fn drop() -> io::Result<()> {
     check(unsafe { libc::setresgid(NOBODY, NOBODY, NOBODY) })?;
     // SAFETY: as above.
     check(unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) })?;
-    // A process that was never root may read its own files in /proc; one that was may not.
+    // Without this, a process that dropped root may not read its own files in /proc. A process that
+    // was never root may.
     // SAFETY: PR_SET_DUMPABLE takes a number.
     check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) })
 }

@@ -1,4 +1,5 @@
-//! `uwork bench queues`: what a queue costs: to make, to have, to use once, to destroy.
+//! `uwork bench queues`: the cost of a queue: to create it, its memory, to use it once, to destroy
+//! it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,10 +15,10 @@ use super::{UserError, uwork_pool};
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// How many queues exist at once
+    /// Number of queues that exist at once
     #[arg(long, value_name = "N", default_value = "100000", allow_hyphen_values = true)]
     queues: String,
-    /// A hundredth as many, for a look
+    /// A hundredth of that number, for a quick check
     #[arg(long)]
     quick: bool,
     /// Write the records to FILE
@@ -25,7 +26,7 @@ pub(super) struct Args {
     json: Option<PathBuf>,
 }
 
-/// What was measured of one kind of queue.
+/// The results for one kind of queue.
 struct Outcome {
     kind: &'static str,
     create_ns: f64,
@@ -34,15 +35,16 @@ struct Outcome {
     destroy_ns: f64,
 }
 
-/// Queues that exist, and what was measured so far.
+/// Existing queues, and the results so far.
 struct Made(Vec<Queue>, Outcome);
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let queues = count("--queues", &args.queues, 1..=1_000_000)?;
     let count = if args.quick { queues.div_ceil(100) } else { queues };
     let json = args.json.as_deref().map(Target::check).transpose()?;
-    // All are kept until the last was measured, so that none is made in the memory of another.
+    // All queues are kept until the last one is measured, so that none reuses the memory of
+    // another.
     let made = ["unbound", "percpu", "ordered"]
         .into_iter()
         .map(|kind| make_and_use(kind, count))
@@ -82,7 +84,7 @@ fn make_and_use(kind: &'static str, count: usize) -> Result<Made, UserError> {
         };
         builder.build().map_err(|error| UserError(error.to_string()))
     };
-    // The first of its kind makes the threads, which all others share.
+    // The first queue of its kind creates the threads, which all later queues share.
     let first = make(format!("bench-{kind}-first"))?;
     let names: Vec<String> = (0..count).map(|number| format!("bench-{kind}-{number}")).collect();
     let mut queues = Vec::with_capacity(count);
@@ -109,14 +111,14 @@ fn destroy(Made(queues, outcome): Made) -> Outcome {
     Outcome { destroy_ns, ..outcome }
 }
 
-/// What `f` gives, and how long it took for each of `count`.
+/// The result of `f`, and its duration divided by `count`, in nanoseconds.
 fn timed<R>(count: usize, f: impl FnOnce() -> R) -> (R, f64) {
     let start = Instant::now();
     let result = f();
     (result, start.elapsed().as_nanos() as f64 / count as f64)
 }
 
-/// The memory of this process.
+/// The resident memory of this process.
 fn resident_bytes() -> Result<u64, UserError> {
     const PAGE: u64 = 4_096;
     let path = "/proc/self/statm";

@@ -1,4 +1,4 @@
-//! `--json FILE`: flat records, and a file that is either the old one or the whole new one.
+//! `--json FILE`: flat records. The file is replaced completely or not at all.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use super::origin::Origin;
 use super::summary::{self, Figure, Sampled};
 use super::uwork_pool::RUNNER;
 
-/// One figure. The field names are fixed: figures are followed over time by them.
+/// One figure. The field names are fixed, because figures are tracked over time by them.
 #[derive(Serialize)]
 pub(super) struct Record<'a> {
     bench: &'static str,
@@ -28,7 +28,7 @@ pub(super) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// A figure of uwork's, under its case, variant, metric and unit.
+    /// A figure of uwork, with its case, variant, metric and unit.
     pub(super) fn of(
         bench: &'static str,
         samples: usize,
@@ -38,7 +38,7 @@ impl<'a> Record<'a> {
         Record { bench, case, runner: RUNNER, variant, metric, value, unit, samples, min, max }
     }
 
-    /// A figure that was taken once.
+    /// A figure with a single sample.
     pub(super) fn single(
         bench: &'static str,
         case: &'static str,
@@ -62,7 +62,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A record as it is written.
+/// A record in its written form.
 #[derive(Serialize)]
 struct Written<'a> {
     #[serde(flatten)]
@@ -95,16 +95,15 @@ pub(super) fn records<'a, S: Sampled>(
         .collect()
 }
 
-/// Where the records go, known to be writable.
+/// The output file, checked to be writable.
 pub(super) struct Target {
     path: PathBuf,
-    /// A pipe or a device cannot be replaced by a rename; it is written to as it is.
+    /// A pipe or a device cannot be replaced by a rename, so it is written directly.
     in_place: bool,
 }
 
 impl Target {
-    /// Finds out before anything is measured whether the file can be written; leaves nothing
-    /// behind.
+    /// Checks before any measurement whether the file can be written. Creates nothing permanent.
     pub(super) fn check(path: &Path) -> Result<Self, UserError> {
         let refuse = |error: io::Error| {
             UserError(format!(
@@ -123,8 +122,7 @@ impl Target {
         if exists.is_some() {
             OpenOptions::new().append(true).open(path).map_err(refuse)?;
         }
-        // Through a symbolic link to the file itself, so that the rename replaces the file and not
-        // the link.
+        // Resolves symbolic links, so that the rename replaces the file and not the link.
         let path = if exists.is_some() {
             fs::canonicalize(path).map_err(refuse)?
         } else {
@@ -139,7 +137,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Writes all records with where they come from, at once or not at all.
+    /// Writes all records with their origin, or nothing.
     pub(super) fn write(&self, records: &[Record<'_>]) -> Result<(), UserError> {
         let refuse =
             |error: io::Error| UserError(format!("--json {}: {error}", self.path.display()));
@@ -154,7 +152,7 @@ impl Target {
         }
         let temporary = self.temporary().map_err(refuse)?;
         self.replace(&temporary, &text).map_err(|error| {
-            // Best effort: the error that led here is the one to report.
+            // Best effort: the earlier error is the one to report.
             let _ = fs::remove_file(&temporary);
             refuse(error)
         })
@@ -167,7 +165,8 @@ impl Target {
         fs::rename(temporary, &self.path)
     }
 
-    /// Beside the file, so that the rename stays within its file system.
+    /// The temporary file is in the same directory, so that the rename stays within one file
+    /// system.
     fn temporary(&self) -> io::Result<PathBuf> {
         let name =
             self.path.file_name().ok_or_else(|| io::Error::other("not the name of a file"))?;

@@ -9,7 +9,7 @@ use super::interleave::{GroupOutcome, Outcome};
 use super::summary::{self, Figure, Metric, Sampled};
 
 const BAR_CELLS: usize = 24;
-/// One cell filled by 0 to 7 eighths.
+/// A cell that is filled by 0 to 7 eighths.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 /// The table, ready to print.
@@ -32,7 +32,7 @@ pub(super) fn table<S: Sampled>(group: &GroupOutcome<S>) -> String {
     text + &yardsticks(group)
 }
 
-/// The contestant that ratios are to.
+/// The contestant that ratios refer to.
 fn base<S: Sampled>(group: &GroupOutcome<S>) -> Option<&Outcome<S>> {
     match group.ratio_to {
         RatioTo::FastestRival => summary::fastest(&group.outcomes, Standing::Pool),
@@ -42,8 +42,8 @@ fn base<S: Sampled>(group: &GroupOutcome<S>) -> Option<&Outcome<S>> {
     }
 }
 
-/// What the ratios are to, and where the shapes stand, which nobody would use but everybody can
-/// compare with.
+/// The base of the ratios, and the ratio of the shapes, which are not usable pools but serve for
+/// comparison.
 fn yardsticks<S: Sampled>(group: &GroupOutcome<S>) -> String {
     let Some(base) = base(group) else { return String::new() };
     let is_rival = base.standing == Some(Standing::Pool);
@@ -53,20 +53,20 @@ fn yardsticks<S: Sampled>(group: &GroupOutcome<S>) -> String {
         let ratio = summary::rate(shape).median / summary::rate(base).median;
         let _ = writeln!(
             text,
-            "not a rival but a shape to compare with: {} at {ratio:.2}x",
+            "for comparison, not a usable pool: {} at {ratio:.2}x",
             shape.names.spoken()
         );
     }
     text
 }
 
-/// The columns that not every table has.
+/// The optional columns of a table.
 struct Columns {
-    /// Where the contestants are not all of one case.
+    /// Present if the contestants are of several cases.
     case: bool,
-    /// The rate that ratios are to, where there is one.
+    /// The rate that ratios refer to, if there is one.
     ratio_to: Option<f64>,
-    /// All but the rate.
+    /// All metrics except the rate.
     metrics: Vec<Metric>,
 }
 
@@ -123,7 +123,7 @@ fn scaled(value: f64) -> String {
     format!("{value:.decimals$} {prefix}").trim_end().to_owned()
 }
 
-/// Columns as wide as their widest cell: names to the left, figures to the right.
+/// Pads the columns to their widest cell: names are left-aligned, figures right-aligned.
 fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     const NAMES: [&str; 3] = ["runner", "variant", "case"];
     let width = |column: usize| {
@@ -143,7 +143,7 @@ fn aligned(rows: &[Vec<String>]) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// A bar of `part` (0 to 1) of the full length, in eighths of a cell; never quite empty.
+/// A bar of `part` (0 to 1) of the full length, in eighths of a cell; at least one eighth long.
 fn bar(part: f64) -> String {
     let eighths = ((part.clamp(0.0, 1.0) * (BAR_CELLS * 8) as f64).round() as usize).max(1);
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])

@@ -1,8 +1,8 @@
 //! `uwork bench scope`: submitters that share one last-level cache.
 //!
-//! With scope `cache` they all meet in one pool; `default` notices the single pod and falls back to
-//! a finer scope. The rivals here are the two shapes of the kernel's queue and the limit, each with
-//! one pool and with one per CPU.
+//! With the scope `cache`, all of them share one pool. `default` detects that there is a single pod
+//! and falls back to a finer scope. The rivals are the two shapes of the kernel's queue and the
+//! limit, each with one pool and with one pool per CPU.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use super::options::{self, OptionArgs, Options};
 use super::workqueue::{load_of, title};
 use super::{UserError, measure_and_report, uwork_pool};
 
-/// As many as the clients in the report that led to the fallback.
+/// The number of clients in the report that led to the fallback.
 const SUBMITTERS: usize = 12;
 const CASES: [&str; 2] = ["batch", "flood"];
 const VARIANTS: [&str; 2] = ["cache", "default"];
@@ -21,7 +21,7 @@ const VARIANTS: [&str; 2] = ["cache", "default"];
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Also the shape of the kernel's queue and the limit, with one pool and with one per CPU
+    /// Also run the shape of the kernel's queue and the limit, with one pool and with one per CPU
     #[arg(long)]
     rivals: bool,
     /// Only these cases: batch (100 outstanding), flood (all at once)
@@ -31,7 +31,7 @@ pub(super) struct Args {
     options: OptionArgs,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let cases = options::names_or_all("--case", &args.case, &CASES)?;
     let options = args.options.check(SUBMITTERS)?;

@@ -1,4 +1,4 @@
-//! From samples to figures: the median of each metric, with its least and greatest.
+//! From samples to figures: the median, the minimum and the maximum of each metric.
 
 use std::collections::BTreeMap;
 
@@ -27,13 +27,13 @@ impl Figure {
         Self { median, min: values[0], max: values[values.len() - 1] }
     }
 
-    /// The distance from least to greatest, as a part of the median.
+    /// The distance between minimum and maximum, relative to the median.
     pub(super) fn spread(&self) -> f64 {
         (self.max - self.min) / self.median
     }
 }
 
-/// A metric's fixed name and unit, and how a table shows it.
+/// A metric's fixed name and unit, and its form in a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -49,14 +49,14 @@ pub(super) const RATE: Metric =
 pub(super) const CPU: Metric =
     Metric { name: "cpu_s_per_mitem", unit: "s/Mitem", title: "CPU-s/Mitem", decimals: 3 };
 
-/// What one measurement gives: the same metrics each time, of which the rate is one.
+/// The result of one measurement: always the same metrics, including the rate.
 pub(super) trait Sampled {
-    /// What tables are sorted by.
+    /// The metric that tables are sorted by.
     const RATE: Metric = RATE;
 
     fn metrics(&self) -> Vec<(Metric, f64)>;
 
-    /// Reasons to doubt the figures of a group, beside those that hold for any.
+    /// Reasons to doubt the figures of a group, in addition to the general ones.
     fn doubts(_group: &GroupOutcome<Self>) -> Option<Warning>
     where
         Self: Sized,
@@ -64,7 +64,7 @@ pub(super) trait Sampled {
         None
     }
 
-    /// What the runner said meanwhile, line by line.
+    /// The lines that the runner wrote to standard error.
     fn said(&self) -> &[String] {
         &[]
     }
@@ -96,7 +96,7 @@ impl Sampled for Sample {
     }
 }
 
-/// Every metric of a contestant, in the order in which its samples have them.
+/// Every metric of a contestant, in the order of its samples.
 pub(super) fn all<S: Sampled>(outcome: &Outcome<S>) -> Vec<(Metric, Figure)> {
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut order: Vec<Metric> = Vec::new();
@@ -112,13 +112,13 @@ pub(super) fn all<S: Sampled>(outcome: &Outcome<S>) -> Vec<(Metric, Figure)> {
     order.into_iter().zip(figures).collect()
 }
 
-/// Items per second, or whatever there is per second.
+/// The rate: items, or other units, per second.
 pub(super) fn rate<S: Sampled>(outcome: &Outcome<S>) -> Figure {
     let mut all = all(outcome).into_iter();
     all.find(|(metric, _)| metric.name == S::RATE.name).expect("every sample has a rate").1
 }
 
-/// The fastest of a standing, by median.
+/// The fastest contestant of a standing, by median.
 pub(super) fn fastest<S: Sampled>(
     outcomes: &[Outcome<S>],
     standing: Standing,

@@ -1,16 +1,16 @@
-//! uwork itself as a pool under test.
+//! uwork as a pool under test.
 //!
-//! - a scope's name: an unbound queue of that scope and intrusive items; in the case `join` each
-//!   item is joined, helping, instead of awaited.
-//! - `spawn`: the default scope and a boxed closure per item; in the case `join` its handle is
+//! - the name of a scope: an unbound queue of that scope with intrusive items. In the case `join`,
+//!   the waiter joins each item as a helper instead of sleeping.
+//! - `spawn`: the default scope with a boxed closure per item; in the case `join`, its handle is
 //!   joined.
 //! - `limited`: the default scope with a `max_active` of 1, and intrusive items.
-//! - `unshared`: the default scope with limits that nodes do not share, and intrusive items: what the
-//!   sharing costs `default`.
-//! - `ordered`: an ordered queue and intrusive items.
-//! - `c`: the default scope and intrusive items, through the C interface.
+//! - `unshared`: the default scope with limits that nodes do not share, and intrusive items. The
+//!   difference to `default` is the cost of sharing.
+//! - `ordered`: an ordered queue with intrusive items.
+//! - `c`: the default scope with intrusive items, through the C interface.
 //!
-//! The queue is made before the clock starts and destroyed after it stopped.
+//! The queue is created before the clock starts and destroyed after it has stopped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ pub(super) const RUNNER: &str = "uwork";
 /// The variant that goes through the C interface.
 pub(super) const C: &str = "c";
 
-/// uwork's contestants for a case, one per variant that exists in it.
+/// The contestants of uwork in a case, one for each variant that exists in it.
 pub(super) fn contestants(
     case: &'static str,
     variants: &[&'static str],
@@ -46,7 +46,7 @@ pub(super) fn contestants(
     variants.iter().map(|variant| contestant(variant)).collect()
 }
 
-/// A fresh queue, with everything that was ever queued on it gone when it is dropped.
+/// A new queue. Dropping it waits for everything that was queued on it.
 pub(super) fn queue(variant: &str) -> Queue {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -63,7 +63,7 @@ pub(super) fn queue(variant: &str) -> Queue {
     builder.build().expect("a queue with a fresh name and a valid scope can be made")
 }
 
-/// An item as users write them.
+/// An item as users write it.
 struct Item {
     work: Work<Item>,
     progress: &'static Progress,
@@ -107,8 +107,8 @@ impl Producer for IntrusiveProducer<'_> {
     #[inline]
     unsafe fn submit(&mut self, index: usize) {
         let item: *const Item = &raw const self.items[index];
-        // SAFETY: the item stays where it is until everything that was queued has run (contract of
-        // `submit`), and uwork does not touch it after its function.
+        // SAFETY: the item stays in place until everything that was queued has run (contract of
+        // `submit`), and uwork does not access it after its function returns.
         let queued = self.pool.queue.enqueue(unsafe { &*item });
         debug_assert!(queued.is_queued(), "the item queued last under this index has completed");
         let _ = queued;

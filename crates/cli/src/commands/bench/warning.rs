@@ -1,4 +1,4 @@
-//! Reasons to doubt the figures, each with what to do about it.
+//! Reasons to doubt the figures, each with advice.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,27 +13,27 @@ use super::summary::{self, Sampled};
 
 const FEW_SAMPLES: usize = 3;
 const LARGE_SPREAD: f64 = 0.5;
-/// CPUs' worth of other programs, as a part of the CPUs there are.
+/// Maximum CPU use of other programs, relative to the number of CPUs.
 const OTHER_LOAD: f64 = 0.1;
 
-/// A reason to doubt.
+/// A reason to doubt the figures.
 #[derive(Debug, PartialEq)]
 pub(super) enum Warning {
-    /// Built without optimisation.
+    /// Built without optimization.
     DebugBuild,
-    /// Too few samples for a median to mean much.
+    /// Too few samples for a meaningful median.
     FewSamples(usize),
-    /// Other programs used so many CPUs meanwhile.
+    /// Other programs used this many CPUs during the measurement.
     OtherLoad(f64),
-    /// So many runners spread widely; the widest, and how far.
+    /// This many runners have a large spread; the largest one is named.
     LargeSpread { runners: usize, widest: String, spread: f64 },
-    /// Faults cannot be made to wait, for this reason.
+    /// Page faults cannot be made to wait, for this reason.
     NoFaults(String),
-    /// No ring can be had, for this reason.
+    /// io_uring is unavailable, for this reason.
     NoRing(String),
-    /// A run took so many seconds, and is counted in steps; so many requests take long enough.
+    /// A run was too short for the resolution of redis-benchmark; `requests` would be enough.
     ShortRun { case: &'static str, seconds: f64, requests: usize },
-    /// A runner said this, more than once or not.
+    /// A runner printed this line, possibly several times.
     Said { who: String, line: String },
 }
 
@@ -41,17 +41,20 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DebugBuild => {
-                write!(f, "this is a debug build, its figures mean nothing: build with --release")
+                write!(
+                    f,
+                    "this is a debug build, its figures are meaningless: build with --release"
+                )
             }
             Self::FewSamples(samples) => {
                 write!(
                     f,
-                    "{samples} sample(s) per runner tell little: use --samples {FEW_SAMPLES} or more"
+                    "{samples} sample(s) per runner are too few: use --samples {FEW_SAMPLES} or more"
                 )
             }
             Self::OtherLoad(used) => write!(
                 f,
-                "other programs used {used:.1} of {} CPUs meanwhile: compare ratios only, or stop them and run again",
+                "other programs used {used:.1} of {} CPUs meanwhile: stop them and run again, or compare only ratios",
                 cpus()
             ),
             Self::LargeSpread { runners, widest, spread } => write!(
@@ -75,9 +78,9 @@ impl fmt::Display for Warning {
     }
 }
 
-/// CPU time of the whole machine, and of this process and the children that it waited for, so far.
+/// CPU time used so far by the whole machine, and by this process with its finished children.
 pub(super) struct MachineTime {
-    /// `None` where /proc/stat cannot be read.
+    /// `None` if /proc/stat cannot be read.
     busy: Option<Duration>,
     own: Duration,
 }
@@ -88,7 +91,7 @@ impl MachineTime {
         Self { busy: stat.as_deref().and_then(busy_time), own: cpu_time() + children_cpu_time() }
     }
 
-    /// CPUs' worth of other programs between `self` and `later`.
+    /// The average number of CPUs that other programs used between `self` and `later`.
     fn others_until(&self, later: &Self, wall: Duration) -> Option<f64> {
         let busy = later.busy?.saturating_sub(self.busy?);
         let own = later.own.saturating_sub(self.own);
@@ -96,8 +99,8 @@ impl MachineTime {
     }
 }
 
-/// Sums user, nice, system, irq, softirq and steal of the first line of /proc/stat; its unit is 10
-/// ms on every Linux.
+/// The sum of user, nice, system, irq, softirq and steal in the first line of /proc/stat. The unit
+/// is 10 ms on every Linux.
 fn busy_time(stat: &str) -> Option<Duration> {
     let ticks: Vec<u64> = stat
         .lines()
@@ -131,13 +134,13 @@ pub(super) fn about<S: Sampled>(
     warnings
 }
 
-/// Whether other programs were busy since `before`, which is as long ago as `wall`.
+/// Whether other programs were busy since `before`, which was taken `wall` ago.
 pub(super) fn other_load(before: &MachineTime, wall: Duration) -> Option<Warning> {
     let used = before.others_until(&MachineTime::now(), wall)?;
     (used > OTHER_LOAD * cpus() as f64).then_some(Warning::OtherLoad(used))
 }
 
-/// Each line once, with the first that said it.
+/// Each line once, attributed to the first runner that printed it.
 fn said<S: Sampled>(results: &[GroupOutcome<S>]) -> Vec<Warning> {
     let mut seen = BTreeSet::new();
     let mut warnings = Vec::new();
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runners_say_comes_once_with_the_first_that_said_it() {
+    fn a_line_is_reported_once_with_the_first_runner_that_printed_it() {
         let outcome = |variant: &str, lines: &[&str]| Outcome {
             names: Names { case: "sleep", runner: "uwork", variant: variant.to_owned() },
             standing: None,

@@ -15,38 +15,38 @@ const CASES: [&str; 4] = ["wait", "batch", "flood", "join"];
 const SCOPES: [&str; 8] =
     ["default", "cpu", "smt", "cluster", "cache_shard", "cache", "numa", "system"];
 const ALL: &str = "all";
-/// The default scope with a limit that binds all the time, and with limits that nodes do not share.
+/// The default scope with a limit that is always reached, and with limits that nodes do not share.
 const LIMITS: [&str; 2] = ["limited", "unshared"];
 
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Run the other pools as well
+    /// Also run the other pools
     #[arg(long)]
     rivals: bool,
-    /// Only these cases: wait (each item), batch (100 outstanding), flood (all at once), join
+    /// Only these cases: wait (for each item), batch (100 outstanding), flood (all at once), join
     /// (queue an item and join it)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// uwork's affinity scopes, or `all`; `limited`: the default scope with a `max_active` of 1;
-    /// `unshared`: the default scope without the count that the pods of a node share
-    /// [default: default, and boxed closures]
+    /// `unshared`: the default scope without the count that the pods of a node share [default:
+    /// default, and boxed closures]
     #[arg(long, value_name = "SCOPE", num_args = 1.., value_delimiter = ',')]
     scope: Vec<String>,
     /// Only these runners; `c` is uwork through its C interface
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
-    /// Also an ordered queue, compared with the others held to one worker
+    /// Also run an ordered queue, compared with the others limited to one worker
     #[arg(long)]
     ordered: bool,
-    /// Also each case with every enqueue timed, for its percentiles
+    /// Also run each case with every enqueue timed, for its percentiles
     #[arg(long)]
     clock: bool,
     #[command(flatten)]
     options: OptionArgs,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let selection = Selection::check(&args)?;
     let options = args.options.check(PRODUCERS)?;
@@ -59,10 +59,10 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The checked choice of what runs.
+/// The validated selection of what runs.
 struct Selection {
     cases: Vec<&'static str>,
-    /// Variants of uwork's queues that are not ordered.
+    /// The variants of uwork's unordered queues.
     variants: Vec<&'static str>,
     own: bool,
     rivals: Vec<Rival>,
@@ -96,7 +96,8 @@ impl Selection {
         let mut groups = Vec::new();
         for clock in [false, true].into_iter().filter(|clock| self.clock || !clock) {
             for ordered in [false, true].into_iter().filter(|ordered| self.ordered || !ordered) {
-                // A join is compared with the others' wait, so these two share a group.
+                // `join` is compared with the other pools' `wait`, so these two cases share a
+                // group.
                 for cases in [&["wait", "join"][..], &["batch"], &["flood"]] {
                     let cases: Vec<_> =
                         cases.iter().copied().filter(|case| self.cases.contains(case)).collect();
@@ -134,7 +135,8 @@ impl Selection {
     }
 }
 
-/// Those of the scopes, if uwork takes part by itself, and the C interface, if it does.
+/// The variants of the selected scopes if uwork takes part, and of the C interface if it takes
+/// part.
 fn own_variants(scopes: &[String], runners: &[&str]) -> Result<Vec<&'static str>, UserError> {
     let only_c = runners.contains(&uwork_pool::C) && !runners.contains(&uwork_pool::RUNNER);
     let mut all = variants(scopes)?;
@@ -173,7 +175,7 @@ pub(super) fn load_of(case: &str, clock: bool, options: &Options) -> Load {
     Load { producers: options.producers, items, outstanding: outstanding.min(items), clock }
 }
 
-/// The line above the table.
+/// The description above the table.
 pub(super) fn title(cases: &[&str], ordered: bool, load: &Load, options: &Options) -> String {
     let workers = if ordered { 1 } else { cpus() };
     format!(

@@ -1,6 +1,7 @@
 //! `uwork serve`: a server that speaks RESP, the protocol of Redis.
 //!
-//! `settings` reads the command line, `signals` waits for the end; the server itself is a crate of its own.
+//! `settings` parses the command line, `signals` waits for SIGINT and SIGTERM. The server itself is
+//! the crate `uwork-serve`.
 
 mod settings;
 mod signals;
@@ -16,17 +17,17 @@ pub(crate) use settings::Args;
 use self::signals::{End, Signals};
 use super::UserError;
 
-/// Runs the command until a signal ends it, or the failure of a thread.
+/// Runs the server until a signal arrives or one of its threads fails.
 pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     let config = args.config()?;
-    // Before any other thread exists: all of them inherit it.
+    // Before any other thread starts, because new threads inherit the signal mask.
     let signals = Signals::block();
     let threads = config.threads;
     let server = Server::start(config).map_err(|error| UserError(error.to_string()))?;
     let address = server.address();
     let mut out = io::stdout().lock();
     let mut say = |line: &str| {
-        // Whoever does not listen any more is no reason not to serve.
+        // A closed standard output does not stop the server.
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     };
     for note in server.notes() {
@@ -34,7 +35,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     }
     if !address.ip().is_loopback() {
         say(
-            "note: whoever reaches this address can read and change all keys: there are no passwords",
+            "note: every client that reaches this address can read and change all keys: there are no passwords",
         );
     }
     say(&format!("{threads} thread(s), no persistence; SIGTERM or Ctrl-C stops"));
@@ -43,7 +44,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     let failed = sender.clone();
     server.on_failure(move || _ = failed.send(End::Failure));
     signals.tell(sender).map_err(|error| UserError(format!("no thread for signals: {error}")))?;
-    // Both senders are there as long as nothing has come.
+    // `recv` cannot fail: both senders live until the first message arrives.
     if let Ok(End::Signal(signal)) = ends.recv() {
         say(&format!("{signal}: answering what is in flight"));
     }

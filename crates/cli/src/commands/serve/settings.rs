@@ -17,72 +17,76 @@ HELLO 3. Keys are in memory only.
 
 BYTES are a number, or a number with k, m or g (1024, 1024 x 1024, ...).
 
-SIGTERM and Ctrl-C stop the server: it accepts no more, answers what it has received, and exits with 0. A second
-one ends it at once.";
+SIGTERM and Ctrl-C stop the server: it accepts no more connections, answers the requests that it has
+received, and exits with 0. A second signal ends it at once.";
 
-/// Numbers are read as text, so that a bad one gets a line that says what is allowed.
+/// Numbers are read as text, so that the message for a bad number states the allowed range.
 #[derive(clap::Args)]
 #[command(after_long_help = DETAILS)]
 pub(crate) struct Args {
-    /// The address to listen on, IPv4 or IPv6, or a name of this machine's loopback. Any other address has to be given
-    /// as such: there are no passwords
+    /// The address to listen on: an IPv4 or IPv6 address, or a name of the loopback interface such
+    /// as localhost. An address that is not loopback must be given as a number, because there are
+    /// no passwords
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     bind: String,
-    /// The port; 0 takes a free one
+    /// The port; 0 selects a free port
     #[arg(long, value_name = "PORT", default_value = "6379", allow_hyphen_values = true)]
     port: String,
-    /// Threads, each with a part of the keys [default: one for every second CPU]
+    /// Server threads; each owns a share of the keys [default: half the number of CPUs]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<String>,
-    /// How threads are told of what was handed to them: light ends the wait that they are in, signal
-    /// sends a signal
+    /// How a thread is notified of a hand-over: light ends the wait that the thread has declared,
+    /// signal sends a signal
     #[arg(long, value_name = "HOW", default_value = "light")]
     notify: String,
-    /// Who receives: shared, each thread for its own connections; dedicated, one thread for all
-    #[arg(long, value_name = "WHO", default_value = "shared")]
+    /// Which thread receives requests: shared, each thread for its own connections; dedicated, one
+    /// extra thread for all connections
+    #[arg(long, value_name = "HOW", default_value = "shared")]
     receiver: String,
-    /// How threads wait for sockets: auto, with io_uring, or epoll where the system refuses that; epoll
+    /// How threads wait for sockets: auto uses io_uring, or epoll if the system refuses io_uring;
+    /// epoll always uses epoll
     #[arg(long, value_name = "HOW", default_value = "auto")]
     io: String,
-    /// The affinity scope of the queue for DIGEST
+    /// The affinity scope of the queue that runs DIGEST
     #[arg(long, value_name = "SCOPE", default_value = "default")]
     scope: String,
-    /// Connections at once
+    /// Maximum number of connections
     #[arg(long, value_name = "N", default_value = "10000", allow_hyphen_values = true)]
     max_clients: String,
-    /// The largest request
+    /// Maximum size of a request
     #[arg(long, value_name = "BYTES", default_value = "64m", allow_hyphen_values = true)]
     max_request: String,
-    /// Memory for keys, values, requests and replies
+    /// Maximum memory for keys, values, requests and replies
     #[arg(long, value_name = "BYTES", default_value = "1g", allow_hyphen_values = true)]
     max_memory: String,
-    /// Closes connections of which nothing is received, and to which nothing is sent, for so long; 0 leaves them open
+    /// Close a connection after this many seconds without traffic in either direction; 0 disables
+    /// the timeout
     #[arg(long, value_name = "SECONDS", default_value = "0", allow_hyphen_values = true)]
     idle_timeout: String,
-    /// How long answering what is in flight may take at the end
+    /// Maximum time to answer requests in flight when the server stops
     #[arg(long, value_name = "SECONDS", default_value = "5", allow_hyphen_values = true)]
     drain_timeout: String,
-    /// The system's send buffer of each connection [default: the system's]
+    /// Size of each connection's send buffer in the kernel [default: the system's]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     send_buffer: Option<String>,
-    /// The system's receive buffer of each connection [default: the system's]
+    /// Size of each connection's receive buffer in the kernel [default: the system's]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     receive_buffer: Option<String>,
 }
 
 const SECONDS: RangeInclusive<usize> = 0..=1_000_000;
-/// A gibibyte, and not more than the system's own type holds.
+/// From 4 KiB to 1 GiB. The upper bound fits the kernel's type, an int.
 const SOCKET_BUFFER: RangeInclusive<usize> = 4096..=1 << 30;
 
 impl Args {
-    /// The settings that they stand for.
+    /// The server configuration that these options describe.
     pub(super) fn config(&self) -> Result<Config, UserError> {
         let ip = match self.bind.parse() {
             Ok(ip) => ip,
             Err(_) => loopback_of(&self.bind)?,
         };
         let port = number("--port", &self.port, 0..=usize::from(u16::MAX))?;
-        // Below 65536.
+        // `number` has checked that the port is at most 65535.
         let address = SocketAddr::new(ip, port as u16);
         let optional = |flag, text: &Option<String>| {
             text.as_ref().map(|text| bytes(flag, text, SOCKET_BUFFER)).transpose()
@@ -119,8 +123,8 @@ impl Args {
     }
 }
 
-/// The address of a name, IPv4 where there are several. What a name stands for can change, so that only an address
-/// opens the server to others.
+/// Resolves a name, preferring IPv4. The result must be loopback: name resolution can change over
+/// time, so only a numeric address may open the server to other machines.
 fn loopback_of(name: &str) -> Result<IpAddr, UserError> {
     let wrong = |what: String| UserError(format!("--bind '{name}': {what}"));
     let found = (name, 0).to_socket_addrs().map_err(|error| {
@@ -157,7 +161,7 @@ fn number(flag: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usiz
 }
 
 fn bytes(flag: &str, text: &str, allowed: RangeInclusive<usize>) -> Result<usize, UserError> {
-    // As in 16m and 16mb.
+    // Accepts both 16m and 16mb.
     let short = text.strip_suffix(['b', 'B']).unwrap_or(text);
     let (digits, shift) = match short.as_bytes().last() {
         Some(b'k' | b'K') => (&short[..short.len() - 1], 10),
@@ -232,7 +236,7 @@ mod tests {
         ] {
             assert_eq!(config(&["--bind", bind]).unwrap().address.ip().to_string(), ip);
         }
-        // The resolver takes it for an address that a mere address is not written as.
+        // The resolver accepts this text as an address, although `IpAddr` does not parse it.
         let refused = config(&["--bind", "0xc0000201"]).unwrap_err();
         let start = "--bind '0xc0000201': that is 192.0.2.1, not loopback, ";
         assert!(refused.starts_with(start), "{refused}");

@@ -4,48 +4,50 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::sync::mpsc::Sender;
 
-/// Why the server ends.
+/// Why the server stops.
 pub(super) enum End {
-    /// It was told to, by the signal of this name.
+    /// A signal with this name arrived.
     Signal(&'static str),
-    /// A thread of it has failed.
+    /// A server thread failed.
     Failure,
 }
 
-/// SIGINT and SIGTERM, held back from now on, for this thread and those that it starts.
+/// SIGINT and SIGTERM, blocked in the calling thread and in the threads that it starts from now on.
 pub(super) struct Signals(libc::sigset_t);
 
 impl Signals {
     pub(super) fn block() -> Self {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: the set is made by the first call and changed by the others; the signals exist.
+        // SAFETY: `sigemptyset` initializes the set before `sigaddset` changes it; the signal
+        // numbers are valid.
         let set = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
             libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
             set.assume_init()
         };
-        // SAFETY: the set is live; the old mask is not asked for.
+        // SAFETY: the set is live; a null pointer for the old mask is allowed.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         Self(set)
     }
 
-    /// Tells of the first one. The second one ends the process at once, with the status that shells give it.
+    /// Starts a thread that sends the first signal to `of`. A second signal ends the process at
+    /// once with exit code 128 plus the signal's number, as shells report it.
     pub(super) fn tell(self, of: Sender<End>) -> io::Result<()> {
         let wait = move || {
-            // Whoever is not interested any more is ending already.
+            // If the receiver no longer exists, the server is stopping already.
             let _ = of.send(End::Signal(self.wait().1));
             let (signal, name) = self.wait();
-            eprintln!("uwork serve: {name} once more: ended at once");
+            eprintln!("uwork serve: {name} received again: exiting at once");
             std::process::exit(128 + signal);
         };
         std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
     }
 
-    /// Waits for one.
+    /// Waits for one of the two signals.
     fn wait(&self) -> (i32, &'static str) {
         let mut signal = 0;
-        // SAFETY: both are live. It fails only for a signal that does not exist.
+        // SAFETY: both pointers are live. The call fails only for an invalid signal number.
         unsafe { libc::sigwait(&raw const self.0, &raw mut signal) };
         (signal, if signal == libc::SIGINT { "SIGINT" } else { "SIGTERM" })
     }

@@ -1,8 +1,9 @@
-//! Checksum files: read, judged whole before anything is checked, then checked line by line.
+//! Checksum files: each file is parsed completely before any listed file is checked, then checked
+//! line by line.
 //!
-//! A line is `HASH  NAME` or `HASH *NAME` (GNU), or `TAG (NAME) = HASH` (BSD); a backslash in front of any says
-//! that the name is escaped. Blanks before it and a carriage return after it are skipped, as are empty lines and
-//! lines that start with `#`.
+//! A line is `HASH  NAME` or `HASH *NAME` (GNU), or `TAG (NAME) = HASH` (BSD). A leading backslash
+//! means that the name is escaped. Blanks before the line and a carriage return after it are
+//! skipped, as are empty lines and lines that start with `#`.
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,30 +15,30 @@ use super::digest::{Algorithm, Digest};
 use super::job::{FILES_PER_ITEM, Job, Tally, Work};
 use super::names;
 
-/// What the command line says about reports.
+/// The reporting options of the command line.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mode {
-    /// No line for a file that matches.
+    /// Print no line for a file that matches.
     pub(super) quiet: bool,
-    /// No lines at all and no closing warnings.
+    /// Print no result lines and no closing warnings.
     pub(super) status: bool,
     /// A malformed line is an error.
     pub(super) strict: bool,
-    /// No complaint about a file that does not exist.
+    /// Do not report files that do not exist.
     pub(super) ignore_missing: bool,
-    /// Name each malformed line.
+    /// Report each malformed line.
     pub(super) warn: bool,
 }
 
-/// A checksum file.
+/// A parsed checksum file.
 pub(super) struct Check {
-    /// Its name, for messages.
+    /// The file's name, used in messages.
     source: String,
     mode: Mode,
     entries: Vec<Entry>,
-    /// All names, one after the other.
+    /// All names, concatenated.
     names: Vec<u8>,
-    /// Numbers of malformed lines, from 1.
+    /// Line numbers of malformed lines, starting from 1.
     malformed: Vec<usize>,
     tag: &'static str,
 }
@@ -48,10 +49,10 @@ struct Entry {
 }
 
 impl Check {
-    /// Reads the text of a checksum file that is called `source` in messages.
+    /// Parses the text of a checksum file; messages call the file `source`.
     ///
     /// # Errors
-    /// Where no line is properly formatted, or under `strict` where one is not.
+    /// No line is properly formatted, or `strict` is set and a line is malformed.
     pub(super) fn parse(
         source: String,
         text: &[u8],
@@ -101,7 +102,7 @@ impl Check {
             .collect()
     }
 
-    /// Checks some lines.
+    /// Checks the lines in `run`.
     pub(super) fn run(self: &Arc<Self>, work: &mut Work<'_>, run: Range<usize>) {
         for i in run.clone() {
             if work.shared.stopped() {
@@ -161,7 +162,7 @@ impl Check {
         lines.push(b'\n');
     }
 
-    /// One warning for each malformed line, if asked for.
+    /// A warning for each malformed line, if `--warn` is given.
     pub(super) fn opening_warnings(&self) -> String {
         let mut text = String::new();
         for line in self.malformed.iter().filter(|_| self.mode.warn) {
@@ -175,7 +176,7 @@ impl Check {
         text
     }
 
-    /// What went wrong, in sums.
+    /// The closing warnings, built from the totals.
     pub(super) fn closing_warnings(&self, tally: Tally) -> String {
         let mut text = String::new();
         if self.mode.status {
@@ -208,7 +209,7 @@ impl Check {
     }
 }
 
-/// Takes a line apart; its name, unescaped, goes to the end of `names`.
+/// Parses one line and appends its unescaped name to `names`.
 fn parse_line(
     line: &[u8],
     algorithm: Algorithm,
@@ -232,7 +233,7 @@ fn parse_line(
         true => {}
         false => names.extend_from_slice(name),
     }
-    // No file has such a name.
+    // A file name is never empty and never contains NUL.
     if names.len() == start || names[start..].contains(&0) {
         names.truncate(start);
         return None;
@@ -240,7 +241,7 @@ fn parse_line(
     Some((digest, start..names.len()))
 }
 
-/// ` (NAME) = HASH`. The name may hold anything, so it ends at the last parenthesis.
+/// Parses ` (NAME) = HASH`. The name may contain parentheses, so it ends at the last one.
 fn parse_tagged(rest: &[u8], algorithm: Algorithm) -> Option<(Digest, &[u8])> {
     let rest = rest.strip_prefix(b" ").unwrap_or(rest).strip_prefix(b"(")?;
     let end = rest.iter().rposition(|&byte| byte == b')')?;
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_lines_are_counted_by_their_number() {
+    fn malformed_lines_are_reported_by_line_number() {
         let text = b"# a comment\n\ne3069283  a\r\nnonsense\n";
         let parse = |mode| Check::parse("F".to_owned(), text, Algorithm::Crc32c, mode);
         let check = parse(Mode::default()).ok().unwrap();
@@ -328,7 +329,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_comes_back(name in proptest::collection::vec(1u8.., 1..40), star: bool, tagged: bool) {
+        fn a_written_line_parses_back(name in proptest::collection::vec(1u8.., 1..40), star: bool, tagged: bool) {
             let mut line = if names::needs_escape(&name) { b"\\".to_vec() } else { Vec::new() };
             match tagged {
                 true => line.extend_from_slice(b"CRC32C ("),
@@ -342,7 +343,7 @@ mod tests {
         }
 
         #[test]
-        fn no_line_panics(line: Vec<u8>) {
+        fn parsing_never_panics(line: Vec<u8>) {
             let _ = parsed(&line);
         }
     }

@@ -1,18 +1,19 @@
-//! The digests: which there are, how bytes go in, how the result reads in hexadecimal.
+//! The digest algorithms, and the hexadecimal form of a digest.
 //!
-//! Each crate picks the fastest code for this CPU while it runs (SHA-NI, AVX-512, SSE 4.2).
+//! Each crate selects the fastest implementation for the CPU at run time (SHA-NI, AVX-512, SSE
+//! 4.2).
 
 use clap::ValueEnum;
 use sha2::{Digest as _, Sha256};
 
-/// What `-a` accepts.
+/// The values of `-a`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(super) enum Algorithm {
-    /// SHA-256; output as from sha256sum
+    /// SHA-256; output format of sha256sum
     Sha256,
-    /// BLAKE3, 256 bits; output as from b3sum
+    /// BLAKE3, 256 bits; output format of b3sum
     Blake3,
-    /// CRC-32C (Castagnoli) as eight hexadecimal digits; finds accidents, not forgeries
+    /// CRC-32C (Castagnoli), eight hexadecimal digits; detects accidental changes, not forgeries
     Crc32c,
 }
 
@@ -26,7 +27,7 @@ impl Algorithm {
         }
     }
 
-    /// Bytes in a digest.
+    /// The size of a digest in bytes.
     pub(super) fn digest_len(self) -> usize {
         match self {
             Self::Sha256 | Self::Blake3 => LONGEST,
@@ -43,13 +44,13 @@ impl Algorithm {
     }
 }
 
-/// The longest digest here, in bytes.
+/// The size of the longest digest, in bytes.
 const LONGEST: usize = 32;
 
-/// A digest under way. It starts over after each `finish`, so one serves many files.
+/// The state of a digest computation. `finish` resets it, so the same hasher serves many files.
 pub(super) enum Hasher {
     Sha256(Sha256),
-    // 1.9 KiB of chaining values: boxed, so that the other two stay small.
+    // BLAKE3 keeps 1.9 KiB of chaining values; the box keeps the enum small.
     Blake3(Box<blake3::Hasher>),
     Crc32c(u32),
 }
@@ -65,7 +66,7 @@ impl Hasher {
         }
     }
 
-    /// The digest of everything since the last `finish` or `forget`.
+    /// The digest of all bytes since the last `finish` or `forget`.
     pub(super) fn finish(&mut self) -> Digest {
         match self {
             Self::Sha256(state) => Digest::new(&state.finalize_reset()),
@@ -78,7 +79,7 @@ impl Hasher {
         }
     }
 
-    /// Starts over: what went in belongs to a file that could not be read to its end.
+    /// Resets the state after a file that could not be read to its end.
     pub(super) fn forget(&mut self) {
         match self {
             Self::Sha256(state) => sha2::digest::Reset::reset(state),
@@ -90,7 +91,7 @@ impl Hasher {
     }
 }
 
-/// A finished digest; bytes beyond its length are zero.
+/// A finished digest; the bytes beyond its length are zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Digest {
     bytes: [u8; LONGEST],
@@ -104,7 +105,8 @@ impl Digest {
         Self { bytes, len: digest.len() as u8 }
     }
 
-    /// Reads exactly `len` bytes in hexadecimal of either case from the start of `text`, and gives what follows.
+    /// Parses exactly `len` bytes, as hexadecimal digits in either case, from the start of `text`.
+    /// Returns the rest of `text` too.
     pub(super) fn parse(text: &[u8], len: usize) -> Option<(Self, &[u8])> {
         let (hex, rest) = text.split_at_checked(len * 2)?;
         let mut bytes = [0; LONGEST];
@@ -114,7 +116,7 @@ impl Digest {
         Some((Self { bytes, len: len as u8 }, rest))
     }
 
-    /// Appends the digest in lower-case hexadecimal.
+    /// Appends the digest in lower-case hexadecimal digits.
     pub(super) fn write_hex(&self, out: &mut Vec<u8>) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         for byte in &self.bytes[..usize::from(self.len)] {
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn parse_takes_either_case_and_no_less_than_all_digits() {
+    fn parse_accepts_either_case_and_requires_all_digits() {
         let (digest, rest) = Digest::parse(b"DEADbeef  name", 4).unwrap();
         assert_eq!((digest, rest), (Digest::new(&[0xde, 0xad, 0xbe, 0xef]), &b"  name"[..]));
         assert!(Digest::parse(b"deadbee", 4).is_none());

@@ -1,13 +1,15 @@
-//! What the work items do, and what they give back.
+//! The jobs of the work items, and their results.
 //!
-//! Every item answers with a list of parts that stands for its place in the output: text that is ready, items
-//! that it queued, and jobs that it left for later. A directory's item is answered by its entries, a long run of
-//! entries by a first piece and an item for the rest, and so on: the answers form a tree whose leaves, read from
-//! left to right, are the output. `output` reads it; nothing else is shared between items but a few counters.
+//! Each item returns a list of parts, which together form its section of the output: finished
+//! text, handles of items that it queued, and jobs that it did not queue. A directory's item
+//! returns its entries; a long run of entries returns a first piece and an item for the rest. The
+//! results form a tree whose leaves, from left to right, are the output. `output` walks the tree.
+//! Items share nothing else but a few counters.
 //!
-//! How much is held in memory: each item queued ahead of the output counts as the files it stands for, each listed
-//! directory as its entries until they are hashed. From `HELD_MAX` on, jobs are left for later, which
-//! `output` then starts shortly before their turn. Only one directory must fit into memory whole, for its sorting.
+//! Memory is bounded as follows. An item that is queued ahead of the output counts as the files
+//! that it stands for, and a listed directory counts as its entries until they are hashed. When the
+//! total reaches `HELD_MAX`, jobs are not queued but returned as `Part::Later`; `output` starts
+//! them shortly before their turn. Sorting needs one whole directory in memory at a time.
 
 use std::cell::RefCell;
 use std::io;
@@ -26,29 +28,32 @@ use super::progress::Progress;
 use super::read::{self, Reads};
 use super::walk::{self, Listing};
 
-/// Files in one item: enough to hide what an item and opening its directory cost (about 2 us) behind 64 files of
-/// some 5 us each, few enough that the last items of a tree keep all CPUs busy.
+/// Files in one item. 64 files of about 5 us each hide the cost of an item and of opening its
+/// directory (about 2 us), and are few enough that the last items of a tree keep all CPUs busy.
 pub(super) const FILES_PER_ITEM: usize = if cfg!(test) { 3 } else { 64 };
 
-/// One read. A file that fills it is long: the rest of its item's files go to another item.
+/// The size of one read. A file that fills the buffer is long; the remaining files of its item then
+/// go to another item.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// Files and entries that may wait for their turn in the output: some 10 MiB of names and lines.
+/// Maximum number of files and entries that wait for their turn in the output: about 10 MiB of
+/// names and lines.
 const HELD_MAX: usize = if cfg!(test) { 8 } else { 1 << 16 };
 
-/// What a directory counts for before it is listed.
+/// The cost of a directory that is not listed yet.
 const DIRECTORY_COST: usize = if cfg!(test) { 2 } else { 64 };
 
-/// What all items of a run share.
+/// The state that all items of a run share.
 pub(super) struct Shared {
     pub(super) queue: Queue,
     pub(super) algorithm: Algorithm,
     /// Lines end with NUL, and names are not escaped (`-z`).
     pub(super) zero: bool,
     pub(super) progress: Progress,
-    /// Statistics that steer how far to run ahead: a stale value only moves that bound, so Relaxed.
+    /// How much is held in memory. Relaxed, because a stale value only shifts the bound.
     held: AtomicUsize,
-    /// Nobody reads the output any more. Only ever set; seen late, it costs some work: Relaxed.
+    /// Set once the output cannot be written any more, and never cleared. Relaxed, because an item
+    /// that reads it late only does some useless work.
     stop: AtomicBool,
 }
 
@@ -63,7 +68,7 @@ impl Shared {
         Arc::new(Self { queue, algorithm, zero, progress, held, stop })
     }
 
-    /// Makes all items end soon; what they answer is incomplete.
+    /// Makes all items end early; their results are then incomplete.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
@@ -77,7 +82,7 @@ impl Shared {
     }
 }
 
-/// A share of `Shared::held`, given back when dropped.
+/// A share of `Shared::held`, given back on drop.
 pub(super) struct Charge {
     shared: Arc<Shared>,
     cost: usize,
@@ -96,26 +101,26 @@ impl Drop for Charge {
     }
 }
 
-/// A piece of the output, in its place.
+/// A part of the output, in output order.
 pub(super) enum Part {
     Text(Text),
-    /// An item that is queued, runs or has run.
+    /// An item that was queued; it waits, runs or has finished.
     Started(JoinHandle<Vec<Part>>, Charge),
-    /// Not queued yet, because too much waits for its turn already.
+    /// A job that is not queued, because too much already waits for its turn.
     Later(Job),
 }
 
-/// Lines that are ready.
+/// Finished text.
 #[derive(Default)]
 pub(super) struct Text {
     /// For standard output.
     pub(super) lines: Vec<u8>,
-    /// For standard error, after the lines.
+    /// For standard error, printed after the lines.
     pub(super) complaints: String,
     pub(super) tally: Tally,
 }
 
-/// What the exit code and the closing warnings are made of.
+/// The counts that determine the exit code and the closing warnings.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Tally {
     pub(super) matched: u64,
@@ -131,15 +136,17 @@ impl Tally {
     }
 }
 
-/// What an item is to do.
+/// The job of one item.
 pub(super) enum Job {
-    /// List a directory and queue its entries. One that was named by the user may be a symbolic link.
+    /// List a directory and queue its entries. A directory that the user named may be a symbolic
+    /// link.
     Directory { path: Vec<u8>, named: bool },
-    /// Hash files of a listing, and queue the directories between them.
+    /// Hash files of a listing, and queue the directories among them.
     Entries(Arc<Listing>, Range<usize>),
     /// Check lines of a checksum file.
     Check(Arc<Check>, Range<usize>),
-    /// Hash standard input. Never started ahead: of two, the first in the order must get the bytes.
+    /// Hash standard input. Never started ahead of its turn: of two such jobs, the first in the
+    /// output order must receive the bytes.
     StandardInput,
 }
 
@@ -152,10 +159,10 @@ impl Job {
         }
     }
 
-    /// Does the job on this thread.
+    /// Runs the job on the calling thread.
     pub(super) fn run(self, shared: &Arc<Shared>) -> Vec<Part> {
         thread_local! {
-            /// One per worker, reused by all its items.
+            /// One buffer per worker, reused by all its items.
             static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER_BYTES]);
         }
         if shared.stopped() {
@@ -179,7 +186,7 @@ impl Job {
     }
 }
 
-/// Queues a job, or leaves it for later when too much waits for its turn.
+/// Queues a job, or returns it as `Part::Later` if too much already waits for its turn.
 pub(super) fn offer(shared: &Arc<Shared>, job: Job) -> Part {
     if shared.held() >= HELD_MAX {
         return Part::Later(job);
@@ -188,8 +195,9 @@ pub(super) fn offer(shared: &Arc<Shared>, job: Job) -> Part {
     let handle = shared.queue.spawn({
         let shared = shared.clone();
         move || {
-            // Many directories may have been queued while few were listed: look again before listing one more.
-            // Twice the bound, or else those queued last would all come back.
+            // Many directories may be queued before any of them is listed, so the worker checks the
+            // bound again before it lists one more. The bound is twice as high here, because
+            // otherwise all directories that were queued last would be deferred.
             if matches!(job, Job::Directory { .. }) && shared.held() >= 2 * HELD_MAX {
                 return vec![Part::Later(job)];
             }
@@ -199,7 +207,7 @@ pub(super) fn offer(shared: &Arc<Shared>, job: Job) -> Part {
     Part::Started(handle, charge)
 }
 
-/// Queues a job whose turn is near, however much waits.
+/// Queues a job whose turn is near, regardless of `HELD_MAX`.
 pub(super) fn start(shared: &Arc<Shared>, job: Job) -> Part {
     let charge = Charge::new(shared, job.cost());
     let handle = shared.queue.spawn({
@@ -209,7 +217,7 @@ pub(super) fn start(shared: &Arc<Shared>, job: Job) -> Part {
     Part::Started(handle, charge)
 }
 
-/// An item's answer while it is put together.
+/// The result of an item under construction.
 #[derive(Default)]
 pub(super) struct Answer {
     parts: Vec<Part>,
@@ -225,7 +233,7 @@ impl Answer {
         self.parts.push(part);
     }
 
-    /// Names a file or a directory that could not be read.
+    /// Reports a file or a directory that could not be read.
     pub(super) fn unreadable(&mut self, path: &[u8], error: &io::Error) {
         self.text.complaints.push_str(&names::complaint(path, error));
         self.text.tally.unreadable += 1;
@@ -237,18 +245,20 @@ impl Answer {
     }
 }
 
-/// An item at work: what it needs to hash a file, and its answer so far.
+/// The state of a running item: its hasher, its buffer and its result so far.
 pub(super) struct Work<'a> {
     pub(super) shared: &'a Arc<Shared>,
     buffer: &'a mut [u8],
     hasher: Hasher,
-    /// Kept from file to file: those of an item mostly lie on one file system.
+    /// The read mode, kept from file to file, because the files of an item are usually on one file
+    /// system.
     reads: Reads,
     pub(super) answer: Answer,
 }
 
 impl Work<'_> {
-    /// Hashes the file `name` in `dir`. Calls `when_long` once if the file is long, before hashing it.
+    /// Hashes the file `name` in `dir`. If the file is long, calls `when_long` once before it
+    /// hashes the file.
     pub(super) fn hash(
         &mut self,
         dir: BorrowedFd<'_>,
@@ -260,7 +270,7 @@ impl Work<'_> {
         self.hash_open(file.as_fd(), when_long)
     }
 
-    /// Hashes a file by the name that the user knows it by; `-` is standard input.
+    /// Hashes a file by the name on the command line; `-` is standard input.
     pub(super) fn hash_named(
         &mut self,
         name: &[u8],
@@ -273,7 +283,7 @@ impl Work<'_> {
     }
 
     fn hash_standard_input(&mut self) -> io::Result<Digest> {
-        // The lock keeps two items from sharing the bytes between them.
+        // The lock prevents two items from each reading a part of the input.
         let stdin = io::stdin().lock();
         self.hash_open(stdin.as_fd(), || ())
     }
@@ -286,7 +296,8 @@ impl Work<'_> {
             if chunk.len() == full
                 && let Some(when_long) = when_long.take()
             {
-                // Doubles the kernel's read-ahead. A hint: where it is refused, nothing is lost.
+                // Doubles the kernel's read-ahead. This is only a hint, so an error does not
+                // matter.
                 let _ = rustix::fs::fadvise(file, 0, None, Advice::Sequential);
                 when_long();
             }
@@ -306,7 +317,8 @@ impl Work<'_> {
         }
     }
 
-    /// Adds a file's line, `HASH  NAME`, or the complaint that takes its place. The name is `prefix` and `name`.
+    /// Appends the line `HASH  NAME`, or an error message for standard error. The name is `prefix`
+    /// followed by `name`.
     pub(super) fn outcome(&mut self, prefix: &[u8], name: &[u8], outcome: io::Result<Digest>) {
         let digest = match outcome {
             Ok(digest) => digest,

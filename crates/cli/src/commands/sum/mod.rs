@@ -1,7 +1,8 @@
 //! `uwork sum`: checksums of file trees, computed by work items.
 //!
-//! `job` says what the items do and give back, `walk` lists directories, `read` opens and reads, `digest` hashes,
-//! `output` puts the answers in order, `check` is `-c`, `names` escapes, `progress` draws.
+//! `job` defines the work items and their results, `walk` lists directories, `read` opens and reads
+//! files, `digest` hashes, `output` prints results in order, `check` implements `-c`, `names`
+//! escapes names, `progress` draws the progress line.
 
 mod check;
 mod digest;
@@ -36,34 +37,35 @@ in a name is escaped as by GNU coreutils, and the line then starts with a backsl
 With -c, the lines of a checksum file are 'HASH  NAME', 'HASH *NAME' or 'SHA256 (NAME) = HASH'.
 
 Exit code: 0; 1 if a file could not be read or did not match; 2 if a PATH does not exist or the
-command line or a checksum file makes no sense, in which case nothing was done.";
+command line or a checksum file is invalid; in that case nothing is hashed.";
 
 /// The command line of `uwork sum`.
 #[derive(clap::Args)]
 #[command(after_long_help = DETAILS)]
 pub(crate) struct Args {
-    /// The digest
+    /// The digest algorithm
     #[arg(short, long, value_enum, default_value_t = Algorithm::Sha256)]
     algorithm: Algorithm,
-    /// Read checksums from the PATHs and check the files that they name
+    /// Read checksums from the PATHs and check the files that they list
     #[arg(short, long)]
     check: bool,
-    /// With -c: print no line for a file that matches; of this, --status and --warn the last counts
+    /// With -c: print no line for a file that matches. If several of --quiet, --status and --warn
+    /// are given, the last one wins
     #[arg(long, requires = "check", overrides_with_all = ["status", "warn"])]
     quiet: bool,
-    /// With -c: print no results; the exit code tells
+    /// With -c: print no results; only the exit code reports them
     #[arg(long, requires = "check", overrides_with_all = ["quiet", "warn"])]
     status: bool,
-    /// With -c: refuse a checksum file that has a malformed line
+    /// With -c: reject a checksum file that has a malformed line
     #[arg(long, requires = "check")]
     strict: bool,
-    /// With -c: say nothing of files that do not exist
+    /// With -c: ignore listed files that do not exist
     #[arg(long, requires = "check")]
     ignore_missing: bool,
-    /// With -c: name each malformed line
+    /// With -c: report each malformed line
     #[arg(short, long, requires = "check", overrides_with_all = ["quiet", "status"])]
     warn: bool,
-    /// End lines with NUL, and do not escape names
+    /// End each line with NUL instead of a newline, and do not escape names
     #[arg(short, long, conflicts_with = "check")]
     zero: bool,
     /// The queue's affinity scope
@@ -72,19 +74,19 @@ pub(crate) struct Args {
     /// Draw no progress line, even on a terminal
     #[arg(long)]
     no_progress: bool,
-    /// Files and directories; - is standard input, as is no PATH at all
+    /// Files and directories. With no PATH, or when PATH is -, read standard input
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 }
 
-/// What a shell reports for a program that a closed pipe ended: 128 and SIGPIPE.
+/// The exit code that a shell reports for a program ended by SIGPIPE: 128 plus the signal's number.
 const BROKEN_PIPE: u8 = 128 + 13;
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     let plan = match args.check {
         true => Plan::Check(read_checks(&args)?),
-        false => Plan::Sum(look_at(&paths(&args))?),
+        false => Plan::Sum(examine(&paths(&args))?),
     };
     let scope = match &args.scope {
         Some(scope) => scope.parse().map_err(|error| UserError(format!("--scope: {error}")))?,
@@ -107,7 +109,7 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, UserError> {
     }
 }
 
-/// What is to be done, with all that can be refused behind it.
+/// The work to do, after all checks that can refuse the command line.
 enum Plan {
     Sum(Vec<Argument>),
     Check(Vec<Check>),
@@ -126,8 +128,9 @@ fn paths(args: &Args) -> Vec<&OsStr> {
     }
 }
 
-/// Looks at each argument before any is read: a missing one is an error now, an unreadable one is named in its turn.
-fn look_at(paths: &[&OsStr]) -> Result<Vec<Argument>, UserError> {
+/// Checks each argument before any file is read: a missing file is an error at once, an unreadable
+/// file is reported in its turn.
+fn examine(paths: &[&OsStr]) -> Result<Vec<Argument>, UserError> {
     let look = |path: &&OsStr| {
         let bytes = path.as_bytes().to_vec();
         if *path == "-" {
@@ -149,7 +152,7 @@ fn look_at(paths: &[&OsStr]) -> Result<Vec<Argument>, UserError> {
     paths.iter().map(look).collect()
 }
 
-/// Reads all checksum files before anything is checked.
+/// Parses all checksum files before any listed file is checked.
 fn read_checks(args: &Args) -> Result<Vec<Check>, UserError> {
     let mode = Mode {
         quiet: args.quiet,
@@ -174,7 +177,7 @@ fn read_checks(args: &Args) -> Result<Vec<Check>, UserError> {
     paths(args).into_iter().map(read).collect()
 }
 
-/// Does what was planned. False if a file could not be read or did not match.
+/// Executes the plan. Returns false if a file could not be read or did not match.
 fn carry_out(shared: &Arc<Shared>, plan: Plan) -> io::Result<bool> {
     let mut printer = Printer::new(shared.clone(), output::standard_output()?);
     match plan {
@@ -192,7 +195,7 @@ fn carry_out(shared: &Arc<Shared>, plan: Plan) -> io::Result<bool> {
     }
 }
 
-/// The jobs for the arguments: files that stand next to each other share items.
+/// The jobs for the arguments. Adjacent files share items.
 fn jobs(shared: &Arc<Shared>, arguments: &[Argument]) -> Vec<Job> {
     let mut jobs = Vec::new();
     let both_files =

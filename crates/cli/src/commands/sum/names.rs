@@ -1,7 +1,8 @@
-//! File names as bytes: escaped for a checksum line, taken back from one, quoted for a message.
+//! File names as bytes: escaping and unescaping for checksum lines, quoting for messages.
 //!
-//! A checksum line is one line, so GNU coreutils writes `\\`, `\n` and `\r` for a backslash, a newline and a
-//! carriage return in a name, and marks such a line with a backslash in front. All other bytes stay as they are.
+//! A checksum must fit on one line, so GNU coreutils writes `\\`, `\n` and `\r` for a backslash, a
+//! newline and a carriage return in a name, and marks such a line with a leading backslash. All
+//! other bytes are written unchanged.
 
 use std::io;
 
@@ -10,7 +11,7 @@ pub(super) fn needs_escape(name: &[u8]) -> bool {
     name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r'))
 }
 
-/// Appends `name` with its escapes.
+/// Appends `name`, escaped.
 pub(super) fn write_escaped(name: &[u8], out: &mut Vec<u8>) {
     for &byte in name {
         match byte {
@@ -22,7 +23,8 @@ pub(super) fn write_escaped(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the name behind `escaped`. False, with `out` as it was, where no name is written so.
+/// Appends the name that `escaped` stands for. If the escapes are invalid, returns false and leaves
+/// `out` unchanged.
 #[must_use]
 pub(super) fn write_unescaped(escaped: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
@@ -45,8 +47,8 @@ pub(super) fn write_unescaped(escaped: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// A name for a message on the terminal: as it is where a shell would read it back as one word, else quoted as
-/// a shell wants it, so that a name cannot break the line or send control sequences.
+/// A name for a message on the terminal: unchanged if a shell would read it as one word, otherwise
+/// quoted for a shell. So a name cannot break the line or send control sequences.
 pub(super) fn quoted(name: &[u8]) -> String {
     let text = std::str::from_utf8(name).ok().filter(|text| !text.chars().any(char::is_control));
     match text {
@@ -58,13 +60,13 @@ pub(super) fn quoted(name: &[u8]) -> String {
     }
 }
 
-/// Messages end in `: reason`, so a colon in the name is quoted too.
+/// Messages end in `: reason`, so a name with a colon is quoted too.
 fn has_shell_meaning(name: &[u8]) -> bool {
     matches!(name, [b'#' | b'~', ..] | b"{" | b"}")
         || name.iter().any(|byte| br#" !"$&'()*:;<=>?[\^`|"#.contains(byte))
 }
 
-/// `'...'`, with `$'\n'` for a control character and `$'\377'` for a byte that is no UTF-8.
+/// `'...'`, with `$'\n'` for a control character and `$'\377'` for a byte that is not valid UTF-8.
 fn single_quoted(name: &[u8]) -> String {
     let mut out = String::from("'");
     let mut in_dollar = false;
@@ -98,12 +100,13 @@ fn single_quoted(name: &[u8]) -> String {
     out
 }
 
-/// The line for a file that could not be read: `uwork: NAME: reason`.
+/// The message for a file that could not be read: `uwork: NAME: reason`.
 pub(super) fn complaint(name: &[u8], error: &io::Error) -> String {
     format!("uwork: {}: {}\n", quoted(name), reason(error))
 }
 
-/// The error as strerror(3) words it: the standard library adds the number, other tools do not.
+/// The error in the words of strerror(3). The standard library appends the error number, other
+/// tools do not.
 pub(super) fn reason(error: &io::Error) -> String {
     let mut text = error.to_string();
     if let Some(number) = text.rfind(" (os error") {
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_three_bytes_that_break_a_line_are_escaped() {
+    fn only_backslash_newline_and_carriage_return_are_escaped() {
         assert_eq!(escaped(b"a\\b\nc\rd\te\xff f"), b"a\\\\b\\nc\\rd\te\xff f");
         assert!(!needs_escape(b"a\tb \xff'\""));
         for name in [&b"\\"[..], b"x\n", b"\ry"] {
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_escape_is_no_name_and_leaves_nothing() {
+    fn an_unknown_escape_is_rejected_and_leaves_the_output_unchanged() {
         for text in [&b"ab\\"[..], b"\\t", b"\\0", b"a\\ b"] {
             let mut out = b"kept".to_vec();
             assert!(!write_unescaped(text, &mut out));
@@ -142,7 +145,7 @@ mod tests {
         }
     }
 
-    /// What GNU coreutils 9.1 prints for these.
+    /// The expected strings are the output of GNU coreutils 9.1.
     #[test]
     fn messages_quote_as_a_shell_would_read_them() {
         let expected = [
@@ -165,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_comes_back(name: Vec<u8>) {
+        fn unescaping_restores_every_name(name: Vec<u8>) {
             let line = escaped(&name);
             prop_assert!(!line.contains(&b'\n') && !line.contains(&b'\r'));
             let mut back = Vec::new();

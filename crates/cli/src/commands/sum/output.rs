@@ -1,4 +1,5 @@
-//! Prints the parts in their order, as soon as it allows, and keeps the next few jobs started.
+//! Prints the parts in order, each as soon as all parts before it are printed, and starts the next
+//! few deferred jobs.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -8,47 +9,47 @@ use std::sync::Arc;
 
 use super::job::{self, Job, Part, Shared, Tally, Text};
 
-/// Parts from the one that is printed on that are always started. It counts once too much is held for items to
-/// queue freely, and must then keep all workers busy.
+/// Number of parts, counted from the one being printed, that are always started. The number matters
+/// once `HELD_MAX` stops items from queueing jobs freely; it must then keep all workers busy.
 const AHEAD: usize = if cfg!(test) { 2 } else { 64 };
 
-/// Standard output, but in tests, and standard error.
+/// Writes to standard output (in tests, to a buffer) and to standard error.
 pub(super) struct Printer<W: Write> {
     shared: Arc<Shared>,
     out: BufWriter<W>,
 }
 
-/// The parts of one answer that are not printed yet.
+/// The parts of one result that are not printed yet.
 struct Level {
     parts: VecDeque<Part>,
-    /// So many at the front are known to be started, or never to be.
-    looked_at: usize,
+    /// The first `checked` parts are started already, or must not be started ahead.
+    checked: usize,
 }
 
 impl Level {
     fn new(parts: Vec<Part>) -> Self {
-        Self { parts: parts.into(), looked_at: 0 }
+        Self { parts: parts.into(), checked: 0 }
     }
 
     fn start_ahead(&mut self, shared: &Arc<Shared>) {
-        while self.looked_at < self.parts.len().min(AHEAD) {
-            let part = &mut self.parts[self.looked_at];
+        while self.checked < self.parts.len().min(AHEAD) {
+            let part = &mut self.parts[self.checked];
             if matches!(part, Part::Later(job) if !matches!(job, Job::StandardInput))
                 && let Part::Later(job) = std::mem::replace(part, Part::Text(Text::default()))
             {
                 *part = job::start(shared, job);
             }
-            self.looked_at += 1;
+            self.checked += 1;
         }
     }
 
     fn pop(&mut self) -> Option<Part> {
-        self.looked_at = self.looked_at.saturating_sub(1);
+        self.checked = self.checked.saturating_sub(1);
         self.parts.pop_front()
     }
 }
 
-/// Standard output without the buffer of `io::stdout()`, which writes every line by itself.
+/// Standard output without the line buffer of `io::stdout()`, which writes each line separately.
 pub(super) fn standard_output() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
@@ -58,10 +59,10 @@ impl<W: Write> Printer<W> {
         Self { shared, out: BufWriter::with_capacity(64 * 1024, out) }
     }
 
-    /// Prints the jobs' answers one after the other, and says what they add up to.
+    /// Prints the results of the jobs in order, and returns the totals.
     ///
     /// # Errors
-    /// Where standard output cannot be written, the items that still run are told to stop.
+    /// Standard output cannot be written. Items that still run are then asked to stop.
     pub(super) fn print(&mut self, jobs: Vec<Job>) -> io::Result<Tally> {
         let outcome = self.print_parts(jobs.into_iter().map(Part::Later).collect());
         if outcome.is_err() {
@@ -84,7 +85,7 @@ impl<W: Write> Printer<W> {
                     tally.add(text.tally);
                 }
                 Some(Part::Started(handle, charge)) => {
-                    // The wait may be long: what is printed is to be seen.
+                    // The wait may be long, so the text printed so far must become visible first.
                     self.flush()?;
                     match handle.join() {
                         Ok(parts) => levels.push(Level::new(parts)),
@@ -113,11 +114,11 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Prints to standard error, after all that went to standard output before.
+    /// Prints to standard error, after all earlier text for standard output.
     pub(super) fn complain(&mut self, text: &str) -> io::Result<()> {
         self.flush()?;
         self.shared.progress.suspend(|| {
-            // Nowhere is left to say that standard error cannot be written.
+            // An error here cannot be reported anywhere.
             let _ = io::stderr().write_all(text.as_bytes());
         });
         Ok(())
@@ -142,7 +143,8 @@ mod tests {
     use super::super::progress::Progress;
     use super::*;
 
-    /// Directories next to each other and in each other, with more files than the tests' small bounds let be held.
+    /// A tree of adjacent and nested directories with more files than the small bounds in tests
+    /// permit to be held.
     fn make_tree(root: &std::path::Path) -> BTreeMap<Vec<u8>, String> {
         let mut files = BTreeMap::new();
         for i in 0..400_usize {
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_holds_when_far_more_files_wait_than_may_be_held() {
+    fn output_order_holds_with_far_more_files_than_may_be_held() {
         let root = tempfile::tempdir().unwrap();
         let mut expected = String::new();
         for (path, content) in make_tree(root.path()) {
@@ -177,7 +179,7 @@ mod tests {
         drop(printer);
         assert_eq!(String::from_utf8(printed).unwrap(), expected);
         assert_eq!(tally, Tally::default());
-        assert_eq!(shared.held(), 0, "everything that was counted is given back");
+        assert_eq!(shared.held(), 0, "all charges are given back");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The line on the terminal that shows how far it is: files, bytes, rate. Only where stderr is a terminal.
+//! The progress line: files, bytes and rate. Drawn only if standard error is a terminal.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use indicatif::{BinaryBytes, HumanCount, ProgressBar, ProgressState, ProgressStyle};
 
-/// How often the line is drawn anew. Workers only count; a thread of its own draws.
+/// The redraw interval. Workers only count; a separate thread draws.
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
 
-/// Statistics only, so Relaxed: no other memory is published through them.
+/// Statistics. Relaxed, because no other memory is published through them.
 #[derive(Default)]
 struct Counters {
     files: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// The progress line, or nothing at all.
+/// The progress line, if it is drawn.
 pub(super) struct Progress(Option<(ProgressBar, Arc<Counters>)>);
 
 impl Progress {
-    /// A progress line if it is `wanted` and there is a terminal to draw it on.
+    /// A progress line if it is `wanted` and standard error is a terminal.
     pub(super) fn new(wanted: bool) -> Self {
         if !wanted || !std::io::stderr().is_terminal() {
             return Self(None);
@@ -32,7 +32,7 @@ impl Progress {
         Self(Some((bar, counters)))
     }
 
-    /// Counts a file that is done.
+    /// Counts a finished file.
     pub(super) fn file(&self) {
         if let Some((_, counters)) = &self.0 {
             counters.files.fetch_add(1, Ordering::Relaxed);
@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// Calls `print` with the line out of the way: both may go to the same terminal.
+    /// Hides the line while `print` runs, because both may write to the same terminal.
     pub(super) fn suspend<R>(&self, print: impl FnOnce() -> R) -> R {
         match &self.0 {
             Some((bar, _)) => bar.suspend(print),
@@ -54,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn finish(&self) {
         if let Some((bar, _)) = &self.0 {
             bar.finish_and_clear();
@@ -67,7 +67,7 @@ fn style(counters: &Arc<Counters>) -> ProgressStyle {
     ProgressStyle::with_template("{spinner} {files} files  {read}  {rate}  {elapsed}")
         .unwrap_or_else(|_| ProgressStyle::default_spinner())
         .with_key("files", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {
-            // A line that cannot be drawn is no reason to stop.
+            // A formatting error does not stop the command.
             let _ = write!(out, "{}", HumanCount(files.files.load(Ordering::Relaxed)));
         })
         .with_key("read", move |_: &ProgressState, out: &mut dyn std::fmt::Write| {

@@ -1,8 +1,9 @@
-//! Opening and reading files so that the pool learns of a wait exactly when there is one.
+//! Opens and reads files, and declares a block to the pool only when the call has to wait.
 //!
-//! Each call is first made in a form that the kernel refuses where it would have to wait for the disk:
-//! `openat2` with RESOLVE_CACHED, `preadv2` with RWF_NOWAIT. Only when it refuses is the plain call made, under
-//! `uwork::blocking`. A tree that is in memory thus costs no declaration at all, a cold one declares each wait.
+//! Each call is first made in a form that fails instead of waiting for the disk: `openat2` with
+//! RESOLVE_CACHED, `preadv2` with RWF_NOWAIT. If it fails for that reason, the plain call is made
+//! under `uwork::blocking`. So a tree in the page cache causes no declarations, and a cold tree
+//! declares every wait.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,17 +12,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{FsWord, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
-/// False once the kernel (before 5.12) or a sandbox has refused RESOLVE_CACHED. Publishes nothing, so Relaxed.
+/// False once the kernel (before 5.12) or a sandbox has refused RESOLVE_CACHED. Relaxed, because it
+/// publishes no other memory.
 static CACHED_LOOKUP: AtomicBool = AtomicBool::new(true);
 
-/// Whether a file that was just opened is likely to be read without a wait.
+/// Whether a newly opened file can probably be read without waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Warmth {
     Cached,
     Cold,
 }
 
-/// Opens `name` in the directory `dir` for reading; `flags` are added to the usual ones.
+/// Opens `name` in the directory `dir` for reading, with `flags` added to the usual ones.
 pub(super) fn open(
     dir: BorrowedFd<'_>,
     name: &[u8],
@@ -35,7 +37,8 @@ pub(super) fn open(
                 let file = uwork::blocking(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
                 return Ok((file, Warmth::Cold));
             }
-            // EPERM can also be the file's own answer: it is the sandbox's only if the plain call gets through.
+            // The file itself can also cause EPERM. It came from the sandbox only if the plain call
+            // succeeds.
             Err(Errno::NOSYS | Errno::INVAL | Errno::PERM) => {}
             Err(error) => return Err(error),
         }
@@ -46,19 +49,20 @@ pub(super) fn open(
     Ok((rustix::fs::openat(dir, name, flags, Mode::empty())?, Warmth::Cached))
 }
 
-/// How a file's reads are made: learned from the first one.
+/// How the reads of a file are made, learned from its first read.
 #[derive(Clone, Copy)]
 pub(super) enum Reads {
-    /// The file system can say that it would wait.
+    /// The file system supports RWF_NOWAIT.
     CanRefuse,
-    /// It cannot (NFS, FUSE, /proc): every read is declared.
+    /// The file system does not support RWF_NOWAIT (NFS, FUSE, /proc): every read is declared as a
+    /// block.
     Declared,
-    /// It cannot, but never has to wait either (tmpfs).
+    /// The file system does not support RWF_NOWAIT, but never waits either (tmpfs).
     InMemory,
 }
 
 impl Reads {
-    /// The way to read a file that does not know RWF_NOWAIT.
+    /// The mode for a file whose file system rejects RWF_NOWAIT.
     fn without_refusal(file: BorrowedFd<'_>) -> Self {
         /// From linux/magic.h.
         const TMPFS_MAGIC: FsWord = 0x0102_1994;
@@ -69,13 +73,14 @@ impl Reads {
     }
 }
 
-/// Reads on from the file's position. 0 is the end.
+/// Reads from the file's current position. 0 means the end of the file.
 pub(super) fn read(
     file: BorrowedFd<'_>,
     buffer: &mut [u8],
     reads: &mut Reads,
 ) -> Result<usize, Errno> {
-    /// `preadv2` at this offset reads on from the file's position, and so works on pipes too.
+    /// With this offset `preadv2` reads from the current position, and therefore works on pipes
+    /// too.
     const HERE: u64 = u64::MAX;
     loop {
         let outcome = match reads {
@@ -104,10 +109,10 @@ pub(super) fn read(
     }
 }
 
-/// Reads the file to its end and hands each chunk to `take`, which answers false to stop early.
+/// Reads the file to its end and passes each chunk to `take`, which returns false to stop early.
 ///
 /// # Errors
-/// What the system says; `Interrupted` if `take` stopped it.
+/// The system's error, or `Interrupted` if `take` stopped the read.
 pub(super) fn read_to_end(
     file: impl AsFd,
     buffer: &mut [u8],

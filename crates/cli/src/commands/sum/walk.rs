@@ -1,10 +1,12 @@
-//! Directories: listed, sorted, their entries queued.
+//! Lists and sorts directories, and queues their entries.
 //!
-//! The order is that of the paths' bytes, as `LC_ALL=C sort` would put them. Within one directory that is the order
-//! of the names where a directory's name ends in `/`: `a-b`, then all below `a`, then `a0`.
+//! The order is that of the paths' bytes, as `LC_ALL=C sort` prints them. Within one directory this
+//! is the order of the names if each directory's name ends in `/`: `a-b`, then everything below
+//! `a`, then `a0`.
 //!
-//! As `find DIR -type f` does: symbolic links below DIR are not followed, what is no regular file is skipped, file
-//! systems mounted below are entered. As there, `DIR/` gives `DIR/x` and not `DIR//x`.
+//! The walk matches `find DIR -type f`: symbolic links below DIR are not followed, only regular
+//! files are hashed, and file systems mounted below DIR are entered. As with find, `DIR/` yields
+//! `DIR/x`, not `DIR//x`.
 
 use std::io;
 use std::ops::Range;
@@ -17,18 +19,18 @@ use rustix::io::Errno;
 use super::job::{self, Charge, FILES_PER_ITEM, Job, Shared, Work};
 use super::read::{self, Warmth};
 
-/// Bytes of directory entries in one system call.
+/// Bytes of directory entries read by one system call.
 const LIST_BYTES: usize = 32 * 1024;
 
 /// Files and directories with a common path prefix.
 pub(super) struct Listing {
-    /// Where the names are looked up; none for the current directory.
+    /// The directory in which the names are opened; `None` for the current directory.
     directory: Option<Directory>,
-    /// Goes before each name in the output.
+    /// The prefix of each name in the output.
     prefix: Vec<u8>,
-    /// All names, one after the other: a directory with a million files costs two allocations.
+    /// All names, concatenated: a directory with a million files needs only two allocations.
     names: Vec<u8>,
-    /// In the order of the output.
+    /// The entries, in output order.
     entries: Vec<Range<usize>>,
     _charge: Charge,
 }
@@ -39,7 +41,7 @@ struct Directory {
 }
 
 impl Listing {
-    /// Files that the user named, in that order, symbolic links followed.
+    /// Files named on the command line, in that order. Symbolic links are followed.
     pub(super) fn of_arguments<'a>(
         shared: &Arc<Shared>,
         paths: impl Iterator<Item = &'a [u8]>,
@@ -58,12 +60,13 @@ impl Listing {
         &self.names[self.entries[i].clone()]
     }
 
-    /// In a listing of a directory, the names of directories end in `/`, which sorts them and marks them.
+    /// In a directory listing, the name of a directory ends in `/`. The slash gives the right sort
+    /// order and marks the entry as a directory.
     fn is_directory(&self, i: usize) -> bool {
         self.directory.is_some() && self.name(i).ends_with(b"/")
     }
 
-    /// Cuts the entries into runs of at most `FILES_PER_ITEM` files.
+    /// Splits the entries into runs of at most `FILES_PER_ITEM` files.
     fn runs(&self) -> Vec<Range<usize>> {
         let mut runs = Vec::new();
         let (mut start, mut files) = (0, 0);
@@ -89,8 +92,8 @@ fn append(names: &mut Vec<u8>, pieces: &[&[u8]]) -> Range<usize> {
     start..names.len()
 }
 
-/// Lists a directory, queues all runs of its entries but the first, and hashes that one right away: most directories
-/// have no more, and it is the next one in the output.
+/// Lists a directory, queues all runs of its entries except the first, and hashes the first run at
+/// once: most directories have only one run, and it comes next in the output.
 pub(super) fn directory(work: &mut Work<'_>, path: Vec<u8>, named: bool) {
     let mut flags = OFlags::DIRECTORY;
     flags.set(OFlags::NOFOLLOW, !named);
@@ -129,12 +132,13 @@ pub(super) fn directory(work: &mut Work<'_>, path: Vec<u8>, named: bool) {
     }
 }
 
-/// Hashes a run of entries.
+/// Hashes one run of entries.
 pub(super) fn entries(work: &mut Work<'_>, listing: &Arc<Listing>, run: Range<usize>) {
     let Some(directory) = &listing.directory else {
         return hash_run(work, CWD, listing, run);
     };
-    // Opened anew for each run: kept open from the listing on, a wide tree would run out of file descriptors.
+    // The directory is opened again for each run. Descriptors kept open since the listing would
+    // exceed the limit in a wide tree.
     match read::open(CWD, &directory.path, directory.flags) {
         Ok((dir, _)) => hash_run(work, dir.as_fd(), listing, run),
         Err(error) => work.answer.unreadable(&directory.path, &error.into()),
@@ -142,7 +146,8 @@ pub(super) fn entries(work: &mut Work<'_>, listing: &Arc<Listing>, run: Range<us
 }
 
 fn hash_run(work: &mut Work<'_>, dir: BorrowedFd<'_>, listing: &Arc<Listing>, run: Range<usize>) {
-    // A link on the command line is meant; one below a directory got there after the listing.
+    // A symbolic link on the command line is followed. A link found below a directory replaced a
+    // file after the listing, so it is not followed.
     let flags = if listing.directory.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
     for i in run.clone() {
         if work.shared.stopped() {
@@ -155,7 +160,7 @@ fn hash_run(work: &mut Work<'_>, dir: BorrowedFd<'_>, listing: &Arc<Listing>, ru
             work.answer.push(part);
             continue;
         }
-        // While this worker hashes a long file, others take the files after it.
+        // Other workers take the remaining files while this worker hashes a long file.
         let (shared, mut rest) = (work.shared, None);
         let outcome = work.hash(dir, name, flags, || {
             if i + 1 < run.end {
@@ -173,11 +178,11 @@ fn hash_run(work: &mut Work<'_>, dir: BorrowedFd<'_>, listing: &Arc<Listing>, ru
 struct List {
     names: Vec<u8>,
     entries: Vec<Range<usize>>,
-    /// What ended the listing early; the entries until then count.
+    /// The error that ended the listing early; the entries read before it are kept.
     error: Option<Errno>,
 }
 
-/// Regular files and directories, sorted.
+/// Lists regular files and directories, sorted.
 fn list(dir: &OwnedFd) -> List {
     let mut buffer = Vec::with_capacity(LIST_BYTES);
     let mut names = Vec::new();
@@ -195,10 +200,10 @@ fn list(dir: &OwnedFd) -> List {
         };
         let name = entry.file_name();
         let kind = match entry.file_type() {
-            // Some file systems do not keep the type in the directory.
+            // Some file systems do not store the type in the directory entry.
             FileType::Unknown => match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                Err(_) => FileType::RegularFile, // opening it will tell, and name it
+                Err(_) => FileType::RegularFile, // opening it reports the error and the name
             },
             kind => kind,
         };

@@ -1,19 +1,20 @@
-//! Draws a machine as a tree: packages, nodes, caches, clusters; the cores of each on one line.
+//! Draws a machine as a tree of packages, nodes, caches and clusters. The cores of a group share
+//! one line.
 
 use std::collections::HashMap;
 
 use uwork_policy::cpuset::CpuSet;
 use uwork_policy::topology::{Cpu, FULL_CAPACITY, Topology};
 
-/// Of more neighbours of the same shape than this, the middle ones are left out.
+/// If more adjacent branches than this have the same shape, the middle ones are left out.
 const MAX_ALIKE: usize = 4;
-/// Of more cores in a group than this, the middle ones are left out.
+/// If a group has more cores than this, the middle ones are left out.
 const MAX_CORES: usize = 8;
 
 struct Level {
     name: &'static str,
     group: fn(&Cpu) -> u32,
-    /// How many CPUs each group has in the whole machine.
+    /// The number of CPUs of each group in the whole machine.
     sizes: HashMap<u32, usize>,
 }
 
@@ -27,14 +28,14 @@ impl Level {
 struct Branch {
     name: String,
     cpus: CpuSet,
-    /// What is inside, without numbers: equal for branches that look alike.
+    /// The contents without numbers; equal for branches of the same shape.
     shape: String,
-    /// The cores, where nothing else is inside.
+    /// The cores, if the branch has no inner level.
     cores: String,
     inside: Vec<Branch>,
 }
 
-/// The tree, several lines without a line break at the end.
+/// The tree as several lines, without a trailing line break.
 pub(super) fn tree(topology: &Topology) -> String {
     let cpus: Vec<&Cpu> = topology.cpus().iter().collect();
     let mut levels = vec![
@@ -60,7 +61,8 @@ fn branches(cpus: &[&Cpu], levels: &[Level]) -> Vec<Branch> {
 
 fn branch(group: &[&Cpu], level: &Level, finer: &[Level]) -> Branch {
     let id = (level.group)(group[0]);
-    // A group need not lie within one of the level above: a cache across two nodes shows in both.
+    // A group may extend beyond one group of the level above: a cache shared by two nodes is drawn
+    // in both.
     let part = if level.sizes[&id] == group.len() { "" } else { " (part)" };
     let inside = branches(group, finer);
     let (cores, core_shape) = if inside.is_empty() { cores(group) } else { Default::default() };
@@ -74,7 +76,7 @@ fn branch(group: &[&Cpu], level: &Level, finer: &[Level]) -> Branch {
     }
 }
 
-/// The cores of a group as they are drawn, and their shape.
+/// The drawn cores of a group, and their shape.
 fn cores(group: &[&Cpu]) -> (String, String) {
     let cores = groups(group, |cpu| cpu.core);
     let counted =
@@ -103,7 +105,7 @@ fn cores(group: &[&Cpu]) -> (String, String) {
     (format!("  {drawn}"), shape)
 }
 
-/// The words with spaces between, the middle ones left out when there are more than `max`.
+/// The words separated by spaces. If there are more than `max`, the middle ones are left out.
 pub(super) fn shortened(words: Vec<String>, max: usize) -> String {
     match words.len() > max {
         true => format!("{} .. {}", words[..max - 1].join(" "), words[words.len() - 1]),

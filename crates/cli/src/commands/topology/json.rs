@@ -1,4 +1,4 @@
-//! The same facts for programs.
+//! The same facts as JSON.
 
 use serde_json::{Map, Value, json};
 use uwork_policy::cpuset::CpuSet;
@@ -7,7 +7,7 @@ use uwork_policy::scope::{Pods, Scope, ScopeChoice};
 use super::View;
 use super::source::Source;
 
-/// One object, indented, with a line break at the end. CPU sets are strings in list format.
+/// One indented JSON object with a trailing line break. CPU sets are strings in list format.
 pub(super) fn render(view: &View, choice: Option<ScopeChoice>) -> String {
     let topology = view.source.topology();
     let effective = view.effective(choice.unwrap_or_default());

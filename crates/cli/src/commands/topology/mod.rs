@@ -1,6 +1,6 @@
 //! `uwork topology`: draws a machine and the pods of each affinity scope.
 //!
-//! The machine is this one, or one that a file describes in the notation of `docs/topology.md`.
+//! The machine is this machine, or one that a file describes in the notation of `docs/topology.md`.
 
 mod draw;
 mod json;
@@ -20,13 +20,13 @@ use uwork_policy::scope::{
 use super::UserError;
 use source::Source;
 
-/// The scope that stands for `default` unless the machine makes it fall back.
+/// The scope that `default` stands for, unless the machine forces a fallback.
 const DEFAULT_SCOPE: Scope = Scope::Cache;
 
 /// The command line of `uwork topology`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Draw the machine that FILE describes instead of this one; - reads standard input.
+    /// Draw the machine that FILE describes instead of this machine; - reads standard input.
     #[arg(long, value_name = "FILE")]
     machine: Option<PathBuf>,
 
@@ -34,19 +34,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SCOPE")]
     scope: Option<String>,
 
-    /// Cores in a pod of the scope cache_shard; 0 counts as 1. [default: 8]
+    /// Cores in each pod of the scope cache_shard; 0 means 1. [default: 8]
     #[arg(long, value_name = "N")]
     shard_size: Option<String>,
 
-    /// Print the same as JSON.
+    /// Print the same facts as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// A machine with everything that decides its pods.
+/// A machine, and the settings that determine its pods.
 struct View {
     source: Source,
-    /// The CPUs that unbound queues use here: the allowed ones that are not isolated.
+    /// The CPUs that unbound queues use: the allowed CPUs that are not isolated.
     unbound: CpuSet,
     shard_size: u32,
 }
@@ -116,7 +116,7 @@ fn render(view: &View, choice: Option<ScopeChoice>) -> String {
     text
 }
 
-/// Prints to standard output; a reader that has seen enough (`| head`) is no error.
+/// Prints to standard output. A closed pipe (`| head`) is not an error.
 fn print(text: &str) -> Result<ExitCode, UserError> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

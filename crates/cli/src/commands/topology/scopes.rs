@@ -1,4 +1,4 @@
-//! The pods of the affinity scopes, as a table and one scope at a time.
+//! The pods of the affinity scopes: a table of all scopes, or the list of one scope.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use uwork_policy::scope::{Pods, Scope, ScopeChoice};
 use super::View;
 use super::draw::shortened;
 
-/// Of more pods than this, the table leaves out the middle ones.
+/// If a scope has more pods than this, the table leaves out the middle ones.
 const MAX_PODS: usize = 8;
 
-/// All scopes, finest first, and what the default comes to.
+/// All scopes, finest first, and the scope that `default` resolves to.
 pub(super) fn table(view: &View) -> String {
     let mut text = format!("{:<13}{:>5}  {:<10}pods\n", "scope", "pods", "CPUs each");
     for scope in Scope::ALL {
@@ -41,7 +41,7 @@ fn sizes(pods: &Pods) -> String {
     }
 }
 
-/// Every pod of one scope, and what of it an unbound queue uses where that is not all.
+/// Every pod of one scope, and the part of it that unbound queues use if that is not the whole pod.
 pub(super) fn one(view: &View, choice: ScopeChoice) -> String {
     let effective = view.effective(choice);
     let pods = Pods::of(view.source.topology(), effective.effective, view.shard_size);

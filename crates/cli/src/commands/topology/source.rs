@@ -1,4 +1,4 @@
-//! Where the machine comes from, and the plain facts about it.
+//! The source of the machine description, and the facts that it states directly.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -12,18 +12,19 @@ use uwork_policy::topology::Topology;
 
 use super::UserError;
 
-/// A description is a line or, of an odd machine, a line per core: far below this.
+/// A description is a single line, or one line per core for an irregular machine; both are far
+/// below this size.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
 pub(super) enum Source {
     /// The machine that this process runs on.
     Here(Box<Machine>),
-    /// A machine that a file describes; the process may use all that is online.
+    /// A machine that a file describes. The process may use all online CPUs.
     Described(Topology),
 }
 
 impl Source {
-    /// This machine, or the one that the file (`-` for standard input) describes.
+    /// This machine, or the machine that the file (`-` for standard input) describes.
     pub(super) fn read(file: Option<&Path>) -> Result<Self, UserError> {
         let Some(path) = file else {
             let machine = Machine::read().map_err(|error| UserError(error.to_string()))?;
@@ -69,7 +70,7 @@ fn text_of(reader: impl Read) -> io::Result<String> {
     }
 }
 
-/// The facts that no drawing shows, one per line.
+/// The facts that the drawing does not show, one on each line.
 pub(super) fn facts(source: &Source, unbound: &CpuSet) -> String {
     let topology = source.topology();
     let mut lines = vec![("machine", notation(topology)), ("CPUs", cpus(topology))];
@@ -85,7 +86,7 @@ pub(super) fn facts(source: &Source, unbound: &CpuSet) -> String {
         let quota = machine.quota.map_or("none".to_owned(), |quota| quota.to_string());
         lines.push(("CPU quota", quota));
         let threads = machine.threads_max.map(|max| format!("{max} at most"));
-        lines.push(("threads", threads.unwrap_or("no limit in sight".to_owned())));
+        lines.push(("threads", threads.unwrap_or("no limit found".to_owned())));
         let BlockingDump { tier, reason } = uwork::dump().blocking;
         lines.push(("blocking", format!("{tier} ({reason})")));
     }
@@ -99,11 +100,11 @@ pub(super) fn facts(source: &Source, unbound: &CpuSet) -> String {
     })
 }
 
-/// The notation where it is a line.
+/// The notation, if it fits on one line.
 fn notation(topology: &Topology) -> String {
     let notation = topology.to_string();
     match notation.contains('\n') {
-        true => "irregular (--json has its description)".to_owned(),
+        true => "irregular (--json prints its description)".to_owned(),
         false => notation,
     }
 }

@@ -1,4 +1,4 @@
-//! The end of a connection: why it comes, what is said, and what is given back.
+//! The end of a connection: its reasons, the final error reply, and the release of memory.
 
 use std::os::fd::AsRawFd;
 
@@ -11,31 +11,32 @@ use crate::server::dispatch::Thread;
 
 /// Why a connection ends.
 pub(super) enum LastWords {
-    /// The input is no request.
+    /// The input is not a valid request.
     Protocol(ProtocolError),
-    /// There was no room for what arrived.
+    /// There was no memory for the input.
     OutOfMemory,
 }
 
 impl Connection {
-    /// The other side sends no more; what it has sent is still answered.
+    /// The peer has closed its direction; requests that it sent before are still answered.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// The server stops: what the system has received for it by now is the last that is looked at.
+    /// The server stops: only input that the kernel has already received is still processed.
     pub(crate) fn stop(&mut self) {
         let left = rustix::io::ioctl_fionread(&self.socket).unwrap_or(0);
         self.left = Some(usize::try_from(left).unwrap_or(usize::MAX));
         self.has_ended |= left == 0;
     }
 
-    /// Tells the other side that all was sent. Whether it has got everything: only then can the socket be closed
-    /// without a loss, as more may have arrived that was not looked at.
+    /// Sends the end of the stream. Returns whether the peer has acknowledged everything. Only then
+    /// can the socket be closed without loss: closing it with unread input resets the connection
+    /// and discards unacknowledged output.
     pub(crate) fn part(&mut self) -> bool {
         if !self.has_parted {
             self.has_parted = true;
-            // Where that fails there is nobody to wait for.
+            // If the shutdown fails, the peer no longer exists.
             self.is_broken |= rustix::net::shutdown(&self.socket, Shutdown::Write).is_err();
         }
         let mut unsent: libc::c_int = 0;
@@ -44,18 +45,19 @@ impl Connection {
         self.is_broken || told != 0 || unsent == 0
     }
 
-    /// Nothing can be sent or received any more.
+    /// The connection is broken: it can neither send nor receive.
     pub(crate) fn fail(&mut self) {
         self.is_broken = true;
     }
 
-    /// Whether all is said and done, so that it can be closed.
+    /// Whether the connection can be closed, because it is broken, or is ending with all replies
+    /// sent.
     pub(crate) fn is_over(&self) -> bool {
         let is_owed = self.is_awaited() || !self.output.is_empty() || !self.sending.is_empty();
         self.is_broken || (!is_owed && (self.is_closing || self.has_ended))
     }
 
-    /// No more requests, and an error once the replies that are owed are out.
+    /// Stops processing requests, and writes an error after the pending replies.
     pub(super) fn end_for_want_of_memory(&mut self) {
         self.last_words = Some(LastWords::OutOfMemory);
         self.is_closing = true;
@@ -68,7 +70,8 @@ impl Connection {
 
     pub(super) fn say_last_words(&mut self) {
         match self.last_words.take() {
-            // As it came, where the text has what can be printed only.
+            // The client's byte is written unchanged; the text form of the error would escape it if
+            // it is not printable.
             Some(LastWords::Protocol(ProtocolError::Expected(byte))) => {
                 self.refuse_with(&[b"ERR Protocol error: expected '$', got '", &[byte], b"'"]);
             }
@@ -80,7 +83,7 @@ impl Connection {
         }
     }
 
-    /// Ends the connection for want of memory.
+    /// Ends the connection with an out-of-memory error.
     pub(super) fn refuse(&mut self) {
         self.refuse_with(&[OUT_OF_MEMORY.as_bytes()]);
     }
@@ -95,7 +98,7 @@ impl Connection {
         self.input.clear_or_free();
     }
 
-    /// Gives its memory back for the next use.
+    /// Recycles the connection's memory.
     pub(crate) fn dismantle(self, thread: &mut Thread) {
         thread.shared.roster.forget(self.session.id);
         thread.shared.budget.give(self.parser_bytes);

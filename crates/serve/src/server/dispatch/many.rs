@@ -1,4 +1,4 @@
-//! Requests for many keys, of which each thread has some.
+//! Requests for many keys that belong to several threads.
 
 use super::{Dispatch, Flow};
 use crate::command::operation::{OUT_OF_MEMORY, Operation, Outcome, Place, SYNTAX};
@@ -8,10 +8,10 @@ use crate::server::dispatch::Thread;
 use crate::server::round::{Gather, GatherKind, Part};
 
 impl Dispatch<'_> {
-    /// The value of each key, in one reply.
+    /// Requests the value of each key, for one reply.
     ///
     /// # Errors
-    /// There is no memory for the reply: nothing of it must be sent.
+    /// There is no memory for the reply; no part of it may be sent.
     pub(super) fn values(&mut self, keys: Args<'_>) -> Result<(), OutOfMemory> {
         let (before, had_round) = (self.output.len(), self.round.is_some());
         self.here(|out| reply::array(out, keys.len()));
@@ -36,7 +36,7 @@ impl Dispatch<'_> {
                 self.perform(Operation::Get, hash, key);
                 continue;
             }
-            // From here on each key adds one at most.
+            // From here on, each key adds at most one part.
             let room = self.open_round().parts.make_room(keys.len() - place);
             if room.and_then(|()| self.send(owner, Operation::Get, hash, key)).is_err() {
                 self.here(|out| reply::error(out, OUT_OF_MEMORY));
@@ -45,7 +45,7 @@ impl Dispatch<'_> {
         Ok(())
     }
 
-    /// An operation on each key, and one reply for all.
+    /// Executes an operation on each key, for one combined reply.
     pub(super) fn gather(
         &mut self,
         kind: GatherKind,
@@ -54,7 +54,7 @@ impl Dispatch<'_> {
         step: usize,
     ) {
         let mut gather = Gather::new(kind);
-        // Where the reply belongs, once a key of another thread's was met.
+        // The position of the combined reply, known once a key belongs to another thread.
         let (mut place, mut there) = (None, 0);
         for first in (0..operands.len()).step_by(step) {
             let args = operands.slice(first, step);
@@ -84,7 +84,8 @@ impl Dispatch<'_> {
         }
     }
 
-    /// An operation on this thread's keys that only counts for a reply: there is nothing to be noted down.
+    /// Executes an operation on one of this thread's keys that only counts towards a reply and
+    /// therefore needs no part.
     fn count(&mut self, operation: Operation, hash: u64, args: Args<'_>) -> Outcome {
         let Thread { keys, now, .. } = &mut *self.thread;
         let mut place = Place { keys, now: *now, version: self.session.version };
@@ -101,7 +102,8 @@ impl Dispatch<'_> {
         let mut gather = Gather::new(GatherKind::Ok);
         let nothing = options.slice(0, 0);
         let threads = self.thread.shared.posts.len();
-        // Where the reply belongs, if there are others; it knows in the end how many have been asked.
+        // The position of the combined reply, if other threads take part. It is filled in at the
+        // end, when their number is known.
         let place = (threads > 1).then(|| {
             let parts = &mut self.open_round().parts;
             parts.push(Part::Gathered(gather, 0));

@@ -1,4 +1,4 @@
-//! epoll: the driver where the kernel has no io_uring, or refuses it.
+//! The epoll driver, used if the kernel lacks io_uring or refuses it.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -12,41 +12,42 @@ use uwork::task::{self, Notifier};
 use super::{Driver, Event, Sent, Token};
 use crate::server::config::Notify;
 
-/// Events that are taken from the system at once.
+/// Maximum number of events taken from the kernel in one call.
 const EVENTS_MAX: usize = 256;
-/// Connections that are accepted in a turn; the others come with the next one.
+/// Maximum number of connections accepted in a turn; the next turn accepts more.
 const ACCEPTED_MAX: usize = 64;
-/// Bytes that are received at once.
+/// Maximum number of bytes received in one call.
 const BYTES_MAX: usize = 64 * 1024;
-/// In place of a token.
+/// The listener's user data, in place of a token.
 const LISTENER: u64 = u64::MAX;
 const NOTIFIER: u64 = u64::MAX - 1;
 
-/// What is registered for a connection.
+/// The state of a registered connection.
 #[derive(Clone, Copy)]
 struct Registered {
-    /// Open until [`Event::Gone`] is told.
+    /// Open until [`Event::Gone`] is reported.
     socket: RawFd,
     receives: bool,
     sends: bool,
-    /// Its end, or its failure, was told.
+    /// Its end or its failure was reported.
     is_over: bool,
-    /// Both sides have ended: the system would tell it again and again, whatever is asked for.
+    /// Removed from the epoll set: both directions have ended, and epoll would report that forever,
+    /// whatever flags are set.
     is_deaf: bool,
 }
 
 /// See the module.
 pub(crate) struct Epoll {
     epoll: OwnedFd,
-    /// `None` where signals tell the thread.
+    /// `None` if threads are notified by signals.
     notifier: Option<Notifier>,
     connections: Vec<Option<Registered>>,
     /// Open as long as it is registered.
     listener: Option<RawFd>,
-    /// So many connections more may be accepted now, if there are any.
+    /// How many more connections this turn may accept.
     accepts: usize,
     ready: Vec<libc::epoll_event>,
-    /// How many of `ready` have been looked at.
+    /// How many entries of `ready` are processed.
     at: usize,
     told: VecDeque<Event>,
     bytes: Box<[u8]>,
@@ -54,7 +55,7 @@ pub(crate) struct Epoll {
 }
 
 impl Epoll {
-    /// A driver of the calling thread's.
+    /// Creates a driver for the calling thread.
     pub(crate) fn new(notify: Notify) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let notifier = match notify {
@@ -90,15 +91,17 @@ impl Epoll {
         let mut flags = EventFlags::empty();
         flags.set(EventFlags::IN, receives);
         flags.set(EventFlags::OUT, sends);
-        // SAFETY: the connection's socket is open until `Gone` was told, and then there is no entry.
+        // SAFETY: the connection's socket is open until `Gone` is reported, and no entry exists
+        // after that.
         let socket = unsafe { BorrowedFd::borrow_raw(registered.socket) };
-        // It can fail only for want of memory; then it is as if the connection had failed.
+        // `modify` can only fail for lack of memory, which is treated as a failure of the
+        // connection.
         if epoll::modify(&self.epoll, socket, EventData::new_u64(token as u64), flags).is_err() {
             self.told.push_back(Event::Broken(token));
         }
     }
 
-    /// A connection that waits, if any does.
+    /// Accepts a waiting connection, if there is one.
     fn accept_next(&mut self) -> Option<Event> {
         self.accepts = self.accepts.checked_sub(1)?;
         // SAFETY: the listener is open as long as it is registered.
@@ -142,14 +145,15 @@ impl Epoll {
         Some(event)
     }
 
-    /// Hears no more of a connection that was over in this direction before. Broken only where there is an error: two
-    /// sides that have ended in order may have something to send still.
+    /// Removes a connection from the epoll set whose receiving direction was over before. Reports
+    /// it as broken only if the socket has an error: after an orderly close of both directions,
+    /// output may still be pending.
     fn hung_up(&mut self, token: Token) -> Option<Event> {
         let registered = self.connections.get_mut(token).and_then(Option::as_mut)?;
         // SAFETY: as in `change`.
         let socket = unsafe { BorrowedFd::borrow_raw(registered.socket) };
         if !std::mem::replace(&mut registered.is_deaf, true) {
-            // It is registered, so this does not fail.
+            // The socket is registered, so this cannot fail.
             let _ = epoll::delete(&self.epoll, socket);
         }
         let is_broken = !matches!(sockopt::socket_error(socket), Ok(Ok(())));
@@ -189,7 +193,7 @@ impl Driver for Epoll {
 
     fn refuse(&mut self, listener: BorrowedFd<'_>) {
         if self.listener.take().is_some() {
-            // It is registered, so this does not fail.
+            // The listener is registered, so this cannot fail.
             let _ = epoll::delete(&self.epoll, listener);
         }
     }
@@ -238,7 +242,7 @@ impl Driver for Epoll {
     fn remove(&mut self, token: Token, socket: BorrowedFd<'_>) {
         let registered = self.connections.get_mut(token).and_then(Option::take);
         if registered.is_some_and(|registered| !registered.is_deaf) {
-            // It is registered, so this does not fail.
+            // The socket is registered, so this cannot fail.
             let _ = epoll::delete(&self.epoll, socket);
         }
         self.told.push_back(Event::Gone(token));
@@ -246,12 +250,13 @@ impl Driver for Epoll {
 
     fn wait(&mut self, most: Option<Duration>) -> io::Result<()> {
         let most = if self.told.is_empty() { most } else { Some(Duration::ZERO) };
-        // Rounded up: at the end of it the time is over.
+        // Rounded up, so that the deadline has passed when the wait times out.
         let round = |most: Duration| most.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
         let timeout_ms = most.map_or(-1, round);
         let (epoll, events) = (self.epoll.as_fd().as_raw_fd(), self.ready.as_mut_ptr());
         let wait = || {
-            // SAFETY: there is room for so many events, and nobody else looks at them.
+            // SAFETY: the buffer has room for EVENTS_MAX events, and no other code accesses it
+            // during the call.
             let count = unsafe { libc::epoll_wait(epoll, events, EVENTS_MAX as i32, timeout_ms) };
             usize::try_from(count).map_err(|_| io::Error::last_os_error())
         };
@@ -261,7 +266,7 @@ impl Driver for Epoll {
                 let events = events.expose_provenance();
                 let epoll = epoll as usize;
                 let arguments = [epoll, events, EVENTS_MAX, timeout_ms as usize, 0, 0];
-                // SAFETY: as above; there is no mask of signals.
+                // SAFETY: as above; the signal mask is null.
                 unsafe { task::syscall(libc::SYS_epoll_pwait, arguments) }
             }
         };
@@ -269,7 +274,7 @@ impl Driver for Epoll {
             Err(error) if error.kind() == ErrorKind::Interrupted => 0,
             count => count?,
         };
-        // SAFETY: the system has written so many.
+        // SAFETY: the kernel has initialized `count` events.
         unsafe { self.ready.set_len(count) };
         self.at = 0;
         Ok(())
@@ -302,7 +307,7 @@ mod tests {
 
     use super::*;
 
-    /// A driver with one connection, of which it has told that the other side has ended; and the other side.
+    /// A driver with one connection that has reported the end of the peer's stream, and the peer.
     fn half_closed() -> (Epoll, OwnedFd, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -314,36 +319,36 @@ mod tests {
         (driver, socket, other)
     }
 
-    /// What the next wait brings, which ends as soon as the system has something to tell.
+    /// The event of the next wait, which returns as soon as there is one.
     fn next(driver: &mut Epoll) -> Option<Event> {
         driver.wait(None).unwrap();
         driver.next()
     }
 
-    fn has_nothing_to_tell(driver: &mut Epoll) -> bool {
+    fn has_no_event(driver: &mut Epoll) -> bool {
         driver.wait(Some(Duration::ZERO)).unwrap();
         driver.ready.is_empty() && driver.next().is_none()
     }
 
     #[test]
-    fn a_reset_behind_a_half_close_is_told_once() {
+    fn a_reset_after_a_half_close_is_reported_once() {
         let (mut driver, socket, other) = half_closed();
-        assert!(has_nothing_to_tell(&mut driver));
-        // With something unread, closing is a reset.
+        assert!(has_no_event(&mut driver));
+        // Closing a socket with unread input resets the connection.
         rustix::net::send(&socket, b"reply", SendFlags::empty()).unwrap();
         drop(other);
         assert!(matches!(next(&mut driver), Some(Event::Broken(0))));
-        assert!(has_nothing_to_tell(&mut driver));
+        assert!(has_no_event(&mut driver));
         driver.remove(0, socket.as_fd());
         assert!(matches!(driver.next(), Some(Event::Gone(0))));
     }
 
     #[test]
-    fn two_sides_that_have_ended_wake_nobody_and_are_not_broken() {
+    fn an_orderly_close_of_both_directions_wakes_no_thread_and_is_not_an_error() {
         let (mut driver, socket, _other) = half_closed();
         rustix::net::shutdown(&socket, rustix::net::Shutdown::Write).unwrap();
         assert!(next(&mut driver).is_none());
-        assert!(has_nothing_to_tell(&mut driver));
+        assert!(has_no_event(&mut driver));
         driver.remove(0, socket.as_fd());
         assert!(matches!(driver.next(), Some(Event::Gone(0))));
     }

@@ -1,4 +1,4 @@
-//! How a thread waits for sockets and moves bytes; what the bytes mean is not known here.
+//! How a thread waits for sockets and moves bytes. The drivers do not interpret the bytes.
 
 pub(crate) mod epoll;
 pub(crate) mod ring;
@@ -7,62 +7,62 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Names a connection to its driver, and stays its name until [`Event::Gone`].
+/// Identifies a connection to its driver until [`Event::Gone`].
 pub(crate) type Token = usize;
 
-/// What has happened.
+/// An event of a driver.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A new connection.
     Accepted(OwnedFd),
-    /// Connections cannot be accepted at present; [`Driver::accept`] tries again.
-    NotAccepted(#[allow(dead_code, reason = "for whoever prints the event")] io::Error),
-    /// Bytes have arrived: they are in [`Driver::bytes`] until the next call of [`Driver::next`].
+    /// Connections cannot be accepted at present; [`Driver::accept`] retries.
+    NotAccepted(#[allow(dead_code, reason = "shown by Debug")] io::Error),
+    /// Bytes have arrived; [`Driver::bytes`] returns them until the next call of [`Driver::next`].
     Received(Token),
-    /// The other side sends no more.
+    /// The peer has closed its direction.
     Ended(Token),
-    /// So many bytes of what was given to be sent are gone; none where it can be tried again.
+    /// This many of the bytes passed to `send` were sent; 0 if the caller should try again.
     Sent(Token, usize),
     /// The connection is broken.
     Broken(Token),
-    /// Nothing of the connection is left in the driver.
+    /// The driver holds no more reference to the connection.
     Gone(Token),
 }
 
-/// What came of sending.
+/// The outcome of `send`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// So many bytes are gone.
+    /// This many bytes were sent.
     Now(usize),
-    /// [`Event::Sent`] will tell.
+    /// [`Event::Sent`] will report the outcome.
     Later,
 }
 
-/// Waits for sockets. Everything is told by events, in the order in which it happened to a connection.
+/// Waits for sockets. Reports everything as events, in order for each connection.
 pub(crate) trait Driver {
-    /// Its name, for people.
+    /// The driver's name, shown to users.
     const NAME: &'static str;
 
-    /// Accepts connections, from now on or again.
+    /// Starts or restarts to accept connections.
     fn accept(&mut self, listener: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Accepts no more.
+    /// Stops accepting connections.
     fn refuse(&mut self, listener: BorrowedFd<'_>);
 
     /// Starts to receive.
     fn add(&mut self, token: Token, socket: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// Receives no more until `resume`; what is on its way may still come.
+    /// Pauses receiving until `resume`; bytes in flight may still arrive.
     fn pause(&mut self, token: Token, socket: BorrowedFd<'_>);
 
     /// Receives again.
     fn resume(&mut self, token: Token, socket: BorrowedFd<'_>);
 
-    /// Sends the bytes. Unless that `is_awaited`, [`Event::Sent`] may come with the next event of another kind only,
-    /// as long as all is sent.
+    /// Sends the bytes. If `is_awaited` is false and all bytes are sent, [`Event::Sent`] may be
+    /// delayed until another event occurs.
     ///
     /// # Safety
-    /// After [`Sent::Later`] the bytes stay where and what they are until [`Event::Sent`] or
+    /// After [`Sent::Later`] the bytes must neither move nor change until [`Event::Sent`] or
     /// [`Event::Gone`].
     unsafe fn send(
         &mut self,
@@ -72,16 +72,16 @@ pub(crate) trait Driver {
         is_awaited: bool,
     ) -> io::Result<Sent>;
 
-    /// Ends everything that goes on for the connection. [`Event::Gone`] is the last event of it.
+    /// Ends all operations of the connection. [`Event::Gone`] is its last event.
     fn remove(&mut self, token: Token, socket: BorrowedFd<'_>);
 
-    /// Waits until something has happened, the thread has been told of something, or the time is
-    /// over.
+    /// Waits for an event, a notification of the thread, or the end of `most`, whichever comes
+    /// first.
     fn wait(&mut self, most: Option<Duration>) -> io::Result<()>;
 
-    /// What has happened next, without waiting.
+    /// The next event, without waiting.
     fn next(&mut self) -> Option<Event>;
 
-    /// What was received with the last event.
+    /// The bytes received with the last event.
     fn bytes(&self) -> &[u8];
 }

@@ -1,4 +1,4 @@
-//! io_uring: one system call for all that a turn receives and sends.
+//! The io_uring driver: one system call for everything that a turn receives and sends.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,17 +10,17 @@ use uwork::ring::{Buffer, Completion, Reactor, TOKEN_MAX};
 
 use super::{Driver, Event, Sent, Token};
 
-/// Operations that are handed to the system at once.
+/// Maximum number of operations submitted at once.
 const ENTRIES: u32 = 1024;
-/// Buffers that the system receives into, and their size in bytes: 4 MiB for each thread.
+/// The number of receive buffers, and their size in bytes: 4 MiB for each thread.
 const BUFFERS: u16 = 256;
 const BUFFER_BYTES: u32 = 16 * 1024;
-/// What is larger does not fit into a socket at once.
+/// Larger outputs do not fit into a socket buffer at once, so their completion is always requested.
 const SILENT_MAX: usize = 1 << 20;
-/// Of the listener; connections have two tokens each.
+/// The listener's token; each connection has two tokens.
 const ACCEPT: u64 = TOKEN_MAX;
 
-/// Why an operation has ended that was told to, or for a while only.
+/// Results of an operation that was cancelled, or that ended only for the moment.
 const NO_BUFFERS: i32 = libc::ENOBUFS;
 const CANCELLED: i32 = libc::ECANCELED;
 const AGAIN: [i32; 2] = [libc::EAGAIN, libc::EINTR];
@@ -33,20 +33,20 @@ fn sending(token: Token) -> u64 {
     token as u64 * 2 + 1
 }
 
-/// What goes on for a connection.
+/// The operations in progress for a connection.
 #[derive(Clone, Copy)]
 struct Ongoing {
-    /// Open until [`Event::Gone`] is told.
+    /// Open until [`Event::Gone`] is reported.
     socket: RawFd,
     is_receiving: bool,
     is_sending: bool,
-    /// Bytes that are being sent.
+    /// Length of the send in progress, in bytes.
     asked: usize,
-    /// Nobody tells when they are sent, unless some are not.
+    /// The send posts a completion only if it does not send all bytes.
     is_silent: bool,
-    /// The socket has not taken all of them: the next send waits for room.
+    /// The socket did not take all bytes, so the next send waits for room.
     is_full: bool,
-    /// Whether a receive that ends is to be followed by another.
+    /// Whether to start another receive when the current one ends.
     wants: bool,
     is_removed: bool,
 }
@@ -57,15 +57,15 @@ pub(crate) struct Ring {
     connections: Vec<Option<Ongoing>>,
     listener: Option<RawFd>,
     told: VecDeque<Event>,
-    /// Connections with sends that are silent, in the order of their submission.
+    /// Connections with silent sends, in the order of submission.
     silent: Vec<Token>,
-    /// Some of them were not submitted when they should have been.
+    /// Some silent sends were not submitted by the last submission.
     is_behind: bool,
     received: Option<Buffer>,
 }
 
 impl Ring {
-    /// A driver of the calling thread's.
+    /// Creates a driver for the calling thread.
     pub(crate) fn new() -> io::Result<Self> {
         let reactor = Reactor::builder().entries(ENTRIES).buffers(BUFFERS, BUFFER_BYTES).build()?;
         Ok(Self {
@@ -83,14 +83,15 @@ impl Ring {
         self.connections.get_mut(token).and_then(Option::as_mut)
     }
 
-    /// Receives, if that is wanted and does not go on already.
+    /// Starts to receive, if wanted and not in progress already.
     fn receive(&mut self, token: Token) {
         let Some(ongoing) = self.ongoing(token) else { return };
         if ongoing.is_receiving || !ongoing.wants || ongoing.is_removed {
             return;
         }
         ongoing.is_receiving = true;
-        // SAFETY: the connection's socket is open until `Gone` was told, and then there is no entry.
+        // SAFETY: the connection's socket is open until `Gone` is reported, and no entry exists
+        // after that.
         let socket = unsafe { BorrowedFd::borrow_raw(ongoing.socket) };
         if self.reactor.recv_multi(&socket, receiving(token)).is_err() {
             self.ended(token, |ongoing| ongoing.is_receiving = false);
@@ -98,7 +99,8 @@ impl Ring {
         }
     }
 
-    /// Notes that an operation has ended; the last one of a connection that is removed is told.
+    /// Notes the end of an operation. After the last operation of a removed connection, reports
+    /// `Gone`.
     fn ended(&mut self, token: Token, change: impl FnOnce(&mut Ongoing)) {
         let Some(ongoing) = self.ongoing(token) else { return };
         change(ongoing);
@@ -113,7 +115,7 @@ impl Ring {
         match completion.into_fd() {
             Ok(socket) => {
                 if let (false, Some(listener)) = (more, self.listener) {
-                    // SAFETY: the listener is open as long as it is noted here.
+                    // SAFETY: the listener is open as long as it is recorded here.
                     let listener = unsafe { BorrowedFd::borrow_raw(listener) };
                     if let Err(error) = self.reactor.accept_multi(&listener, ACCEPT) {
                         self.told.push_back(Event::NotAccepted(error));
@@ -167,7 +169,7 @@ impl Ring {
     }
 
     fn sent(&mut self, token: Token, sent: usize) {
-        // Before the last event of the connection, should this be the end of it.
+        // `Sent` must precede `Gone`, which `ended` may add.
         self.told.push_back(Event::Sent(token, sent));
         self.ended(token, |ongoing| {
             ongoing.is_full = sent < ongoing.asked;
@@ -175,7 +177,8 @@ impl Ring {
         });
     }
 
-    /// Tells of the silent sends that are over. Once what has completed was looked at: these have sent everything.
+    /// Reports the silent sends as sent. Called after all completions are processed: a silent send
+    /// without a completion has sent all its bytes.
     fn end_silent(&mut self) {
         self.is_behind = !self.silent.is_empty() && !self.reactor.all_submitted();
         if self.is_behind {
@@ -201,7 +204,7 @@ impl Driver for Ring {
 
     fn refuse(&mut self, _: BorrowedFd<'_>) {
         self.listener = None;
-        // Where there is no room for that, the next connection is refused by its being closed.
+        // If the submission queue has no room, the next connection is accepted and closed.
         let _ = self.reactor.cancel_accept(ACCEPT);
         let _ = self.reactor.submit();
     }
@@ -228,7 +231,7 @@ impl Driver for Ring {
         let Some(ongoing) = self.ongoing(token) else { return };
         ongoing.wants = false;
         if ongoing.is_receiving {
-            // Where there is no room for that, a bit more is received than should be.
+            // If the submission queue has no room, some more bytes are received than intended.
             let _ = self.reactor.cancel_recv(receiving(token));
         }
     }
@@ -249,7 +252,8 @@ impl Driver for Ring {
     ) -> io::Result<Sent> {
         let is_full = self.ongoing(token).is_some_and(|ongoing| ongoing.is_full);
         let is_silent = !is_full && !is_awaited && bytes.len() <= SILENT_MAX;
-        // SAFETY: by this function's contract: the end of the operation is told by `Sent`.
+        // SAFETY: by this function's contract the bytes stay valid; `Sent` reports the end of the
+        // operation.
         unsafe {
             if is_silent {
                 self.reactor.try_send(&socket, bytes, sending(token))?;
@@ -272,8 +276,9 @@ impl Driver for Ring {
         let is_refused = (is_receiving && reactor.cancel_recv(receiving(token)).is_err())
             || (is_sending && reactor.cancel(sending(token)).is_err());
         if is_refused {
-            // Where there is no room for that, this ends the operations: it takes nothing. It fails where the other
-            // side has gone, and then they end by themselves.
+            // If the submission queue has no room, a shutdown of the socket ends the operations
+            // instead. It fails if the peer has closed the connection; then the operations end by
+            // themselves.
             let _ = rustix::net::shutdown(socket, Shutdown::Both);
         }
         self.ended(token, |_| ());

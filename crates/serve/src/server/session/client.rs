@@ -1,4 +1,4 @@
-//! `CLIENT`: what is known of the connection, and what the client says of itself.
+//! `CLIENT`: queries and changes the session of a connection.
 
 use super::{BAD_NAME, Replies, Session, help, is, printable};
 use crate::buffer::Buffer;
@@ -9,7 +9,7 @@ use crate::resp::Args;
 use crate::resp::reply;
 use crate::server::shared::Shared;
 
-/// The command's own commands, and how many arguments each takes.
+/// The subcommands, and the number of their arguments.
 const OWN: [(&str, usize); 10] = [
     ("getname", 0),
     ("help", 0),
@@ -30,7 +30,7 @@ pub(super) fn reply(args: Args<'_>, shared: &Shared, session: &mut Session, repl
     };
     let args = args.from(2);
     match name {
-        // It takes filters, none of which is known here.
+        // Redis accepts filters here; none is supported.
         "list" if !args.is_empty() => reply::error(out, SYNTAX),
         _ if args.len() != takes => Refusal::SubcommandArguments(Command::Client, name).reply(out),
         "getname" => match session.name.as_str() {
@@ -53,7 +53,8 @@ pub(super) fn reply(args: Args<'_>, shared: &Shared, session: &mut Session, repl
             }
             None => reply::error(out, BAD_NAME),
         },
-        // Nobody is put out here, and no key is kept for its being used.
+        // This server never evicts clients, and never evicts keys by their use, so both settings
+        // have no effect.
         _ if is(args.at(0), "on") || is(args.at(0), "off") => reply::simple(out, "OK"),
         _ => reply::error(out, SYNTAX),
     }

@@ -1,4 +1,4 @@
-//! `COMMAND`: what the commands are.
+//! `COMMAND`: describes the commands.
 
 use super::{help, is};
 use crate::buffer::Buffer;
@@ -8,11 +8,11 @@ use crate::command::table::{Command, Row, TABLE, find, row_of};
 use crate::resp::Args;
 use crate::resp::reply::{self, Version};
 
-/// More bytes than what is said of one command takes.
+/// An upper bound for the description of one command, in bytes.
 const ROW_MAX: usize = 256;
 
 pub(super) fn reply(args: Args<'_>, version: Version, reply: &mut Buffer) {
-    // A name is shorter than what is said of it, and may be repeated.
+    // A name is shorter than a description, and may be repeated.
     let rows = args.len().max(TABLE.len());
     if reply.make_room(rows.saturating_mul(ROW_MAX)).is_err() {
         return reply::error(&mut reply.bytes, OUT_OF_MEMORY);
@@ -62,7 +62,7 @@ fn describe(row: &Row, version: Version, out: &mut Vec<u8>) {
     row.flags.iter().for_each(|flag| reply::simple(out, flag));
     let (first, last, step) = row.keys;
     [first, last, step].into_iter().for_each(|place| reply::integer(out, place));
-    // Categories of rights, tips, what else there is to know of keys, and its own commands: none of these.
+    // ACL categories, tips, key specifications and subcommands: all empty.
     (0..4).for_each(|_| reply::set(out, version, 0));
 }
 

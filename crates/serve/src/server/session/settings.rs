@@ -1,4 +1,4 @@
-//! `CONFIG`: the settings, under the names that Redis has for them, where it has one.
+//! `CONFIG`: the settings, under their Redis names if Redis has the setting.
 
 use super::{help, is};
 use crate::command::check::Refusal;
@@ -20,7 +20,7 @@ pub(super) fn reply(args: Args<'_>, shared: &Shared, version: Version, out: &mut
     }
     let settings = settings(&shared.config, shared.port);
     let patterns = args.from(2);
-    // A name that was given in full is given back as it was written.
+    // A name given in full is returned in the client's spelling.
     let named = |name: &'static str| {
         let fits = |pattern: &&[u8]| match glob::is_pattern(pattern) {
             true => glob::matches(pattern, name.as_bytes()),

@@ -1,4 +1,4 @@
-//! Another process that uses all CPUs.
+//! Another process that keeps all CPUs busy.
 
 use std::hint;
 use std::io::{self, Read, Write};
@@ -9,18 +9,18 @@ use super::order::Order;
 use crate::commands::UserError;
 use crate::commands::bench::contestant::cpus;
 
-/// Its name as a case.
+/// Its case name in an order.
 pub(super) const CASE: &str = "burn";
 
-/// Burns until dropped, or until this process is gone.
+/// A busy process. It runs until this value is dropped or this process ends.
 pub(super) struct Burner {
     process: Child,
-    /// Its end is the burner's.
+    /// The busy process ends when this pipe is closed.
     stdin: Option<ChildStdin>,
 }
 
 impl Burner {
-    /// Returns when it burns.
+    /// Starts the process; returns once it is busy.
     pub(super) fn start(order: &Order) -> Result<Self, UserError> {
         let mut command = Order { case: CASE.to_owned(), ..order.clone() }.command()?;
         let failed =
@@ -38,12 +38,12 @@ impl Burner {
 impl Drop for Burner {
     fn drop(&mut self) {
         self.stdin = None;
-        // Nothing can be done about an error, and nothing depends on it.
+        // An error has no consequence here.
         let _ = self.process.wait();
     }
 }
 
-/// The burner itself.
+/// The main function of the busy process.
 pub(super) fn burn() -> Result<(), UserError> {
     for _ in 0..cpus() {
         thread::spawn(|| {

@@ -1,4 +1,4 @@
-//! Many items at once that all sleep, on a pool with a limit.
+//! Many items that sleep, submitted at once to a pool with a limit.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use super::threads::Peak;
 use super::throughput;
 use crate::commands::bench::measured::Figures;
 
-/// Submits all and waits for them.
+/// Submits all items and waits for them.
 pub(super) fn measure(
     pool: &dyn JobPool,
     obstacles: &'static Obstacles,

@@ -1,14 +1,14 @@
-//! The cases, and how large each is.
+//! The cases and their sizes.
 
 use std::time::Duration;
 
 use super::obstacles::Kind;
 
-/// Their names, in the order in which they run.
+/// The names of the cases, in the order in which they run.
 pub(super) const ALL: [&str; 8] =
     ["sleep", "pipe", "lock", "fault", "mixed", "burst", "flood", "busy"];
 
-/// What the items of a case block in; none where they do not.
+/// The kinds of blocking calls in a case; empty if its items do not block.
 pub(super) fn kinds(case: &str) -> &'static [Kind] {
     match case {
         "sleep" | "burst" => &[Kind::Sleep],
@@ -20,19 +20,17 @@ pub(super) fn kinds(case: &str) -> &'static [Kind] {
     }
 }
 
-/// For the line above the table.
+/// The description above the table.
 pub(super) fn about(case: &str, quick: bool) -> String {
     let size = Size::of(quick);
     match case {
         "burst" => format!(
-            "{} items at once that each sleep {} ms, at most {BURST_AT_ONCE} of them at a time",
+            "{} items submitted at once, each sleeping {} ms, at most {BURST_AT_ONCE} running at a time",
             size.burst_items,
             BURST_SLEEP.as_millis()
         ),
-        "flood" => {
-            "short items, none of which blocks; declared is the tier switched off".to_owned()
-        }
-        "busy" => "the same, while another process uses all CPUs".to_owned(),
+        "flood" => "short items that do not block; declared: without detection".to_owned(),
+        "busy" => "the same, while another process keeps all CPUs busy".to_owned(),
         case => {
             let what = match case {
                 "sleep" => "sleeps",
@@ -57,30 +55,32 @@ pub(super) fn about(case: &str, quick: bool) -> String {
     }
 }
 
-/// Items that block at once, at most: enough to keep two CPUs busy with the short ones.
+/// Maximum number of items that block at once: enough to keep two CPUs busy with the short items.
 pub(super) const AT_ONCE: usize = 64;
-/// Of the items of the first five cases.
+/// The blocking time of items in the first five cases.
 pub(super) const BLOCK: Duration = Duration::from_millis(1);
 pub(super) const SHORT_PER_BLOCK: usize = 10;
-/// Where latencies are taken, so that a slow detection is not taken for a block's end.
+/// The blocking time for latency measurements. It is long, so that a slow detection is not mistaken
+/// for the end of the block.
 pub(super) const LONG_BLOCK: Duration = Duration::from_millis(20);
 pub(super) const BURST_SLEEP: Duration = Duration::from_millis(10);
 pub(super) const BURST_AT_ONCE: usize = 256;
 
-/// What `--quick` makes smaller.
+/// The sizes that `--quick` reduces.
 pub(super) struct Size {
-    /// Items that block, submitted at once together with their short ones.
+    /// Number of blocking items that are submitted at once, together with their short items.
     pub(super) chunk: usize,
-    /// Chunks are run until this is over.
+    /// Chunks run for this long.
     pub(super) chunks_for: Duration,
-    /// The most and the fewest latencies of a sample, and when to stop between these.
+    /// The maximum and the minimum number of latencies in a sample, and the time limit between the
+    /// two.
     pub(super) latencies: (usize, usize),
     pub(super) latencies_for: Duration,
     pub(super) burst_items: usize,
-    /// Items of each producer, and how many floods.
+    /// Items of each producer, and the number of floods.
     pub(super) flood_items: usize,
     pub(super) floods: usize,
-    /// Floods beside the other process go on for so long.
+    /// Duration of the floods beside the busy process.
     pub(super) busy_for: Duration,
 }
 

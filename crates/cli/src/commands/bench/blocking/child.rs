@@ -1,4 +1,4 @@
-//! The child's side: carries out an order and prints its figures.
+//! The child process: executes an order and prints its figures.
 
 use std::panic;
 use std::process;
@@ -18,15 +18,15 @@ use crate::commands::bench::measured::Figures;
 use crate::commands::bench::privilege;
 use crate::commands::bench::uwork_pool;
 
-/// Measures and prints. Threads and obstacles are left as they are: the process ends.
+/// Measures and prints. Threads and obstacles are not cleaned up, because the process ends.
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
-    // A thread that is gone would leave others waiting for ever.
+    // If a thread panicked alone, other threads would wait for it forever.
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         report(info);
         process::exit(101);
     }));
-    // Before this process may no longer read its own program.
+    // Started before this process may lose the permission to read its own program file.
     let burner = (order.case == "busy").then(|| Burner::start(order)).transpose()?;
     if order.unprivileged {
         privilege::drop().map_err(|error| UserError(format!("--unprivileged: {error}")))?;
@@ -55,8 +55,9 @@ fn blocking(order: &Order, size: &Size, figures: &mut Figures) -> Result<(), Use
     if kinds.is_empty() {
         return Err(UserError(format!("case '{}' cannot run here", order.case)));
     }
-    let obstacles = Obstacles::new(kinds, AT_ONCE)
-        .map_err(|error| UserError(format!("what the items block in cannot be made: {error}")))?;
+    let obstacles = Obstacles::new(kinds, AT_ONCE).map_err(|error| {
+        UserError(format!("the obstacles for blocking items cannot be created: {error}"))
+    })?;
     let obstacles: &'static Obstacles = Box::leak(Box::new(obstacles));
 
     let peak = Peak::begin();
@@ -71,7 +72,8 @@ fn blocking(order: &Order, size: &Size, figures: &mut Figures) -> Result<(), Use
     Ok(())
 }
 
-/// A worker for each CPU, and up to `at_once` blocked items where the pool replaces them.
+/// A pool with one worker per CPU. If the pool replaces blocked items, up to `at_once` items may be
+/// blocked.
 fn pool(order: &Order, at_once: usize) -> Result<Box<dyn JobPool>, UserError> {
     if order.runner == uwork_pool::RUNNER {
         return Ok(Box::new(UworkJobs::unbound(&order.variant, at_once)?));
@@ -79,7 +81,7 @@ fn pool(order: &Order, at_once: usize) -> Result<Box<dyn JobPool>, UserError> {
     rival(order, cpus(), at_once)
 }
 
-/// One item runs while none is blocked.
+/// A pool that runs one item at a time, except while an item is blocked.
 fn pool_of_one(order: &Order) -> Result<Box<dyn JobPool>, UserError> {
     if order.runner == uwork_pool::RUNNER {
         return Ok(Box::new(UworkJobs::on_one_cpu(&order.variant)?));

@@ -12,20 +12,20 @@ const fn metric(
 }
 
 pub(super) const WALL: Metric = metric("wall_s", "s", "wall s", 3);
-/// Threads of the process, without those that the benchmark itself has.
+/// Threads of the process, excluding those of the benchmark itself.
 pub(super) const THREADS: Metric = metric("threads_peak", "threads", "threads", 0);
 pub(super) const LATENCY_P50: Metric = metric("latency_p50_us", "us", "p50 us", 1);
 pub(super) const LATENCY_P99: Metric = metric("latency_p99_us", "us", "p99 us", 1);
-/// How many latencies there are in a sample.
+/// Number of latencies in a sample.
 pub(super) const LATENCIES: Metric = metric("latencies", "blocks", "latencies", 0);
-/// The time taken, as a multiple of the least that the limit allows.
+/// The duration, as a multiple of the minimum that the limit allows.
 pub(super) const OVER_IDEAL: Metric = metric("over_ideal", "x", "x ideal", 3);
-/// The most workers of any pool.
+/// The peak number of workers in a pool.
 pub(super) const WORKERS: Metric = metric("workers_peak", "workers", "workers", 0);
-/// By how many the workers of any pool were more than its target, at most.
+/// The peak of a pool's workers above its target.
 pub(super) const OVER_TARGET: Metric = metric("workers_over_target", "workers", "over target", 0);
 
-/// In the order of the table.
+/// All metrics, in table order.
 pub(super) const ALL: [Metric; 10] = [
     RATE,
     CPU,

@@ -1,4 +1,5 @@
-//! Tiny items, none of which blocks: what the tier costs, and whether it takes preemption for blocking.
+//! Tiny items that do not block: the cost of detection, and whether it mistakes preemption for
+//! blocking.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,10 +15,10 @@ use crate::commands::bench::measured::Figures;
 use crate::commands::bench::uwork_pool;
 
 const PRODUCERS: usize = 8;
-/// Between two pictures of the pools.
+/// Interval between two snapshots of the pools.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// As many floods as the size says, after one that does not count: it makes threads.
+/// Runs the configured number of floods, after a warm-up flood that creates threads.
 pub(super) fn measure(size: &Size, figures: &mut Figures) -> Result<(), UserError> {
     flood(size)?;
     let samples = (0..size.floods).map(|_| flood(size)).collect::<Result<Vec<_>, _>>()?;
@@ -25,7 +26,7 @@ pub(super) fn measure(size: &Size, figures: &mut Figures) -> Result<(), UserErro
     Ok(())
 }
 
-/// Floods for as long as the size says, and the workers that the pools have meanwhile.
+/// Runs floods for the configured time, and records the peak number of workers.
 pub(super) fn measure_workers(size: &Size, figures: &mut Figures) -> Result<(), UserError> {
     let over = AtomicBool::new(false);
     let (samples, workers) = thread::scope(|scope| {
@@ -46,7 +47,7 @@ pub(super) fn measure_workers(size: &Size, figures: &mut Figures) -> Result<(), 
         }
         over.store(true, Ordering::Release);
         observer.thread().unpark();
-        (samples, observer.join().expect("looking does not panic"))
+        (samples, observer.join().expect("the observer does not panic"))
     });
     sum(figures, &samples.into_iter().collect::<Result<Vec<_>, _>>()?);
     figures.set(WORKERS, f64::from(workers.most));
@@ -68,7 +69,7 @@ fn sum(figures: &mut Figures, samples: &[Sample]) {
     throughput::rates(figures, items, wall.as_secs_f64(), cpu.as_secs_f64());
 }
 
-/// The most workers of any pool so far.
+/// The peak number of workers so far.
 #[derive(Default)]
 struct Workers {
     most: u32,

@@ -1,9 +1,9 @@
-//! From a block to the start of the item behind it.
+//! The time from the start of a block to the start of the next item.
 //!
-//! On a pool with room for one running item: an item that blocks, and a short one behind it. The first
-//! waits until the second is queued, takes the time, and blocks; the second takes the time when it starts.
-//! Where the second did not have to wait for the first at all, the latency is zero. Where nobody notices, it is
-//! the whole block.
+//! The pool runs one item at a time; an item that blocks is followed by a short one. The first item
+//! waits until the second is queued, reads the clock, and blocks. The second item reads the clock
+//! when it starts. The latency is zero if the second item starts before the first one blocks. It is
+//! the whole block if the block is not detected.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,12 +18,12 @@ use super::figures::{LATENCIES, LATENCY_P50, LATENCY_P99};
 use super::obstacles::{Kind, Obstacles};
 use crate::commands::bench::measured::Figures;
 
-/// Rounds that do not count: they make threads.
+/// Warm-up rounds, which create threads and are not counted.
 const WARM_UP: usize = 3;
-/// The time of something that has not happened.
+/// The value of a time that has not been recorded.
 const NOT_YET: u64 = u64::MAX;
 
-/// Takes latencies until there are enough, or the time is over.
+/// Measures latencies until there are enough of them or the time limit is reached.
 pub(super) fn measure(
     pool: &dyn JobPool,
     obstacles: &'static Obstacles,
@@ -43,12 +43,12 @@ pub(super) fn measure(
             taken.saturating_record(latency_ns.max(1));
             noticed |= latency_ns < LONG_BLOCK.as_nanos() as u64 / 2;
         }
-        // One whole block is like the other.
+        // Latencies equal to a whole block hardly vary, so the minimum number suffices.
         let enough = taken.len() as usize >= fewest;
         if enough && (!noticed || start.elapsed() > size.latencies_for) {
             break;
         }
-        // Of changing length, so as not to keep step with anything periodic.
+        // Of varying length, to avoid resonance with periodic activity.
         thread::sleep(Duration::from_micros(100 + number as u64 * 37 % 400));
     }
     let micros = |quantile| taken.value_at_quantile(quantile) as f64 / 1e3;
@@ -57,7 +57,8 @@ pub(super) fn measure(
     figures.set(LATENCIES, taken.len() as f64);
 }
 
-/// What the two items and the thread that waits for them share. Times are in nanoseconds since `origin`.
+/// The state that the two items and the waiting thread share. Times are in nanoseconds since
+/// `origin`.
 struct Round {
     origin: Instant,
     waiter: Thread,
@@ -83,7 +84,7 @@ impl Round {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// One latency, in nanoseconds.
+    /// Measures one latency, in nanoseconds.
     fn run(&'static self, pool: &dyn JobPool, obstacles: &Obstacles, kind: Kind) -> u64 {
         self.queued.store(false, Ordering::Relaxed);
         self.blocks_ns.store(NOT_YET, Ordering::Relaxed);
@@ -94,7 +95,7 @@ impl Round {
         let blocks = move || {
             while !self.queued.load(Ordering::Acquire) {
                 hint::spin_loop();
-                // The submitter may be behind us on this CPU.
+                // The submitter may be waiting for this CPU.
                 thread::yield_now();
             }
             self.blocks_ns.store(self.now_ns(), Ordering::Release);
@@ -113,7 +114,7 @@ impl Round {
 
         self.wait_until(|| self.starts_ns.load(Ordering::Acquire) != NOT_YET);
         while self.blocks_ns.load(Ordering::Acquire) == NOT_YET {
-            // It is about to be, and nobody would wake us.
+            // It is about to happen, and no wake-up follows.
             thread::yield_now();
         }
         obstacles.end_all();

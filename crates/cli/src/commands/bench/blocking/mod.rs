@@ -1,13 +1,16 @@
-//! `uwork bench blocking`: items that block, most of them without saying so, among items that compute.
+//! `uwork bench blocking`: items that block, usually undeclared, among items that compute.
 //!
-//! - `sleep`, `pipe`, `lock`, `fault` and `mixed`: rate, CPU time and threads of such a mixture; and, on one
-//!   CPU or one worker, how long it takes from a block to the start of the item behind it.
-//! - `burst`: many items that sleep, on a queue with a limit. Only pools that replace blocked items.
-//! - `flood` and `busy`: what noticing costs where nothing blocks, and whether being preempted is taken
-//!   for blocking. uwork only.
+//! - `sleep`, `pipe`, `lock`, `fault` and `mixed`: rate, CPU time and threads of such a mixture. In
+//!   addition, on one CPU or one worker, the time from the start of a block to the start of the
+//!   next item.
+//! - `burst`: many items that sleep, on a queue with a limit. Only for pools that replace blocked
+//!   items.
+//! - `flood` and `busy`: the cost of detection without any blocks, and whether detection mistakes
+//!   preemption for a block. Only for uwork.
 //!
-//! uwork's variants are its tiers. In `declared` items say that they wait; in `events` and `sampling` they
-//! do not. A tier is chosen when a process starts, so each sample is taken by a child of its own.
+//! The variants of uwork are its detection tiers. In `declared`, items declare their blocks; in
+//! `events` and `sampling`, they do not. The tier is fixed when a process starts, so a separate
+//! child process takes each sample.
 
 mod burner;
 mod burst;
@@ -37,30 +40,30 @@ use super::{UserError, measure_and_report, privilege, uwork_pool};
 use obstacles::{Kind, check_faults};
 use order::Order;
 
-/// A flood is a matter of hundredths.
+/// Floods differ by a few per cent only, so they need more samples.
 const FLOOD_FACTOR: usize = 5;
 
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Run the other pools as well
+    /// Also run the other pools
     #[arg(long)]
     rivals: bool,
-    /// Smaller sizes and one sample, for a look
+    /// Smaller sizes and one sample, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: sleep, pipe, lock, fault, mixed (items that block, among short ones),
-    /// burst (many that sleep, at most 256 at a time), flood and busy (none blocks)
+    /// Only these cases: sleep, pipe, lock, fault, mixed (blocking items among short items), burst
+    /// (many sleeping items, at most 256 at a time), flood and busy (no blocking items)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
     /// Only these runners
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
-    /// Only these tiers of uwork's: declared, events, sampling
+    /// Only these detection tiers of uwork: declared, events, sampling
     #[arg(long, value_name = "TIER", num_args = 1.., value_delimiter = ',')]
     tier: Vec<String>,
-    /// Runs of each runner, of which the median counts; five times as many in the flood
-    /// [default: 3; --quick: 1]
+    /// Runs of each runner; the median is reported. The flood has five times as many [default: 3;
+    /// --quick: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     /// Measure as user 65534 (nobody); for root
@@ -69,12 +72,12 @@ pub(super) struct Args {
     /// Also write the figures to FILE, as a JSON array of flat records
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Take one sample and print it; for uwork's own use
+    /// Take one sample and print it; for internal use
     #[arg(long, hide = true, value_name = "JSON")]
     order: Option<String>,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if let Some(text) = &args.order {
         return child::run(&order(text)?).map(|()| ExitCode::SUCCESS);
@@ -84,10 +87,10 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The checked choice of what runs.
+/// The validated selection of cases and runners.
 struct Selection {
     cases: Vec<&'static str>,
-    /// uwork's; none where it does not take part.
+    /// The tiers of uwork; empty if uwork does not take part.
     tiers: Vec<&'static str>,
     rivals: Vec<JobRival>,
     samples: usize,
@@ -141,7 +144,8 @@ impl Selection {
         let own = self.tiers.iter();
         contestants.extend(own.map(|tier| self.contestant(case, uwork_pool::RUNNER, tier, None)));
         let rivals = self.rivals.iter().filter(|rival| {
-            // The others would take the items one by one on each of their threads, for minutes.
+            // Other pools would run the sleeping items one after another on each thread, which
+            // takes minutes.
             !only_uwork && (case != "burst" || rival.replaces_blocked)
         });
         let pool = Some(Standing::Pool);

@@ -1,4 +1,4 @@
-//! One sample, taken by a child process: the tier is chosen once for a process.
+//! One sample, taken by a child process, because the tier is fixed for a process.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::commands::UserError;
 use crate::commands::bench::measured::{Measured, again};
 use crate::commands::bench::uwork_pool;
 
-/// What a child is to measure.
+/// The task of a child process.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Order {
     pub(super) case: String,
@@ -19,7 +19,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// The child that carries it out.
+    /// The command that starts the child.
     pub(super) fn command(&self) -> Result<Command, UserError> {
         let mut command = again("blocking", self)?;
         let tier = if self.runner == uwork_pool::RUNNER { &self.variant } else { DECLARED };
@@ -27,7 +27,7 @@ impl Order {
         Ok(command)
     }
 
-    /// Has it carried out.
+    /// Runs the child.
     pub(super) fn carry_out(&self) -> Result<Measured, UserError> {
         let Self { case, runner, variant, .. } = self;
         Measured::by(self.command()?, &format!("{runner} {variant} ({case})"), &figures::ALL)

@@ -1,25 +1,25 @@
-//! How many threads this process has.
+//! The number of threads of this process.
 
 use std::fs;
 
-/// Now. Threads that end meanwhile may count.
+/// The current number. Threads that are ending may be counted.
 pub(super) fn count() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Threads:"));
     line.and_then(|count| count.trim().parse().ok()).expect("/proc/self/status has a line Threads")
 }
 
-/// The greatest number seen, without those that were there at first.
+/// The peak number of threads, excluding those that existed at the start.
 ///
-/// No pool here ends its threads within the time of a sample, so looking now and then, and once at
-/// the end, finds the greatest number.
+/// No pool here ends its threads during a sample, so occasional checks and one at the end find the
+/// peak.
 pub(super) struct Peak {
     first: usize,
     most: usize,
 }
 
 impl Peak {
-    /// Before the pool has its threads.
+    /// Call this before the pool starts its threads.
     pub(super) fn begin() -> Self {
         let first = count();
         Self { first, most: first }

@@ -1,4 +1,4 @@
-//! Items that block among items that compute: how many a second, and with how many threads.
+//! Blocking items among computing items: the rate, and the number of threads.
 
 use std::hint;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::threads::Peak;
 use crate::commands::bench::measured::Figures;
 use crate::commands::bench::summary::{CPU, RATE};
 
-/// About 5 us on a CPU of 2020; the same work for everybody, however often it is preempted.
+/// About 5 us on a CPU of 2020. The work is the same for every pool, however often it is preempted.
 const SHORT_STEPS: u32 = 3_000;
 
 /// Runs chunks of items until the time is over.
@@ -41,7 +41,7 @@ pub(super) fn measure(
     figures.set(THREADS, peak.threads() as f64);
 }
 
-/// What every case has.
+/// The metrics of every case.
 pub(super) fn rates(figures: &mut Figures, items: usize, wall_s: f64, cpu_s: f64) {
     figures.set(RATE, items as f64 / wall_s);
     figures.set(CPU, cpu_s * 1e6 / items as f64);
@@ -74,7 +74,7 @@ fn submit(
     }
 }
 
-/// Each step needs the result of the one before.
+/// Each step depends on the result of the previous step, so the CPU cannot overlap them.
 fn compute() {
     let mut value = 1_u64;
     for _ in 0..SHORT_STEPS {

@@ -7,14 +7,14 @@ use uwork_rivals::jobs::{Job, JobPool, Wait};
 
 use crate::commands::UserError;
 
-/// The tiers, which are the variants. In the first, items say that they wait.
+/// The tiers, which are the variants. In the first tier, items declare their blocks.
 pub(super) const TIERS: [&str; 3] = [DECLARED, "events", "sampling"];
 pub(super) const DECLARED: &str = "declared";
 
-/// A queue, and how items get there.
+/// A queue, and the CPU of its items.
 pub(super) struct UworkJobs {
     queue: Queue,
-    /// Where all items are queued, if not where they are submitted.
+    /// The CPU to queue all items on; `None` queues them on the submitter's CPU.
     cpu: Option<u32>,
     declared: bool,
 }
@@ -28,7 +28,7 @@ impl UworkJobs {
         Ok(Self { queue, cpu: None, declared: tier == DECLARED })
     }
 
-    /// A per-CPU queue, of which one CPU is used: one item runs while none is blocked.
+    /// A per-CPU queue that uses one CPU: one item runs at a time, except while an item is blocked.
     pub(super) fn on_one_cpu(tier: &str) -> Result<Self, UserError> {
         let queue = Queue::builder("bench-latency").per_cpu().build();
         let queue = queue.map_err(|error| UserError(error.to_string()))?;

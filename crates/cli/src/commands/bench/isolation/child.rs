@@ -1,4 +1,4 @@
-//! The child's side: one thread alone, one that drains, and their figures.
+//! The child process: one thread alone on its CPU, one thread that drains, and their figures.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,10 @@ use super::{
 use crate::commands::bench::measured::Figures;
 use crate::commands::bench::{affinity, privilege};
 
-/// From one drain to the next.
+/// The interval between drains.
 pub(super) const EVERY: Duration = Duration::from_millis(10);
 
-/// What the two threads share, and how the one that is alone uses it.
+/// The data that the two threads share; the variant decides how the isolated thread uses it.
 enum Shared {
     FilledOnce(Batch<u64>),
     FilledSteadily(Batch<u64>),
@@ -39,7 +39,7 @@ impl Shared {
         }
     }
 
-    /// Puts something into the part of the CPU that the caller is on.
+    /// Puts an item into the part of the caller's CPU.
     fn fill(&self) {
         const ITEMS: u64 = 8;
         match self {
@@ -50,7 +50,7 @@ impl Shared {
         }
     }
 
-    /// What the thread that is alone on `cpu` does between two readings.
+    /// What the isolated thread does between two clock readings on `cpu`.
     #[inline(always)]
     fn use_on(&self, cpu: u32) {
         match self {
@@ -72,7 +72,7 @@ impl Shared {
     }
 }
 
-/// What the drains were like.
+/// The results of the drains.
 struct Drains {
     took: Histogram<u64>,
     stuck: u64,
@@ -81,7 +81,7 @@ struct Drains {
 /// Measures and prints.
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
     if order.unprivileged {
-        // Before anything starts a thread.
+        // Before any thread starts.
         privilege::drop().map_err(|error| UserError(format!("--unprivileged: {error}")))?;
     }
     let machine = Machine::read().map_err(|error| UserError(error.to_string()))?;
@@ -98,32 +98,30 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let shared = Shared::of(&order.case);
     let over = AtomicBool::new(false);
     let recorder = Recorder::new(alone).map_err(|refusal| {
-        eprintln!(
-            "who takes the CPU from the thread is not recorded ({refusal}): none is called caused"
-        );
+        eprintln!("context switches cannot be recorded ({refusal}): their causes are unknown");
     });
     let recorder = recorder.as_ref().ok();
     let (filled, is_filled) = channel();
     let (noticed, drains) = thread::scope(|scope| {
         let alone = scope.spawn(|| {
-            // Dropped where this fails, so that nobody waits for it.
+            // Dropped on an error return too, so that the other thread does not wait for it.
             let filled = filled;
             pinned(alone)?;
             let is_real_time = loner::become_real_time();
             shared.fill();
-            filled.send(()).expect("somebody waits for it");
+            filled.send(()).expect("the other thread waits for it");
             let noticed = loner::read_the_clock(|| shared.use_on(alone), recorder, &over);
             Ok(Noticed { is_real_time, ..noticed })
         });
         let (shared, over) = (&shared, &over);
         let drains = scope.spawn(move || {
             pinned(drainer)?;
-            // An error is its silence: the other thread says why.
+            // If the channel is closed without a message, the other thread reports the reason.
             let _ = is_filled.recv();
             Ok(drain(drains.then_some(|| shared.drain()), over))
         });
-        // This thread is not pinned, as its mask is the process's: if it got up meanwhile, that could be in the place
-        // of the one that is alone.
+        // The timer of this measurement needs a thread of its own. The calling thread has the
+        // affinity mask of the process, so it could wake up on the isolated CPU.
         scope.spawn(move || {
             let _ = pinned(drainer);
             thread::sleep(Duration::from_secs(order.seconds as u64));
@@ -140,10 +138,10 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
 
 fn pinned(cpu: u32) -> Result<(), UserError> {
     affinity::restrict_to(&[cpu])
-        .map_err(|error| UserError(format!("a thread cannot be kept on CPU {cpu}: {error}")))
+        .map_err(|error| UserError(format!("cannot pin a thread to CPU {cpu}: {error}")))
 }
 
-/// Calls `call` every so often, or nothing as often, until it is `over`.
+/// Calls `call` at fixed intervals until `over` is set; with `None`, only waits.
 fn drain(call: Option<impl Fn() -> Result<usize, uwork::Error>>, over: &AtomicBool) -> Drains {
     let took =
         Histogram::new_with_bounds(1, 3_600_000_000_000, 3).expect("an hour in three digits");
@@ -165,7 +163,7 @@ fn drain(call: Option<impl Fn() -> Result<usize, uwork::Error>>, over: &AtomicBo
     so_far
 }
 
-/// Whether a drain may have come back only because the thread that it waited for has ended.
+/// Whether a drain may have returned only because the thread that it waited for has ended.
 fn is_stuck(took: Duration, is_over: bool) -> bool {
     is_over && took > EVERY
 }
@@ -180,10 +178,10 @@ fn print(noticed: &Noticed, losses: Option<&Losses>, drains: &Drains) {
     if let Some(losses) = losses {
         figures.set(CAUSED, losses.caused as f64);
         if !losses.others.is_empty() {
-            eprintln!("the thread lost its CPU to others: {}", losses.names_of_others());
+            eprintln!("the thread lost its CPU to other programs: {}", losses.names_of_others());
         }
         if losses.is_incomplete {
-            eprintln!("there were more switches than could be recorded: some are not attributed");
+            eprintln!("the record buffer was full: some switches are not attributed");
         }
     }
     figures.set(VOLUNTARY, noticed.voluntary as f64);
@@ -204,9 +202,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drain_that_returns_with_the_thread_only_is_stuck() {
+    fn a_drain_that_returns_only_after_the_thread_ended_is_stuck() {
         let (over, calls) = (AtomicBool::new(false), AtomicU64::new(0));
-        // The second one waits until it is over, and some time more.
+        // The second call waits for the end of the run, and a little longer.
         let call = || {
             if calls.fetch_add(1, Ordering::Relaxed) == 1 {
                 over.store(true, Ordering::Relaxed);
@@ -217,7 +215,7 @@ mod tests {
         };
         let drains = drain(Some(call), &over);
         assert_eq!((drains.took.len(), drains.stuck), (2, 1));
-        assert!(!is_stuck(2 * EVERY, false), "late, but it came back by itself");
+        assert!(!is_stuck(2 * EVERY, false), "late, but it returned by itself");
         assert!(!is_stuck(EVERY / 2, true));
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that must not be disturbed.
+//! The isolated thread.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use super::switches::Recorder;
 
-/// Longer gaps between two readings of the clock count.
+/// Gaps between two clock readings that are longer than this are counted.
 const GAP: Duration = Duration::from_micros(50);
-/// The lowest of the real-time priorities: above every thread that is none.
+/// The lowest real-time priority, above all threads that are not real-time.
 const PRIORITY: i32 = 1;
 
-/// What it noticed.
+/// The observations of the thread.
 #[derive(Default)]
 pub(super) struct Noticed {
-    /// The thread's number.
+    /// The thread's id.
     pub(super) thread: u32,
     pub(super) readings: u64,
     pub(super) gap_max: Duration,
@@ -25,8 +25,8 @@ pub(super) struct Noticed {
     pub(super) is_real_time: bool,
 }
 
-/// Puts the calling thread above all others, as far as it may. What that lacks is said. Whether it is a real-time
-/// thread now.
+/// Raises the calling thread to real-time priority. If that is refused, lowers its nice value as far as
+/// the system permits, and reports the refusal. Returns whether the thread is real-time.
 pub(super) fn become_real_time() -> bool {
     let parameters = libc::sched_param { sched_priority: PRIORITY };
     // SAFETY: the structure is live; 0 is the calling thread.
@@ -34,23 +34,23 @@ pub(super) fn become_real_time() -> bool {
         return true;
     }
     let refusal = io::Error::last_os_error();
-    // SAFETY: no pointers; on Linux, process 0 is the calling thread.
+    // SAFETY: no pointers; on Linux, id 0 is the calling thread.
     let set = |nice| unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } == 0;
     let nice = (-20..=0).find(|&nice| set(nice)).unwrap_or(0);
     eprintln!(
-        "SCHED_FIFO is refused ({refusal}): the thread runs at nice {nice}, so that other programs interrupt \
-         it as well, and mode 0 gets through to it"
+        "SCHED_FIFO is refused ({refusal}): the thread runs at nice {nice}, so other programs can interrupt \
+         it, and mode 0 can reach it"
     );
     false
 }
 
-/// Reads the clock until `over`, and calls `between` after each reading.
+/// Reads the clock until `over` is set, and calls `between` after each reading.
 pub(super) fn read_the_clock(
     between: impl Fn(),
     recorder: Option<&Recorder>,
     over: &AtomicBool,
 ) -> Noticed {
-    // SAFETY: no arguments.
+    // SAFETY: the call takes no arguments.
     let thread = unsafe { libc::gettid() } as u32;
     let mut noticed = Noticed { thread, ..Noticed::default() };
     let (voluntary, involuntary) = switches();
@@ -73,7 +73,7 @@ pub(super) fn read_the_clock(
     noticed
 }
 
-/// The calling thread's context switches so far, voluntary and not.
+/// The calling thread's voluntary and involuntary context switches so far.
 fn switches() -> (u64, u64) {
     // SAFETY: all-zero bytes are a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };

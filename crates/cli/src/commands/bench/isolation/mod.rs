@@ -1,19 +1,22 @@
-//! `uwork bench isolation`: what a thread that must not be disturbed notices when others drain all batches, mode by
-//! mode: seed 001's test of an isolated CPU.
+//! `uwork bench isolation`: how drains of all batches disturb a thread that must not be disturbed,
+//! in each mode. It is seed 001's test of an isolated CPU.
 //!
-//! A real-time thread that has a CPU for itself fills its batch, and then does nothing but read the clock: whatever
-//! runs there instead leaves a gap. Another CPU calls `drain_all` every 10 ms.
+//! A real-time thread that is alone on a CPU fills its batch, and then only reads the clock: any
+//! other activity on that CPU shows as a gap between readings. Another CPU calls `drain_all` every
+//! 10 ms.
 //!
-//! - `once`: the batch is filled once, so that later drains find nothing
-//! - `steady`: the thread adds an item whenever its batch is empty, so that every drain has to reach it
-//! - `cache`: the thread allocates and frees an object after each reading, and `Cache::flush_all` is what is called
+//! - `once`: the batch is filled once, so later drains find it empty
+//! - `steady`: the thread adds an item whenever its batch is empty, so every drain has to reach it
+//! - `cache`: the thread allocates and frees an object after each reading, and the other CPU calls
+//!   `Cache::flush_all`
 //!
-//! In `undisturbed` nobody drains: what the thread notices then comes from elsewhere.
+//! In `undisturbed` there are no drains: its gaps come from other sources.
 //!
-//! A switch is *caused* if the thread gave its CPU up, or others of this program ran before it came back. What other
-//! programs and the system itself do to it is counted, but is not the library's: they are named.
+//! A switch counts as *caused* if the thread gave up its CPU, or if threads of this program ran
+//! before it returned. Switches by other programs and the kernel are counted too, but are not
+//! attributed to the library; the table names them.
 //!
-//! The mode is chosen once for a process, so each sample is taken by a child of its own.
+//! The mode is fixed for a process, so a separate child process takes each sample.
 
 mod child;
 mod loner;
@@ -28,7 +31,7 @@ use super::options::{count_or, names_or_all, samples_or};
 use super::summary::{Metric, RATE};
 use super::{UserError, privilege, uwork_pool};
 
-/// A time, or a number of something.
+/// A time, or a count.
 const fn metric(name: &'static str, unit: &'static str, title: &'static str) -> Metric {
     let is_time = matches!(unit.as_bytes(), b"us");
     Metric { name, unit, title, decimals: if is_time { 1 } else { 0 } }
@@ -37,7 +40,7 @@ const fn metric(name: &'static str, unit: &'static str, title: &'static str) -> 
 const GAP_MAX: Metric = metric("gap_max_us", "us", "gap max us");
 const GAPS: Metric = metric("gaps_over_50us", "gaps", "gaps > 50 us");
 const SWITCHES: Metric = metric("switches", "switches", "switches");
-/// Of these, the ones that are this program's doing.
+/// The switches that this program caused.
 const CAUSED: Metric = metric("switches_caused", "switches", "caused");
 const VOLUNTARY: Metric = metric("switches_voluntary", "switches", "voluntary");
 const INVOLUNTARY: Metric = metric("switches_involuntary", "switches", "involuntary");
@@ -45,11 +48,11 @@ const DRAIN_P50: Metric = metric("drain_p50_us", "us", "drain p50 us");
 const DRAIN_P99: Metric = metric("drain_p99_us", "us", "p99 us");
 const DRAIN_MAX: Metric = metric("drain_max_us", "us", "max us");
 const DRAINS: Metric = metric("drains", "calls", "drains");
-/// Calls that returned only because the thread had ended.
+/// Drains that returned only because the thread had ended.
 const STUCK: Metric = metric("drains_stuck", "calls", "stuck");
 /// 1 if the thread ran under `SCHED_FIFO`, 0 if that was refused.
 const REAL_TIME: Metric = metric("real_time", "flag", "FIFO");
-/// In the order of the table.
+/// All metrics, in table order.
 const METRICS: [Metric; 13] = [
     RATE,
     GAP_MAX,
@@ -70,57 +73,55 @@ const CASES: [&str; 3] = ["once", "steady", "cache"];
 const UNDISTURBED: &str = "undisturbed";
 const MODES: [&str; 4] = [UNDISTURBED, "mode0", "mode1", "mode2"];
 
-/// What the tables do not say by themselves.
+/// Explanations of the words in the tables.
 const WORDS: [Word; 9] = [
-    ("gap max us", "the longest time between two readings of the clock, whatever took it"),
+    ("gap max us", "the longest time between two readings of the clock, whatever the reason"),
     (
         "switches",
-        "how often the thread lost its CPU: it gave it up (voluntary), or was made to (involuntary)",
+        "how often the thread lost its CPU: it gave the CPU up (voluntary), or was preempted (involuntary)",
     ),
     (
         "caused",
-        "switches in which the thread gave its CPU up, or a thread of the same program came",
+        "switches in which the thread gave its CPU up, or a thread of the same program took it",
     ),
-    ("stuck", "drains that came back only because the thread had ended"),
-    (
-        "FIFO",
-        "1 if the thread was real-time (SCHED_FIFO), above all that are not; 0 if the system refused that",
-    ),
-    (UNDISTURBED, "nobody drains"),
-    ("mode0", "a drain reaches the thread's CPU by a worker of that CPU"),
-    ("mode1", "a drain reaches the thread's CPU from where it is, by an ordinary lock"),
+    ("stuck", "drains that returned only because the thread had ended"),
+    ("FIFO", "1 if the thread was real-time (SCHED_FIFO), 0 if the system refused that"),
+    (UNDISTURBED, "no drains"),
+    ("mode0", "a drain reaches the thread's CPU with a worker of that CPU"),
+    ("mode1", "a drain reaches the thread's CPU from its own CPU, with an ordinary lock"),
     (
         "mode2",
-        "a drain reaches the thread's CPU by membarrier(2), which interrupts it for a microsecond",
+        "a drain reaches the thread's CPU with membarrier(2), which interrupts that CPU for a microsecond",
     ),
 ];
 
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Two seconds instead of twenty, for a look
+    /// Two seconds instead of twenty, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: once (the batch is filled once), steady (again after each drain), cache (a cache in use)
+    /// Only these cases: once (the batch is filled once), steady (after each drain), cache (a cache
+    /// in use)
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Only these modes: undisturbed (nobody drains), mode0, mode1, mode2
+    /// Only these modes: undisturbed (no drains), mode0, mode1, mode2
     #[arg(long, value_name = "MODE", num_args = 1.., value_delimiter = ',')]
     mode: Vec<String>,
-    /// How long each sample takes [default: 20; --quick: 2]
+    /// Duration of each sample in seconds [default: 20; --quick: 2]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     seconds: Option<String>,
-    /// Runs of each mode, of which the median counts [default: 1]
+    /// Runs of each mode; the median is reported [default: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
-    /// Measure as user 65534 (nobody), who may have no real-time thread; for root
+    /// Measure as user 65534 (nobody), which may not have real-time threads; for root
     #[arg(long)]
     unprivileged: bool,
     #[command(flatten)]
     rest: ChildArgs,
 }
 
-/// What a child is to measure.
+/// The task of a child process.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Order {
     case: String,
@@ -140,7 +141,7 @@ impl Order {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let groups = || {
         let cases = names_or_all("--case", &args.case, &CASES)?;

@@ -1,4 +1,5 @@
-//! Who took the CPU from a thread: the system's records of all switches of that CPU, read when it is over.
+//! Which threads took the CPU from a thread: the kernel's records of all context switches of that
+//! CPU, read at the end.
 
 use std::collections::BTreeMap;
 use std::io::Error;
@@ -12,12 +13,13 @@ use perf_event_open_sys::bindings::{
 };
 use perf_event_open_sys::{ioctls, perf_event_open};
 
-/// Bytes of records: what every user may lock, in pages, without the page before them.
+/// The size of the record buffer: what the kernel permits every user to lock, without the header
+/// page.
 const BYTES: usize = 512 << 10;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOEXEC: libc::c_ulong = 1 << 3;
 
-/// Records being written.
+/// A recording in progress.
 pub(super) struct Recorder {
     page: *mut perf_event_mmap_page,
     size: usize,
@@ -27,31 +29,34 @@ pub(super) struct Recorder {
 /// How a thread lost its CPU.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Losses {
-    /// Of its own accord, or so that threads of its own process ran before it came back.
+    /// Switches in which the thread gave the CPU up, or threads of its own process ran before it
+    /// returned.
     pub(super) caused: u64,
-    /// To others alone, by the numbers of the threads that came first.
+    /// Switches to other processes only: their number by the id of the first thread.
     pub(super) others: BTreeMap<u32, u64>,
-    /// There was no room for all of them.
+    /// The buffer was too small for all records.
     pub(super) is_incomplete: bool,
 }
 
-/// A switch to or from a thread on a CPU. As the system writes it, with the thread's numbers behind.
+/// A record of a switch to or from a thread on a CPU, in the kernel's layout with the ids at the
+/// end.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Switch {
     header: perf_event_header,
-    /// To whom, or from whom.
+    /// The process that was switched to, or from.
     other_process: u32,
     other_thread: u32,
     process: u32,
     thread: u32,
 }
 
-// SAFETY: what is shared is read, and the file is told to start and to stop.
+// SAFETY: the shared pages are only read, and the file is only used to start and stop the
+// recording.
 unsafe impl Sync for Recorder {}
 
 impl Recorder {
-    /// To record the switches of `cpu`, once it is started.
+    /// Prepares to record the switches of `cpu`; `start` begins.
     pub(super) fn new(cpu: u32) -> Result<Self, Error> {
         let mut attr = perf_event_attr {
             size: size_of::<perf_event_attr>() as u32,
@@ -63,16 +68,17 @@ impl Recorder {
         attr.set_disabled(1);
         attr.set_context_switch(1);
         attr.set_sample_id_all(1);
-        // SAFETY: the attributes are live, and their size is in them; every thread, on this CPU.
+        // SAFETY: the attributes are live and contain their size. The event covers every thread on
+        // this CPU.
         let file = unsafe { perf_event_open(&raw mut attr, -1, cpu as i32, -1, CLOEXEC) };
         if file < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: opened just now, by us.
+        // SAFETY: the descriptor is new and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
         let size = rustix::param::page_size() + BYTES;
         let (access, share) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping, wherever the system likes.
+        // SAFETY: a new mapping at an address of the kernel's choice.
         let page =
             unsafe { libc::mmap(std::ptr::null_mut(), size, access, share, file.as_raw_fd(), 0) };
         if page == libc::MAP_FAILED {
@@ -83,30 +89,32 @@ impl Recorder {
 
     /// Starts to record.
     pub(super) fn start(&self) {
-        // SAFETY: an event; no argument.
+        // SAFETY: the descriptor is a perf event; the request takes no argument.
         unsafe { ioctls::ENABLE(self.file.as_raw_fd(), 0) };
     }
 
-    /// Ends that.
+    /// Stops to record.
     pub(super) fn stop(&self) {
-        // SAFETY: an event; no argument.
+        // SAFETY: the descriptor is a perf event; the request takes no argument.
         unsafe { ioctls::DISABLE(self.file.as_raw_fd(), 0) };
     }
 
-    /// How a thread of this process has lost its CPU while that was recorded.
+    /// How a thread of this process lost its CPU during the recording.
     pub(super) fn losses_of(&self, thread: u32) -> Losses {
-        // SAFETY: mapped, and written by the system.
+        // SAFETY: the page is mapped, and the kernel writes it.
         let head = unsafe { (&raw const (*self.page).data_head).read_volatile() };
-        // The records up to there were written before it.
+        // The kernel writes the records before it advances `data_head`, so this fence must precede
+        // reading them.
         fence(Ordering::Acquire);
         let written = usize::try_from(head).unwrap_or(BYTES).min(BYTES);
-        // SAFETY: the records are behind the first page, and nobody writes to these again: what has no room is
-        // left out, as nothing was ever given back.
+        // SAFETY: the records are behind the first page. The kernel does not overwrite them, since
+        // `data_tail` never advances: it drops records that do not fit.
         let records = unsafe {
             std::slice::from_raw_parts(self.page.cast::<u8>().add(self.size - BYTES), written)
         };
         let mut losses = losses(records, std::process::id(), thread);
-        // The system says that it has left something out when there is room again.
+        // The kernel reports dropped records only when there is room again, so an almost full
+        // buffer is treated as incomplete.
         losses.is_incomplete |= BYTES - written < 2 * size_of::<Switch>();
         losses
     }
@@ -114,16 +122,16 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // SAFETY: our mapping, in full; no reference to it is left.
+        // SAFETY: this value owns the whole mapping; no reference to it is left.
         unsafe { libc::munmap(self.page.cast(), self.size) };
     }
 }
 
-/// What the records say of a thread.
+/// Evaluates the records for one thread.
 fn losses(mut records: &[u8], process: u32, thread: u32) -> Losses {
     let mut reader = Reader { process, thread, away: None, losses: Losses::default() };
     while records.len() >= size_of::<perf_event_header>() {
-        // SAFETY: as many bytes are there; every value is one of its.
+        // SAFETY: enough bytes are available, and every bit pattern is valid.
         let header = unsafe { records.as_ptr().cast::<perf_event_header>().read_unaligned() };
         let size = usize::from(header.size);
         if size < size_of::<perf_event_header>() || size > records.len() {
@@ -143,11 +151,11 @@ fn losses(mut records: &[u8], process: u32, thread: u32) -> Losses {
     reader.losses
 }
 
-/// Goes through the records of a CPU.
+/// Evaluates the records of a CPU in order.
 struct Reader {
     process: u32,
     thread: u32,
-    /// While the thread does not run there.
+    /// Set while the thread does not run on the CPU.
     away: Option<Away>,
     losses: Losses,
 }
@@ -186,7 +194,7 @@ impl Reader {
 }
 
 impl Losses {
-    /// Who the others were, with how often: by name, as far as they are still there.
+    /// The other programs and the number of their switches; programs that still exist are named.
     pub(super) fn names_of_others(&self) -> String {
         let mut names: BTreeMap<String, u64> = BTreeMap::new();
         for (thread, count) in &self.others {
@@ -219,27 +227,27 @@ mod tests {
     }
 
     #[test]
-    fn who_came_says_whether_a_switch_was_caused() {
+    fn a_switch_is_caused_by_the_threads_that_ran_meanwhile() {
         let records = [
-            // A thread of the process comes.
+            // A thread of the same process takes the CPU.
             record(PREEMPTED, (10, 12), 11),
             record(0, (10, 12), 11),
-            // It goes of its own accord.
+            // The thread gives the CPU up.
             record(OUT, (0, 0), 11),
             record(0, (0, 0), 11),
-            // Others come, twice.
+            // Other processes take the CPU, twice.
             record(PREEMPTED, (70, 71), 11),
             record(0, (11, 10), 71),
             record(OUT, (10, 11), 71),
             record(0, (70, 71), 11),
             record(PREEMPTED, (70, 71), 11),
             record(0, (70, 71), 11),
-            // Behind another, one of the process.
+            // Another process, then a thread of the same process.
             record(PREEMPTED, (80, 81), 11),
             record(OUT, (10, 12), 81),
             record(OUT, (10, 11), 12),
             record(0, (10, 12), 11),
-            // It is still away at the end.
+            // The thread has not returned at the end.
             record(PREEMPTED, (80, 82), 11),
         ]
         .concat();

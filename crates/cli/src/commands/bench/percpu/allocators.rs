@@ -1,4 +1,4 @@
-//! The loops of one thread, over any allocator.
+//! The single-threaded loops, generic over the allocator.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -11,11 +11,11 @@ use uwork_capi::{
 };
 use uwork_rivals::alloc::{Allocator, OBJECT};
 
-/// Sixty-four bytes, aligned as `malloc` does.
+/// Sixty-four bytes, with the alignment of `malloc`.
 #[repr(align(16))]
 pub(super) struct Object(#[allow(dead_code, reason = "for its size")] [u8; OBJECT]);
 
-/// uwork's.
+/// uwork's cache.
 pub(super) struct PerCpuCache(Cache<Object>);
 
 impl PerCpuCache {
@@ -37,22 +37,22 @@ impl Allocator for PerCpuCache {
     }
 }
 
-/// The same through the C interface, called as a program calls a shared library.
+/// uwork's cache through the C interface, called as in a shared library.
 pub(super) struct ThroughC {
     cache: *mut UwPercpuCache,
     alloc: unsafe extern "C" fn(*mut UwPercpuCache) -> *mut c_void,
     free: unsafe extern "C" fn(*mut UwPercpuCache, *mut c_void),
 }
 
-// SAFETY: a cache is for all threads (uwork.h).
+// SAFETY: all threads may use a cache (uwork.h).
 unsafe impl Sync for ThroughC {}
 
 impl ThroughC {
     pub(super) fn new() -> Self {
-        // SAFETY: the name is a text.
+        // SAFETY: the name is a valid C string.
         let cache = unsafe { uw_percpu_cache_create(c"bench".as_ptr(), OBJECT, 16) };
         let (alloc, free) = (uw_percpu_cache_alloc, uw_percpu_cache_free);
-        // So that they are called.
+        // Hides the functions from the compiler, so that they are not inlined.
         Self { cache, alloc: black_box(alloc), free: black_box(free) }
     }
 }
@@ -60,43 +60,44 @@ impl ThroughC {
 impl Allocator for ThroughC {
     #[inline(always)]
     fn alloc(&self) -> *mut u8 {
-        // SAFETY: a cache.
+        // SAFETY: a valid cache.
         unsafe { (self.alloc)(self.cache).cast() }
     }
 
     #[inline(always)]
     unsafe fn free(&self, object: *mut u8) {
-        // SAFETY: a cache; by this function's contract, an object of it.
+        // SAFETY: a valid cache, and by this function's contract an object of it.
         unsafe { (self.free)(self.cache, object.cast()) };
     }
 }
 
-/// Allocations that are kept.
+/// Number of allocations that are kept.
 pub(super) fn kept(quick: bool) -> usize {
     if quick { 900_000 } else { 9_000_000 }
 }
 
-/// Operations in one round, and rounds: the fastest counts, as one without an interruption.
+/// Operations in a round. The fastest round counts, because it was not interrupted.
 const IN_A_ROUND: u64 = 100_000;
 const ROUNDS: usize = 200;
 
-/// Time, and how many operations it is for.
+/// A duration, and the number of operations in it.
 pub(super) type Timed = (Duration, u64);
 
-/// What is done with objects that are kept.
+/// How kept objects are used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Touch {
-    /// They are given out, no more.
+    /// They are only allocated.
     No,
-    /// The first word of each is written.
+    /// The first word of each object is written.
     Write,
-    /// The same, and all of them were allocated, written and freed once before: no memory comes from the system.
+    /// As `Write`, after all objects were allocated, written and freed once, so that no new memory
+    /// is needed.
     Again,
 }
 
-/// Allocates, keeps everything until all is allocated, and frees it, which is not timed.
+/// Allocates objects and keeps them until all are allocated. Freeing them is not timed.
 pub(super) fn keep(allocator: &impl Allocator, count: usize, touch: Touch) -> Timed {
-    // Written once, so that its own pages are there.
+    // Written once, so that its pages exist.
     let mut objects = vec![std::ptr::dangling_mut::<u8>(); count];
     black_box(&mut objects);
     if touch == Touch::Again {
@@ -115,7 +116,7 @@ fn fill(allocator: &impl Allocator, objects: &mut [*mut u8], write: bool) {
     if write {
         for place in objects {
             *place = allocator.alloc();
-            // SAFETY: allocated just now, large enough and aligned.
+            // SAFETY: just allocated, large enough and aligned.
             unsafe { place.cast::<u64>().write(1) };
         }
     } else {
@@ -127,18 +128,18 @@ fn fill(allocator: &impl Allocator, objects: &mut [*mut u8], write: bool) {
 
 fn free(allocator: &impl Allocator, objects: &[*mut u8]) {
     for &object in objects {
-        // SAFETY: allocated by our caller, freed once.
+        // SAFETY: allocated by the caller, freed once.
         unsafe { allocator.free(object) };
     }
 }
 
-/// Allocates and frees, over and over.
+/// Allocates and frees an object repeatedly.
 pub(super) fn pairs(allocator: &impl Allocator) -> Timed {
-    // SAFETY: allocated just now, freed once.
+    // SAFETY: just allocated, freed once.
     fastest_round(|| unsafe { allocator.free(black_box(allocator.alloc())) }).0
 }
 
-/// Does something over and over. The fastest round, and how often it was done in all.
+/// Repeats an operation. Returns the fastest round, and the total number of operations.
 #[inline(always)]
 pub(super) fn fastest_round(operation: impl Fn()) -> (Timed, u64) {
     let round = || {

@@ -1,4 +1,4 @@
-//! Items that are collected and handed on by the dozen, over anything that does so.
+//! Items that are collected and passed on in batches, generic over the collector.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -14,7 +14,7 @@ use uwork_rivals::collect::{CAPACITY, Collect, Sink};
 use super::allocators::{Timed, fastest_round};
 use super::threads::together;
 
-/// uwork's.
+/// uwork's batch.
 pub(super) struct PerCpuBatch(Batch<u64>);
 
 impl PerCpuBatch {
@@ -35,17 +35,18 @@ impl Collect for PerCpuBatch {
     }
 }
 
-/// The same through the C interface, called as a program calls a shared library.
+/// uwork's batch through the C interface, called as in a shared library.
 pub(super) struct ThroughC {
     batch: *mut UwPercpuBatch,
     add: unsafe extern "C" fn(*mut UwPercpuBatch, *mut c_void) -> i32,
 }
 
-// SAFETY: batches are for all threads (uwork.h).
+// SAFETY: all threads may use a batch (uwork.h).
 unsafe impl Sync for ThroughC {}
 
 unsafe extern "C-unwind" fn take(items: *const *mut c_void, count: usize, sink: *mut c_void) {
-    // SAFETY: what it was made with, and the items of a batch: as large as a `u64` on the systems that this is for.
+    // SAFETY: the pointers are the sink of `new` and the items of a batch. A pointer has the size
+    // of a `u64` on the supported systems.
     let (sink, items) =
         unsafe { (&*sink.cast::<Sink>(), std::slice::from_raw_parts(items.cast::<u64>(), count)) };
     sink.take(items);
@@ -54,11 +55,11 @@ unsafe extern "C-unwind" fn take(items: *const *mut c_void, count: usize, sink: 
 impl ThroughC {
     pub(super) fn new(sink: &Arc<Sink>) -> Self {
         const { assert!(size_of::<*mut c_void>() == size_of::<u64>()) };
-        // Kept for ever, as the batch is.
+        // Leaked, because the batch lives as long as the process.
         let sink = Arc::into_raw(sink.clone()).cast_mut().cast();
-        // SAFETY: the sink takes what it is called with.
+        // SAFETY: `take` accepts the sink that it is called with.
         let batch = unsafe { uw_percpu_batch_create(CAPACITY as u32, Some(take), sink) };
-        // So that it is called.
+        // Hides the function from the compiler, so that it is not inlined.
         let add = black_box(uw_percpu_batch_add as unsafe extern "C" fn(_, _) -> _);
         Self { batch, add }
     }
@@ -67,12 +68,12 @@ impl ThroughC {
 impl Collect for ThroughC {
     #[inline(always)]
     fn add(&self, item: u64) {
-        // SAFETY: a batch; items are not followed.
+        // SAFETY: a valid batch; items are not dereferenced.
         unsafe { (self.add)(self.batch, ptr::without_provenance_mut(item as usize)) };
     }
 
     fn finish(&self) {
-        // SAFETY: a batch.
+        // SAFETY: a valid batch.
         unsafe { uw_percpu_batch_drain_all(self.batch) };
     }
 }
@@ -85,7 +86,7 @@ pub(super) fn alone(sink: &Sink, collector: &impl Collect) -> Timed {
     timed
 }
 
-/// Four threads do, `each` as many.
+/// Four threads add `each` items.
 pub(super) fn four(sink: &Sink, collector: &impl Collect, each: u64) -> Timed {
     let one = || {
         (0..each).for_each(|_| collector.add(black_box(1)));

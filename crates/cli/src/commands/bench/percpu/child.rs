@@ -1,4 +1,4 @@
-//! The child's side: carries out an order and prints its figures.
+//! The child process: executes an order and prints its figures.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
@@ -19,7 +19,7 @@ use crate::commands::bench::uwork_pool;
 
 /// Measures and prints.
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
-    // The engine's threads start from a thread that is not pinned.
+    // Starts the engine from a thread that is not pinned, because its threads inherit the mask.
     if order.runner == uwork_pool::RUNNER {
         let number = percpu::mode().number();
         if order.variant.trim_end_matches(C) != format!("mode{number}") {
@@ -34,7 +34,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     let cpu = cpu_time();
     let (taken, operations) = measure(order)?;
     let cpu = cpu_time().saturating_sub(cpu);
-    // The core may have changed its speed meanwhile.
+    // The clock frequency may have changed during the measurement.
     let per_nanosecond = f64::midpoint(before, cycles::per_nanosecond());
     print(taken, operations, cpu, per_nanosecond, parallel);
     Ok(())
@@ -46,7 +46,7 @@ fn print(taken: Duration, operations: u64, cpu: Duration, per_nanosecond: f64, p
     figures.set(RATE, 1e9 / ns);
     figures.set(NANOS, ns);
     if parallel {
-        // Time on all CPUs, without what the threads slept.
+        // CPU time of all threads, without the time that they slept.
         figures.set(CPU, cpu.as_secs_f64() * 1e6 / operations as f64);
         figures.set(CYCLES, cpu.as_secs_f64() * 1e9 / operations as f64 * per_nanosecond);
     } else {
@@ -98,7 +98,7 @@ fn allocate(order: &Order, allocator: &impl Allocator) -> Timed {
     keep(allocator, kept(order.quick), touch)
 }
 
-/// Additions, or items, of each of four threads.
+/// Number of additions, or items, of each of four threads.
 fn each(order: &Order) -> u64 {
     if order.quick { 1_000_000 } else { 10_000_000 }
 }
@@ -130,13 +130,13 @@ fn batch(order: &Order, is_c: bool) -> Result<Timed, UserError> {
     })
 }
 
-/// Keeps the calling thread on the CPU that it is on. Best effort: without it the figures are worse.
+/// Pins the calling thread to its current CPU. Best effort: without it the figures are noisier.
 fn pin_to_one_cpu() {
-    // SAFETY: no arguments.
+    // SAFETY: the call takes no arguments.
     let cpu = usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0);
     // SAFETY: all-zero bytes are a valid, empty cpu_set_t.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the number of a CPU that we are on is below CPU_SETSIZE, or 0.
+    // SAFETY: the number of the current CPU is below CPU_SETSIZE, or 0.
     unsafe { libc::CPU_SET(cpu, &mut set) };
     // SAFETY: 0 is the calling thread, and the size is that of the set.
     unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };

@@ -1,4 +1,4 @@
-//! Additions to one counter, over any kind of counter.
+//! Additions to one counter, generic over the counter.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use uwork_rivals::count::Count;
 use super::allocators::{Timed, fastest_round};
 use super::threads::together;
 
-/// uwork's.
+/// uwork's counter.
 pub(super) struct PerCpuCounter(Counter);
 
 impl PerCpuCounter {
@@ -31,18 +31,18 @@ impl Count for PerCpuCounter {
     }
 }
 
-/// The same through the C interface, called as a program calls a shared library.
+/// uwork's counter through the C interface, called as in a shared library.
 pub(super) struct ThroughC {
     counter: *mut UwPercpuCounter,
     add: unsafe extern "C" fn(*mut UwPercpuCounter, i64),
 }
 
-// SAFETY: a counter is for all threads (uwork.h).
+// SAFETY: all threads may use a counter (uwork.h).
 unsafe impl Sync for ThroughC {}
 
 impl ThroughC {
     pub(super) fn new() -> Self {
-        // So that it is called.
+        // Hides the function from the compiler, so that it is not inlined.
         let add = black_box(uw_percpu_counter_add as unsafe extern "C" fn(_, _));
         Self { counter: uw_percpu_counter_create(), add }
     }
@@ -51,12 +51,12 @@ impl ThroughC {
 impl Count for ThroughC {
     #[inline(always)]
     fn add(&self, number: i64) {
-        // SAFETY: a counter.
+        // SAFETY: a valid counter.
         unsafe { (self.add)(self.counter, number) };
     }
 
     fn sum(&self) -> i64 {
-        // SAFETY: a counter.
+        // SAFETY: a valid counter.
         unsafe { uw_percpu_counter_sum(self.counter) }
     }
 }
@@ -69,7 +69,7 @@ pub(super) fn alone(counter: &impl Count) -> Timed {
     timed
 }
 
-/// Four threads do, `each` as often.
+/// Four threads add, each `each` times.
 pub(super) fn four(counter: &impl Count, each: u64) -> Timed {
     let before = counter.sum();
     let timed = together(|| (0..each).for_each(|_| counter.add(black_box(1))), each);

@@ -1,15 +1,18 @@
-//! How many cycles of the core a piece of time has: by a chain of additions, of which a core does one in a cycle.
+//! Converts time to core cycles, with a chain of dependent additions: a core executes one of them
+//! per cycle.
 
 use std::arch::asm;
 use std::time::{Duration, Instant};
 
-/// Additions of one measurement: some tens of microseconds, which often pass without an interruption.
+/// Additions of one measurement: some tens of microseconds, short enough to complete often without
+/// an interruption.
 const CHAIN: u64 = 80_000;
-/// Of these, in one turn of the loop, whose own instructions are done beside them.
+/// Additions in one iteration of the loop. The loop's own instructions execute in parallel with
+/// them.
 const UNROLLED: u64 = 16;
 const TRIES: u32 = 300;
 
-/// Cycles in a nanosecond, at the speed that the core has now.
+/// Cycles per nanosecond at the current clock frequency.
 pub(super) fn per_nanosecond() -> f64 {
     let fastest = (0..TRIES).map(|_| chain()).min().unwrap_or(Duration::from_nanos(1));
     CHAIN as f64 / fastest.as_nanos() as f64
@@ -21,8 +24,8 @@ fn chain() -> Duration {
     for _ in 0..CHAIN / UNROLLED {
         for _ in 0..UNROLLED {
             sum = sum.wrapping_add(1);
-            // SAFETY: nothing at all. To the compiler it makes another number of the sum, so that each addition is done
-            // by itself, after the one before.
+            // SAFETY: the assembly is empty. The compiler must assume that it changes the sum, so
+            // it cannot merge the additions, and each depends on the previous one.
             unsafe { asm!("/* {sum} */", sum = inout(reg) sum, options(nomem, nostack)) };
         }
     }

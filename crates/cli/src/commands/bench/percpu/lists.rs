@@ -1,4 +1,5 @@
-//! A free list in each CPU's part: bare, and under the lock. One object is taken off or put on.
+//! A free list in each CPU's part, without a lock and under the lock. An operation pops or pushes
+//! one object.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -13,19 +14,20 @@ use uwork_rivals::alloc::{BareLists, SpinLock};
 
 use super::allocators::Timed;
 
-/// Objects of a list.
+/// Objects in a list.
 const OBJECTS: usize = 256;
-/// Objects that are taken in a row, before they are put back: a thread keeps some as a rule.
+/// Objects that are popped in a row before they are pushed back, because a thread usually keeps
+/// several.
 const RUN: usize = 200;
 const ROUNDS: usize = 20_000;
 
-/// A link to the next free object, in the object itself.
+/// A link to the next free object, stored in the object itself.
 struct List(*mut Object);
 
 #[repr(align(64))]
 struct Object(*mut Object);
 
-// SAFETY: the objects are the list's.
+// SAFETY: the list owns its objects.
 unsafe impl Send for List {}
 
 impl List {
@@ -39,7 +41,7 @@ impl List {
     #[inline(always)]
     fn pop(&mut self) -> *mut Object {
         let object = self.0;
-        // SAFETY: there are more objects than are ever taken.
+        // SAFETY: the list holds more objects than are ever taken.
         self.0 = unsafe { (*object).0 };
         object
     }
@@ -52,19 +54,19 @@ impl List {
     }
 }
 
-/// Without a lock, right for one thread.
+/// Without a lock, valid for one thread only.
 pub(super) fn bare() -> Timed {
     let lists = BareLists::new(|_| List::new());
-    // SAFETY: one thread, one reference at a time.
+    // SAFETY: one thread, and one reference at a time.
     measure(|| unsafe { lists.here() }.pop(), |object| unsafe { lists.here() }.push(object))
 }
 
-/// Under the least lock that there is, right for one thread.
+/// Under the cheapest possible lock, used by one thread.
 pub(super) fn bare_locked() -> Timed {
     let lists = BareLists::new(|_| (SpinLock::default(), List::new()));
     measure(
         || {
-            // SAFETY: one thread, one reference at a time, here and below.
+            // SAFETY: one thread, and one reference at a time, here and below.
             let (lock, list) = unsafe { lists.here() };
             lock.with(|| list.pop())
         },
@@ -85,23 +87,23 @@ pub(super) fn locked() -> Timed {
     )
 }
 
-/// The same through the C interface: two calls for each object, as a program makes them to a shared library.
+/// The same through the C interface: two calls for each object, as in a shared library.
 pub(super) fn locked_through_c() -> Timed {
     let lists = uw_percpu_create(size_of::<List>());
-    // SAFETY: `lists` is a handle, here and below.
+    // SAFETY: `lists` is a valid handle, here and below.
     for cpu in 0..unsafe { uw_percpu_cpus(lists) } {
-        // SAFETY: a block has room for a list.
+        // SAFETY: a block is large enough for a list.
         unsafe {
             let list = uw_percpu_lock(lists, cpu);
             list.cast::<List>().write(List::new());
             uw_percpu_unlock(lists, list);
         }
     }
-    // So that they are called.
+    // Hides the functions from the compiler, so that they are not inlined.
     let lock = black_box(uw_percpu_lock_local as unsafe extern "C" fn(_) -> *mut c_void);
     let unlock = black_box(uw_percpu_unlock as unsafe extern "C" fn(_, _) -> _);
     let with = |object: Option<*mut Object>| {
-        // SAFETY: under the lock, a list.
+        // SAFETY: the lock is held, and the block contains a list.
         unsafe {
             let block = lock(lists);
             let list = &mut *block.cast::<List>();
@@ -124,7 +126,7 @@ pub(super) fn locked_through_c() -> Timed {
     )
 }
 
-/// The fastest round counts, as one without an interruption.
+/// The fastest round counts, because it was not interrupted.
 fn measure(pop: impl Fn() -> *mut Object, push: impl Fn(*mut Object)) -> Timed {
     let mut taken = [ptr::null_mut(); RUN];
     let mut round = || {
@@ -138,7 +140,7 @@ fn measure(pop: impl Fn() -> *mut Object, push: impl Fn(*mut Object)) -> Timed {
         }
         start.elapsed()
     };
-    // As the clock takes longer than an operation, rounds are timed ten by ten.
+    // Reading the clock takes longer than an operation, so ten rounds are timed together.
     let mut ten = || (0..10).map(|_| round()).sum::<Duration>();
     let fastest = (0..ROUNDS / 10).map(|_| ten()).min().expect("some rounds");
     (fastest, 10 * 2 * RUN as u64)

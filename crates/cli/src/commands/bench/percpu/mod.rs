@@ -1,24 +1,30 @@
-//! `uwork bench percpu`: what per-CPU locks and caches cost on one's own CPU, mode by mode, beside a bare free list
-//! and other allocators.
+//! `uwork bench percpu`: the cost of per-CPU locks and caches on the caller's own CPU, in each
+//! mode, compared with an unprotected free list and with other allocators.
 //!
 //! | case | threads | |
 //! |---|---|---|
-//! | `lock` | 1 | a free list in each CPU's part; one object is taken or put under `lock_local` |
-//! | `alloc` | 1 | 9,000,000 allocations of 64 bytes that are kept, as in seed 001's kernel module |
-//! | `write` | 1 | the same, and the first word of each object is written: fresh memory is paid for |
-//! | `recycled` | 1 | the same, with memory that was written and freed before: none comes from the system |
-//! | `pair` | 1 | an object is allocated and freed, over and over |
-//! | `threads4` | 4 | each allocates, and frees what the next one has allocated |
-//! | `count`, `count4` | 1, 4 | a counter is added to, which must have the exact sum at the end |
-//! | `batch`, `batch4` | 1, 4 | items are collected and go to a sink by 64, where all of them must be at the end |
+//! | `lock` | 1 | a free list in each CPU's part; an object is popped or pushed under `lock_local`
+//! |
+//! | `alloc` | 1 | 9,000,000 kept allocations of 64 bytes, as in seed 001's kernel module |
+//! | `write` | 1 | as `alloc`, and the first word of each object is written: includes the cost of
+//! new memory |
+//! | `recycled` | 1 | as `write`, with memory that was written and freed before: needs no new
+//! memory |
+//! | `pair` | 1 | an object is allocated and freed repeatedly |
+//! | `threads4` | 4 | each allocates, and frees the objects of the previous thread |
+//! | `count`, `count4` | 1, 4 | additions to a counter, whose sum must be exact at the end |
+//! | `batch`, `batch4` | 1, 4 | items are collected and passed to a sink in batches of 64; none may
+//! be lost |
 //!
-//! `bare` is the same without any protection, right for one thread; `bare locked` has a compare-and-swap and a store
-//! around each step: what the locked instruction costs here that no lock can do without which any CPU takes.
+//! `bare` is the same without any protection, valid for one thread only. `bare locked` has a
+//! compare-and-swap and a store around each step. It shows the cost of the locked instruction that
+//! every lock needs if any CPU may take it.
 //!
-//! `mode0+c` goes through the C interface, with a call for each step, as programs that are linked with the library do.
+//! `mode0+c` uses the C interface with one call for each step, as programs do that link with the
+//! library.
 //!
-//! The mode is chosen once for a process, so each sample is taken by a child of its own. The single
-//! threads stay on one CPU.
+//! The mode is fixed for a process, so a separate child process takes each sample. Single-threaded
+//! cases stay on one CPU.
 
 mod allocators;
 mod batches;
@@ -42,18 +48,18 @@ use super::{UserError, uwork_pool};
 const CYCLES: Metric =
     Metric { name: "cycles_per_op", unit: "cycles", title: "cycles", decimals: 2 };
 const NANOS: Metric = Metric { name: "ns_per_op", unit: "ns", title: "ns", decimals: 2 };
-/// In the order of the table.
+/// All metrics, in table order.
 const METRICS: [Metric; 4] = [RATE, CYCLES, NANOS, CPU];
 
 const CASES: [&str; 10] = [
     "lock", "alloc", "write", "recycled", "pair", "threads4", "count", "count4", "batch", "batch4",
 ];
-/// uwork's, the last one through the C interface.
+/// The variants of uwork; the last one uses the C interface.
 const VARIANTS: [&str; 4] = ["mode0", "mode1", "mode2", "mode0+c"];
-/// Behind a mode: through the C interface.
+/// The suffix of a mode with the C interface.
 const C: &str = "+c";
 const BARE: &str = "bare";
-/// Its variant with the least lock.
+/// The variant of `bare` with the cheapest lock.
 const LOCKED: &str = "locked";
 const THREAD_LOCAL: &str = "thread-local";
 const RUNNERS: [&str; 10] = [
@@ -69,47 +75,44 @@ const RUNNERS: [&str; 10] = [
     "channel",
 ];
 
-/// What the tables do not say by themselves.
+/// Explanations of the words in the tables.
 const WORDS: [Word; 7] = [
-    ("cycles", "of the core, by its time stamps; where four threads work, of all CPUs together"),
+    ("cycles", "core cycles; with four threads, of all CPUs together"),
     (
         "mode0",
-        "another CPU's part is reached by a worker of that CPU; one's own without a locked instruction",
+        "a worker of another CPU accesses that CPU's part; the own part needs no locked instruction",
     ),
-    (
-        "mode1",
-        "another CPU's part is reached from where one is; one's own takes a locked instruction",
-    ),
+    ("mode1", "any CPU's part is accessed directly; the own part needs a locked instruction"),
     (
         "mode2",
-        "another CPU's part is reached by membarrier(2); one's own without a locked instruction",
+        "another CPU's part is accessed with membarrier(2); the own part needs no locked instruction",
     ),
-    (C, "through the C interface, with a call for each step"),
-    (BARE, "without protection, right for one thread"),
+    (C, "through the C interface, one call for each step"),
+    (BARE, "without protection, valid for one thread only"),
     (LOCKED, "the same with a compare-and-swap and a store around each step"),
 ];
 
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Smaller sizes and fewer samples, for a look
+    /// Smaller sizes and fewer samples, for a quick check
     #[arg(long)]
     quick: bool,
     /// Only these cases: lock, alloc, write, recycled, pair, threads4, count, count4, batch, batch4
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Only these runners: uwork, bare, thread-local, glibc, mimalloc, jemalloc; of the counters atomic; of the batches
-    /// mutex, segqueue, channel
+    /// Only these runners: uwork, bare, thread-local, glibc, mimalloc, jemalloc; for the counters
+    /// also atomic; for the batches also mutex, segqueue, channel
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     runner: Vec<String>,
-    /// Runs of each runner, of which the median counts [default: 5; --quick: 3]
+    /// Runs of each runner; the median is reported [default: 5; --quick: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     #[command(flatten)]
     rest: ChildArgs,
 }
 
-/// What a child is to measure.
+/// The task of a child process.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 struct Order {
     case: String,
@@ -129,7 +132,7 @@ impl Order {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let groups = || {
         let cases = names_or_all("--case", &args.case, &CASES)?;
@@ -140,13 +143,13 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     args.rest.run("percpu", child::run, groups, &WORDS)
 }
 
-/// What a runner takes part in a case with.
+/// The variants of a runner in a case.
 fn variants(case: &str, runner: &str) -> &'static [&'static str] {
     const ONE: &[&str] = &[""];
     let is_alone = !case.ends_with('4');
     match (runner, case.trim_end_matches('4')) {
         (uwork_pool::RUNNER, _) => &VARIANTS,
-        // Right for one thread only.
+        // Valid for one thread only.
         (BARE, "count" | "batch") if is_alone => ONE,
         (BARE, _) if is_alone => &["", LOCKED],
         (THREAD_LOCAL, "lock" | "threads") => &[],
@@ -164,7 +167,8 @@ fn variants(case: &str, runner: &str) -> &'static [&'static str] {
 fn standing(case: &str, runner: &str) -> Option<Standing> {
     match (runner, case) {
         (uwork_pool::RUNNER, _) => None,
-        // All of its words can be added up, where others' objects and items are out of reach.
+        // A sum over all threads' words is possible here; objects and items of other threads are
+        // inaccessible.
         (THREAD_LOCAL, "count" | "count4") => Some(Standing::Pool),
         (BARE | THREAD_LOCAL, _) => Some(Standing::Shape),
         _ => Some(Standing::Pool),
@@ -203,7 +207,7 @@ fn group(
 fn title(case: &str, samples: usize, quick: bool) -> String {
     let kept = allocators::kept(quick);
     let what = match case {
-        "lock" => "an object off or on the free list of this CPU, under its lock",
+        "lock" => "an object popped from or pushed onto this CPU's free list, under its lock",
         "alloc" => &format!("{kept} allocations of 64 bytes, kept"),
         "write" => &format!("{kept} allocations of 64 bytes, kept and written to"),
         "recycled" => {

@@ -1,4 +1,5 @@
-//! Four threads at once; for allocators in a ring: each allocates, and frees what the one before has allocated.
+//! Four threads at once. For allocators they form a ring: each thread allocates, and frees the
+//! objects of the previous thread.
 
 use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -10,8 +11,8 @@ use uwork_rivals::alloc::Allocator;
 use super::allocators::Timed;
 
 const THREADS: usize = 4;
-/// Objects that are handed over at once, and how many of these may be on their way: the hand-over is to cost little
-/// beside what is measured.
+/// Objects in a parcel, and the number of parcels in flight. Both are large, so that the hand-over
+/// costs little compared with the measured operations.
 const PARCEL: usize = 256;
 const ON_THE_WAY: usize = 8;
 
@@ -19,7 +20,7 @@ type Parcel = Vec<Object>;
 
 struct Object(*mut u8);
 
-// SAFETY: an allocator's object may be freed by any thread.
+// SAFETY: any thread may free an allocator's object.
 unsafe impl Send for Object {}
 
 /// Each thread allocates `parcels` parcels. One operation is an allocation and its release.
@@ -32,12 +33,13 @@ pub(super) fn ring(allocator: &impl Allocator, parcels: usize) -> Timed {
     (timed(parts), (THREADS * parcels * PARCEL) as u64)
 }
 
-/// Every thread calls `part`, which is `each` operations.
+/// Every thread calls `part`, which performs `each` operations.
 pub(super) fn together(part: impl Fn() + Sync, each: u64) -> Timed {
     (timed((0..THREADS).map(|_| &part)), THREADS as u64 * each)
 }
 
-/// Each part on a thread of its own, from when the first begins, which is when all are there, to when the last is over.
+/// Runs each part on a thread of its own. Measures from the common start, once all threads are
+/// ready, to the end of the last part.
 fn timed(parts: impl ExactSizeIterator<Item = impl FnOnce() + Send>) -> Duration {
     let ready = &Barrier::new(parts.len());
     let spans: Vec<(Instant, Instant)> = thread::scope(|scope| {
@@ -77,11 +79,12 @@ fn one(
         let mut parcel = empty.pop().unwrap_or_else(|| Vec::with_capacity(PARCEL));
         for _ in 0..PARCEL {
             let object = allocator.alloc();
-            // SAFETY: allocated just now, large enough and aligned.
+            // SAFETY: just allocated, large enough and aligned.
             unsafe { object.cast::<u64>().write(1) };
             parcel.push(Object(object));
         }
-        // Who waits for room makes some meanwhile: all may wait for each other.
+        // A thread that waits for room frees objects meanwhile. Otherwise all threads could wait
+        // for each other.
         while let Err(TrySendError::Full(unsent)) = to.try_send(parcel) {
             parcel = unsent;
             match from.try_recv() {

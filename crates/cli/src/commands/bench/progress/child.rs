@@ -1,4 +1,5 @@
-//! The child's side: restricts itself to its CPUs, measures a part of the tries of a variant and prints them.
+//! The child process: restricts itself to its CPUs, measures a part of a variant's tries and prints
+//! them.
 
 use std::panic;
 use std::process;
@@ -11,13 +12,13 @@ use super::{lateness, ready, timer};
 use crate::commands::UserError;
 use crate::commands::bench::affinity;
 
-/// After so long without the expected event, a try fails. No item takes a tenth of it, but other programs may keep the
-/// process from its CPUs for seconds.
+/// A try fails if the expected event does not occur for this long. No item takes a tenth of it, but
+/// other programs may keep the process off its CPUs for seconds.
 pub(super) const HANGS: Duration = Duration::from_secs(60);
 
-/// Measures and prints. Items are left as they are: the process ends.
+/// Measures and prints. Items are not cleaned up, because the process ends.
 pub(super) fn run(order: &Order) -> Result<(), UserError> {
-    // An item that panics would leave the thread that waits for it asleep.
+    // If an item panicked alone, the thread that waits for it would never wake.
     let report = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         report(info);
@@ -32,7 +33,7 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
         READY => ready::measure(order.samples, order.first)?,
         case => timer::measure(&timer::Way {
             computes: case == TIMER_COMPUTE,
-            // On one CPU this tier cannot know of a sleep that is not declared.
+            // On a single CPU this tier cannot detect an undeclared sleep.
             declares: order.tier == DECLARED && order.cpus == 1,
             spare: order.spare,
             samples: order.samples,
@@ -42,7 +43,8 @@ pub(super) fn run(order: &Order) -> Result<(), UserError> {
     Ok(())
 }
 
-/// Before the engine starts, which reads the affinity mask and starts threads that inherit it.
+/// Must be called before the engine starts, which reads the affinity mask and starts threads that
+/// inherit it.
 fn restrict(count: usize) -> Result<(), UserError> {
     let machine = Machine::read().map_err(|error| UserError(error.to_string()))?;
     let cpus: Vec<u32> = machine.allowed.iter().take(count).collect();

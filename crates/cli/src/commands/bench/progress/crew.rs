@@ -1,4 +1,4 @@
-//! The workers of the pool under test: how many of them are idle when a try begins.
+//! The workers of the tested pool: controls how many are idle when a try begins.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -9,12 +9,12 @@ use uwork::{JoinHandle, Queue};
 use super::child::HANGS;
 use crate::commands::UserError;
 
-/// What idle workers there are in the variants that have more than one.
+/// The number of idle workers in variants with more than one.
 const SPARE: usize = 3;
-/// Between two looks at the pool.
+/// Interval between two checks of the pool.
 const GLANCE: Duration = Duration::from_micros(100);
 
-/// The workers, and the items that hold some of them.
+/// The pool's workers, and the items that occupy some of them.
 pub(super) struct Crew {
     queue: Queue,
     /// A CPU of the pool.
@@ -22,14 +22,15 @@ pub(super) struct Crew {
     holders: Vec<Holder>,
 }
 
-/// An item that waits, declared, until it is released: its worker neither runs nor is idle.
+/// An item in a declared block that lasts until it is released: its worker is neither running nor
+/// idle.
 struct Holder {
     release: Sender<()>,
     handle: JoinHandle<()>,
 }
 
 impl Crew {
-    /// Of the pool in which `queue` runs items that are queued on `cpu`.
+    /// The workers of the pool in which `queue` runs items that are queued on `cpu`.
     pub(super) fn of(queue: &Queue, cpu: u32) -> Self {
         Self { queue: queue.clone(), cpu, holders: Vec::new() }
     }
@@ -43,7 +44,7 @@ impl Crew {
                 0 if !self.holders.is_empty() => self.release_one(),
                 _ => self.hold_one()?,
             }
-            check(start, "the pool does not come down to one idle worker")?;
+            check(start, "the pool does not reach exactly one idle worker")?;
         }
     }
 
@@ -51,19 +52,19 @@ impl Crew {
     pub(super) fn leave_several_idle(&mut self) -> Result<(), UserError> {
         let start = Instant::now();
         while self.rest()? < SPARE {
-            // Held at once, they are as many workers.
+            // The held items occupy this many workers at once.
             for _ in 0..SPARE {
                 self.hold_one()?;
             }
             while !self.holders.is_empty() {
                 self.release_one();
             }
-            check(start, "the pool does not get several idle workers")?;
+            check(start, "the pool does not reach several idle workers")?;
         }
         Ok(())
     }
 
-    /// Waits until no worker runs and none is on its way. How many are idle then.
+    /// Waits until no worker runs or is being woken. Returns the number of idle workers.
     pub(super) fn rest(&self) -> Result<usize, UserError> {
         let start = Instant::now();
         loop {
@@ -76,7 +77,7 @@ impl Crew {
         }
     }
 
-    /// The pool's workers, how many of them are idle, and whether it may be at rest.
+    /// The number of workers, the number of idle workers, and whether the pool may be at rest.
     fn look(&self) -> Result<(usize, usize, bool), UserError> {
         let mine: Vec<u32> = self.queue.dump().pwqs.iter().map(|pwq| pwq.pool).collect();
         let dump = uwork::dump();
@@ -89,13 +90,13 @@ impl Crew {
         Ok((pool.nr_workers as usize, pool.nr_idle as usize, rests))
     }
 
-    /// Takes a worker, and returns when it waits.
+    /// Occupies a worker, and returns when its item is blocked.
     fn hold_one(&mut self) -> Result<(), UserError> {
         let (release, released) = channel();
         let (holds, held) = channel();
         let handle = self.queue.spawn(move || {
             uwork::blocking(|| {
-                // A release is the end of the other side.
+                // Dropping the sender releases the item.
                 let _ = holds.send(());
                 let _ = released.recv();
             });

@@ -1,4 +1,4 @@
-//! How late items started: the figures of a variant.
+//! The lateness of items: the figures of a variant.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ const fn number(name: &'static str, unit: &'static str, title: &'static str) -> 
 pub(super) const P50: Metric = late("late_p50_us", "p50 us");
 pub(super) const P99: Metric = late("late_p99_us", "p99 us");
 pub(super) const MAX: Metric = late("late_max_us", "max us");
-/// Tries that the figures are of.
+/// Number of tries behind the figures.
 pub(super) const TRIES: Metric = number("samples", "tries", "samples");
 /// Pools that the engine's backstop found without a worker that they should have had.
 pub(super) const RESCUES: Metric = number("rescues", "pools", "rescues");
-/// In the order of the table.
+/// All metrics, in table order.
 pub(super) const METRICS: [Metric; 5] = [P50, P99, MAX, TRIES, RESCUES];
 
 /// The tries of a variant so far.
@@ -29,18 +29,18 @@ pub(super) const METRICS: [Metric; 5] = [P50, P99, MAX, TRIES, RESCUES];
 pub(super) struct Tries {
     late: Vec<Duration>,
     rescues: u64,
-    /// What the children wrote to stderr, line by line.
+    /// The lines that the children wrote to standard error.
     pub(super) said: Vec<String>,
 }
 
-/// What a child prints.
+/// The output of a child.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Printed {
     late_ns: Vec<u64>,
     rescues: u64,
 }
 
-/// Hands the tries of this process to the parent.
+/// Prints this process's tries for the parent.
 pub(super) fn print(late: &[Duration]) {
     let late_ns = late.iter().map(|late| late.as_nanos() as u64).collect();
     let printed = Printed { late_ns, rescues: uwork::rescues() };
@@ -48,7 +48,7 @@ pub(super) fn print(late: &[Duration]) {
 }
 
 impl Tries {
-    /// Adds those of a child.
+    /// Adds the tries of a child.
     pub(super) fn add(&mut self, printed: &str, said: &str) -> Result<(), UserError> {
         let Printed { late_ns, rescues } = serde_json::from_str(printed)
             .map_err(|error| UserError(format!("a child's figures cannot be read: {error}")))?;
@@ -58,7 +58,7 @@ impl Tries {
         Ok(())
     }
 
-    /// The figures. At least one try was added.
+    /// The figures. Requires at least one try.
     pub(super) fn metrics(&self) -> [(Metric, f64); 5] {
         let mut late = self.late.clone();
         late.sort_unstable();
@@ -73,7 +73,7 @@ impl Tries {
     }
 }
 
-/// The least value that `percent` of these sorted values do not exceed.
+/// The smallest of these sorted values that at least `percent` of them do not exceed.
 fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
 }

@@ -1,14 +1,16 @@
 //! `uwork bench progress`: how late a ready item starts beside an item that sleeps or computes.
 //!
-//! - `timer-sleep`: a timer of 50 ms is armed on an unbound queue, then an item is queued there that sleeps until the
-//!   timer's item has run, or for 2 s. The figure is how late the timer's item starts after its due time.
-//! - `timer-compute`: the same beside an item that computes until then.
-//! - `ready-after-wait`: on a per-CPU queue, an item waits 1 to 500 us in `blocking`, then computes until a second item
-//!   has started, or for 60 ms. The second one is queued on that CPU during the wait. The figure is how late it starts
-//!   after its queueing.
+//! - `timer-sleep`: a timer of 50 ms is armed on an unbound queue. Then an item is queued there
+//!   that sleeps until the timer's item has run, for at most 2 s. The figure is the delay between
+//!   the due time and the start of the timer's item.
+//! - `timer-compute`: the same, with an item that computes instead of sleeping.
+//! - `ready-after-wait`: on a per-CPU queue, an item waits 1 to 500 us in `blocking`, then computes
+//!   until a second item has started, for at most 60 ms. The second item is queued on that CPU
+//!   during the wait. The figure is the delay between its submission and its start.
 //!
-//! The tier, the number of CPUs and the number of idle workers make the variant. Tier and CPUs are chosen once for a
-//! process, so children measure each variant. A child restricts itself to its CPUs before the engine starts.
+//! A variant consists of the tier, the number of CPUs and the number of idle workers. Tier and CPUs
+//! are fixed for a process, so child processes measure each variant. A child restricts itself to
+//! its CPUs before the engine starts.
 
 mod child;
 mod crew;
@@ -38,7 +40,7 @@ use plan::{CASES, CPUS, Order, TIERS};
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// 10 tries of each variant, for a look
+    /// 10 tries of each variant, for a quick check
     #[arg(long)]
     quick: bool,
     /// Only these cases: timer-sleep, timer-compute, ready-after-wait
@@ -47,7 +49,7 @@ pub(super) struct Args {
     /// Only these tiers: declared, events, sampling
     #[arg(long, value_name = "TIER", num_args = 1.., value_delimiter = ',')]
     tier: Vec<String>,
-    /// Only on so many CPUs: 1, 2
+    /// Only with these numbers of CPUs: 1, 2
     #[arg(long, value_name = "N", num_args = 1.., value_delimiter = ',')]
     cpus: Vec<String>,
     /// Tries of each variant [default: 1000; --quick: 10]
@@ -56,12 +58,12 @@ pub(super) struct Args {
     /// Also write the figures to FILE, as a JSON array of flat records
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Measure one variant and print its tries; for uwork's own use
+    /// Measure one variant and print its tries; for internal use
     #[arg(long, hide = true, value_name = "JSON")]
     order: Option<String>,
 }
 
-/// A variant's figures.
+/// The figures of a variant.
 struct Row {
     order: Order,
     tries: Tries,
@@ -74,7 +76,7 @@ impl Row {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     if let Some(text) = &args.order {
         return child::run(&order(text)?).map(|()| ExitCode::SUCCESS);
@@ -107,7 +109,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     json.map_or(Ok(()), |target| target.write(&records)).map(|()| ExitCode::SUCCESS)
 }
 
-/// Measures the variants of a case and prints its table, each row when it is known.
+/// Measures the variants of a case, and prints each row of its table when it is known.
 fn measure(case: &'static str, orders: Vec<Order>) -> Result<Vec<Row>, UserError> {
     print!("{}", report::head(case));
     let mut rows = Vec::with_capacity(orders.len());

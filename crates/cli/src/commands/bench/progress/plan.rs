@@ -1,4 +1,4 @@
-//! The variants of each case, and what each has to reach.
+//! The variants of each case, and their targets.
 
 use std::time::Duration;
 
@@ -18,21 +18,22 @@ pub(super) const CPUS: [(&str, usize); 2] = [("1", 1), ("2", 2)];
 
 /// Tries of each variant.
 pub(super) const SAMPLES: usize = 1_000;
-/// A try leaves its pool with one worker more, as a worker that is woken makes the next; a new process begins with one.
+/// A try leaves the pool with one more worker, because a woken worker creates the next one. A new
+/// process starts with one worker.
 const TRIES_OF_A_CHILD: usize = 20;
 
-/// What an item may be late where a CPU is free for it.
+/// Maximum lateness if a CPU is free for the item.
 const LATE_MAX: Duration = Duration::from_millis(5);
-/// After so long an item computes for too long, and no longer keeps others from running.
+/// The time after which an item counts as a hog and no longer keeps other items from running.
 const COMPUTES_MAX: Duration = Duration::from_millis(10);
 
-/// What a child measures.
+/// The task of a child process.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Order {
     pub(super) case: String,
     pub(super) tier: String,
     pub(super) cpus: usize,
-    /// Whether more than one worker of the pool is idle when a try begins. False: exactly one is.
+    /// Whether several workers of the pool are idle when a try begins; otherwise exactly one is.
     pub(super) spare: bool,
     pub(super) samples: usize,
     /// The number of the first try.
@@ -41,7 +42,8 @@ pub(super) struct Order {
 
 /// The variants of a case.
 pub(super) fn orders(case: &str, tiers: &[&str], cpus: &[usize], samples: usize) -> Vec<Order> {
-    // The wait of the first item brings up a second worker.
+    // In this case the wait of the first item creates a second worker, so a variant with spare
+    // workers is pointless.
     let crews: &[bool] = if case == READY { &[false] } else { &[false, true] };
     let mut orders = Vec::new();
     for tier in tiers {
@@ -56,13 +58,13 @@ pub(super) fn orders(case: &str, tiers: &[&str], cpus: &[usize], samples: usize)
 }
 
 impl Order {
-    /// Its name in tables and records: `events+2cpu`.
+    /// The variant's name in tables and records: `events+2cpu`.
     pub(super) fn variant(&self) -> String {
         let Self { tier, cpus, spare, .. } = self;
         format!("{tier}+{cpus}cpu{}", if *spare { "+spare" } else { "" })
     }
 
-    /// For a sentence.
+    /// The name in a sentence.
     pub(super) fn spoken(&self) -> String {
         format!("{RUNNER} {} ({})", self.variant(), self.case)
     }
@@ -71,13 +73,13 @@ impl Order {
         CASES.into_iter().find(|case| *case == self.case).expect("orders are made from these")
     }
 
-    /// The greatest lateness that is allowed.
+    /// The maximum permitted lateness.
     pub(super) fn target(&self) -> Duration {
         let is_alone = self.case == READY || (self.case == TIMER_COMPUTE && self.cpus == 1);
         if is_alone { COMPUTES_MAX + LATE_MAX } else { LATE_MAX }
     }
 
-    /// Has children carry it out, each a part of the tries.
+    /// Runs child processes, each for a part of the tries.
     pub(super) fn carry_out(&self) -> Result<Tries, UserError> {
         let mut tries = Tries::default();
         for first in (0..self.samples).step_by(TRIES_OF_A_CHILD) {

@@ -1,4 +1,5 @@
-//! Case `ready-after-wait`: an item is queued behind one that waits for some microseconds and then computes.
+//! Case `ready-after-wait`: an item is queued behind an item that waits for some microseconds and
+//! then computes.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,25 +19,25 @@ const WAIT_MAX: Duration = Duration::from_micros(500);
 const COMPUTES_MAX: Duration = Duration::from_millis(60);
 const SEED: u64 = 0x5eed;
 
-/// For the line above the table.
+/// The description above the table.
 pub(super) fn about() -> String {
     format!(
-        "an item waits {} to {} us, declared, then computes until a second one has started, or for {} ms; the second \
-         one is queued on that CPU during the wait; how late that starts",
+        "an item waits {} to {} us, declared, then computes until a second one starts, for at most {} ms; the second \
+         one is queued on that CPU during the wait; figures: how late it starts",
         WAIT_MIN.as_micros(),
         WAIT_MAX.as_micros(),
         COMPUTES_MAX.as_millis()
     )
 }
 
-/// What the two items of a try and the submitter share.
+/// The state that the two items of a try and the submitter share.
 #[derive(Default)]
 struct Try {
     wait_ns: AtomicU64,
     waits: AtomicBool,
     times: Mutex<Times>,
     has_started: Condvar,
-    /// As `times.late`, for the item that computes.
+    /// The same event as `times.late`, for the item that computes.
     over: AtomicBool,
 }
 
@@ -98,33 +99,34 @@ impl WorkItem for Second {
     }
 }
 
-/// Sleeps without the 50 us that the system may add to a sleep of an ordinary thread.
+/// Sleeps without the timer slack of 50 us that the kernel adds for ordinary threads.
 fn sleep_precisely(time: Duration) {
     let set_slack = |ns: libc::c_ulong| {
-        // SAFETY: no pointers; it concerns the calling thread only.
+        // SAFETY: no pointers; the setting affects the calling thread only.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) };
     };
     set_slack(1);
     thread::sleep(time);
-    // The default.
+    // 0 restores the default.
     set_slack(0);
 }
 
-/// How late the second item started in each try, of which the first has this number.
+/// The lateness of the second item in each try. `first_try` is the number of the first try.
 pub(super) fn measure(samples: usize, first_try: usize) -> Result<Vec<Duration>, UserError> {
     let failed = |error: uwork::Error| UserError(error.to_string());
     let queue = Queue::builder("bench-ready").per_cpu().build().map_err(failed)?;
     let cpu = queue.cpumask().last().expect("a queue has a CPU");
     let crew = Crew::of(&queue, cpu);
-    // The engine may touch them until the process ends.
+    // Leaked, because the engine may access them until the process ends.
     let shared: &'static Try = Box::leak(Box::default());
     let first: &'static First = Box::leak(Box::new(First { work: Work::new(), shared }));
     let second: &'static Second = Box::leak(Box::new(Second { work: Work::new(), shared }));
 
-    // There is a pool to look at once an item has run.
+    // The pool exists once an item has run.
     uwork::work_on_cpu(cpu, || ()).map_err(failed)?;
     let mut draw = Draw(SEED);
-    // A try draws twice: its wait, and when the second item is queued.
+    // Skips the draws of earlier tries. A try draws twice: for its wait, and for the time of the
+    // second submission.
     for _ in 0..2 * first_try {
         draw.below(1);
     }
@@ -139,7 +141,8 @@ pub(super) fn measure(samples: usize, first_try: usize) -> Result<Vec<Duration>,
     Ok(late)
 }
 
-/// A duration between the bounds, of each magnitude as often.
+/// A logarithmically distributed duration between the bounds, so that every magnitude is equally
+/// frequent.
 fn logarithmic(draw: &mut Draw) -> Duration {
     const STEPS: u64 = 1 << 20;
     let part = draw.below(STEPS) as f64 / STEPS as f64;
@@ -158,7 +161,7 @@ fn try_once(
     *shared.times() = Times::default();
     assert!(queue.enqueue_on(cpu, first).is_ok_and(|queued| queued.is_queued()), "it is idle");
     while !shared.waits.load(Ordering::Acquire) {
-        // The item may be behind this thread on its CPU.
+        // The item may be waiting for the CPU of this thread.
         thread::yield_now();
     }
     let begin = Instant::now();
@@ -187,7 +190,7 @@ mod tests {
         let mut draw = Draw(SEED);
         let waits: Vec<_> = (0..10_000).map(|_| logarithmic(&mut draw)).collect();
         assert!(waits.iter().all(|wait| (WAIT_MIN..=WAIT_MAX).contains(wait)));
-        // Of 1 to 500, 10 is at 37 % and 100 at 74 % of the way.
+        // On the logarithmic scale from 1 to 500, 10 is at 37 % and 100 at 74 %.
         let below = |us| waits.iter().filter(|wait| **wait < Duration::from_micros(us)).count();
         assert!((3_500..3_900).contains(&below(10)), "{}", below(10));
         assert!((7_200..7_600).contains(&below(100)), "{}", below(100));

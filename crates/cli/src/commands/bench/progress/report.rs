@@ -1,4 +1,4 @@
-//! The table of a case: one row for each variant, and below it whether the targets are reached.
+//! The table of a case: one row for each variant, followed by the targets.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{Row, ready, timer};
 const VARIANT_WIDTH: usize = 20;
 const FIGURE_WIDTH: usize = 10;
 
-/// The line above the table, and its header.
+/// The description above the table, and the header.
 pub(super) fn head(case: &str) -> String {
     let about = if case == READY { ready::about() } else { timer::about(case == TIMER_COMPUTE) };
     let mut text = format!("\n{case}: {about}\n{:<VARIANT_WIDTH$}", "variant");
@@ -21,7 +21,7 @@ pub(super) fn head(case: &str) -> String {
     text
 }
 
-/// A variant.
+/// The row of a variant.
 pub(super) fn line(row: &Row) -> String {
     let mut text = format!("{:<VARIANT_WIDTH$}", row.order.variant());
     for metric in [P50, P99, MAX, TRIES, RESCUES] {
@@ -31,7 +31,7 @@ pub(super) fn line(row: &Row) -> String {
     text
 }
 
-/// The targets, and which variants missed them.
+/// The targets, and the variants that missed them.
 pub(super) fn foot(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut targets: Vec<Duration> = rows.iter().map(|row| row.order.target()).collect();
@@ -51,7 +51,7 @@ pub(super) fn foot(rows: &[Row]) -> String {
     text
 }
 
-/// A line that names the variants of `rows` that have not reached the target.
+/// A line that lists the variants of `rows` that missed the target.
 fn verdict(target: &str, rows: &[&Row], reached: impl Fn(&Row) -> bool) -> String {
     let missed: Vec<String> =
         rows.iter().filter(|row| !reached(row)).map(|row| row.order.variant()).collect();

@@ -1,4 +1,5 @@
-//! Cases `timer-sleep` and `timer-compute`: a timer that is due beside an item that sleeps or computes.
+//! Cases `timer-sleep` and `timer-compute`: a timer that expires beside an item that sleeps or
+//! computes.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,36 +14,37 @@ use crate::commands::UserError;
 use crate::commands::bench::uwork_pool;
 
 const DELAY: Duration = Duration::from_millis(50);
-/// The other item ends at the latest after so long.
+/// The other item ends after this time at the latest.
 const BESIDE_MAX: Duration = Duration::from_secs(2);
 
-/// For the line above the table.
+/// The description above the table.
 pub(super) fn about(computes: bool) -> String {
     format!(
-        "a timer of {} ms beside an item that {} until the timer's item has run, or {} s; how late that starts",
+        "a timer of {} ms beside an item that {} until the timer's item has run, for at most {} s; \
+         figures: how late the timer's item starts",
         DELAY.as_millis(),
         if computes { "computes" } else { "sleeps" },
         BESIDE_MAX.as_secs()
     )
 }
 
-/// What the tries are like.
+/// The properties of the tries.
 pub(super) struct Way {
     /// The item beside the timer computes; otherwise it sleeps.
     pub(super) computes: bool,
-    /// It says that it sleeps.
+    /// The item declares its sleep.
     pub(super) declares: bool,
     /// Several workers are idle when a try begins; otherwise exactly one is.
     pub(super) spare: bool,
     pub(super) samples: usize,
 }
 
-/// What the two items of a try and its waiter share.
+/// The state that the two items of a try and its waiter share.
 #[derive(Default)]
 struct Try {
     times: Mutex<Times>,
     has_run: Condvar,
-    /// As `times.late`, for the item that computes.
+    /// The same event as `times.late`, for the item that computes.
     over: AtomicBool,
 }
 
@@ -58,7 +60,7 @@ impl Try {
         self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the timer's item has run, at most for `limit`.
+    /// Waits until the timer's item has run, for at most `limit`.
     fn wait(&self, limit: Duration) -> Option<Duration> {
         let pending = |times: &mut Times| times.late.is_none();
         let waited = self.has_run.wait_timeout_while(self.times(), limit, pending);
@@ -119,19 +121,19 @@ impl Beside {
     }
 }
 
-/// How late the timer's item started in each try.
+/// The lateness of the timer's item in each try.
 pub(super) fn measure(way: &Way) -> Result<Vec<Duration>, UserError> {
     let queue = uwork_pool::queue("system");
     let cpu = queue.cpumask().first().expect("a queue has a CPU");
     let mut crew = Crew::of(&queue, cpu);
-    // The engine may touch them until the process ends.
+    // Leaked, because the engine may access them until the process ends.
     let shared: &'static Try = Box::leak(Box::default());
     let alarm: &'static Alarm = Box::leak(Box::new(Alarm { work: DelayedWork::new(), shared }));
     let Way { computes, declares, .. } = *way;
     let beside = Beside { work: Work::new(), shared, computes, declares };
     let beside: &'static Beside = Box::leak(Box::new(beside));
 
-    // There is a pool to look at once an item has run.
+    // The pool exists once an item has run.
     queue.spawn(|| ()).join().expect("it does not panic");
     let mut late = Vec::with_capacity(way.samples);
     for _ in 0..way.samples {

@@ -1,4 +1,4 @@
-//! redis-benchmark: how it is called, and what it prints.
+//! redis-benchmark: its command line and its output.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -9,17 +9,17 @@ use super::super::UserError;
 use super::process::ServerProcess;
 use super::sample::Served;
 
-/// Keys are drawn from so many.
+/// Number of distinct keys; clients choose among them at random.
 const KEYS: usize = 10_000;
 const VALUE_BYTES: usize = 64;
 const DIGEST_KEY: &str = "large";
 
-/// What clients ask for.
+/// The request of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     Get,
     Set,
-    /// Of a value of so many bytes.
+    /// The digest of a value of this many bytes.
     Digest {
         bytes: usize,
     },
@@ -32,16 +32,16 @@ pub(super) struct Drive {
     pub(super) clients: usize,
     pub(super) pipeline: usize,
     pub(super) requests: usize,
-    /// Of redis-benchmark.
+    /// Threads of redis-benchmark.
     pub(super) threads: usize,
 }
 
-/// Whether redis-benchmark is there.
+/// Checks that redis-benchmark is installed.
 pub(super) fn check() -> Result<(), UserError> {
     installed("redis-benchmark", "redis-tools")
 }
 
-/// Whether a program is there, of a package of Debian's.
+/// Checks that a program of a Debian package is installed.
 pub(super) fn installed(program: &str, package: &str) -> Result<(), UserError> {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).status();
     found.map(drop).map_err(|error| {
@@ -52,7 +52,7 @@ pub(super) fn installed(program: &str, package: &str) -> Result<(), UserError> {
 }
 
 impl Drive {
-    /// What the table is about.
+    /// The description of the table.
     pub(super) fn title(&self, case: &str, samples: usize) -> String {
         let Self { request, clients, pipeline, requests, threads } = self;
         let what = match request {
@@ -67,12 +67,13 @@ impl Drive {
         )
     }
 
-    /// Sets what will be asked for.
+    /// Sets the keys that will be requested.
     pub(super) fn prepare(&self, server: &ServerProcess) -> Result<(), UserError> {
         match self.request {
             Request::Digest { bytes } => set_large(server, bytes),
             Request::Get | Request::Set => {
-                // Random keys: ten times as many requests leave hardly one out.
+                // Keys are random: with ten times as many requests as keys, almost every key is
+                // set.
                 let (clients, pipeline, requests) = (4, 100, KEYS * 10);
                 let fill = Drive { request: Request::Set, clients, pipeline, requests, threads: 1 };
                 fill.measure(server).map(drop)

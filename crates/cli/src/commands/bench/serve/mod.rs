@@ -1,14 +1,17 @@
-//! `uwork bench serve`: `uwork serve` beside Debian's redis-server, both without persistence, as
-//! redis-benchmark drives them.
+//! `uwork bench serve`: `uwork serve` compared with Debian's redis-server, both without
+//! persistence, under the load of redis-benchmark.
 //!
-//! Cases `get`, `set`, `get-p16`, `set-p16` (16 requests at a time): 16 clients, values of 64 bytes,
-//! random keys. `handover`, `handover-p16`: GET from as many threads as clients, of which nearly every request
-//! is for a key of another thread's, told by `light` and by `signal`. `digest`, `digest-p16`: 12 clients that have
-//! the digest of a large value made on a queue, whose affinity scope is `cache` or `default`.
+//! Cases `get`, `set`, `get-p16`, `set-p16` (16 pipelined requests): 16 clients, values of 64
+//! bytes, random keys. `handover`, `handover-p16`: GET with as many server threads as clients, so
+//! that nearly every request concerns another thread's key; notification by `light` and by
+//! `signal`. `digest`, `digest-p16`: 12 clients request the digest of a large value, computed on a
+//! queue with the affinity scope `cache` or `default`.
 //!
-//! redis-benchmark has a thread for each CPU: one alone is slower than the servers, and would be what is measured.
+//! redis-benchmark runs one thread per CPU. With a single thread it is slower than the servers, and
+//! would limit the result.
 //!
-//! `process` starts and ends servers, `client` runs redis-benchmark, `sample` is what comes of it.
+//! `process` starts and ends servers, `client` runs redis-benchmark, `sample` parses and prints its
+//! results.
 
 mod client;
 mod process;
@@ -32,7 +35,7 @@ const CASES: [&str; 8] =
     ["get", "set", "get-p16", "set-p16", "handover", "handover-p16", "digest", "digest-p16"];
 const CLIENTS: usize = 16;
 const PIPELINE: usize = 16;
-/// As many as in the report that led to the fallback of scopes.
+/// The number of clients in the report that led to the fallback of scopes.
 const DIGEST_CLIENTS: usize = 12;
 const DIGEST_BYTES: usize = 64 * 1024;
 const DIGEST_BYTES_MAX: usize = 16 << 20;
@@ -40,23 +43,23 @@ const DIGEST_BYTES_MAX: usize = 16 << 20;
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Fewer requests and samples, for a look
+    /// Fewer requests and samples, for a quick check
     #[arg(long)]
     quick: bool,
     /// Only these cases: get, set, get-p16, set-p16, handover, handover-p16, digest, digest-p16
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Requests of each run [default: 300000, of handover-p16 1500000, of get-p16 and set-p16 3000000, of
-    /// digest and digest-p16 100000; --quick: a third]
+    /// Requests of each run [default: 300000; handover-p16: 1500000; get-p16 and set-p16: 3000000;
+    /// digest and digest-p16: 100000; --quick: a third]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     requests: Option<String>,
-    /// Bytes of the value of which digest and digest-p16 want the digest [default: 65536]
+    /// Size in bytes of the value that digest and digest-p16 hash [default: 65536]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     digest_bytes: Option<String>,
     /// Threads of redis-benchmark [default: one for each CPU]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     client_threads: Option<String>,
-    /// Runs of each server, of which the median counts [default: 5; --quick: 3]
+    /// Runs of each server; the median is reported [default: 5; --quick: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     /// Also write the figures to FILE, as a JSON array of flat records
@@ -64,7 +67,7 @@ pub(super) struct Args {
     json: Option<PathBuf>,
 }
 
-/// The checked form.
+/// The validated options.
 struct Options {
     quick: bool,
     requests: Option<usize>,
@@ -73,7 +76,7 @@ struct Options {
     samples: usize,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let cases = names("--case", &args.case, &CASES)?;
     let cases = if cases.is_empty() { CASES.to_vec() } else { cases };
@@ -103,7 +106,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether it is measured beside redis-server.
+/// Whether the case is also measured with redis-server.
 fn has_rival(case: &str) -> bool {
     case.starts_with("get") || case.starts_with("set")
 }
@@ -117,7 +120,7 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
     };
     let (contestants, ratio_to) = match case {
         "handover" | "handover-p16" => {
-            // As many threads as in the report that led to the light path.
+            // The number of threads in the report that led to the light path.
             let of = |how: &str| uwork(how, &["--threads", "16", "--notify", how]);
             (vec![of("signal"), of("light")], RatioTo::Variant("signal"))
         }
@@ -128,7 +131,7 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
         _ => {
             let mut contestants = vec![
                 contestant(case, "", Which::Redis, drive.clone()),
-                // What it does without flags.
+                // The configuration without flags.
                 uwork("", &[]),
             ];
             if cpus() > 1 {
@@ -143,8 +146,8 @@ fn group(case: &'static str, options: &Options) -> Group<Served> {
 
 fn drive(case: &str, options: &Options) -> Drive {
     let pipelined = case.ends_with("-p16");
-    // So that a run takes some seconds: with several threads, redis-benchmark looks four times a second whether it is
-    // over.
+    // Enough requests for a run of some seconds: with several threads, redis-benchmark checks only
+    // four times a second whether it has finished.
     let (request, full) = match case {
         "set" => (Request::Set, 300_000),
         "set-p16" => (Request::Set, 3_000_000),
@@ -162,7 +165,7 @@ fn drive(case: &str, options: &Options) -> Drive {
     }
 }
 
-/// A server that is started when it is first measured, and ends with the last of its samples.
+/// A server that starts at its first sample and ends after its last.
 fn contestant(case: &'static str, variant: &str, which: Which, drive: Drive) -> Contestant<Served> {
     let runner = which.runner();
     let standing = matches!(which, Which::Redis).then_some(Standing::Pool);

@@ -1,4 +1,4 @@
-//! Servers as processes of their own, which do not outlive the benchmark.
+//! Servers as child processes, which end at the latest with the benchmark.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 
 use super::super::UserError;
 
-/// A server that has not answered by then has not started.
+/// A server that does not reply within this time has failed to start.
 const START_MAX: Duration = Duration::from_secs(10);
-/// Between two tries.
+/// Interval between two attempts.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// A server to measure.
 pub(super) enum Which {
     Redis,
-    /// With these flags.
+    /// `uwork serve` with these flags.
     Uwork(Vec<String>),
 }
 
 impl Which {
-    /// The fixed name.
+    /// The fixed name in records.
     pub(super) fn runner(&self) -> &'static str {
         match self {
             Self::Redis => "redis-server",
@@ -31,12 +31,12 @@ impl Which {
     }
 }
 
-/// Whether there is a redis-server.
+/// Checks that redis-server is installed.
 pub(super) fn check() -> Result<(), UserError> {
     super::client::installed("redis-server", "redis-server")
 }
 
-/// A running server. Dropping it ends it.
+/// A running server. Dropping it ends the server.
 pub(super) struct ServerProcess {
     child: Child,
     address: SocketAddr,
@@ -63,10 +63,10 @@ impl ServerProcess {
                 command.args(["serve", "--port", "0"]).args(flags).stdout(Stdio::piped());
             }
         }
-        // SAFETY: between fork and exec only this one system call is made.
+        // SAFETY: only this one system call is made between fork and exec.
         unsafe {
             command.pre_exec(|| {
-                // However the benchmark ends, its servers do.
+                // The servers end with the benchmark, however it ends.
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 Ok(())
             });
@@ -75,7 +75,7 @@ impl ServerProcess {
         if let Some(out) = child.stdout.take() {
             let mut lines = BufReader::new(out).lines().map_while(Result::ok);
             let listening = lines.find_map(|line| line.strip_prefix("listening on ")?.parse().ok());
-            // It says why on standard error.
+            // The server prints the reason on standard error.
             let said = || UserError("uwork serve has not started".to_owned());
             address = listening.ok_or_else(said)?;
         }
@@ -92,7 +92,7 @@ impl ServerProcess {
             }
             thread::sleep(TRY_AGAIN);
         }
-        Err(UserError(format!("{} does not listen on {} by now", self.what, self.address)))
+        Err(UserError(format!("{} does not listen on {} in time", self.what, self.address)))
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -103,17 +103,18 @@ impl ServerProcess {
         self.what
     }
 
-    /// CPU time that it has used so far, of all its threads.
+    /// CPU time used so far by all threads of the server.
     pub(super) fn cpu_time(&self) -> Result<Duration, UserError> {
         let mut clock = 0;
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: both are live; the process is a child that was not waited for, so it is no other.
+        // SAFETY: both pointers are live. The id is still that of the child, because the child was
+        // not waited for.
         let failed = unsafe {
             libc::clock_getcpuclockid(self.child.id().cast_signed(), &raw mut clock) != 0
                 || libc::clock_gettime(clock, &raw mut time) != 0
         };
         if failed {
-            return Err(UserError(format!("{} has ended meanwhile", self.what)));
+            return Err(UserError(format!("{} has ended unexpectedly", self.what)));
         }
         // Neither is negative.
         Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
@@ -122,13 +123,13 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // Nothing of it is worth keeping. It fails only for one that has ended.
+        // The server holds no data worth keeping. `kill` fails only if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// An address that nobody listens on at present.
+/// An address that no process currently listens on.
 fn free_address() -> std::io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

@@ -1,4 +1,4 @@
-//! What a run of redis-benchmark tells, and the table of latencies below the figures.
+//! The results of a run of redis-benchmark, and the latency tables below the figures.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -14,26 +14,26 @@ const SERVER_CPU: Metric = Metric { title: "server CPU-s/M", ..CPU };
 const P50: Metric = Metric { name: "latency_p50_us", unit: "us", title: "p50 us", decimals: 0 };
 const P99: Metric = Metric { name: "latency_p99_us", unit: "us", title: "p99 us", decimals: 0 };
 
-/// A run that takes less is rounded too much.
+/// The result of a shorter run has too large a rounding error.
 const SECONDS_MIN: f64 = 2.0;
-/// Below each table: what its words mean.
+/// The legend below each table.
 const LEGEND: &str = "\
 requests/s, p50, p99 (from a request until its reply): as redis-benchmark counts them
 server CPU-s/M: CPU-seconds of the server, system calls included, for a million requests
 ";
 
-/// One run.
+/// The results of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Served {
     requests: usize,
-    /// With several threads, redis-benchmark notices in steps that it is over.
+    /// With several threads, redis-benchmark detects its end only in steps.
     is_in_steps: bool,
     requests_per_s: f64,
     cpu: Duration,
     wall: Duration,
     p50_us: f64,
     p99_us: f64,
-    /// Per cent of the requests that took no longer than so many milliseconds.
+    /// Pairs of a percentage of the requests and their maximum latency in milliseconds.
     cumulative: Vec<(f64, f64)>,
 }
 
@@ -66,13 +66,13 @@ impl Sampled for Served {
 }
 
 impl Served {
-    /// Reads what redis-benchmark has printed.
+    /// Parses the output of redis-benchmark.
     pub(super) fn read(text: &str, drive: &Drive, cpu: Duration, wall: Duration) -> Option<Self> {
-        // Progress is printed with carriage returns in front of the first line of the result.
+        // Progress is printed before the first line of the result, separated by carriage returns.
         let lines = || text.split(['\n', '\r']).map(str::trim);
         let rate = lines().find_map(|line| line.strip_prefix("throughput summary: "))?;
         let requests_per_s = rate.split_whitespace().next()?.parse().ok()?;
-        // avg, min, p50, p95, p99, max, under their names.
+        // The values avg, min, p50, p95, p99, max are below their names.
         let summary = lines().skip_while(|line| !line.starts_with("latency summary")).nth(2)?;
         let latencies: Vec<f64> =
             summary.split_whitespace().map_while(|number| number.parse().ok()).collect();
@@ -95,7 +95,7 @@ impl Served {
         })
     }
 
-    /// How long it took, as redis-benchmark has it.
+    /// The duration as redis-benchmark computes it.
     fn seconds(&self) -> f64 {
         self.requests as f64 / self.requests_per_s
     }
@@ -105,7 +105,7 @@ impl Served {
     }
 }
 
-/// What the table means, and the tables of latencies: of each server, that of the sample with the median rate.
+/// The legend, and the latency table of each server for its sample with the median rate.
 pub(super) fn below(group: &GroupOutcome<Served>) -> String {
     let tables: String = group.outcomes.iter().map(table).collect();
     format!("{LEGEND}{tables}")
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_benchmark_prints_is_read() {
+    fn the_output_of_redis_benchmark_is_parsed() {
         let values: Vec<f64> = served(1).metrics().into_iter().map(|(_, value)| value).collect();
         assert_eq!(values, [47619.05, 15.0, 183.0, 2559.0]);
         assert_eq!(served(1).cumulative, [(2.5, 0.103), (100.0, 0.207)]);
@@ -179,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_run_says_how_many_requests_are_enough() {
+    fn the_warning_about_a_short_run_suggests_a_number_of_requests() {
         let long = Served { requests_per_s: 900.0, ..served(2) };
         assert_eq!(Served::doubts(&group(vec![long.clone(), long.clone()])), None);
         let warning = Served::doubts(&group(vec![long, served(2)])).unwrap().to_string();
         let start = "get: a run took 0.0 s, and redis-benchmark with several threads counts in steps of 0.25 s: ";
         assert_eq!(warning, format!("{start}use --requests 100000 or more, or --client-threads 1"));
-        // One thread counts as it goes.
+        // With a single thread, redis-benchmark detects its end at once.
         assert_eq!(Served::doubts(&group(vec![served(1)])), None);
     }
 }

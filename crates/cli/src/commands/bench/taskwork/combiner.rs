@@ -1,8 +1,9 @@
-//! Eight threads that send small messages on one socket: through a `Combiner`, or each under a mutex.
+//! Eight threads that send small messages on one socket: through a `Combiner`, or each under a
+//! mutex.
 //!
-//! Each sample has two parts. For the rate all send as fast as they can. For the latencies all have the same to send,
-//! some messages each millisecond, all at once; it is measured from when a sender has its messages until each is in
-//! the socket.
+//! Each sample has two parts. For the rate, all threads send as fast as they can. For the
+//! latencies, all threads get some messages at the same time in each millisecond; a latency is the
+//! time from then until the message is in the socket.
 
 use std::io::{IoSlice, Read, Write};
 use std::ops::ControlFlow;
@@ -24,22 +25,22 @@ use crate::commands::bench::uwork_pool;
 
 const SENDERS: usize = 8;
 const BYTES: usize = 64;
-/// Messages of a sender that are not yet sent, at most.
+/// Maximum number of unsent messages per sender.
 const OUTSTANDING: u32 = 64;
-/// Messages that one call takes.
+/// Maximum number of messages in one system call.
 const AT_ONCE: usize = 256;
-/// Messages that each sender has in a period.
+/// Messages per sender in a period.
 const BURST: usize = 16;
 const PERIOD: Duration = Duration::from_millis(1);
 
 const _: () = assert!(BURST < OUTSTANDING as usize, "a burst waits for nothing");
 
-/// What a sender has to send.
+/// The messages of a sender.
 #[derive(Clone, Copy)]
 enum Load {
-    /// So many messages, as fast as it goes.
+    /// This many messages, as fast as possible.
     Flood(usize),
-    /// So many bursts, one in each period.
+    /// This many bursts, one in each period.
     Bursts(usize),
 }
 
@@ -52,7 +53,7 @@ impl Load {
     }
 }
 
-/// Times from when a message was there until it was sent, where they are looked at.
+/// The latencies, if they are recorded.
 struct Times(Option<Histogram<u64>>);
 
 impl Times {
@@ -61,7 +62,7 @@ impl Times {
         Times(matches!(load, Load::Bursts(_)).then(new))
     }
 
-    /// Those of messages that have just been sent.
+    /// Records messages that have just been sent, by their start times.
     fn record(&mut self, since: impl Iterator<Item = Instant>) {
         if let Some(times) = &mut self.0 {
             let now = Instant::now();
@@ -73,12 +74,12 @@ impl Times {
     }
 }
 
-/// One way to send.
+/// A way to send.
 trait Sends: Sync {
-    /// Sends one message of `sender`'s, which it has since then.
+    /// Sends a message of `sender`, whose latency starts at `since`.
     fn send(&self, sender: usize, since: Instant);
 
-    /// The times of all.
+    /// The latencies of all messages.
     fn times(self) -> Times;
 }
 
@@ -101,7 +102,7 @@ pub(super) fn contestants(quick: bool) -> Vec<Contestant<Measured>> {
     vec![contestant("combiner", Box::new(combined)), contestant("mutex", Box::new(locked))]
 }
 
-/// The clock stops when the other end has all bytes.
+/// Measures until the receiver has all bytes.
 fn measure<S: Sends>(make: impl Fn(UnixStream, Load) -> S, load: Load) -> Posts {
     let (socket, mut receiver) = UnixStream::pair().expect("two descriptors");
     let way = make(socket, load);
@@ -137,7 +138,7 @@ fn send_bursts(way: &impl Sends, sender: usize, begin: Instant, bursts: usize) {
     }
 }
 
-/// Each writes for itself.
+/// Each thread writes its own messages, under a mutex.
 struct Locked(Mutex<(UnixStream, Times)>);
 
 impl Locked {
@@ -165,15 +166,15 @@ struct Message {
     since: Instant,
 }
 
-/// A sender's parcels, and how many are under way. On a line of its own.
+/// The parcels of a sender, and the number in flight. On cache lines of its own.
 #[repr(align(128))]
 struct Credit {
-    /// Boxes that come back.
+    /// A pool of reusable boxes.
     pool: Pool<Parcel<Message>>,
     used: AtomicU32,
 }
 
-/// One writes for all.
+/// The combiner's holder writes the messages of all threads.
 struct Combined {
     combiner: Combiner<Message, (UnixStream, Times)>,
     credits: Vec<Credit>,

@@ -1,4 +1,4 @@
-//! What is measured of each way to post, and how much of it.
+//! The metrics of each way to post, and the sizes of the measurements.
 
 use uwork_rivals::posts::{Placement, Posts, Size, Way, measure};
 
@@ -18,16 +18,16 @@ const SAME_P50: Metric = micros("same_cpu_p50_us", "same CPU p50 us");
 const SAME_P99: Metric = micros("same_cpu_p99_us", "same CPU p99 us");
 const ACROSS_P50: Metric = micros("across_cpus_p50_us", "across p50 us");
 const ACROSS_P99: Metric = micros("across_cpus_p99_us", "across p99 us");
-/// Below the tables: what their words mean.
+/// The legends below the tables.
 const POSTS_LEGEND: &str = "\
-an item is a post; all: from a post until it is run, with all threads at it
-same CPU, across: the same of one post at a time between two threads, on one CPU and on two
+an item is a post; all: the time from a post until it is run, with all threads active
+same CPU, across: the same time with one post at a time between two threads, on one CPU and on two
 ";
 const SENDS_LEGEND: &str = "\
-an item is a message, sent as fast as it goes; all: from when a sender has one until it is in the socket, in bursts
+an item is a message, sent at full speed; all: in bursts, the time from a message's creation until it is in the socket
 ";
 
-/// A sample's figures, one of them the rate.
+/// The figures of a sample, including the rate.
 pub(super) struct Measured(pub(super) Vec<(Metric, f64)>);
 
 impl Sampled for Measured {
@@ -36,13 +36,13 @@ impl Sampled for Measured {
     }
 }
 
-/// What the words of the group's table mean.
+/// The legend of the group's table.
 pub(super) fn legend(group: &GroupOutcome<Measured>) -> String {
     let sends = group.outcomes.iter().any(|outcome| outcome.names.case == COMBINER);
     if sends { SENDS_LEGEND } else { POSTS_LEGEND }.to_owned()
 }
 
-/// Rate and cost, and two latencies.
+/// The rate, the CPU cost, and two latencies.
 pub(super) fn rate_of(posts: &Posts, latencies: [Metric; 2]) -> Vec<(Metric, f64)> {
     vec![
         (RATE, posts.posts as f64 / posts.wall.as_secs_f64().max(1e-9)),
@@ -52,7 +52,7 @@ pub(super) fn rate_of(posts: &Posts, latencies: [Metric; 2]) -> Vec<(Metric, f64
     ]
 }
 
-/// The sizes of the parts of a sample.
+/// The sizes of a sample's parts.
 #[derive(Clone, Copy)]
 pub(super) struct Sizes {
     many: Size,
@@ -70,7 +70,7 @@ impl Sizes {
         }
     }
 
-    /// All parts: many threads, and a pair on one CPU and, where there are two, on two.
+    /// Measures all parts: many threads, a pair on one CPU and, if possible, a pair on two CPUs.
     pub(super) fn measure<W: Way>(&self, make: &impl Fn(usize) -> W) -> Measured {
         let mut figures = rate_of(&measure(make(self.many.threads), &self.many), [P50, P99]);
         let mut pair = |placement, metrics: [Metric; 2]| {

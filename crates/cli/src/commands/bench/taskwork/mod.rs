@@ -1,22 +1,26 @@
-//! `uwork bench taskwork`: threads that post work to each other, while they compute or wait in one way or another.
+//! `uwork bench taskwork`: threads that post work to each other while they compute, or while they
+//! block in a given call.
 //!
-//! Each sample has three parts: 16 threads among which tokens go round, for the rate; and one token between two
-//! threads, on one CPU and on two, for the time from a post until it is run by a thread that is asleep (or, in
-//! `computing`, looks each microsecond, and yields its CPU in between).
+//! Each sample has three parts. For the rate, tokens circulate among 16 threads. For the latency,
+//! one token alternates between two threads, on one CPU and on two. The latency is the time from a
+//! post until a sleeping thread runs it; in `computing`, the thread does not sleep but checks every
+//! microsecond, and yields its CPU in between.
 //!
 //! | case | the threads wait in |
 //! |---|---|
-//! | `computing` | nothing: they compute, and look in between |
+//! | `computing` | nothing: they compute, and check in between |
 //! | `futex` | `task::park` |
 //! | `epoll` | `epoll_wait` |
-//! | `ring` | a reactor's wait |
-//! | `read` | a read of a pipe into which nothing is written |
-//! | `combiner` | (not a wait) eight threads send on one socket, through a `Combiner` or under a mutex |
+//! | `ring` | the wait of a reactor |
+//! | `read` | a read of a pipe that is never written |
+//! | `combiner` | (not a wait) eight threads send on one socket, through a `Combiner` or under a
+//! mutex |
 //!
-//! `futex` has tokio beside them, `epoll` an eventfd and a locked list, unless `--no-rivals` leaves them out.
-//! Runner `bare` is a futex by hand: what a wake costs on this machine.
+//! `futex` is compared with tokio, `epoll` with an eventfd and a locked list, unless `--no-rivals`
+//! is given. The runner `bare` is a hand-written futex: the cost of a wake on this machine.
 //!
-//! Variant `light` ends the wait as such, `signal` always sends a signal. In `read` both do, as nothing else ends it.
+//! The variant `light` ends the declared wait, `signal` always sends a signal. In `read` both send
+//! a signal, because nothing else ends the read.
 
 mod combiner;
 mod figures;
@@ -44,23 +48,24 @@ const VARIANTS: [(&str, Delivery); 2] = [("light", Delivery::Light), ("signal", 
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Leave out other ways to post: an eventfd, tokio
+    /// Leave out the other ways to post: an eventfd, tokio
     #[arg(long)]
     no_rivals: bool,
-    /// Run them, as without this option
+    /// Run the other ways to post, which is the default
     #[arg(long, hide = true, conflicts_with = "no_rivals")]
     #[allow(dead_code, reason = "other measurements have it, where it is not the default")]
     rivals: bool,
-    /// Fewer posts and samples, for a look
+    /// Fewer posts and samples, for a quick check
     #[arg(long)]
     quick: bool,
-    /// Only these cases: computing, futex, epoll, ring, read (what the threads wait in), combiner
+    /// Only these cases: computing, futex, epoll, ring, read (the call that the threads wait in),
+    /// combiner
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Threads that post to each other
+    /// Number of threads that post to each other
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     threads: Option<String>,
-    /// Runs of each runner, of which the median counts [default: 5; --quick: 1]
+    /// Runs of each runner; the median is reported [default: 5; --quick: 1]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     /// Also write the figures to FILE, as a JSON array of flat records
@@ -68,7 +73,7 @@ pub(super) struct Args {
     json: Option<PathBuf>,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let cases = names("--case", &args.case, &CASES)?;
     let mut cases = if cases.is_empty() { CASES.to_vec() } else { cases };
@@ -79,7 +84,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
         cases.retain(|&case| case != "ring");
         warnings.push(Warning::NoRing(error.to_string()));
     }
-    // Two would pass each token to and fro.
+    // Two threads would only pass each token back and forth.
     let threads = count_or("--threads", &args.threads, 3..=1024, 16)?;
     let samples = samples_or(&args.samples, if args.quick { 1 } else { 5 })?;
     let sizes = Sizes::of(args.quick, threads);
@@ -100,7 +105,7 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Those who post, in a case.
+/// The contestants of a case.
 fn posters(case: &'static str, sizes: Sizes, rivals: bool) -> Vec<Contestant<Measured>> {
     let wait = match case {
         "computing" => Wait::Computing,
@@ -116,7 +121,8 @@ fn posters(case: &'static str, sizes: Sizes, rivals: bool) -> Vec<Contestant<Mea
     let mut all = Vec::from(own);
     let rival = |runner| Names { case, runner, variant: String::new() };
     if case == "futex" || case == "ring" {
-        // Always: what a wake costs on this machine is what the times are to be held against.
+        // Always included, because it is the reference for all latencies: the cost of a wake on
+        // this machine.
         all.push(poster(rival("bare"), Some(Standing::Shape), sizes, Bare::new));
     }
     if rivals && case == "futex" {

@@ -1,4 +1,4 @@
-//! uwork's ways: one delivery, and one thing that the threads wait in.
+//! The ways of uwork to post: a delivery, and a call that the threads wait in.
 
 use std::cell::RefCell;
 use std::io::{PipeReader, PipeWriter};
@@ -10,7 +10,7 @@ use uwork::ring::Reactor;
 use uwork::task::{self, Delivery, Notify, TaskHandle, TaskItem, TaskWork};
 use uwork_rivals::posts::{Course, Token, Way};
 
-/// What the threads wait in.
+/// The call that the threads wait in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     Computing,
@@ -27,12 +27,12 @@ pub(super) struct TaskWay {
     threads: Vec<OnceLock<TaskHandle>>,
 }
 
-/// What a thread waits with.
+/// The resources of a thread's wait.
 enum Means {
     None,
     Epoll(OwnedFd),
     Ring(Box<Reactor>),
-    /// The other end is kept, so that the read does not end by itself.
+    /// The write end is kept open, so that the read does not end by itself.
     Read(PipeReader, #[allow(dead_code, reason = "keeps the pipe open")] PipeWriter),
 }
 
@@ -40,7 +40,7 @@ thread_local! {
     static MEANS: RefCell<Means> = const { RefCell::new(Means::None) };
 }
 
-/// A token with its item.
+/// A token in its work item.
 pub(super) struct Hop {
     work: TaskWork<Hop>,
     token: Token,
@@ -87,7 +87,7 @@ impl TaskWay {
     }
 
     fn epoll(&self) -> OwnedFd {
-        // SAFETY: no pointers; a new descriptor is ours.
+        // SAFETY: the calls take no pointers, and the new descriptors are owned here.
         let epoll = unsafe {
             let epoll = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             assert!(epoll >= 0, "no descriptor");
@@ -112,7 +112,7 @@ impl TaskWay {
         if self.delivery == Delivery::Light {
             let notifier = task::notifier().expect("an eventfd");
             notifier.wait_for_edge(|| {
-                // SAFETY: one event, which is live. An early return is as good.
+                // SAFETY: the buffer has room for one event. An early return is allowed.
                 unsafe { libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr(), 1, -1) }
             });
         } else {
@@ -124,8 +124,8 @@ impl TaskWay {
     }
 }
 
-/// A microsecond of work. Then others have a turn: there are more threads than CPUs, and a post to one that
-/// waits for a CPU would measure the scheduler.
+/// Computes for a microsecond, then yields. There are more threads than CPUs, and a post to a
+/// thread that waits for a CPU would measure the scheduler.
 fn compute() {
     for _ in 0..25 {
         std::hint::spin_loop();
@@ -148,7 +148,7 @@ impl Way for TaskWay {
     }
 
     fn post(&self, to: usize, hop: Pin<Box<Hop>>) {
-        // Given back after the course only.
+        // Refused only after the course.
         let _ = self.handle(to).add(hop, Notify::Signal);
     }
 
@@ -158,7 +158,7 @@ impl Way for TaskWay {
             Means::None => _ = task::park(),
             Means::Epoll(epoll) => self.wait_in_epoll(epoll),
             Means::Ring(reactor) => {
-                reactor.wait(None).expect("a wait of a ring of one's own");
+                reactor.wait(None).expect("a wait on the thread's own ring");
                 while reactor.next().is_some() {}
             }
             Means::Read(reader, _) => {
@@ -171,7 +171,7 @@ impl Way for TaskWay {
                     0,
                     0,
                 ];
-                // SAFETY: the byte is live. It ends early, and in no other way.
+                // SAFETY: the byte is live. The read only ever ends by an interruption.
                 let _ = unsafe { task::syscall(libc::SYS_read, arguments) };
             }
         });

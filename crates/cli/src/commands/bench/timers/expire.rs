@@ -1,4 +1,4 @@
-//! How late timers expire on an idle machine, and what that costs in wake-ups.
+//! The lateness of timers on an idle machine, and their cost in wake-ups.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,13 +9,13 @@ use uwork::{DelayedWork, Queue, WorkItem};
 use super::{Draw, Line};
 use crate::commands::bench::{UserError, idle, uwork_pool};
 
-/// One is due so long after the other, on average.
+/// The average interval between two timers.
 const APART: Duration = Duration::from_millis(2);
-/// The first is due so long after the last was armed.
+/// The time from arming the last timer to the first deadline.
 const HEAD_START: Duration = Duration::from_millis(20);
 const SLACK: Duration = Duration::from_millis(10);
 const SEED: u64 = 0x5eed;
-/// The lateness of a timer that did not expire yet.
+/// The lateness of a timer that has not expired yet.
 const NOT_YET: i64 = i64::MIN;
 
 struct Timer {
@@ -38,7 +38,7 @@ impl WorkItem for Timer {
     }
 }
 
-/// Lateness against the deadlines: lines for each slack.
+/// Lateness relative to the deadlines, for each slack.
 pub(super) fn measure(timers: usize, samples: usize) -> Result<Vec<Line>, UserError> {
     let queue = uwork_pool::queue("system");
     let mut lines = Vec::new();
@@ -61,8 +61,9 @@ pub(super) fn measure(timers: usize, samples: usize) -> Result<Vec<Line>, UserEr
     Ok(lines)
 }
 
-/// Arms timers, sleeps until all have expired: median, 99th percentile, greatest lateness, how many
-/// were early, and wake-ups of uwork's threads a second.
+/// Arms timers and sleeps until all have expired. Returns the median, the 99th percentile and the
+/// maximum of their lateness, the number of early timers, and the wake-ups per second of uwork's
+/// threads.
 fn sample_once(
     queue: &Queue,
     timers: usize,
@@ -74,7 +75,7 @@ fn sample_once(
         deadline: OnceLock::new(),
         late_ns: AtomicI64::new(NOT_YET),
     };
-    // The engine may touch an item until it has run; they are here until the process ends.
+    // Leaked, because the engine may access an item until it has run.
     let items: &'static [Timer] = Vec::leak((0..timers).map(timer).collect());
     let span = APART * timers as u32;
     let mut draw = Draw(seed);
@@ -90,7 +91,7 @@ fn sample_once(
     let mut late = Vec::with_capacity(timers);
     std::thread::sleep((start + HEAD_START + span).saturating_duration_since(Instant::now()));
     for item in items {
-        // The last ones, or those that are very late.
+        // Waits for the last timers, or for very late ones.
         while item.late_ns.load(Ordering::Acquire) == NOT_YET {
             std::thread::sleep(Duration::from_millis(1));
         }

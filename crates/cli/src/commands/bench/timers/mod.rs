@@ -1,14 +1,14 @@
-//! `uwork bench timers`: what timers cost while many are armed, and how late they expire.
+//! `uwork bench timers`: the cost of timers while many are armed, and how late they expire.
 //!
-//! Cases `arm`, `put-off` (armed again with the same delay), `rearm` (with another one) and `cancel`
-//! work on a part of a large set of timers, of which the others stay armed meanwhile: one thread,
-//! every item once, in the order of the items in memory (`in-order`) or in one that has nothing to
-//! do with it (`scattered`). `touch` is one locked instruction on each item in the same order: what
-//! it costs to come to an item that is in no cache. It is the floor of the scattered ones.
+//! The cases `arm`, `put-off` (arm again with the same delay), `rearm` (with another delay) and
+//! `cancel` work on a part of a large set of timers; the others stay armed. One thread handles
+//! every item once, in memory order (`in-order`) or in random order (`scattered`). `touch` executes
+//! one locked instruction on each item in the same order: the cost of accessing an item that is in
+//! no cache, which is the lower bound for the scattered cases.
 //!
-//! `expire` arms timers that are due one by one on a machine that is idle but for them, without
-//! slack (`slack-0ms`) and with (`slack-10ms`), and compares the time of each run with its deadline.
-//! Its wake-ups are those of all of uwork's threads, the watch's as well.
+//! `expire` arms timers that expire one by one on an otherwise idle machine, without slack
+//! (`slack-0ms`) and with slack (`slack-10ms`), and compares the time of each run with its
+//! deadline. It counts the wake-ups of all threads of uwork, including the watcher.
 
 mod expire;
 mod rates;
@@ -26,16 +26,16 @@ const CASES: [&str; 6] = ["touch", "arm", "put-off", "rearm", "cancel", "expire"
 /// The command line.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Fewer timers and samples, for a look
+    /// Fewer timers and samples, for a quick check
     #[arg(long)]
     quick: bool,
     /// Only these cases: touch, arm, put-off, rearm, cancel, expire
     #[arg(long, value_name = "CASE", num_args = 1.., value_delimiter = ',')]
     case: Vec<String>,
-    /// Timers that are armed all the time [default: 1000000; --quick: 100000]
+    /// Number of timers that stay armed [default: 1000000; --quick: 100000]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     timers: Option<String>,
-    /// Runs of each case, of which the median counts [default: 5; --quick: 3]
+    /// Runs of each case; the median is reported [default: 5; --quick: 3]
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     samples: Option<String>,
     /// Also write the figures to FILE, as a JSON array of flat records
@@ -43,10 +43,10 @@ pub(super) struct Args {
     json: Option<PathBuf>,
 }
 
-/// A figure with its names: case, variant, metric and unit.
+/// The samples of a figure, with its case, variant, metric and unit.
 type Line = ([&'static str; 4], Vec<f64>);
 
-/// Runs it.
+/// Runs the benchmark.
 pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     let chosen = names_or_all("--case", &args.case, &CASES)?;
     let default = if args.quick { 100_000 } else { 1_000_000 };
@@ -74,11 +74,11 @@ pub(super) fn run(args: Args) -> Result<ExitCode, UserError> {
     json.map_or(Ok(()), |target| target.write(&records)).map(|()| ExitCode::SUCCESS)
 }
 
-/// A xorshift64* generator: the same choices in every run.
+/// A xorshift64* generator: the same numbers in every run.
 pub(super) struct Draw(pub(super) u64);
 
 impl Draw {
-    /// A number below `n`, which is not zero.
+    /// A number below `n`, which must not be zero.
     pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -86,7 +86,7 @@ impl Draw {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % n
     }
 
-    /// The numbers below `n` in some order.
+    /// The numbers below `n` in random order.
     fn order(&mut self, n: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..n).collect();
         for last in (1..n).rev() {

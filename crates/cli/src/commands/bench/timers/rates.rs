@@ -1,4 +1,4 @@
-//! What arming, arming again and cancelling cost each.
+//! The cost of arming, rearming and cancelling a timer.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -8,9 +8,9 @@ use uwork::{DelayedWork, Enqueued, Queue, WorkItem};
 use super::{Draw, Line};
 use crate::commands::bench::uwork_pool;
 
-/// Of so many timers one is armed, armed again and cancelled; the others stay as they are.
+/// One in this many timers is armed, rearmed and cancelled; the others stay unchanged.
 const PART: usize = 10;
-/// Delays are between this and twice as much: nothing expires while it is measured.
+/// Delays are between this value and its double, so that no timer expires during the measurement.
 const DELAY_MS: u64 = 600_000;
 const SEED: u64 = 0x5eed;
 
@@ -27,19 +27,19 @@ impl WorkItem for Timeout {
     fn run(_this: &'static Timeout) {}
 }
 
-/// Timers and the order in which they are gone through.
+/// The timers, and the order in which they are used.
 struct Timers {
     queue: Queue,
     items: &'static [Timeout],
-    /// For each step the item and two delays.
+    /// For each step, the item and two delays.
     steps: Vec<(usize, [Duration; 2])>,
 }
 
-/// Nanoseconds for each operation: a line for each case and order.
+/// Nanoseconds per operation, for each case and order.
 pub(super) fn measure(armed: usize, samples: usize) -> Vec<Line> {
     let items = (0..armed + armed.div_ceil(PART))
         .map(|_| Timeout { work: DelayedWork::new(), touched: AtomicU32::new(0) });
-    // The engine may touch an item until it has run; they are here until the process ends.
+    // Leaked, because the engine may access an item until it has run.
     let items: &'static [Timeout] = Vec::leak(items.collect());
     let queue = uwork_pool::queue("system");
     let mut draw = Draw(SEED);
@@ -61,14 +61,14 @@ pub(super) fn measure(armed: usize, samples: usize) -> Vec<Line> {
 }
 
 impl Timers {
-    /// Arms the first `armed`, and measures with the others.
+    /// Arms the first `armed` timers, and measures with the others.
     fn sample_all(&self, armed: usize, samples: usize) -> [Vec<f64>; 5] {
         let (background, part) = self.steps.split_at(armed);
         self.arm(background);
         let mut all: [Vec<f64>; 5] = Default::default();
-        // The first round is to have seen everything once.
+        // Round 0 is a warm-up.
         for round in 0..=samples {
-            // What any work on the items would cost, after all others were looked at.
+            // Evicts the measured items from the caches: this touches all other items first.
             self.touch(background);
             let touch = self.touch(part);
             self.touch(background);
@@ -88,7 +88,8 @@ impl Timers {
         let start = Instant::now();
         let mut step = 0;
         while let Some(&(at, _)) = steps.get(step) {
-            // The next one waits for this one, as it does where there is more to do in between.
+            // The next access depends on the result of this one, as in code with more work between
+            // accesses.
             step += 1 + (self.items[at].touched.fetch_add(1, Ordering::Relaxed) >> 31) as usize;
         }
         start.elapsed()
@@ -103,7 +104,7 @@ impl Timers {
         start.elapsed()
     }
 
-    /// With the same delay as before, or the other.
+    /// With the same delay as before, or with the other delay.
     fn rearm(&self, steps: &[(usize, [Duration; 2])], which: usize) -> Duration {
         let start = Instant::now();
         for &(at, delays) in steps {

@@ -1,6 +1,6 @@
-//! What items block in, and the thread that ends it.
+//! The obstacles that items block on, and the thread that ends the blocks.
 //!
-//! All of it lasts until the process ends: a process takes one sample.
+//! Everything here lives until the process ends, because a process takes one sample.
 
 mod fault;
 mod mutex;
@@ -25,19 +25,19 @@ pub(super) enum Kind {
     Fault,
 }
 
-/// Something with places to block in. A place goes round: set up, blocked in, released.
+/// An obstacle with places to block on. Each place cycles through set up, block and release.
 trait Obstacle: Send + Sync {
-    /// Makes the place one that blocks. Called by the releasing thread.
+    /// Makes the place block again. Called by the releasing thread.
     fn set_up(&self, place: usize);
 
     /// Blocks until the place is released.
     fn block(&self, place: usize);
 
-    /// Called by the releasing thread, once for each block.
+    /// Ends a block. Called by the releasing thread, once for each block.
     fn release(&self, place: usize);
 }
 
-/// An obstacle's places, of which each is used by one item at a time.
+/// The places of an obstacle. One item at a time uses each place.
 struct Places {
     obstacle: Box<dyn Obstacle>,
     free: Mutex<Vec<usize>>,
@@ -49,7 +49,7 @@ impl Places {
             let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
             match free {
                 Some(place) => return place,
-                // The releasing thread sets one up, which takes no worker.
+                // The releasing thread sets a place up soon; this needs no worker.
                 None => thread::yield_now(),
             }
         }
@@ -60,14 +60,15 @@ impl Places {
     }
 }
 
-/// Obstacles of each kind asked for.
+/// The obstacles of all requested kinds.
 pub(super) struct Obstacles {
     kinds: Vec<(Kind, &'static Places)>,
     releaser: &'static Releaser,
 }
 
 impl Obstacles {
-    /// With enough places for `at_once` items, and as many on their way back.
+    /// With enough places for `at_once` blocked items, and as many places again that are being set
+    /// up.
     pub(super) fn new(kinds: &[Kind], at_once: usize) -> io::Result<Self> {
         let count = 2 * at_once;
         let releaser = Releaser::start()?;
@@ -89,7 +90,7 @@ impl Obstacles {
         Ok(Self { kinds: made, releaser })
     }
 
-    /// A block that ends `length` after now, or, if it is a sleep, after it begins.
+    /// Prepares a block that ends `length` from now or, for a sleep, `length` after it begins.
     pub(super) fn prepare(&self, kind: Kind, length: Duration) -> Block {
         let places = self.kinds.iter().find(|(known, _)| *known == kind);
         let place = places.map(|(_, places)| {
@@ -100,16 +101,16 @@ impl Obstacles {
         Block { length, place }
     }
 
-    /// Ends every block that is prepared or under way; a sleep goes on.
+    /// Ends every prepared or current block, except sleeps.
     pub(super) fn end_all(&self) {
         self.releaser.hurry();
     }
 }
 
-/// A block to come.
+/// A prepared block.
 pub(super) struct Block {
     length: Duration,
-    /// None for a sleep.
+    /// `None` for a sleep.
     place: Option<Place>,
 }
 
@@ -120,7 +121,7 @@ struct Place {
 }
 
 impl Block {
-    /// The blocking call. Once.
+    /// Makes the blocking call. To be called once.
     pub(super) fn enter(&self) {
         match &self.place {
             None => thread::sleep(self.length),
@@ -128,7 +129,7 @@ impl Block {
         }
     }
 
-    /// Gives the place back, after the block.
+    /// Returns the place, after the block.
     pub(super) fn leave(self) {
         if let Some(Place { places, index, releaser }) = self.place {
             releaser.push(Instant::now(), places, index, Step::SetUp);
@@ -141,14 +142,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_of_each_kind_lasts_until_it_is_ended_and_its_place_blocks_again() {
+    fn a_block_lasts_until_it_is_ended_and_its_place_can_be_reused() {
         let mut kinds = vec![Kind::Sleep, Kind::Pipe, Kind::Lock];
         kinds.extend(check_faults().is_ok().then_some(Kind::Fault));
         let obstacles = Obstacles::new(&kinds, 1).unwrap();
         let length = Duration::from_millis(2);
         for kind in kinds {
             for _ in 0..5 {
-                // Before `prepare`, from which on the time counts.
+                // Before `prepare`, which starts the time.
                 let start = Instant::now();
                 let block = obstacles.prepare(kind, length);
                 block.enter();
@@ -162,7 +163,7 @@ mod tests {
     fn blocks_can_be_ended_early() {
         let obstacles = Obstacles::new(&[Kind::Pipe, Kind::Lock], 1).unwrap();
         for kind in [Kind::Pipe, Kind::Lock] {
-            // Only the end of the test's patience would end it otherwise.
+            // Without `end_all`, the block would outlast the test.
             let block = obstacles.prepare(kind, Duration::from_secs(3600));
             obstacles.end_all();
             block.enter();

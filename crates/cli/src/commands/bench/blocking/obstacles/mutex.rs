@@ -1,4 +1,4 @@
-//! pthread mutexes that the releasing thread holds until it is time.
+//! pthread mutexes that the releasing thread holds until a block ends.
 
 use std::cell::UnsafeCell;
 
@@ -6,13 +6,12 @@ use super::Obstacle;
 
 struct Raw(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a pthread mutex is made to be used by several threads, and is only used through its
-// functions.
+// SAFETY: a pthread mutex may be shared by threads, and is only accessed through its functions.
 unsafe impl Sync for Raw {}
-// SAFETY: the mutexes are made by one thread and not locked before they are at their last address.
+// SAFETY: one thread creates the mutexes, and none is locked before it is at its final address.
 unsafe impl Send for Raw {}
 
-/// They stay where they are, as a mutex in use must.
+/// The mutexes. They do not move, as POSIX requires of a mutex in use.
 pub(super) struct Mutexes(Box<[Raw]>);
 
 impl Mutexes {

@@ -13,7 +13,7 @@ impl Pipes {
 }
 
 impl Obstacle for Pipes {
-    /// It is empty after each read.
+    /// Nothing to do: the pipe is empty after each read.
     fn set_up(&self, _place: usize) {}
 
     fn block(&self, place: usize) {

@@ -1,4 +1,4 @@
-//! The thread that ends blocks when their time has come. It is not of any pool.
+//! The thread that ends blocks at their times. It belongs to no pool.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::Places;
 
-/// What is to be done with a place.
+/// What to do with a place.
 #[derive(Clone, Copy)]
 pub(in crate::commands::bench::blocking) enum Step {
     Release,
@@ -25,8 +25,8 @@ struct Entry {
 /// See the module.
 #[derive(Default)]
 pub(in crate::commands::bench::blocking) struct Releaser {
-    /// In the order in which they came, which is that of their times but for the places to be set up:
-    /// those may wait behind others.
+    /// In the order of arrival. The times of releases ascend in this order; places that must be set
+    /// up may wait behind others.
     entries: Mutex<VecDeque<Entry>>,
     changed: Condvar,
 }
@@ -43,13 +43,13 @@ impl Releaser {
         let was_empty = entries.is_empty();
         entries.push_back(Entry { at, places, place, step });
         drop(entries);
-        // Otherwise it is awake, or wakes for the first entry.
+        // Otherwise the thread is awake, or wakes for the first entry.
         if was_empty {
             self.changed.notify_one();
         }
     }
 
-    /// The time of all entries so far has come.
+    /// Makes all current entries due at once.
     pub(super) fn hurry(&self) {
         let now = Instant::now();
         self.lock().iter_mut().for_each(|entry| entry.at = now);
@@ -69,7 +69,7 @@ impl Releaser {
                 entries = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            let entry = entries.pop_front().expect("it was there");
+            let entry = entries.pop_front().expect("the queue is not empty");
             drop(entries);
             entry.act();
             entries = self.lock();
