@@ -3,7 +3,9 @@
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
-use uwork::foreign::{self, DEFERRABLE_OFFSET, FUNCTION_OFFSET, ForeignFn, IDLE_SPOT, RawWork};
+use uwork::foreign::{
+    self, DEFERRABLE_OFFSET, FUNCTION_OFFSET, ForeignFn, IDLE_PLACEMENT, RawWork,
+};
 use uwork::rcu::{HasRcuWork, RcuWork};
 use uwork::{
     DelayedWork, Enqueued, HasDelayedWork, HasWork, RejectedError, Work, WorkItem, WorkPointer,
@@ -41,7 +43,7 @@ const _: () = assert!(size_of::<UwRcuWork>() == 56 && align_of::<UwRcuWork>() ==
 const _: () = assert!(size_of::<DelayedWork<UwWork>>() <= size_of::<UwDelayedWork>());
 const _: () = assert!(size_of::<RcuWork<UwWork>>() <= size_of::<UwRcuWork>());
 const _: () = assert!(align_of::<DelayedWork<UwWork>>() == 8 && align_of::<RcuWork<UwWork>>() == 8);
-const _: () = assert!(FUNCTION_OFFSET == 3 * 8 && IDLE_SPOT == 0x00ff_ffff << 32);
+const _: () = assert!(FUNCTION_OFFSET == 3 * 8 && IDLE_PLACEMENT == 0x00ff_ffff << 32);
 const _: () = assert!(DEFERRABLE_OFFSET == (5 + 8) * 8);
 // An initialiser leaves the rest of a delayed item zero, so its CPU is zero bytes.
 // SAFETY: zero bytes are a value of each of its variants that has one.

@@ -132,15 +132,15 @@ impl UwQueue {
 }
 
 /// A queue that the calling thread, and no other, destroys.
-struct Ending {
+struct ShutdownState {
     handle: &'static UwQueue,
     state: State,
 }
 
-impl Ending {
+impl ShutdownState {
     /// # Errors
     /// Another thread destroys it, or has done so; the code for the caller.
-    fn begin(handle: *mut UwQueue) -> Result<Ending, c_int> {
+    fn begin(handle: *mut UwQueue) -> Result<ShutdownState, c_int> {
         if handle.is_null() {
             return Err(misuse(libc::EINVAL, "the queue is NULL"));
         }
@@ -160,7 +160,7 @@ impl Ending {
             return Err(misuse(libc::EALREADY, text));
         }
         // SAFETY: live, so it is a handle, whose memory is never given back.
-        Ok(Ending { handle: unsafe { &*handle }, state: next })
+        Ok(ShutdownState { handle: unsafe { &*handle }, state: next })
     }
 
     /// # Errors
@@ -178,7 +178,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for ShutdownState {
     /// Where the queue stays, another call may destroy it.
     fn drop(&mut self) {
         let stays = State(self.state.0 & !ENDING);
@@ -357,7 +357,7 @@ pub(crate) fn set_errno(errno: c_int) {
 /// Drains the queue and ends it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_destroy(handle: *mut UwQueue) -> c_int {
-    match Ending::begin(handle) {
+    match ShutdownState::begin(handle) {
         Ok(ending) => guard(|| done(ending.finish())),
         Err(code) => code,
     }

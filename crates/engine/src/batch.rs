@@ -8,7 +8,7 @@ use crate::pool::Pool;
 use crate::pwq::Pwq;
 use crate::queue::{Warned, Wq};
 use crate::run::{Tally, report_panic, run_item};
-use crate::slot::{Absence, Next, Slot};
+use crate::slot::{Next, NotRunning, Slot};
 use crate::thread::{Frame, ThreadState};
 use crate::work::Work;
 
@@ -85,12 +85,12 @@ impl<H: Host> Runner<'_, H> {
                     // its run has begun.
                     unsafe { run_item(self.id, item, run) };
                 }
-                Next::SetAside(aside) => {
+                Next::AtRunEnd(aside) => {
                     if let Some(pool) = self.pool {
                         self.engine.count_again(pool, aside.was, self.engine.host().now());
                     }
-                    if let Absence::Asleep(_) = aside.was {
-                        tally.pwq.note_sleep(true);
+                    if let NotRunning::FoundBlocked(_) = aside.was {
+                        tally.pwq.note_block(true);
                     }
                     self.engine.put_back(aside);
                 }

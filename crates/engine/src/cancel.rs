@@ -74,7 +74,7 @@ impl<H: Host> Located<'_, H> {
                     self.inner.queued -= 1;
                 }
             }
-            work.as_ref().set_place(Place::Hands);
+            work.as_ref().set_place(Place::Detached);
         }
     }
 
@@ -203,7 +203,7 @@ impl<H: Host> Engine<H> {
                 return Grabbed { owned, was_pending: false, _kept: kept };
             }
             let taken = match item.place() {
-                Place::Hands => false,
+                Place::Detached => false,
                 // SAFETY: by this function's contract.
                 Place::Timer(pool) => unsafe { self.disarm(work, pool) },
                 // SAFETY: by this function's contract.
@@ -246,7 +246,7 @@ impl<H: Host> Engine<H> {
                 Some(self.slots().get(slot)?.lock_remote(self.host()))
             }
             // Not pushed yet, started, or detached.
-            Place::Hands
+            Place::Detached
             | Place::Inbox
             | Place::Timer(_)
             | Place::Grace(_)
@@ -285,7 +285,7 @@ impl<H: Host> Engine<H> {
         }
         if over {
             // SAFETY: a flush waits for this colour, so the queue exists.
-            unsafe { &*wq }.colour_over(self, pwq, colour);
+            unsafe { &*wq }.end_colour(self, pwq, colour);
         }
         waiters.complete(self.host());
         true

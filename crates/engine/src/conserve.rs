@@ -6,7 +6,7 @@ use crate::host::Host;
 use crate::pool::progress::Maker;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::Pwq;
-use crate::slot::{RemoteSlot, SetAside, Slot};
+use crate::slot::{AtRunEnd, RemoteSlot, Slot};
 use crate::sync::Ordering;
 use crate::watch::STUCK_NS;
 
@@ -20,7 +20,7 @@ impl<H: Host> Engine<H> {
 
     /// Handles what was deferred to the end of a run: wakes its waiters and puts its items back.
     #[cold]
-    pub(crate) fn put_back(&self, mut aside: SetAside<H>) {
+    pub(crate) fn put_back(&self, mut aside: AtRunEnd<H>) {
         aside.waiters.complete(self.host());
         loop {
             let item = aside.items.pop_back();
@@ -41,7 +41,7 @@ impl<H: Host> Engine<H> {
 
     /// Wakes a worker of the nearest pod whose pool runs fewer workers than its target.
     #[cold]
-    pub(crate) fn kick_neighbour(&self, pool: &Pool<H>, maker: Maker) {
+    pub(crate) fn wake_neighbour_worker(&self, pool: &Pool<H>, maker: Maker) {
         for &id in &pool.spec().neighbours {
             let other = self.pool(id);
             let counts = other.state.counts();
@@ -76,7 +76,7 @@ impl<H: Host> Engine<H> {
 
     /// Takes back the batches behind items of `pool` that have been running for long.
     pub(crate) fn take_back_stuck(&self, pool: &Pool<H>, now: u64) {
-        if pool.lined_up.load(Ordering::Relaxed) == 0 {
+        if pool.scheduled_batches.load(Ordering::Relaxed) == 0 {
             return;
         }
         let workers = pool.list_workers();
@@ -85,7 +85,7 @@ impl<H: Host> Engine<H> {
             if slot.batch_began.load(Ordering::Relaxed).saturating_add(STUCK_NS) > now {
                 continue;
             }
-            self.end_line(slot);
+            self.end_batch_hint(slot);
             let _ = self.take_back(slot, |_| Some(()));
         }
     }
@@ -110,14 +110,14 @@ impl<H: Host> Engine<H> {
             let pwq = guess.and_then(|pwq| self.pwqs().get(pwq));
             let mut inner = pwq.map(Pwq::lock);
             let mut remote = slot.lock_remote(self.host());
-            let lined_up = remote.pwq();
-            if lined_up.is_some() && lined_up != guess {
-                guess = lined_up;
+            let scheduled_batches = remote.pwq();
+            if scheduled_batches.is_some() && scheduled_batches != guess {
+                guess = scheduled_batches;
                 continue;
             }
             let answer = f(&mut remote)?;
             let ready = match (pwq, &mut inner) {
-                (Some(pwq), Some(inner)) if lined_up.is_some() => {
+                (Some(pwq), Some(inner)) if scheduled_batches.is_some() => {
                     pwq.give_back_under(inner, remote.take_scheduled()).then_some(pwq)
                 }
                 _ => None,
@@ -133,7 +133,7 @@ impl<H: Host> Engine<H> {
 
     /// Ends the watcher's interest in the batch behind a worker's item: its tail was taken, or the
     /// caller is about to take it.
-    pub(crate) fn end_line(&self, slot: &Slot<H>) {
+    pub(crate) fn end_batch_hint(&self, slot: &Slot<H>) {
         let began = slot.batch_began.load(Ordering::Acquire);
         if began == NEVER {
             return;
@@ -145,7 +145,7 @@ impl<H: Host> Engine<H> {
         let ours =
             slot.batch_began.compare_exchange(began, NEVER, Ordering::AcqRel, Ordering::Relaxed);
         if ours.is_ok() {
-            self.pool(home).lined_up.fetch_sub(1, Ordering::SeqCst);
+            self.pool(home).scheduled_batches.fetch_sub(1, Ordering::SeqCst);
         }
     }
 

@@ -248,7 +248,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// The calling thread starts to serve `slot`, on the CPUs that `placed` gives to `pod`.
-    pub(crate) fn enter_thread(&self, slot: &Slot<H>, pod: &CpuSet, mut placed: *const Cpus) {
+    pub(crate) fn place_thread(&self, slot: &Slot<H>, pod: &CpuSet, mut placed: *const Cpus) {
         let thread = self.host().thread_id();
         if thread == 0 {
             return;
@@ -278,7 +278,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Removes the calling thread's number: it ends.
-    pub(crate) fn leave_thread(&self, slot: &Slot<H>) {
+    pub(crate) fn forget_thread_number(&self, slot: &Slot<H>) {
         // Relaxed: only this thread has written it.
         if slot.thread.load(Ordering::Relaxed) != 0 {
             let _placing = self.versions().placing.lock();
@@ -287,7 +287,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Stores the number of the watcher's thread, which calls this; 0 when it ends.
-    pub(crate) fn name_watch(&self, thread: u64) {
+    pub(crate) fn set_watch_thread(&self, thread: u64) {
         let _placing = self.versions().placing.lock();
         self.watch_state().thread.store(thread, Ordering::Relaxed);
     }

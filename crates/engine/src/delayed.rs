@@ -268,8 +268,8 @@ impl<H: Host> Queue<H> {
 
     /// Settles the pool after a timer was armed that may expire before all others.
     fn note_armed(&self, pool: &Pool<H>, is_earliest: bool, deferrable: bool) {
-        if is_earliest && (!deferrable || pool.is_deserted()) {
-            pool.has_earlier_timer().settle_made_by_watch(self.engine());
+        if is_earliest && (!deferrable || pool.has_no_routes()) {
+            pool.armed_earlier_timer().settle_for_arming_thread(self.engine());
         }
     }
 
@@ -386,7 +386,7 @@ impl<H: Host> Engine<H> {
         if delayed.work.place() != Place::Timer(pool.id) {
             return None;
         }
-        delayed.work.set_place(Place::Hands);
+        delayed.work.set_place(Place::Detached);
         // SAFETY: the place, read under the lock, says that the item is in this wheel.
         unsafe {
             timers.remove(item.as_ptr());
@@ -418,7 +418,7 @@ impl<H: Host> Engine<H> {
             let Some(item) = NonNull::new(item) else { return released };
             // SAFETY: an item that came off the wheel is live and ours, with its weak reference.
             let owner = unsafe {
-                item.as_ref().work.set_place(Place::Hands);
+                item.as_ref().work.set_place(Place::Detached);
                 drop(timers);
                 Weak::from_raw(item.as_ref().node.queue.get().0).upgrade()
             };
@@ -450,7 +450,7 @@ impl<H: Host> Engine<H> {
 
     /// As [`Engine::fire_timers`], for the watcher if the pool can get no worker: on a CPU of the
     /// pool, and without user code on the watcher's thread.
-    pub(crate) fn fire_timers_as_watch(&self, pool: &Pool<H>, now: u64) {
+    pub(crate) fn fire_timers_as_watcher(&self, pool: &Pool<H>, now: u64) {
         let cpu = pool.spec().cpus.first();
         for base in pool.timer_bases() {
             self.fire_base(base, now, cpu, Holder::AnotherThread);
@@ -466,7 +466,7 @@ impl<H: Host> Engine<H> {
             let Some(item) = NonNull::new(item) else { return };
             // SAFETY: an item that came off the wheel is live and ours.
             unsafe {
-                item.as_ref().work.set_place(Place::Hands);
+                item.as_ref().work.set_place(Place::Detached);
                 drop(timers);
                 let queue = Weak::from_raw(item.as_ref().node.queue.get().0);
                 self.expired(item, queue, cpu, holder);
@@ -512,7 +512,7 @@ impl<H: Host> Engine<H> {
                 // settle first.
                 pool.into_iter().for_each(|pool| self.settle(pool));
                 // SAFETY: the item came off the wheel and is not queued again.
-                self.as_in_an_item(None, || unsafe { self.let_go(item, func) });
+                self.run_as_in_an_item(None, || unsafe { self.let_go(item, func) });
             }
             Holder::AnotherThread => self.release_on_own_thread(item, func),
         }
@@ -527,13 +527,13 @@ impl<H: Host> Engine<H> {
             let link = link;
             if let Some(work) = NonNull::new(link.0) {
                 // SAFETY: the item came off the wheel and is not queued again.
-                engine.as_in_an_item(None, || unsafe { engine.let_go(work, func) });
+                engine.run_as_in_an_item(None, || unsafe { engine.let_go(work, func) });
             }
         });
         let spec = WorkerSpec { name: "uw/release".to_owned(), cpus: CpuSet::new(), nice: 0 };
         if self.host().spawn(&spec, main).is_err() {
             // SAFETY: as above, and `main` was not called.
-            self.as_in_an_item(None, || unsafe { self.let_go(work, func) });
+            self.run_as_in_an_item(None, || unsafe { self.let_go(work, func) });
         }
     }
 

@@ -160,7 +160,7 @@ impl<H: Host> State<H> {
     fn take_detached(&mut self, id: u32, item: NonNull<Work>, thread: u64, since: u64) -> Taken<H> {
         // SAFETY: an item of a batch is live, and the caller owns it from here on.
         let work = unsafe { item.as_ref() };
-        work.set_place(Place::Hands);
+        work.set_place(Place::Detached);
         let (func, number) = (work.func(), self.next);
         self.next += 1;
         self.destructors.push(RunningDestructor { number, batch: id, func, thread, since });
@@ -291,7 +291,7 @@ impl<H: Host> Engine<H> {
             // SAFETY: its place, read under the lock, names the batch.
             unsafe { batch.items.remove(work.as_ptr()) };
         }
-        item.set_place(Place::Hands);
+        item.set_place(Place::Detached);
         let Afterwards { owner, waiters } = state.settle(id);
         drop(state);
         kept.0 = owner;
@@ -348,7 +348,7 @@ impl<H: Host> Engine<H> {
         // From here on its holder owns the item, and may be waiting for exactly this.
         word.release(word.owned());
         // SAFETY: as above, and its holder is notified once.
-        self.as_in_an_item(wq, || unsafe { self.let_go(item, func) });
+        self.run_as_in_an_item(wq, || unsafe { self.let_go(item, func) });
         let mut state = self.disposal().0.lock();
         let Some(at) = state.destructors.iter().position(|known| known.number == number) else {
             // In a child that the destructor has forked: there the disposal was emptied.

@@ -23,8 +23,8 @@ use crate::pool::Pool;
 use crate::pwq::Pwq;
 use crate::queue::{Name, Wq};
 use crate::registry::Registry;
-use crate::reports::Untold;
-use crate::shutdown::Ending;
+use crate::reports::PendingReports;
+use crate::shutdown::ShutdownState;
 use crate::slab::Slab;
 use crate::slot::Slot;
 use crate::sync::{AtomicBool, AtomicU32, Lock, LockGuard, Ordering, Rank};
@@ -99,10 +99,10 @@ pub struct Engine<H: Host> {
     freeze_epoch: AtomicU32,
     grace: Grace<H>,
     disposal: Disposal<H>,
-    untold: Untold,
-    pub(crate) ending: Ending,
+    pending_reports: PendingReports,
+    pub(crate) shutdown_state: ShutdownState,
     /// Set in a forked child until the work that comes with its first worker is done.
-    pub(crate) newborn: AtomicBool,
+    pub(crate) fork_unfinished: AtomicBool,
     /// Queues whose last reference was held by a fork.
     left: Inbox<Wq<H>>,
 }
@@ -132,9 +132,9 @@ impl<H: Host> Engine<H> {
             freeze_epoch: AtomicU32::new(0),
             grace: Grace::new(),
             disposal: Disposal::new(),
-            untold: Untold::new(),
-            ending: Ending::new(),
-            newborn: AtomicBool::new(false),
+            pending_reports: PendingReports::new(),
+            shutdown_state: ShutdownState::new(),
+            fork_unfinished: AtomicBool::new(false),
             left: Inbox::new(),
         })
     }
@@ -204,8 +204,8 @@ impl<H: Host> Engine<H> {
         &self.disposal
     }
 
-    pub(crate) fn untold(&self) -> &Untold {
-        &self.untold
+    pub(crate) fn pending_reports(&self) -> &PendingReports {
+        &self.pending_reports
     }
 
     pub(crate) fn hogs(&self) -> &Hogs {
@@ -259,11 +259,11 @@ impl<H: Host> Engine<H> {
     }
 
     /// Locks the list of pool sets.
-    pub(crate) fn hold_sets(&self) -> LockGuard<'_, Vec<Arc<PoolSet>>> {
+    pub(crate) fn lock_sets(&self) -> LockGuard<'_, Vec<Arc<PoolSet>>> {
         self.sets.lock()
     }
 
-    pub(crate) fn hold_names(&self) -> LockGuard<'_, HashSet<Name>> {
+    pub(crate) fn lock_names(&self) -> LockGuard<'_, HashSet<Name>> {
         self.names.lock()
     }
 

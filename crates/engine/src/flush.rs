@@ -35,7 +35,7 @@ use crate::host::{Host, Report};
 use crate::pwq::{COLOURS, Pwq};
 use crate::queue::{QueueError, Wq};
 use crate::slot::WaitsFor;
-use crate::wake::{LOOK_AGAIN, Waiter, Waiters};
+use crate::wake::{RECHECK, Waiter, Waiters};
 use crate::word::RunId;
 use crate::work::{Place, Work};
 
@@ -204,9 +204,9 @@ impl<H: Host> Wq<H> {
 
     /// Called when the last item of an awaited colour of `pwq` is done.
     #[cold]
-    pub(crate) fn colour_over(&self, engine: &Engine<H>, pwq: &Pwq<H>, colour: usize) {
+    pub(crate) fn end_colour(&self, engine: &Engine<H>, pwq: &Pwq<H>, colour: usize) {
         let mut flush = self.flush.lock();
-        pwq.colour_is_over(colour);
+        pwq.clear_awaited(colour);
         flush.pending[colour] -= 1;
         let done = flush.end_oldest();
         drop(flush);
@@ -328,7 +328,7 @@ impl<H: Host> Engine<H> {
                         return true;
                     }
                 }
-                Place::Hands => {}
+                Place::Detached => {}
                 _ => {
                     let epoch = self.freeze_epoch();
                     // SAFETY: by this function's contract.
@@ -348,7 +348,7 @@ impl<H: Host> Engine<H> {
                             let _blocked = self.block();
                             waiter.wait(self.host());
                             // SAFETY: the waiter has left its chain, so it is ours again.
-                            if unsafe { waiter.key.get() } != LOOK_AGAIN {
+                            if unsafe { waiter.key.get() } != RECHECK {
                                 return true;
                             }
                             // Its queue was thawed: from now on help can run the item.

@@ -25,7 +25,7 @@
 //! **No call of the allocator**, neither before the fork nor after it: the forking thread may hold
 //! the allocator's locks at that time. Memory that is needed meanwhile comes from [`Pages`]. Queues
 //! whose last reference is the fork's are released later, by a thread that creates or drops a queue
-//! ([`Engine::release_left`]).
+//! ([`Engine::release_unreleased_queues`]).
 
 mod pages;
 
@@ -97,14 +97,14 @@ impl<H: Host> Engine<H> {
     /// user code may call this.
     pub fn before_fork<'a>(&'a self, pages: &'a Pages<H>) -> Forking<'a, H> {
         loop {
-            if let Some(forking) = self.hold_everything(pages) {
+            if let Some(forking) = self.lock_everything(pages) {
                 return forking;
             }
         }
     }
 
     /// `None` if a queue was created meanwhile, whose locks are not held.
-    fn hold_everything<'a>(&'a self, pages: &'a Pages<H>) -> Option<Forking<'a, H>> {
+    fn lock_everything<'a>(&'a self, pages: &'a Pages<H>) -> Option<Forking<'a, H>> {
         take_all(true);
         let changing = self.versions().hold();
         let freeze = self.freeze_state().lock();
@@ -117,7 +117,7 @@ impl<H: Host> Engine<H> {
         let queues: PageList<'_, H, &'a Wq<H>> = queues;
         let mut tunables = PageList::new(pages);
         tunables.extend(queues.iter().map(|wq| wq.hold_tunable()));
-        let sets = self.hold_sets();
+        let sets = self.lock_sets();
         let mut flushes = PageList::new(pages);
         flushes.extend(queues.iter().map(|wq| wq.flush.lock()));
         let mut lists = PageList::new(pages);
@@ -140,7 +140,7 @@ impl<H: Host> Engine<H> {
             timers.extend(bases.into_iter().flatten().map(|base| base.lock()));
         });
         let grace = self.grace().hold();
-        let (hogs, names) = (self.hogs().hold(), self.hold_names());
+        let (hogs, names) = (self.hogs().hold(), self.lock_names());
         let (registry, made) = self.registry().hold();
         let watch = self.watch_state().hold();
         let mut descriptions = PageList::new(pages);
@@ -176,15 +176,15 @@ impl<H: Host> Engine<H> {
 
     /// In a forked child, before its first worker: creates the threads that belong to queues.
     #[inline]
-    pub(crate) fn be_born(&self) {
-        if self.newborn.load(Ordering::Relaxed) {
+    pub(crate) fn finish_fork(&self) {
+        if self.fork_unfinished.load(Ordering::Relaxed) {
             self.make_rescuers();
         }
     }
 
     #[cold]
     fn make_rescuers(&self) {
-        if !self.newborn.swap(false, Ordering::SeqCst) {
+        if !self.fork_unfinished.swap(false, Ordering::SeqCst) {
             return;
         }
         self.for_each_queue(|wq| {
@@ -276,7 +276,7 @@ impl<H: Host> Forking<'_, H> {
         while let Some(owner) = disposed.pop() {
             self.owners.extend(Some(owner));
         }
-        engine.newborn.store(true, Ordering::SeqCst);
+        engine.fork_unfinished.store(true, Ordering::SeqCst);
     }
 }
 
@@ -285,7 +285,7 @@ impl<H: Host> Drop for Forking<'_, H> {
         self.held = None;
         take_all(false);
         while let Some(owner) = self.owners.pop() {
-            Owner::let_go_later(owner);
+            Owner::release_later(owner);
         }
     }
 }

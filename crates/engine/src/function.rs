@@ -41,7 +41,7 @@ impl ItemFn {
         ItemFn(func as *const ())
     }
 
-    /// The function as a number, for comparing and for [`ItemFn::known_as`].
+    /// The function as a number, for comparing and for [`ItemFn::from_identity`].
     #[inline]
     pub(crate) fn identity(self) -> usize {
         self.0.expose_provenance()
@@ -49,7 +49,7 @@ impl ItemFn {
 
     /// # Safety
     /// `identity` came from [`ItemFn::identity`] of an item's function.
-    pub(crate) unsafe fn known_as(identity: usize) -> ItemFn {
+    pub(crate) unsafe fn from_identity(identity: usize) -> ItemFn {
         ItemFn(std::ptr::with_exposed_provenance(identity))
     }
 

@@ -223,7 +223,7 @@ impl<H: Host> Engine<H> {
             let Some(work) = NonNull::new(item) else { return released };
             // SAFETY: an item of the lists is live, and ours from here on, with its weak reference.
             let owner = unsafe {
-                work.as_ref().set_place(Place::Hands);
+                work.as_ref().set_place(Place::Detached);
                 Weak::from_raw(work.cast::<Graced<H>>().as_ref().queue.get().0).upgrade()
             };
             let waiters = lists.take_waiters(work);
@@ -246,7 +246,7 @@ impl<H: Host> Engine<H> {
             let waiting = 1 - lists.arrivals;
             let Some(work) = NonNull::new(lists.items[waiting].pop_front()) else { return };
             // SAFETY: an item of the list is live, and ours from here on.
-            unsafe { work.as_ref() }.set_place(Place::Hands);
+            unsafe { work.as_ref() }.set_place(Place::Detached);
             let waiters = lists.take_waiters(work);
             drop(lists);
             // SAFETY: as above; its place said that it is part of a `Graced`.
@@ -279,7 +279,7 @@ impl<H: Host> Engine<H> {
         }
         // The queue no longer exists, or drains: release the item.
         // SAFETY: it is in no list, and its holder is notified once.
-        self.as_in_an_item(None, || unsafe { self.let_go(work, func) });
+        self.run_as_in_an_item(None, || unsafe { self.let_go(work, func) });
     }
 
     /// Removes an item from the lists. False if it is not there any more.
@@ -294,7 +294,7 @@ impl<H: Host> Engine<H> {
         // `Graced`.
         let queue = unsafe {
             lists.items[list as usize].remove(work.as_ptr());
-            work.as_ref().set_place(Place::Hands);
+            work.as_ref().set_place(Place::Detached);
             Weak::from_raw(work.cast::<Graced<H>>().as_ref().queue.get().0)
         };
         let waiters = lists.take_waiters(work);
@@ -330,7 +330,7 @@ impl<H: Host> Engine<H> {
                     }
                 }
                 // Another thread is adding it to a list or removing it.
-                Place::Hands if pending => {
+                Place::Detached if pending => {
                     self.host().relax(round);
                     round += 1;
                 }

@@ -91,7 +91,7 @@ impl<H: Host> Engine<H> {
         if let Err(payload) = outcome {
             report_panic(self, pwq, payload);
         }
-        while let Next::SetAside(aside) = slot.next(self.host(), run) {
+        while let Next::AtRunEnd(aside) = slot.next(self.host(), run) {
             self.put_back(aside);
         }
         if thread.forks() != forks {
@@ -138,7 +138,7 @@ impl<H: Host> Engine<H> {
             return None;
         }
         // An item that waits for another item of its own queue lends it its permit.
-        let borrowed = !found.pwq.take_place_to_help(inner);
+        let borrowed = !found.pwq.take_permit_to_help(inner);
         if borrowed && (found.pwq.is_ordered() || !self.runs_queue(found.pwq.wq().cast())) {
             return None;
         }

@@ -161,7 +161,7 @@ pub enum Report {
     },
     /// The system refused threads the niceness that their queues want. Reported once for each such
     /// niceness.
-    NiceNotHad {
+    NiceRefused {
         /// The wanted niceness.
         wanted: i32,
         /// The niceness that the threads have instead: the nearest that the process may set.

@@ -51,7 +51,7 @@ impl<H: Host> Owner<H> {
     fn go(self) {
         if !self.wq().is_idle() {
             let engine = self.wq().engine().clone();
-            drop_elsewhere(&engine, self);
+            drop_on_own_thread(&engine, self);
         }
     }
 }
@@ -60,19 +60,19 @@ impl<H: Host> Owner<H> {
 unsafe impl<H: Host> Node for Wq<H> {
     unsafe fn set_next(this: *mut Self, next: *mut Self) {
         // SAFETY: by this function's contract.
-        unsafe { (*this).next_left.set(Link(next)) };
+        unsafe { (*this).next_unreleased.set(Link(next)) };
     }
 
     unsafe fn next(this: *mut Self) -> *mut Self {
         // SAFETY: by this function's contract.
-        unsafe { (*this).next_left.get().0 }
+        unsafe { (*this).next_unreleased.get().0 }
     }
 }
 
 impl<H: Host> Owner<H> {
     /// As [`Owner::let_go`], if no memory may be freed: the queue of a last owner is kept for
-    /// [`Engine::release_left`].
-    pub(crate) fn let_go_later(owner: Arc<Owner<H>>) {
+    /// [`Engine::release_unreleased_queues`].
+    pub(crate) fn release_later(owner: Arc<Owner<H>>) {
         // The registry's weak entry keeps the count's memory until the owner is dropped.
         let Some(last) = Arc::into_inner(owner) else { return };
         let mut last = ManuallyDrop::new(last);
@@ -86,7 +86,7 @@ impl<H: Host> Owner<H> {
 impl<H: Host> Engine<H> {
     /// Releases the queues whose last reference a fork held. The caller holds no locks.
     #[inline]
-    pub(crate) fn release_left(&self) {
+    pub(crate) fn release_unreleased_queues(&self) {
         if !self.left().is_empty() {
             self.release_all_left();
         }
@@ -97,7 +97,7 @@ impl<H: Host> Engine<H> {
         let mut next = self.left().take_all();
         while !next.is_null() {
             let wq = next;
-            // SAFETY: from `let_go_later`, which made it of a box; taken once, and so ours alone.
+            // SAFETY: from `release_later`, which made it of a box; taken once, and so ours alone.
             let last = unsafe {
                 next = <Wq<H> as Node>::next(wq);
                 Owner(ManuallyDrop::new(Box::from_raw(wq)))
@@ -129,7 +129,7 @@ impl<H: Host> Queue<H> {
     /// # Errors
     /// See [`QueueError`]; an error leaves nothing behind.
     pub fn new(engine: &Arc<Engine<H>>, spec: QueueSpec) -> Result<Queue<H>, QueueError> {
-        engine.release_left();
+        engine.release_unreleased_queues();
         let owner = Arc::new(Owner(ManuallyDrop::new(Wq::new(engine, spec)?)));
         // Register first, then refit if the CPUs have changed since. A change publishes the value
         // first and then visits the registered queues. So the change finds the queue, or the queue
@@ -167,7 +167,7 @@ fn must_not_wait<H: Host>(engine: &Engine<H>) -> bool {
 
 /// Drops a value, whose drop waits, on a separate thread. False if no thread can be created: then
 /// it is never dropped.
-fn drop_elsewhere<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -> bool {
+fn drop_on_own_thread<H: Host, T: Send + 'static>(engine: &Engine<H>, what: T) -> bool {
     let spec = WorkerSpec { name: "uw/reaper".to_owned(), cpus: CpuSet::new(), nice: 0 };
     // If no thread can be created, the memory is leaked; the queue is closed either way.
     let kept = ManuallyDrop::new(what);
@@ -196,7 +196,7 @@ impl<H: Host> Drop for Handle<H> {
         let wq = self.0.wq();
         wq.close_gate();
         if must_not_wait(wq.engine()) {
-            if !drop_elsewhere(wq.engine(), Reaped(self.0.clone())) {
+            if !drop_on_own_thread(wq.engine(), Reaped(self.0.clone())) {
                 // The memory stays, for the remaining items; the name can be used again.
                 wq.release_name();
             }
@@ -216,7 +216,7 @@ impl<H: Host> Drop for Owner<H> {
         // An expiry in progress when the last handle was dropped may still have queued its item.
         if must_not_wait(wq.engine()) && !wq.is_idle() {
             let engine = wq.engine().clone();
-            drop_elsewhere(&engine, wq);
+            drop_on_own_thread(&engine, wq);
         }
     }
 }

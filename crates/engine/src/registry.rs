@@ -68,7 +68,7 @@ impl<H: Host> Engine<H> {
     /// meanwhile keeps its memory until the end of the visit, but not its name. The visit never
     /// waits for it, even if it still has running items.
     pub fn for_each_queue(&self, mut f: impl FnMut(&Wq<H>)) {
-        self.release_left();
+        self.release_unreleased_queues();
         for owner in self.registry().owners() {
             f(owner.wq());
             Owner::let_go(owner);

@@ -10,11 +10,11 @@ use crate::sync::{Lock, Ordering};
 use crate::thread::ThreadState;
 
 /// Reports of changes in progress.
-pub(crate) struct Untold(Lock<Vec<Report>>);
+pub(crate) struct PendingReports(Lock<Vec<Report>>);
 
-impl Untold {
-    pub(crate) fn new() -> Untold {
-        Untold(Lock::new(Vec::new()))
+impl PendingReports {
+    pub(crate) fn new() -> PendingReports {
+        PendingReports(Lock::new(Vec::new()))
     }
 }
 
@@ -37,9 +37,9 @@ impl<H: Host> Engine<H> {
     /// Delivers a report; inside a change of the calling thread, at the end of that change.
     pub(crate) fn report(&self, report: Report) {
         if self.calling_thread().is_changing() {
-            self.untold().0.lock().push(report);
+            self.pending_reports().0.lock().push(report);
         } else if self.is_watch() {
-            self.tell_elsewhere(vec![report]);
+            self.report_on_own_thread(vec![report]);
         } else {
             self.host().report(report);
         }
@@ -59,8 +59,8 @@ impl<H: Host> Drop for Change<'_, H> {
         if !thread.is_changing() {
             // This may deliver reports of another thread's change early. That is harmless: this
             // thread holds no locks, and that change can continue.
-            let untold = std::mem::take(&mut *self.0.untold().0.lock());
-            untold.into_iter().for_each(|report| self.0.host().report(report));
+            let pending_reports = std::mem::take(&mut *self.0.pending_reports().0.lock());
+            pending_reports.into_iter().for_each(|report| self.0.host().report(report));
         }
     }
 }

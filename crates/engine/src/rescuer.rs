@@ -154,7 +154,7 @@ fn rescuer_main<H: Host>(
     // SAFETY: the queue waits for `finished`, which is woken last.
     let queue = unsafe { &*wq };
     let rescuer = queue.rescuer().expect("a rescuer that runs is there");
-    engine.enter_thread(engine.slot(slot), &queue.cpus(), placed);
+    engine.place_thread(engine.slot(slot), &queue.cpus(), placed);
     let mut last = 0;
     loop {
         while let Some(answered) = queue.answer_mayday(slot, last) {
@@ -166,7 +166,7 @@ fn rescuer_main<H: Host>(
         let _ = host.park(&engine.slot(slot).event, None);
     }
     thread.set_rescuer(false);
-    engine.leave_thread(engine.slot(slot));
+    engine.forget_thread_number(engine.slot(slot));
     engine.slots().release(slot);
     // SAFETY: the queue lives until this wake is seen, and is not accessed afterwards.
     unsafe { WakeToken::<H>::new(&raw const rescuer.finished) }.send(host);
@@ -231,7 +231,7 @@ impl<H: Host> Engine<H> {
             let Taken::Some { count, .. } = taken else { break };
             let began = host.now();
             slot.batch.set(pwq.id, began);
-            pool.took_at.set(began as usize);
+            pool.last_batch_at.set(began as usize);
             self.run_batch((id, slot), None, thread, pwq);
             if pwq.release(host.now().saturating_sub(began), count, &mut ready) {
                 pool.push_ready(pwq).settle(self);

@@ -72,7 +72,7 @@ impl<'a, H: Host> Tally<'a, H> {
         if count > 0 && self.pwq.finish(self.colour.get(), count) {
             // SAFETY: a flush waits for this colour, so the queue is live.
             let wq: &Wq<H> = unsafe { &*self.pwq.wq() };
-            wq.colour_over(self.engine, self.pwq, self.colour.get());
+            wq.end_colour(self.engine, self.pwq, self.colour.get());
         }
     }
 }

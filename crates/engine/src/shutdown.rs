@@ -110,31 +110,31 @@ impl Unfinished {
 }
 
 /// The progress of an engine's shutdown: `SHUT`, `SEALED`.
-pub(crate) struct Ending(AtomicU32);
+pub(crate) struct ShutdownState(AtomicU32);
 
-impl Ending {
-    pub(crate) fn new() -> Ending {
-        Ending(AtomicU32::new(0))
+impl ShutdownState {
+    pub(crate) fn new() -> ShutdownState {
+        ShutdownState(AtomicU32::new(0))
     }
 }
 
 impl<H: Host> Engine<H> {
     /// Whether a shutdown has begun.
     pub fn is_shut_down(&self) -> bool {
-        self.ending.0.load(Ordering::SeqCst) != 0
+        self.shutdown_state.0.load(Ordering::SeqCst) != 0
     }
 
     /// Gives the marks of an engine that shuts down to a new queue, which is registered already.
     pub(crate) fn shut_late_queue(&self, wq: &Wq<H>) {
         // SeqCst: R2 of the module's diagram.
-        let marks = self.ending.0.load(Ordering::SeqCst);
+        let marks = self.shutdown_state.0.load(Ordering::SeqCst);
         if marks != 0 {
             wq.shut(marks);
         }
     }
 
     fn mark_all_queues(&self, marks: u32) {
-        self.ending.0.fetch_or(marks, Ordering::SeqCst);
+        self.shutdown_state.0.fetch_or(marks, Ordering::SeqCst);
         self.for_each_queue(|wq| wq.shut(marks));
     }
 
@@ -270,9 +270,9 @@ impl<H: Host> Engine<H> {
             if ticket.waited_for() {
                 // The waiters check again, and release the item themselves if that is due.
                 let mut those = inner.waiters.take_matching(item.addr());
-                waiters.append(those.take_to_look_again());
+                waiters.append(those.take_to_recheck());
             }
-            work.set_spot(Place::Hands, ticket.with_waited_for(false));
+            work.set_placement(Place::Detached, ticket.with_waited_for(false));
             if work.func().is_foreign() {
                 // Another language counts no holders: once it is idle, its holder owns it again.
                 work.word.release(work.word.owned());
@@ -297,7 +297,7 @@ impl<H: Host> Engine<H> {
         // these counts.
         for (colour, &count) in counts.iter().enumerate().filter(|&(_, &count)| count > 0) {
             if pwq.finish(colour, count) {
-                wq.colour_over(self, pwq, colour);
+                wq.end_colour(self, pwq, colour);
             }
         }
         waiters.complete(self.host());
@@ -315,7 +315,7 @@ impl<H: Host> Engine<H> {
             // Otherwise the debug check of held items would fail first.
             let held = exchange(Holding::NOTHING);
             // SAFETY: as above, and its holder is notified once.
-            self.as_in_an_item(Some(wq), || unsafe { self.let_go(NonNull::from(work), func) });
+            self.run_as_in_an_item(Some(wq), || unsafe { self.let_go(NonNull::from(work), func) });
             exchange(held);
         }
     }
@@ -323,7 +323,7 @@ impl<H: Host> Engine<H> {
     /// Calls `f` as if from inside an item of the queue. `f` may drop the last handle of a queue
     /// that still runs items, and that drop must not wait for them on this thread. `f` does not
     /// unwind.
-    pub(crate) fn as_in_an_item(&self, wq: Option<&Wq<H>>, f: impl FnOnce()) {
+    pub(crate) fn run_as_in_an_item(&self, wq: Option<&Wq<H>>, f: impl FnOnce()) {
         // SAFETY: the host's promise for the calling thread.
         let thread = unsafe { &*self.host().thread() };
         let wq = wq.map_or(std::ptr::null(), Wq::identity);

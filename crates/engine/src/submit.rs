@@ -140,7 +140,7 @@ impl<H: Host> Wq<H> {
     #[inline(always)]
     unsafe fn push(&self, item: NonNull<Work>, pwq: &Pwq<H>, cpu: u32, collision: bool) {
         // SAFETY: the item is live and ours.
-        unsafe { item.as_ref() }.set_spot(Place::Inbox, Ticket::new(pwq.id, collision));
+        unsafe { item.as_ref() }.set_placement(Place::Inbox, Ticket::new(pwq.id, collision));
         // SAFETY: as above.
         unsafe { pwq.inbox.push(item.as_ptr()) };
         // Every submitter tries, not only the first to push: that thread may be preempted before it
@@ -214,7 +214,7 @@ impl<H: Host> Wq<H> {
     /// items that are unexpectedly long; this path reads no clock.
     fn consider_neighbour(&self, pool: &Pool<H>) {
         if wake_neighbour(1, pool.item_ns.load(Ordering::Relaxed)) {
-            self.engine().kick_neighbour(pool, Maker::Watch);
+            self.engine().wake_neighbour_worker(pool, Maker::Watch);
         }
     }
 }

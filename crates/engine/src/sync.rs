@@ -73,7 +73,7 @@ mod held;
 mod rank;
 
 pub use held::{Holding, assert_nothing_held, exchange};
-pub(crate) use held::{assert_may_wake, item_gone, item_in_hand, item_moves, take_all};
+pub(crate) use held::{assert_may_wake, item_attached, item_detached, item_moves, take_all};
 pub use rank::Rank;
 
 /// A mutual exclusion lock without poisoning: no user code ever runs under one. Builds with debug assertions

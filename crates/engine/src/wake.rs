@@ -74,7 +74,7 @@ impl<H: Host> Waiter<H> {
 }
 
 /// The key of a waiter that is woken to check its condition again, although its event has not come.
-pub(crate) const LOOK_AGAIN: usize = 0;
+pub(crate) const RECHECK: usize = 0;
 
 /// A chain of waiters, in order of arrival.
 pub(crate) struct Waiters<H: Host> {
@@ -134,12 +134,12 @@ impl<H: Host> Waiters<H> {
     }
 
     /// Takes all waiters and marks each one to check its condition again.
-    pub(crate) fn take_to_look_again(&mut self) -> Waiters<H> {
+    pub(crate) fn take_to_recheck(&mut self) -> Waiters<H> {
         let mut node = self.head;
         while !node.is_null() {
             // SAFETY: the nodes of this chain are live and ours.
             unsafe {
-                (*node).key.set(LOOK_AGAIN);
+                (*node).key.set(RECHECK);
                 node = (*node).next.get().0;
             }
         }

@@ -25,7 +25,7 @@
 //! | 1 | 0 | any | pending (and may be running at the same time), or held for an instant |
 //! | 1 | d | any | held for an instant by a `queue`, `disable`, `enable` or `cancel`; never in a list |
 
-use crate::sync::{AtomicU64, Ordering, item_gone, item_in_hand};
+use crate::sync::{AtomicU64, Ordering, item_attached, item_detached};
 
 const PENDING: u64 = 1;
 const DEPTH_SHIFT: u32 = 1;
@@ -122,7 +122,7 @@ impl Word {
         if found & PENDING != 0 {
             return Acquire::Pending;
         }
-        item_in_hand();
+        item_detached();
         Acquire::Owned(Owned(found | PENDING))
     }
 
@@ -134,7 +134,7 @@ impl Word {
 
     /// The owner gives the item up, unchanged and not pending.
     pub(crate) fn release(&self, owned: Owned) {
-        item_gone();
+        item_attached();
         self.0.swap(owned.0 & !PENDING, Ordering::AcqRel);
     }
 
@@ -145,7 +145,7 @@ impl Word {
         // before it. Release publishes the slot's RUNNING state, stored before this, along with the
         // name of the run. A thread that reads the name therefore sees that state or a later one.
         let word = ((u64::from(id.slot) + 1) << RUNNER_SHIFT) | ((id.run & RUN_MASK) << RUN_SHIFT);
-        item_gone();
+        item_attached();
         self.0.swap(word, Ordering::AcqRel);
     }
 

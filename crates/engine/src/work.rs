@@ -78,7 +78,7 @@ impl std::fmt::Display for ItemName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// In no list: idle, or detached for an instant by the thread that moves it.
-    Hands,
+    Detached,
     /// In the inbox of its pwq, or about to be pushed there.
     Inbox,
     /// In its pwq's worklist (guard: pwq lock).
@@ -100,7 +100,7 @@ impl Place {
     #[inline]
     fn pack(self) -> u32 {
         match self {
-            Place::Hands => 0,
+            Place::Detached => 0,
             Place::Inbox => 1,
             Place::Worklist => 2,
             Place::Scheduled(slot) => 3 | slot << 3,
@@ -113,7 +113,7 @@ impl Place {
 
     fn unpack(packed: u32) -> Place {
         match packed & 7 {
-            0 => Place::Hands,
+            0 => Place::Detached,
             1 => Place::Inbox,
             2 => Place::Worklist,
             3 => Place::Scheduled(packed >> 3),
@@ -210,7 +210,7 @@ impl Work {
 
     /// The last word of an item that was never enqueued: in no list, of no pwq.
     #[doc(hidden)]
-    pub const IDLE_SPOT: u64 = (Ticket::PWQS_MAX as u64) << 32;
+    pub const IDLE_PLACEMENT: u64 = (Ticket::PWQS_MAX as u64) << 32;
 
     /// An idle item that will call `func`.
     pub fn new(func: WorkFn) -> Work {
@@ -220,7 +220,7 @@ impl Work {
     /// An idle item that will call a function of another language.
     ///
     /// Another language can make such an item itself. Its function's plain address is at
-    /// [`FUNCTION_OFFSET`](Work::FUNCTION_OFFSET), its last word is [`IDLE_SPOT`](Work::IDLE_SPOT),
+    /// [`FUNCTION_OFFSET`](Work::FUNCTION_OFFSET), its last word is [`IDLE_PLACEMENT`](Work::IDLE_PLACEMENT),
     /// and all other bytes are zero.
     pub fn foreign(func: ForeignFn) -> Work {
         Self::of(ItemFn::foreign(func))
@@ -232,13 +232,13 @@ impl Work {
             next: Cell::new(Link(std::ptr::null_mut())),
             prev: Cell::new(Link(std::ptr::null_mut())),
             func,
-            spot: AtomicU64::new(Work::IDLE_SPOT),
+            spot: AtomicU64::new(Work::IDLE_PLACEMENT),
         }
     }
 
     /// In a child after a fork: makes the item idle, without informing its holder.
     pub(crate) fn forget(&self) {
-        self.set_spot(Place::Hands, self.ticket().with_waited_for(false));
+        self.set_placement(Place::Detached, self.ticket().with_waited_for(false));
         self.word.release(self.word.owned());
     }
 
@@ -260,7 +260,7 @@ impl Work {
     /// The list that the item is in, and the pwq that it was last enqueued on.
     #[inline]
     pub(crate) fn spot(&self) -> (Place, Ticket) {
-        // Acquire pairs with the Release in `set_spot`: a thread that finds an item detached sees
+        // Acquire pairs with the Release in `set_placement`: a thread that finds an item detached sees
         // what was done to it before.
         let spot = self.spot.load(Ordering::Acquire);
         (Place::unpack(spot as u32), Ticket((spot >> 32) as u32))
@@ -278,19 +278,19 @@ impl Work {
 
     /// Only for the owner, or the holder of the guards of the list that the item is in.
     #[inline]
-    pub(crate) fn set_spot(&self, place: Place, ticket: Ticket) {
-        item_moves(|| self.place() == Place::Hands, place == Place::Hands);
+    pub(crate) fn set_placement(&self, place: Place, ticket: Ticket) {
+        item_moves(|| self.place() == Place::Detached, place == Place::Detached);
         self.spot.store(pack(place, ticket), Ordering::Release);
     }
 
     #[inline]
     pub(crate) fn set_place(&self, place: Place) {
-        self.set_spot(place, self.ticket());
+        self.set_placement(place, self.ticket());
     }
 
     #[inline]
     pub(crate) fn set_ticket(&self, ticket: Ticket) {
-        self.set_spot(self.place(), ticket);
+        self.set_placement(self.place(), ticket);
     }
 }
 
@@ -515,7 +515,7 @@ mod tests {
     #[test]
     fn places_and_tickets_survive_packing() {
         for place in [
-            Place::Hands,
+            Place::Detached,
             Place::Inbox,
             Place::Worklist,
             Place::Scheduled(65_534),

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use uwork_policy::concurrency::{may_keep_working, too_many_workers, wake_neighbour};
+use uwork_policy::concurrency::{may_start_another, too_many_workers, wake_neighbour};
 
 use crate::cpus::Cpus;
 use crate::engine::Engine;
@@ -13,7 +13,7 @@ use crate::pool::progress::Maker;
 use crate::pool::{MOVING, NEVER, Pool};
 use crate::pwq::{ALONE, Pwq, Taken};
 use crate::queue::Wq;
-use crate::slot::{Counted, Slot};
+use crate::slot::{Slot, WasRunning};
 use crate::sync::{Link, Ordering};
 use crate::thread::ThreadState;
 use crate::word::RUN_MASK;
@@ -81,7 +81,7 @@ impl<H: Host> Worker<H> {
         // SAFETY: the host keeps the state for as long as this thread lives.
         let thread = unsafe { &*host.thread() };
         thread.set_worker(std::ptr::from_ref(&self).cast());
-        self.engine.enter_thread(self.slot(), &self.pool().spec().cpus, placed.0);
+        self.engine.place_thread(self.slot(), &self.pool().spec().cpus, placed.0);
         self.slot().set_worker(true);
         self.pool().state.arrive();
         loop {
@@ -97,20 +97,20 @@ impl<H: Host> Worker<H> {
         }
         self.slot().set_worker(false);
         thread.set_worker(std::ptr::null());
-        self.engine.leave_thread(self.slot());
+        self.engine.forget_thread_number(self.slot());
         self.engine.slots().release(self.slot);
     }
 
     fn step(&self, thread: &ThreadState) -> Step {
         let (pool, engine) = (self.pool(), &*self.engine);
         let now = engine.host().now();
-        engine.be_seen(now);
+        engine.heartbeat(now);
         if pool.has_due_timers(now) {
             engine.fire_timers(pool, now);
         }
-        let may_continue = || may_keep_working(pool.state.counts(), pool.target());
-        if !may_continue() && !engine.uncover_sleeper(pool, self.slot) {
-            if engine.may_uncover(pool) && self.yields.get() < YIELDS_BEFORE_PARK {
+        let may_continue = || may_start_another(pool.state.counts(), pool.target());
+        if !may_continue() && !engine.find_blocked_worker(pool, self.slot) {
+            if engine.may_find_blocked(pool) && self.yields.get() < YIELDS_BEFORE_PARK {
                 // The surplus running worker may be about to block, and may need this CPU to get
                 // that far.
                 self.yields.set(self.yields.get() + 1);
@@ -158,7 +158,7 @@ impl<H: Host> Worker<H> {
     ///
     /// 1. Take the batch. If items are left, put the pwq back on the ready list, so that other
     ///    workers can take them while this batch runs.
-    /// 2. Publish the batch (`lined_up`, `batch_began`), so that the watcher can take its tail
+    /// 2. Publish the batch (`scheduled_batches`, `batch_began`), so that the watcher can take its tail
     ///    back.
     /// 3. Settle the worker's own pool, last of all. From there until the batch ends this worker
     ///    scans no list, so the settlement must see every change made above. It also wakes the next
@@ -184,26 +184,26 @@ impl<H: Host> Worker<H> {
         engine.unpin(pwq);
         slot.batch.set(pwq.id, now);
         pool.note_recent(self.slot);
-        from.last_take.store(now, Ordering::Relaxed);
-        from.took_at.set(now as usize);
+        from.last_progress_at.store(now, Ordering::Relaxed);
+        from.last_batch_at.set(now as usize);
         from.item_ns.store(item_ns, Ordering::Relaxed);
         if count > 1 {
             // SeqCst: first this count, then `settle` below reads whether the watcher is awake. The
             // watcher announces its sleep first and reads the count second (watch/mod.rs).
-            pool.lined_up.fetch_add(1, Ordering::SeqCst);
+            pool.scheduled_batches.fetch_add(1, Ordering::SeqCst);
             // Release: a watcher that sees the batch also sees that it is counted, and in this
             // pool.
             slot.batch_began.store(now, Ordering::Release);
         }
         // A worker of a CPU-intensive queue leaves the running count for the whole batch.
         if intensive {
-            slot.declare_absence();
-            pool.block().left_to_caller(engine);
+            slot.declare_not_running();
+            pool.block().settled_by_caller(engine);
         }
         // From here on this worker does not scan until its batch ends. Its own pool is therefore
         // settled last, by the `settle` below, which covers every change left to the caller here.
         match left_more {
-            Some(changed) if std::ptr::eq(from, pool) => changed.left_to_caller(engine),
+            Some(changed) if std::ptr::eq(from, pool) => changed.settled_by_caller(engine),
             Some(changed) => changed.settle(engine),
             None => {}
         }
@@ -213,8 +213,8 @@ impl<H: Host> Worker<H> {
         engine.settle(pool);
         let before = slot.number();
         let run = || engine.run_batch((self.slot, slot), Some(pool), thread, pwq);
-        if count == 1 && !intensive && engine.presumes_sleep(pool, pwq) {
-            engine.run_presumed(pool, (self.slot, slot), pwq, run);
+        if count == 1 && !intensive && engine.presumes_block(pool, pwq) {
+            engine.run_presumed_to_block(pool, (self.slot, slot), pwq, run);
         } else {
             run();
         }
@@ -223,17 +223,17 @@ impl<H: Host> Worker<H> {
         // Count first, then clear the mark. See `end_wait`.
         if intensive {
             pool.state.unblock();
-            slot.end_absence();
+            slot.end_block();
         }
         if count > 1 {
-            engine.end_line(slot);
+            engine.end_batch_hint(slot);
         }
         // Read while this worker still holds the pwq: after the release the queue may be destroyed.
         let next = self.pool_for_more(pwq);
         if pwq.release(host.now().saturating_sub(now), ran, &mut ready) {
             let changed = next.push_ready(pwq);
             if std::ptr::eq(next, pool) {
-                changed.left_to_caller(engine);
+                changed.settled_by_caller(engine);
             } else {
                 changed.settle(engine);
             }
@@ -251,7 +251,7 @@ impl<H: Host> Worker<H> {
         }
         let at_target = from.state.counts().running >= from.target();
         if at_target && wake_neighbour(left, item_ns) {
-            self.engine.kick_neighbour(from, Maker::Caller);
+            self.engine.wake_neighbour_worker(from, Maker::Caller);
         }
     }
 
@@ -273,20 +273,20 @@ impl<H: Host> Worker<H> {
         slot.waits.store(true, Ordering::Relaxed);
         if pool.spec().single {
             // No other worker can take over, so the rest of the batch stays scheduled here.
-            if slot.declare_absence() {
+            if slot.declare_not_running() {
                 self.counts_after.set(true);
                 pool.state.block();
             }
             return;
         }
         // Give the batch back first: the settlement below must see those items as ready.
-        let (behind, counted) = slot.begin_absence();
-        self.engine.end_line(slot);
+        let (behind, counted) = slot.begin_block();
+        self.engine.end_batch_hint(slot);
         self.engine.give_back(behind);
-        if counted != Counted::No {
+        if counted != WasRunning::No {
             self.counts_after.set(true);
         }
-        if counted == Counted::Yes {
+        if counted == WasRunning::Yes {
             // First off the count, then `settle` reads the ready lists: the same handshake with a
             // submitter as in `go_idle`.
             pool.block().settle(&self.engine);
@@ -307,9 +307,9 @@ impl<H: Host> Worker<H> {
             // Count first, then clear the mark. Once the mark is clear, another thread may mark
             // this run absent and take it off the count, so the count must already include it.
             self.pool().state.unblock();
-            self.slot().end_absence();
+            self.slot().end_block();
         }
-        self.engine.be_seen(0);
+        self.engine.heartbeat(0);
     }
 
     /// Joins the idle stack, unless work arrived meanwhile.
@@ -389,7 +389,7 @@ impl<H: Host> Worker<H> {
                 return step;
             }
             if pool.next_wake() <= now || pool.has_due_timers(now) {
-                pool.last_take.store(now, Ordering::Relaxed);
+                pool.last_progress_at.store(now, Ordering::Relaxed);
                 pool.remove_idle(engine, &mut inner, self.slot);
                 pool.state.idle_to_running();
                 return Step::Again;
@@ -400,7 +400,7 @@ impl<H: Host> Worker<H> {
         slot.picked.store(false, Ordering::Relaxed);
         let pool = self.move_home();
         // A sign of progress: the watcher must not take this pool for stuck now.
-        pool.last_take.store(engine.host().now(), Ordering::Relaxed);
+        pool.last_progress_at.store(engine.host().now(), Ordering::Relaxed);
         // Arrive first, scan second (the next step). A submitter that still read WAKING pushed
         // before, and relies on that scan.
         pool.state.arrive();

@@ -105,44 +105,44 @@ pub fn patience_ns(usual_ns: u64, has_idle: bool) -> u64 {
 /// The usual length of a block after one more that lasted for `slept_ns`: a moving average in which
 /// the newest block weighs one eighth.
 /// ```
-/// use uwork_policy::blocking::usual_sleep_ns;
-/// assert_eq!(usual_sleep_ns(800, 800), 800);
-/// assert_eq!(usual_sleep_ns(800, 0), 700);
+/// use uwork_policy::blocking::usual_block_ns;
+/// assert_eq!(usual_block_ns(800, 800), 800);
+/// assert_eq!(usual_block_ns(800, 0), 700);
 /// ```
-pub fn usual_sleep_ns(usual_ns: u64, slept_ns: u64) -> u64 {
+pub fn usual_block_ns(usual_ns: u64, slept_ns: u64) -> u64 {
     usual_ns - usual_ns / 8 + slept_ns / 8
 }
 
 /// The number of consecutive runs of a queue's items in a pool that must have been found blocked
 /// before the next run is presumed to block.
-pub const PRESUME_AFTER: u32 = 8;
+pub const PRESUME_BLOCKED_AFTER: u32 = 8;
 
 /// Whether a run that took `wall_ns`, `cpu_ns` of it on a CPU, blocked for most of its time. If it
 /// did, it was right not to count its worker as running from the start.
 /// ```
-/// use uwork_policy::blocking::was_sleep;
-/// assert!(was_sleep(10_000_000, 20_000));
-/// assert!(!was_sleep(10_000_000, 1_000_000), "it computed for longer than it takes to replace it");
-/// assert!(!was_sleep(60_000, 20_000), "it was back before anybody could have come");
+/// use uwork_policy::blocking::was_block;
+/// assert!(was_block(10_000_000, 20_000));
+/// assert!(!was_block(10_000_000, 1_000_000), "it computed for longer than it takes to replace it");
+/// assert!(!was_block(60_000, 20_000), "it was back before anybody could have come");
 /// ```
-pub fn was_sleep(wall_ns: u64, cpu_ns: u64) -> bool {
+pub fn was_block(wall_ns: u64, cpu_ns: u64) -> bool {
     wall_ns >= 4 * WAKE_COST_NS && cpu_ns <= 2 * WAKE_COST_NS
 }
 
 /// The count of runs found blocked, after one more run that blocked or did not. Once the next run
 /// is presumed to block, one run that does not is tolerated; two in a row end the presumption.
 /// ```
-/// use uwork_policy::blocking::{PRESUME_AFTER, sleepy_after};
-/// let sure = (0..100).fold(0, |sleepy, _| sleepy_after(sleepy, true));
-/// let once = sleepy_after(sure, false);
-/// assert!(once >= PRESUME_AFTER && sleepy_after(once, false) < PRESUME_AFTER);
-/// assert_eq!(sleepy_after(PRESUME_AFTER - 1, false), 0);
+/// use uwork_policy::blocking::{PRESUME_BLOCKED_AFTER, block_score_after};
+/// let sure = (0..100).fold(0, |block_score, _| block_score_after(block_score, true));
+/// let once = block_score_after(sure, false);
+/// assert!(once >= PRESUME_BLOCKED_AFTER && block_score_after(once, false) < PRESUME_BLOCKED_AFTER);
+/// assert_eq!(block_score_after(PRESUME_BLOCKED_AFTER - 1, false), 0);
 /// ```
-pub fn sleepy_after(sleepy: u32, slept: bool) -> u32 {
+pub fn block_score_after(block_score: u32, slept: bool) -> u32 {
     match slept {
-        true => (sleepy + 1).min(2 * PRESUME_AFTER - 2),
-        false if sleepy < PRESUME_AFTER => 0,
-        false => sleepy - PRESUME_AFTER / 2 - 1,
+        true => (block_score + 1).min(2 * PRESUME_BLOCKED_AFTER - 2),
+        false if block_score < PRESUME_BLOCKED_AFTER => 0,
+        false => block_score - PRESUME_BLOCKED_AFTER / 2 - 1,
     }
 }
 
@@ -193,10 +193,10 @@ mod tests {
     fn the_usual_sleep_follows_and_never_overflows() {
         let mut usual = 10_000_000;
         for _ in 0..100 {
-            usual = usual_sleep_ns(usual, 1_000);
+            usual = usual_block_ns(usual, 1_000);
         }
         assert!(usual < 2_000, "{usual}");
-        assert_eq!(usual_sleep_ns(u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(usual_block_ns(u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(patience_ns(u64::MAX, false), 0);
     }
 }

@@ -38,7 +38,7 @@ pub fn need_more_workers(counts: PoolCounts, target: u32) -> bool {
 /// A worker that returns from a wait may raise `running` above the target. The first worker to
 /// reach an item boundary then stops.
 #[inline]
-pub fn may_keep_working(counts: PoolCounts, target: u32) -> bool {
+pub fn may_start_another(counts: PoolCounts, target: u32) -> bool {
     counts.running <= target
 }
 
@@ -69,11 +69,11 @@ pub fn too_many_workers(counts: PoolCounts) -> bool {
 /// share of the CPUs; more workers would only divide the same CPUs among more threads. `computing`
 /// counts the pool's workers that are neither idle nor blocked.
 /// ```
-/// use uwork_policy::concurrency::has_room_for_hogs;
-/// assert!(has_room_for_hogs(3, 2));
-/// assert!(!has_room_for_hogs(4, 2));
+/// use uwork_policy::concurrency::may_replace_hog;
+/// assert!(may_replace_hog(3, 2));
+/// assert!(!may_replace_hog(4, 2));
 /// ```
-pub fn has_room_for_hogs(computing: u32, target: u32) -> bool {
+pub fn may_replace_hog(computing: u32, target: u32) -> bool {
     computing < 2 * target
 }
 

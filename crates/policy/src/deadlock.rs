@@ -65,12 +65,12 @@ pub fn cycle(waits: &[Vec<usize>], node: usize) -> Option<Vec<usize>> {
 /// The nodes that `node` waits for, those that these wait for, and so on. `ways` is called once for
 /// each of them. The lists of all other nodes stay empty.
 /// ```
-/// use uwork_policy::deadlock::{behind, is_among};
+/// use uwork_policy::deadlock::{behind, is_waited_for};
 /// let waits = [vec![1], vec![2], vec![1], vec![0]];
 /// let found = behind(4, 0, |node| waits[node].clone());
 /// assert_eq!(found, [vec![1], vec![2], vec![1], vec![]]);
-/// assert!(!is_among(&found, 0));
-/// assert!(is_among(&behind(4, 1, |node| waits[node].clone()), 1));
+/// assert!(!is_waited_for(&found, 0));
+/// assert!(is_waited_for(&behind(4, 1, |node| waits[node].clone()), 1));
 /// ```
 ///
 /// # Panics
@@ -93,6 +93,6 @@ pub fn behind(
 
 /// Whether any of these nodes waits for `node`. Applied to the result of [`behind`] for the same
 /// node, it tells whether the node may wait for itself.
-pub fn is_among(waits: &[Vec<usize>], node: usize) -> bool {
+pub fn is_waited_for(waits: &[Vec<usize>], node: usize) -> bool {
     waits.iter().any(|ways| ways.contains(&node))
 }

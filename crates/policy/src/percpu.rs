@@ -80,7 +80,7 @@ pub struct Wishes<'a> {
     /// The isolated CPUs among those that the process sees.
     pub isolated: CpuSet,
     /// Why restartable sections are unavailable, if they are.
-    pub no_sections: Option<String>,
+    pub sections_refused: Option<String>,
 }
 
 /// A mode and its reason.
@@ -91,7 +91,7 @@ pub struct Choice {
     /// Which source requested the mode, and what was refused.
     pub reason: String,
     /// Whether a request was refused or was invalid.
-    pub is_odd: bool,
+    pub is_invalid: bool,
 }
 
 /// The mode of a process. The environment overrides the program, because the user who starts the
@@ -116,16 +116,16 @@ pub fn choose(wishes: &Wishes<'_>) -> Choice {
         }
         _ => (Mode::Local, "no CPU is isolated".to_owned()),
     };
-    let (reason, is_odd) = match asked {
+    let (reason, is_invalid) = match asked {
         Some((name, Err(error))) => (format!("{name}={error}; {reason}"), true),
         _ => (reason, false),
     };
-    match &wishes.no_sections {
+    match &wishes.sections_refused {
         Some(why) if mode.needs_sections() => Choice {
             mode: Mode::Remote,
             reason: format!("{reason}; {mode} is refused: {why}"),
-            is_odd: true,
+            is_invalid: true,
         },
-        _ => Choice { mode, reason, is_odd },
+        _ => Choice { mode, reason, is_invalid },
     }
 }

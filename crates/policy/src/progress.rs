@@ -28,11 +28,11 @@ pub struct PoolView {
     /// Whether items were taken into a batch and wait behind its running item.
     pub scheduled: bool,
     /// Whether the watcher can help items that wait behind running workers.
-    pub watch_helps: bool,
+    pub watcher_helps: bool,
     /// When the next timer that may wake a worker expires, or [`NEVER`].
     pub timer: u64,
     /// Until when the keeper sleeps. [`NEVER`] while it has not published a time.
-    pub kept_until: u64,
+    pub keeper_until: u64,
     /// How much later than the timer the watcher may handle it.
     pub timer_slack: u64,
 }
@@ -67,9 +67,9 @@ impl Obligation {
 ///     target: 1,
 ///     ready: true,
 ///     scheduled: false,
-///     watch_helps: true,
+///     watcher_helps: true,
 ///     timer: NEVER,
-///     kept_until: NEVER,
+///     keeper_until: NEVER,
 ///     timer_slack: 0,
 /// };
 /// assert_eq!(obligation(view).look, 0);
@@ -85,8 +85,8 @@ pub fn obligation(view: PoolView) -> Obligation {
     if view.ready && need_more_workers(view.counts, view.target) {
         return Obligation { worker: true, ..Obligation::NOTHING };
     }
-    let is_late = view.timer < view.kept_until;
-    let look = match (view.ready || view.scheduled) && view.watch_helps {
+    let is_late = view.timer < view.keeper_until;
+    let look = match (view.ready || view.scheduled) && view.watcher_helps {
         true => 0,
         false if view.timer != NEVER && !view.counts.kept => {
             view.timer.saturating_add(view.timer_slack)

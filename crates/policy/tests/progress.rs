@@ -17,7 +17,7 @@ fn views() -> Vec<PoolView> {
                 for flags in 0..64_u32 {
                     let flag = |bit: u32| FLAGS[(flags >> bit & 1) as usize];
                     for target in 1..4 {
-                        for (timer, kept_until) in [
+                        for (timer, keeper_until) in [
                             (NEVER, NEVER),
                             (TIMER, NEVER),
                             (TIMER, TIMER - 1),
@@ -31,9 +31,9 @@ fn views() -> Vec<PoolView> {
                                 target,
                                 ready: flag(2),
                                 scheduled: flag(3),
-                                watch_helps: flag(4),
+                                watcher_helps: flag(4),
                                 timer,
-                                kept_until,
+                                keeper_until,
                                 timer_slack: if flag(5) { SLACK } else { 0 },
                             });
                         }
@@ -50,14 +50,15 @@ fn a_ready_item_has_a_worker_coming_or_a_bounded_scan() {
     for view in views().into_iter().filter(|view| view.ready) {
         let owed = obligation(view);
         let enough = view.counts.running >= view.target;
-        let looked_after = view.counts.waking || (enough && (owed.look == 0 || !view.watch_helps));
+        let looked_after =
+            view.counts.waking || (enough && (owed.look == 0 || !view.watcher_helps));
         assert!(looked_after || owed.worker, "{view:?}: {owed:?}");
     }
 }
 
 #[test]
 fn items_behind_a_running_item_are_scanned() {
-    for view in views().into_iter().filter(|view| view.scheduled && view.watch_helps) {
+    for view in views().into_iter().filter(|view| view.scheduled && view.watcher_helps) {
         let owed = obligation(view);
         assert!(view.counts.waking || owed.worker || owed.look == 0, "{view:?}: {owed:?}");
     }
@@ -67,7 +68,7 @@ fn items_behind_a_running_item_are_scanned() {
 fn an_armed_timer_is_covered_by_a_thread_that_wakes_in_time() {
     for view in views().into_iter().filter(|view| view.timer != NEVER) {
         let owed = obligation(view);
-        let keeper = view.counts.kept && (view.kept_until <= view.timer || owed.keeper);
+        let keeper = view.counts.kept && (view.keeper_until <= view.timer || owed.keeper);
         let watch = owed.look <= view.timer + view.timer_slack;
         assert!(view.counts.waking || owed.worker || keeper || watch, "{view:?}: {owed:?}");
     }
@@ -84,9 +85,9 @@ fn no_wake_is_owed_without_a_reason() {
         assert_eq!(owed.worker, lacks, "{view:?}");
         assert_eq!(is_stranded(view.counts, view.target, view.ready), lacks, "{view:?}");
         if owed.keeper {
-            assert!(view.counts.kept && view.timer < view.kept_until, "{view:?}");
+            assert!(view.counts.kept && view.timer < view.keeper_until, "{view:?}");
         }
-        let waits = (view.ready || view.scheduled) && view.watch_helps;
+        let waits = (view.ready || view.scheduled) && view.watcher_helps;
         let uncovered = view.timer != NEVER && !view.counts.kept;
         if owed.look != NEVER {
             assert!(waits || uncovered, "{view:?}: {owed:?}");

@@ -20,7 +20,7 @@ fn count(text: &str) -> Counts {
 }
 
 /// One future is one work item: awaiting a handle queues it again when the result is ready.
-async fn words_of(path: PathBuf, files: Queue, words: Queue) -> Result<Counts, JoinError> {
+async fn stderr_of(path: PathBuf, files: Queue, words: Queue) -> Result<Counts, JoinError> {
     let text = files.spawn(move || uwork::blocking(|| std::fs::read(path))).await?;
     let Ok(text) = text else { return Ok(Counts::new()) };
     words.spawn(move || count(&String::from_utf8_lossy(&text))).await
@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let futures: Vec<_> = paths
         .into_iter()
-        .map(|path| words.spawn_future(words_of(path, files.clone(), words.clone())))
+        .map(|path| words.spawn_future(stderr_of(path, files.clone(), words.clone())))
         .collect();
     let read = futures.len();
     let mut total = Counts::new();

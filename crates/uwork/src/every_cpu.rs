@@ -15,13 +15,13 @@ use uwork_engine::{Action, ItemName, QueueError, Queued, Work as RawWork};
 
 use crate::builder::Builder;
 use crate::error::{Error, ErrorKind};
+use crate::library_queue::library_queue;
 use crate::linux::{engine, report_panic};
-use crate::own_queue::own_queue;
 use crate::queue::Queue;
 
 fn queue() -> Result<&'static Queue, Error> {
     static QUEUE: OnceLock<Queue> = OnceLock::new();
-    let queue = own_queue(&QUEUE, "uwork/on_cpu", Builder::per_cpu);
+    let queue = library_queue(&QUEUE, "uwork/on_cpu", Builder::per_cpu);
     if queue.0.runs_here() { Err(QueueError::WouldDeadlock.into()) } else { Ok(queue) }
 }
 

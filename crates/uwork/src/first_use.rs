@@ -76,7 +76,7 @@ fn first<T>(cell: &'static OnceLock<T>, make: impl FnOnce() -> T) -> &'static T 
 /// While the guard lives, no other thread makes such an object. Call it with no lock of the library
 /// held.
 pub(crate) fn making() -> Making {
-    crate::linux::are_watched();
+    crate::linux::ensure_fork_handlers();
     Making::begin()
 }
 

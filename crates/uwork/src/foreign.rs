@@ -21,7 +21,7 @@ use crate::rcu::RcuWork;
 /// The offset in bytes of the function in an item.
 pub const FUNCTION_OFFSET: usize = RawWork::FUNCTION_OFFSET;
 /// The last word of an item that was never queued; all other words, except the function, are zero.
-pub const IDLE_SPOT: u64 = RawWork::IDLE_SPOT;
+pub const IDLE_PLACEMENT: u64 = RawWork::IDLE_PLACEMENT;
 /// The byte of a delayed item that is 1 if it is deferrable; all other bytes after the work are
 /// zero.
 pub const DEFERRABLE_OFFSET: usize = Delayed::<Linux>::DEFERRABLE_OFFSET;
@@ -103,18 +103,18 @@ pub fn is_foreign(function: usize) -> bool {
 /// An item's address and that of its function.
 pub type ItemAndFunction = (usize, usize);
 
-static STANDS_FOR: OnceLock<fn(usize) -> Option<ItemAndFunction>> = OnceLock::new();
+static REPRESENTED_ITEM: OnceLock<fn(usize) -> Option<ItemAndFunction>> = OnceLock::new();
 
-/// Registers `stands_for`, for a language binding that queues items of its own in place of the
+/// Registers `represented_item`, for a language binding that queues items of its own in place of the
 /// user's. Reports and dumps call it with the address of every item that they show, to get the
 /// user's item that it represents. Any thread may call it, with no locks held.
-pub fn show_instead(stands_for: fn(usize) -> Option<ItemAndFunction>) {
-    let _ = STANDS_FOR.set(stands_for);
+pub fn set_representative(represented_item: fn(usize) -> Option<ItemAndFunction>) {
+    let _ = REPRESENTED_ITEM.set(represented_item);
 }
 
-/// See [`show_instead`].
-pub(crate) fn stands_for(item: usize) -> Option<ItemAndFunction> {
-    STANDS_FOR.get().and_then(|stands_for| stands_for(item))
+/// See [`set_representative`].
+pub(crate) fn represented_item(item: usize) -> Option<ItemAndFunction> {
+    REPRESENTED_ITEM.get().and_then(|represented_item| represented_item(item))
 }
 
 /// The name of the function at an address, if the program's symbols contain it.

@@ -124,6 +124,7 @@
 mod builder;
 pub mod combine;
 mod delayed;
+mod dump_api;
 mod ending;
 mod error;
 mod every_cpu;
@@ -134,10 +135,9 @@ pub mod freeze;
 mod future;
 mod item;
 mod join;
+mod library_queue;
 mod linux;
-mod looking_in;
 mod on_stack;
-mod own_queue;
 pub mod percpu;
 mod pointer;
 mod query;
@@ -159,14 +159,14 @@ pub mod watchdog;
 
 pub use builder::Builder;
 pub use delayed::{DelayedWork, HasDelayedWork};
+#[doc(hidden)]
+pub use dump_api::rescues;
+pub use dump_api::{dump, dump_queues};
 pub use ending::shutdown;
 pub use error::{Error, ErrorKind, JoinError, RejectedError};
 pub use every_cpu::{on_each_cpu, work_on_cpu};
 pub use item::{DisableDepthError, Enqueued, HasWork, Work, WorkItem};
 pub use join::JoinHandle;
-#[doc(hidden)]
-pub use looking_in::rescues;
-pub use looking_in::{dump, dump_queues};
 pub use on_stack::{StackWork, on_stack};
 pub use pointer::WorkPointer;
 pub use query::{WorkId, current_work, set_worker_desc};

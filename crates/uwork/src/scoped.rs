@@ -180,7 +180,7 @@ where
         let left = open.left.lock().unwrap_or_else(PoisonError::into_inner).pop();
         // The job itself counts a panic.
         let Some(handle) = left else { break };
-        let _ = handle.join_anyway();
+        let _ = handle.join_unchecked();
     }
     engine().blocking(|| open.none_left.wait(None));
     match outcome {

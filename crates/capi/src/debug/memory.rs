@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use uwork::foreign::{DEFERRABLE_OFFSET, FUNCTION_OFFSET, IDLE_SPOT};
+use uwork::foreign::{DEFERRABLE_OFFSET, FUNCTION_OFFSET, IDLE_PLACEMENT};
 
 use crate::item::UwWork;
 
@@ -35,7 +35,7 @@ pub(super) enum Look {
 pub(super) fn look(item: NonNull<UwWork>) -> Look {
     let Some(words) = read::<WORDS>(item.as_ptr().addr()) else { return Look::Unknown };
     let [first, second, third, func, last] = words;
-    let idle = [first, second, third] == [0; 3] && last as u64 == IDLE_SPOT;
+    let idle = [first, second, third] == [0; 3] && last as u64 == IDLE_PLACEMENT;
     match () {
         () if idle && func != 0 => Look::Fresh,
         () if first != 0 && [second, third, last] == [first; 3] => Look::Copy(PATTERN ^ first),

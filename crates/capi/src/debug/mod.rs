@@ -77,7 +77,7 @@ fn ask() -> bool {
         }
         frees::watch();
         // Who looks in is to see the program's items.
-        foreign::show_instead(registry::item_and_function);
+        foreign::set_representative(registry::item_and_function);
     }
     wanted
 }

@@ -22,7 +22,7 @@ use crate::owner::Owner;
 use crate::pool::{NEVER, Pool};
 use crate::pwq::Pwq;
 use crate::queue::{Kind, NICE_HIGHPRI, Wq};
-use crate::slot::{Absence, Slot};
+use crate::slot::{NotRunning, Slot};
 use crate::sync::Ordering;
 use crate::work::{Work, WorkList};
 
@@ -165,7 +165,7 @@ impl<H: Host> Engine<H> {
             id: pool.id,
             cpus: pool.spec().cpus.clone(),
             nice: pool.spec().nice,
-            nice_had: None,
+            actual_nice: None,
             target: pool.target(),
             nr_workers: counts.workers,
             workers_max: self.workers_max(pool),
@@ -233,7 +233,11 @@ impl<H: Host> Engine<H> {
             () if idle => WorkerState::Idle,
             () if running.is_none() => WorkerState::Between,
             () if slot.waits.load(Ordering::Relaxed) => WorkerState::Waiting,
-            () if matches!(slot.absence(), Absence::Asleep(_) | Absence::Presumed) => {
+            () if matches!(
+                slot.not_running(),
+                NotRunning::FoundBlocked(_) | NotRunning::Presumed
+            ) =>
+            {
                 WorkerState::Asleep
             }
             () => WorkerState::Running,

@@ -31,7 +31,7 @@ impl Function {
         }
         // SAFETY: by this function's contract. A function that was queried before without a name
         // counts as foreign, and foreign functions are not called.
-        let func = unsafe { ItemFn::known_as(self.address) };
+        let func = unsafe { ItemFn::from_identity(self.address) };
         self.name = func.name().map(|name| name.to_string());
         self.address = func.address();
     }
@@ -57,9 +57,9 @@ unsafe fn ask_all<'a>(shown: impl Iterator<Item = Shown<'a>>) {
     shown.for_each(|(_, function)| unsafe { function.ask() });
 }
 
-fn replace_all<'a>(shown: impl Iterator<Item = Shown<'a>>, stands_for: StandsFor<'_>) {
+fn replace_all<'a>(shown: impl Iterator<Item = Shown<'a>>, represented_item: StandsFor<'_>) {
     for (item, function) in shown {
-        if let Some((meant, address)) = stands_for(*item) {
+        if let Some((meant, address)) = represented_item(*item) {
             *item = meant;
             *function = Function { address, name: None };
         }
@@ -74,8 +74,8 @@ impl Dump {
     }
 
     /// Replaces items that stand for other items by those other items.
-    pub fn replace_items(&mut self, stands_for: StandsFor<'_>) {
-        replace_all(self.shown(), stands_for);
+    pub fn replace_items(&mut self, represented_item: StandsFor<'_>) {
+        replace_all(self.shown(), represented_item);
     }
 
     fn shown(&mut self) -> impl Iterator<Item = Shown<'_>> {
@@ -105,8 +105,8 @@ impl QueueDump {
     }
 
     /// As [`Dump::replace_items`].
-    pub fn replace_items(&mut self, stands_for: StandsFor<'_>) {
-        replace_all(self.shown(), stands_for);
+    pub fn replace_items(&mut self, represented_item: StandsFor<'_>) {
+        replace_all(self.shown(), represented_item);
     }
 
     fn shown(&mut self) -> impl Iterator<Item = Shown<'_>> {
@@ -132,8 +132,8 @@ impl Stall {
     }
 
     /// As [`Dump::replace_items`].
-    pub fn replace_items(&mut self, stands_for: StandsFor<'_>) {
-        replace_all(self.shown(), stands_for);
+    pub fn replace_items(&mut self, represented_item: StandsFor<'_>) {
+        replace_all(self.shown(), represented_item);
     }
 
     fn shown(&mut self) -> impl Iterator<Item = Shown<'_>> {

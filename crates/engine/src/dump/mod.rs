@@ -108,7 +108,7 @@ pub struct PoolDump {
     pub nice: i32,
     /// The niceness that the workers have instead, if the process may not set `nice` and the host
     /// knows it.
-    pub nice_had: Option<i32>,
+    pub actual_nice: Option<i32>,
     /// Workers that should run while work is pending.
     pub target: u32,
     /// Workers that exist.
@@ -373,7 +373,7 @@ impl Dump {
     /// Fills in the niceness that workers have instead of the requested one: `had` returns it for
     /// the requested niceness of a pool.
     pub fn name_niceness(&mut self, had: impl Fn(i32) -> Option<i32>) {
-        self.pools.iter_mut().for_each(|pool| pool.nice_had = had(pool.nice));
+        self.pools.iter_mut().for_each(|pool| pool.actual_nice = had(pool.nice));
     }
 }
 

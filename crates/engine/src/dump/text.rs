@@ -56,7 +56,7 @@ impl PoolDump {
         let PoolDump { id, cpus, nice, target, workers_max, .. } = self;
         let PoolDump { nr_workers, nr_running, nr_idle, .. } = self;
         write!(f, "  pool {id:<4} cpus {cpus}  nice {nice}")?;
-        if let Some(had) = self.nice_had {
+        if let Some(had) = self.actual_nice {
             write!(f, " (has {had})")?;
         }
         write!(f, "  target {target}  ")?;

@@ -32,7 +32,7 @@ impl<H: Host> Engine<H> {
     pub fn set_pool_workers_max(&self, workers: u32) {
         self.pool_workers_max.store(workers.min(POOL_WORKERS_LIMIT), Ordering::SeqCst);
         self.for_each_pool(|pool| {
-            pool.said_full.store(false, Ordering::Relaxed);
+            pool.full_reported.store(false, Ordering::Relaxed);
             self.settle(pool);
         });
     }
@@ -75,7 +75,7 @@ impl<H: Host> Engine<H> {
             counts.running + counts.idle
         };
         let stuck = pool.looks_ready() && self.sum_over_sharers(pool, able) == 0;
-        if stuck && !pool.said_full.swap(true, Ordering::Relaxed) {
+        if stuck && !pool.full_reported.swap(true, Ordering::Relaxed) {
             let max = self.workers_max(pool);
             self.report(Report::WorkersMax { pool: pool.spec().label.clone(), max });
         }
@@ -86,7 +86,7 @@ impl<H: Host> Engine<H> {
         for pool in set.pools.iter().map(|&id| self.pool(id)) {
             pool.limits.fetch_add(u64::from(limit), Ordering::SeqCst);
             pool.limits.fetch_sub(u64::from(before), Ordering::SeqCst);
-            pool.said_full.store(false, Ordering::Relaxed);
+            pool.full_reported.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -27,7 +27,7 @@ impl fmt::Display for Report {
                     Some(limit) => write!(f, "with a CPU quota of {limit}"),
                 }
             }
-            Report::NiceNotHad { wanted, got } => write!(
+            Report::NiceRefused { wanted, got } => write!(
                 f,
                 "niceness {wanted} was wanted, got {got}: lower needs CAP_SYS_NICE or RLIMIT_NICE"
             ),

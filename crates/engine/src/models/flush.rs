@@ -67,7 +67,7 @@ fn one_side_ends_the_wait_for_a_colour() {
         let told = finishers.map(|finisher| finisher.join().unwrap());
         assert_eq!(told.iter().filter(|&&told| told).count(), usize::from(waits));
         if waits {
-            pwq.colour_is_over(3);
+            pwq.clear_awaited(3);
         }
         assert!(pwq.survey().0);
     });

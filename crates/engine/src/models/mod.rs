@@ -28,7 +28,6 @@
 mod host;
 mod world;
 
-mod absence;
 mod cancel;
 mod combine;
 mod exchange;
@@ -38,10 +37,12 @@ mod flush;
 mod freeze;
 mod handle;
 mod held;
+mod in_progress;
 mod keeper;
 mod kick;
 mod mayday;
 mod node;
+mod not_running;
 mod pending;
 mod percpu;
 mod pwq;
@@ -49,7 +50,6 @@ mod shutdown;
 mod slot;
 mod task;
 mod transfer;
-mod underway;
 mod whole;
 mod wrap;
 

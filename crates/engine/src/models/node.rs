@@ -81,7 +81,7 @@ impl World {
             // SAFETY: live and ours.
             unsafe { pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
             assert!(pwq.claim_ready());
-            world.pool.push_ready(pwq).in_a_model();
+            world.pool.push_ready(pwq).ignore_in_model();
         }
         world
     }
@@ -92,7 +92,7 @@ impl World {
         let popped = self.pool.pop_ready(&self.host, &mut self.pool.lock());
         let Some(pwq) = popped else { return false };
         let own = self.slots.get(slot).unwrap();
-        let ready = &mut |pwq: &Pwq<LoomHost>| self.pool.push_ready(pwq).in_a_model();
+        let ready = &mut |pwq: &Pwq<LoomHost>| self.pool.push_ready(pwq).ignore_in_model();
         let taken = pwq.take(&self.host, &self.slots, (slot, own), 1, ready);
         assert!(!pwq.unpin());
         let Taken::Some { count, more, .. } = taken else { return true };
@@ -109,7 +109,7 @@ impl World {
         }
         assert!(!pwq.finish(0, count), "no flush waits");
         if pwq.release(0, count, ready) {
-            self.pool.push_ready(pwq).in_a_model();
+            self.pool.push_ready(pwq).ignore_in_model();
         }
         true
     }
@@ -124,7 +124,7 @@ impl World {
         for (pwq, _) in &self.pwqs {
             assert!(!pwq.set_max_active(max_active), "the limit is shared");
         }
-        self.node.pass_on(&mut |pwq| self.pool.push_ready(pwq).in_a_model());
+        self.node.pass_on(&mut |pwq| self.pool.push_ready(pwq).ignore_in_model());
     }
 
     /// Takes the item out of a pwq, as a cancel does. False if a worker has taken it.
@@ -190,7 +190,7 @@ impl World {
     fn node_has_its_permit(&self) -> bool {
         let (pwq, _) = &self.pwqs[0];
         let mut inner = pwq.lock();
-        pwq.take_place_to_help(&mut inner)
+        pwq.take_permit_to_help(&mut inner)
     }
 }
 

@@ -93,11 +93,11 @@ impl Sections for Machine {
     }
 
     /// Always fails: the slow path repeats the same steps, so exploring them once is enough.
-    unsafe fn claim_quickly(&self, _: &Place, _: Token) -> Option<NonNull<CpuLock>> {
+    unsafe fn claim_fast(&self, _: &Place, _: Token) -> Option<NonNull<CpuLock>> {
         None
     }
 
-    fn cpu_quickly(&self) -> Option<u32> {
+    fn cpu_fast(&self) -> Option<u32> {
         None
     }
 

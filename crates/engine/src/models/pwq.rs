@@ -63,7 +63,7 @@ impl World {
         assert!(world.slots.allocate(|_| Slot::new()).is_some());
         // A first round, after which the state counts as stored with `SeqCst` (see `sync`).
         assert!(world.pwq.claim_ready());
-        world.pool.push_ready(&world.pwq).in_a_model();
+        world.pool.push_ready(&world.pwq).ignore_in_model();
         assert!(world.serve(0, || {}));
         world
     }
@@ -76,7 +76,7 @@ impl World {
         // SAFETY: live and ours.
         unsafe { self.pwq.inbox.push(std::ptr::from_ref(item).cast_mut()) };
         if self.pwq.claim_ready() {
-            self.pool.push_ready(&self.pwq).in_a_model();
+            self.pool.push_ready(&self.pwq).ignore_in_model();
         }
     }
 
@@ -103,7 +103,7 @@ impl World {
             return true;
         };
         if more && pwq.claim_ready() {
-            self.pool.push_ready(pwq).in_a_model();
+            self.pool.push_ready(pwq).ignore_in_model();
         }
         self.unpin();
         let mut number = own.number();
@@ -116,7 +116,7 @@ impl World {
         }
         assert!(!pwq.finish(0, count), "no flush waits");
         if pwq.release(0, count, nobody) {
-            self.pool.push_ready(pwq).in_a_model();
+            self.pool.push_ready(pwq).ignore_in_model();
         }
         true
     }
@@ -170,7 +170,7 @@ fn raising_the_limit_makes_the_pwq_ready() {
         };
         world.queue(1);
         if world.pwq.set_max_active(2) {
-            world.pool.push_ready(&world.pwq).in_a_model();
+            world.pool.push_ready(&world.pwq).ignore_in_model();
         }
         while *world.runs.lock().unwrap() < 1 {
             world.serve(0, || {});
@@ -188,14 +188,14 @@ fn a_pwq_is_returned_exactly_once() {
         let world = World::new(1);
         // A submitter claimed the readiness for items that have been cancelled since.
         assert!(world.pwq.claim_ready());
-        world.pool.push_ready(&world.pwq).in_a_model();
+        world.pool.push_ready(&world.pwq).ignore_in_model();
         let worker = {
             let world = world.clone();
             thread::spawn(move || world.serve(1, || {}))
         };
         // Make the pwq ready once more, while a worker may have taken it.
         if world.pwq.claim_ready() {
-            world.pool.push_ready(&world.pwq).in_a_model();
+            world.pool.push_ready(&world.pwq).ignore_in_model();
         }
         if world.pwq.kill() {
             *world.released.lock().unwrap() += 1;

@@ -10,7 +10,7 @@
 //! preemptions: 13,732.
 //!
 //! **Seen to fail** without the light or the heavy fence, without the wait for the end of a
-//! SECTION, without SET_ASIDE, with a relaxed `is_running`, load of `attention`, end of a run or
+//! SECTION, without DEFERRED, with a relaxed `is_running`, load of `attention`, end of a run or
 //! unlock.
 
 use loom::sync::Arc;
@@ -74,7 +74,7 @@ impl World {
                     // exactly that.
                     unsafe { self.did[run as usize].set(true) };
                 }
-                Next::SetAside(mut aside) => {
+                Next::AtRunEnd(mut aside) => {
                     aside.waiters.complete(&self.host);
                     set_aside.extend(drain(&mut aside.items));
                 }
@@ -92,7 +92,7 @@ impl World {
         }
         // SAFETY: the list that its place names, read under the lock.
         unsafe { lists.remove_scheduled(pointer(item)) };
-        item.set_place(Place::Hands);
+        item.set_place(Place::Detached);
         true
     }
 }
@@ -152,7 +152,7 @@ fn a_scheduled_item_is_given_back_or_removed() {
             thread::spawn(move || world.remove(&world.items[1]))
         };
         // The owner is about to wait in its first item.
-        let given_back = drain(&mut world.slot.begin_absence().0).len();
+        let given_back = drain(&mut world.slot.begin_block().0).len();
         assert_eq!(given_back + usize::from(remover.join().unwrap()), 1);
     });
 }
@@ -180,7 +180,7 @@ fn an_item_is_deferred_to_the_end_of_the_run() {
         let (ran, set_aside) = world.run_all();
         let deferred = other.join().unwrap();
         assert_eq!((ran.len(), set_aside.len()), (1, usize::from(deferred)));
-        assert!(!deferred || world.items[1].place() == Place::Hands);
+        assert!(!deferred || world.items[1].place() == Place::Detached);
     });
 }
 

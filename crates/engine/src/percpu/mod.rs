@@ -3,17 +3,17 @@
 //! `docs/percpu.md`.
 //!
 //! `lock.rs` has the word; this file decides how to take it. The platform owns the guarded data and
-//! its layout; no user code runs here. `underway.rs` has the counter that a drain waits for.
+//! its layout; no user code runs here. `in_progress.rs` has the counter that a drain waits for.
 
+mod in_progress;
 mod lock;
-mod underway;
 
 use std::ptr::NonNull;
 
 use uwork_policy::percpu::Mode;
 
+pub use in_progress::{InProgress, Side};
 pub use lock::{CpuLock, Token};
-pub use underway::{Side, Underway};
 
 /// The platform's part of the locks. Any thread may call all methods.
 pub trait Sections {
@@ -39,10 +39,10 @@ pub trait Sections {
     ///
     /// # Safety
     /// As for [`Sections::claim`].
-    unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>>;
+    unsafe fn claim_fast(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>>;
 
     /// [`Sections::cpu`] if it costs nothing; else `None`.
-    fn cpu_quickly(&self) -> Option<u32>;
+    fn cpu_fast(&self) -> Option<u32>;
 
     /// Whether the calling thread has sections, on a CPU below `len`.
     fn has_sections(&self, len: u32) -> bool;
@@ -89,7 +89,7 @@ impl<S: Sections> Row<S> {
     ///
     /// # Safety
     /// The locks stay in place while the row is used, and are taken through this row only. In mode
-    /// 1, `claim_quickly` of `sections` returns `None`.
+    /// 1, `claim_fast` of `sections` returns `None`.
     ///
     /// # Panics
     /// If there are no locks.
@@ -175,11 +175,11 @@ impl<S: Sections> Row<S> {
         let token = self.sections.token();
         // The cheapest way first; in the mode without sections it does nothing.
         // SAFETY: the row lives, by the promise of `new`.
-        let claimed = unsafe { self.sections.claim_quickly(&self.place, token) };
+        let claimed = unsafe { self.sections.claim_fast(&self.place, token) };
         if claimed.is_some() || self.mode != Mode::Remote {
             return claimed;
         }
-        let cpu = self.sections.cpu_quickly().filter(|&cpu| cpu < self.place.len)?;
+        let cpu = self.sections.cpu_fast().filter(|&cpu| cpu < self.place.len)?;
         // SAFETY: checked just now.
         let lock = unsafe { self.at_unchecked(cpu) };
         lock.try_exchange(token).then(|| NonNull::from(lock))

@@ -32,7 +32,9 @@ impl<H: Host> Engine<H> {
             if self.wake_idle(pool) || self.transfer_worker(pool) {
                 return true;
             }
-            if maker == Maker::Watch && pool.state.counts().workers > 0 && self.leave_to_watch(pool)
+            if maker == Maker::Watch
+                && pool.state.counts().workers > 0
+                && self.leave_spawn_to_watcher(pool)
             {
                 return true;
             }
@@ -82,7 +84,7 @@ impl<H: Host> Engine<H> {
         if now < again_at {
             return Err(NoWorker::CoolsDown);
         }
-        self.be_born();
+        self.finish_fork();
         self.try_spawn(pool).map_err(NoWorker::Refused)?;
         if again_at != 0 {
             // Clear only the mark read above, not that of a later failure. The new worker may have
@@ -113,7 +115,7 @@ impl<H: Host> Engine<H> {
             if pool.spec().single && is_full {
                 // The pool's only worker checks items and timers after its present item, before
                 // which they cannot run anyway. It may be in a wait, with no worker running.
-                return self.be_seen(0);
+                return self.heartbeat(0);
             }
         }
         self.send_maydays(pool);

@@ -77,18 +77,18 @@ pub(crate) struct Pool<H: Host> {
     /// When the rescuers are called next. A hint.
     pub(crate) mayday_at: AtomicU64,
     /// When work was last taken, or a worker last came up for it. A hint.
-    pub(crate) last_take: AtomicU64,
-    /// When work was last taken; unlike `last_take`, a worker's arrival does not count. A hint.
-    pub(crate) took_at: Hint,
+    pub(crate) last_progress_at: AtomicU64,
+    /// When work was last taken; unlike `last_progress_at`, a worker's arrival does not count. A hint.
+    pub(crate) last_batch_at: Hint,
     /// Pool sets in use that contain this pool. Guard: the lock of the engine's list of sets.
     pub(crate) sets_in_use: AtomicU32,
     /// How long each of the items taken last took. A hint.
     pub(crate) item_ns: AtomicU64,
     /// Workers with items scheduled behind the one that they run. A hint.
-    pub(crate) lined_up: AtomicU32,
+    pub(crate) scheduled_batches: AtomicU32,
     /// Blocks are expected here until this time, because one was found lately: the watcher samples
     /// the workers more often. A hint.
-    pub(crate) suspect_until: AtomicU64,
+    pub(crate) expect_blocks_until: AtomicU64,
     /// When its workers were last sampled. A hint.
     pub(crate) seen_at: AtomicU64,
     /// When an item was last presumed to block. A hint.
@@ -96,19 +96,19 @@ pub(crate) struct Pool<H: Host> {
     /// The worker of that item. A hint.
     presumed: AtomicU32,
     /// How long an undeclared block typically lasts. A hint.
-    pub(crate) usual_sleep_ns: AtomicU64,
+    pub(crate) usual_block_ns: AtomicU64,
     /// Workers that took a batch lately: the latest one of each residue class. Hints.
     recent: [AtomicU32; RECENT],
     /// The sum of its queues' limits: the number of their items that may run at once.
     pub(crate) limits: AtomicU64,
     /// Whether the report was made that the pool has as many workers as it may have, and all block.
-    pub(crate) said_full: AtomicBool,
+    pub(crate) full_reported: AtomicBool,
     /// How long the keeper sleeps; `NEVER` if unknown. Written by the keeper, under the pool lock.
-    kept_until: AtomicU64,
+    keeper_until: AtomicU64,
     /// Whether its timers were left to the watcher lately. A hint.
     left_timers: AtomicBool,
     /// Whether a wake is claimed for a worker that the watcher is to spawn.
-    pub(crate) wanted: AtomicBool,
+    pub(crate) is_spawn_requested: AtomicBool,
     /// Since when the watcher has found the pool stranded, without a worker that it is owed; 0 if
     /// it is not stranded.
     pub(crate) stranded_since: AtomicU64,
@@ -141,23 +141,23 @@ impl<H: Host> Pool<H> {
             has_ready: Line(AtomicBool::new(false)),
             create_again_at: AtomicU64::new(0),
             mayday_at: AtomicU64::new(0),
-            last_take: AtomicU64::new(0),
-            took_at: Hint::new(0),
+            last_progress_at: AtomicU64::new(0),
+            last_batch_at: Hint::new(0),
             item_ns: AtomicU64::new(uwork_policy::batch::UNKNOWN_RUN_NS),
-            lined_up: AtomicU32::new(0),
-            suspect_until: AtomicU64::new(0),
+            scheduled_batches: AtomicU32::new(0),
+            expect_blocks_until: AtomicU64::new(0),
             seen_at: AtomicU64::new(0),
             presumed_at: AtomicU64::new(0),
             presumed: AtomicU32::new(NO_SLOT),
             // A long initial value: the first worker that blocks is replaced at once.
-            usual_sleep_ns: AtomicU64::new(PATIENCE_MAX_NS),
+            usual_block_ns: AtomicU64::new(PATIENCE_MAX_NS),
             recent: std::array::from_fn(|_| AtomicU32::new(NO_SLOT)),
             limits: AtomicU64::new(0),
-            said_full: AtomicBool::new(false),
+            full_reported: AtomicBool::new(false),
             sets_in_use: AtomicU32::new(0),
-            kept_until: AtomicU64::new(NEVER),
+            keeper_until: AtomicU64::new(NEVER),
             left_timers: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
+            is_spawn_requested: AtomicBool::new(false),
             stranded_since: AtomicU64::new(0),
             routed: AtomicU32::new(0),
             deferrable: TimerBase::new(),
@@ -185,13 +185,13 @@ impl<H: Host> Pool<H> {
         inner.workers.clear();
         self.has_ready.0.store(false, Ordering::SeqCst);
         self.state.forget();
-        self.lined_up.store(0, Ordering::SeqCst);
-        self.kept_until.store(NEVER, Ordering::SeqCst);
-        self.wanted.store(false, Ordering::SeqCst);
+        self.scheduled_batches.store(0, Ordering::SeqCst);
+        self.keeper_until.store(NEVER, Ordering::SeqCst);
+        self.is_spawn_requested.store(false, Ordering::SeqCst);
         self.stranded_since.store(0, Ordering::Relaxed);
         self.create_again_at.store(0, Ordering::Relaxed);
-        self.last_take.store(0, Ordering::Relaxed);
-        self.suspect_until.store(0, Ordering::Relaxed);
+        self.last_progress_at.store(0, Ordering::Relaxed);
+        self.expect_blocks_until.store(0, Ordering::Relaxed);
         self.recent.iter().for_each(|cell| cell.store(NO_SLOT, Ordering::Relaxed));
     }
 
@@ -270,8 +270,8 @@ impl<H: Host> Pool<H> {
     }
 
     /// How long the keeper sleeps; [`NEVER`] if it has not published a time.
-    pub(crate) fn kept_until(&self) -> u64 {
-        self.kept_until.load(Ordering::SeqCst)
+    pub(crate) fn keeper_until(&self) -> u64 {
+        self.keeper_until.load(Ordering::SeqCst)
     }
 
     /// Whether a timer of either kind is due. A hint.
@@ -285,7 +285,7 @@ impl<H: Host> Pool<H> {
     /// queue sends items here, because then no other event brings a worker up.
     pub(crate) fn next_wake(&self) -> u64 {
         let next = self.timers.next(Ordering::SeqCst);
-        if self.is_deserted() { next.min(self.deferrable.next(Ordering::SeqCst)) } else { next }
+        if self.has_no_routes() { next.min(self.deferrable.next(Ordering::SeqCst)) } else { next }
     }
 
     /// Both wheels.
@@ -312,7 +312,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// Whether no queue sends new items here.
-    pub(crate) fn is_deserted(&self) -> bool {
+    pub(crate) fn has_no_routes(&self) -> bool {
         self.routed.load(Ordering::SeqCst) == 0
     }
 
@@ -339,7 +339,7 @@ impl<H: Host> Pool<H> {
     }
 
     /// A timer was armed that expires before all others.
-    pub(crate) fn has_earlier_timer(&self) -> Unsettled<'_, H> {
+    pub(crate) fn armed_earlier_timer(&self) -> Unsettled<'_, H> {
         Unsettled::new(self)
     }
 
@@ -469,17 +469,17 @@ impl<H: Host> Pool<H> {
     /// How long the keeper may sleep. Under the pool lock.
     ///
     /// SeqCst: the keeper first stores KEPT and `NEVER`, then reads the timers. A thread that arms
-    /// an earlier timer publishes it first, then reads `kept_until`. It finds `NEVER`, or a time
+    /// an earlier timer publishes it first, then reads `keeper_until`. It finds `NEVER`, or a time
     /// that takes the new timer into account, or a time later than the timer, and then it wakes the
     /// keeper. Otherwise the keeper's read finds the timer.
     pub(crate) fn keep_until(&self) -> u64 {
         let next = self.next_wake();
-        if self.kept_until.load(Ordering::Relaxed) == next {
+        if self.keeper_until.load(Ordering::Relaxed) == next {
             return next;
         }
-        self.kept_until.store(NEVER, Ordering::SeqCst);
+        self.keeper_until.store(NEVER, Ordering::SeqCst);
         let next = self.next_wake();
-        self.kept_until.store(next, Ordering::SeqCst);
+        self.keeper_until.store(next, Ordering::SeqCst);
         next
     }
 

@@ -54,13 +54,13 @@ impl<'a, H: Host> Unsettled<'a, H> {
     }
 
     /// As [`Unsettled::settle`], for a thread that arms timers, which must not spawn threads.
-    pub(crate) fn settle_made_by_watch(self, engine: &Engine<H>) {
+    pub(crate) fn settle_for_arming_thread(self, engine: &Engine<H>) {
         engine.settle_with(self.take(), Maker::Watch);
     }
 
     /// Leaves the change to the caller, a worker of the pool between two items. Its next step ends
     /// with the pool settled.
-    pub(crate) fn left_to_caller(self, engine: &Engine<H>) {
+    pub(crate) fn settled_by_caller(self, engine: &Engine<H>) {
         debug_assert!(
             self.0.is_served_by_caller(engine),
             "only a worker that scans next may defer the settlement"
@@ -71,7 +71,7 @@ impl<'a, H: Host> Unsettled<'a, H> {
     /// For models of a part of the engine that has no pool to settle.
     #[cfg(test)]
     #[allow(dead_code, reason = "only models have pools without an engine")]
-    pub(crate) fn in_a_model(self) {
+    pub(crate) fn ignore_in_model(self) {
         let _ = self.take();
     }
 
@@ -102,7 +102,7 @@ impl<H: Host> Pool<H> {
     ///
     /// Each part is read with a sequentially consistent load, after the caller's change. README.md
     /// lists the pairs that this forms: with a worker that parks, and with a keeper that publishes
-    /// `kept_until`.
+    /// `keeper_until`.
     #[inline]
     fn view(&self, engine: &Engine<H>) -> PoolView {
         let counts = self.state.counts();
@@ -111,10 +111,10 @@ impl<H: Host> Pool<H> {
             counts,
             target: self.target(),
             ready: self.looks_ready(),
-            scheduled: self.lined_up.load(Ordering::SeqCst) > 0,
-            watch_helps: engine.watch_helps(self),
+            scheduled: self.scheduled_batches.load(Ordering::SeqCst) > 0,
+            watcher_helps: engine.watcher_helps(self),
             timer,
-            kept_until: self.kept_until(),
+            keeper_until: self.keeper_until(),
             timer_slack: self.timer_slack(),
         }
     }
@@ -128,9 +128,9 @@ impl<H: Host> Pool<H> {
             target: self.target(),
             ready: true,
             scheduled: false,
-            watch_helps: true,
+            watcher_helps: true,
             timer: NEVER,
-            kept_until: NEVER,
+            keeper_until: NEVER,
             timer_slack: 0,
         }
     }
@@ -184,7 +184,7 @@ impl<H: Host> Engine<H> {
     }
 
     /// Whether a scan by the watcher can help items that wait behind running workers.
-    pub(crate) fn watch_helps(&self, pool: &Pool<H>) -> bool {
+    pub(crate) fn watcher_helps(&self, pool: &Pool<H>) -> bool {
         let finds = self.hogs().is_on() || self.host().tier() != Tier::Declared;
         pool.others_may_help() || (finds && !pool.spec().single)
     }
@@ -209,7 +209,7 @@ impl<H: Host> Engine<H> {
         // finds nothing else to do, and parks.
         if pool.state.begin_wake(u32::MAX) && !self.bring_worker(pool, Maker::Caller) {
             // No worker can come. A rescuer may serve the items that the timers enqueue.
-            self.fire_timers_as_watch(pool, now);
+            self.fire_timers_as_watcher(pool, now);
         }
     }
 }

@@ -59,7 +59,7 @@ impl<H: Host> Pwq<H> {
     /// settlement has called the watcher. Returns true if an item arrived meanwhile and the caller
     /// must put the pwq on a ready list.
     #[must_use]
-    pub(crate) fn call_at_next_item(&self) -> bool {
+    pub(crate) fn arm_watch_call(&self) -> bool {
         let mut inner = self.lock();
         self.splice(&mut inner);
         let quiet = inner.queued == 0 && !inner.is_frozen() && !self.is_dead();

@@ -5,14 +5,14 @@
 
 mod backlog;
 mod node;
-mod place;
+mod permit;
 mod take;
 
 pub(crate) use backlog::Backlog;
 pub(crate) use node::Node as PwqNode;
 pub(crate) use take::{ALONE, Taken};
 
-use uwork_policy::blocking::{PRESUME_AFTER, sleepy_after};
+use uwork_policy::blocking::{PRESUME_BLOCKED_AFTER, block_score_after};
 
 use crate::host::Host;
 use crate::inbox::{Inbox, Node};
@@ -59,7 +59,7 @@ pub(crate) struct Pwq<H: Host> {
     /// The pool that calls its queue's rescuer for it, plus one; 0 if no pool does.
     pub(crate) mayday: AtomicU32,
     /// A score of how often its runs were found blocked lately. A hint.
-    sleepy: AtomicU32,
+    block_score: AtomicU32,
     /// The pool that it becomes ready in, unless the caller knows a better one.
     home: AtomicPtr<Pool<H>>,
     /// Guard: the ready list that holds the pwq.
@@ -143,7 +143,7 @@ impl<H: Host> Pwq<H> {
             mayday: AtomicU32::new(0),
             home: AtomicPtr::new(std::ptr::null_mut()),
             next_ready: Cell::new(Link(std::ptr::null_mut())),
-            sleepy: AtomicU32::new(0),
+            block_score: AtomicU32::new(0),
             in_flight: Line(std::array::from_fn(|_| AtomicU32::new(0))),
             inner: Line(Lock::ranked(
                 Rank::Pwq,
@@ -184,21 +184,21 @@ impl<H: Host> Pwq<H> {
         inner.started = 0;
         inner.spliced = 0;
         drop(inner);
-        self.sleepy.store(0, Ordering::Relaxed);
+        self.block_score.store(0, Ordering::Relaxed);
         self.state.store(0, Ordering::Release);
     }
 
     /// Records whether a run that was sampled for it was blocked.
-    pub(crate) fn note_sleep(&self, slept: bool) {
+    pub(crate) fn note_block(&self, slept: bool) {
         // A race with other writers costs a single count.
-        let sleepy = self.sleepy.load(Ordering::Relaxed);
-        self.sleepy.store(sleepy_after(sleepy, slept), Ordering::Relaxed);
+        let block_score = self.block_score.load(Ordering::Relaxed);
+        self.block_score.store(block_score_after(block_score, slept), Ordering::Relaxed);
     }
 
     /// Whether the next run is presumed to block.
     #[inline]
-    pub(crate) fn presumes_sleep(&self) -> bool {
-        self.sleepy.load(Ordering::Relaxed) >= PRESUME_AFTER
+    pub(crate) fn presumes_block(&self) -> bool {
+        self.block_score.load(Ordering::Relaxed) >= PRESUME_BLOCKED_AFTER
     }
 
     /// In a child after a fork: returns all queued items; no holder and no waiter is left.
@@ -270,7 +270,7 @@ impl<H: Host> Pwq<H> {
         // SAFETY: the items taken from the inbox are ours alone.
         let count = unsafe {
             inner.worklist.append_stack(stack, |work| {
-                work.set_spot(Place::Worklist, work.ticket().with_colour(colour));
+                work.set_placement(Place::Worklist, work.ticket().with_colour(colour));
             })
         };
         inner.queued += count;
@@ -345,7 +345,7 @@ impl<H: Host> Pwq<H> {
     }
 
     /// Clears AWAITED: the colour has no more items in flight.
-    pub(crate) fn colour_is_over(&self, colour: usize) {
+    pub(crate) fn clear_awaited(&self, colour: usize) {
         self.in_flight.0[colour].fetch_and(!AWAITED, Ordering::AcqRel);
     }
 

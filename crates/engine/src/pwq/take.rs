@@ -52,7 +52,7 @@ impl<H: Host> Pwq<H> {
             self.return_granted(inner, ready);
             return Taken::Nothing;
         }
-        if !self.take_place(&mut inner) {
+        if !self.take_permit(&mut inner) {
             return Taken::Nothing;
         }
         let item_ns = inner.item_ns;

@@ -2,9 +2,9 @@
 
 mod limits;
 mod name;
+mod round_robin;
 mod route;
 mod spec;
-mod turns;
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,8 +31,8 @@ use crate::sync::{
     assert_nothing_held,
 };
 use limits::Nodes;
+use round_robin::RoundRobin;
 use route::Route;
-use turns::Turns;
 
 /// The queue accepts items only from its own items: it drains.
 const DRAINING: u32 = 1;
@@ -61,7 +61,7 @@ pub struct Wq<H: Host> {
     name_released: AtomicBool,
     /// The next queue in the list of those whose last reference a fork held. Guard: the owner of
     /// the whole list.
-    pub(crate) next_left: Cell<Link<Wq<H>>>,
+    pub(crate) next_unreleased: Cell<Link<Wq<H>>>,
     /// The queue's position in the list of all queues.
     pub(crate) registered: AtomicU64,
     /// By CPU id; null for CPUs that the queue does not use. Replaced entry by entry.
@@ -71,7 +71,7 @@ pub struct Wq<H: Host> {
     /// The reports made about this queue: bits of [`Warned`].
     warned: AtomicU32,
     /// Distributes submitters outside of the mask over its CPUs.
-    turns: Turns,
+    turns: RoundRobin,
     ordered: bool,
     per_cpu: bool,
     flags: Flags,
@@ -156,12 +156,12 @@ impl<H: Host> Wq<H> {
             engine: engine.clone(),
             name,
             name_released: AtomicBool::new(false),
-            next_left: Cell::new(Link(std::ptr::null_mut())),
+            next_unreleased: Cell::new(Link(std::ptr::null_mut())),
             registered: AtomicU64::new(0),
             routes: (0..cpus).map(|_| Route::new()).collect(),
             gate: AtomicU32::new(0),
             warned: AtomicU32::new(0),
-            turns: Turns::new(cpus),
+            turns: RoundRobin::new(cpus),
             ordered,
             per_cpu: matches!(spec.kind, Kind::PerCpu),
             flags: spec.flags,

@@ -6,7 +6,7 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::{EffectiveScope, Pods, effective_cpumask};
 
-use super::turns::Turns;
+use super::round_robin::RoundRobin;
 use super::{Attrs, BecameReady, Kind, NICE_HIGHPRI, QueueError, Tunable, UsedSet, Wq};
 use crate::cpus::Cpus;
 use crate::engine::{Context, PoolSet, SetKey};
@@ -39,7 +39,7 @@ impl<H: Host> Wq<H> {
                 return pwq;
             }
         }
-        self.pwq_elsewhere()
+        self.pwq_in_turn()
     }
 
     /// The pool for a submitter on `cpu`.
@@ -50,15 +50,15 @@ impl<H: Host> Wq<H> {
                 return pool;
             }
         }
-        self.pool_elsewhere()
+        self.pool_in_turn()
     }
 
     /// The pwq for a submitter whose CPU is outside of the mask.
     #[cold]
-    fn pwq_elsewhere(&self) -> &Pwq<H> {
+    fn pwq_in_turn(&self) -> &Pwq<H> {
         // All CPUs of an ordered queue have the same pwq; only the pool that it becomes ready on
         // takes turns.
-        let turn = if self.ordered { Turns::any } else { Turns::take };
+        let turn = if self.ordered { RoundRobin::any } else { RoundRobin::take };
         loop {
             let route = &self.routes[turn(&self.turns) as usize];
             // SAFETY: null, or a pwq of the queue, which lives as long as the queue.
@@ -70,7 +70,7 @@ impl<H: Host> Wq<H> {
 
     /// The pool for a submitter whose CPU is outside of the mask.
     #[cold]
-    fn pool_elsewhere(&self) -> &Pool<H> {
+    fn pool_in_turn(&self) -> &Pool<H> {
         loop {
             let route = &self.routes[self.turns.take() as usize];
             // SAFETY: null, or a pool, which lives as long as the engine.
@@ -91,7 +91,7 @@ impl<H: Host> Wq<H> {
         } else {
             // The CPU may have come back. A caller that only gets refusals never becomes busy, so
             // ask for the check here.
-            self.engine.call_for_a_look();
+            self.engine.request_check();
             Err(QueueError::BadCpu { cpu, allowed: allowed.clone() })
         }
     }

@@ -3,14 +3,14 @@
 //! Every worker has a slot, and every helper borrows one. README.md beside this file has the
 //! protocol, its states, and the proof that nothing is lost.
 
-mod absence;
 mod batch;
+mod not_running;
 mod now;
 mod wait;
 
 use std::cell::UnsafeCell;
 
-pub(crate) use absence::{Absence, Counted};
+pub(crate) use not_running::{NotRunning, WasRunning};
 pub(crate) use now::HeldDescription;
 pub use now::{DESCRIPTION_MAX, Running};
 pub(crate) use wait::WaitsFor;
@@ -35,7 +35,7 @@ const PHASE_MASK: u64 = (1 << PHASE_BITS) - 1;
 /// A remote thread has the lists, or is about to have them.
 const LOCKED: u32 = 1;
 /// An item or waiter is deferred to the end of the current run.
-const SET_ASIDE: u32 = 2;
+const DEFERRED: u32 = 2;
 /// The run began in another process: nothing is left to do at its end.
 const FORKED: u32 = 4;
 
@@ -48,7 +48,7 @@ pub(crate) struct Slot<H: Host> {
     run: AtomicU64,
     /// The item and function of that run. Written by the owner only.
     now: now::Now,
-    /// `LOCKED`, `SET_ASIDE`. Written by the holder of `mutex` only.
+    /// `LOCKED`, `DEFERRED`. Written by the holder of `mutex` only.
     attention: AtomicU32,
     /// Guard: the biased lock (the owner in `SECTION`, or `mutex` after the heavy fence).
     lists: UnsafeCell<Lists<H>>,
@@ -57,7 +57,7 @@ pub(crate) struct Slot<H: Host> {
 
     /// When the current batch began (the host's clock), if it has several items and its tail was
     /// not taken back; else `u64::MAX`. While it is set, the worker counts in its pool's
-    /// `lined_up`.
+    /// `scheduled_batches`.
     pub(crate) batch_began: AtomicU64,
     /// What the owner took last, for readers on other threads.
     pub(crate) batch: BatchHint,
@@ -88,7 +88,7 @@ struct Lists<H: Host> {
     /// Threads that wait for the end of the current run.
     waiters: Waiters<H>,
     /// Why the owner is off its pool's running count. Guard: `mutex` alone.
-    absence: Absence,
+    not_running: NotRunning,
     /// Whether the owner is a worker of a pool. Helpers and rescuers count in no pool. Guard:
     /// `mutex` alone.
     is_worker: bool,
@@ -106,20 +106,20 @@ pub(crate) enum Next<H: Host> {
     /// This item, not begun: threads wait for its next run. Collect them, then `begin`.
     WaitedFor(*mut Work),
     /// Handle the deferred items and waiters first, then ask again.
-    SetAside(SetAside<H>),
+    AtRunEnd(AtRunEnd<H>),
     /// Nothing is scheduled.
     Empty,
 }
 
 /// What was deferred to the end of a run.
-pub(crate) struct SetAside<H: Host> {
+pub(crate) struct AtRunEnd<H: Host> {
     /// Items to be put back in front of their queues; detached now.
     pub(crate) items: WorkList,
     /// Waiters to be woken.
     pub(crate) waiters: Waiters<H>,
     /// Why another thread took the worker off the running count during the run, if it did. The
     /// worker counts again from here on.
-    pub(crate) was: Absence,
+    pub(crate) was: NotRunning,
 }
 
 impl<H: Host> Slot<H> {
@@ -132,7 +132,7 @@ impl<H: Host> Slot<H> {
                 scheduled: WorkList::new(),
                 deferred: WorkList::new(),
                 waiters: Waiters::new(),
-                absence: Absence::No,
+                not_running: NotRunning::No,
                 is_worker: false,
             }),
             mutex: Lock::ranked(Rank::Slot, ()),
@@ -245,7 +245,7 @@ impl<H: Host> Slot<H> {
         // SAFETY: an item that came off our list is live and ours.
         let work = unsafe { &*item };
         let ticket = work.ticket();
-        work.set_spot(Place::Hands, ticket);
+        work.set_placement(Place::Detached, ticket);
         if ticket.waited_for() {
             self.leave(number);
             return Next::WaitedFor(item);
@@ -263,7 +263,7 @@ impl<H: Host> Slot<H> {
         let guard = self.mutex.lock();
         // SAFETY: OUT and under the mutex, the lists are ours.
         unsafe { (*self.lists.get()).waiters.append(waiters) };
-        self.attention.fetch_or(SET_ASIDE, Ordering::Relaxed);
+        self.attention.fetch_or(DEFERRED, Ordering::Relaxed);
         drop(guard);
         self.begin(item)
     }
@@ -286,21 +286,21 @@ impl<H: Host> Slot<H> {
         let guard = self.mutex.lock();
         // SAFETY: OUT and under the mutex, the lists are ours.
         let lists = unsafe { &mut *self.lists.get() };
-        let items = into_hands(lists.deferred.take());
+        let items = detach_all(lists.deferred.take());
         let waiters = lists.waiters.take();
-        let was = match lists.absence {
-            Absence::Declared | Absence::Presumed => Absence::No,
-            _ => std::mem::replace(&mut lists.absence, Absence::No),
+        let was = match lists.not_running {
+            NotRunning::Declared | NotRunning::Presumed => NotRunning::No,
+            _ => std::mem::replace(&mut lists.not_running, NotRunning::No),
         };
-        self.attention.fetch_and(!SET_ASIDE, Ordering::Relaxed);
+        self.attention.fetch_and(!DEFERRED, Ordering::Relaxed);
         drop(guard);
-        Next::SetAside(SetAside { items, waiters, was })
+        Next::AtRunEnd(AtRunEnd { items, waiters, was })
     }
 
     /// Owner, not in an item: changes its scheduled list.
     pub(crate) fn with_scheduled<R>(&self, host: &H, f: impl FnOnce(&mut WorkList) -> R) -> R {
         let number = self.number();
-        if self.enter(host, number, SET_ASIDE) {
+        if self.enter(host, number, DEFERRED) {
             // SAFETY: in SECTION and not LOCKED, the lists are the owner's.
             let result = f(unsafe { &mut (*self.lists.get()).scheduled });
             self.leave(number);
@@ -368,12 +368,12 @@ impl<H: Host> Slot<H> {
 
 /// Marks the items of a list, taken as a whole, as detached. Under the slot's lock, so that no
 /// other thread takes an item for still being in the list.
-fn into_hands(items: WorkList) -> WorkList {
+fn detach_all(items: WorkList) -> WorkList {
     let mut item = items.front();
     while !item.is_null() {
         // SAFETY: the items of a list that the caller holds.
         unsafe {
-            (*item).set_place(Place::Hands);
+            (*item).set_place(Place::Detached);
             item = <Work as Node>::next(item);
         }
     }
@@ -421,7 +421,7 @@ impl<H: Host> RemoteSlot<'_, H> {
 
     /// Takes everything that is scheduled.
     pub(crate) fn take_scheduled(&mut self) -> WorkList {
-        into_hands(self.lists().scheduled.take())
+        detach_all(self.lists().scheduled.take())
     }
 
     /// In a child after a fork: takes all items, and drops the waiters, whose threads do not exist.
@@ -430,7 +430,7 @@ impl<H: Host> RemoteSlot<'_, H> {
         let mut items = lists.scheduled.take();
         items.append(lists.deferred.take());
         lists.waiters = Waiters::new();
-        lists.absence = Absence::No;
+        lists.not_running = NotRunning::No;
         lists.is_worker = false;
         items
     }
@@ -457,7 +457,7 @@ impl<H: Host> RemoteSlot<'_, H> {
                 match item.as_ref() {
                     None => break,
                     Some(work) if work.ticket().pwq() == pwq => {
-                        work.set_place(Place::Hands);
+                        work.set_place(Place::Detached);
                         into.push_back(item);
                         any = true;
                     }
@@ -524,8 +524,8 @@ impl<H: Host> RemoteSlot<'_, H> {
     fn want_attention(&self) {
         // Relaxed is enough. The run was still in progress after our heavy fence, and LOCKED stays
         // set until after this store. The owner reads `attention` when it ends that run, and sees
-        // LOCKED or SET_ASIDE.
-        self.slot.attention.fetch_or(SET_ASIDE, Ordering::Relaxed);
+        // LOCKED or DEFERRED.
+        self.slot.attention.fetch_or(DEFERRED, Ordering::Relaxed);
     }
 }
 

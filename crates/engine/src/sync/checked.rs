@@ -88,13 +88,13 @@ pub(crate) fn take_all(forks: bool) {
 
 /// Records that the calling thread has detached an item.
 #[inline]
-pub(crate) fn item_in_hand() {
+pub(crate) fn item_detached() {
     change(|holding| holding.items += 1);
 }
 
 /// Records that the calling thread holds one detached item less.
 #[inline]
-pub(crate) fn item_gone() {
+pub(crate) fn item_attached() {
     change(|holding| holding.items -= 1);
 }
 
@@ -102,8 +102,8 @@ pub(crate) fn item_gone() {
 #[inline]
 pub(crate) fn item_moves(was_in_hand: impl FnOnce() -> bool, is_in_hand: bool) {
     match (was_in_hand(), is_in_hand) {
-        (true, false) => item_gone(),
-        (false, true) => item_in_hand(),
+        (true, false) => item_attached(),
+        (false, true) => item_detached(),
         _ => {}
     }
 }
@@ -187,12 +187,12 @@ mod tests {
             assert_nothing_held("a test");
         }));
         assert!(panics(|| {
-            item_in_hand();
+            item_detached();
             assert_nothing_held("a test");
         }));
         assert!(!panics(|| {
-            item_in_hand();
-            item_gone();
+            item_detached();
+            item_attached();
             assert_nothing_held("a test");
         }));
     }

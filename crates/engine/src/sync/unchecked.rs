@@ -38,10 +38,10 @@ impl Ranked {
 pub(crate) fn take_all(_: bool) {}
 
 #[inline(always)]
-pub(crate) fn item_in_hand() {}
+pub(crate) fn item_detached() {}
 
 #[inline(always)]
-pub(crate) fn item_gone() {}
+pub(crate) fn item_attached() {}
 
 #[inline(always)]
 pub(crate) fn item_moves(_: impl FnOnce() -> bool, _: bool) {}

@@ -1,20 +1,20 @@
 //! The watcher checks whether the CPUs have changed ([`crate::cpus`]) while any worker is busy. So
 //! a change is noticed within a second without effort by a worker, and applied by a thread that
-//! holds no work and serves no pool. `next_look` is the time of the next check, or says that none
+//! holds no work and serves no pool. `next_check` is the time of the next check, or says that none
 //! is planned. A worker that finds that time over wakes the watcher. While no worker is busy, there
 //! is no check and no wake-up. A CPU that came back does not stay refused either: a thread that is
 //! refused a CPU calls for a check, as a worker does.
 //!
 //! ```text
 //! a worker that becomes busy               the watcher
-//! W1: running += 1                         W2: next_look = NO_LOOK
-//! R1: next_look is over, or NO_LOOK ?      R2: any worker busy ?
-//!   yes: claims it, wakes                    yes: next_look = in LOOK_NS, sleeps until then
+//! W1: running += 1                         W2: next_check = NO_CHECK
+//! R1: next_check is over, or NO_CHECK ?      R2: any worker busy ?
+//!   yes: claims it, wakes                    yes: next_check = in SCAN_NS, sleeps until then
 //! ```
 //!
 //! This is a Dekker pair, sequentially consistent: R1 sees W2, or R2 sees W1. If both missed, a
 //! busy process would no longer notice changed CPUs. A worker that stops to count while it is in an
-//! item is found by the lists of its pool instead; one that returns from a wait checks `next_look`
+//! item is found by the lists of its pool instead; one that returns from a wait checks `next_check`
 //! again.
 
 use crate::engine::Engine;
@@ -22,32 +22,32 @@ use crate::host::Host;
 use crate::sync::Ordering;
 use crate::wake::WakeToken;
 
-use super::NO_LOOK;
+use super::NO_CHECK;
 
 /// The longest time between two checks of the CPUs while any worker is busy.
-const LOOK_NS: u64 = 250_000_000;
+const SCAN_NS: u64 = 250_000_000;
 
 impl<H: Host> Engine<H> {
     /// A worker becomes busy at `now`; 0 if it does not know the time. Calls the watcher if a check
     /// is due.
     #[inline]
-    pub(crate) fn be_seen(&self, now: u64) {
+    pub(crate) fn heartbeat(&self, now: u64) {
         // SeqCst: R1, after the count of running workers was raised (see the module).
-        if self.watch_state().next_look.load(Ordering::SeqCst) <= now {
-            self.call_for_a_look();
+        if self.watch_state().next_check.load(Ordering::SeqCst) <= now {
+            self.request_check();
         }
     }
 
     #[cold]
-    pub(crate) fn call_for_a_look(&self) {
+    pub(crate) fn request_check(&self) {
         if self.host().thread_id() == 0 {
             return;
         }
         let (watch, now) = (self.watch_state(), self.host().now());
-        let due = watch.next_look.load(Ordering::SeqCst);
-        let next = now.saturating_add(LOOK_NS);
+        let due = watch.next_check.load(Ordering::SeqCst);
+        let next = now.saturating_add(SCAN_NS);
         let claim = |due| {
-            watch.next_look.compare_exchange(due, next, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+            watch.next_check.compare_exchange(due, next, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         };
         if due <= now && claim(due) && self.start_watch().is_ok() {
             watch.called.store(true, Ordering::SeqCst);
@@ -58,7 +58,7 @@ impl<H: Host> Engine<H> {
 
     /// Checks the CPUs if the watcher was called or the time has come. Returns until when the
     /// watcher may sleep.
-    pub(super) fn look_at_cpus(&self, at: Option<u64>) -> Option<u64> {
+    pub(super) fn check_cpus(&self, at: Option<u64>) -> Option<u64> {
         let watch = self.watch_state();
         let called = watch.called.swap(false, Ordering::SeqCst);
         if !called && at.is_none_or(|at| at > self.host().now()) {
@@ -69,14 +69,14 @@ impl<H: Host> Engine<H> {
         }
         self.refit_again();
         // W2 before R2: set the mark, then search for busy workers (see the module).
-        watch.next_look.store(NO_LOOK, Ordering::SeqCst);
+        watch.next_check.store(NO_CHECK, Ordering::SeqCst);
         // The worker that called may be done already, and will be busy again: one more check is
         // cheaper than a call for each item.
         if !called && !self.is_any_worker_busy() {
             return None;
         }
-        let next = self.host().now().saturating_add(LOOK_NS);
-        watch.next_look.store(next, Ordering::SeqCst);
+        let next = self.host().now().saturating_add(SCAN_NS);
+        watch.next_check.store(next, Ordering::SeqCst);
         Some(next)
     }
 

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use uwork_policy::deadlock::{behind, cycle, is_among};
+use uwork_policy::deadlock::{behind, cycle, is_waited_for};
 
 use crate::dump::{Awaited, DeadlockedItem};
 use crate::engine::Engine;
@@ -92,9 +92,9 @@ impl<H: Host> Engine<H> {
     fn suspect(&self, slot: u32) {
         let runs = self.present_runs();
         let Some(node) = runs.iter().position(|run| run.slot == slot) else { return };
-        if is_among(&self.behind(&runs, node), node) {
+        if is_waited_for(&self.behind(&runs, node), node) {
             self.watch_state().hold().suspects.insert(slot);
-            self.call_for_a_look();
+            self.request_check();
         }
     }
 
@@ -122,7 +122,7 @@ impl<H: Host> Engine<H> {
         for slot in suspects {
             let Some(node) = runs.iter().position(|run| run.slot == slot) else { continue };
             let waits = self.behind(&runs, node);
-            if !is_among(&waits, node) {
+            if !is_waited_for(&waits, node) {
                 continue;
             }
             if let Some(nodes) = cycle(&waits, node) {

@@ -6,20 +6,20 @@
 //! the items scheduled behind it are given back, and another worker takes over. A run that sleeps
 //! uses no CPU time and is no hog.
 //!
-//! The mark is made under the slot's lock, during the run (`RemoteSlot::mark_absent`). The owner
+//! The mark is made under the slot's lock, during the run (`RemoteSlot::mark_not_running`). The owner
 //! finds it when the run ends, before anything else, and counts again. The kernel does the same
 //! from its tick (`wq_worker_tick()`), and reports a function from the fourth violation on.
 
 use std::collections::HashMap;
 
 use uwork_policy::blocking::Tier;
-use uwork_policy::concurrency::{has_room_for_hogs, hog_report_due};
+use uwork_policy::concurrency::{hog_report_due, may_replace_hog};
 
 use crate::dump::Function;
 use crate::engine::Engine;
 use crate::host::{Activity, Host, Report};
 use crate::pool::{NEVER, Pool};
-use crate::slot::Absence;
+use crate::slot::NotRunning;
 use crate::sync::{AtomicU64, Lock, LockGuard, Ordering};
 
 /// The most functions that are remembered (the kernel's `WCI_MAX_ENTS`).
@@ -111,7 +111,7 @@ impl<H: Host> Engine<H> {
             return NEVER;
         }
         let workers = pool.list_workers();
-        if !pool.spec().confined && !has_room_for_hogs(self.computing(&workers), pool.target()) {
+        if !pool.spec().confined && !may_replace_hog(self.computing(&workers), pool.target()) {
             // As many as twice the target compute: the CPUs are busy, and more workers would not
             // help.
             return NEVER;
@@ -123,7 +123,7 @@ impl<H: Host> Engine<H> {
                 runs.remove(&id);
                 continue;
             };
-            if slot.absence() != Absence::No {
+            if slot.not_running() != NotRunning::No {
                 continue;
             }
             let thread = slot.thread.load(Ordering::Relaxed);
@@ -156,14 +156,14 @@ impl<H: Host> Engine<H> {
     /// watcher takes no samples of it: query the system.
     fn is_sleeping_hog(&self, id: u32) -> bool {
         let slot = self.slot(id);
-        self.host().tier() != Tier::Declared && slot.absence() == Absence::Hog && {
+        self.host().tier() != Tier::Declared && slot.not_running() == NotRunning::Hog && {
             let thread = slot.thread.load(Ordering::Relaxed);
             matches!(self.host().activity(thread), Some(Activity::Sleeps { .. }))
         }
     }
 
     fn count_hog_out(&self, pool: &Pool<H>, id: u32, run: u64, used_ns: u64) {
-        let Some(function) = self.count_out(id, run, Absence::Hog) else { return };
+        let Some(function) = self.count_out(id, run, NotRunning::Hog) else { return };
         // A pool that is not confined is the right place for long computations: no report.
         if let Some(function) = function.filter(|_| pool.spec().confined)
             && let Some(count) = self.hogs().note(function)
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_back_off_and_stop_at_the_table_s_end() {
+    fn hog_reports_back_off_and_stop_when_the_table_is_full() {
         let hogs = Hogs::new();
         let reported: Vec<u64> = (0..40).filter_map(|_| hogs.note(7)).collect();
         assert_eq!(reported, [4, 5, 7, 11, 19, 35]);

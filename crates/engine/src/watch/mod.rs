@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! a thread that leaves something waiting    the watcher
-//! W1: lined_up += 1, or READY pushed        W2: awake = ASLEEP
+//! W1: scheduled_batches += 1, or READY pushed        W2: awake = ASLEEP
 //! R1: awake == AWAKE ?                      R2: something waiting ?
 //!   no: awake.swap(AWAKE) -> wake             yes: awake = AWAKE, go on
 //! ```
@@ -27,16 +27,16 @@
 //! The watcher also serves timers that no keeper covers ([`timers`]), creates workers that
 //! submitters need ([`wanted`]), and checks whether the CPUs have changed ([`changes`]).
 
+mod blocked;
 mod changes;
 mod deadlock;
 mod hogs;
-mod look;
-mod sightings;
-mod sleepers;
+mod reporting;
+mod samples;
+mod scan;
+mod spawn_requests;
 mod stall;
-mod telling;
 mod timers;
-mod wanted;
 mod watchdog;
 
 use std::collections::BTreeSet;
@@ -45,8 +45,8 @@ use std::sync::Arc;
 pub(crate) use hogs::Hogs;
 pub use hogs::{CPU_INTENSIVE_THRESH_NS, CPU_INTENSIVE_WARNING_THRESH};
 
-use look::{INTERVAL_MAX_NS, REMEMBER_NS, SeenBefore};
-use sleepers::SOON_NS;
+use blocked::SOON_NS;
+use scan::{INTERVAL_MAX_NS, REMEMBER_NS, ScanState};
 pub use watchdog::WATCHDOG_THRESH_NS;
 use watchdog::{Guard, Watchdog};
 
@@ -60,8 +60,8 @@ use crate::wake::WakeToken;
 pub(crate) const STUCK_NS: u64 = 200_000;
 /// The watcher sleeps when nothing has waited for this long.
 const LINGER_NS: u64 = 2 * INTERVAL_MAX_NS;
-/// A value of `next_look`: no scan is planned.
-const NO_LOOK: u64 = 0;
+/// A value of `next_check`: no scan is planned.
+const NO_CHECK: u64 = 0;
 
 const ASLEEP: u32 = 0;
 const AWAKE: u32 = 1;
@@ -82,14 +82,14 @@ pub(crate) struct Shared {
     /// Slots whose runs may wait for themselves.
     suspects: BTreeSet<u32>,
     /// Reports that are not delivered yet.
-    untold: Vec<Report>,
+    pending_reports: Vec<Report>,
 }
 
 /// See the module.
 pub(crate) struct Watch<H: Host> {
     awake: AtomicU32,
-    /// When the watcher checks the CPUs next; `NO_LOOK` if it does not.
-    next_look: AtomicU64,
+    /// When the watcher checks the CPUs next; `NO_CHECK` if it does not.
+    next_check: AtomicU64,
     /// A worker has asked for a check of the CPUs.
     called: AtomicBool,
     /// When the watcher, if asleep, serves timers that no keeper covers.
@@ -97,7 +97,7 @@ pub(crate) struct Watch<H: Host> {
     /// Whether the watcher's thread serves requests.
     present: AtomicBool,
     /// Whether some pool has left its claim on a wake to the watcher.
-    wanted: AtomicBool,
+    is_spawn_requested: AtomicBool,
     /// When the watcher last searched for stranded pools. The watcher alone writes it.
     stranded_at: AtomicU64,
     /// How often a pool was found without a worker that it should have had.
@@ -114,11 +114,11 @@ impl<H: Host> Watch<H> {
     pub(crate) fn new() -> Watch<H> {
         Watch {
             awake: AtomicU32::new(ASLEEP),
-            next_look: AtomicU64::new(NO_LOOK),
+            next_check: AtomicU64::new(NO_CHECK),
             called: AtomicBool::new(false),
             timers_at: AtomicU64::new(NEVER),
             present: AtomicBool::new(false),
-            wanted: AtomicBool::new(false),
+            is_spawn_requested: AtomicBool::new(false),
             stranded_at: AtomicU64::new(0),
             rescues: AtomicU64::new(0),
             thread: AtomicU64::new(0),
@@ -143,11 +143,11 @@ impl<H: Host> Watch<H> {
         std::mem::forget(std::mem::take(shared));
         host.renew(&self.event);
         self.awake.store(ASLEEP, Ordering::SeqCst);
-        self.next_look.store(NO_LOOK, Ordering::SeqCst);
+        self.next_check.store(NO_CHECK, Ordering::SeqCst);
         self.called.store(false, Ordering::SeqCst);
         self.timers_at.store(NEVER, Ordering::SeqCst);
         self.present.store(false, Ordering::SeqCst);
-        self.wanted.store(false, Ordering::SeqCst);
+        self.is_spawn_requested.store(false, Ordering::SeqCst);
         self.thread.store(0, Ordering::Relaxed);
     }
 }
@@ -161,8 +161,8 @@ impl<H: Host> Engine<H> {
         let awake = self.watch_state().awake.load(Ordering::SeqCst);
         // Where sleeps are expected, the watcher must scan now and not at the end of its interval.
         let calls = awake == ASLEEP
-            || (awake == LINGERS && pool.suspect_until.load(Ordering::Relaxed) != 0);
-        if calls && self.watch_helps(pool) {
+            || (awake == LINGERS && pool.expect_blocks_until.load(Ordering::Relaxed) != 0);
+        if calls && self.watcher_helps(pool) {
             self.wake_watch();
         }
     }
@@ -198,7 +198,7 @@ impl<H: Host> Engine<H> {
             // scan. The next change of a pool tries again.
             watch.awake.store(ASLEEP, Ordering::SeqCst);
             watch.timers_at.store(NEVER, Ordering::SeqCst);
-            watch.next_look.store(NO_LOOK, Ordering::SeqCst);
+            watch.next_check.store(NO_CHECK, Ordering::SeqCst);
         })
     }
 
@@ -213,20 +213,20 @@ impl<H: Host> Engine<H> {
 
 fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
     let (host, watch) = (engine.host(), engine.watch_state());
-    engine.name_watch(host.thread_id());
+    engine.set_watch_thread(host.thread_id());
     watch.present.store(true, Ordering::SeqCst);
     let retired = || watch.retired.load(Ordering::SeqCst) != 0;
-    let mut seen = SeenBefore::new();
+    let mut seen = ScanState::new();
     let (mut look_at, mut stranded_at, mut guard) = (None, NEVER, Guard::new());
     while !retired() {
-        engine.make_wanted();
+        engine.spawn_requested();
         if watch.awake.load(Ordering::SeqCst) == ASLEEP {
-            let timers_at = engine.look_at_timers();
+            let timers_at = engine.serve_due_timers();
             let deadline = look_at.unwrap_or(NEVER).min(seen.clear_at).min(guard.next);
             let deadline = deadline.min(timers_at).min(stranded_at);
             let _ = host.park(&watch.event, (deadline != NEVER).then_some(deadline));
-            look_at = engine.look_at_cpus(look_at);
-            stranded_at = engine.look_for_stranded();
+            look_at = engine.check_cpus(look_at);
+            stranded_at = engine.find_stranded();
             guard.look(engine, look_at.is_some());
             if seen.clear_at <= host.now() {
                 seen.clear();
@@ -240,16 +240,16 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
             let _ = host.park(&watch.event, Some(last_waiting.saturating_add(interval)));
         }
         while !retired() {
-            engine.make_wanted();
-            look_at = engine.look_at_cpus(look_at);
+            engine.spawn_requested();
+            look_at = engine.check_cpus(look_at);
             guard.look(engine, true);
             let now = host.now();
-            let mut look = engine.look(now, &mut seen);
+            let mut look = engine.scan(now, &mut seen);
             let rested = now.saturating_sub(last_waiting) >= LINGER_NS;
             if !look.waiting && (rested || watch.awake.load(Ordering::SeqCst) == AWAKE) {
                 // W2 before R2 (see the module): publish the state first, then scan once more.
                 watch.awake.store(if rested { ASLEEP } else { LINGERS }, Ordering::SeqCst);
-                look = engine.look(now, &mut seen);
+                look = engine.scan(now, &mut seen);
                 if rested && !look.waiting {
                     stranded_at = look.stranded_at;
                     break;
@@ -269,7 +269,7 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
                 (interval * 2).min(look.longest)
             };
             let next = look.next.min(now.saturating_add(interval));
-            let sights = seen.sightings.wanted();
+            let sights = seen.samples.wanted();
             if sights.is_empty() {
                 let _ = host.park(&watch.event, Some(next));
             } else {
@@ -278,21 +278,21 @@ fn watch_main<H: Host>(engine: &Arc<Engine<H>>) {
         }
         guard.look(engine, look_at.is_some());
         seen.runs.clear();
-        if seen.sightings.observes() {
+        if seen.samples.observes() {
             seen.clear_at = host.now().saturating_add(REMEMBER_NS);
         }
     }
     // A claim that is left from here on stays with the thread that leaves it. Partner of both
-    // stores: `leave_to_watch`.
+    // stores: `leave_spawn_to_watcher`.
     watch.present.store(false, Ordering::SeqCst);
-    engine.make_wanted();
-    engine.name_watch(0);
+    engine.spawn_requested();
+    engine.set_watch_thread(0);
 }
 
 /// Access for the models, which run without the watcher's thread.
 #[cfg(all(test, loom))]
 mod model {
-    use super::{ASLEEP, SeenBefore};
+    use super::{ASLEEP, ScanState};
     use crate::engine::Engine;
     use crate::host::Host;
     use crate::models::LoomHost;
@@ -306,10 +306,10 @@ mod model {
         pub(crate) fn watch_sleeps(&self) -> u64 {
             let watch = self.watch_state();
             watch.awake.store(ASLEEP, Ordering::SeqCst);
-            if self.look(self.host().now(), &mut SeenBefore::new()).waiting {
+            if self.scan(self.host().now(), &mut ScanState::new()).waiting {
                 watch.awake.store(AWAKE, Ordering::SeqCst);
             }
-            self.look_at_timers()
+            self.serve_due_timers()
         }
 
         /// Whether the watcher is awake, or was woken.
@@ -325,11 +325,11 @@ mod model {
             let next = pool.next_wake();
             assert_ne!(next, NEVER, "a timer is armed");
             let inner = pool.lock();
-            let sleeps_for_it = |id| pool.kept_until() <= next || self.slot(id).event.is_woken();
+            let sleeps_for_it = |id| pool.keeper_until() <= next || self.slot(id).event.is_woken();
             let by_keeper = inner.keeper.is_some_and(sleeps_for_it);
             let by_watch = watch_at <= next + pool.timer_slack() || self.watch_is_called();
             let counts = pool.state.counts();
-            let (keeper, kept) = (inner.keeper, pool.kept_until());
+            let (keeper, kept) = (inner.keeper, pool.keeper_until());
             if by_keeper || by_watch {
                 return Ok(());
             }

@@ -33,7 +33,7 @@
 //! timer, even above the target. If no worker can be had, it queues the due items itself, so that a
 //! rescuer may take them.
 
-use super::{ASLEEP, NO_LOOK};
+use super::{ASLEEP, NO_CHECK};
 use crate::engine::Engine;
 use crate::host::{Cure, Host};
 use crate::pool::progress::TIMER_SLACK_NS;
@@ -45,8 +45,8 @@ impl<H: Host> Engine<H> {
     pub(crate) fn call_watch_by(&self, at: u64) {
         // R1 of the module's diagram.
         let watch = self.watch_state();
-        let look_at = watch.next_look.load(Ordering::SeqCst);
-        let looks_before = (look_at != NO_LOOK && look_at <= at)
+        let look_at = watch.next_check.load(Ordering::SeqCst);
+        let looks_before = (look_at != NO_CHECK && look_at <= at)
             || watch.called.load(Ordering::SeqCst)
             || watch.awake.load(Ordering::SeqCst) != ASLEEP
             || watch.timers_at.load(Ordering::SeqCst) <= at;
@@ -60,7 +60,7 @@ impl<H: Host> Engine<H> {
 
     /// Serves the overdue timers. Returns when the next one without a keeper is due; the watcher is
     /// about to sleep until then.
-    pub(super) fn look_at_timers(&self) -> u64 {
+    pub(super) fn serve_due_timers(&self) -> u64 {
         let watch = self.watch_state();
         // W2 before R2 (see the module).
         watch.timers_at.store(NEVER, Ordering::SeqCst);
@@ -113,7 +113,7 @@ fn left_timer<H: Host>(pool: &Pool<H>, now: u64, sleeps: bool) -> Option<u64> {
 /// How much later than a timer without a keeper the watcher serves it: 0 if the running workers are
 /// not expected to end their batches in time.
 fn slack<H: Host>(pool: &Pool<H>, timer: u64, now: u64) -> u64 {
-    let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
+    let since_take = now.saturating_sub(pool.last_progress_at.load(Ordering::Relaxed));
     let is_far = timer.saturating_sub(now) >= TIMER_SLACK_NS;
     if is_far || since_take >= TIMER_SLACK_NS { 0 } else { pool.timer_slack() }
 }

@@ -25,7 +25,7 @@
 //!   watcher.
 //!
 //! An item that begins to wait after the last check leads to a call of the watcher: a worker must
-//! be woken for it, which becomes busy and calls (`be_seen`). There are two exceptions. A submitter
+//! be woken for it, which becomes busy and calls (`heartbeat`). There are two exceptions. A submitter
 //! whose item waits behind a reached limit wakes no worker, because the pwq has the mark SATURATED.
 //! So the last check clears that mark on pwqs in which nothing waits. The next item there costs one
 //! worker's scan of the pwq, which sets the mark again. And a pool that has one worker and never
@@ -34,7 +34,7 @@
 //!
 //! ```text
 //! submitter                                the watcher, at its last check
-//! W1: push to the inbox                    next_look = NO_LOOK
+//! W1: push to the inbox                    next_check = NO_CHECK
 //!                                          W2: SATURATED cleared
 //! R1: SATURATED ?                          R2: inbox not empty ? something waits, continue
 //!   no: a worker is woken, and calls
@@ -165,7 +165,7 @@ impl Guard {
         if suspects {
             self.next = self.next.min(now.saturating_add(period));
         }
-        if self.next == NEVER && engine.call_at_next_items(&self.watched) {
+        if self.next == NEVER && engine.arm_watch_calls(&self.watched) {
             self.next = now.saturating_add(period);
         }
         engine.tell(std::mem::take(&mut self.found));
@@ -239,7 +239,7 @@ impl<H: Host> Engine<H> {
         if self.pools() > 0 {
             self.suspect_all();
             // If the watchdog was off, it does not know of the items that wait now.
-            self.call_for_a_look();
+            self.request_check();
         }
     }
 
@@ -247,7 +247,7 @@ impl<H: Host> Engine<H> {
     fn find_backlogs(&self) -> BTreeMap<Backed, Progress> {
         let mut places = BTreeSet::new();
         self.for_each_pool(|pool| {
-            if pool.looks_ready() || pool.lined_up.load(Ordering::SeqCst) > 0 {
+            if pool.looks_ready() || pool.scheduled_batches.load(Ordering::SeqCst) > 0 {
                 places.insert(Backed::Pool(pool.id));
             }
         });
@@ -285,7 +285,7 @@ impl<H: Host> Engine<H> {
                 let pool: &Pool<H> = self.pool(id);
                 let workers = pool.list_workers();
                 let moved = workers.iter().map(|&id| self.slot(id).progress());
-                (pool.took_at.get() as u64, moved.fold(0, u64::wrapping_add))
+                (pool.last_batch_at.get() as u64, moved.fold(0, u64::wrapping_add))
             }
             Backed::Deadlock(slot) => self.progress_of_deadlock(slot),
             _ => {
@@ -322,10 +322,10 @@ impl<H: Host> Engine<H> {
 
     /// Makes the next item behind a reached limit call the watcher. True if something waits now
     /// that did not before.
-    fn call_at_next_items(&self, known: &BTreeMap<Backed, Watched>) -> bool {
+    fn arm_watch_calls(&self, known: &BTreeMap<Backed, Watched>) -> bool {
         let mut any = false;
         self.pwqs().for_each(|(_, pwq)| {
-            if pwq.marks().1 && pwq.call_at_next_item() {
+            if pwq.marks().1 && pwq.arm_watch_call() {
                 self.make_ready(pwq);
                 any = true;
             }

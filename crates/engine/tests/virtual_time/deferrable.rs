@@ -47,11 +47,11 @@ fn no_worker_wakes_for_a_deferrable_item_and_the_next_awake_one_runs_it() {
             let item = noting(engine, &runs);
             // The watcher may still check the CPUs because of the previous queue.
             host.doze(SEC);
-            let before = host.counts().without_looks();
+            let before = host.counts().without_scans();
             assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
             assert_eq!(host.machine().next_event(), None, "something is going to happen");
             host.doze(1_000 * SEC);
-            assert_eq!(host.counts().without_looks(), before, "no wake, no wake-up, no thread");
+            assert_eq!(host.counts().without_scans(), before, "no wake, no wake-up, no thread");
             assert!(taken(&runs).is_empty() && item.is_pending());
             run_something(&queue);
             // The item is queued behind the one for which the worker woke.
@@ -132,9 +132,9 @@ fn a_worker_that_wakes_for_another_timer_runs_it() {
         assert_eq!(timer.queue_delayed(&queue, None, 20 * MS), Queued::Yes);
         assert_eq!(item.queue_delayed(&queue, None, 5 * MS), Queued::Yes);
         host.doze(MS);
-        let before = host.counts().without_looks();
+        let before = host.counts().without_scans();
         host.doze(SEC);
-        let after = host.counts().without_looks();
+        let after = host.counts().without_scans();
         assert_eq!(taken(&runs), [begin + 20 * MS]);
         assert_eq!((after.wake_ups, after.wakes), (before.wake_ups + 1, before.wakes));
     });
@@ -231,9 +231,9 @@ fn an_item_of_a_destroyed_queue_is_released_at_the_next_wake() {
         assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
         drop(queue);
         host.doze(MS);
-        let before = host.counts().without_looks();
+        let before = host.counts().without_scans();
         host.doze(SEC);
-        assert_eq!((host.counts().without_looks(), item.released()), (before, 0));
+        assert_eq!((host.counts().without_scans(), item.released()), (before, 0));
         run_something(&keep);
         keep.flush().unwrap();
         assert_eq!((item.released(), item.is_pending()), (1, false));
@@ -254,10 +254,10 @@ fn a_pool_that_is_used_again_does_not_wake_for_deferrable_timers() {
         host.doze(SEC);
         run_something(&queue);
         assert_eq!(left.released(), 1);
-        let before = host.counts().without_looks();
+        let before = host.counts().without_scans();
         assert_eq!(item.queue_delayed(&queue, None, 10 * MS), Queued::Yes);
         host.doze(SEC);
-        assert_eq!(host.counts().without_looks(), before);
+        assert_eq!(host.counts().without_scans(), before);
         assert!(item.cancel(engine));
     });
 }

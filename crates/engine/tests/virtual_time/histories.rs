@@ -174,7 +174,7 @@ impl History {
             let is_worker = name.starts_with("uw/") && !name.starts_with("uw/R-");
             let cpu = machine.current_cpu();
             oracle.trace.note(machine.now, thread, "start of item, on CPU", no, u64::from(cpu));
-            oracle.start(no, (thread, is_worker.then_some(cpu)), |id| machine.told_cpu(id));
+            oracle.start(no, (thread, is_worker.then_some(cpu)), |id| machine.reported_cpu(id));
             thread
         });
         for _ in 0..1 + history.below(3) {
@@ -272,7 +272,7 @@ impl History {
     }
 
     fn offer(&self, job: &Job, cpu: Option<u32>) {
-        self.host().machine().begin_telling();
+        self.host().machine().begin_cpu_reports();
         with_oracle(self.host(), |oracle, machine| {
             oracle.offer(job.no, machine.current.expect("a thread executes"), cpu);
         });
@@ -283,11 +283,11 @@ impl History {
             let thread = machine.current.expect("a thread executes");
             // A thread that moved during the call may have queued the item on either CPU.
             let is_given = cpu.is_some();
-            let cpu = cpu.unwrap_or_else(|| machine.told_cpu(thread));
+            let cpu = cpu.unwrap_or_else(|| machine.reported_cpu(thread));
             let what = if due.is_some() { "armed item, until" } else { "queued item, for CPU" };
             let more = due.map_or(u64::from(cpu), |due| due / US);
             oracle.trace.note(machine.now, thread, what, job.no, more);
-            if is_given || !machine.has_told_several(thread) {
+            if is_given || !machine.has_reported_several_cpus(thread) {
                 oracle.accept(machine.now, job.no, cpu, due);
             }
         });
@@ -357,7 +357,7 @@ impl History {
                 what => {
                     let at = self.below(KEPT as u64) as usize;
                     if let Some(job) = kept.get(at) {
-                        self.meddle(job, what);
+                        self.act_on_next(job, what);
                         may_stay.extend((what == MOVES).then(|| job.clone()));
                     }
                     None
@@ -380,7 +380,7 @@ impl History {
     }
 
     /// Does something to an item, or to all.
-    fn meddle(self: &Arc<Self>, job: &Job, what: u64) {
+    fn act_on_next(self: &Arc<Self>, job: &Job, what: u64) {
         let engine = &self.engine;
         match what {
             MOVES => self.move_timer(job),
@@ -473,7 +473,7 @@ impl History {
     }
 
     /// Waits until everything is over that will be without help.
-    pub(crate) fn come_to_rest(&self) {
+    pub(crate) fn wait_until_idle(&self) {
         let (begin, mut step) = (self.host().time(), MS);
         let is_over = || {
             let is_empty = with_oracle(self.host(), |oracle, _| oracle.is_empty());

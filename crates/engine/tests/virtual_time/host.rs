@@ -269,7 +269,7 @@ impl Host for VirtualHost {
 
     fn current_cpu(&self) -> u32 {
         self.preempt();
-        self.machine().tell_cpu()
+        self.machine().report_cpu()
     }
 
     fn spawn(&self, spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result<(), SpawnError> {

@@ -9,9 +9,9 @@ use uwork_engine::host::Cure;
 use uwork_policy::blocking::Tier;
 use uwork_policy::cpuset::CpuSet;
 
-use crate::chance::{Chance, Chaos};
 use crate::histories::History;
 use crate::oracle::{Oracle, Rules};
+use crate::random_source::{Chance, Chaos};
 use crate::setup::{MS, SEC, Setup, US, with_engine};
 
 /// Histories of one run of the tests; `UWORK_SIM_SEEDS=N` runs more.
@@ -61,7 +61,7 @@ fn run(seed: u64, reverted: Option<Cure>) {
         if shuts_down {
             history.shut_down_for_good();
         } else {
-            history.come_to_rest();
+            history.wait_until_idle();
         }
         assert_eq!(engine.rescues(), 0, "the watch brought workers up that were missing");
     });

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use uwork_policy::cpuset::CpuSet;
 
-use crate::chance::{Chance, Chaos};
 use crate::oracle::{Oracle, Stance};
+use crate::random_source::{Chance, Chaos};
 use crate::simulation::Anchor;
 
 /// A thread's number, from 0 in the order of creation.
@@ -64,8 +64,8 @@ struct Thread {
     burns_until: u64,
     /// Whether there is an event for the end of its time slice.
     is_sliced: bool,
-    /// The CPU that the engine was told last, and those told since [`Machine::begin_telling`].
-    told_cpu: u32,
+    /// The CPU that the engine was told last, and those told since [`Machine::begin_cpu_reports`].
+    reported_cpu: u32,
     told: CpuSet,
     /// Since when it dozes, if it does.
     asleep_since: Option<u64>,
@@ -94,7 +94,7 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// The counters without the watcher's, which may check the CPUs at any time.
-    pub(crate) fn without_looks(self) -> Counts {
+    pub(crate) fn without_scans(self) -> Counts {
         Counts { looks: 0, ..self }
     }
 }
@@ -170,7 +170,7 @@ impl Machine {
             burns_since: 0,
             burns_until: 0,
             is_sliced: false,
-            told_cpu: cpu,
+            reported_cpu: cpu,
             told: CpuSet::new(),
             asleep_since: None,
             slept: None,
@@ -234,29 +234,29 @@ impl Machine {
     }
 
     /// Returns the CPU of the executing thread to the engine, and records it.
-    pub(crate) fn tell_cpu(&mut self) -> u32 {
+    pub(crate) fn report_cpu(&mut self) -> u32 {
         let current = self.current.expect("called from outside of the simulation");
         let thread = &mut self.threads[current];
-        thread.told_cpu = thread.cpu;
+        thread.reported_cpu = thread.cpu;
         thread.told.insert(thread.cpu);
         thread.cpu
     }
 
-    /// The executing thread begins a call. `has_told_several` then says whether the engine was told
+    /// The executing thread begins a call. `has_reported_several_cpus` then says whether the engine was told
     /// more than one CPU during it.
-    pub(crate) fn begin_telling(&mut self) {
+    pub(crate) fn begin_cpu_reports(&mut self) {
         let current = self.current.expect("called from outside of the simulation");
         self.threads[current].told = CpuSet::new();
     }
 
     /// Whether the engine was told different CPUs of this thread since then.
-    pub(crate) fn has_told_several(&self, id: ThreadId) -> bool {
+    pub(crate) fn has_reported_several_cpus(&self, id: ThreadId) -> bool {
         self.threads[id].told.len() > 1
     }
 
     /// The CPU that the engine was told last on this thread.
-    pub(crate) fn told_cpu(&self, id: ThreadId) -> u32 {
-        self.threads[id].told_cpu
+    pub(crate) fn reported_cpu(&self, id: ThreadId) -> u32 {
+        self.threads[id].reported_cpu
     }
 
     /// The thread's name.
@@ -291,7 +291,7 @@ impl Machine {
         }
         match doing {
             Doing::Ready => self.ready.push_back(id),
-            Doing::Dozing => self.tell_observer(id),
+            Doing::Dozing => self.notify_observer(id),
             _ => {}
         }
     }
@@ -307,7 +307,7 @@ impl Machine {
         self.observer = None;
     }
 
-    fn tell_observer(&mut self, id: ThreadId) {
+    fn notify_observer(&mut self, id: ThreadId) {
         if let Some((observer, threads)) = &self.observer
             && threads.contains(&id)
         {
@@ -543,7 +543,7 @@ impl Machine {
                     self.ready.push_back(id);
                     if let Some(since) = self.threads[id].asleep_since.take() {
                         self.threads[id].slept = Some((since, at - since));
-                        self.tell_observer(id);
+                        self.notify_observer(id);
                     }
                 }
             }

@@ -9,9 +9,9 @@ use uwork_policy::blocking::Tier;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
-use crate::chance::Chaos;
 use crate::host::BrokenSpawn;
 use crate::item::Item;
+use crate::random_source::Chaos;
 use crate::setup::{MS, SEC, Setup, US, VirtualEngine, attrs, make, spec, with_engine};
 
 /// How late a timer may be where a CPU of its pod is free, or its workers block.
@@ -338,7 +338,10 @@ fn the_watcher_rescues_a_pool_that_lacks_a_worker_for_no_reason() {
         queue.flush().unwrap();
         assert_eq!(engine.rescues(), 1);
         let reports = host.reports();
-        let is_told = |report: &Report| matches!(report, Report::WorkerMissing { pool, missing_ns } if pool == "0" && *missing_ns >= 250 * MS);
+        let is_told = |report: &Report| match report {
+            Report::WorkerMissing { pool, missing_ns } => pool == "0" && *missing_ns >= 250 * MS,
+            _ => false,
+        };
         assert!(reports.iter().any(is_told), "{reports:?}");
     });
 }

@@ -7,12 +7,12 @@ use uwork_policy::cpuset::CpuSet;
 use uwork_policy::flags::Flags;
 use uwork_policy::scope::Scope;
 
-use crate::chance::{Chance, Chaos};
+use crate::delayed_items::{Timer, arm_once, arm_once_on};
+use crate::idle_end;
 use crate::item::Item;
-use crate::late::{Timer, arm_once, arm_once_on};
 use crate::ledger::{Limit, QueueNo};
 use crate::machine::Counts;
-use crate::rest;
+use crate::random_source::{Chance, Chaos};
 use crate::setup::{Setup, US, attrs, make, spec, with_engine};
 use crate::world::{ALL, BOUND, NODES, ORDERED, PODS, RECLAIM, RECLAIM_ORDERED, WHOLE, World};
 
@@ -190,13 +190,13 @@ fn run(seed: u64) -> (u64, Counts) {
         // An item accepted just before the end needs a worker that may have retired already.
         let shuts_down = spawn_fails_one_in != 1 && world.below(4) == 0;
         if shuts_down {
-            rest::begin_shutdown(&world);
+            idle_end::begin_shutdown(&world);
         }
         threads.into_iter().for_each(|thread| thread.join(world.host()));
         if shuts_down {
-            rest::end_shutdown(&world)
+            idle_end::end_shutdown(&world)
         } else {
-            rest::come_to_rest(&world, &timers)
+            idle_end::wait_until_idle(&world, &timers)
         }
         assert_eq!(engine.rescues(), 0, "the watch brought workers up that were missing");
         (world.host().time(), world.host().counts())

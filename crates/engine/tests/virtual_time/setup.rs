@@ -9,9 +9,9 @@ use uwork_policy::flags::Flags;
 use uwork_policy::scope::{Scope, ScopeChoice};
 use uwork_policy::topology::Topology;
 
-use crate::chance::Chaos;
 use crate::host::VirtualHost;
 use crate::machine::Machine;
+use crate::random_source::Chaos;
 use crate::simulation;
 
 pub(crate) type VirtualEngine = Engine<VirtualHost>;

@@ -260,7 +260,7 @@ impl World {
                 0 => panics = true,
                 1..3 => world.chain(no),
                 3..5 if world.waits => world.wait_for_later(home),
-                5 => world.wait_for_the_steady(),
+                5 => world.wait_for_a_reclaiming_queue(),
                 _ => {}
             }
             world.pass_time(BOUND);
@@ -295,7 +295,7 @@ impl World {
     }
 
     /// Waits for items of a queue that makes progress whatever happens to the others.
-    fn wait_for_the_steady(self: &Arc<Self>) {
+    fn wait_for_a_reclaiming_queue(self: &Arc<Self>) {
         let home = RECLAIM + self.below(4) as QueueNo;
         for _ in 0..1 + self.below(3) {
             let (once, queued) = self.once_on(home);

@@ -7,14 +7,14 @@ fn wishes<'a>(variable: Option<&'a str>, program: Option<Mode>, isolated: &str) 
         variable: variable.map(|text| ("UWORK_PWLOCKS", text)),
         program,
         isolated: isolated.parse().unwrap(),
-        no_sections: None,
+        sections_refused: None,
     }
 }
 
 #[test]
 fn the_environment_comes_first_then_the_program_then_isolation() {
     use Mode::{Asymmetric, Local, Remote};
-    for (variable, program, isolated, mode, is_odd) in [
+    for (variable, program, isolated, mode, is_invalid) in [
         (None, None, "", Local, false),
         (None, None, "1", Remote, false),
         (None, Some(Asymmetric), "1", Asymmetric, false),
@@ -30,7 +30,11 @@ fn the_environment_comes_first_then_the_program_then_isolation() {
         (Some("01"), None, "", Local, true),
     ] {
         let choice = choose(&wishes(variable, program, isolated));
-        assert_eq!((choice.mode, choice.is_odd), (mode, is_odd), "{variable:?} {program:?}");
+        assert_eq!(
+            (choice.mode, choice.is_invalid),
+            (mode, is_invalid),
+            "{variable:?} {program:?}"
+        );
     }
 }
 
@@ -43,10 +47,10 @@ fn a_bad_variable_is_reported_with_the_allowed_values() {
 #[test]
 fn without_sections_the_spinlock_is_chosen_and_the_reason_given() {
     for mode in Mode::ALL {
-        let no_sections = Some("rseq(2) is missing".to_owned());
-        let choice = choose(&Wishes { no_sections, ..wishes(None, Some(mode), "") });
+        let sections_refused = Some("rseq(2) is missing".to_owned());
+        let choice = choose(&Wishes { sections_refused, ..wishes(None, Some(mode), "") });
         assert_eq!(choice.mode, Mode::Remote);
-        assert_eq!(choice.is_odd, mode != Mode::Remote);
+        assert_eq!(choice.is_invalid, mode != Mode::Remote);
         assert_eq!(choice.reason.contains("rseq(2) is missing"), mode != Mode::Remote);
     }
 }

@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
     /// Its reply is written.
     Replied,
     /// Whether it counts towards the command's reply.
-    Counted(bool),
+    WasRunning(bool),
     /// There was no memory for it, and nothing was written.
     OutOfMemory,
 }
@@ -73,8 +73,8 @@ impl Place<'_> {
         reply: &mut Buffer,
     ) -> Outcome {
         if operation == Operation::Clear {
-            drop_elsewhere(self.keys.clear());
-            return Outcome::Counted(true);
+            drop_on_own_thread(self.keys.clear());
+            return Outcome::WasRunning(true);
         }
         let (key, now, version) = (args.at(0), self.now, self.version);
         let out = &mut reply.bytes;
@@ -95,18 +95,18 @@ impl Place<'_> {
                 let expiry = Expiry::Never;
                 let set = self.keys.set((hash, key), args.at(1), expiry, Condition::Always, now);
                 return match set {
-                    Ok(_) => Outcome::Counted(true),
+                    Ok(_) => Outcome::WasRunning(true),
                     Err(OutOfMemory) => Outcome::OutOfMemory,
                 };
             }
-            Operation::Remove => return Outcome::Counted(self.keys.remove(hash, key, now)),
+            Operation::Remove => return Outcome::WasRunning(self.keys.remove(hash, key, now)),
             Operation::Contains => {
-                return Outcome::Counted(self.keys.get(hash, key, now).is_some());
+                return Outcome::WasRunning(self.keys.get(hash, key, now).is_some());
             }
             Operation::Fetch => match self.keys.get(hash, key, now) {
                 Some(value) if reply.append(value).is_err() => return Outcome::OutOfMemory,
                 Some(_) => {}
-                None => return Outcome::Counted(false),
+                None => return Outcome::WasRunning(false),
             },
             Operation::Clear => {}
         }
@@ -179,7 +179,7 @@ pub(crate) fn bulk(reply: &mut Buffer, value: &[u8]) {
 }
 
 /// Frees a keyspace on a worker: a large keyspace takes long, and no client should wait for it.
-fn drop_elsewhere(keys: Keyspace) {
+fn drop_on_own_thread(keys: Keyspace) {
     const FEW: usize = 1_000;
     if keys.len() > FEW {
         // Detached: the handle is dropped, and no thread waits for the item.

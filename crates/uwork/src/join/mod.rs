@@ -115,12 +115,12 @@ impl<R> JoinHandle<R> {
         if !self.is_finished() {
             engine().assert_may_wait();
         }
-        self.join_anyway()
+        self.join_unchecked()
     }
 
     /// As [`JoinHandle::join`], for callers in which unwinding would be unsound: no check that may
     /// panic.
-    pub(crate) fn join_anyway(self) -> Result<R, JoinError> {
+    pub(crate) fn join_unchecked(self) -> Result<R, JoinError> {
         let task = self.task();
         if !task.is_done() {
             // Read before the attempt to help: a different value afterwards means that a freeze or

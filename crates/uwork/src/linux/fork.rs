@@ -87,7 +87,7 @@ extern "C" fn watch_forks() {
 
 /// Ensures that the fork handlers are registered. Called before any object is made that a fork must
 /// not find half made.
-pub(crate) fn are_watched() {
+pub(crate) fn ensure_fork_handlers() {
     // Reads the static, so that a linker that keeps this function keeps the static as well.
     // SAFETY: a static.
     unsafe { std::ptr::read_volatile(&raw const AT_START)() };

@@ -35,7 +35,7 @@ const TRIES: u32 = 4;
 
 /// The error of a `membarrier` that was permitted at first and is refused now, until it is
 /// reported; else 0.
-static UNSAID: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
+static PENDING_ERROR: std::sync::atomic::AtomicI32 = std::sync::atomic::AtomicI32::new(0);
 /// Such a refusal was recorded.
 static IS_LOST: AtomicBool = AtomicBool::new(false);
 
@@ -111,19 +111,19 @@ fn cross(outcome: Result<crossing::Mask, crossing::Stays>, error: &Errno) {
     }
 }
 
-/// Records the refusal for [`unsaid`], once.
+/// Records the refusal for [`pending_report`], once.
 fn note(error: &Errno) {
     if !IS_LOST.swap(true, Ordering::Relaxed) {
-        UNSAID.store(error.0, Ordering::Relaxed);
+        PENDING_ERROR.store(error.0, Ordering::Relaxed);
     }
 }
 
 /// The report that is due, once. Called by a thread that holds no lock.
-pub(super) fn unsaid() -> Option<Report> {
-    if UNSAID.load(Ordering::Relaxed) == 0 {
+pub(super) fn pending_report() -> Option<Report> {
+    if PENDING_ERROR.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    let error = UNSAID.swap(0, Ordering::Relaxed);
+    let error = PENDING_ERROR.swap(0, Ordering::Relaxed);
     (error != 0).then(|| Report::BarrierRefused { reason: Errno(error).to_string() })
 }
 

@@ -43,9 +43,9 @@ use uwork_policy::flags::FlagsWarning;
 use uwork_policy::percpu::Mode;
 
 pub(crate) use event::Event;
-pub(crate) use thread::nice_had;
+pub(crate) use thread::actual_nice;
 
-pub(crate) use fork::{are_watched, forks};
+pub(crate) use fork::{ensure_fork_handlers, forks};
 
 use crate::first_use;
 use crate::topology::Machine;
@@ -185,7 +185,7 @@ impl Host for Linux {
     }
 
     fn cpus_changed(&self) -> Option<Cpus> {
-        if let Some(report) = membarrier::unsaid() {
+        if let Some(report) = membarrier::pending_report() {
             self.report(report);
         }
         self.changes.look()
@@ -226,8 +226,8 @@ pub(crate) fn tell(mut report: Report) {
     let told = catch_unwind(AssertUnwindSafe(|| {
         // On a thread of its own, as the symbol lookup may take long.
         if let Report::Stalled(stall) = &mut report {
-            stall.replace_items(&mut crate::foreign::stands_for);
-            stall.name_functions(&mut crate::looking_in::names());
+            stall.replace_items(&mut crate::foreign::represented_item);
+            stall.name_functions(&mut crate::dump_api::names());
         }
         match REPORTER.get() {
             Some(reporter) => reporter(&report),

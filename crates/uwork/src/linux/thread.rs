@@ -25,8 +25,9 @@ pub(super) fn spawn(spec: &WorkerSpec, main: Box<dyn FnOnce() + Send>) -> Result
         set_nice(nice);
         wake_on_time();
         let host = super::engine().host();
-        let unsaid = host.asleep.unsaid().into_iter().chain(super::membarrier::unsaid());
-        unsaid.for_each(|report| host.report(report));
+        let pending_report =
+            host.asleep.pending_report().into_iter().chain(super::membarrier::pending_report());
+        pending_report.for_each(|report| host.report(report));
         main();
     };
     start(&spec.name, body).map_err(|error| SpawnError(error.to_string()))
@@ -136,7 +137,7 @@ fn had(wanted: i32) -> Option<&'static AtomicI32> {
 }
 
 /// The niceness that threads got where this one was requested, if it is another one.
-pub(crate) fn nice_had(wanted: i32) -> Option<i32> {
+pub(crate) fn actual_nice(wanted: i32) -> Option<i32> {
     had(wanted).map(|had| had.load(Ordering::Relaxed)).filter(|&nice| nice != AS_REQUESTED)
 }
 
@@ -151,7 +152,7 @@ fn set_nice(wanted: i32) {
     if let (Some(got), Some(had)) = (got, had(wanted)) {
         // Once another one was set, the record stays, even if later threads get the requested one.
         if got != wanted && had.swap(got, Ordering::Relaxed) == AS_REQUESTED {
-            super::engine().host().report(Report::NiceNotHad { wanted, got });
+            super::engine().host().report(Report::NiceRefused { wanted, got });
         }
     }
 }

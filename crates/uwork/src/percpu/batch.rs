@@ -17,7 +17,7 @@ use super::forks::Registration;
 use super::mode::chosen;
 use super::parts::{Held, Lost, Parts};
 use super::singles::Singles;
-use super::underway::{Begun, Underway};
+use super::underway::{Begun, InProgress};
 use crate::error::Error;
 
 /// Batches with a sink: an item goes to the batch of the caller's CPU, a full batch to the sink.
@@ -58,7 +58,7 @@ struct Sinks(UnsafeCell<State>);
 #[derive(Default)]
 struct State {
     /// Calls of the sink for batches that were full.
-    underway: Underway,
+    underway: InProgress,
     /// Held by the draining thread, until the sink has returned.
     draining: Mutex<()>,
     /// The token of the thread that holds `draining`; 0 if it is free.

@@ -29,7 +29,7 @@ pub(super) fn chosen() -> &'static Chosen {
     engine();
     first_use::once(&CHOSEN, || {
         let chosen = decide(options().percpu_mode);
-        if chosen.choice.is_odd {
+        if chosen.choice.is_invalid {
             let Choice { mode, reason, .. } = chosen.choice.clone();
             engine().host().report(Report::PerCpuMode { mode, reason });
         }
@@ -45,7 +45,7 @@ fn decide(program: Option<Mode>) -> Chosen {
         variable: variable.as_deref().map(|text| (VARIABLE, text)),
         program,
         isolated: Machine::read().map(|machine| machine.isolated).unwrap_or_default(),
-        no_sections: sections.err(),
+        sections_refused: sections.err(),
     };
     Chosen { choice: choose(&wishes), rseq }
 }

@@ -21,14 +21,14 @@ use super::locks::Locks;
 use crate::builder::Builder;
 use crate::error::Error;
 use crate::every_cpu::Call;
-use crate::own_queue::try_own_queue;
+use crate::library_queue::try_library_queue;
 use crate::queue::Queue;
 
 /// The queue for functions that go to another CPU. None if it cannot be made, or if the caller runs
 /// on it: the caller would hold a permit that it waits for.
 fn queue() -> Option<&'static Queue> {
     static QUEUE: OnceLock<Queue> = OnceLock::new();
-    let queue = try_own_queue(&QUEUE, "uwork/percpu", Builder::per_cpu)?;
+    let queue = try_library_queue(&QUEUE, "uwork/percpu", Builder::per_cpu)?;
     (!queue.0.runs_here()).then_some(queue)
 }
 

@@ -9,19 +9,19 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use uwork_engine::percpu::{Side, Underway as Counts};
+use uwork_engine::percpu::{InProgress as Counts, Side};
 
 use crate::linux::{Linux, engine};
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Underway {
+pub(super) struct InProgress {
     counts: Counts<Linux>,
     /// The number of forks since creation: calls begun before a fork are no longer counted.
     forks: AtomicU32,
 }
 
-impl Underway {
+impl InProgress {
     /// Counts the caller in, until the result is dropped. Call it with the lock of a CPU held,
     /// before its batch is marked as empty.
     pub(super) fn begin(&self) -> Begun<'_> {
@@ -39,13 +39,13 @@ impl Underway {
     /// The state for a child of a fork. The sinks of other threads belong to the parent, and a call
     /// that the forking thread is in is no longer counted. That thread is in no wait, as no user
     /// code runs during a wait.
-    pub(super) fn child(&self) -> Underway {
+    pub(super) fn child(&self) -> InProgress {
         // Relaxed: there is one thread.
         let forks = self.forks.load(Ordering::Relaxed).wrapping_add(1);
-        Underway { forks: AtomicU32::new(forks), ..Underway::default() }
+        InProgress { forks: AtomicU32::new(forks), ..InProgress::default() }
     }
 
-    /// Calls `f`; meanwhile [`Underway::is_inside`] returns true on this thread.
+    /// Calls `f`; meanwhile [`InProgress::is_inside`] returns true on this thread.
     pub(super) fn inside<R>(&self, f: impl FnOnce() -> R) -> R {
         /// Restores the outer call, also if `f` unwinds.
         struct Leave(*const Inside);
@@ -61,7 +61,7 @@ impl Underway {
         f()
     }
 
-    /// Whether the calling thread is inside a call by [`Underway::inside`].
+    /// Whether the calling thread is inside a call by [`InProgress::inside`].
     pub(super) fn is_inside(&self) -> bool {
         let mut next = INNERMOST.get();
         // SAFETY: null, or on the stack of an enclosing `inside` call, which removes it before it
@@ -78,7 +78,7 @@ impl Underway {
 
 /// A sink call that a thread is in, and the enclosing one.
 struct Inside {
-    of: *const Underway,
+    of: *const InProgress,
     outer: *const Inside,
 }
 
@@ -86,9 +86,9 @@ thread_local! {
     static INNERMOST: Cell<*const Inside> = const { Cell::new(ptr::null()) };
 }
 
-/// See [`Underway::begin`].
+/// See [`InProgress::begin`].
 pub(super) struct Begun<'a> {
-    of: &'a Underway,
+    of: &'a InProgress,
     side: Side,
     forks: u32,
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use crate::builder::Builder;
 use crate::delayed::DelayedWork;
 use crate::item::{Enqueued, WorkItem};
+use crate::library_queue::library_queue;
 use crate::linux::engine;
-use crate::own_queue::own_queue;
 use crate::queue::Queue;
 
 /// Tries in one run: two steps of the epoch, one more to run the deferred functions, one in
@@ -57,7 +57,7 @@ impl Driver {
 /// The driver's queue, which makes progress without new threads, as the kernel's `rcu_gp` does.
 fn queue() -> &'static Queue {
     static QUEUE: OnceLock<Queue> = OnceLock::new();
-    own_queue(&QUEUE, "uwork/rcu_gp", Builder::mem_reclaim)
+    library_queue(&QUEUE, "uwork/rcu_gp", Builder::mem_reclaim)
 }
 
 /// Makes the queue that [`call`] needs.

@@ -9,8 +9,8 @@ use crate::support::blocks::{every_kind, gates};
 use crate::support::child::{alone_each, alone_with};
 use crate::support::items::Later;
 use crate::support::tiers::{
-    Blocked, VARIABLE, are_replaced, collect_reports, perf_files, reported,
-    say_so_and_are_replaced, workers_of,
+    Blocked, VARIABLE, are_replaced, collect_reports, declare_and_are_replaced, perf_files,
+    reported, workers_of,
 };
 use crate::support::{queue, until, watchdog};
 use uwork::{Queue, Scope, ScopeChoice};
@@ -79,6 +79,6 @@ fn tier_declared_replaces_no_undeclared_block() {
         assert_eq!((entered, workers), (1, before), "no worker was replaced");
         assert_eq!((perf_files(), &reported()[..]), (0, &[][..]));
 
-        say_so_and_are_replaced(&queue, BLOCKED);
+        declare_and_are_replaced(&queue, BLOCKED);
     });
 }

@@ -10,11 +10,11 @@ use perf_event_open_sys::bindings::{PERF_COUNT_SW_DUMMY, PERF_TYPE_SOFTWARE, per
 use perf_event_open_sys::perf_event_open;
 
 use crate::support::blocks::every_kind;
-use crate::support::child::{alone_each, alone_with, become_nobody, limit, words_of};
+use crate::support::child::{alone_each, alone_with, become_nobody, limit, stderr_of};
 use crate::support::filter::refuse;
 use crate::support::tiers::{
-    BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, in_best_tier, perf_files, reported,
-    say_so_and_are_replaced, scene,
+    BLOCKED, VARIABLE, are_replaced, blocks, collect_reports, declare_and_are_replaced,
+    in_best_tier, perf_files, reported, scene,
 };
 use crate::support::watchdog;
 
@@ -140,11 +140,11 @@ fn lines_of(test: &str, value: Option<&str>, prepare: fn()) -> Option<Vec<String
         Some(value) => _ = command.env(VARIABLE, value),
         None => _ = command.env_remove(VARIABLE),
     };
-    let said = words_of(test, environment, || {
+    let said = stderr_of(test, environment, || {
         let _watchdog = watchdog();
         prepare();
         let queue = blocks();
-        (0..20).for_each(|_| say_so_and_are_replaced(&queue, BLOCKED));
+        (0..20).for_each(|_| declare_and_are_replaced(&queue, BLOCKED));
     })?;
     let own = said.lines().filter(|line| line.contains("uwork: "));
     Some(own.map(str::to_owned).collect())
@@ -280,7 +280,7 @@ fn without_proc_the_tier_is_declared() {
         if records == "refused" {
             refuse(libc::SYS_perf_event_open, libc::EPERM);
         }
-        say_so_and_are_replaced(&blocks(), BLOCKED);
+        declare_and_are_replaced(&blocks(), BLOCKED);
         assert_reported("declared", &["events is refused", "sampling is refused: /proc/self/task"]);
     });
 }

@@ -285,7 +285,7 @@ fn niceness() -> i32 {
 fn pools_niceness(queue: &Queue) -> Vec<(i32, Option<i32>)> {
     let (dump, queue) = (uwork::dump(), queue.dump());
     let pools = queue.pwqs.iter().map(|pwq| &dump.pools[pwq.pool as usize]);
-    pools.map(|pool| (pool.nice, pool.nice_had)).collect()
+    pools.map(|pool| (pool.nice, pool.actual_nice)).collect()
 }
 
 // Catches: a highpri queue whose workers have plain priority, without a report.
@@ -324,7 +324,7 @@ fn a_niceness_that_cannot_be_had_is_reported_once() {
         }
         let said = reports(|report| match report {
             // A process with a raised niceness cannot set 0 either.
-            Report::NiceNotHad { wanted: -20, got } => Some(*got),
+            Report::NiceRefused { wanted: -20, got } => Some(*got),
             _ => None,
         });
         assert_eq!(said, [own]);

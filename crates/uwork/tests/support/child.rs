@@ -38,7 +38,7 @@ pub(crate) fn alone(test: &str, body: impl FnOnce()) {
 /// As [`alone`], with a prepared environment.
 #[track_caller]
 pub(crate) fn alone_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) {
-    if let Some(said) = words_of(test, prepare, body) {
+    if let Some(said) = stderr_of(test, prepare, body) {
         eprint!("{said}");
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn alone_each(
 /// As [`alone_with`]. In the starting process, returns what the started one wrote to its standard
 /// error.
 #[track_caller]
-pub(crate) fn words_of(
+pub(crate) fn stderr_of(
     test: &str,
     prepare: impl FnOnce(&mut Command),
     body: impl FnOnce(),
@@ -84,7 +84,7 @@ pub(crate) fn words_of(
     Some(err)
 }
 
-/// As [`words_of`], for a process that may end in any way: its exit status, and its standard error.
+/// As [`stderr_of`], for a process that may end in any way: its exit status, and its standard error.
 pub(crate) fn ending_of(
     test: &str,
     prepare: impl FnOnce(&mut Command),

@@ -115,7 +115,7 @@ pub(crate) struct Guard {
     judge: Judge,
     /// The CPU time of this thread at the last reading, for waits that poll.
     own: Duration,
-    next_look: Instant,
+    next_check: Instant,
 }
 
 impl Guard {
@@ -133,7 +133,7 @@ impl Guard {
         let start = Instant::now();
         let judge = Judge::new(limit, sample(start, of));
         let own = used(libc::CLOCK_THREAD_CPUTIME_ID);
-        Guard { start, of, judge, own, next_look: start + POLL_EVERY }
+        Guard { start, of, judge, own, next_check: start + POLL_EVERY }
     }
 
     /// How long to wait until the next [`Guard::look`].
@@ -148,10 +148,10 @@ impl Guard {
     /// Call it in each round of a loop that polls.
     pub(crate) fn poll(&mut self) -> Result<(), Hang> {
         let now = Instant::now();
-        if now < self.next_look {
+        if now < self.next_check {
             return Ok(());
         }
-        self.next_look = now + POLL_EVERY;
+        self.next_check = now + POLL_EVERY;
         let own = used(libc::CLOCK_THREAD_CPUTIME_ID);
         let polled = own.saturating_sub(self.own);
         self.own = own;

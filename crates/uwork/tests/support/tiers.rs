@@ -146,7 +146,7 @@ pub(crate) fn scene() {
 }
 
 /// As [`are_replaced`], with items that declare their wait.
-pub(crate) fn say_so_and_are_replaced(queue: &Queue, places: usize) {
+pub(crate) fn declare_and_are_replaced(queue: &Queue, places: usize) {
     keep(queue);
     let (entered, may_end) = (Log::new(), Gate::new());
     let item = |place| {

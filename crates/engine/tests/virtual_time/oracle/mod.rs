@@ -26,13 +26,15 @@
 //!
 //! **The bounds** follow from the documented intervals of the watcher. See [`Rules::bound`].
 
+mod pool;
 mod rules;
 mod trace;
 
 use uwork_policy::blocking::Tier;
 
 use crate::machine::ThreadId;
-use rules::{COOL_DOWN_NS, EXPOSED_NS, LOOK_NS, MARGIN_NS};
+use pool::Pool;
+use rules::{COOL_DOWN_NS, EXPOSED_NS, MARGIN_NS, SCAN_NS};
 pub(crate) use rules::{PoolRules, QueueRules, Rules};
 use trace::Trace;
 
@@ -54,46 +56,6 @@ pub(crate) enum Stance {
     Dozes,
     /// It waits in the engine: a declared wait, if it is in an item.
     Parked,
-}
-
-#[derive(Debug)]
-struct Pool {
-    rules: PoolRules,
-    /// Since when the pool is below its target and has a runnable item.
-    since: Option<u64>,
-    /// The same, while that is because of runs that compute for too long.
-    exposed_since: Option<u64>,
-    /// Runs in this segment that count as running, that compute, that compute for too long, that
-    /// block undeclared.
-    held: u32,
-    computing: u32,
-    hogs: u32,
-    asleep: u32,
-    waits: bool,
-    /// A run that computes competes for a CPU.
-    competes: bool,
-}
-
-impl Pool {
-    /// Whether another run may start: a CPU of the target has no counted run, or one that computes
-    /// for too long. Where pods share their work, runs of that kind are replaced only where all
-    /// are.
-    fn has_free_place(&self) -> bool {
-        let is_free = |held: u32| held < self.rules.target;
-        match self.rules.shared {
-            false => is_free(self.held),
-            true => is_free(self.held + self.hogs) || self.held == 0,
-        }
-    }
-
-    /// Whether runs that compute for too long are replaced.
-    fn has_room(&self) -> bool {
-        match (self.rules.per_cpu, self.rules.shared) {
-            (true, _) => true,
-            (false, false) => self.computing < 2 * self.rules.target,
-            (false, true) => self.computing <= self.rules.target,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +106,7 @@ struct Run {
     /// CPU time since then.
     hog_ns: u64,
     /// Since when it waits or blocks.
-    away_since: Option<u64>,
+    blocked_since: Option<u64>,
 }
 
 /// A thread that is in an item.
@@ -328,7 +290,7 @@ impl Oracle {
         self.groups[group].running += 1;
         let pool = &mut self.pools[self.groups[group].pool];
         (pool.since, pool.exposed_since) = (None, None);
-        let run = Run { item, group, met_at: NEVER, hog_ns: 0, away_since: None };
+        let run = Run { item, group, met_at: NEVER, hog_ns: 0, blocked_since: None };
         match self.threads.iter_mut().find(|known| known.id == thread) {
             Some(known) => known.runs.push(run),
             None => self.threads.push(ThreadBook {
@@ -391,7 +353,7 @@ impl Oracle {
 
     /// A thread could not be spawned.
     pub(crate) fn starve(&mut self, now: u64) {
-        self.starved_until = now + COOL_DOWN_NS + LOOK_NS + MARGIN_NS;
+        self.starved_until = now + COOL_DOWN_NS + SCAN_NS + MARGIN_NS;
     }
 
     /// The state does not change from `now` to `until`.
@@ -407,7 +369,7 @@ impl Oracle {
             self.expire(from);
             self.meet(from, &stance);
             let to = self.boundary(from, until, &stance);
-            self.take_places(from, to, &stance);
+            self.count_running(from, to, &stance);
             if disturbed {
                 self.put_off_meetings(from, to);
             }
@@ -487,17 +449,17 @@ impl Oracle {
             let run = &mut thread.runs[0];
             let computes = matches!(stance, Stance::OnCpu | Stance::OffCpu);
             // A run that waits or blocks is measured again when it is back.
-            match run.away_since {
+            match run.blocked_since {
                 Some(_) if computes => {
-                    run.away_since = None;
-                    run.met_at = run.met_at.max(now + LOOK_NS);
+                    run.blocked_since = None;
+                    run.met_at = run.met_at.max(now + SCAN_NS);
                 }
-                None if !computes => run.away_since = Some(now),
+                None if !computes => run.blocked_since = Some(now),
                 _ => {}
             }
             let seems_to = || stance == Stance::Dozes && !declares;
             let found_at =
-                run.away_since.map_or(NEVER, |since| since.saturating_add(self.rules.found()));
+                run.blocked_since.map_or(NEVER, |since| since.saturating_add(self.rules.found()));
             let counts = computes || (seems_to() && now < found_at);
             let pool = &mut self.pools[self.groups[run.group].pool];
             pool.computing += u32::from(thread.is_worker && counts);
@@ -507,7 +469,7 @@ impl Oracle {
             if !pool.waits || !pool.has_room() {
                 (run.met_at, run.hog_ns) = (NEVER, 0);
             } else if run.met_at == NEVER {
-                run.met_at = now + LOOK_NS;
+                run.met_at = now + SCAN_NS;
             }
         }
     }
@@ -523,7 +485,7 @@ impl Oracle {
     }
 
     /// Counts the runs that count as running from `from` to `to`.
-    fn take_places(&mut self, from: u64, to: u64, stance: &impl Fn(ThreadId) -> Stance) {
+    fn count_running(&mut self, from: u64, to: u64, stance: &impl Fn(ThreadId) -> Stance) {
         for thread in self.threads.iter_mut().filter(|thread| thread.is_worker) {
             let stance = stance(thread.id);
             let run = &mut thread.runs[0];
@@ -553,7 +515,7 @@ impl Oracle {
     fn check(&mut self, from: u64, to: u64, disturbed: bool) {
         for at in 0..self.pools.len() {
             let pool = &mut self.pools[at];
-            let starves = pool.waits && pool.has_free_place();
+            let starves = pool.waits && pool.is_below_target();
             if !starves || from < self.starved_until {
                 (pool.since, pool.exposed_since) = (None, None);
                 continue;
@@ -583,7 +545,7 @@ impl Oracle {
         let first = groups.filter_map(|group| self.first_runnable(group));
         let Some(first) = first.min_by_key(|first| first.since) else { return };
         let is_timer = first.is_timer && alone;
-        let elsewhere = rules.shared || self.queues[self.items[first.item].queue].shares_places();
+        let elsewhere = rules.shared || self.queues[self.items[first.item].queue].shares_permits();
         let (since, bound) = match exposed_since {
             Some(since) if !elsewhere && !is_timer => (Some(*since), EXPOSED_NS),
             _ => (*since, self.rules.bound(is_timer, elsewhere)),

@@ -6,7 +6,7 @@ use super::{NEVER, PoolNo};
 use crate::setup::{MS, SEC, US};
 
 /// The longest interval between two scans of the watcher.
-pub(super) const LOOK_NS: u64 = 2 * MS;
+pub(super) const SCAN_NS: u64 = 2 * MS;
 /// How long an item must have been running before the items scheduled behind it are taken back.
 const STUCK_NS: u64 = 200 * US;
 /// Latencies of the machine: some wakes and thread spawns, one after the other.
@@ -19,7 +19,7 @@ pub(super) const COOL_DOWN_NS: u64 = SEC;
 /// How long a run that has computed for too long may still count as running: until the next scan.
 /// With the scan that first sees the run and the threshold of 10 ms, an item behind a computing one
 /// starts within 15.2 ms. The watcher measures a run at most once each `STUCK_NS`.
-pub(super) const EXPOSED_NS: u64 = LOOK_NS + STUCK_NS + MARGIN_NS;
+pub(super) const EXPOSED_NS: u64 = SCAN_NS + STUCK_NS + MARGIN_NS;
 /// The parameters of the bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
@@ -34,17 +34,17 @@ impl Rules {
     pub(super) fn found(self) -> u64 {
         match self.tier {
             Tier::Declared => NEVER,
-            Tier::Events | Tier::Sampling => 3 * LOOK_NS + PATIENCE_MAX_NS,
+            Tier::Events | Tier::Sampling => 3 * SCAN_NS + PATIENCE_MAX_NS,
         }
     }
 
     /// How long an item may wait while the pool is below its target.
     ///
-    /// Tier `Declared`: the watcher scans after `LOOK_NS` at the latest, and takes back the items
+    /// Tier `Declared`: the watcher scans after `SCAN_NS` at the latest, and takes back the items
     /// scheduled behind an item that has been running for `STUCK_NS`. The first scan at which
     /// something waits also sees a run that computes for long; that is equally late.
     ///
-    /// The other tiers scan every `LOOK_UNDECLARED_NS`. The first scan sees a blocked run, the
+    /// The other tiers scan every `SCAN_UNDECLARED_NS`. The first scan sees a blocked run, the
     /// second finds it blocked, and the third takes it off the running count, after the pool's
     /// patience.
     ///
@@ -58,10 +58,10 @@ impl Rules {
     pub(super) fn bound(self, is_timer: bool, elsewhere: bool) -> u64 {
         let bound = match self.tier {
             _ if is_timer => TIMER_NS,
-            Tier::Declared => LOOK_NS + STUCK_NS + MARGIN_NS,
+            Tier::Declared => SCAN_NS + STUCK_NS + MARGIN_NS,
             Tier::Events | Tier::Sampling => self.found() + STUCK_NS + MARGIN_NS,
         };
-        bound + if elsewhere { self.threshold_ns + LOOK_NS } else { 0 }
+        bound + if elsewhere { self.threshold_ns + SCAN_NS } else { 0 }
     }
 }
 
@@ -98,7 +98,7 @@ impl QueueRules {
     }
 
     /// Whether its permits are shared by several pods that are checked one by one.
-    pub(super) fn shares_places(&self) -> bool {
+    pub(super) fn shares_permits(&self) -> bool {
         self.limit_in_all && self.has_several_pools()
     }
 }

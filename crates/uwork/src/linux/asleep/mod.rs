@@ -29,7 +29,7 @@ pub(super) struct Asleep {
     /// The error in the environment's choice, if any.
     ignored: Option<String>,
     /// A report is due and was not issued yet.
-    unsaid: AtomicBool,
+    pending_report: AtomicBool,
     /// It was reported that some threads are sampled.
     said_exhausted: AtomicBool,
     /// To be added to `CLOCK_MONOTONIC`, wrapping, to get the host's clock.
@@ -42,12 +42,12 @@ impl Asleep {
         let variable = std::env::var_os(VARIABLE);
         let variable = variable.as_ref().map(|value| value.to_string_lossy());
         let wish = Wish::of(variable.as_deref(), asked);
-        let (tier, reason, as_wished) = settle(&wish, refusal_of);
+        let (tier, reason, as_requested) = settle(&wish, refusal_of);
         Asleep {
             tier: AtomicU8::new(tier as u8),
             reason: Mutex::new(reason),
             ignored: wish.ignored,
-            unsaid: AtomicBool::new(!as_wished),
+            pending_report: AtomicBool::new(!as_requested),
             said_exhausted: AtomicBool::new(false),
             offset_ns: 0_u64.wrapping_sub(clock_base_ns),
         }
@@ -73,8 +73,10 @@ impl Asleep {
     }
 
     /// The report on the choice, if due, once. Called by a thread that holds no lock.
-    pub(super) fn unsaid(&self) -> Option<Report> {
-        if !self.unsaid.load(Ordering::Relaxed) || !self.unsaid.swap(false, Ordering::Relaxed) {
+    pub(super) fn pending_report(&self) -> Option<Report> {
+        if !self.pending_report.load(Ordering::Relaxed)
+            || !self.pending_report.swap(false, Ordering::Relaxed)
+        {
             return None;
         }
         let (tier, reason, ignored) = (self.tier(), self.reason(), self.ignored.clone());
@@ -92,7 +94,7 @@ impl Asleep {
             Err(refused) => refused,
         };
         let (tier, reason) = match refused {
-            Refused::Gone | Refused::NotYet => return (None, None),
+            Refused::Gone | Refused::NotReady => return (None, None),
             Refused::Exhausted(error) => {
                 if self.said_exhausted.swap(true, Ordering::Relaxed) {
                     return (None, None);
@@ -210,14 +212,14 @@ mod tests {
     fn a_refused_method_falls_back_and_is_reported() {
         let best = Wish::of(None, None);
         assert_eq!(settled(&best, &[]), (Tier::Events, "the best there is".to_owned(), true));
-        let (tier, reason, as_wished) = settled(&best, &[Tier::Events]);
-        assert_eq!((tier, as_wished), (Tier::Sampling, false));
+        let (tier, reason, as_requested) = settled(&best, &[Tier::Events]);
+        assert_eq!((tier, as_requested), (Tier::Sampling, false));
         assert_eq!(reason, "the best there is; events is refused: no");
-        let (tier, _, as_wished) = settled(&best, &[Tier::Events, Tier::Sampling]);
-        assert_eq!((tier, as_wished), (Tier::Declared, false));
+        let (tier, _, as_requested) = settled(&best, &[Tier::Events, Tier::Sampling]);
+        assert_eq!((tier, as_requested), (Tier::Declared, false));
         let odd = Wish::of(Some("maybe"), None);
-        let (tier, reason, as_wished) = settled(&odd, &[]);
-        assert_eq!((tier, as_wished), (Tier::Events, false));
+        let (tier, reason, as_requested) = settled(&odd, &[]);
+        assert_eq!((tier, as_requested), (Tier::Events, false));
         assert_eq!(reason, "the best there is");
         assert_eq!(
             odd.ignored.as_deref(),

@@ -34,7 +34,7 @@ pub(super) enum Refused {
     /// The thread has ended.
     Gone,
     /// It will be possible some milliseconds later.
-    NotYet,
+    NotReady,
 }
 
 /// The record of one thread's context switches.
@@ -136,7 +136,7 @@ impl Sight {
     /// host's clock.
     pub(super) fn new(thread: u64, offset_ns: u64) -> Result<Sight, Refused> {
         if !is_warm() {
-            return Err(Refused::NotYet);
+            return Err(Refused::NotReady);
         }
         let number = i32::try_from(thread).map_err(|_| Refused::Gone)?;
         let file = open(&mut attributes(), number).map_err(|error| match error.raw_os_error() {
@@ -260,7 +260,7 @@ pub(crate) fn close_after_fork() {
     }
     // A later close of all descriptors also closes this one without notice, and its number may then
     // belong to another file: close it now.
-    proc::give_up_reserve();
+    proc::release_reserve();
 }
 
 #[cfg(test)]
@@ -278,7 +278,7 @@ mod tests {
         loop {
             match Sight::new(thread, 0) {
                 Ok(sight) => return Some(sight),
-                Err(Refused::NotYet) => std::thread::yield_now(),
+                Err(Refused::NotReady) => std::thread::yield_now(),
                 Err(Refused::Gone) => panic!("thread {thread} exists"),
                 Err(Refused::Forbidden(error) | Refused::Exhausted(error)) => {
                     eprintln!("skipped: {error}");

@@ -26,7 +26,7 @@ pub(super) fn activity(thread: u64) -> Option<Activity> {
     let file = match open(thread) {
         Err(libc::EMFILE | libc::ENFILE) => {
             // If another thread takes the freed descriptor first, this attempt fails.
-            give_up_reserve();
+            release_reserve();
             open(thread)
         }
         file => file,
@@ -72,7 +72,7 @@ fn hold_reserve() {
 }
 
 /// Closes the reserved descriptor, if any.
-pub(super) fn give_up_reserve() {
+pub(super) fn release_reserve() {
     let number = RESERVE.swap(NO_RESERVE, Ordering::Relaxed);
     if number != NO_RESERVE {
         // SAFETY: an unused descriptor of this module; the thread that swaps it out closes it.

@@ -170,7 +170,7 @@ impl Sections for Rseq {
     }
 
     #[inline(always)]
-    unsafe fn claim_quickly(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
+    unsafe fn claim_fast(&self, place: &Place, token: Token) -> Option<NonNull<CpuLock>> {
         // One comparison covers both special cases, so that the common case, an area of glibc's,
         // pays for one; without sections no call is made.
         if self.section_offset as usize <= OWN as usize {
@@ -185,7 +185,7 @@ impl Sections for Rseq {
     }
 
     #[inline(always)]
-    fn cpu_quickly(&self) -> Option<u32> {
+    fn cpu_fast(&self) -> Option<u32> {
         let area = if self.offset == 0 {
             own::registered()
         } else {

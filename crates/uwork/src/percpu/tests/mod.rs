@@ -162,7 +162,7 @@ fn taking_another_cpus_lock_twice_is_an_error() {
 }
 
 #[test]
-fn what_somebody_else_holds_is_busy() {
+fn a_lock_of_another_holder_is_busy() {
     for mode in modes() {
         let data = PerCpu::in_mode(mode, |_| ());
         for cpu in cpus() {

@@ -57,7 +57,7 @@ pub(crate) fn current_or_none<'a>() -> Option<&'a Target> {
 }
 
 fn register(delivery: Delivery) -> Arc<Target> {
-    crate::linux::are_watched();
+    crate::linux::ensure_fork_handlers();
     // If every signal has another handler, only declared waits can be ended.
     let accepts = delivery != Delivery::Light && signal::accept().is_ok();
     let delivery = if accepts { delivery } else { Delivery::Light };

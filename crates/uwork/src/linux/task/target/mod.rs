@@ -116,15 +116,15 @@ impl Target {
                 Wait::Futex => futex::wake(self.list.futex().cast()),
                 Wait::Descriptor => self.descriptor.write(),
                 Wait::Ring => self.send_to_ring(),
-                Wait::Call => return self.tell_by_signal(kick),
+                Wait::Call => return self.notify_by_signal(kick),
             }
         } else if self.delivery() != Delivery::Light && !self.is_current() {
-            return self.tell_by_signal(kick);
+            return self.notify_by_signal(kick);
         }
         kick.sent();
     }
 
-    fn tell_by_signal(&self, kick: Kick<'_>) {
+    fn notify_by_signal(&self, kick: Kick<'_>) {
         if signal::send(self.thread) { kick.sent() } else { kick.failed() }
     }
 

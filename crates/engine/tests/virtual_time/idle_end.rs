@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uwork_engine::dump::{PoolDump, WorkerState};
 use uwork_engine::{Queued, Shutdown};
 
-use crate::late::{Timer, let_all_expire};
+use crate::delayed_items::{Timer, let_all_expire};
 use crate::setup::{MS, SEC};
 use crate::world::{BH, DEDICATED, NODES, ORDERED, RECLAIM_ORDERED, World};
 
@@ -14,7 +14,7 @@ use crate::world::{BH, DEDICATED, NODES, ORDERED, RECLAIM_ORDERED, World};
 const LOOKS: u32 = 200;
 
 /// Waits for all items, and checks that the ledger balances.
-pub(crate) fn come_to_rest(world: &Arc<World>, timers: &[Arc<Timer>]) {
+pub(crate) fn wait_until_idle(world: &Arc<World>, timers: &[Arc<Timer>]) {
     for timer in timers {
         let cancel = || timer.item.cancel_sync(&world.engine).expect("not that deep");
         let _ = world.ledger.cancel_sync(timer.no, cancel);

@@ -1,17 +1,17 @@
 //! Workers that are in an item but off the running count: the reason, and how long it lasts.
 //!
 //! `absence` is guarded by the slot's mutex alone. Another thread marks a run only while that run
-//! is in progress. The mark is cleared by the owner at the end of that run, since `SET_ASIDE` sends
+//! is in progress. The mark is cleared by the owner at the end of that run, since `DEFERRED` sends
 //! it through the mutex; or earlier by the watcher, when it finds the worker running again.
 
-use super::{RemoteSlot, Slot, into_hands};
+use super::{RemoteSlot, Slot, detach_all};
 use crate::host::{Cure, Host};
 use crate::sync::Ordering;
 use crate::work::WorkList;
 
 /// Why a worker that is in an item is off the running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Absence {
+pub(crate) enum NotRunning {
     /// It counts.
     No,
     /// It declared so itself: it waits, or its items are CPU-intensive.
@@ -20,7 +20,7 @@ pub(crate) enum Absence {
     Hog,
     /// Its present run was detected as blocked, at this time of the host's clock. Lasts until it is
     /// found running again, at the latest until the end of that run.
-    Asleep(u64),
+    FoundBlocked(u64),
     /// Its queue's items were found blocked so often that its next item is presumed to block. Lasts
     /// until it is found running, at the latest until the end of the batch.
     Presumed,
@@ -28,7 +28,7 @@ pub(crate) enum Absence {
 
 /// What a declared absence means for the pool's running count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum WasRunning {
     /// The owner has counted until now: take it off, and count it again at the end.
     Yes,
     /// It is off the count already, because it was detected as blocked; count it again at the end.
@@ -47,67 +47,67 @@ impl<H: Host> Slot<H> {
     }
 
     /// Owner, inside an item: declares itself absent, and takes all items scheduled behind its
-    /// item. If it is to count at the end, [`Slot::end_absence`] must follow.
-    pub(crate) fn begin_absence(&self) -> (WorkList, Counted) {
+    /// item. If it is to count at the end, [`Slot::end_block`] must follow.
+    pub(crate) fn begin_block(&self) -> (WorkList, WasRunning) {
         let guard = self.mutex.lock();
         // SAFETY: the owner is not in SECTION, and remote threads need the mutex.
         let lists = unsafe { &mut *self.lists.get() };
-        let items = into_hands(lists.scheduled.take());
-        let counted = match lists.absence {
-            Absence::No => Counted::Yes,
-            Absence::Asleep(_) | Absence::Presumed => Counted::NotNow,
-            Absence::Declared | Absence::Hog => Counted::No,
+        let items = detach_all(lists.scheduled.take());
+        let counted = match lists.not_running {
+            NotRunning::No => WasRunning::Yes,
+            NotRunning::FoundBlocked(_) | NotRunning::Presumed => WasRunning::NotNow,
+            NotRunning::Declared | NotRunning::Hog => WasRunning::No,
         };
-        if counted != Counted::No {
-            lists.absence = Absence::Declared;
+        if counted != WasRunning::No {
+            lists.not_running = NotRunning::Declared;
         }
         drop(guard);
         (items, counted)
     }
 
-    /// Owner, not in an item: presumes that its next item blocks. [`Slot::end_presumed`] must
+    /// Owner, not in an item: presumes that its next item blocks. [`Slot::end_presumed_block`] must
     /// follow.
-    pub(crate) fn presume_absence(&self) {
+    pub(crate) fn presume_block(&self) {
         let guard = self.mutex.lock();
-        // SAFETY: as in `begin_absence`.
-        unsafe { (*self.lists.get()).absence = Absence::Presumed };
+        // SAFETY: as in `begin_block`.
+        unsafe { (*self.lists.get()).not_running = NotRunning::Presumed };
         drop(guard);
     }
 
     /// Owner, after that item: whether it must rejoin the running count. It must if no other thread
     /// found it running and it has declared nothing itself.
     #[must_use]
-    pub(crate) fn end_presumed(&self) -> bool {
+    pub(crate) fn end_presumed_block(&self) -> bool {
         let guard = self.mutex.lock();
-        // SAFETY: as in `begin_absence`.
-        let absence = unsafe { &mut (*self.lists.get()).absence };
-        let still = *absence == Absence::Presumed;
+        // SAFETY: as in `begin_block`.
+        let not_running = unsafe { &mut (*self.lists.get()).not_running };
+        let still = *not_running == NotRunning::Presumed;
         if still {
-            *absence = Absence::No;
+            *not_running = NotRunning::No;
         }
         drop(guard);
         still
     }
 
     /// Owner: ends a declared absence.
-    pub(crate) fn end_absence(&self) {
+    pub(crate) fn end_block(&self) {
         let guard = self.mutex.lock();
-        // SAFETY: as in `begin_absence`.
-        let absence = unsafe { &mut (*self.lists.get()).absence };
-        debug_assert_eq!(*absence, Absence::Declared, "an end without a beginning");
-        *absence = Absence::No;
+        // SAFETY: as in `begin_block`.
+        let not_running = unsafe { &mut (*self.lists.get()).not_running };
+        debug_assert_eq!(*not_running, NotRunning::Declared, "an end without a beginning");
+        *not_running = NotRunning::No;
         drop(guard);
     }
 
     /// Owner: declares itself absent, and leaves the items behind its own scheduled. Returns
-    /// whether it counted as running until now; then [`Slot::end_absence`] must follow.
-    pub(crate) fn declare_absence(&self) -> bool {
+    /// whether it counted as running until now; then [`Slot::end_block`] must follow.
+    pub(crate) fn declare_not_running(&self) -> bool {
         let guard = self.mutex.lock();
         // SAFETY: the owner is not in SECTION, and remote threads need the mutex.
-        let absence = unsafe { &mut (*self.lists.get()).absence };
-        let counted = *absence == Absence::No;
+        let not_running = unsafe { &mut (*self.lists.get()).not_running };
+        let counted = *not_running == NotRunning::No;
         if counted {
-            *absence = Absence::Declared;
+            *not_running = NotRunning::Declared;
         }
         drop(guard);
         counted
@@ -116,16 +116,17 @@ impl<H: Host> Slot<H> {
     /// Whether the owner is in an item, not in a declared wait, and not detected or presumed as
     /// blocked. Stale by the time it is used.
     pub(crate) fn computes(&self) -> bool {
-        let sleeps = || matches!(self.absence(), Absence::Asleep(_) | Absence::Presumed);
+        let sleeps =
+            || matches!(self.not_running(), NotRunning::FoundBlocked(_) | NotRunning::Presumed);
         self.present_run().is_some() && !self.waits.load(Ordering::Relaxed) && !sleeps()
     }
 
     /// Why the owner is off the running count. Stale by the time it is used.
-    pub(crate) fn absence(&self) -> Absence {
+    pub(crate) fn not_running(&self) -> NotRunning {
         let _guard = self.mutex.lock();
         // SAFETY: `absence` is guarded by the mutex alone: the owner accesses it under no other
         // guard.
-        unsafe { (*self.lists.get()).absence }
+        unsafe { (*self.lists.get()).not_running }
     }
 }
 
@@ -137,16 +138,16 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Slots are reused: the caller saw a worker's run here, but this run may be a helper's, which
     /// counts in no pool.
     #[must_use]
-    pub(crate) fn mark_absent(&mut self, host: &H, run: u64, why: Absence) -> bool {
+    pub(crate) fn mark_not_running(&mut self, host: &H, run: u64, why: NotRunning) -> bool {
         debug_assert!(
-            matches!(why, Absence::Hog | Absence::Asleep(_)),
+            matches!(why, NotRunning::Hog | NotRunning::FoundBlocked(_)),
             "the owner declares itself"
         );
         let counts = self.lists().is_worker || host.reverts(Cure::MarkedRun);
-        if !counts || !self.slot.is_running(run) || self.lists().absence != Absence::No {
+        if !counts || !self.slot.is_running(run) || self.lists().not_running != NotRunning::No {
             return false;
         }
-        self.lists().absence = why;
+        self.lists().not_running = why;
         self.want_attention();
         true
     }
@@ -155,13 +156,13 @@ impl<H: Host> RemoteSlot<'_, H> {
     /// Returns the cleared mark; `None` if the run is over or the mark has another reason. The
     /// caller puts the owner back on the running count.
     #[must_use]
-    pub(crate) fn mark_back(&mut self, run: u64) -> Option<Absence> {
-        let was = self.lists().absence;
-        let may_end = matches!(was, Absence::Asleep(_) | Absence::Presumed);
+    pub(crate) fn mark_running_again(&mut self, run: u64) -> Option<NotRunning> {
+        let was = self.lists().not_running;
+        let may_end = matches!(was, NotRunning::FoundBlocked(_) | NotRunning::Presumed);
         if !may_end || !self.slot.is_running(run) {
             return None;
         }
-        self.lists().absence = Absence::No;
+        self.lists().not_running = NotRunning::No;
         Some(was)
     }
 }

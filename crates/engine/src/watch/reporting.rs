@@ -32,16 +32,16 @@ impl<H: Host> Engine<H> {
         if stalls.is_empty() {
             return;
         }
-        self.tell_elsewhere(
+        self.report_on_own_thread(
             stalls.into_iter().map(|stall| Report::Stalled(Box::new(stall))).collect(),
         );
     }
 
     /// Has the report thread deliver these reports. The caller holds no locks.
-    pub(crate) fn tell_elsewhere(&self, reports: Vec<Report>) {
+    pub(crate) fn report_on_own_thread(&self, reports: Vec<Report>) {
         let mut shared = self.watch_state().hold();
-        let room = UNTOLD_MAX.saturating_sub(shared.untold.len());
-        shared.untold.extend(reports.into_iter().take(room));
+        let room = UNTOLD_MAX.saturating_sub(shared.pending_reports.len());
+        shared.pending_reports.extend(reports.into_iter().take(room));
         let exists = std::mem::replace(&mut shared.reporter, true);
         drop(shared);
         if exists {
@@ -70,7 +70,7 @@ impl<H: Host> Engine<H> {
     /// Takes the reports that are due. `None` if there are none; then the thread must end.
     fn take_reports(&self) -> Option<Vec<Report>> {
         let mut shared = self.watch_state().hold();
-        let reports = std::mem::take(&mut shared.untold);
+        let reports = std::mem::take(&mut shared.pending_reports);
         shared.reporter = !reports.is_empty();
         shared.reporter.then_some(reports)
     }

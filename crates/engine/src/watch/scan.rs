@@ -3,8 +3,8 @@
 use uwork_policy::blocking::Tier;
 
 use super::hogs::Runs;
-use super::sightings::Sightings;
-use super::{STUCK_NS, sleepers};
+use super::samples::Samples;
+use super::{STUCK_NS, blocked};
 use crate::engine::Engine;
 use crate::host::Host;
 use crate::pool::progress::Maker;
@@ -19,7 +19,7 @@ pub(super) const INTERVAL_MAX_NS: u64 = 2_000_000;
 const INTERVAL_SUSPECT_NS: u64 = 1_000_000;
 
 /// The result of a scan.
-pub(super) struct Look {
+pub(super) struct Scan {
     /// Whether anything waits.
     pub(super) waiting: bool,
     /// The latest time at which the next scan is worthwhile.
@@ -33,28 +33,23 @@ pub(super) struct Look {
 }
 
 /// The watcher's state between scans.
-pub(super) struct SeenBefore<H: Host> {
+pub(super) struct ScanState<H: Host> {
     pub(super) runs: Runs,
-    pub(super) sightings: Sightings<H>,
+    pub(super) samples: Samples<H>,
     /// When samples of workers that were not seen for long are dropped next.
     tidy_at: u64,
     /// When all samples are dropped, if the watcher sleeps until then.
     pub(super) clear_at: u64,
 }
 
-impl<H: Host> SeenBefore<H> {
-    pub(super) fn new() -> SeenBefore<H> {
-        SeenBefore {
-            runs: Runs::default(),
-            sightings: Sightings::new(),
-            tidy_at: 0,
-            clear_at: NEVER,
-        }
+impl<H: Host> ScanState<H> {
+    pub(super) fn new() -> ScanState<H> {
+        ScanState { runs: Runs::default(), samples: Samples::new(), tidy_at: 0, clear_at: NEVER }
     }
 
     pub(super) fn clear(&mut self) {
         self.runs.clear();
-        self.sightings.clear();
+        self.samples.clear();
         self.clear_at = NEVER;
     }
 }
@@ -65,28 +60,28 @@ pub(super) const REMEMBER_NS: u64 = 1_000_000_000;
 impl<H: Host> Engine<H> {
     /// One scan: gives back stuck batches, finds sleepers and hogs, and tries again for pools that
     /// could not get a worker.
-    pub(super) fn look(&self, now: u64, seen: &mut SeenBefore<H>) -> Look {
+    pub(super) fn scan(&self, now: u64, seen: &mut ScanState<H>) -> Scan {
         let mut waiting = Vec::new();
         let mut longest = INTERVAL_MAX_NS;
-        seen.sightings.begin(now);
+        seen.samples.begin(now);
         if seen.tidy_at <= now {
             seen.tidy_at = now.saturating_add(REMEMBER_NS);
-            seen.sightings.forget_before(now.saturating_sub(REMEMBER_NS));
+            seen.samples.forget_before(now.saturating_sub(REMEMBER_NS));
         }
         // Expired timers first: the items that they make ready count as waiting in this scan.
         let mut next = self.serve_timers(now, false);
         self.for_each_pool(|pool| {
             // SeqCst, as are the loads of `looks_ready`: R2 of the diagram in `watch/mod.rs`.
-            let lined_up = pool.lined_up.load(Ordering::SeqCst) > 0;
+            let scheduled_batches = pool.scheduled_batches.load(Ordering::SeqCst) > 0;
             let starved = pool.create_again_at.load(Ordering::Relaxed) != 0;
-            if (lined_up || pool.looks_ready()) && (starved || self.watch_helps(pool)) {
+            if (scheduled_batches || pool.looks_ready()) && (starved || self.watcher_helps(pool)) {
                 waiting.push(pool.id);
             }
         });
-        let stranded_at = self.look_for_stranded();
+        let stranded_at = self.find_stranded();
         // A sleeper in a pool that shares its work keeps that pool from taking the work that waits here.
         for id in self.helpers_of(&waiting) {
-            next = next.min(self.find_sleepers(self.pool(id), &mut seen.sightings, now));
+            next = next.min(self.find_blocked_workers(self.pool(id), &mut seen.samples, now));
         }
         for &id in &waiting {
             let pool = self.pool(id);
@@ -94,28 +89,28 @@ impl<H: Host> Engine<H> {
                 self.take_back_stuck(pool, now);
             }
             if !pool.spec().single {
-                next = next.min(self.find_sleepers(pool, &mut seen.sightings, now));
+                next = next.min(self.find_blocked_workers(pool, &mut seen.samples, now));
                 next = next.min(self.find_hogs(pool, &mut seen.runs, now));
-                if sleepers::is_suspect(pool, now) {
+                if blocked::is_suspect(pool, now) {
                     longest = longest.min(INTERVAL_SUSPECT_NS);
                 }
             }
             // Two more cases need a thread. A pool that could not get a worker tries again. If the pool's
             // workers take no ready pwq, a neighbour's worker is woken for it.
             self.retry_starved(pool, now);
-            let since_take = now.saturating_sub(pool.last_take.load(Ordering::Relaxed));
+            let since_take = now.saturating_sub(pool.last_progress_at.load(Ordering::Relaxed));
             if pool.others_may_help() && pool.looks_ready() && since_take >= STUCK_NS {
-                self.kick_neighbour(pool, Maker::Caller);
+                self.wake_neighbour_worker(pool, Maker::Caller);
             }
         }
         let suspect = longest == INTERVAL_SUSPECT_NS;
-        Look { waiting: !waiting.is_empty(), next, longest, suspect, stranded_at }
+        Scan { waiting: !waiting.is_empty(), next, longest, suspect, stranded_at }
     }
 
     /// Whether sleeps are expected anywhere.
     pub(super) fn is_any_suspect(&self, now: u64) -> bool {
         let mut any = false;
-        self.for_each_pool(|pool| any |= sleepers::is_suspect(pool, now));
+        self.for_each_pool(|pool| any |= blocked::is_suspect(pool, now));
         any
     }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use uwork_engine::dump::{Dump, QueueDump};
 
-use crate::foreign::stands_for;
-use crate::linux::{engine, nice_had};
+use crate::foreign::represented_item;
+use crate::linux::{actual_nice, engine};
 use crate::queue::Queue;
 use crate::symbols;
 
@@ -31,9 +31,9 @@ use crate::symbols;
 /// ```
 pub fn dump() -> Dump {
     let mut dump = engine().dump();
-    dump.replace_items(&mut stands_for);
+    dump.replace_items(&mut represented_item);
     dump.name_functions(names());
-    dump.name_niceness(nice_had);
+    dump.name_niceness(actual_nice);
     dump
 }
 
@@ -51,7 +51,7 @@ pub fn dump_queues(mut wanted: impl FnMut(&str, crate::Flags) -> bool) -> Vec<Qu
     let mut queues = engine().dump_queues(|wq| wanted(wq.name(), wq.flags()));
     let mut name = names();
     for queue in &mut queues {
-        queue.replace_items(&mut stands_for);
+        queue.replace_items(&mut represented_item);
         queue.name_functions(&mut name);
     }
     queues
@@ -77,7 +77,7 @@ impl Queue {
     /// ```
     pub fn dump(&self) -> QueueDump {
         let mut dump = self.0.dump();
-        dump.replace_items(&mut stands_for);
+        dump.replace_items(&mut represented_item);
         dump.name_functions(&mut names());
         dump
     }

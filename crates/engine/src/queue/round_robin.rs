@@ -19,7 +19,7 @@ use uwork_policy::cpuset::CpuSet;
 use crate::sync::{AtomicU32, Line, Ordering};
 
 /// The CPUs that take turns.
-pub(super) struct Turns {
+pub(super) struct RoundRobin {
     /// How many entries are in use. At least one once the queue has routes.
     count: AtomicU32,
     /// CPUs of the mask. Stores: the holder of the queue's `tunable`.
@@ -29,11 +29,11 @@ pub(super) struct Turns {
     next: Line<AtomicU32>,
 }
 
-impl Turns {
+impl RoundRobin {
     /// An empty list, with room for this many CPUs.
-    pub(super) fn new(cpus: u32) -> Turns {
+    pub(super) fn new(cpus: u32) -> RoundRobin {
         let entries = (0..cpus).map(|_| AtomicU32::new(0)).collect();
-        Turns { count: AtomicU32::new(0), entries, next: Line(AtomicU32::new(0)) }
+        RoundRobin { count: AtomicU32::new(0), entries, next: Line(AtomicU32::new(0)) }
     }
 
     /// Replaces the list by the CPUs of `mask`, which is not empty. Each has a route already.
@@ -73,7 +73,7 @@ mod tests {
     const EACH: u32 = 3_000;
 
     /// How often each of `cpus` CPUs was reached by several submitters at once.
-    fn reached(turns: &Turns, cpus: usize, meanwhile: impl FnOnce()) -> Vec<u32> {
+    fn reached(turns: &RoundRobin, cpus: usize, meanwhile: impl FnOnce()) -> Vec<u32> {
         std::thread::scope(|scope| {
             let submitter = || {
                 let mut reached = vec![0; cpus];
@@ -91,7 +91,7 @@ mod tests {
     // Catches: a turn that two submitters take, and a turn that is skipped.
     #[test]
     fn several_submitters_reach_each_cpu_equally_often() {
-        let turns = Turns::new(8);
+        let turns = RoundRobin::new(8);
         turns.set(&"1,4,7".parse().unwrap());
         let each = SUBMITTERS * EACH / 3;
         assert_eq!(reached(&turns, 8, || {}), [0, each, 0, 0, each, 0, 0, each]);
@@ -100,7 +100,7 @@ mod tests {
     // Catches: an entry outside of both masks, for instance one that was never stored.
     #[test]
     fn while_the_mask_changes_each_turn_is_a_cpu_of_one_of_the_masks() {
-        let turns = Turns::new(8);
+        let turns = RoundRobin::new(8);
         let masks: [CpuSet; 2] = ["1,4,7".parse().unwrap(), "2".parse().unwrap()];
         turns.set(&masks[0]);
         let reached = reached(&turns, 8, || (0..1_000).for_each(|n| turns.set(&masks[n % 2])));

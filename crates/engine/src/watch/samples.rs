@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::sleepers::note_sleep;
+use super::blocked::note_block;
 use crate::host::{Activity, Host, Seen};
 use crate::pool::Pool;
 
@@ -28,7 +28,7 @@ pub(super) enum Source {
 const NO_RUN: u64 = u64::MAX;
 
 /// The samples of one worker.
-struct Sighting<H: Host> {
+struct Sample<H: Host> {
     /// Its thread.
     thread: u64,
     /// The run that it was in, and when it was first seen in that run.
@@ -42,8 +42,8 @@ struct Sighting<H: Host> {
 }
 
 /// All samples, by slot.
-pub(super) struct Sightings<H: Host> {
-    by_slot: HashMap<u32, Sighting<H>>,
+pub(super) struct Samples<H: Host> {
+    by_slot: HashMap<u32, Sample<H>>,
     sights: usize,
     /// How many sleepers of this scan need a query, and the index of the first of them that gets
     /// it. The others get theirs in later scans.
@@ -53,9 +53,9 @@ pub(super) struct Sightings<H: Host> {
     now: u64,
 }
 
-impl<H: Host> Sightings<H> {
-    pub(super) fn new() -> Sightings<H> {
-        Sightings {
+impl<H: Host> Samples<H> {
+    pub(super) fn new() -> Samples<H> {
+        Samples {
             by_slot: HashMap::new(),
             sights: 0,
             unseen: 0,
@@ -93,8 +93,7 @@ impl<H: Host> Sightings<H> {
 
     /// Notes that a worker is in this run at `now`. Returns when it was first seen in it.
     pub(super) fn meet(&mut self, id: u32, thread: u64, run: u64, now: u64) -> u64 {
-        let fresh =
-            || Sighting { thread, run, met: now, stopped: false, sight: None, wanted: false };
+        let fresh = || Sample { thread, run, met: now, stopped: false, sight: None, wanted: false };
         let sighting = self.by_slot.entry(id).or_insert_with(fresh);
         if sighting.thread != thread {
             // The slot has a new owner.
@@ -164,7 +163,7 @@ impl<H: Host> Sightings<H> {
 
     /// Samples a worker that was found asleep. Without records, only some workers are queried in
     /// each scan, in turn.
-    pub(super) fn look_again(
+    pub(super) fn sample_again(
         &mut self,
         host: &H,
         pool: &Pool<H>,
@@ -188,7 +187,7 @@ impl<H: Host> Sightings<H> {
     }
 
     /// Ends the recording of a worker's switches.
-    pub(super) fn lose_sight(&mut self, id: u32) {
+    pub(super) fn stop_recording(&mut self, id: u32) {
         if let Some(sighting) = self.by_slot.get_mut(&id)
             && sighting.sight.take().is_some()
         {
@@ -231,6 +230,6 @@ impl<H: Host> Sightings<H> {
 /// parking.
 fn learn<H: Host>(pool: &Pool<H>, met: u64, seen: Seen) {
     if let Some((_, slept_ns)) = seen.slept.filter(|&(began, _)| began >= met) {
-        note_sleep(pool, slept_ns);
+        note_block(pool, slept_ns);
     }
 }

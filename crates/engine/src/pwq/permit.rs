@@ -41,7 +41,7 @@ impl<H: Host> Inner<H> {
 
 impl<H: Host> Pwq<H> {
     /// Takes a permit. If there is none, the pwq is SATURATED from here on.
-    pub(super) fn take_place(&self, inner: &mut Inner<H>) -> bool {
+    pub(super) fn take_permit(&self, inner: &mut Inner<H>) -> bool {
         let taken = match inner.shared() {
             None => self.has_room(inner),
             Some(_) if inner.granted > 0 => {
@@ -63,7 +63,7 @@ impl<H: Host> Pwq<H> {
     }
 
     /// Takes a permit for a helper, if one is free.
-    pub(crate) fn take_place_to_help(&self, inner: &mut Inner<H>) -> bool {
+    pub(crate) fn take_permit_to_help(&self, inner: &mut Inner<H>) -> bool {
         let taken = match inner.shared() {
             None => inner.nr_active < inner.max_active,
             Some(node) => node.try_take(),
@@ -196,7 +196,7 @@ impl<H: Host> Pwq<H> {
     /// The queue was thawed: takes out the waiters of its items. One of them may be in an item of
     /// this queue that holds the last permit, which it could not lend while the queue was frozen.
     pub(crate) fn take_waiters_of_frozen(&self) -> Waiters<H> {
-        self.lock().waiters.take_to_look_again()
+        self.lock().waiters.take_to_recheck()
     }
 
     /// Whether items wait because the limit is reached.

@@ -208,7 +208,7 @@ fn every_kind_of_item_is_shown_by_its_type_or_closure() {
     assert!(worker(&dump, "::items::Job"), "{dump}");
     let machine = uwork::topology::Machine::read().unwrap();
     let inside = uwork::work_on_cpu(machine.allowed.first().unwrap(), uwork::dump);
-    assert!(worker(&inside.unwrap(), "uwork::looking_in::dump"), "a function is its own type");
+    assert!(worker(&inside.unwrap(), "uwork::dump_api::dump"), "a function is its own type");
     gate.open();
     assert_eq!((doubled.join().unwrap(), answer.join().unwrap()), (42, 42));
     assert!(later.work.cancel().is_some());

@@ -211,9 +211,9 @@ fn the_presumption_about_a_queue_ends_with_it() {
     for (tier, _) in NOTICING {
         with_engine(setup("core:1"), move |engine| {
             notice(engine, tier);
-            let sleepy = make(engine, spec("sleepy", Kind::PerCpu));
-            run_all(engine, &sleepy, (0..40).map(|_| sleeps(5 * MS)).collect());
-            drop(sleepy);
+            let block_score = make(engine, spec("block_score", Kind::PerCpu));
+            run_all(engine, &block_score, (0..40).map(|_| sleeps(5 * MS)).collect());
+            drop(block_score);
             let queue = make(engine, spec("computes", Kind::PerCpu));
             let mut times = run_all(engine, &queue, (0..10).map(|_| burns(MS)).collect());
             times.sort_unstable();
@@ -338,7 +338,7 @@ fn the_watcher_does_not_scan_after_the_last_item() {
                 let before = engine.host().counts();
                 engine.host().doze(100 * MS);
                 let after = engine.host().counts();
-                assert_eq!(after.without_looks(), before.without_looks(), "{tier} {others}");
+                assert_eq!(after.without_scans(), before.without_scans(), "{tier} {others}");
                 // The watcher may check the CPUs.
                 assert!(after.looks - before.looks <= 1, "{tier} {others}: {before:?} {after:?}");
                 queue.flush().unwrap();
@@ -350,7 +350,7 @@ fn the_watcher_does_not_scan_after_the_last_item() {
 /// Every item runs once, whatever is detected and when.
 #[test]
 fn no_item_is_lost_or_run_twice_under_chaos() {
-    use crate::chance::Chaos;
+    use crate::random_source::Chaos;
     for seed in 0..60 {
         let chaos = Chaos { preempt_one_in: 6, drawn_order: true, ..Chaos::default() };
         with_engine(Setup { machine: "core:2", chaos, seed }, move |engine| {

@@ -10,8 +10,8 @@
 //! **Bounds.** One worker with two items, the first of which declares a wait in some models; the
 //! watcher marks the first run. Any number of preemptions, or up to three where the test says so.
 //!
-//! **Seen to fail** without the check of `absence` in `mark_absent`, without the check of the run
-//! there, with an `end_absence` that does nothing, and where the owner forgets that the run was a
+//! **Seen to fail** without the check of `absence` in `mark_not_running`, without the check of the run
+//! there, with an `end_block` that does nothing, and where the owner forgets that the run was a
 //! hog.
 
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ use super::host::{LoomHost, NOW};
 use super::{Preemptions, explore};
 use crate::host::Cure;
 use crate::pool::state::PoolState;
-use crate::slot::{Absence, Counted, Next, Slot};
+use crate::slot::{Next, NotRunning, Slot, WasRunning};
 use crate::work::{Action, Place, Work};
 
 unsafe fn nothing(_: std::ptr::NonNull<Work>, _: Action) {}
@@ -85,8 +85,8 @@ impl World {
                         ran += self.wait();
                     }
                 }
-                Next::SetAside(aside) => {
-                    if aside.was != Absence::No {
+                Next::AtRunEnd(aside) => {
+                    if aside.was != NotRunning::No {
                         self.state.unblock();
                     }
                 }
@@ -102,7 +102,7 @@ impl World {
         loop {
             match self.slot.next(&self.host, number) {
                 Next::Run(_, run, _) => (ran, number) = (ran + 1, run),
-                Next::SetAside(_) => {}
+                Next::AtRunEnd(_) => {}
                 Next::WaitedFor(_) => unreachable!("no ticket says so"),
                 Next::Empty => return ran,
             }
@@ -111,13 +111,13 @@ impl World {
 
     /// A declared wait. Returns how many items the worker gave back; the test counts them as run.
     fn wait(&self) -> usize {
-        let (mut behind, counted) = self.slot.begin_absence();
-        if counted == Counted::Yes {
+        let (mut behind, counted) = self.slot.begin_block();
+        if counted == WasRunning::Yes {
             self.state.block();
         }
-        if counted != Counted::No {
+        if counted != WasRunning::No {
             self.state.unblock();
-            self.slot.end_absence();
+            self.slot.end_block();
         }
         std::iter::from_fn(|| Some(behind.pop_front()).filter(|item| !item.is_null())).count()
     }
@@ -136,10 +136,10 @@ impl World {
     }
 
     /// The watcher's part: it marks the run. Returns how many items were scheduled behind that run.
-    fn mark(&self, why: Absence) -> usize {
+    fn mark(&self, why: NotRunning) -> usize {
         let Some(run) = self.slot.present_run() else { return 0 };
         let mut remote = self.slot.lock_remote(&self.host);
-        if !remote.mark_absent(&self.host, run, why) {
+        if !remote.mark_not_running(&self.host, run, why) {
             return 0;
         }
         let mut behind = remote.take_scheduled();
@@ -149,11 +149,11 @@ impl World {
     }
 
     /// The watcher finds a worker running again that it had marked as blocked.
-    fn mark_back(&self) {
+    fn mark_running_again(&self) {
         let Some(run) = self.slot.present_run() else { return };
         let mut remote = self.slot.lock_remote(&self.host);
-        if remote.mark_back(run).is_some() {
-            // Under the lock, together with the mark: see `look_after_sleeper`.
+        if remote.mark_running_again(run).is_some() {
+            // Under the lock, together with the mark: see `recheck_sleeper`.
             self.state.unblock();
         }
         drop(remote);
@@ -165,32 +165,32 @@ impl World {
 fn presumed(waits: bool) {
     let world = World::new();
     world.schedule_both();
-    world.slot.presume_absence();
+    world.slot.presume_block();
     let _ = world.state.block();
     let watch = {
         let world = world.clone();
-        thread::spawn(move || world.mark_back())
+        thread::spawn(move || world.mark_running_again())
     };
     assert_eq!(world.work(waits), 2);
-    if world.slot.end_presumed() {
+    if world.slot.end_presumed_block() {
         world.state.unblock();
     }
     world.park();
     watch.join().unwrap();
     world.check_counts();
-    let (_, counted) = world.slot.begin_absence();
-    assert_eq!(counted, Counted::Yes, "nothing is left of an absence");
+    let (_, counted) = world.slot.begin_block();
+    assert_eq!(counted, WasRunning::Yes, "nothing is left of an absence");
 }
 
-fn marked(waits: bool, why: Absence) {
+fn marked(waits: bool, why: NotRunning) {
     let world = World::new();
     world.schedule_both();
     let watch = {
         let world = world.clone();
         thread::spawn(move || {
             let behind = world.mark(why);
-            if why != Absence::Hog {
-                world.mark_back();
+            if why != NotRunning::Hog {
+                world.mark_running_again();
             }
             behind
         })
@@ -200,8 +200,8 @@ fn marked(waits: bool, why: Absence) {
     let behind = watch.join().unwrap();
     assert_eq!(ran + behind, 2);
     world.check_counts();
-    let (_, counted) = world.slot.begin_absence();
-    assert_eq!(counted, Counted::Yes, "nothing is left of an absence");
+    let (_, counted) = world.slot.begin_block();
+    assert_eq!(counted, WasRunning::Yes, "nothing is left of an absence");
 }
 
 /// A worker runs an item and leaves its slot. A helper runs another item in the same slot. The
@@ -210,7 +210,7 @@ fn marked(waits: bool, why: Absence) {
 fn leaves(reverted: Option<Cure>) -> usize {
     let wrong = std::sync::Arc::new(Mutex::new(0));
     let seen = wrong.clone();
-    explore("absence: the worker leaves its slot", Preemptions::Any, move || {
+    explore("not_running: the worker leaves its slot", Preemptions::Any, move || {
         let world = World::new();
         world.host.revert(reverted);
         world.schedule(&world.items[0]);
@@ -218,8 +218,11 @@ fn leaves(reverted: Option<Cure>) -> usize {
             let (world, seen) = (world.clone(), seen.clone());
             thread::spawn(move || {
                 let Some(run) = world.slot.present_run() else { return };
-                let marked =
-                    world.slot.lock_remote(&world.host).mark_absent(&world.host, run, Absence::Hog);
+                let marked = world.slot.lock_remote(&world.host).mark_not_running(
+                    &world.host,
+                    run,
+                    NotRunning::Hog,
+                );
                 *seen.lock().unwrap() += usize::from(marked && run == HELPERS_RUN);
             })
         };
@@ -241,33 +244,35 @@ fn the_run_of_a_helper_in_the_slot_of_a_worker_is_not_counted_out() {
 
 #[test]
 fn a_hog_mark_ends_with_its_run() {
-    explore("absence: a mark ends with its run", Preemptions::Any, || marked(false, Absence::Hog));
+    explore("not_running: a mark ends with its run", Preemptions::Any, || {
+        marked(false, NotRunning::Hog)
+    });
 }
 
 #[test]
 fn a_worker_that_waits_leaves_the_running_count_once() {
-    explore("absence: counted out once", Preemptions::Any, || marked(true, Absence::Hog));
+    explore("not_running: counted out once", Preemptions::Any, || marked(true, NotRunning::Hog));
 }
 
 #[test]
 fn a_blocked_worker_rejoins_the_running_count_once() {
-    explore("absence: counted in once", Preemptions::AtMost(3), || {
-        marked(false, Absence::Asleep(NOW))
+    explore("not_running: counted in once", Preemptions::AtMost(3), || {
+        marked(false, NotRunning::FoundBlocked(NOW))
     });
 }
 
 #[test]
 fn a_blocked_worker_that_declares_a_wait_rejoins_once() {
-    let sleeper = || marked(true, Absence::Asleep(NOW));
-    explore("absence: declared while marked", Preemptions::AtMost(3), sleeper);
+    let sleeper = || marked(true, NotRunning::FoundBlocked(NOW));
+    explore("not_running: declared while marked", Preemptions::AtMost(3), sleeper);
 }
 
 #[test]
 fn a_worker_presumed_blocked_rejoins_once() {
-    explore("absence: presumed, counted in once", Preemptions::Any, || presumed(false));
+    explore("not_running: presumed, counted in once", Preemptions::Any, || presumed(false));
 }
 
 #[test]
 fn a_worker_presumed_blocked_that_declares_a_wait_rejoins_once() {
-    explore("absence: presumed and declared", Preemptions::AtMost(3), || presumed(true));
+    explore("not_running: presumed and declared", Preemptions::AtMost(3), || presumed(true));
 }

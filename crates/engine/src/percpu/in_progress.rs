@@ -22,7 +22,7 @@ const COUNT_BITS: u32 = 31;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 /// See the module.
-pub struct Underway<H: Host> {
+pub struct InProgress<H: Host> {
     word: AtomicU64,
     /// The waiter sleeps on it.
     ended: H::Event,
@@ -36,7 +36,7 @@ pub struct Side {
 }
 
 impl Side {
-    fn of_newcomers(word: u64) -> Side {
+    fn of_new_operations(word: u64) -> Side {
         Side { shift: if word & CURRENT == 0 { 0 } else { COUNT_BITS } }
     }
 
@@ -45,21 +45,21 @@ impl Side {
     }
 }
 
-impl<H: Host> Default for Underway<H> {
-    fn default() -> Underway<H> {
-        Underway { word: AtomicU64::new(0), ended: H::Event::default() }
+impl<H: Host> Default for InProgress<H> {
+    fn default() -> InProgress<H> {
+        InProgress { word: AtomicU64::new(0), ended: H::Event::default() }
     }
 }
 
-impl<H: Host> Underway<H> {
+impl<H: Host> InProgress<H> {
     /// Begins an operation. A thread that sees a store which the caller makes afterwards, and then
-    /// calls [`Underway::turn`], waits for the operation.
+    /// calls [`InProgress::turn`], waits for the operation.
     pub fn begin(&self) -> Side {
         let mut word = self.word.load(Ordering::Relaxed);
         // Relaxed: ordered by the fence.
         while let Err(now) = self.word.compare_exchange_weak(
             word,
-            word + (1 << Side::of_newcomers(word).shift),
+            word + (1 << Side::of_new_operations(word).shift),
             Ordering::Relaxed,
             Ordering::Relaxed,
         ) {
@@ -68,7 +68,7 @@ impl<H: Host> Underway<H> {
         // Pairs with the fence in `turn`: a thread that sees the caller's next store sees the count
         // as well.
         fence(Ordering::Release);
-        Side::of_newcomers(word)
+        Side::of_new_operations(word)
     }
 
     /// Ends an operation.
@@ -91,11 +91,11 @@ impl<H: Host> Underway<H> {
         fence(Ordering::Acquire);
         // Acquire: the effects of ended operations are visible.
         let before = self.word.fetch_xor(CURRENT, Ordering::AcqRel);
-        let side = Side::of_newcomers(before);
+        let side = Side::of_new_operations(before);
         (side.count(before) > 0).then_some(side)
     }
 
-    /// Waits until no operation is in progress on a side that [`Underway::turn`] returned.
+    /// Waits until no operation is in progress on a side that [`InProgress::turn`] returned.
     pub fn wait(&self, host: &H, side: Side) {
         let mut word = self.word.fetch_or(WAITING, Ordering::Acquire);
         while side.count(word) > 0 {

@@ -11,7 +11,7 @@ use crate::queue::Queue;
 ///
 /// # Panics
 /// It cannot be made: no thread can be created.
-pub(crate) fn own_queue(
+pub(crate) fn library_queue(
     cell: &'static OnceLock<Queue>,
     stem: &str,
     describe: fn(Builder) -> Builder,
@@ -23,8 +23,8 @@ pub(crate) fn own_queue(
     first_use::once(cell, make)
 }
 
-/// As [`own_queue`], but None if it cannot be made; the next call tries again.
-pub(crate) fn try_own_queue(
+/// As [`library_queue`], but None if it cannot be made; the next call tries again.
+pub(crate) fn try_library_queue(
     cell: &'static OnceLock<Queue>,
     stem: &str,
     describe: fn(Builder) -> Builder,

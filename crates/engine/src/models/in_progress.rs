@@ -24,7 +24,7 @@ use loom::thread;
 
 use super::host::LoomHost;
 use super::{Preemptions, explore};
-use crate::percpu::Underway;
+use crate::percpu::InProgress;
 use crate::sync::{AtomicU32, Cell, Ordering};
 
 /// A batch that is full with its second item.
@@ -41,7 +41,7 @@ struct Batch {
 struct World {
     host: LoomHost,
     batches: [Batch; 2],
-    underway: Underway<LoomHost>,
+    underway: InProgress<LoomHost>,
     draining: Mutex<()>,
 }
 
@@ -52,7 +52,7 @@ impl World {
         Arc::new(World {
             host: LoomHost::new(0),
             batches: [batch(), batch()],
-            underway: Underway::default(),
+            underway: InProgress::default(),
             draining: Mutex::new(()),
         })
     }

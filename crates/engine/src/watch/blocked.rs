@@ -3,15 +3,15 @@
 //! README.md in this folder has the protocol: which workers are sampled and when, why a worker is
 //! counted out once and in once, and what may be missed.
 
-use uwork_policy::blocking::{Tier, patience_ns, usual_sleep_ns, was_sleep};
-use uwork_policy::concurrency::may_keep_working;
+use uwork_policy::blocking::{Tier, patience_ns, usual_block_ns, was_block};
+use uwork_policy::concurrency::may_start_another;
 
-use super::sightings::{Sightings, Source};
+use super::samples::{Samples, Source};
 use crate::engine::Engine;
 use crate::host::{Activity, Host, Report};
 use crate::pool::{NEVER, Pool};
 use crate::pwq::Pwq;
-use crate::slot::{Absence, Slot};
+use crate::slot::{NotRunning, Slot};
 use crate::sync::Ordering;
 
 /// How long a pool stays suspect after a sleep.
@@ -27,7 +27,7 @@ const MET_NS: u64 = super::STUCK_NS / 2;
 const RETURNS_NS: u64 = 1_000_000;
 /// For this long after a presumed sleep more of them are expected.
 const PRESUMES_NS: u64 = 10_000_000;
-/// How many workers `uncover_sleeper` queries at most.
+/// How many workers `find_blocked_worker` queries at most.
 const UNCOVER_MAX: usize = 2;
 
 impl<H: Host> Engine<H> {
@@ -36,12 +36,12 @@ impl<H: Host> Engine<H> {
     ///
     /// The scan works on hints. `present_run`, `absence` and the sample belong to different
     /// instants, and the run may end between any two of them. That is harmless: `count_out` and
-    /// `mark_back` carry the run number, check it under the slot's mutex, and do nothing if that
+    /// `mark_running_again` carry the run number, check it under the slot's mutex, and do nothing if that
     /// run is over.
-    pub(super) fn find_sleepers(
+    pub(super) fn find_blocked_workers(
         &self,
         pool: &Pool<H>,
-        sightings: &mut Sightings<H>,
+        samples: &mut Samples<H>,
         now: u64,
     ) -> u64 {
         let tier = self.host().tier();
@@ -74,44 +74,44 @@ impl<H: Host> Engine<H> {
             let slot = self.slot(id);
             let thread = slot.thread.load(Ordering::Relaxed);
             if presumes {
-                sightings.lose_sight(id);
+                samples.stop_recording(id);
             }
             let Some(run) = slot.present_run().filter(|_| thread != 0) else {
                 // It is between two runs. Open its records now, so that they cover its next run from
                 // the beginning.
                 if observe && thread != 0 {
-                    sightings.want(self.host(), id, thread);
+                    samples.want(self.host(), id, thread);
                 }
                 continue;
             };
-            match slot.absence() {
+            match slot.not_running() {
                 // Already counted out: the only question is whether it runs again.
-                Absence::Asleep(_) => {
-                    self.look_after_sleeper(pool, sightings, (id, thread, run));
+                NotRunning::FoundBlocked(_) => {
+                    self.recheck_sleeper(pool, samples, (id, thread, run));
                     continue;
                 }
-                Absence::Presumed => {
+                NotRunning::Presumed => {
                     // A run that is not presumed would be found asleep only after MET_NS. Grant
                     // this one the same time to fall asleep.
-                    let met = sightings.meet(id, thread, run, now);
+                    let met = samples.meet(id, thread, run, now);
                     if now.saturating_sub(met) >= MET_NS {
-                        self.look_after_sleeper(pool, sightings, (id, thread, run));
+                        self.recheck_sleeper(pool, samples, (id, thread, run));
                     }
                     continue;
                 }
                 // The worker itself, or the end of the run, ends these.
-                Absence::Declared | Absence::Hog => continue,
-                Absence::No => {}
+                NotRunning::Declared | NotRunning::Hog => continue,
+                NotRunning::No => {}
             }
-            let met = sightings.meet(id, thread, run, now);
+            let met = samples.meet(id, thread, run, now);
             if !suspect && now.saturating_sub(met) < MET_NS {
                 continue;
             }
-            let seen = match sightings.look(self.host(), pool, id, observe) {
+            let seen = match samples.look(self.host(), pool, id, observe) {
                 // The records may be outdated, and they show a stopped thread as asleep. So query
                 // the system before the worker is counted out.
                 Some((Activity::Sleeps { since }, Source::Records)) if is_due(pool, since, now) => {
-                    match sightings.ask(self.host(), id, thread) {
+                    match samples.ask(self.host(), id, thread) {
                         Some(Activity::Sleeps { .. }) | None => Some(Activity::Sleeps { since }),
                         other => other,
                     }
@@ -124,7 +124,7 @@ impl<H: Host> Engine<H> {
                     let since = since.unwrap_or(met);
                     next = next.min(self.judge_sleep(pool, sleeper, since, now));
                 }
-                Some(Activity::Stopped) if sightings.note_stop(id) => {
+                Some(Activity::Stopped) if samples.note_stop(id) => {
                     self.report(Report::WorkerStopped { thread });
                 }
                 _ => {}
@@ -137,48 +137,48 @@ impl<H: Host> Engine<H> {
     /// ends. Returns when to sample it again.
     fn judge_sleep(&self, pool: &Pool<H>, (id, run): (u32, u64), since: u64, now: u64) -> u64 {
         if is_due(pool, Some(since), now) {
-            self.count_sleeper_out(pool, id, run, since, now);
+            self.count_blocked_out(pool, id, run, since, now);
             return now.saturating_add(SOON_NS);
         }
-        pool.suspect_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
+        pool.expect_blocks_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
         since.saturating_add(patience_of(pool))
     }
 
-    fn count_sleeper_out(&self, pool: &Pool<H>, id: u32, run: u64, since: u64, now: u64) -> bool {
-        pool.suspect_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
-        self.count_out(id, run, Absence::Asleep(since)).is_some()
+    fn count_blocked_out(&self, pool: &Pool<H>, id: u32, run: u64, since: u64, now: u64) -> bool {
+        pool.expect_blocks_until.store(now.saturating_add(SUSPECT_NS), Ordering::Relaxed);
+        self.count_out(id, run, NotRunning::FoundBlocked(since)).is_some()
     }
 
     /// Checks whether a worker that was found asleep runs again, and if so counts it in.
-    fn look_after_sleeper(
+    fn recheck_sleeper(
         &self,
         pool: &Pool<H>,
-        sightings: &mut Sightings<H>,
+        samples: &mut Samples<H>,
         (id, thread, run): (u32, u64, u64),
     ) {
         if self.slot(id).waits.load(Ordering::Relaxed) {
             return;
         }
-        let activity = sightings.look_again(self.host(), pool, id, thread);
+        let activity = samples.sample_again(self.host(), pool, id, thread);
         if activity != Some(Activity::Runs) {
             return;
         }
         let now = self.host().now();
         let mut remote = self.slot(id).lock_remote(self.host());
-        let Some(was) = remote.mark_back(run) else { return };
+        let Some(was) = remote.mark_running_again(run) else { return };
         // Count it under the same hold of the mutex as the mark. The run may end now, and its
         // worker must not park before the count includes it.
         self.count_again(self.home_of(id), was, now);
         drop(remote);
-        if was == Absence::Presumed
+        if was == NotRunning::Presumed
             && let Some(pwq) = self.slot(id).batch.get().0.and_then(|pwq| self.pwqs().get(pwq))
         {
-            // `run_presumed` notes its own measurement at the end of the run. With this one that
+            // `run_presumed_to_block` notes its own measurement at the end of the run. With this one that
             // makes two runs that computed, which ends the presumption.
-            pwq.note_sleep(false);
+            pwq.note_block(false);
         }
         // A worker that runs items must have the CPUs checked (`changes`).
-        self.be_seen(0);
+        self.heartbeat(0);
     }
 
     /// The pool of a worker in a run that does not end meanwhile. The worker may have moved since
@@ -191,15 +191,15 @@ impl<H: Host> Engine<H> {
     /// behind it, and settles its pool, which may wake a replacement. Returns `None` if the run is
     /// over or the worker does not count anyway; else the function that runs, unless it has just
     /// ended.
-    pub(super) fn count_out(&self, id: u32, run: u64, why: Absence) -> Option<Option<usize>> {
+    pub(super) fn count_out(&self, id: u32, run: u64, why: NotRunning) -> Option<Option<usize>> {
         let slot = self.slot(id);
         let (function, pool, changed) = self.take_back(slot, |remote| {
-            remote.mark_absent(self.host(), run, why).then(|| {
+            remote.mark_not_running(self.host(), run, why).then(|| {
                 let pool = self.home_of(id);
                 (slot.running().map(|running| running.func), pool, pool.block())
             })
         })?;
-        self.end_line(slot);
+        self.end_batch_hint(slot);
         changed.settle(self);
         if pool.spec().shares && !pool.looks_ready() {
             self.kick_for_neighbours(pool);
@@ -209,19 +209,19 @@ impl<H: Host> Engine<H> {
 
     /// Counts a worker of `pool` again: it did not count for reason `was`, and runs again or has
     /// ended its run.
-    pub(crate) fn count_again(&self, pool: &Pool<H>, was: Absence, now: u64) {
+    pub(crate) fn count_again(&self, pool: &Pool<H>, was: NotRunning, now: u64) {
         match was {
-            Absence::No | Absence::Declared => return,
-            Absence::Hog | Absence::Presumed => {}
-            Absence::Asleep(since) => note_sleep(pool, now.saturating_sub(since)),
+            NotRunning::No | NotRunning::Declared => return,
+            NotRunning::Hog | NotRunning::Presumed => {}
+            NotRunning::FoundBlocked(since) => note_block(pool, now.saturating_sub(since)),
         }
         pool.state.unblock();
     }
 
     /// Whether there is a reason to look for a sleeper in this pool.
-    pub(crate) fn may_uncover(&self, pool: &Pool<H>) -> bool {
+    pub(crate) fn may_find_blocked(&self, pool: &Pool<H>) -> bool {
         self.host().tier() != Tier::Declared
-            && pool.suspect_until.load(Ordering::Relaxed) != 0
+            && pool.expect_blocks_until.load(Ordering::Relaxed) != 0
             && pool.looks_ready()
             && patience_of(pool) == 0
     }
@@ -229,8 +229,8 @@ impl<H: Host> Engine<H> {
     /// Called by a worker that may not continue because too many others of its pool run, while work
     /// is ready: one of them may sleep. Returns true if one did, and the caller may take work.
     #[cold]
-    pub(crate) fn uncover_sleeper(&self, pool: &Pool<H>, caller: u32) -> bool {
-        if !self.may_uncover(pool) {
+    pub(crate) fn find_blocked_worker(&self, pool: &Pool<H>, caller: u32) -> bool {
+        if !self.may_find_blocked(pool) {
             return false;
         }
         let mut looks = 0;
@@ -239,7 +239,7 @@ impl<H: Host> Engine<H> {
             let thread = slot.thread.load(Ordering::Relaxed);
             let Some(run) = slot.present_run().filter(|_| thread != 0) else { continue };
             let left = slot.home.load(Ordering::Relaxed) != pool.id;
-            if left || slot.absence() != Absence::No {
+            if left || slot.not_running() != NotRunning::No {
                 continue;
             }
             if looks == UNCOVER_MAX {
@@ -248,8 +248,8 @@ impl<H: Host> Engine<H> {
             looks += 1;
             if let Some(Activity::Sleeps { since }) = self.host().activity(thread) {
                 let now = self.host().now();
-                if self.count_sleeper_out(pool, id, run, since.unwrap_or(now), now)
-                    && may_keep_working(pool.state.counts(), pool.target())
+                if self.count_blocked_out(pool, id, run, since.unwrap_or(now), now)
+                    && may_start_another(pool.state.counts(), pool.target())
                 {
                     return true;
                 }
@@ -262,8 +262,8 @@ impl<H: Host> Engine<H> {
 impl<H: Host> Engine<H> {
     /// Whether the single item that a worker of `pool` took from this pwq is presumed to sleep.
     #[inline]
-    pub(crate) fn presumes_sleep(&self, pool: &Pool<H>, pwq: &Pwq<H>) -> bool {
-        pwq.presumes_sleep()
+    pub(crate) fn presumes_block(&self, pool: &Pool<H>, pwq: &Pwq<H>) -> bool {
+        pwq.presumes_block()
             && !pool.spec().single
             && self.host().tier() != Tier::Declared
             && self.last_presumed_sleeps(pool)
@@ -274,7 +274,7 @@ impl<H: Host> Engine<H> {
     fn last_presumed_sleeps(&self, pool: &Pool<H>) -> bool {
         let Some(id) = pool.presumed_last() else { return true };
         let slot = self.slot(id);
-        if slot.absence() != Absence::Presumed {
+        if slot.not_running() != NotRunning::Presumed {
             return true;
         }
         let thread = slot.thread.load(Ordering::Relaxed);
@@ -285,7 +285,7 @@ impl<H: Host> Engine<H> {
     /// Runs `f`, an item that is presumed to sleep, as worker `id` of `pool`: the worker stops
     /// counting as running before the item begins.
     #[cold]
-    pub(crate) fn run_presumed(
+    pub(crate) fn run_presumed_to_block(
         &self,
         pool: &Pool<H>,
         (id, slot): (u32, &Slot<H>),
@@ -294,37 +294,37 @@ impl<H: Host> Engine<H> {
     ) {
         let host = self.host();
         let time = || (host.now(), host.cpu_time(slot.thread.load(Ordering::Relaxed)).unwrap_or(0));
-        slot.presume_absence();
+        slot.presume_block();
         pool.note_presumed(id);
         pool.block().settle(self);
         let (began, cpu_began) = time();
         pool.presumed_at.store(began, Ordering::Relaxed);
         f();
         let (ended, cpu_ended) = time();
-        if slot.end_presumed() {
+        if slot.end_presumed_block() {
             pool.state.unblock();
         }
-        let slept = was_sleep(ended.saturating_sub(began), cpu_ended.saturating_sub(cpu_began));
-        pwq.note_sleep(slept);
+        let slept = was_block(ended.saturating_sub(began), cpu_ended.saturating_sub(cpu_began));
+        pwq.note_block(slept);
         let until = ended.saturating_add(SUSPECT_NS);
-        pool.suspect_until.store(until, Ordering::Relaxed);
+        pool.expect_blocks_until.store(until, Ordering::Relaxed);
     }
 }
 
 /// Whether sleeps are expected in this pool. Only the watcher calls this; it also clears an
 /// expectation that has expired.
 pub(super) fn is_suspect<H: Host>(pool: &Pool<H>, now: u64) -> bool {
-    let until = pool.suspect_until.load(Ordering::Relaxed);
+    let until = pool.expect_blocks_until.load(Ordering::Relaxed);
     if until != 0 && until <= now {
-        pool.suspect_until.store(0, Ordering::Relaxed);
+        pool.expect_blocks_until.store(0, Ordering::Relaxed);
     }
     until > now
 }
 
 /// Updates the pool's usual sleep with one that is over.
-pub(super) fn note_sleep<H: Host>(pool: &Pool<H>, slept_ns: u64) {
-    let usual = pool.usual_sleep_ns.load(Ordering::Relaxed);
-    pool.usual_sleep_ns.store(usual_sleep_ns(usual, slept_ns), Ordering::Relaxed);
+pub(super) fn note_block<H: Host>(pool: &Pool<H>, slept_ns: u64) {
+    let usual = pool.usual_block_ns.load(Ordering::Relaxed);
+    pool.usual_block_ns.store(usual_block_ns(usual, slept_ns), Ordering::Relaxed);
 }
 
 /// Whether a worker has slept long enough to be replaced.
@@ -333,6 +333,6 @@ fn is_due<H: Host>(pool: &Pool<H>, since: Option<u64>, now: u64) -> bool {
 }
 
 fn patience_of<H: Host>(pool: &Pool<H>) -> u64 {
-    let usual = pool.usual_sleep_ns.load(Ordering::Relaxed);
+    let usual = pool.usual_block_ns.load(Ordering::Relaxed);
     patience_ns(usual, pool.state.counts().idle > 0)
 }

@@ -41,15 +41,17 @@ const STRANDED_SCAN_NS: u64 = 25_000_000;
 impl<H: Host> Engine<H> {
     /// Leaves the caller's claim on a wake in `pool` to the watcher. False if the watcher's thread
     /// does not serve.
-    pub(crate) fn leave_to_watch(&self, pool: &Pool<H>) -> bool {
+    pub(crate) fn leave_spawn_to_watcher(&self, pool: &Pool<H>) -> bool {
         let watch = self.watch_state();
         if !watch.present.load(Ordering::SeqCst) {
             return false;
         }
-        pool.wanted.store(true, Ordering::SeqCst);
-        watch.wanted.store(true, Ordering::SeqCst);
+        pool.is_spawn_requested.store(true, Ordering::SeqCst);
+        watch.is_spawn_requested.store(true, Ordering::SeqCst);
         // R1 after W1 (see the module): the watcher may have ended since the first check.
-        if !watch.present.load(Ordering::SeqCst) && pool.wanted.swap(false, Ordering::SeqCst) {
+        if !watch.present.load(Ordering::SeqCst)
+            && pool.is_spawn_requested.swap(false, Ordering::SeqCst)
+        {
             return false;
         }
         self.nudge_watch();
@@ -65,13 +67,15 @@ impl<H: Host> Engine<H> {
     }
 
     /// Uses up the claims that were left to the watcher.
-    pub(super) fn make_wanted(&self) {
+    pub(super) fn spawn_requested(&self) {
         let watch = self.watch_state();
-        if !watch.wanted.load(Ordering::SeqCst) || !watch.wanted.swap(false, Ordering::SeqCst) {
+        if !watch.is_spawn_requested.load(Ordering::SeqCst)
+            || !watch.is_spawn_requested.swap(false, Ordering::SeqCst)
+        {
             return;
         }
         self.for_each_pool(|pool| {
-            if pool.wanted.swap(false, Ordering::SeqCst) {
+            if pool.is_spawn_requested.swap(false, Ordering::SeqCst) {
                 self.bring_worker(pool, Maker::Caller);
             }
         });
@@ -79,7 +83,7 @@ impl<H: Host> Engine<H> {
 
     /// Settles each pool that has lacked a worker without reason for too long. Returns when to
     /// check again.
-    pub(super) fn look_for_stranded(&self) -> u64 {
+    pub(super) fn find_stranded(&self) -> u64 {
         let (now, mut next) = (self.host().now(), NEVER);
         let looked_at = self.watch_state().stranded_at.swap(now, Ordering::Relaxed);
         let has_gap = now.saturating_sub(looked_at) > 2 * STRANDED_SCAN_NS;
@@ -107,8 +111,8 @@ impl<H: Host> Engine<H> {
             return false;
         }
         // A worker that took work since then restarts the time as well.
-        let took_at = pool.took_at.get() as u64;
-        if since == 0 || has_gap || took_at >= since {
+        let last_batch_at = pool.last_batch_at.get() as u64;
+        if since == 0 || has_gap || last_batch_at >= since {
             pool.stranded_since.store(now.max(1), Ordering::Relaxed);
         } else if now.saturating_sub(since) >= STRANDED_NS {
             pool.stranded_since.store(0, Ordering::Relaxed);
