@@ -1,4 +1,4 @@
-//! Items that are queued after a grace period, and the readers that hold it back.
+//! Items that are queued after a grace period, and the read sides that delay it.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -11,20 +11,21 @@ use crate::item::{Found, Item, ItemPointer, Kind, UwRcuWork, UwWorkFn, answer, g
 use crate::queue::{UwQueue, with_queue};
 use crate::work::init;
 
-/// An idle item that can wait for a grace period.
+/// Initialises an idle item that can wait for a grace period.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_rcu_work_init(item: *mut UwRcuWork, func: UwWorkFn) {
     // SAFETY: by uwork.h.
     unsafe { init(item.cast(), func, Kind::Rcu, 0) };
 }
 
-/// `$body` with what was [`Found`] for an rcu item.
+/// Evaluates `$body` with the [`Found`] of an RCU item.
 macro_rules! with_graced {
     ($item:expr, |$found:ident| $body:expr) => {
-        // SAFETY: null or an rcu item that stays for the call (uwork.h).
+        // SAFETY: the pointer is null, or an RCU item that stays valid for the call (uwork.h).
         match unsafe { crate::item::item($item.cast(), Kind::Rcu) } {
             Ok(Item::Plain(known)) => {
-                // SAFETY: found to be a made item; that it is an rcu one says its type.
+                // SAFETY: `item` has found an initialised item; its C type says that it is an RCU
+                // one.
                 let work = unsafe { graced(known) };
                 let $found = Found { work, pointer: ItemPointer(known) };
                 $body
@@ -58,11 +59,11 @@ pub unsafe extern "C" fn uw_rcu_work_flush(item: *mut UwRcuWork) -> c_int {
     })
 }
 
-/// Where a read side began.
+/// The item run in which a read side began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Begun {
     stretch: usize,
-    /// The item's address, as the engine sees it.
+    /// The address of the item that the engine runs: the shadow's, in the debug mode.
     item: usize,
     function: usize,
 }
@@ -75,10 +76,10 @@ impl Begun {
     }
 }
 
-/// Read sides of a thread, innermost last.
+/// The read sides of a thread. The innermost one is the last.
 struct Sides {
     guards: Vec<ReadGuard>,
-    /// Where the first of them began.
+    /// The item run in which the first of them began.
     begun: Option<Begun>,
 }
 
@@ -90,7 +91,8 @@ fn tell(sides: &Sides) {
     foreign::set_read_sides(sides.guards.len() as u32, end_left);
 }
 
-/// Ends the read sides but for the first `keep`, which an item has left. The name of its function.
+/// Ends all read sides except the first `keep`, because an item has returned without ending them.
+/// Returns the name of the item's function.
 fn end_left(keep: u32) -> Option<String> {
     let begun = SIDES.with_borrow_mut(|sides| {
         sides.guards.truncate(keep as usize);
@@ -101,8 +103,8 @@ fn end_left(keep: u32) -> Option<String> {
     Some(crate::debug::named_function(function))
 }
 
-/// Before the thread waits for a grace period: what an item before this one has left would keep it waiting
-/// for good.
+/// Called before the thread waits for a grace period. A read side that an earlier item on this
+/// thread has left open would block the grace period, and so this wait, forever.
 fn end_those_left_before() {
     let begun = SIDES.with_borrow(|sides| sides.begun.filter(|_| !sides.guards.is_empty()));
     let left = begun
@@ -128,7 +130,7 @@ pub extern "C" fn uw_rcu_read_lock() -> c_int {
     })
 }
 
-/// Ends the read side that began last.
+/// Ends the most recent read side.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_read_unlock() -> c_int {
     guard(|| {

@@ -206,7 +206,7 @@ bad_input() {
     done < <("$out/bad_input")
     # Words that the library does not know are no mode.
     UWORK_DEBUG=object run bad-input "$out/bad_input" null_queue
-    grep -qF 'UWORK_DEBUG: "object" is ignored; what it may have is objects' "$out/log" || {
+    grep -qF 'UWORK_DEBUG: "object" is ignored; the only allowed value is objects' "$out/log" || {
         say bad-input "FAILED: UWORK_DEBUG=object is ignored without a word"
         exit 1
     }
