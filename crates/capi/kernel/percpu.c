@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Data of each CPU. One range of addresses has a unit for each CPU, all alike: what is allocated is allocated in the
- * first unit, and the copy of a CPU is that many units further. So it does for each pointer into an allocation.
+ * Per-CPU data. One range of addresses has a unit for each CPU, and all units have the same layout.
+ * An allocation is made in the first unit. The copy of CPU n is at the same offset in unit n, and
+ * so is every address within the allocation.
  *
- * Inside of the unit blocks are powers of two, which are split and joined again. Memory is asked of the system as far
- * as blocks reach.
+ * The blocks of a unit have powers of two as sizes. They are split and joined as in a buddy
+ * allocator. Memory is requested from the system only up to the end of the highest block.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,16 +24,16 @@
 
 _Static_assert(GRANULES == 1ul << TOP_ORDER, "the unit is the largest block");
 
-/* Of a granule at which a block begins. */
+/* The state of a granule at which a block begins. */
 struct block {
-	uint32_t next, prev; /* of free blocks of that size; 0: none, as numbers begin at 1 */
+	uint32_t next, prev; /* the list of free blocks of that size, by index + 1; 0 is the end */
 	uint8_t state;
 };
 
 enum { NO_BLOCK = 0, IS_FREE = 0x40, IS_USED = 0x80, ORDER = 0x3f };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* All that follows: guard: the lock. */
+/* Guard of all of the following: the lock. */
 static char *units;
 static struct block *blocks;
 static size_t committed;
@@ -68,7 +69,7 @@ static void take(uint32_t index, unsigned int order)
 	block->state = NO_BLOCK;
 }
 
-/* Addresses only: nothing of it is memory yet. */
+/* Reserves addresses only; commit() requests the memory. */
 static bool reserve(void)
 {
 	size_t whole = UW_KERNEL_PERCPU_UNIT * uw_kernel_nr_cpus();
@@ -91,7 +92,7 @@ static bool reserve(void)
 	return true;
 }
 
-/* Memory in all units up to there. */
+/* Requests memory in all units up to this offset. */
 static bool commit(size_t end)
 {
 	unsigned int cpu;
@@ -136,7 +137,7 @@ static char *allocate(size_t size, unsigned int order)
 		return NULL;
 	index = free_blocks[found] - 1;
 	take(index, found);
-	/* The lower half is used first, so that the memory that is asked for begins at the front. */
+	/* Uses the lower half first, so that the memory that is in use stays at the front. */
 	while (found > order) {
 		found--;
 		push(index + (1u << found), found);
@@ -149,7 +150,7 @@ static char *allocate(size_t size, unsigned int order)
 	return units + ((size_t)index << GRANULE_SHIFT);
 }
 
-/* The smallest blocks that have the size; they are aligned to it. */
+/* The order of the smallest block of that size. A block is aligned to its size. */
 static unsigned int order_of(size_t size)
 {
 	unsigned int order = 0;
@@ -203,7 +204,10 @@ void uw_kernel_free_percpu(void *ptr)
 
 intptr_t uw_kernel_percpu_section(const char *start, const char *stop, intptr_t *place)
 {
-	/* So that what is aligned there is aligned here. */
+	/*
+	 * Keeps the alignment of each variable: the copy starts at the same offset from a
+	 * MOST_ALIGN boundary.
+	 */
 	size_t before = (uintptr_t)start % MOST_ALIGN, size = (size_t)(stop - start);
 	unsigned int cpu;
 	char *memory;

@@ -25,9 +25,9 @@ fn expected(address: usize, func: usize) -> [usize; WORDS] {
 /// What the memory of an item without a shadow contains.
 #[derive(PartialEq, Eq)]
 pub(super) enum Look {
-    /// As an initialiser of uwork.h has left it.
+    /// The content that a static initialiser of uwork.h leaves.
     Fresh,
-    /// It has the pattern of this other address.
+    /// The pattern of an item at this other address.
     Copy(usize),
     Unknown,
 }
