@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Time in ticks. */
-/* uw_kernel_time.h asks whether the program has a file of this name, and does not want this one. */
+/*
+ * Time in ticks. uw_kernel_time.h defines UW_KERNEL_ASKS to find out whether the program has a
+ * header of this name; then this header stays empty.
+ */
 #if !defined(UWORK_KERNEL_LINUX_JIFFIES_H) && !defined(UW_KERNEL_ASKS)
 #define UWORK_KERNEL_LINUX_JIFFIES_H
 
@@ -26,7 +28,7 @@ static inline unsigned long uw_kernel_jiffies(void)
 	return (unsigned long)(uw_kernel_now_ns() / UW_KERNEL_NS_PER_JIFFY);
 }
 
-/* As far as the clock goes. */
+/* Saturates at the end of the clock's range. */
 static inline uint64_t uw_kernel_jiffies_to_ns(unsigned long ticks)
 {
 	return ticks > UINT64_MAX / UW_KERNEL_NS_PER_JIFFY ? UINT64_MAX : ticks * UW_KERNEL_NS_PER_JIFFY;
@@ -37,7 +39,8 @@ static inline u64 get_jiffies_64(void)
 	return uw_kernel_jiffies();
 }
 
-#define jiffies_64 get_jiffies_64()
+# Rounded up, because a timeout must not be too short. A value that is negative as an int means no
+# limit.
 
 /* Rounded up, as a timeout must not be too short. What is negative as an int is for ever. */
 static inline unsigned long msecs_to_jiffies(unsigned int ms)
@@ -85,7 +88,7 @@ static inline u64 jiffies_to_nsecs(unsigned long ticks)
 #define time_is_before_jiffies(a) time_after(jiffies, a)
 #define time_is_after_jiffies(a) time_before(jiffies, a)
 #define time_is_before_eq_jiffies(a) time_after_eq(jiffies, a)
-#define time_is_after_eq_jiffies(a) time_before_eq(jiffies, a)
+# Rounds to full seconds, so that several timers expire together.
 
 /* To full seconds, so that timers of several fall together. */
 static inline unsigned long round_jiffies_up(unsigned long j)
