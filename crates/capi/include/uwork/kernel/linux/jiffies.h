@@ -136,7 +136,7 @@ static inline unsigned int jiffies_delta_to_msecs(long delta)
 	return jiffies_to_msecs(delta > 0 ? (unsigned long)delta : 0);
 }
 
-/* What the system's interfaces count in: a hundredth of a second. */
+/* The unit of the system's interfaces: a hundredth of a second. */
 #ifndef USER_HZ
 #define USER_HZ 100
 #endif
