@@ -39,10 +39,9 @@ static inline u64 get_jiffies_64(void)
 	return uw_kernel_jiffies();
 }
 
-# Rounded up, because a timeout must not be too short. A value that is negative as an int means no
-# limit.
+#define jiffies_64 get_jiffies_64()
 
-/* Rounded up, as a timeout must not be too short. What is negative as an int is for ever. */
+/* Rounded up, because a timeout must not be too short. A negative int means no limit. */
 static inline unsigned long msecs_to_jiffies(unsigned int ms)
 {
 	if ((int)ms < 0)
@@ -88,9 +87,9 @@ static inline u64 jiffies_to_nsecs(unsigned long ticks)
 #define time_is_before_jiffies(a) time_after(jiffies, a)
 #define time_is_after_jiffies(a) time_before(jiffies, a)
 #define time_is_before_eq_jiffies(a) time_after_eq(jiffies, a)
-# Rounds to full seconds, so that several timers expire together.
+#define time_is_after_eq_jiffies(a) time_before_eq(jiffies, a)
 
-/* To full seconds, so that timers of several fall together. */
+/* Rounds to full seconds, so that several timers expire together. */
 static inline unsigned long round_jiffies_up(unsigned long j)
 {
 	return (j + HZ - 1) / HZ * HZ;
