@@ -77,7 +77,7 @@ pub unsafe extern "C" fn uw_queue_work_node(
         Ok(queue) => queue,
         Err(code) => return code,
     };
-    // A negative node gets the same error from the library as any other node that does not exist.
+    // A negative node is treated like any node that does not exist: as by `uw_queue_work`.
     let node = u32::try_from(node).unwrap_or(u32::MAX);
     with_item!(item, |found| answer_in_place(queue.enqueue_node::<_, 0>(node, found.pointer)))
 }
