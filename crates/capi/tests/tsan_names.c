@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Names that code instrumented by a recent LLVM calls, and the thread sanitizer's runtime of an older compiler does not
- * have. That runtime intercepts the plain functions, which is the same. Compiled without instrumentation.
+ * Functions that code instrumented by a recent LLVM calls, and that the thread sanitizer's runtime
+ * of an older compiler lacks. They call the plain functions, which that runtime intercepts, so the
+ * effect is the same. This file is compiled without instrumentation.
  */
 #include <string.h>
 
@@ -25,16 +26,18 @@ __attribute__((weak)) void *__tsan_memset(void *to, int value, size_t size)
 }
 
 /*
- * Rust's own library is not instrumented, so what its locks order is not seen inside ours. What happens there is
- * left to the models (ci/loom.sh); races in the callers' C, on the library's threads too, are reported.
+ * Rust's standard library is not instrumented, so the sanitizer does not see the order that its
+ * locks create inside this library. Those parts are checked by the models (ci/loom.sh). Races in
+ * the callers' C code are reported, also on the library's threads.
  */
 const char *__tsan_default_suppressions(void);
 
 const char *__tsan_default_suppressions(void)
 {
 	/*
-	 * By the file, by the mangled name where nothing is known of the file, and by the names above, which only Rust's
-	 * compiler calls: gcc calls the plain functions. What Rust's code frees has the runtime's own free() on top.
+	 * Suppresses by file, by mangled name where the file is unknown, and by the names above,
+	 * which only Rust's compiler uses: gcc calls the plain functions. Memory freed by Rust code
+	 * has the runtime's own free() at the top of the stack.
 	 */
 	return "race_top:.rs$\n"
 	       "race_top:^_R\n"
