@@ -37,7 +37,7 @@
  *   ENOENT, EISDIR, ENOTDIR, EACCES
  *                     of an attribute: it does not exist; it is a directory; it is not a directory;
  *                     it is read-only. ENOENT also: no item matches
- *   EBADF             the descriptor is below 0
+ *   EBADF             the descriptor is not open
  *   ERANGE            the mask is too small
  *   EIO               the machine's description cannot be read
  *   EMFILE            the process has no descriptor left

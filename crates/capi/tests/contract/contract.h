@@ -55,7 +55,7 @@ static inline void contract_start(struct contract_threads *threads, int (*functi
 	}
 }
 
-/* What a thread does at its end, so that kthread_stop() finds it. */
+/* The end of each thread: it waits until kthread_stop() ends it. */
 static inline int contract_end(void)
 {
 	complete(&contract_ended);

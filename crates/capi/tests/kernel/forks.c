@@ -182,8 +182,9 @@ static void barriers(void)
 }
 
 /*
- * The runtimes of the compilers' sanitizers have locks of their own, of their allocator first of all, which they do not
- * hold over a fork: a child finds one locked that another thread had, and its next malloc() waits for ever.
+ * The sanitizers' runtimes have locks of their own, for example in their allocator, which they do
+ * not hold over a fork. A child may inherit one that another thread held; its next malloc() then
+ * waits forever.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CAN_FORK_WITH_THREADS 0
