@@ -637,7 +637,7 @@ int uw_task_work_is_pending(const struct uw_task_work *work);
 
 /*
  * For the calling thread; each returns the number of items run. uw_task_run() runs items until none
- * is left. uw_task_run_once() runs those that are there. uw_task_safe_point() does the same if the
+ * is left. uw_task_run_once() runs those in the list. uw_task_safe_point() does the same if the
  * thread was notified (UW_NOTIFY_RESUME, UW_NOTIFY_SIGNAL), and otherwise costs a nanosecond or
  * two.
  */
