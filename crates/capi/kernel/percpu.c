@@ -166,7 +166,7 @@ void *uw_kernel_alloc_percpu(size_t size, size_t align)
 	char *memory;
 
 	if (size == 0 || size > UW_KERNEL_PERCPU_UNIT || align == 0 || align > MOST_ALIGN || (align & (align - 1)) != 0) {
-		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: %zu bytes at multiples of %zu: the size is 1 to %lu, "
+		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: %zu bytes, aligned to %zu: the size is 1 to %lu, "
 				 "the alignment a power of two up to %lu\n", size, align, UW_KERNEL_PERCPU_UNIT, MOST_ALIGN);
 		return NULL;
 	}
@@ -174,8 +174,8 @@ void *uw_kernel_alloc_percpu(size_t size, size_t align)
 	memory = allocate(size, order_of(size > align ? size : align));
 	pthread_mutex_unlock(&lock);
 	if (!memory) {
-		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: no room for %zu bytes; all that is allocated for a CPU "
-				 "has %lu\n", size, UW_KERNEL_PERCPU_UNIT);
+		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: no room for %zu bytes; the limit for each CPU is %lu "
+				 "in total\n", size, UW_KERNEL_PERCPU_UNIT);
 		return NULL;
 	}
 	for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
@@ -194,7 +194,7 @@ void uw_kernel_free_percpu(void *ptr)
 	if (units && at < UW_KERNEL_PERCPU_UNIT && at % (1ul << GRANULE_SHIFT) == 0)
 		state = blocks[at >> GRANULE_SHIFT].state;
 	if (!(state & IS_USED))
-		uw_kernel_bug("free_percpu: this was not allocated by alloc_percpu, or is freed already", __FILE__, __LINE__);
+		uw_kernel_bug("free_percpu: this was not allocated by alloc_percpu, or was freed before", __FILE__, __LINE__);
 	for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
 		uw_debug_check_freed((char *)ptr + cpu * UW_KERNEL_PERCPU_UNIT, 1ul << ((state & ORDER) + GRANULE_SHIFT));
 	pthread_mutex_lock(&lock);
@@ -217,7 +217,7 @@ intptr_t uw_kernel_percpu_section(const char *start, const char *stop, intptr_t 
 		memory = allocate(before + size, order_of(before + size > MOST_ALIGN ? before + size : MOST_ALIGN));
 		if (!memory) {
 			pthread_mutex_unlock(&lock);
-			uw_kernel_bug("no memory for the variables of each CPU", __FILE__, __LINE__);
+			uw_kernel_bug("no memory for per-CPU variables", __FILE__, __LINE__);
 		}
 		for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
 			memcpy(memory + before + cpu * UW_KERNEL_PERCPU_UNIT, start, size);

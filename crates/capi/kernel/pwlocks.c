@@ -36,7 +36,7 @@ static struct uw_locks locks_of(void *first)
 static void check(int error, const char *function)
 {
 	if (unlikely(error < 0))
-		uw_kernel_bug(error == -EDEADLK ? "the caller holds this per-CPU lock already" : uw_error_text(), function, 0);
+		uw_kernel_bug(error == -EDEADLK ? "the caller already holds this per-CPU lock" : uw_error_text(), function, 0);
 }
 
 /*
@@ -146,7 +146,7 @@ void uw_kernel_pw_unlock_local(void *first)
 	if (let_go(first))
 		return;
 	if (unlikely(local.beyond == 0))
-		uw_kernel_bug("this lock was taken by a function with a cpu", "pw_unlock_local", 0);
+		uw_kernel_bug("this lock was taken by a function with a cpu argument", "pw_unlock_local", 0);
 	local.beyond--;
 	uw_kernel_let_cpu_go();
 }

@@ -52,7 +52,7 @@ void uw_kernel_complain(int code)
 	 * collide.
 	 */
 	if (is_news((uintptr_t)caller * 4096 + (unsigned int)-code))
-		uw_kernel_printk(KERN_WARNING "uwork: %pS: a call was refused: %s\n", caller, uw_error_text());
+		uw_kernel_printk(KERN_WARNING "uwork: %pS: a call failed: %s\n", caller, uw_error_text());
 }
 
 struct uw_queue *uw_kernel_create_named(const char *name, const struct uw_queue_attrs *attrs)
@@ -78,7 +78,7 @@ static struct workqueue_struct *create(const char *fmt, unsigned int flags, int 
 	struct uw_queue *queue;
 
 	if (uw_kernel_vsnprintf(name, sizeof(name), fmt, args) >= (int)sizeof(name))
-		uw_kernel_printk(KERN_WARNING "uwork: the name of a workqueue is too long, and is cut to %s\n", name);
+		uw_kernel_printk(KERN_WARNING "uwork: the name of a workqueue is too long; it is cut to %s\n", name);
 	attrs.flags = (flags & ~(unsigned int)NOT_PASSED) | UW_KERNEL_RULES;
 	if (flags & __WQ_ORDERED) {
 		attrs.max_active = 1;
@@ -86,13 +86,13 @@ static struct workqueue_struct *create(const char *fmt, unsigned int flags, int 
 		int most = max_active > WQ_MAX_ACTIVE ? WQ_MAX_ACTIVE : max_active;
 
 		if (max_active < 0 || most != max_active)
-			uw_kernel_printk(KERN_WARNING "uwork: max_active of %s is 1 to %d, not %d\n", name,
+			uw_kernel_printk(KERN_WARNING "uwork: max_active of %s: allowed are 1 to %d, not %d\n", name,
 					 WQ_MAX_ACTIVE, max_active);
 		attrs.max_active = most < 0 ? 1 : (unsigned int)most;
 	}
 	queue = uw_kernel_create_named(name, &attrs);
 	if (!queue)
-		uw_kernel_printk(KERN_ERR "uwork: workqueue %s cannot be made: %s\n", name, uw_error_text());
+		uw_kernel_printk(KERN_ERR "uwork: workqueue %s could not be created: %s\n", name, uw_error_text());
 	return (struct workqueue_struct *)queue;
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn scope_of(number: c_uint) -> Result<Option<ScopeChoice>, c_int> {
         Some(index) => match SCOPES.get(index as usize) {
             Some(&scope) => Ok(Some(ScopeChoice::Explicit(scope))),
             None => {
-                let text = format!("{number} is no affinity scope; they are 0 to {}", SCOPES.len());
+                let text = format!("{number} is no affinity scope; allowed are 0 to {}", SCOPES.len());
                 Err(fail(libc::EINVAL, text))
             }
         },
@@ -35,7 +35,7 @@ pub(crate) fn scope_of(number: c_uint) -> Result<Option<ScopeChoice>, c_int> {
 /// A CPU number. This function does not check that the CPU exists.
 pub(crate) fn cpu_of(cpu: c_int) -> Result<u32, c_int> {
     u32::try_from(cpu)
-        .map_err(|_| misuse(libc::EINVAL, format!("{cpu} is no CPU; they are counted from 0")))
+        .map_err(|_| misuse(libc::EINVAL, format!("{cpu} is no CPU; allowed are 0 and above")))
 }
 
 const WORD: usize = size_of::<c_ulong>();
@@ -49,7 +49,7 @@ pub(crate) unsafe fn cpus_of(mask: *const c_ulong, bytes: usize) -> Result<Optio
         return Ok(None);
     }
     if bytes == 0 || !bytes.is_multiple_of(WORD) {
-        let text = format!("a CPU mask has a multiple of {WORD} bytes, not {bytes}");
+        let text = format!("the size of a CPU mask is a multiple of {WORD} bytes, not {bytes}");
         return Err(fail(libc::EINVAL, text));
     }
     // SAFETY: by this function's contract.
@@ -75,7 +75,7 @@ pub(crate) unsafe fn write_cpus(cpus: &CpuSet, mask: *mut c_ulong, bytes: usize)
     if bytes * 8 < needed {
         return fail(
             libc::ERANGE,
-            format!("the mask has room for {} CPUs, and needs {needed}", bytes * 8),
+            format!("the mask has room for {} CPUs; {needed} are needed", bytes * 8),
         );
     }
     // SAFETY: by this function's contract.

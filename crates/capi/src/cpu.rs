@@ -87,7 +87,7 @@ pub unsafe extern "C" fn uw_cpus(which: c_uint, mask: *mut c_ulong, bytes: usize
             ALLOWED => &machine.allowed,
             POSSIBLE => machine.topology.possible(),
             ISOLATED => machine.topology.isolated(),
-            _ => return fail(libc::EINVAL, format!("{which} is no set of CPUs; see uwork.h")),
+            _ => return fail(libc::EINVAL, format!("{which} is not a set of CPUs; see uwork.h")),
         };
         // SAFETY: by uwork.h.
         unsafe { write_cpus(cpus, mask, bytes) }
@@ -105,7 +105,7 @@ pub extern "C" fn uw_cpu_node(cpu: c_int) -> c_int {
         };
         match machine.topology.cpu(cpu) {
             Some(found) => found.node as c_int,
-            None => fail(libc::EINVAL, format!("there is no CPU {cpu}")),
+            None => fail(libc::EINVAL, format!("CPU {cpu} does not exist")),
         }
     })
 }

@@ -24,7 +24,7 @@ pub unsafe extern "C" fn uw_delayed_work_init(
 ) {
     let kind = if flags & DEFERRABLE != 0 { Kind::Deferrable } else { Kind::Delayed };
     if flags & !DEFERRABLE != 0 {
-        misuse(libc::EINVAL, format!("{flags:#x} are no flags of an item; there is UW_DEFERRABLE"));
+        misuse(libc::EINVAL, format!("{flags:#x}: the only flag of an item is UW_DEFERRABLE"));
     }
     // SAFETY: by uwork.h.
     unsafe { init(item.cast(), func, kind, slack_ns) };
@@ -47,7 +47,7 @@ macro_rules! with_delayed {
                 $body
             }
             Ok(Item::Graced(_)) => {
-                misuse(libc::EINVAL, "this is no delayed item, it is an rcu one")
+                misuse(libc::EINVAL, "this is an RCU item and not a delayed item")
             }
             Err(code) => code,
         }

@@ -42,7 +42,7 @@ pub unsafe extern "C" fn uw_shutdown(
             DRAIN => Shutdown::Drain,
             CANCEL => Shutdown::Cancel,
             _ => {
-                let text = format!("{how} is no way to end; there are UW_DRAIN and UW_CANCEL");
+                let text = format!("shutdown {how}: UW_DRAIN and UW_CANCEL are allowed");
                 return fail(libc::EINVAL, text);
             }
         };

@@ -139,7 +139,7 @@ pub extern "C" fn uw_set_reporter(reporter: UwReporter) -> c_int {
         Err(code) => return code,
     };
     if REPORTER.set(reporter).is_err() || uwork::set_reporter(report).is_err() {
-        return fail(libc::EEXIST, "there is a reporter already");
+        return fail(libc::EEXIST, "a reporter was set before");
     }
     0
 }

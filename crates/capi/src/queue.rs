@@ -293,7 +293,7 @@ fn describe(mut builder: Builder, attrs: &UwQueueAttrs) -> Result<Builder, c_int
 /// A queue with a thread of its own is always ordered, whatever the flags say about placement.
 fn dedicated(builder: Builder, flags: Flags, places: Flags) -> Result<Builder, c_int> {
     if flags.intersects(Flags::PERCPU | Flags::BH) {
-        let text = "a dedicated queue has one thread: UW_PERCPU and UW_BH do not go with it";
+        let text = "a dedicated queue has one thread: UW_PERCPU and UW_BH are not allowed";
         return Err(fail(libc::EINVAL, text));
     }
     Ok(builder.flags((flags - places) | Flags::ORDERED).dedicated())
@@ -382,7 +382,7 @@ pub extern "C" fn uw_queue_flush(handle: *mut UwQueue) -> c_int {
 pub extern "C" fn uw_queue_flush_timeout(handle: *mut UwQueue, timeout_ns: u64) -> c_int {
     with_queue(handle, |queue| match queue.flush_timeout(Duration::from_nanos(timeout_ns)) {
         Ok(true) => 0,
-        Ok(false) => fail(libc::ETIMEDOUT, "not everything that was queued before has run by now"),
+        Ok(false) => fail(libc::ETIMEDOUT, "some items queued before the call have not run in time"),
         Err(error) => failed(&error),
     })
 }

@@ -35,7 +35,7 @@ macro_rules! with_graced {
                 $body
             }
             Ok(Item::Timed(_)) => {
-                misuse(libc::EINVAL, "this item was not made by uw_rcu_work_init")
+                misuse(libc::EINVAL, "this item was not initialised by uw_rcu_work_init")
             }
             Err(code) => code,
         }

@@ -28,7 +28,7 @@ fn chosen<T: Copy>(what: &str, number: c_uint, choices: &[T]) -> Result<Option<T
     match number.checked_sub(1) {
         None => Ok(None),
         Some(index) => choices.get(index as usize).copied().map(Some).ok_or_else(|| {
-            let text = format!("{number} is no {what}; they are 0 to {}", choices.len());
+            let text = format!("{number} is not a {what}; allowed are 0 to {}", choices.len());
             fail(libc::EINVAL, text)
         }),
     }

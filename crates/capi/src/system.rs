@@ -35,7 +35,7 @@ static TOKENS: [u64; QUEUES.len()] = {
 /// A system queue. The first use creates it.
 pub(crate) fn queue_of(number: usize) -> Result<&'static Queue, c_int> {
     let Some(queue) = QUEUES.get(number) else {
-        return Err(fail(libc::EINVAL, format!("{number} is no system queue; see uwork.h")));
+        return Err(fail(libc::EINVAL, format!("{number} is not a system queue; see uwork.h")));
     };
     // A panic here means that no thread could be created.
     guarded(queue).map_err(|_| -libc::EAGAIN)

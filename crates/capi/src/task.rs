@@ -327,7 +327,7 @@ pub unsafe extern "C" fn uw_task_wait(wait: UwTaskWaitFn, arg: *mut c_void) -> c
         // SAFETY: the function accepts this argument (uwork.h).
         Ok(notifier) => match notifier.wait(|| unsafe { wait(arg) }) {
             Some(answer) => answer,
-            None => fail(libc::EINTR, "the thread has something to run: it did not wait"),
+            None => fail(libc::EINTR, "the thread has items to run: it did not wait"),
         },
         Err(error) => refused(&error),
     })

@@ -147,7 +147,7 @@ fn no_shadow(item: NonNull<UwWork>) -> c_int {
             if registry::pending_at(address).is_none() && registry::is_known(from) =>
         {
             let text = "is a copy of another one";
-            let why = "an item stays where it was initialised";
+            let why = "an item must stay in place";
             misuse(libc::EINVAL, format!("the item at {address:#x} {text}, at {from:#x}: {why}"))
         }
         _ => unknown_item(item),
@@ -164,7 +164,7 @@ pub(crate) fn unknown_item(item: NonNull<UwWork>) -> c_int {
         let item = named(address, func);
         abort(&format!("{item} was freed or overwritten while it was queued"));
     }
-    let how = "was never initialised, or without a function, or was overwritten since";
+    let how = "was never initialised, has no function, or was overwritten";
     misuse(libc::EINVAL, format!("the item at {address:#x} {how}"))
 }
 

@@ -128,7 +128,7 @@ pub unsafe extern "C" fn uw_percpu_cache_stats(
             unsafe { stats.write(now) };
             0
         }
-        (Ok(_), true) => misuse(libc::EINVAL, "the place for the figures is NULL"),
+        (Ok(_), true) => misuse(libc::EINVAL, "the pointer for the statistics is NULL"),
         (Err(code), _) => code,
     }
 }

@@ -93,14 +93,14 @@ unsafe fn block(lock: NonNull<CpuLock>) -> *mut c_void {
 fn recursion<T>() -> *mut T {
     nothing(fail(
         libc::EDEADLK,
-        "the caller holds the lock of this CPU's block already, or of another one's",
+        "the caller already holds the lock of this CPU's block, or of another CPU's",
     ))
 }
 
 #[cold]
 #[inline(never)]
 fn busy<T>() -> *mut T {
-    nothing(fail(libc::EBUSY, "the lock of this CPU's block is held by somebody else"))
+    nothing(fail(libc::EBUSY, "the lock of this CPU's block is held"))
 }
 
 /// Creates blocks of zero bytes.
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn uw_percpu_unlock(percpu: *mut UwPercpu, block: *mut c_v
         // SAFETY: the lock is one of these (uwork.h).
         Some(lock) if unsafe { percpu.locks.release_own(lock) } => 0,
         Some(_) => misuse(libc::EPERM, "the caller does not hold the lock of this block"),
-        None => misuse(libc::EINVAL, "this is no block of these"),
+        None => misuse(libc::EINVAL, "this is not one of these blocks"),
     }
 }
 
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn uw_percpu_cpu_of(percpu: *const UwPercpu, block: *const
     // SAFETY: by uwork.h.
     match unsafe { there(percpu) }.map(|percpu| (percpu, percpu.lock_of(block.cast_mut()))) {
         Ok((percpu, Some(lock))) => percpu.locks.cpu_of(lock) as c_int,
-        Ok((_, None)) => misuse(libc::EINVAL, "this is no block of these"),
+        Ok((_, None)) => misuse(libc::EINVAL, "this is not one of these blocks"),
         Err(code) => code,
     }
 }

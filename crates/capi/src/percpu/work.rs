@@ -55,7 +55,7 @@ pub unsafe extern "C" fn uw_percpu_queue_on(
             // An invalid handle passes this test; the call below reports it.
             if with_queue(handle, |queue| queue.flags().contains(Flags::PERCPU).into()) == 0 {
                 let text = "per-CPU work needs a queue with UW_PERCPU or UW_BH in mode 0; \
-                            others do not bring it to its CPU";
+                            other queues may run it on another CPU";
                 return fail(libc::EINVAL, text);
             }
             // SAFETY: by uwork.h.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn uw_percpu_queue_on(
         with_queue(handle, |_| {
             let Ok(true) = u32::try_from(cpu).map(|cpu| cpu < uwork::foreign::Locks::count())
             else {
-                return fail(libc::EINVAL, format!("there is no CPU {cpu}"));
+                return fail(libc::EINVAL, format!("CPU {cpu} does not exist"));
             };
             let Some(known) = NonNull::new(work.cast()) else {
                 return misuse(libc::EINVAL, "the item is NULL");
