@@ -60,7 +60,7 @@ static void hold(void *first, int cpu)
 }
 
 /* Removes the record of a lock. Returns whether one existed. */
-static bool let_go(void *first)
+static bool drop_record(void *first)
 {
 	unsigned int i;
 
@@ -102,7 +102,7 @@ void uw_kernel_pw_unlock(void *first, int cpu)
 	 * lock.
 	 */
 	if (unlikely(uw_kernel_is_cpu_held()) && uw_kernel_this_cpu() == cpu)
-		let_go(first);
+		drop_record(first);
 }
 
 void uw_kernel_pw_lock_local(void *first)
@@ -143,7 +143,7 @@ void uw_kernel_pw_unlock_local(void *first)
 	if (unlikely(!uw_kernel_is_cpu_held()))
 		uw_kernel_bug("the caller holds no lock that it took by a _local function", "pw_unlock_local", 0);
 	check(uw_locks_unlock(locks_of(first), (unsigned int)uw_kernel_this_cpu()), "pw_unlock_local");
-	if (let_go(first))
+	if (drop_record(first))
 		return;
 	if (unlikely(local.beyond == 0))
 		uw_kernel_bug("this lock was taken by a function with a cpu argument", "pw_unlock_local", 0);

@@ -23,7 +23,7 @@ _Static_assert(UW_KERNEL_MASK_BYTES == sizeof(struct cpumask), "a mask has room 
  * Whether this is the first report of its kind, according to a table. A full table suppresses all
  * further ones.
  */
-static bool is_news(uintptr_t what)
+static bool is_first_report(uintptr_t what)
 {
 	static uintptr_t said[256];
 	size_t probe;
@@ -51,7 +51,7 @@ void uw_kernel_complain(int code)
 	 * One report for each caller and errno. An errno is below 4096, so the products do not
 	 * collide.
 	 */
-	if (is_news((uintptr_t)caller * 4096 + (unsigned int)-code))
+	if (is_first_report((uintptr_t)caller * 4096 + (unsigned int)-code))
 		uw_kernel_printk(KERN_WARNING "uwork: %pS: a call failed: %s\n", caller, uw_error_text());
 }
 

@@ -25,7 +25,8 @@ pub(crate) fn scope_of(number: c_uint) -> Result<Option<ScopeChoice>, c_int> {
         Some(index) => match SCOPES.get(index as usize) {
             Some(&scope) => Ok(Some(ScopeChoice::Explicit(scope))),
             None => {
-                let text = format!("{number} is no affinity scope; allowed are 0 to {}", SCOPES.len());
+                let text =
+                    format!("{number} is no affinity scope; allowed are 0 to {}", SCOPES.len());
                 Err(fail(libc::EINVAL, text))
             }
         },

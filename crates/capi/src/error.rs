@@ -60,7 +60,7 @@ pub(crate) fn done(outcome: Result<(), Error>) -> c_int {
 /// Runs `body`. A panic in it becomes `ENOTRECOVERABLE`, with the panic's message as the text.
 pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
-        let code = fail(libc::ENOTRECOVERABLE, words_of(&*payload));
+        let code = fail(libc::ENOTRECOVERABLE, message_of(&*payload));
         // A payload may panic when it is dropped.
         std::mem::forget(payload);
         code
@@ -72,7 +72,7 @@ pub(crate) fn guard(body: impl FnOnce() -> c_int) -> c_int {
     guarded(body).unwrap_or_else(|code| code)
 }
 
-fn words_of(payload: &(dyn Any + Send)) -> String {
+fn message_of(payload: &(dyn Any + Send)) -> String {
     let words = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     words
         .or_else(|| payload.downcast_ref::<String>().cloned())

@@ -382,7 +382,9 @@ pub extern "C" fn uw_queue_flush(handle: *mut UwQueue) -> c_int {
 pub extern "C" fn uw_queue_flush_timeout(handle: *mut UwQueue, timeout_ns: u64) -> c_int {
     with_queue(handle, |queue| match queue.flush_timeout(Duration::from_nanos(timeout_ns)) {
         Ok(true) => 0,
-        Ok(false) => fail(libc::ETIMEDOUT, "some items queued before the call have not run in time"),
+        Ok(false) => {
+            fail(libc::ETIMEDOUT, "some items queued before the call have not run in time")
+        }
         Err(error) => failed(&error),
     })
 }
@@ -440,7 +442,7 @@ mod tests {
 
     // Catches: both calls succeed, so that the handle is in quarantine twice and serves two queues.
     #[test]
-    fn of_two_calls_that_destroy_a_queue_one_fails() {
+    fn the_second_of_two_concurrent_destroys_fails() {
         let handle = UwQueue::adopt(Queue::builder("destroyed-twice").build().unwrap());
         let may_end = Arc::new(AtomicBool::new(false));
         let ends = may_end.clone();
@@ -469,7 +471,7 @@ mod tests {
     // Catches: a call that has read the state destroys the queue that the handle has received
     // since.
     #[test]
-    fn a_state_names_the_queue_that_the_handle_has() {
+    fn a_state_distinguishes_the_queues_of_a_handle() {
         let first = State::NEW.with_next_queue();
         assert!(first.is_live() && !first.is_ending() && first.ending().is_live());
         let second = first.ending().dead().with_next_queue();
@@ -481,7 +483,7 @@ mod tests {
 
     // Catches: a failed call leaves the mark set, so that the queue can never be destroyed.
     #[test]
-    fn a_call_that_fails_leaves_the_queue_to_the_next() {
+    fn a_failed_destroy_can_be_repeated() {
         let handle = UwQueue::adopt(Queue::builder("destroyed-from-inside").build().unwrap());
         let address = handle.expose_provenance();
         let inside = queue(handle).unwrap().spawn(move || {

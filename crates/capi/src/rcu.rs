@@ -54,7 +54,7 @@ pub unsafe extern "C" fn uw_queue_rcu_work(handle: *mut UwQueue, item: *mut UwRc
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_rcu_work_flush(item: *mut UwRcuWork) -> c_int {
     guard(|| {
-        end_those_left_before();
+        end_leftover_sides();
         with_graced!(item, |found| c_int::from(found.work.flush()))
     })
 }
@@ -87,16 +87,16 @@ thread_local! {
     static SIDES: RefCell<Sides> = const { RefCell::new(Sides { guards: Vec::new(), begun: None }) };
 }
 
-fn tell(sides: &Sides) {
-    foreign::set_read_sides(sides.guards.len() as u32, end_left);
+fn publish(sides: &Sides) {
+    foreign::set_read_sides(sides.guards.len() as u32, end_sides_beyond);
 }
 
 /// Ends all read sides except the first `keep`, because an item has returned without ending them.
 /// Returns the name of the item's function.
-fn end_left(keep: u32) -> Option<String> {
+fn end_sides_beyond(keep: u32) -> Option<String> {
     let begun = SIDES.with_borrow_mut(|sides| {
         sides.guards.truncate(keep as usize);
-        tell(sides);
+        publish(sides);
         sides.begun.filter(|_| keep == 0)
     })?;
     let function = crate::debug::function_of(begun.item).unwrap_or(begun.function);
@@ -105,7 +105,7 @@ fn end_left(keep: u32) -> Option<String> {
 
 /// Called before the thread waits for a grace period. A read side that an earlier item on this
 /// thread has left open would block the grace period, and so this wait, forever.
-fn end_those_left_before() {
+fn end_leftover_sides() {
     let begun = SIDES.with_borrow(|sides| sides.begun.filter(|_| !sides.guards.is_empty()));
     let left = begun
         .zip(Begun::here())
@@ -124,7 +124,7 @@ pub extern "C" fn uw_rcu_read_lock() -> c_int {
                 sides.begun = Begun::here();
             }
             sides.guards.push(read_lock());
-            tell(sides);
+            publish(sides);
         });
         0
     })
@@ -136,7 +136,7 @@ pub extern "C" fn uw_rcu_read_unlock() -> c_int {
     guard(|| {
         let ended = SIDES.with_borrow_mut(|sides| {
             let ended = sides.guards.pop();
-            tell(sides);
+            publish(sides);
             ended
         });
         match ended {

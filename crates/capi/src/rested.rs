@@ -15,19 +15,19 @@ use crate::queue::UwQueue;
 type Handles = VecDeque<&'static UwQueue>;
 
 /// How many handles stay in quarantine before the oldest is reused.
-const RESTING: usize = 4_096;
+const QUARANTINE_MIN: usize = 4_096;
 
 /// The handles, oldest first.
-static RESTED: Mutex<Handles> = Mutex::new(VecDeque::new());
+static QUARANTINE: Mutex<Handles> = Mutex::new(VecDeque::new());
 
 fn rested() -> MutexGuard<'static, Handles> {
-    RESTED.lock().unwrap_or_else(PoisonError::into_inner)
+    QUARANTINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The oldest handle, if the quarantine is full. The debug mode never reuses a handle.
 pub(crate) fn oldest() -> Option<&'static UwQueue> {
     let mut rested = rested();
-    let reuse = rested.len() > RESTING && !crate::debug::is_on();
+    let reuse = rested.len() > QUARANTINE_MIN && !crate::debug::is_on();
     reuse.then(|| rested.pop_front()).flatten()
 }
 
@@ -79,7 +79,7 @@ mod tests {
 
     // Catches: a fork that does not wait for the holder of the lock. The child then waits forever.
     #[test]
-    fn a_child_finds_the_lock_free() {
+    fn the_lock_is_free_in_a_forked_child() {
         let held = rested();
         let (tell, told) = mpsc::channel();
         let forker = std::thread::spawn(move || {

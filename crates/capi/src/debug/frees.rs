@@ -62,8 +62,8 @@ pub(super) fn watch() {
         return;
     }
     REAL.store(real, Ordering::Relaxed);
-    // SAFETY: `change_object` accepts the argument that it gets.
-    unsafe { libc::dl_iterate_phdr(Some(change_object), std::ptr::null_mut()) };
+    // SAFETY: `patch_object` accepts the argument that it gets.
+    unsafe { libc::dl_iterate_phdr(Some(patch_object), std::ptr::null_mut()) };
 }
 
 /// The types of relocations that hold a function's address.
@@ -97,7 +97,7 @@ const DT_RELA: i64 = 7;
 const DT_RELASZ: i64 = 8;
 const DT_JMPREL: i64 = 23;
 
-unsafe extern "C" fn change_object(
+unsafe extern "C" fn patch_object(
     info: *mut libc::dl_phdr_info,
     _: usize,
     _: *mut c_void,
@@ -109,7 +109,7 @@ unsafe extern "C" fn change_object(
     let base = info.dlpi_addr;
     if let Some(dynamic) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) {
         // SAFETY: a loaded object's dynamic section.
-        unsafe { change_dynamic(base, at((base + dynamic.p_vaddr) as usize)) };
+        unsafe { patch_dynamic(base, at((base + dynamic.p_vaddr) as usize)) };
     }
     0
 }
@@ -120,7 +120,7 @@ fn at<T>(address: usize) -> *const T {
 
 /// # Safety
 /// `dynamic` is the dynamic section of the object that was loaded at `base`.
-unsafe fn change_dynamic(base: u64, mut dynamic: *const Dyn) {
+unsafe fn patch_dynamic(base: u64, mut dynamic: *const Dyn) {
     let (mut strings, mut symbols) = (0, 0);
     let (mut tables, mut sizes) = ([0; 2], [0; 2]);
     // SAFETY: the section ends with DT_NULL.
@@ -160,7 +160,7 @@ unsafe fn change_dynamic(base: u64, mut dynamic: *const Dyn) {
             };
             if name == c"free" {
                 // SAFETY: the location of a function's address.
-                unsafe { change((base + relocation.offset) as usize) };
+                unsafe { patch((base + relocation.offset) as usize) };
             }
         }
     }
@@ -168,7 +168,7 @@ unsafe fn change_dynamic(base: u64, mut dynamic: *const Dyn) {
 
 /// # Safety
 /// At `address` is a function pointer through which `free` is called.
-unsafe fn change(address: usize) {
+unsafe fn patch(address: usize) {
     // SAFETY: the call only returns a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let start = std::ptr::with_exposed_provenance_mut::<c_void>(address & !(page - 1));

@@ -47,7 +47,7 @@ static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 #[inline]
 pub(crate) fn is_on() -> bool {
     match MODE.load(Ordering::Relaxed) {
-        UNKNOWN => ask(),
+        UNKNOWN => read_environment(),
         mode => mode == ON,
     }
 }
@@ -59,7 +59,7 @@ pub(crate) fn is_off() -> bool {
 }
 
 #[cold]
-fn ask() -> bool {
+fn read_environment() -> bool {
     let value = std::env::var_os("UWORK_DEBUG").unwrap_or_default();
     let value = value.to_string_lossy();
     let words = || value.split(',').filter(|word| !word.is_empty());

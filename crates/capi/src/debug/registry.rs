@@ -164,11 +164,11 @@ pub extern "C" fn uw_debug_fork(at: c_uint) {
 
 /// Marks, as a slack, an item that was initialised statically. The kind of its shadow is the kind
 /// that its first use expected.
-const FOUND: u64 = u64::MAX;
+const STATICALLY_INITIALISED: u64 = u64::MAX;
 
 impl Owner {
     pub(super) fn was_found(&self) -> bool {
-        self.is_for_slack(FOUND)
+        self.is_for_slack(STATICALLY_INITIALISED)
     }
 }
 
@@ -194,7 +194,11 @@ pub(super) fn shadow_at(item: NonNull<UwWork>, kind: Kind) -> Option<Item> {
         Some(shadow) if shadow.busy().pending => return None,
         _ if memory::look(item) == memory::Look::Fresh => {
             let deferrable = kind == Kind::Delayed && memory::is_deferrable(item);
-            registry.attach(item, if deferrable { Kind::Deferrable } else { kind }, FOUND)
+            registry.attach(
+                item,
+                if deferrable { Kind::Deferrable } else { kind },
+                STATICALLY_INITIALISED,
+            )
         }
         _ => return None,
     };
