@@ -15,7 +15,7 @@ use crate::rested;
 /// first word exists.
 ///
 /// The memory of a handle is never returned to the system. It is only reused for another queue,
-/// after a time in quarantine ([`rested`]). So a call with the handle of a destroyed queue detects
+/// after a time in quarantine (`rested`). So a call with the handle of a destroyed queue detects
 /// that.
 #[repr(C)]
 pub struct UwQueue {
