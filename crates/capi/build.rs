@@ -1,5 +1,5 @@
-//! Compiles what the kernel-compatible headers need of the library, which is C: it has functions with any number
-//! of arguments, and the kernel's formats.
+//! Compiles the library's part of the kernel-compatible headers. It is C, because it has variadic
+//! functions and the kernel's formats.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=kernel");

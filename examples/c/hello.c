@@ -32,7 +32,7 @@ static void *twice(void *arg)
 	return number;
 }
 
-/* Ends the program with what went wrong. */
+/* Ends the program with the error text. */
 static void check(int answer)
 {
 	if (answer < 0) {

@@ -1,4 +1,4 @@
-// The same with what ends by itself. Build it: c++ -std=c++17 hello.cpp $(pkg-config --cflags --libs uwork)
+// The same with C++ objects. Build it: c++ -std=c++17 hello.cpp $(pkg-config --cflags --libs uwork)
 #include <atomic>
 #include <chrono>
 #include <iostream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * A module from start to end: a timer that queues, a delayed item that queues itself, data of each CPU, an rcu item that
- * frees what was replaced; everything is taken back at the exit.
+ * A complete module: a timer that queues an item, a delayed item that queues itself, per-CPU data,
+ * and an RCU item that frees replaced data. The exit function cancels everything.
  *
  *	./heartbeat period_ms=20 uw.seconds=0.5
  */
@@ -23,7 +23,7 @@ MODULE_PARM_DESC(period_ms, "milliseconds between two beats");
 
 static DEFINE_PER_CPU(unsigned long, beats);
 
-/* What the last beat has found. Read under RCU, replaced by the beats, which run one at a time. */
+/* The result of the last beat. Readers use RCU; the beats replace it, one at a time. */
 struct summary {
 	unsigned long number;
 	unsigned long total;

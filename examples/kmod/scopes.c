@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * What an affinity scope costs a workqueue, in the kernel or out of it: a kthread on each CPU queues batches of
- * short items on one unbound workqueue and waits for each batch, once for each scope. The scope is changed by way of
- * the workqueue's affinity_scope attribute, as an administrator would.
+ * Measures the cost of each affinity scope, in the kernel or in user space. A kthread on each CPU
+ * queues batches of short items on one unbound workqueue and waits for each batch, once for each
+ * scope. The scope is changed through the workqueue's affinity_scope attribute, as an administrator
+ * would do it.
  *
  *	insmod scopes.ko batch=10		./scopes batch=10
  *
- * The init function returns -EAGAIN, as there is nothing to keep loaded.
+ * The init function returns -EAGAIN, because the module need not stay loaded.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -91,7 +92,7 @@ static int produce(void *data)
 	if (atomic_dec_and_test(&running))
 		complete(&all_done);
 
-	/* kthread_stop() wants to find us. */
+	/* kthread_stop() must find the thread alive. */
 	set_current_state(TASK_INTERRUPTIBLE);
 	while (!kthread_should_stop()) {
 		schedule();
@@ -166,7 +167,7 @@ static int __init make_producers(void)
 	return 0;
 }
 
-/* On each CPU one; -errno, or how many there are. */
+/* Starts one on each CPU. Returns their number, or a negative errno value. */
 static int __init start_producers(void)
 {
 	int count = 0, cpu;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Prints what programs have built in: sizes, offsets and numbers of uwork.h and of the kernel-compatible headers. */
+/*
+ * Prints the parts of the interface that are compiled into programs: sizes, offsets and values of
+ * uwork.h and of the kernel-compatible headers.
+ */
 #include <stdio.h>
 
 #include <linux/completion.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// uwork.hpp: uwork for C++17. Queues, items, jobs, per-CPU data and task work that end with their scope; see uwork.h for
-// what they do.
+// uwork.hpp: uwork for C++17. Queues, items, jobs, per-CPU data and task work as objects that clean
+// up in their destructors. uwork.h describes the calls behind them.
 //
-// What cannot be done is an uwork::error. An exception that leaves the function of an item ends the process
-// (std::terminate); one that leaves a job comes out of its join().
+// A failed call throws uwork::error. An exception that leaves the function of an item ends the
+// process (std::terminate). join() rethrows an exception that leaves a job.
 #ifndef UWORK_HPP
 #define UWORK_HPP
 
@@ -29,7 +29,7 @@
 
 namespace uwork {
 
-// What was wrong; its code() is the errno.
+// A failed call. code() is the errno value.
 class error : public std::system_error {
 public:
 	explicit error(int errno_value)
@@ -43,7 +43,7 @@ public:
 	}
 };
 
-// The answer, if it is one.
+// The result of a call, unless it is an error.
 inline int checked(int answer)
 {
 	if (answer < 0)
@@ -66,7 +66,7 @@ inline std::uint64_t nanoseconds(std::chrono::nanoseconds delay)
 template <typename T>
 class job;
 
-// A queue. Its end waits until everything that was queued has run.
+// A queue. The destructor waits until every queued item has run.
 class queue {
 public:
 	explicit queue(const char *name, unsigned flags = UW_UNBOUND, unsigned max_active = 0)
@@ -82,7 +82,7 @@ public:
 			throw error(errno);
 	}
 
-	// One of the ready-made queues, which stay.
+	// One of the system queues, which are never destroyed.
 	static queue system(enum uw_system_queue which)
 	{
 		uw_queue *known = ::uw_system_queue(which);
@@ -109,7 +109,7 @@ public:
 
 	~queue()
 	{
-		// Inside one of its own items a queue cannot end: it stays.
+		// Inside one of its own items a queue cannot be destroyed: it stays.
 		if (queue_ != nullptr && owned_)
 			static_cast<void>(uw_queue_destroy(queue_));
 	}
@@ -119,7 +119,7 @@ public:
 		checked(uw_queue_flush(queue_));
 	}
 
-	// False: not everything has run by then.
+	// Returns false if not everything has run within the limit.
 	bool flush_for(std::chrono::nanoseconds limit)
 	{
 		int answer = uw_queue_flush_timeout(queue_, nanoseconds(limit));
@@ -142,7 +142,7 @@ public:
 		checked(uw_queue_set_scope(queue_, scope));
 	}
 
-	// Queues a function; its result, or its exception, is the job's.
+	// Queues a function. The job receives its result or its exception.
 	template <typename F>
 	auto spawn(F function) -> job<std::invoke_result_t<F>>;
 
@@ -160,8 +160,9 @@ private:
 	bool owned_ = true;
 };
 
-// What items of every kind have: a function, and what uwork.h calls by their struct uw_work. They cannot be moved. The end
-// of one takes it off its queue or timer, and waits for a run that is going on; so it must not end in its own function.
+// The common part of items of every kind: a function, and the calls of uwork.h that take a struct
+// uw_work. Items cannot be moved. The destructor cancels the item and waits for a run in progress,
+// so it must not run in the item's own function.
 template <typename Kind>
 class basic_work {
 public:
@@ -178,7 +179,7 @@ public:
 		return checked(uw_work_cancel_sync(get())) > 0;
 	}
 
-	// Keeps it from being queued, once more, and takes it off. True: it was pending.
+	// Disables the item once, and cancels it. Returns true if it was pending.
 	bool disable()
 	{
 		return checked(uw_work_disable(get())) > 0;
@@ -189,7 +190,7 @@ public:
 		return checked(uw_work_disable_sync(get())) > 0;
 	}
 
-	// Takes one of those back. True: it can be queued again.
+	// Undoes one disable. Returns true if the item can be queued again.
 	bool enable()
 	{
 		return checked(uw_work_enable(get())) > 0;
@@ -220,10 +221,10 @@ protected:
 		return &frame_;
 	}
 
-	// What items of this kind have as their function.
+	// The function of items of this kind, as C calls it.
 	static void run(uw_work *item) noexcept
 	{
-		// It begins with its struct uw_work, whichever kind it is.
+		// Every kind begins with its struct uw_work.
 		static_cast<frame *>(reinterpret_cast<Kind *>(item))->function();
 	}
 
@@ -246,7 +247,8 @@ private:
 	frame frame_;
 };
 
-// An item: a function that is called once for each time that it was queued, and never twice at once.
+// An item: a function that is called once for each time it is queued, and never by two threads at
+// once.
 class work : public basic_work<uw_work> {
 public:
 	explicit work(std::function<void()> function) : basic_work(std::move(function))
@@ -254,7 +256,8 @@ public:
 		uw_work_init(item(), run);
 	}
 
-	// False: it was pending already, and the coming run sees what was written before.
+	// Returns false if the item was already pending. The coming run then sees the caller's
+	// earlier writes.
 	bool enqueue(const queue &on)
 	{
 		return checked(uw_queue_work(on.get(), item())) > 0;
@@ -270,7 +273,7 @@ public:
 		return checked(uw_work_flush(item())) > 0;
 	}
 
-	// Takes one disable back; true: it was queued by this.
+	// Undoes one disable. Returns true if this call queued the item.
 	bool enable_and_enqueue(const queue &on)
 	{
 		return checked(uw_enable_and_queue_work(on.get(), item())) > 0;
@@ -291,7 +294,7 @@ public:
 		return checked(uw_queue_delayed_work(on.get(), item(), nanoseconds(delay))) > 0;
 	}
 
-	// True: it was pending, and is for the new time.
+	// Returns true if the item was pending; it has the new delay now.
 	bool modify(const queue &on, std::chrono::nanoseconds delay)
 	{
 		return checked(uw_mod_delayed_work(on.get(), item(), nanoseconds(delay))) == 0;
@@ -303,7 +306,7 @@ public:
 	}
 };
 
-// An item that is queued after a grace period: when every rcu_read_side that is there now has ended.
+// An item that is queued after a grace period: when every current rcu_read_side has ended.
 class rcu_work : public basic_work<uw_rcu_work> {
 public:
 	explicit rcu_work(std::function<void()> function) : basic_work(std::move(function))
@@ -316,14 +319,15 @@ public:
 		return checked(uw_queue_rcu_work(on.get(), item())) > 0;
 	}
 
-	// Waits for the grace period and for the run. Inside a read side it waits for nothing.
+	// Waits for the grace period and for the run. Returns at once inside a read side.
 	bool flush()
 	{
 		return checked(uw_rcu_work_flush(item())) > 0;
 	}
 };
 
-// What is read without a lock stays while this is there. It ends on the thread on which it began; they nest.
+// A read side: objects that are read without a lock stay valid while it exists. It must be
+// destroyed on the thread that created it. Read sides nest.
 class rcu_read_side {
 public:
 	rcu_read_side()
@@ -340,7 +344,7 @@ public:
 	}
 };
 
-// A function on its way. Its end lets it go on unwatched.
+// A queued function. The destructor detaches it: the function still runs.
 template <typename T>
 class job {
 public:
@@ -364,7 +368,8 @@ public:
 		uw_job_detach(job_);
 	}
 
-	// Waits for it; runs it here if it has not started and its queue allows that. Once.
+	// Waits for the function, and runs it on the caller's stack if it has not started and its
+	// queue allows that. Can be called once.
 	T join()
 	{
 		check_that_it_is_there();
@@ -379,7 +384,7 @@ public:
 			return std::move(*call_->result);
 	}
 
-	// True: it was taken back before it started.
+	// Returns true if the function was cancelled before it started.
 	bool cancel()
 	{
 		check_that_it_is_there();
@@ -408,11 +413,11 @@ private:
 
 		std::optional<std::conditional_t<std::is_void_v<T>, nothing, T>> result{};
 		std::exception_ptr failure{};
-		// The queue's half, until it runs or is taken back.
+		// The queue's reference, until the function runs or is cancelled.
 		std::shared_ptr<call> queued{};
 	};
 
-	// Any function that can be moved.
+	// Stores any movable function.
 	template <typename F>
 	struct call_of final : call {
 		explicit call_of(F f) : function(std::move(f))
@@ -473,7 +478,7 @@ auto queue::spawn(F function) -> job<std::invoke_result_t<F>>
 	return result(known, std::move(mine));
 }
 
-// Tells the pool that the item waits while `function` runs.
+// Declares to the pool that the item blocks while `function` runs.
 template <typename F>
 auto blocking(F function) -> std::invoke_result_t<F>
 {
@@ -505,7 +510,8 @@ auto blocking(F function) -> std::invoke_result_t<F>
 		return std::move(*mine.value);
 }
 
-// What every CPU has for itself, under a lock of its own; zero bytes at first. Nobody may use it at its end.
+// A value for each CPU, each with its own lock. The values begin as zero bytes. No other thread may
+// use the object when it is destroyed.
 template <typename T>
 class percpu {
 	static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>,
@@ -513,7 +519,8 @@ class percpu {
 	static_assert(alignof(T) <= alignof(std::max_align_t), "it is aligned as malloc() does");
 
 public:
-	// One CPU's value, locked. For a few instructions, on the thread that has locked it.
+	// One CPU's value, locked. Hold it for a few instructions, and release it on the thread
+	// that locked it.
 	class locked {
 	public:
 		locked(locked &&other) noexcept
@@ -588,13 +595,14 @@ public:
 			static_cast<void>(uw_percpu_destroy(percpu_));
 	}
 
-	// How many CPUs have a value; they are counted from 0.
+	// The number of CPUs that have a value. They are numbered from 0.
 	int cpus() const
 	{
 		return checked(uw_percpu_cpus(percpu_));
 	}
 
-	// That of the CPU that the caller is on, which it may leave then; or that of `cpu`.
+	// Locks the value of the caller's CPU, which the caller may leave afterwards; or that of
+	// `cpu`.
 	locked lock()
 	{
 		return of(uw_percpu_lock_local(percpu_));
@@ -605,7 +613,7 @@ public:
 		return of(uw_percpu_lock(percpu_, cpu));
 	}
 
-	// Nothing: somebody else has locked it.
+	// Returns nothing if the lock is held.
 	std::optional<locked> try_lock()
 	{
 		return if_free(uw_percpu_trylock_local(percpu_));
@@ -616,8 +624,9 @@ public:
 		return if_free(uw_percpu_trylock(percpu_, cpu));
 	}
 
-	// Calls `function(cpu, value)` for each CPU, with the value locked; for several at the same time, perhaps, and on
-	// other threads. The first exception that leaves it comes out of this, when all were visited.
+	// Calls `function(cpu, value)` for each CPU, with the value locked, possibly for several
+	// CPUs at the same time and on other threads. Afterwards it rethrows the first exception
+	// that left one of the calls.
 	template <typename F>
 	void for_each(F function)
 	{
@@ -684,7 +693,7 @@ private:
 	uw_percpu *percpu_;
 };
 
-// A number that every CPU adds to its part of.
+// A counter to which every CPU adds in its own part.
 class percpu_counter {
 public:
 	percpu_counter() : counter_(uw_percpu_counter_create())
@@ -717,7 +726,7 @@ public:
 		uw_percpu_counter_add(counter_, number);
 	}
 
-	// Every addition before the call, and perhaps some that come during it.
+	// The sum includes every addition before the call, and possibly some during the call.
 	std::int64_t sum() const
 	{
 		return uw_percpu_counter_sum(counter_);
@@ -727,9 +736,9 @@ private:
 	uw_percpu_counter *counter_;
 };
 
-// A function for one CPU's data: called on that CPU in mode 0, and right in enqueue() in modes 1 and 2, then by several
-// threads at once if they call that at once. It locks the data of that CPU, which it gets. Other waits than flush(), and
-// cancel() and is_pending(), know of calls in mode 0 only.
+// A function for one CPU's data. In mode 0 it is called on that CPU. In modes 1 and 2 enqueue()
+// calls it, possibly in several threads at once. Its argument is that CPU; it locks that CPU's data
+// itself. Waits other than flush(), and cancel() and is_pending(), see calls in mode 0 only.
 class percpu_work : public basic_work<uw_percpu_work> {
 public:
 	percpu_work(int cpu, std::function<void(int cpu)> function)
@@ -744,30 +753,33 @@ public:
 		static_cast<void>(uw_percpu_flush(item()));
 	}
 
-	// False: it was pending already. `on` is where it runs in mode 0.
+	// Returns false if the item was already pending. In mode 0 it runs on the queue `on`.
 	bool enqueue(const queue &on)
 	{
 		return checked(uw_percpu_queue_on(on.get(), item()->cpu, item())) > 0;
 	}
 
-	// Waits until the function has returned for every enqueue() that began before. False: there was none.
+	// Waits until the function has returned for every earlier enqueue(). Returns false if there
+	// was none.
 	bool flush()
 	{
 		return checked(uw_percpu_flush(item())) > 0;
 	}
 
-	// Whether a function for that CPU's data runs on another one, if it is called here. A hint.
+	// Whether a function for that CPU's data, called by this thread now, would run on another
+	// CPU. A hint.
 	static bool is_remote(int cpu) noexcept
 	{
 		return uw_percpu_is_remote(cpu);
 	}
 };
 
-// Memory for objects of one type, with a magazine of free ones for each CPU. An object may be freed on any CPU.
+// Memory for objects of one type, with a magazine of free objects for each CPU. An object may be
+// freed on any CPU.
 template <typename T>
 class percpu_cache {
 public:
-	// Ends an object and gives its memory back.
+	// Destroys an object and frees its memory.
 	class deleter {
 	public:
 		deleter() noexcept = default;
@@ -790,7 +802,7 @@ public:
 
 	using pointer = std::unique_ptr<T, deleter>;
 
-	// The name is for messages.
+	// The name appears in messages.
 	explicit percpu_cache(const char *name) : cache_(uw_percpu_cache_create(name, sizeof(T), alignof(T)))
 	{
 		if (cache_ == nullptr)
@@ -812,12 +824,13 @@ public:
 
 	~percpu_cache()
 	{
-		// With objects out it cannot end: it stays, and they are good.
+		// While objects are allocated the cache cannot be destroyed: it stays, and the
+		// objects stay valid.
 		if (cache_ != nullptr)
 			static_cast<void>(uw_percpu_cache_destroy(cache_));
 	}
 
-	// An object that ends with its pointer.
+	// An object that its pointer destroys.
 	template <typename... Args>
 	pointer make(Args &&...args)
 	{
@@ -828,7 +841,7 @@ public:
 		return pointer(object, deleter(cache_));
 	}
 
-	// Memory for an object, uninitialised; and back. NULL is fine there.
+	// Allocates uninitialised memory for an object, and frees it. NULL is allowed there.
 	void *allocate()
 	{
 		void *memory = uw_percpu_cache_alloc(cache_);
@@ -843,13 +856,13 @@ public:
 		uw_percpu_cache_free(cache_, memory);
 	}
 
-	// Empties the magazines of all CPUs: how many objects were in them.
+	// Empties the magazines of all CPUs. Returns how many objects they had.
 	std::int64_t flush_all()
 	{
 		return checked(uw_percpu_cache_flush_all(cache_));
 	}
 
-	// The same, and gives memory back to the system: how many bytes.
+	// The same, then returns memory to the system. Returns the number of bytes.
 	std::int64_t shrink()
 	{
 		return checked(uw_percpu_cache_shrink(cache_));
@@ -876,13 +889,14 @@ private:
 	uw_percpu_cache *cache_;
 };
 
-// Pointers that are collected for each CPU, and handed to a function up to `capacity` at a time: by who adds the last
-// one, by drain_all(), and at the end. They are the caller's until they were added, then the function's, which may be
-// called by several threads at once. An exception that leaves it ends the process.
+// Pointers that are collected per CPU and passed to a function, at most `capacity` at a time. The
+// function is called by the thread that adds the last one, by drain_all(), and by the destructor. A
+// pointer belongs to the caller until it was added, and then to the function, which several threads
+// may call at once. An exception that leaves the function ends the process.
 template <typename T>
 class percpu_batch {
 public:
-	// Those that are handed on: for as long as the function runs.
+	// The pointers of one call, valid while the function runs.
 	class items {
 	public:
 		class iterator {
@@ -987,7 +1001,7 @@ public:
 
 	~percpu_batch()
 	{
-		// Inside its function it cannot end: it stays.
+		// Inside its own function the batch cannot be destroyed: it stays.
 		if (batch_ != nullptr && uw_percpu_batch_destroy(batch_) < 0)
 			static_cast<void>(sink_.release());
 	}
@@ -997,14 +1011,15 @@ public:
 		checked(uw_percpu_batch_add(batch_, bare(item)));
 	}
 
-	// Hands on what all CPUs have, and says how many that were. Not from the function.
+	// Passes on the pointers of all CPUs, and returns their number. The function must not call
+	// it.
 	std::int64_t drain_all()
 	{
 		return checked(uw_percpu_batch_drain_all(batch_));
 	}
 
 private:
-	// As C keeps it. What is const is so again when it is handed on.
+	// The pointer as C stores it. A const qualifier is restored when the pointer is passed on.
 	static void *bare(T *item) noexcept
 	{
 		return const_cast<std::remove_cv_t<T> *>(item);
@@ -1019,7 +1034,8 @@ private:
 	uw_percpu_batch *batch_;
 };
 
-// A thread that runs functions which others give it, where it looks for them. Does not keep the thread.
+// A thread to which other threads add functions, and which calls them itself, at the points below.
+// The object does not keep the thread alive.
 class task {
 public:
 	// The calling thread.
@@ -1047,8 +1063,9 @@ public:
 		uw_task_put(task_);
 	}
 
-	// Has the thread call a function, first in, first out; at its end at the latest. False: the thread has ended, and the
-	// function is not called. An exception that leaves the function ends the process.
+	// Makes the thread call a function, in the order of adding, at the latest when the thread
+	// ends. Returns false if the thread has ended; the function is not called then. An
+	// exception that leaves the function ends the process.
 	template <typename F>
 	bool post(F function, uw_notify notify = UW_NOTIFY_SIGNAL)
 	{
@@ -1062,8 +1079,8 @@ public:
 		return true;
 	}
 
-	// For the calling thread, each with how many functions were called. Until nothing is left; what is there if the
-	// thread was told of it.
+	// For the calling thread; both return the number of calls. run() calls functions until none
+	// is left. safe_point() calls those in the list if the thread was notified.
 	static int run()
 	{
 		return checked(uw_task_run());
@@ -1074,7 +1091,7 @@ public:
 		return checked(uw_task_safe_point());
 	}
 
-	// Sleeps until there is something to run, and runs it.
+	// Sleeps until there are functions to call, and calls them.
 	static int park()
 	{
 		return checked(uw_task_park(-1));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The machine's CPUs, as the kernel's masks. */
+/* The machine's CPUs, in the kernel's mask type. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

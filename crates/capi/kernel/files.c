@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Files: the attribute tree by the kernel's paths, and the system's files. */
+/* Files: the attribute tree under the kernel's paths, and the system's files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 
 #define ATTRIBUTE_MAX 4096
 
-/* What filp_open() gives is the first member. */
+/* The object behind the struct file that filp_open() returns. */
 struct opened {
 	struct file file;
-	/* -1: an attribute. */
+	/* -1 for an attribute. */
 	int fd;
 	char path[256];
 };
@@ -23,7 +23,10 @@ static struct opened *opened(struct file *file)
 	return UW_CONTAINER_OF(file, struct opened, file);
 }
 
-/* Where the kernel has parts of the tree. What is tried later is also true of what was tried before. */
+/*
+ * The kernel's paths of parts of the tree. Later entries also match paths of earlier ones, so the
+ * search continues after a match without an attribute.
+ */
 static const struct {
 	const char *there;
 	const char *here;
@@ -34,7 +37,10 @@ static const struct {
 	{ "/sys/module/workqueue/parameters/", "module/parameters/" },
 };
 
-/* Writes the path in the tree. 1 if there is such an attribute, 0 if not, less if it is no path of the tree. */
+/*
+ * Writes the path within the tree to `here`. Returns 1 if that attribute exists, 0 if it does not,
+ * and -1 if the path is outside of the tree.
+ */
 static int attribute(const char *path, char *here, size_t size)
 {
 	int is_ours = -1;
@@ -96,7 +102,7 @@ loff_t vfs_llseek(struct file *file, loff_t offset, int whence)
 	struct opened *of = opened(file);
 
 	if (of->fd >= 0) {
-		/* Where kernel_read() goes on is in the file only. */
+		/* The position of kernel_read() is f_pos only, and not the descriptor's. */
 		if (whence == SEEK_CUR) {
 			offset += file->f_pos;
 			whence = SEEK_SET;
@@ -174,7 +180,7 @@ ssize_t kernel_read(struct file *file, void *buf, size_t count, loff_t *pos)
 	if (length < 0)
 		return length;
 	length = length < (int)sizeof(value) - 2 ? length : (int)sizeof(value) - 2;
-	/* As the kernel's, with a newline at its end. */
+	/* The kernel ends the value with a newline. */
 	value[length++] = '\n';
 	if (begin >= (size_t)length)
 		return 0;

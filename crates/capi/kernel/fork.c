@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What a child of fork() finds: every lock free, and nothing waited for that only the parent has. */
+/* fork(): in the child every lock is free, and no thread waits for a thread of the parent. */
 #include "fork.h"
 
 void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at)
@@ -12,7 +12,7 @@ void uw_fork_mutex(pthread_mutex_t *mutex, enum uw_fork at)
 		pthread_mutex_unlock(mutex);
 		break;
 	case UW_FORK_CHILD:
-		/* Its holder has another number here. */
+		/* The owner is a thread id, which is another one in the child: unlocking could fail. */
 		pthread_mutex_init(mutex, NULL);
 		break;
 	}
@@ -24,7 +24,7 @@ static void prepare(void)
 	uw_percpu_fork(UW_FORK_PREPARE);
 	uw_printk_fork(UW_FORK_PREPARE);
 	uw_rested_fork(UW_FORK_PREPARE);
-	/* Last, as every free() takes it. */
+	/* Last, because every free() takes this lock, also under the other locks. */
 	uw_debug_fork(UW_FORK_PREPARE);
 }
 
@@ -53,8 +53,10 @@ static void watch(void)
 }
 
 /*
- * Linked with whatever has a lock. When the program starts, and before the handlers of the engine are named, which has
- * no priority: what was named first is called last before a fork, when all other locks are held.
+ * Each file that has a lock refers to this function, so that it is linked. pthread_atfork() calls
+ * the prepare handlers in reverse order of registration. So this constructor has a priority that
+ * runs it before the engine's, which has none: the handlers here then run last before a fork, when
+ * all other locks are already held.
  */
 __attribute__((constructor(101))) void uw_watch_forks(void)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The kernel's formats: snprintf()'s, and more behind %p. One conversion at a time is given to snprintf(). */
+/*
+ * The kernel's formats: those of snprintf(), and the extensions of %p. snprintf() gets one
+ * conversion at a time.
+ */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,7 +58,10 @@ static void add_number(struct conversion *conversion, int number)
 		add(conversion, text[index]);
 }
 
-/* Returns how many letters belong to it. A width pads it, but where it is how much there is to print. */
+/*
+ * Returns how many of the letters belong to the conversion. A width pads the output, except for the
+ * letters where it is the number of bytes to print.
+ */
 static size_t put_pointer(struct uw_out *out, const struct conversion *conversion, const char *letters,
 			  const void *pointer)
 {
@@ -87,7 +93,9 @@ static size_t digits(struct conversion *conversion, const char **at)
 	return number;
 }
 
-/* Flags, width and precision; leaves `*fmt` at the length or the letter. */
+/*
+ * Parses flags, width and precision. Leaves `*fmt` at the length modifier or the conversion letter.
+ */
 static void parse(struct conversion *conversion, const char **fmt, va_list *args)
 {
 	const char *at = *fmt;
@@ -196,7 +204,7 @@ static void put_integer(struct uw_out *out, struct conversion *conversion, enum 
 	uw_put_text(out, text);
 }
 
-/* The kernel has none, but programs have. */
+/* The kernel has no floating-point formats, but programs use them. */
 static void put_float(struct uw_out *out, const struct conversion *conversion, enum size size, char letter,
 		      va_list *args)
 {
@@ -284,7 +292,7 @@ int uw_kernel_vsnprintf(char *buf, size_t size, const char *fmt, va_list given)
 	return (int)out.length;
 }
 
-/* ------------------------------------------------------------------------------------- its callers */
+/* -------------------------------------------------------------------------------- public functions */
 
 int uw_kernel_snprintf(char *buf, size_t size, const char *fmt, ...)
 {

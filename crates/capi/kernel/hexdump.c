@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Memory as hexadecimal numbers. */
+/* Hexadecimal dumps of memory. */
 #include <ctype.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define LINE_MAX_BYTES 32
 
-/* One group of the machine's byte order, as a number. */
+/* A group of bytes as a number in the machine's byte order. */
 static u64 group_at(const unsigned char *at, int size)
 {
 	u64 value = 0;
@@ -32,7 +32,7 @@ int hex_dump_to_buffer(const void *buf, size_t len, int rowsize, int groupsize, 
 		len = (size_t)rowsize;
 	if (groupsize <= 0 || groupsize > 8 || !is_power_of_2((unsigned long)groupsize) || len % (size_t)groupsize != 0)
 		groupsize = 1;
-	/* As snprintf(): how long it would be, however little there is room for. */
+	/* Like snprintf(): counts the full length, also beyond the end of the buffer. */
 #define PUT(...) \
 	(used += snprintf(line && (size_t)used < size ? line + used : NULL, (size_t)used < size ? size - (size_t)used : 0, \
 			  __VA_ARGS__))
@@ -53,7 +53,7 @@ int hex_dump_to_buffer(const void *buf, size_t len, int rowsize, int groupsize, 
 void print_hex_dump(const char *level, const char *prefix, int prefix_type, int rowsize, int groupsize, const void *buf,
 		    size_t len, bool ascii)
 {
-	/* Two digits and a space for each byte, two spaces, and a character for each. */
+	/* Two digits and a space for each byte, two spaces, and one character for each byte. */
 	char line[LINE_MAX_BYTES * 4 + 3];
 	const char *bytes = buf;
 	size_t at;

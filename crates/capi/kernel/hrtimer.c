@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Timers in nanoseconds: delayed items on the BH queue. */
+/* Timers with nanosecond resolution: delayed items on the BH queue. */
 #include <linux/hrtimer.h>
 
 void uw_kernel_hrtimer_arm(struct hrtimer *timer, bool pinned)
@@ -24,7 +24,10 @@ void uw_kernel_hrtimer_run(struct uw_work *item)
 
 	if (timer->function(timer) == HRTIMER_NORESTART)
 		return;
-	/* Not if somebody armed it meanwhile, nor while it is cancelled: neither is to be complained of. */
+	/*
+	 * Fails without a report if another thread has armed the timer meanwhile, or is cancelling
+	 * it. Both are correct uses.
+	 */
 	left = hrtimer_expires_remaining(timer);
 	uw_queue_delayed_work(uw_system_queue(UW_SYSTEM_BH), &timer->uw_item, left > 0 ? (uint64_t)left : 0);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Threads of the kernel's kind. */
+/* Kernel threads. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,10 @@ static void end(struct task *task, int result)
 	task->result = result;
 	uw_task_over(task);
 	complete_all(&task->ended);
-	/* Who waits for it to park waits no more. The thread still has its reference. */
+	/*
+	 * Ends the wait of kthread_park(), which would not return otherwise. The thread still holds
+	 * its reference.
+	 */
 	__atomic_fetch_or(&task->wishes, TASK_ENDED, __ATOMIC_SEQ_CST);
 	complete_all(&task->parked);
 }
@@ -37,7 +40,10 @@ static void *run(void *arg)
 	uw_task_adopt(task);
 	pthread_setname_np(pthread_self(), task->public.comm);
 	complete(&task->begun);
-	/* It was made asleep. */
+	/*
+	 * The thread starts in the state TASK_UNINTERRUPTIBLE: it sleeps here until its first
+	 * wake-up.
+	 */
 	schedule();
 	if (!has_wish(task, TASK_STOP)) {
 		kthread_parkme();
@@ -49,7 +55,10 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* As a kernel thread it takes no signal, but for the faults of its own instructions. It begins with its creator's mask. */
+/*
+ * Like a kernel thread, it receives no signal, except for faults of its own instructions. It starts
+ * with the creator's mask plus all other signals.
+ */
 static int start(pthread_t *thread, const pthread_attr_t *attr, struct task *task)
 {
 	static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS };
@@ -79,7 +88,7 @@ static struct task_struct *create(int (*function)(void *data), void *data, const
 	task->function = function;
 	task->data = data;
 	__atomic_store_n(&task->public.__state, TASK_UNINTERRUPTIBLE, __ATOMIC_RELAXED);
-	/* The second reference is for whoever stops it. */
+	/* The second reference belongs to the caller of kthread_stop(). */
 	uw_kernel_get_task(&task->public);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -90,7 +99,7 @@ static struct task_struct *create(int (*function)(void *data), void *data, const
 		uw_kernel_put_task(&task->public);
 		return ERR_PTR(-error);
 	}
-	/* From here on it has a number, and can be given a niceness and CPUs. */
+	/* After this the task has a thread id, so that its niceness and CPUs can be set. */
 	wait_for_completion(&task->begun);
 	return &task->public;
 }
@@ -184,12 +193,13 @@ int kthread_park(struct task_struct *public)
 	if (public == current)
 		return 0;
 	/*
-	 * A thread that has ended since then parks no more. Of the two marks in the same word one comes first: that of the
-	 * end is seen here, or the end comes after our mark and ends the wait.
+	 * A thread that has ended meanwhile never parks. Both marks are in one word, so one
+	 * precedes the other: either this load sees TASK_ENDED, or the end comes after TASK_PARK
+	 * was set and completes `parked`.
 	 */
 	if (!has_wish(task, TASK_ENDED))
 		wait_for_completion(&task->parked);
-	/* If it did park, that is the answer, whatever it was let do since. */
+	/* If the thread has parked since, the answer is 0, even if it was unparked again. */
 	return __atomic_load_n(&task->parks, __ATOMIC_SEQ_CST) != before ? 0 : -ENOSYS;
 }
 

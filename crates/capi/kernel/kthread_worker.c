@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Workers that are one thread each: dedicated queues. */
+/* Workers with one thread each: dedicated queues. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ static struct uw_queue *make(const char *name, const struct cpumask *cpus)
 	return uw_kernel_create_named(name, &attrs);
 }
 
-/* Asks the queue's thread who it is. */
+/* An item that runs on the queue's thread and returns that thread's task. */
 struct introduction {
 	struct uw_work item;
 	const char *name;
@@ -40,7 +40,7 @@ static void introduce(struct uw_work *item)
 	uw_task_remember(introduction->task);
 }
 
-/* The task of the queue's thread, with a reference. NULL if the queue does not run any more. */
+/* The task of the queue's thread, with a reference. NULL if the queue no longer runs items. */
 static struct task *thread_of(struct uw_queue *queue, const char *name)
 {
 	struct introduction introduction = { .name = name };
@@ -106,13 +106,16 @@ void uw_kernel_init_worker(struct kthread_worker *worker)
 		uw_kernel_bug("kthread_init_worker: no thread", __FILE__, __LINE__);
 }
 
-/* The items run on the queue's own thread, this one's deputy; this one waits for the end. */
+/*
+ * The items run on the queue's own thread, which is the deputy of the calling thread. The calling
+ * thread only waits until it is told to stop.
+ */
 int kthread_worker_fn(void *arg)
 {
 	struct kthread_worker *worker = arg;
 	struct task *deputy = thread_of(uw_kernel_worker_queue(worker), current->comm);
 
-	/* Others look whether it has come up. */
+	/* Other threads poll this field to learn that the worker runs. */
 	WRITE_ONCE(worker->task, current);
 	uw_task_set_deputy(uw_task_of(current), deputy);
 	for (;;) {

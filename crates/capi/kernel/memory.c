@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Memory. */
+/* Memory allocation. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A module as a program: parameters, init, exit. */
+/* A module as a program: its parameters, init and exit. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 struct module uw_kernel_this_module;
 
-/* A module that is named by its file is a program of that name. */
+/* The kernel names a module after its file; here that is the name of the program. */
 __attribute__((constructor)) static void name_this_module(void)
 {
 	snprintf(uw_kernel_this_module.name, sizeof(uw_kernel_this_module.name), "%s", program_invocation_short_name);
@@ -166,7 +166,7 @@ static int parse_seconds(const char *text, double *seconds)
 	return end == text || *end || !(*seconds >= 0 && *seconds < 1e9) ? -EINVAL : 0;
 }
 
-/* What a value was expected to be. */
+/* A description of the value that a parameter expects. */
 static const char *kind_of(const struct kernel_param *param)
 {
 	switch (param->type) {
@@ -214,7 +214,7 @@ static int parse(const struct parameters *all, const char *program, char *argume
 	int error = -ENOENT;
 	char *given, wrong[100];
 
-	/* Lists are cut at their commas. */
+	/* The parsers of lists overwrite the commas, so the message needs a copy. */
 	given = strdup(argument);
 	if (length == strlen("uw.seconds") && equals && strncmp(argument, "uw.seconds", length) == 0)
 		error = parse_seconds(equals + 1, seconds);
@@ -264,7 +264,7 @@ int uw_kernel_main(int argc, char **argv, int (*init)(void), void (*exit_functio
 	if (seconds != 0) {
 		sigset_t signals;
 
-		/* Before there are threads, which have it from here. */
+		/* Set before any thread exists, so that all threads inherit the mask. */
 		sigemptyset(&signals);
 		sigaddset(&signals, SIGINT);
 		sigaddset(&signals, SIGTERM);

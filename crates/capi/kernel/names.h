@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Names of queues: the kernel lets several have the same. */
+/* Names of queues: the kernel permits several queues of the same name. */
 #ifndef UWORK_KERNEL_NAMES_H
 #define UWORK_KERNEL_NAMES_H
 
@@ -9,7 +9,10 @@
 #define UW_KERNEL_RCU_QUEUE "uwork:rcu"
 #define UW_KERNEL_WORKER_QUEUE "uwork:kthread_worker"
 
-/* A queue of that name, or with a number behind it if the name is taken. NULL and errno. */
+/*
+ * Creates a queue of that name, or with a number appended if the name is in use. NULL and errno on
+ * failure.
+ */
 struct uw_queue *uw_kernel_create_named(const char *name, const struct uw_queue_attrs *attrs);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What sets and shows a parameter of each type. */
+/* Setting and showing parameters, by type. */
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/string.h>
@@ -64,7 +64,7 @@ int param_get_invbool(char *buffer, const struct kernel_param *kp)
 	return scnprintf(buffer, PAGE, "%c\n", *(const bool *)kp->arg ? 'N' : 'Y');
 }
 
-/* The text stays where it is: it is an argument of the program. */
+/* The text stays valid: it is an argument of the program. */
 int param_set_charp(const char *val, const struct kernel_param *kp)
 {
 	if (!val)

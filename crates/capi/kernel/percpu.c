@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Data of each CPU. One range of addresses has a unit for each CPU, all alike: what is allocated is allocated in the
- * first unit, and the copy of a CPU is that many units further. So it does for each pointer into an allocation.
+ * Per-CPU data. One range of addresses has a unit for each CPU, and all units have the same layout.
+ * An allocation is made in the first unit. The copy of CPU n is at the same offset in unit n, and
+ * so is every address within the allocation.
  *
- * Inside of the unit blocks are powers of two, which are split and joined again. Memory is asked of the system as far
- * as blocks reach.
+ * The blocks of a unit have powers of two as sizes. They are split and joined as in a buddy
+ * allocator. Memory is requested from the system only up to the end of the highest block.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,16 +24,16 @@
 
 _Static_assert(GRANULES == 1ul << TOP_ORDER, "the unit is the largest block");
 
-/* Of a granule at which a block begins. */
+/* The state of a granule at which a block begins. */
 struct block {
-	uint32_t next, prev; /* of free blocks of that size; 0: none, as numbers begin at 1 */
+	uint32_t next, prev; /* the list of free blocks of that size, by index + 1; 0 is the end */
 	uint8_t state;
 };
 
 enum { NO_BLOCK = 0, IS_FREE = 0x40, IS_USED = 0x80, ORDER = 0x3f };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* All that follows: guard: the lock. */
+/* Guard of all of the following: the lock. */
 static char *units;
 static struct block *blocks;
 static size_t committed;
@@ -68,7 +69,7 @@ static void take(uint32_t index, unsigned int order)
 	block->state = NO_BLOCK;
 }
 
-/* Addresses only: nothing of it is memory yet. */
+/* Reserves addresses only; commit() requests the memory. */
 static bool reserve(void)
 {
 	size_t whole = UW_KERNEL_PERCPU_UNIT * uw_kernel_nr_cpus();
@@ -91,7 +92,7 @@ static bool reserve(void)
 	return true;
 }
 
-/* Memory in all units up to there. */
+/* Requests memory in all units up to this offset. */
 static bool commit(size_t end)
 {
 	unsigned int cpu;
@@ -136,7 +137,7 @@ static char *allocate(size_t size, unsigned int order)
 		return NULL;
 	index = free_blocks[found] - 1;
 	take(index, found);
-	/* The lower half is used first, so that the memory that is asked for begins at the front. */
+	/* Uses the lower half first, so that the memory that is in use stays at the front. */
 	while (found > order) {
 		found--;
 		push(index + (1u << found), found);
@@ -149,7 +150,7 @@ static char *allocate(size_t size, unsigned int order)
 	return units + ((size_t)index << GRANULE_SHIFT);
 }
 
-/* The smallest blocks that have the size; they are aligned to it. */
+/* The order of the smallest block of that size. A block is aligned to its size. */
 static unsigned int order_of(size_t size)
 {
 	unsigned int order = 0;
@@ -165,7 +166,7 @@ void *uw_kernel_alloc_percpu(size_t size, size_t align)
 	char *memory;
 
 	if (size == 0 || size > UW_KERNEL_PERCPU_UNIT || align == 0 || align > MOST_ALIGN || (align & (align - 1)) != 0) {
-		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: %zu bytes at multiples of %zu: the size is 1 to %lu, "
+		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: %zu bytes, aligned to %zu: the size is 1 to %lu, "
 				 "the alignment a power of two up to %lu\n", size, align, UW_KERNEL_PERCPU_UNIT, MOST_ALIGN);
 		return NULL;
 	}
@@ -173,8 +174,8 @@ void *uw_kernel_alloc_percpu(size_t size, size_t align)
 	memory = allocate(size, order_of(size > align ? size : align));
 	pthread_mutex_unlock(&lock);
 	if (!memory) {
-		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: no room for %zu bytes; all that is allocated for a CPU "
-				 "has %lu\n", size, UW_KERNEL_PERCPU_UNIT);
+		uw_kernel_printk(KERN_WARNING "uwork: alloc_percpu: no room for %zu bytes; the limit for each CPU is %lu "
+				 "in total\n", size, UW_KERNEL_PERCPU_UNIT);
 		return NULL;
 	}
 	for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
@@ -193,7 +194,7 @@ void uw_kernel_free_percpu(void *ptr)
 	if (units && at < UW_KERNEL_PERCPU_UNIT && at % (1ul << GRANULE_SHIFT) == 0)
 		state = blocks[at >> GRANULE_SHIFT].state;
 	if (!(state & IS_USED))
-		uw_kernel_bug("free_percpu: this was not allocated by alloc_percpu, or is freed already", __FILE__, __LINE__);
+		uw_kernel_bug("free_percpu: this was not allocated by alloc_percpu, or was freed before", __FILE__, __LINE__);
 	for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
 		uw_debug_check_freed((char *)ptr + cpu * UW_KERNEL_PERCPU_UNIT, 1ul << ((state & ORDER) + GRANULE_SHIFT));
 	pthread_mutex_lock(&lock);
@@ -203,7 +204,10 @@ void uw_kernel_free_percpu(void *ptr)
 
 intptr_t uw_kernel_percpu_section(const char *start, const char *stop, intptr_t *place)
 {
-	/* So that what is aligned there is aligned here. */
+	/*
+	 * Keeps the alignment of each variable: the copy starts at the same offset from a
+	 * MOST_ALIGN boundary.
+	 */
 	size_t before = (uintptr_t)start % MOST_ALIGN, size = (size_t)(stop - start);
 	unsigned int cpu;
 	char *memory;
@@ -213,7 +217,7 @@ intptr_t uw_kernel_percpu_section(const char *start, const char *stop, intptr_t 
 		memory = allocate(before + size, order_of(before + size > MOST_ALIGN ? before + size : MOST_ALIGN));
 		if (!memory) {
 			pthread_mutex_unlock(&lock);
-			uw_kernel_bug("no memory for the variables of each CPU", __FILE__, __LINE__);
+			uw_kernel_bug("no memory for per-CPU variables", __FILE__, __LINE__);
 		}
 		for (cpu = 0; cpu < uw_kernel_nr_cpus(); cpu++)
 			memcpy(memory + before + cpu * UW_KERNEL_PERCPU_UNIT, start, size);

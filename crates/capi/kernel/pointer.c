@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the kernel's formats have behind %p. */
+/* The extensions of %p in the kernel's formats. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ static void put_bitmap(struct uw_out *out, const unsigned long *bits, unsigned i
 		for (bit = (count + 31) / 32; bit-- > 0;) {
 			unsigned long word = bits[bit * 32 / (8 * sizeof(long))] >> (bit * 32 % (8 * sizeof(long)));
 
-			/* As many digits as the first word has bits for. */
+			/* The first word has only as many digits as its bits need. */
 			unsigned int used = is_first && count % 32 != 0 ? count % 32 : 32;
 
 			word &= ~0ul >> (8 * sizeof(long) - used);
@@ -43,7 +43,7 @@ static void put_bitmap(struct uw_out *out, const unsigned long *bits, unsigned i
 	}
 }
 
-/* In the Rust part. */
+/* Defined in the library's Rust code. */
 int uw_kernel_symbol_name(const void *address, char *buffer, size_t size);
 
 static void put_symbol(struct uw_out *out, const void *address, bool with_offset)
@@ -60,7 +60,10 @@ static void put_symbol(struct uw_out *out, const void *address, bool with_offset
 		}
 		return;
 	}
-	/* Functions that nobody else links to are found in the program's debug information or symbol table. */
+	/*
+	 * dladdr() finds only exported functions. The others are in the program's debug information
+	 * or symbol table.
+	 */
 	if (uw_kernel_symbol_name(address, name, sizeof(name)) > 0) {
 		uw_put_text(out, name);
 		return;
@@ -219,7 +222,10 @@ size_t uw_put_pointer(struct uw_out *out, const struct conversion *conversion, c
 		return 1;
 	default:
 		put_address(out, conversion, pointer);
-		/* Letters that are no words of the message: they begin with a capital one. */
+		/*
+		 * Unknown letters that begin with a capital belong to the conversion. Small ones
+		 * are text of the message.
+		 */
 		return isupper((unsigned char)letters[0]) ? count : 0;
 	}
 }

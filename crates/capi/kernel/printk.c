@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Messages, warnings, and what must not be. */
+/* Messages, warnings and bugs. */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,11 +13,13 @@
 #include "fork.h"
 
 #define MESSAGE_MAX 1024
-/* Calls of which dump_stack() tells. */
+/* The most calls that dump_stack() prints. */
 #define DUMP_CALLS 64
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Where the line went that is not at its end; guard: the lock. */
+/*
+ * The descriptor of the last message, if that did not end its line; otherwise 0. Guard: the lock.
+ */
 static int open_line;
 
 void uw_printk_fork(enum uw_fork at)
@@ -30,7 +32,7 @@ static void write_all(int fd, const char *text, size_t length)
 	while (length > 0) {
 		ssize_t count = write(fd, text, length);
 
-		/* Nobody can be told if this fails. */
+		/* If this write fails, no other channel for the message is left. */
 		if (count <= 0)
 			return;
 		text += count;
@@ -38,11 +40,14 @@ static void write_all(int fd, const char *text, size_t length)
 	}
 }
 
-/* Whole lines of one message stay together, and come after what the program has printed itself. */
+/* Writes a message so that its lines stay together, after the output that stdio has buffered. */
 static void emit(int fd, bool goes_on, const char *text, size_t length)
 {
 	pthread_mutex_lock(&lock);
-	/* With the lock, so that no thread is in there at a fork: the sanitizers' runtime has locks of its own there. */
+	/*
+	 * Under the lock, so that at a fork no thread is inside fflush(): the sanitizers' runtime
+	 * has locks of its own there.
+	 */
 	fflush(fd == STDERR_FILENO ? stderr : stdout);
 	if (goes_on && open_line)
 		fd = open_line;
@@ -53,7 +58,10 @@ static void emit(int fd, bool goes_on, const char *text, size_t length)
 	pthread_mutex_unlock(&lock);
 }
 
-/* "name.c:" without its ".c", as makefiles make a module's name of a file's; if the format says so. */
+/*
+ * If the format says so, changes a leading "name.c:" to "name:", as makefiles derive a module's
+ * name from its file's.
+ */
 static size_t drop_suffix(const char *fmt, char *text, size_t length)
 {
 	size_t name = strcspn(fmt, ":/% \n");
@@ -79,7 +87,7 @@ static int vprintk(const char *fmt, bool of_file, va_list args)
 		length = sizeof(text) - 1;
 		text[length - 1] = '\n';
 	}
-	/* The level may have come as an argument. */
+	/* The level may be part of an argument. */
 	if (level == 'd' && text[0] == KERN_SOH[0] && length > 1) {
 		level = text[1];
 		length -= 2;
@@ -127,7 +135,9 @@ static _Unwind_Reason_Code note_call(struct _Unwind_Context *context, void *arg)
 
 	if (at == 0 || calls->count == DUMP_CALLS)
 		return _URC_END_OF_STACK;
-	/* A return address may be that of the next function: the call is in front of it. */
+	/*
+	 * A return address may be that of the next function: the call is the instruction before it.
+	 */
 	calls->at[calls->count++] = (void *)(is_before ? at : at - 1);
 	return _URC_NO_REASON;
 }
@@ -139,7 +149,7 @@ void uw_kernel_dump_stack(void)
 
 	_Unwind_Backtrace(note_call, &calls);
 	uw_kernel_printk(KERN_WARNING "PID: %d Comm: %s\nCall Trace:\n", current->pid, current->comm);
-	/* The first is this function. */
+	/* The first entry is this function. */
 	for (i = 1; i < calls.count; i++)
 		uw_kernel_printk(KERN_WARNING " %pS\n", calls.at[i]);
 }

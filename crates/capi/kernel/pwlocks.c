@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Locks in per-CPU data, taken as the process's mode says. */
+/* Locks in per-CPU data, taken in the process's mode. */
 #include <errno.h>
 
 #include <linux/bug.h>
@@ -9,17 +9,17 @@
 
 _Static_assert(sizeof(struct pw_struct) == sizeof(struct uw_percpu_work), "an item is an item");
 
-/* The locks of all CPUs: src/percpu/kernel.rs. */
+/* The locks of all CPUs. Keep identical to src/percpu/kernel.rs. */
 struct uw_locks {
 	void *first;
 	size_t stride;
 	unsigned int count;
 };
 
-/* The CPU, or an error. */
+/* Both return the CPU, or a negative errno value. */
 int uw_locks_lock_here(struct uw_locks locks);
 int uw_locks_try_here(struct uw_locks locks);
-/* 0, or an error. */
+/* These return 0, or a negative errno value. */
 int uw_locks_lock(struct uw_locks locks, unsigned int cpu);
 int uw_locks_try(struct uw_locks locks, unsigned int cpu);
 int uw_locks_unlock(struct uw_locks locks, unsigned int cpu);
@@ -32,14 +32,17 @@ static struct uw_locks locks_of(void *first)
 	return locks;
 }
 
-/* The kernel would hang, or go on with a lock that it has spoilt. */
+/* Reports a misuse and aborts. The kernel would hang here, or continue with a corrupt lock. */
 static void check(int error, const char *function)
 {
 	if (unlikely(error < 0))
-		uw_kernel_bug(error == -EDEADLK ? "the caller holds this per-CPU lock already" : uw_error_text(), function, 0);
+		uw_kernel_bug(error == -EDEADLK ? "the caller already holds this per-CPU lock" : uw_error_text(), function, 0);
 }
 
-/* Locks that the thread has by a _local function, for which its CPU is held: each row's first. Those beyond are counted. */
+/*
+ * The locks that the thread took by a _local function, for which its CPU is held: the first lock of
+ * each row. Those beyond the limit are only counted.
+ */
 #define NOTED 16
 
 static __thread struct {
@@ -56,8 +59,8 @@ static void hold(void *first, int cpu)
 	uw_kernel_hold_cpu(cpu);
 }
 
-/* Whether it was noted. */
-static bool let_go(void *first)
+/* Removes the record of a lock. Returns whether one existed. */
+static bool drop_record(void *first)
 {
 	unsigned int i;
 
@@ -71,7 +74,9 @@ static bool let_go(void *first)
 	return false;
 }
 
-/* Whether that was taken: its holder may be the caller. */
+/*
+ * Whether a trylock succeeded. The holder may be the caller itself, so EDEADLK is no misuse here.
+ */
 static bool taken(int error, const char *function)
 {
 	if (error != -EBUSY && error != -EDEADLK)
@@ -92,9 +97,12 @@ bool uw_kernel_pw_trylock(void *first, int cpu)
 void uw_kernel_pw_unlock(void *first, int cpu)
 {
 	check(uw_locks_unlock(locks_of(first), (unsigned int)cpu), "pw_unlock");
-	/* Right in the kernel, where pwlocks=0 makes no difference between the two. */
+	/*
+	 * The kernel allows this mix: with pwlocks=0 it does not distinguish the two ways to take a
+	 * lock.
+	 */
 	if (unlikely(uw_kernel_is_cpu_held()) && uw_kernel_this_cpu() == cpu)
-		let_go(first);
+		drop_record(first);
 }
 
 void uw_kernel_pw_lock_local(void *first)
@@ -135,10 +143,10 @@ void uw_kernel_pw_unlock_local(void *first)
 	if (unlikely(!uw_kernel_is_cpu_held()))
 		uw_kernel_bug("the caller holds no lock that it took by a _local function", "pw_unlock_local", 0);
 	check(uw_locks_unlock(locks_of(first), (unsigned int)uw_kernel_this_cpu()), "pw_unlock_local");
-	if (let_go(first))
+	if (drop_record(first))
 		return;
 	if (unlikely(local.beyond == 0))
-		uw_kernel_bug("this lock was taken by a function with a cpu", "pw_unlock_local", 0);
+		uw_kernel_bug("this lock was taken by a function with a cpu argument", "pw_unlock_local", 0);
 	local.beyond--;
 	uw_kernel_let_cpu_go();
 }

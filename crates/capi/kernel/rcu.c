@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Grace periods: rcu items on queues of the library's. */
+/* Grace periods: RCU items on queues of the library. */
 #include <stdlib.h>
 
 #include <linux/bug.h>
@@ -7,7 +7,7 @@
 #include <linux/slab.h>
 #include "names.h"
 
-/* Ordered: a callback runs after those that came before it. */
+/* An ordered queue: a callback runs after all earlier callbacks. */
 static struct uw_queue *callbacks(void)
 {
 	static struct uw_queue *made;
@@ -57,7 +57,10 @@ static void free_it(struct rcu_head *head)
 	free(what);
 }
 
-/* The head has no room for the pointer, and the item in it must not be freed before its function is over. */
+/*
+ * The head has no room for the pointer, and the item in it must not be freed before its function
+ * has returned. So the pointer gets an allocation of its own.
+ */
 void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr)
 {
 	struct to_free *what = malloc(sizeof(*what));
@@ -77,7 +80,9 @@ static void nothing(struct uw_work *item)
 	(void)item;
 }
 
-/* Waits for an item behind those that are queued already, by call_rcu() and queue_rcu_work(). */
+/*
+ * Queues an item behind those that call_rcu() and queue_rcu_work() have queued, and waits for it.
+ */
 static void wait_behind(struct uw_queue *queue)
 {
 	struct uw_rcu_work item;
@@ -85,11 +90,14 @@ static void wait_behind(struct uw_queue *queue)
 	uw_rcu_work_init(&item, nothing);
 	uw_queue_rcu_work(queue, &item);
 	uw_rcu_work_flush(&item);
-	/* The flush may end in the item's function; afterwards nobody touches the item. */
+	/*
+	 * The flush may return while the item's function still runs. After this call no thread uses
+	 * the item.
+	 */
 	uw_work_cancel_sync(&item.work);
 }
 
-/* Not behind the callbacks: one of them may wait for a grace period. */
+/* Uses another queue than the callbacks: a callback itself may wait for a grace period. */
 void synchronize_rcu(void)
 {
 	wait_behind(uw_system_queue(UW_SYSTEM_DFL));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Tasks: who sleeps, who wakes whom. */
+/* Tasks: sleeping and waking. */
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define KEPT_TASKS 256
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Guard: the lock. Kept ones from the oldest. */
+/* Guard of these: the lock. Kept tasks are listed from the oldest. */
 static struct task *free_tasks;
 static struct task *first_kept, *last_kept;
 static unsigned int kept;
@@ -24,7 +24,10 @@ static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 static __thread struct task *this_task;
 
-/* Whether tasks take functions to run: a thread that does has a signal's handler, which other programs need not have. */
+/*
+ * Whether tasks register for task work. A registered thread has a signal handler, which most
+ * programs do not need.
+ */
 static bool takes_task_work;
 
 void uw_kernel_use_task_work(void)
@@ -56,7 +59,7 @@ void uw_kernel_put_task(struct task_struct *public)
 	pthread_mutex_unlock(&lock);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void forget(struct task *task)
 {
 	*(task->previous ? &task->previous->next : &first_kept) = task->next;
@@ -148,7 +151,7 @@ static void make_key(void)
 		abort();
 }
 
-/* For the calling thread, which is this task. */
+/* Registers the calling thread, which must be the thread of this task. */
 static void take_task_work(struct task *task)
 {
 	struct uw_task *handle = uw_task_current();
@@ -188,7 +191,7 @@ void uw_task_fork(enum uw_fork at)
 		this_task->public.pid = (pid_t)syscall(SYS_gettid);
 		this_task->public.tgid = getpid();
 		this_task->public.flags &= ~(unsigned int)(PF_WQ_WORKER | PF_KTHREAD);
-		/* What was added in the parent runs there. */
+		/* Task work that was added in the parent runs there. */
 		this_task->handle = NULL;
 	}
 }
@@ -248,12 +251,12 @@ long uw_kernel_schedule(long timeout)
 	return used >= limit ? 0 : (long)((limit - used + UW_KERNEL_NS_PER_JIFFY - 1) / UW_KERNEL_NS_PER_JIFFY);
 }
 
-/* ------------------------------------------------------------------------- what a thread is given */
+/* ---------------------------------------------------------------------------- CPUs and priorities */
 
-/* The system's function is meant, not the kernel's. */
+/* The functions below call the system's, and not the kernel-compatible one. */
 #undef sched_setscheduler
 
-/* With the lock, so that the number is still that of the thread. */
+/* The caller holds the lock, so that the thread id still belongs to the thread. */
 static int set_cpus(const struct task *task, const struct cpumask *mask)
 {
 	if (!task || !task->has_thread)
@@ -263,7 +266,7 @@ static int set_cpus(const struct task *task, const struct cpumask *mask)
 
 static void set_nice(const struct task *task, int nice)
 {
-	/* As far as the process may; its limits are no error. */
+	/* The process's limits apply; a refusal is not an error. */
 	if (task && task->has_thread)
 		(void)setpriority(PRIO_PROCESS, (id_t)task->public.pid, nice);
 }
@@ -291,7 +294,7 @@ void uw_kernel_set_nice(struct task_struct *public, long nice)
 	pthread_mutex_unlock(&lock);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static int set_scheduler(const struct task *task, int policy, const struct sched_param *param)
 {
 	if (!task || !task->has_thread)
@@ -346,7 +349,7 @@ void uw_task_restore(struct task *task)
 
 	pthread_mutex_lock(&lock);
 	(void)set_cpus(task, &task->own_cpus);
-	/* Whoever was allowed to leave the normal policy may come back to it. */
+	/* A process that was permitted to leave the normal policy is permitted to return to it. */
 	(void)set_scheduler(task, SCHED_OTHER, &normal);
 	set_nice(task, task->own_nice);
 	pthread_mutex_unlock(&lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the library keeps of a task. */
+/* The library's part of a task. */
 #ifndef UWORK_KERNEL_TASK_H
 #define UWORK_KERNEL_TASK_H
 
@@ -17,8 +17,8 @@ enum {
 };
 
 /*
- * Memory of tasks is used again for tasks and never given back: a wake-up that comes late finds one, and a wake-up
- * too many is something that every sleeper must expect anyway.
+ * Memory of tasks is only reused for tasks, and never freed. So a late wake-up finds a task, at
+ * worst another one: every sleeper must expect spurious wake-ups anyway.
  */
 struct task {
 	struct task_struct public;
@@ -29,18 +29,24 @@ struct task {
 	bool has_thread;
 	bool is_stopped;
 	bool is_kept;
-	/* By which its thread gets functions to run. Or NULL. */
+	/* The reference through which the thread gets task work; or NULL. */
 	struct uw_task *handle;
-	/* The thread that works for this one: what its thread is given, that one is given too. Or NULL. */
+	/*
+	 * The thread that runs items for this one; or NULL. CPUs, niceness and policy that are set
+	 * for this task are set for the deputy too.
+	 */
 	struct task *deputy;
-	/* Of a queue's thread that was handed out: what it had. The queue may go, and the thread serve another one. */
+	/*
+	 * For the thread of a queue whose task was given to the program: its original values. They
+	 * are restored because the queue may end and the thread may serve another one.
+	 */
 	struct cpumask own_cpus;
 	int own_nice;
-	/* Of kthreads. */
+	/* Only for kthreads. */
 	int (*function)(void *data);
 	void *data;
 	uint32_t wishes;
-	/* How often its thread has parked, or was about to. */
+	/* How often the thread has parked, or was about to. */
 	uint32_t parks;
 	int result;
 	struct completion begun;
@@ -48,31 +54,39 @@ struct task {
 	struct completion parked;
 };
 
-/* The calling thread's CPUs and niceness are what it gets back by uw_task_restore(). */
+/* Records the calling thread's CPUs and niceness, which uw_task_restore() restores. */
 void uw_task_remember(struct task *task);
 void uw_task_restore(struct task *task);
 
 struct kthread_worker;
 
-/* kthread_worker_fn() of this worker will not be called: its queue ends. */
+/*
+ * The thread of this worker has stopped before it called kthread_worker_fn(): destroys the worker's
+ * queue.
+ */
 void uw_worker_never_ran(struct kthread_worker *worker);
 
-/* A reference for uw_task_put(); NULL if the task has no thread that takes functions. */
+/*
+ * A reference for uw_task_put(); NULL if the task has no thread that is registered for task work.
+ */
 struct uw_task *uw_task_handle(struct task *task);
 
 struct task *uw_task_of(struct task_struct *task);
-/* With one reference; NULL without memory. */
+/* With one reference; NULL if there is no memory. */
 struct task *uw_task_new(void);
-/* The calling thread is this task until it ends. */
+/* Makes the calling thread the thread of this task, until the thread ends. */
 void uw_task_adopt(struct task *task);
 /*
- * A kthread is over. What it has left stays for kthread_stop(), which need not come: so the last KEPT_TASKS of them
- * stay.
+ * A kthread has ended. kthread_stop() needs its result, but may never be called. So only the last
+ * KEPT_TASKS of these tasks are kept.
  */
 void uw_task_over(struct task *task);
-/* kthread_stop() came: its task is its caller's. */
+/* kthread_stop() was called: the task belongs to its caller. */
 void uw_task_stopped(struct task *task);
-/* From now on `deputy`, of which the caller has a reference, works for `task`, and has its CPUs and niceness. NULL: nobody. */
+/*
+ * Makes `deputy`, to which the caller holds a reference, run items for `task`, with its CPUs and
+ * niceness. NULL: no deputy.
+ */
 void uw_task_set_deputy(struct task *task, struct task *deputy);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Functions for a certain task: task work of the library's. */
+/* Functions for a particular task: the library's task work. */
 #include <linux/bug.h>
 #include <linux/container_of.h>
 #include <linux/errno.h>
@@ -94,7 +94,7 @@ bool task_work_cancel(struct task_struct *task, struct callback_head *work)
 	return task_work_cancel_match(task, is_that, work) != NULL;
 }
 
-/* Takes none. */
+/* Matches nothing, and so cancels nothing. It only records that there is an entry. */
 static bool note_any(struct callback_head *work, void *data)
 {
 	(void)work;

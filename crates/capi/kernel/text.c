@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Texts and numbers. */
+/* Strings and numbers. */
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -183,7 +183,7 @@ int kstrtobool(const char *text, bool *value)
 	}
 }
 
-/* ---------------------------------------------------------------------------------- sorting, chance */
+/* ------------------------------------------------------------------------- sorting, random numbers */
 
 struct order {
 	cmp_r_func_t compare;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What CPUs have in common, as the system says, and functions that run on a given one. */
+/* The CPUs' topology as the system reports it, and functions that run on a given CPU. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@ struct shared {
 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-/* For each CPU; NULL without memory. */
+/* One entry for each CPU; NULL if the allocation failed. */
 static struct shared *shared;
 
-/* The first line of a CPU's file; false if there is none. */
+/* Reads the first line of a CPU's file. Returns false if there is none. */
 static bool read_line(char *line, size_t size, unsigned int cpu, const char *name)
 {
 	char path[128];
@@ -43,7 +43,7 @@ static bool read_mask(struct cpumask *mask, unsigned int cpu, const char *name)
 	       cpumask_test_cpu((int)cpu, mask);
 }
 
-/* Of the cache of the highest level. */
+/* The CPUs that share the cache of the highest level. */
 static bool read_cache(struct cpumask *mask, unsigned int cpu)
 {
 	int index, highest = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Sleeping and clocks: all that the headers need of the system. */
+/* Sleeping and clocks: the headers' only calls of the system. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Wait queues for whatever has an address. */
+/* Wait queues that are found by an address. */
 #include <pthread.h>
 
 #include <linux/hash.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The functions of linux/workqueue.h that are more than another name. */
+/* The functions of linux/workqueue.h that are more than an alias. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +16,14 @@ _Static_assert(sizeof(struct delayed_work) >= sizeof(struct uw_delayed_work), "a
 _Static_assert(sizeof(struct rcu_work) >= sizeof(struct uw_rcu_work), "an rcu item is one");
 _Static_assert(UW_KERNEL_MASK_BYTES == sizeof(struct cpumask), "a mask has room for all CPUs");
 
-/* What the library does not know of the kernel's flags. */
+/* Flags of the kernel that are unknown to the library. */
 #define NOT_PASSED (__WQ_DESTROYING | __WQ_DRAINING | __WQ_LEGACY | __WQ_DEPRECATED)
 
-/* Whether this is new in a table of what was said. One that is full has said enough. */
-static bool is_news(uintptr_t what)
+/*
+ * Whether this is the first report of its kind, according to a table. A full table suppresses all
+ * further ones.
+ */
+static bool is_first_report(uintptr_t what)
 {
 	static uintptr_t said[256];
 	size_t probe;
@@ -41,12 +44,15 @@ void uw_kernel_complain(int code)
 {
 	void *caller = __builtin_return_address(0);
 
-	/* A disabled item is no fault. */
+	/* A disabled item is not an error in the kernel. */
 	if (code == -EPERM)
 		return;
-	/* Errnos are small, and calls are some bytes apart. */
-	if (is_news((uintptr_t)caller * 4096 + (unsigned int)-code))
-		uw_kernel_printk(KERN_WARNING "uwork: %pS: a call was refused: %s\n", caller, uw_error_text());
+	/*
+	 * One report for each caller and errno. An errno is below 4096, so the products do not
+	 * collide.
+	 */
+	if (is_first_report((uintptr_t)caller * 4096 + (unsigned int)-code))
+		uw_kernel_printk(KERN_WARNING "uwork: %pS: a call failed: %s\n", caller, uw_error_text());
 }
 
 struct uw_queue *uw_kernel_create_named(const char *name, const struct uw_queue_attrs *attrs)
@@ -72,7 +78,7 @@ static struct workqueue_struct *create(const char *fmt, unsigned int flags, int 
 	struct uw_queue *queue;
 
 	if (uw_kernel_vsnprintf(name, sizeof(name), fmt, args) >= (int)sizeof(name))
-		uw_kernel_printk(KERN_WARNING "uwork: the name of a workqueue is too long, and is cut to %s\n", name);
+		uw_kernel_printk(KERN_WARNING "uwork: the name of a workqueue is too long; it is cut to %s\n", name);
 	attrs.flags = (flags & ~(unsigned int)NOT_PASSED) | UW_KERNEL_RULES;
 	if (flags & __WQ_ORDERED) {
 		attrs.max_active = 1;
@@ -80,13 +86,13 @@ static struct workqueue_struct *create(const char *fmt, unsigned int flags, int 
 		int most = max_active > WQ_MAX_ACTIVE ? WQ_MAX_ACTIVE : max_active;
 
 		if (max_active < 0 || most != max_active)
-			uw_kernel_printk(KERN_WARNING "uwork: max_active of %s is 1 to %d, not %d\n", name,
+			uw_kernel_printk(KERN_WARNING "uwork: max_active of %s: allowed are 1 to %d, not %d\n", name,
 					 WQ_MAX_ACTIVE, max_active);
 		attrs.max_active = most < 0 ? 1 : (unsigned int)most;
 	}
 	queue = uw_kernel_create_named(name, &attrs);
 	if (!queue)
-		uw_kernel_printk(KERN_ERR "uwork: workqueue %s cannot be made: %s\n", name, uw_error_text());
+		uw_kernel_printk(KERN_ERR "uwork: workqueue %s could not be created: %s\n", name, uw_error_text());
 	return (struct workqueue_struct *)queue;
 }
 
@@ -238,7 +244,7 @@ int workqueue_offline_cpu(unsigned int cpu)
 	return 0;
 }
 
-/* ------------------------------------------------------------------------------------------ asking */
+/* -------------------------------------------------------------------------------------- inspection */
 
 void flush_scheduled_work(void)
 {
@@ -278,7 +284,7 @@ void print_worker_info(const char *log_lvl, struct task_struct *task)
 	struct work_struct *work = current_work();
 	char text[WORKER_DESC_LEN];
 
-	/* Of another thread's worker, a dump tells. */
+	/* For the worker of another thread a dump has the information. */
 	if (task != current || !work)
 		return;
 	uw_work_description(uw_kernel_work(work), text, sizeof(text));
@@ -300,7 +306,7 @@ void show_freezable_workqueues(void)
 	show(KERN_INFO, uw_dump_queues(UW_FREEZABLE));
 }
 
-/* The kernel's lock-up detectors speak of a CPU here; in a program there is only the item that calls. */
+/* The kernel's lock-up detectors take a CPU. Here only the calling item is meant. */
 void wq_watchdog_touch(int cpu)
 {
 	(void)cpu;

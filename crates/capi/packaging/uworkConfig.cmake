@@ -1,5 +1,5 @@
-# find_package(uwork): the targets uwork::uwork and uwork::static, and uwork::kernel, which is uwork::uwork with the
-# kernel-compatible headers.
+# find_package(uwork) defines the targets uwork::uwork, uwork::static, and uwork::kernel, which is uwork::uwork with
+# the kernel-compatible headers.
 get_filename_component(uwork_libdir "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 get_filename_component(uwork_prefix "${uwork_libdir}/@PREFIX_FROM_LIBDIR@" ABSOLUTE)
 set(uwork_KERNEL_INCLUDE_DIR "${uwork_prefix}/include/uwork/kernel")

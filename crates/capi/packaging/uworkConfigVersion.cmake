@@ -1,5 +1,5 @@
 set(PACKAGE_VERSION "@VERSION@")
-# Before 1.0 each minor version is one of its own.
+# Before 1.0 each minor version is incompatible with the others.
 if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
   set(PACKAGE_VERSION_COMPATIBLE FALSE)
 elseif("${PACKAGE_FIND_VERSION_MAJOR}.${PACKAGE_FIND_VERSION_MINOR}" STREQUAL "@MAJOR_MINOR@" OR NOT PACKAGE_FIND_VERSION)

@@ -1,4 +1,4 @@
-//! Attributes of queues that are there.
+//! Attributes of existing queues.
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong};
 
@@ -7,7 +7,7 @@ use uwork::{CpuSet, Scope, ScopeChoice};
 use crate::error::{done, fail, failed, misuse};
 use crate::queue::{UwQueue, with_queue};
 
-/// `enum uw_scope`, without the default, which is 0.
+/// `enum uw_scope` without `UW_SCOPE_DEFAULT`, which is 0.
 const SCOPES: [Scope; 7] = [
     Scope::Cpu,
     Scope::Smt,
@@ -25,31 +25,32 @@ pub(crate) fn scope_of(number: c_uint) -> Result<Option<ScopeChoice>, c_int> {
         Some(index) => match SCOPES.get(index as usize) {
             Some(&scope) => Ok(Some(ScopeChoice::Explicit(scope))),
             None => {
-                let text = format!("{number} is no affinity scope; they are 0 to {}", SCOPES.len());
+                let text =
+                    format!("{number} is no affinity scope; allowed are 0 to {}", SCOPES.len());
                 Err(fail(libc::EINVAL, text))
             }
         },
     }
 }
 
-/// A CPU's number. Whether there is such a CPU is not asked here.
+/// A CPU number. This function does not check that the CPU exists.
 pub(crate) fn cpu_of(cpu: c_int) -> Result<u32, c_int> {
     u32::try_from(cpu)
-        .map_err(|_| misuse(libc::EINVAL, format!("{cpu} is no CPU; they are counted from 0")))
+        .map_err(|_| misuse(libc::EINVAL, format!("{cpu} is no CPU; allowed are 0 and above")))
 }
 
 const WORD: usize = size_of::<c_ulong>();
 
-/// A mask of the kernel's and `cpu_set_t`'s form; `None` for null.
+/// Reads a mask in the format of the kernel and of `cpu_set_t`. Returns `None` for null.
 ///
 /// # Safety
-/// `mask` is null or has `bytes` bytes.
+/// `mask` is null, or points to `bytes` bytes.
 pub(crate) unsafe fn cpus_of(mask: *const c_ulong, bytes: usize) -> Result<Option<CpuSet>, c_int> {
     if mask.is_null() {
         return Ok(None);
     }
     if bytes == 0 || !bytes.is_multiple_of(WORD) {
-        let text = format!("a CPU mask has a multiple of {WORD} bytes, not {bytes}");
+        let text = format!("the size of a CPU mask is a multiple of {WORD} bytes, not {bytes}");
         return Err(fail(libc::EINVAL, text));
     }
     // SAFETY: by this function's contract.
@@ -63,10 +64,10 @@ pub(crate) unsafe fn cpus_of(mask: *const c_ulong, bytes: usize) -> Result<Optio
     Ok(Some(cpus))
 }
 
-/// Writes a mask of that form. The answer is the number of the highest CPU, plus one.
+/// Writes a mask of that format. Returns the number of the highest CPU, plus one.
 ///
 /// # Safety
-/// `mask` is null or has `bytes` bytes.
+/// `mask` is null, or points to `bytes` bytes.
 pub(crate) unsafe fn write_cpus(cpus: &CpuSet, mask: *mut c_ulong, bytes: usize) -> c_int {
     let needed = cpus.last().map_or(0, |last| last as usize + 1);
     if mask.is_null() {
@@ -75,7 +76,7 @@ pub(crate) unsafe fn write_cpus(cpus: &CpuSet, mask: *mut c_ulong, bytes: usize)
     if bytes * 8 < needed {
         return fail(
             libc::ERANGE,
-            format!("the mask has room for {} CPUs, and needs {needed}", bytes * 8),
+            format!("the mask has room for {} CPUs; {needed} are needed", bytes * 8),
         );
     }
     // SAFETY: by this function's contract.
@@ -87,15 +88,15 @@ pub(crate) unsafe fn write_cpus(cpus: &CpuSet, mask: *mut c_ulong, bytes: usize)
     needed as c_int
 }
 
-/// Copies a text to C: as much as there is room for, always with a zero byte at its end. The answer is its
-/// whole length, as that of snprintf.
+/// Copies a text to C: as much as fits, always with a terminating zero byte. Returns the length of
+/// the whole text, like `snprintf`.
 ///
 /// # Safety
-/// `buffer` has `size` bytes, or `size` is 0.
+/// `buffer` points to `size` bytes, or `size` is 0.
 pub(crate) unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) -> c_int {
     if size > 0 && !buffer.is_null() {
         let count = text.len().min(size - 1);
-        // SAFETY: by this function's contract; one byte is left for the zero.
+        // SAFETY: by this function's contract. One byte is left for the terminator.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, count);
             *buffer.add(count) = 0;
@@ -104,7 +105,7 @@ pub(crate) unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) ->
     c_int::try_from(text.len()).unwrap_or(c_int::MAX)
 }
 
-/// The name.
+/// The queue's name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_name(
     handle: *const UwQueue,
@@ -115,13 +116,13 @@ pub unsafe extern "C" fn uw_queue_name(
     with_queue(handle, |queue| unsafe { write_text(queue.name(), buffer, size) })
 }
 
-/// `UW_*`, after the rules for flags were applied.
+/// The `UW_*` flags, after the rules for flags were applied.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_flags(handle: *const UwQueue) -> c_int {
     with_queue(handle, |queue| queue.flags().bits() as c_int)
 }
 
-/// How many items may run at once.
+/// How many items may run at the same time.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_max_active(handle: *const UwQueue) -> c_int {
     with_queue(handle, |queue| queue.max_active() as c_int)
@@ -133,7 +134,7 @@ pub extern "C" fn uw_queue_set_max_active(handle: *mut UwQueue, max_active: c_ui
     with_queue(handle, |queue| done(queue.set_max_active(max_active)))
 }
 
-/// The least that a NUMA node gets of it.
+/// The part of `max_active` that each NUMA node is guaranteed.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_min_active(handle: *const UwQueue) -> c_int {
     with_queue(handle, |queue| match queue.min_active() {
@@ -148,7 +149,7 @@ pub extern "C" fn uw_queue_set_min_active(handle: *mut UwQueue, min_active: c_ui
     with_queue(handle, |queue| done(queue.set_min_active(min_active)))
 }
 
-/// The scope in force, as text.
+/// The affinity scope in force, as text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_scope(
     handle: *const UwQueue,
@@ -162,7 +163,7 @@ pub unsafe extern "C" fn uw_queue_scope(
     })
 }
 
-/// Changes the scope.
+/// Changes the affinity scope.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_set_scope(handle: *mut UwQueue, scope: c_uint) -> c_int {
     with_queue(handle, |queue| match scope_of(scope) {
@@ -171,7 +172,7 @@ pub extern "C" fn uw_queue_set_scope(handle: *mut UwQueue, scope: c_uint) -> c_i
     })
 }
 
-/// Changes whether pods keep to themselves.
+/// Changes whether pods never share their work with other pods.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_set_strict(handle: *mut UwQueue, strict: bool) -> c_int {
     with_queue(handle, |queue| done(queue.set_affinity_strict(strict)))
@@ -183,7 +184,7 @@ pub extern "C" fn uw_queue_set_nice(handle: *mut UwQueue, nice: c_int) -> c_int 
     with_queue(handle, |queue| done(queue.set_nice(nice)))
 }
 
-/// The CPUs in use.
+/// The CPUs that the queue uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_cpumask(
     handle: *const UwQueue,
@@ -194,7 +195,7 @@ pub unsafe extern "C" fn uw_queue_cpumask(
     with_queue(handle, |queue| unsafe { write_cpus(&queue.cpumask(), mask, bytes) })
 }
 
-/// Changes the CPUs to use.
+/// Changes the CPUs that the queue uses.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_set_cpumask(
     handle: *mut UwQueue,
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn uw_queue_set_cpumask(
     })
 }
 
-/// Whether items of the calling CPU wait behind the limit.
+/// Whether items of the calling CPU wait because `max_active` is reached.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_is_congested(handle: *const UwQueue) -> c_int {
     with_queue(handle, |queue| c_int::from(queue.is_congested()))
@@ -224,7 +225,7 @@ pub extern "C" fn uw_queue_is_congested_on(handle: *const UwQueue, cpu: c_int) -
     })
 }
 
-/// Whether items can be queued for this CPU.
+/// Whether items can be queued on this CPU.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_check_cpu(handle: *const UwQueue, cpu: c_int) -> c_int {
     with_queue(handle, |queue| match cpu_of(cpu) {

@@ -1,4 +1,4 @@
-//! A function on one CPU, or on each, and what CPUs there are.
+//! Functions that run on one CPU or on every CPU, and the sets of CPUs.
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
@@ -7,20 +7,20 @@ use uwork::topology::Machine;
 use crate::attrs::{cpu_of, write_cpus};
 use crate::error::{done, fail, failed, guard, misuse};
 
-/// A function of the user's, and what it gets.
+/// A function of the program, with its argument.
 struct Call<F> {
     func: F,
     arg: *mut c_void,
 }
 
-// SAFETY: uwork.h says that the function runs on another thread, with that argument.
+// SAFETY: by uwork.h the function runs on another thread, with that argument.
 unsafe impl<F> Send for Call<F> {}
-// SAFETY: uwork.h says that several run at once.
+// SAFETY: by uwork.h several calls run at the same time.
 unsafe impl<F> Sync for Call<F> {}
 
-/// What a function on one CPU is.
+/// A function that runs on one CPU.
 pub type UwCpuFn = Option<unsafe extern "C-unwind" fn(*mut c_void) -> c_long>;
-/// What a function on each CPU is.
+/// A function that runs on each CPU.
 pub type UwEachCpuFn = Option<unsafe extern "C-unwind" fn(c_int, *mut c_void)>;
 
 /// Runs a function on a CPU and waits for it.
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn uw_work_on_cpu(
         // SAFETY: by uwork.h.
         match uwork::work_on_cpu(cpu, move || unsafe { (call.func)(call.arg) }) {
             Ok(value) => {
-                // SAFETY: null or a place for it (uwork.h).
+                // SAFETY: null, or a valid place for the result (uwork.h).
                 if let Some(result) = unsafe { result.as_mut() } {
                     *result = value;
                 }
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn uw_work_on_cpu(
     })
 }
 
-/// Runs a function on each CPU and waits for all of them.
+/// Runs a function on each CPU and waits until all calls have returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_on_each_cpu(func: UwEachCpuFn, arg: *mut c_void) -> c_int {
     let func = match given(func) {
@@ -75,7 +75,7 @@ const ALLOWED: c_uint = 0;
 const POSSIBLE: c_uint = 1;
 const ISOLATED: c_uint = 2;
 
-/// CPUs of the machine.
+/// A set of the machine's CPUs, as a mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_cpus(which: c_uint, mask: *mut c_ulong, bytes: usize) -> c_int {
     guard(|| {
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn uw_cpus(which: c_uint, mask: *mut c_ulong, bytes: usize
             ALLOWED => &machine.allowed,
             POSSIBLE => machine.topology.possible(),
             ISOLATED => machine.topology.isolated(),
-            _ => return fail(libc::EINVAL, format!("{which} is no set of CPUs; see uwork.h")),
+            _ => return fail(libc::EINVAL, format!("{which} is not a set of CPUs; see uwork.h")),
         };
         // SAFETY: by uwork.h.
         unsafe { write_cpus(cpus, mask, bytes) }
@@ -105,7 +105,7 @@ pub extern "C" fn uw_cpu_node(cpu: c_int) -> c_int {
         };
         match machine.topology.cpu(cpu) {
             Some(found) => found.node as c_int,
-            None => fail(libc::EINVAL, format!("there is no CPU {cpu}")),
+            None => fail(libc::EINVAL, format!("CPU {cpu} does not exist")),
         }
     })
 }

@@ -24,19 +24,20 @@ pub unsafe extern "C" fn uw_delayed_work_init(
 ) {
     let kind = if flags & DEFERRABLE != 0 { Kind::Deferrable } else { Kind::Delayed };
     if flags & !DEFERRABLE != 0 {
-        misuse(libc::EINVAL, format!("{flags:#x} are no flags of an item; there is UW_DEFERRABLE"));
+        misuse(libc::EINVAL, format!("{flags:#x}: the only flag of an item is UW_DEFERRABLE"));
     }
     // SAFETY: by uwork.h.
     unsafe { init(item.cast(), func, kind, slack_ns) };
 }
 
-/// `$body` with what was [`Found`] for a delayed item.
+/// Evaluates `$body` with the [`Found`] of a delayed item.
 macro_rules! with_delayed {
     ($item:expr, |$found:ident| $body:expr) => {
-        // SAFETY: null or a delayed item that stays for the call (uwork.h).
+        // SAFETY: the pointer is null, or a delayed item that stays valid for the call (uwork.h).
         match unsafe { crate::item::item($item.cast::<UwWork>(), Kind::Delayed) } {
             Ok(Item::Plain(known)) => {
-                // SAFETY: found to be a made item; that it is a delayed one says its type.
+                // SAFETY: `item` has found an initialised item; its C type says that it is a
+                // delayed one.
                 let work = unsafe { delayed(known) };
                 let $found = Found { work, pointer: ItemPointer(known) };
                 $body
@@ -46,24 +47,24 @@ macro_rules! with_delayed {
                 $body
             }
             Ok(Item::Graced(_)) => {
-                misuse(libc::EINVAL, "this is no delayed item, it is an rcu one")
+                misuse(libc::EINVAL, "this is an RCU item and not a delayed item")
             }
             Err(code) => code,
         }
     };
 }
 
-/// What becomes of an item that is armed already.
+/// How to treat an item that is already armed.
 #[derive(Clone, Copy)]
 enum Armed {
     Stays,
     GetsTheNewTime,
 }
 
-/// Queues an item later, for `cpu` or for any.
+/// Arms an item, for `cpu` or for any CPU.
 ///
 /// # Safety
-/// Null, or a queue of this library's and a delayed item that stays (uwork.h).
+/// Each pointer is null, or a queue of this library and a delayed item that stays valid (uwork.h).
 unsafe fn arm(
     handle: *mut UwQueue,
     cpu: Option<c_int>,
@@ -87,7 +88,7 @@ unsafe fn arm(
     })
 }
 
-/// Queues an item later.
+/// Queues an item after a delay.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_delayed_work(
     handle: *mut UwQueue,
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn uw_queue_delayed_work_on(
     unsafe { arm(handle, Some(cpu), item, delay_ns, Armed::Stays) }
 }
 
-/// 1 if the item was idle, 0 if it was pending: as of queueing.
+/// Sets the delay. Returns 1 if the item was idle and 0 if it was pending, as queueing does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_mod_delayed_work(
     handle: *mut UwQueue,
@@ -133,7 +134,7 @@ pub unsafe extern "C" fn uw_mod_delayed_work_on(
     unsafe { arm(handle, Some(cpu), item, delay_ns, Armed::GetsTheNewTime) }
 }
 
-/// Queues an armed item at once, and waits until its last queueing has run.
+/// Queues an armed item immediately, and waits until its last queueing has run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_delayed_work_flush(item: *mut UwDelayedWork) -> c_int {
     guard(|| with_delayed!(item, |found| c_int::from(found.work.flush())))

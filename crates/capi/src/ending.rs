@@ -1,4 +1,4 @@
-//! Freezing, and the end of everything.
+//! Freezing and shutdown.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub extern "C" fn uw_freeze_begin() -> c_int {
     guard(|| freeze::begin().map_or_else(|error| fail(libc::EALREADY, error.to_string()), |()| 0))
 }
 
-/// Whether something that was taken before is still running.
+/// Whether an item that started before the freeze is still running.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_freeze_is_busy() -> c_int {
     guard(|| {
@@ -21,7 +21,7 @@ pub extern "C" fn uw_freeze_is_busy() -> c_int {
     })
 }
 
-/// Lets the frozen queues go on.
+/// Thaws the frozen queues.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_thaw() -> c_int {
     guard(|| freeze::thaw().map_or_else(|error| fail(libc::EINVAL, error.to_string()), |()| 0))
@@ -30,7 +30,7 @@ pub extern "C" fn uw_thaw() -> c_int {
 const DRAIN: c_uint = 0;
 const CANCEL: c_uint = 1;
 
-/// Ends the work of all queues, within a limit.
+/// Shuts all queues down, within a time limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_shutdown(
     how: c_uint,
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn uw_shutdown(
             DRAIN => Shutdown::Drain,
             CANCEL => Shutdown::Cancel,
             _ => {
-                let text = format!("{how} is no way to end; there are UW_DRAIN and UW_CANCEL");
+                let text = format!("shutdown {how}: UW_DRAIN and UW_CANCEL are allowed");
                 return fail(libc::EINVAL, text);
             }
         };
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn uw_shutdown(
             Ok(outcome) => outcome,
             Err(error) => return failed(&error),
         };
-        // SAFETY: null or a place for it (uwork.h).
+        // SAFETY: null, or a valid place for the report (uwork.h).
         if let Some(report) = unsafe { report.as_mut() } {
             *report = give(outcome.to_string());
         }

@@ -1,4 +1,4 @@
-//! What went wrong, as a number and in words.
+//! Errors: an errno value, and a text kept per thread.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -7,23 +7,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use uwork::Error;
 
-/// Room for one line. What is longer is cut.
+/// Room for one line. Longer texts are cut.
 const TEXT_SIZE: usize = 512;
 
 thread_local! {
-    /// Of the last call of this thread that failed, with a zero byte behind it. In place, so that a pointer to
-    /// it stays good.
+    /// The text of this thread's last failed call, terminated by a zero byte. It is stored in
+    /// place, so that a pointer to it stays valid for as long as the thread lives.
     static TEXT: Cell<[u8; TEXT_SIZE]> = const { Cell::new([0; TEXT_SIZE]) };
 }
 
-/// A text for C: what follows a zero byte is cut.
+/// A text for C. It ends at the first zero byte.
 pub(crate) fn c_string(text: impl Into<Vec<u8>>) -> CString {
     let mut bytes = text.into();
     bytes.truncate(bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len()));
     CString::new(bytes).unwrap_or_default()
 }
 
-/// Keeps the words and gives the number. A thread that is ending keeps no words.
+/// Keeps the text for the calling thread and returns `-errno`. A thread that is ending keeps no
+/// text.
 #[cold]
 pub(crate) fn fail(errno: c_int, text: impl AsRef<str>) -> c_int {
     let text = text.as_ref().as_bytes();
@@ -34,7 +35,8 @@ pub(crate) fn fail(errno: c_int, text: impl AsRef<str>) -> c_int {
     -errno
 }
 
-/// As [`fail`], of a call that no program makes on purpose: with `UWORK_DEBUG=objects` it ends the process.
+/// Like [`fail`], for an error that is always a bug of the program. With `UWORK_DEBUG=objects` it
+/// ends the process.
 #[cold]
 pub(crate) fn misuse(errno: c_int, text: impl Into<String>) -> c_int {
     let text = text.into();
@@ -44,40 +46,40 @@ pub(crate) fn misuse(errno: c_int, text: impl Into<String>) -> c_int {
     fail(errno, text)
 }
 
-/// An error of the library's as a number.
+/// Converts an error of the library to a negative errno value, and keeps its text.
 #[cold]
 pub(crate) fn failed(error: &Error) -> c_int {
     fail(error.kind().errno(), error.to_string())
 }
 
-/// 0, or the error as a number.
+/// 0, or the error as a negative errno value.
 pub(crate) fn done(outcome: Result<(), Error>) -> c_int {
     outcome.map_or_else(|error| failed(&error), |()| 0)
 }
 
-/// Runs `body`; a panic in it becomes `ENOTRECOVERABLE`, with the panic's message as the text.
+/// Runs `body`. A panic in it becomes `ENOTRECOVERABLE`, with the panic's message as the text.
 pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, c_int> {
     catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
-        let code = fail(libc::ENOTRECOVERABLE, stderr_of(&*payload));
+        let code = fail(libc::ENOTRECOVERABLE, message_of(&*payload));
         // A payload may panic when it is dropped.
         std::mem::forget(payload);
         code
     })
 }
 
-/// As [`guarded`], of what gives a number anyway.
+/// Like [`guarded`], for a `body` that returns a code itself.
 pub(crate) fn guard(body: impl FnOnce() -> c_int) -> c_int {
     guarded(body).unwrap_or_else(|code| code)
 }
 
-fn stderr_of(payload: &(dyn Any + Send)) -> String {
+fn message_of(payload: &(dyn Any + Send)) -> String {
     let words = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     words
         .or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "panicked".to_owned())
 }
 
-/// What was wrong with the last call of this thread that failed, in one line; "" if none did. Holds until the
+/// The text of this thread's last call that failed, in one line; "" if none failed. Valid until the
 /// thread's next call that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_error_text() -> *const c_char {
@@ -91,21 +93,21 @@ pub extern "C" fn uw_version() -> *const c_char {
     VERSION.as_ptr().cast()
 }
 
-/// Hands a text to C, which gives it back to [`uw_string_free`].
+/// Passes a text to C. The caller frees it with [`uw_string_free`].
 pub(crate) fn give(text: String) -> *mut c_char {
     c_string(text).into_raw()
 }
 
-/// Frees a text that the library has made. Nothing, for null.
+/// Frees a text that the library created. Does nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_string_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: from `give`, and given back once (uwork.h).
+        // SAFETY: the text comes from `give`, and is freed once (uwork.h).
         drop(unsafe { CString::from_raw(text) });
     }
 }
 
-/// Why a job has no result, as a number.
+/// Converts the error of a join to a negative errno value, and keeps its text.
 #[cold]
 pub(crate) fn failed_join(error: &uwork::JoinError) -> c_int {
     fail(crate::job::errno_of(error), error.to_string())

@@ -1,4 +1,4 @@
-//! What runs here, what waits where, and what the library has to say.
+//! Inspection: the current item, its description, dumps and reports.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -17,7 +17,7 @@ pub extern "C" fn uw_current_work() -> *mut UwWork {
     };
     match crate::debug::user_of(address) {
         Some(item) => item,
-        // A job, or an item of Rust code, is no item of C's.
+        // A job, or an item of Rust code, is not an item of the C interface.
         None if !foreign::is_foreign(function) => std::ptr::null_mut(),
         None => std::ptr::with_exposed_provenance_mut(address),
     }
@@ -29,13 +29,14 @@ pub extern "C" fn uw_current_is_rescuer() -> bool {
     guarded(uwork::current_is_rescuer).unwrap_or(false)
 }
 
-/// Where the calling thread is, as the kernel-compatible headers ask: 1 for a worker, 2 for an item of a BH queue.
+/// The context of the calling thread, for the kernel-compatible headers. Bit 0: a worker; bit 1: it
+/// runs an item of a BH queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_kernel_context() -> c_uint {
     guarded(foreign::context).map_or(0, |at| c_uint::from(at.worker) | c_uint::from(at.bh) << 1)
 }
 
-/// Says what the item that runs is about.
+/// Describes the running item, for dumps and reports.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_set_worker_desc(text: *const c_char) -> c_int {
     if text.is_null() {
@@ -46,10 +47,10 @@ pub unsafe extern "C" fn uw_set_worker_desc(text: *const c_char) -> c_int {
     guard(|| c_int::from(uwork::set_worker_desc(&text)))
 }
 
-/// What `uw_blocking` calls.
+/// The function that `uw_blocking` calls.
 pub type UwBlockingFn = Option<unsafe extern "C-unwind" fn(*mut c_void)>;
 
-/// Tells the pool that the item waits while the function runs.
+/// Declares to the pool that the running item blocks while the function runs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_blocking(func: UwBlockingFn, arg: *mut c_void) -> c_int {
     match crate::cpu::given(func) {
@@ -62,7 +63,8 @@ pub unsafe extern "C" fn uw_blocking(func: UwBlockingFn, arg: *mut c_void) -> c_
     }
 }
 
-/// For the kernel's formats: the name of the function at an address; its length, or 0.
+/// For the kernel's formats: writes the name of the function at an address. Returns its length, or
+/// 0 if it has no name.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn uw_kernel_symbol_name(
     address: *const c_void,
@@ -76,7 +78,7 @@ pub(crate) unsafe extern "C" fn uw_kernel_symbol_name(
     })
 }
 
-/// How many items have panicked.
+/// How many runs of items have ended in a panic.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_panics() -> u64 {
     uwork::panics()
@@ -92,19 +94,19 @@ fn text_or_null(text: Result<String, c_int>) -> *mut c_char {
     }
 }
 
-/// A picture of everything.
+/// A dump of everything, as text.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_dump() -> *mut c_char {
     text_or_null(guarded(|| uwork::dump().to_string()))
 }
 
-/// A picture of one queue.
+/// A dump of one queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_dump(handle: *const UwQueue) -> *mut c_char {
     text_or_null(queue(handle).and_then(|queue| guarded(|| queue.dump().to_string())))
 }
 
-/// A picture of the queues that have all of these flags.
+/// A dump of the queues that have all of these flags.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_dump_queues(flags: c_uint) -> *mut c_char {
     let wanted = Flags::from_bits_retain(flags);
@@ -114,7 +116,7 @@ pub extern "C" fn uw_dump_queues(flags: c_uint) -> *mut c_char {
     }))
 }
 
-/// What is called with reports.
+/// The function that receives reports.
 pub type UwReporter = Option<unsafe extern "C-unwind" fn(*const c_char)>;
 
 static REPORTER: OnceLock<unsafe extern "C-unwind" fn(*const c_char)> = OnceLock::new();
@@ -129,7 +131,7 @@ fn report(report: &Report) {
     }
 }
 
-/// Sets what is called with the library's reports. Once.
+/// Sets the function that receives the library's reports. It can be set once.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_set_reporter(reporter: UwReporter) -> c_int {
     let reporter = match crate::cpu::given(reporter) {
@@ -137,7 +139,7 @@ pub extern "C" fn uw_set_reporter(reporter: UwReporter) -> c_int {
         Err(code) => return code,
     };
     if REPORTER.set(reporter).is_err() || uwork::set_reporter(report).is_err() {
-        return fail(libc::EEXIST, "there is a reporter already");
+        return fail(libc::EEXIST, "a reporter was set before");
     }
     0
 }

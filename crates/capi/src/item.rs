@@ -1,4 +1,4 @@
-//! Items as C lays them out, and how the library reaches them.
+//! Items as C lays them out, and the conversion to the library's types.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -14,11 +14,12 @@ use uwork::{
 use crate::debug::{GracedShadow, TimedShadow};
 use crate::error::{fail, failed, misuse};
 
-/// What an item does. It gets the item.
+/// The function of an item. Its argument is the item.
 pub type UwWorkFn = Option<unsafe extern "C-unwind" fn(*mut UwWork)>;
 
-/// `struct uw_work`, and the beginning of `struct uw_delayed_work` and `struct uw_rcu_work`: for those the
-/// engine's part goes on behind it. The engine calls the function itself.
+/// `struct uw_work`, which is also the beginning of `struct uw_delayed_work` and `struct
+/// uw_rcu_work`. In those two, the engine's part continues behind it. The engine calls the function
+/// itself.
 #[repr(transparent)]
 pub struct UwWork(Work<UwWork>);
 
@@ -36,7 +37,7 @@ pub struct UwRcuWork {
     rest: [u64; 2],
 }
 
-// uwork.h has the same sizes and places, and so have programs that were built with it.
+// uwork.h defines the same sizes and offsets, and compiled programs depend on them.
 const _: () = assert!(size_of::<UwWork>() == 40 && align_of::<UwWork>() == 8);
 const _: () = assert!(size_of::<UwDelayedWork>() == 128 && align_of::<UwDelayedWork>() == 8);
 const _: () = assert!(size_of::<UwRcuWork>() == 56 && align_of::<UwRcuWork>() == 8);
@@ -45,36 +46,37 @@ const _: () = assert!(size_of::<RcuWork<UwWork>>() <= size_of::<UwRcuWork>());
 const _: () = assert!(align_of::<DelayedWork<UwWork>>() == 8 && align_of::<RcuWork<UwWork>>() == 8);
 const _: () = assert!(FUNCTION_OFFSET == 3 * 8 && IDLE_PLACEMENT == 0x00ff_ffff << 32);
 const _: () = assert!(DEFERRABLE_OFFSET == (5 + 8) * 8);
-// An initialiser leaves the rest of a delayed item zero, so its CPU is zero bytes.
-// SAFETY: zero bytes are a value of each of its variants that has one.
+// A static initialiser leaves the rest of a delayed item zero, so zero bytes must mean "no CPU".
+// SAFETY: zero bytes are valid for every variant of the type that has a value.
 const _: () = assert!(unsafe { std::mem::transmute::<[u32; 2], Option<u32>>([0, 0]) }.is_none());
 
-// SAFETY: the item is its work.
+// SAFETY: the item is its work, at offset 0.
 unsafe impl HasWork for UwWork {
     const OFFSET: usize = 0;
 }
-// SAFETY: the functions for delayed items get a `struct uw_delayed_work` (uwork.h), where the engine's
-// part has the room that it needs (see the assertions).
+// SAFETY: the functions for delayed items get a `struct uw_delayed_work` (uwork.h). It has room for
+// the engine's part (see the assertions).
 unsafe impl HasDelayedWork for UwWork {}
-// SAFETY: the same, with a `struct uw_rcu_work`.
+// SAFETY: the same holds for `struct uw_rcu_work`.
 unsafe impl HasRcuWork for UwWork {}
 
 impl WorkItem for UwWork {
     type Pointer = ItemPointer;
 
-    /// What the engine calls is the item's own function; this is for completeness.
+    /// The engine calls the item's own function directly, and never this one. The trait requires
+    /// it.
     fn run(this: ItemPointer) {
         // SAFETY: the item is live until its function was called.
         let func = unsafe { *func(this.0).as_ptr() };
-        // SAFETY: the function is for this item (uwork.h).
+        // SAFETY: the function belongs to this item (uwork.h).
         unsafe { func.expect("an item has a function")(this.0.as_ptr()) };
     }
 }
 
-/// The user's item. Nobody counts such pointers: it is the user who sees to it that the item stays.
+/// A pointer to the program's item. It holds no reference count: the program keeps the item alive.
 pub struct ItemPointer(pub(crate) NonNull<UwWork>);
 
-// SAFETY: an item that is queued stays where it is until it has run or was taken back (uwork.h).
+// SAFETY: a queued item stays in place until it has run or was cancelled (uwork.h).
 unsafe impl WorkPointer for ItemPointer {
     type Target = UwWork;
 
@@ -89,17 +91,17 @@ unsafe impl WorkPointer for ItemPointer {
     }
 }
 
-/// What the engine queues for an item of the user's.
+/// The object that the engine queues for an item of the program.
 pub(crate) enum Item {
-    /// That very item.
+    /// The item itself.
     Plain(NonNull<UwWork>),
-    /// With `UWORK_DEBUG=objects`: an item of the library's own.
+    /// With `UWORK_DEBUG=objects`: the shadow of the item, which the library owns.
     Timed(&'static TimedShadow),
-    /// The same, where it can wait for a grace period.
+    /// The same, for an item that can wait for a grace period.
     Graced(&'static GracedShadow),
 }
 
-/// Kinds of items.
+/// The kinds of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Plain,
@@ -108,20 +110,20 @@ pub(crate) enum Kind {
     Rcu,
 }
 
-/// Where an item has its function, which is also what the engine calls.
+/// The address of an item's function pointer. The engine calls the function through it.
 #[inline]
 pub(crate) fn func(item: NonNull<UwWork>) -> NonNull<UwWorkFn> {
-    // SAFETY: within the item.
+    // SAFETY: the field is within the item.
     unsafe { item.byte_add(FUNCTION_OFFSET).cast() }
 }
 
-/// Makes the engine's part of an item, whatever was there.
+/// Initialises the engine's part of an item and overwrites its previous content.
 ///
 /// # Safety
-/// `item` has the memory of an item of that kind, which nobody uses.
+/// `item` points to memory for an item of that kind, which no other thread uses.
 pub(crate) unsafe fn make(item: NonNull<UwWork>, func: UwWorkFn, kind: Kind, slack_ns: u64) {
     type CFn = unsafe extern "C-unwind" fn(*mut UwWork);
-    // SAFETY: the same, but for what the pointer points to: an item, which begins with its work.
+    // SAFETY: the types differ only in the pointer's target: an item, which begins with its work.
     let cast = |func: CFn| unsafe { std::mem::transmute::<CFn, ForeignFn>(func) };
     let is_absent = func.is_none();
     let func = func.map_or(absent as ForeignFn, cast);
@@ -137,7 +139,7 @@ pub(crate) unsafe fn make(item: NonNull<UwWork>, func: UwWorkFn, kind: Kind, sla
             Kind::Rcu => item.cast().write(foreign::rcu_work::<UwWork, 0>(func)),
         }
         if is_absent {
-            // So that it is no item for whoever gets it.
+            // A null function marks the item as invalid for later calls.
             crate::item::func(item).write(None);
         }
     }
@@ -148,17 +150,19 @@ unsafe extern "C-unwind" fn absent(_: NonNull<RawWork>) {
     panic!("an item without a function");
 }
 
-/// Above what an address in a process can be.
+/// No address in a process reaches this bound.
 const ADDRESS_END: usize = 1 << 56;
 
-/// What to queue for `item`, or what is wrong with it. `kind` is what its caller takes it for.
+/// The object to queue for `item`, or the error code. `kind` is the kind that the calling function
+/// expects.
 ///
 /// # Safety
-/// `item` is null or has the memory of an item of that kind.
+/// `item` is null, or points to memory of an item of that kind.
 #[inline]
 pub(crate) unsafe fn item(item: *mut UwWork, kind: Kind) -> Result<Item, c_int> {
     if let Some(item) = NonNull::new(item)
-        // SAFETY: by this function's contract; constant since the item was made.
+        // SAFETY: by this function's contract. The function is constant from the item's
+        // initialisation on.
         && (1..ADDRESS_END).contains(&unsafe { func(item).cast::<usize>().read() })
         && crate::debug::is_off()
     {
@@ -185,41 +189,41 @@ unsafe fn unusual_item(item: *mut UwWork, kind: Kind) -> Result<Item, c_int> {
     Err(crate::debug::unknown_item(known))
 }
 
-/// An item's engine part by which everything but queueing is done.
+/// The engine's part of an item, for every operation except queueing.
 ///
 /// # Safety
-/// `item` is a made item that stays for the call.
+/// `item` is initialised and stays valid for the call.
 #[inline]
 pub(crate) unsafe fn plain<'a>(item: NonNull<UwWork>) -> &'a Work<UwWork> {
     // SAFETY: by this function's contract; each kind begins with a `Work`.
     unsafe { item.cast().as_ref() }
 }
 
-/// The same, of one that the user says is delayed.
+/// The same, for an item that the caller declares to be delayed.
 ///
 /// # Safety
-/// As [`plain`], of a `struct uw_delayed_work`.
+/// As [`plain`], for a `struct uw_delayed_work`.
 pub(crate) unsafe fn delayed<'a>(item: NonNull<UwWork>) -> &'a DelayedWork<UwWork> {
     // SAFETY: by this function's contract.
     unsafe { item.cast().as_ref() }
 }
 
-/// The same, of one that the user says can wait for a grace period.
+/// The same, for an item that the caller declares able to wait for a grace period.
 ///
 /// # Safety
-/// As [`plain`], of a `struct uw_rcu_work`.
+/// As [`plain`], for a `struct uw_rcu_work`.
 pub(crate) unsafe fn graced<'a>(item: NonNull<UwWork>) -> &'a RcuWork<UwWork> {
     // SAFETY: by this function's contract.
     unsafe { item.cast().as_ref() }
 }
 
-/// The answer of queueing in a place, which there may not be, as a number.
+/// Converts the outcome of queueing on a CPU or node, which may not exist, to a code.
 #[inline]
 pub(crate) fn answer_in_place<P>(outcome: Result<Enqueued<P>, RejectedError<P>>) -> c_int {
     outcome.map_or_else(|rejected| failed(&rejected.error), answer)
 }
 
-/// The answer of queueing, as a number.
+/// Converts the outcome of queueing to a code.
 #[inline]
 pub(crate) fn answer<P>(outcome: Enqueued<P>) -> c_int {
     match outcome {
@@ -232,19 +236,20 @@ pub(crate) fn answer<P>(outcome: Enqueued<P>) -> c_int {
     }
 }
 
-/// What is queued for an item of the user's: its engine part, and the pointer that queueing takes.
+/// An item of the program: its engine part, and the pointer that queueing takes.
 pub(crate) struct Found<'a, W, P> {
     pub(crate) work: &'a W,
     pub(crate) pointer: P,
 }
 
-/// `$body` with what was [`Found`] for an item. With an item that cannot be used, the error is the value.
+/// Evaluates `$body` with the [`Found`] of an item. For an unusable item, the value is the error
+/// code.
 macro_rules! with_item {
     ($item:expr, |$found:ident| $body:expr) => {
-        // SAFETY: null or an item that stays for the call (uwork.h).
+        // SAFETY: the pointer is null, or an item that stays valid for the call (uwork.h).
         match unsafe { $crate::item::item($item, $crate::item::Kind::Plain) } {
             Ok($crate::item::Item::Plain(item)) => {
-                // SAFETY: found to be a made item.
+                // SAFETY: `item` has found an initialised item.
                 let work = unsafe { $crate::item::plain(item) };
                 let pointer = $crate::item::ItemPointer(item);
                 let $found = $crate::item::Found { work, pointer };

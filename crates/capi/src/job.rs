@@ -1,4 +1,4 @@
-//! Functions that are queued without an item of the user's: the library makes one.
+//! Jobs: functions that are queued without an item of the program. The library allocates the item.
 
 use std::ffi::{c_int, c_void};
 
@@ -7,16 +7,16 @@ use uwork::{JoinError, JoinHandle};
 use crate::error::{fail, failed_join, guarded};
 use crate::queue::{UwQueue, queue, set_errno};
 
-/// What a job calls.
+/// The function of a job.
 pub type UwJobFn = Option<unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void>;
 
-/// A function that was queued.
+/// A queued function.
 pub struct UwJob(JoinHandle<Pointer>);
 
-/// What goes to the function and comes from it.
+/// The function's argument or its result.
 struct Pointer(*mut c_void);
 
-// SAFETY: uwork.h says that the function runs on another thread, with that argument.
+// SAFETY: by uwork.h the function runs on another thread, with that argument.
 unsafe impl Send for Pointer {}
 
 impl Pointer {
@@ -53,11 +53,11 @@ pub unsafe extern "C" fn uw_job_join(job: *mut UwJob, result: *mut *mut c_void) 
     if job.is_null() {
         return crate::error::misuse(libc::EINVAL, "the job is NULL");
     }
-    // SAFETY: from `uw_queue_spawn`, and given back once (uwork.h).
+    // SAFETY: from `uw_queue_spawn`, and freed once (uwork.h).
     let job = unsafe { Box::from_raw(job) };
     match guarded(|| job.0.join()) {
         Ok(Ok(value)) => {
-            // SAFETY: null or a place for it (uwork.h).
+            // SAFETY: null, or a valid place for the result (uwork.h).
             if let Some(result) = unsafe { result.as_mut() } {
                 *result = value.get();
             }
@@ -68,10 +68,10 @@ pub unsafe extern "C" fn uw_job_join(job: *mut UwJob, result: *mut *mut c_void) 
     }
 }
 
-/// Takes a job back that has not started.
+/// Cancels a job that has not started.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_job_cancel(job: *const UwJob) -> c_int {
-    // SAFETY: null, or from `uw_queue_spawn` and not given back yet (uwork.h).
+    // SAFETY: null, or from `uw_queue_spawn` and not freed yet (uwork.h).
     match unsafe { job.as_ref() } {
         Some(job) => guarded(|| job.0.cancel()).map_or_else(|code| code, c_int::from),
         None => fail(libc::EINVAL, "the job is NULL"),
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn uw_job_is_finished(job: *const UwJob) -> c_int {
     }
 }
 
-/// Lets a job go on unwatched, and frees the handle.
+/// Frees the handle. The job runs as before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_job_detach(job: *mut UwJob) {
     if !job.is_null() {
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn uw_job_detach(job: *mut UwJob) {
     }
 }
 
-/// The error of a join as an errno.
+/// The errno value for the error of a join.
 pub(crate) fn errno_of(error: &JoinError) -> c_int {
     match error {
         JoinError::Cancelled => libc::ECANCELED,

@@ -1,16 +1,16 @@
-//! The C interface of uwork: what `include/uwork.h` declares, one function here for each function there.
+//! The C interface of uwork. Each function that `include/uwork.h` declares is defined here.
 //!
-//! Nothing is decided here. A function checks the pointers that C cannot vouch for, calls the crate
-//! `uwork`, and turns the answer into a number: 0 or more is an answer, less is an errno with its sign
-//! turned. What was wrong in words is kept for the thread (`error`).
+//! This crate decides nothing. A function checks the pointers that it gets from C, calls the crate
+//! `uwork`, and converts the outcome to a number: 0 or more is the result, less than 0 is a
+//! negative errno value. The error text is kept per thread (`error`).
 //!
-//! **Panics** do not cross. Functions that can run other people's code, or make a queue of the library's
-//! own, catch them (`error::guarded`); the others cannot panic, and if one did, the process would be
-//! ended there: that is what the compiler makes of `extern "C"`. **C++ exceptions** that leave a work function
-//! end the process: Rust says so and aborts.
+//! **Panics** do not cross into C. Functions that can run the program's code, or that can create a
+//! queue of the library's own, catch panics (`error::guarded`). The other functions cannot panic;
+//! if one did, `extern "C"` would abort the process at that point. **C++ exceptions** that leave a
+//! work function end the process: Rust reports them and aborts.
 //!
-//! An item is embedded in the user's memory. Its layout is [`UwWork`]; `UWORK_DEBUG=objects` puts a
-//! shadow beside it (`debug`).
+//! An item is embedded in the program's memory. Its layout is [`UwWork`]. With
+//! `UWORK_DEBUG=objects` each item also has a shadow (`debug`).
 #![allow(clippy::missing_safety_doc, reason = "uwork.h says what callers promise")]
 
 mod attrs;

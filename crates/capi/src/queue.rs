@@ -1,4 +1,4 @@
-//! Queues: making them, waiting for them, ending them.
+//! Queues: create, flush, drain, destroy.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong};
@@ -11,32 +11,37 @@ use crate::attrs::{cpus_of, scope_of};
 use crate::error::{done, fail, failed, guard, misuse};
 use crate::rested;
 
-/// A handle: a queue of the user's, or the token of a system queue, which has nothing but its first word.
+/// A handle of the program: either its own queue, or the token of a system queue, of which only the
+/// first word exists.
 ///
-/// Its memory is never given back to the system, only used for another queue: so that a
-/// call with the handle of a queue that was destroyed finds that out.
+/// The memory of a handle is never returned to the system. It is only reused for another queue,
+/// after a time in quarantine (`rested`). So a call with the handle of a destroyed queue detects
+/// that.
 #[repr(C)]
 pub struct UwQueue {
-    /// See [`State`]. First: a token has [`SYSTEM`] and its number there.
+    /// See [`State`]. It must be the first field: a token has [`SYSTEM`] and its number at this
+    /// place.
     state: AtomicU64,
-    /// Guard: there while `state` is live; changed by who makes the queue, or has marked it as ending.
+    /// Guard: `Some` while `state` is live. Written by the thread that creates the queue, or that
+    /// has marked it as ending.
     queue: UnsafeCell<Option<Queue>>,
 }
 
-// SAFETY: the queue is shared while it is there; it comes while the handle is at rest, and goes on the only thread
-// that has marked it as ending.
+// SAFETY: threads share the queue while `state` is live. It is written only while the handle is
+// unused, and taken only by the thread that has marked it as ending.
 unsafe impl Sync for UwQueue {}
 
 /// The first word of a handle.
 ///
 /// | bits | meaning |
 /// |---|---|
-/// | 32 to 63 | `LIVE`: it has a queue; `DEAD`: it has none, and rests. Any other value: no handle |
-/// | 1 to 31 | how many queues it has had so far |
-/// | 0 | live: a thread destroys the queue |
+/// | 32 to 63 | `LIVE`: the handle has a queue; `DEAD`: it has none. Any other value: not a handle |
+/// | 1 to 31 | how many queues the handle has had so far |
+/// | 0 | live: a thread is destroying the queue |
 ///
-/// A thread that destroys sets bit 0 by an exchange that compares the whole word. So of two only one goes on, and
-/// the other fails even if the handle has had another queue since it looked.
+/// A destroying thread sets bit 0 by a compare-and-exchange of the whole word. So of two such
+/// threads only one succeeds. The other fails even if the handle has received another queue since
+/// the thread read the word.
 #[derive(Clone, Copy, PartialEq)]
 struct State(u64);
 
@@ -77,41 +82,42 @@ impl State {
         State(DEAD << KIND_SHIFT | self.queues())
     }
 
-    /// With the next queue. The count wraps after 2^31 queues of one handle.
+    /// The state with the next queue. The count wraps after 2^31 queues of one handle.
     #[must_use]
     fn with_next_queue(self) -> State {
         State(LIVE << KIND_SHIFT | (self.queues() + QUEUE) & QUEUES)
     }
 }
 
-/// With the number of a system queue in the last byte.
+/// The first word of a token. The last byte holds the number of the system queue.
 pub(crate) const SYSTEM: u64 = 0x7577_6f72_6b53_5900;
 
-/// Says what a queue should be: `struct uw_queue_attrs`.
+/// The attributes of a new queue: `struct uw_queue_attrs`.
 #[repr(C)]
 pub struct UwQueueAttrs {
-    /// The size of the structure that the caller knows.
+    /// The size of the structure as the caller was compiled with it.
     pub size: usize,
-    /// `UW_*`; 0 is unbound.
+    /// `UW_*`; 0 makes the queue unbound.
     pub flags: c_uint,
-    /// 0: the default.
+    /// 0 selects the default.
     pub max_active: c_uint,
-    /// `UW_NICE_UNSET`: the default.
+    /// `UW_NICE_UNSET` selects the default.
     pub nice: c_int,
     /// `enum uw_scope`.
     pub scope: c_uint,
-    /// Whether pods keep to themselves.
+    /// Whether pods never share their work with other pods.
     pub strict: bool,
-    /// Whether the queue has a thread to itself.
+    /// Whether the queue has a thread of its own.
     pub dedicated: bool,
-    /// The CPUs, a bit each; null: all.
+    /// The CPUs, one bit each; null selects all.
     pub cpumask: *const c_ulong,
     /// How many bytes `cpumask` has.
     pub cpumask_bytes: usize,
 }
 
 const NICE_UNSET: c_int = c_int::MIN;
-/// With this bit the flags are taken by the kernel's rules: with no place given, per-CPU.
+/// With this bit the flags follow the kernel's rules: without a placement flag the queue is
+/// per-CPU.
 const KERNEL_RULES: c_uint = 1 << 31;
 
 impl UwQueue {
@@ -122,25 +128,25 @@ impl UwQueue {
                 queue: UnsafeCell::new(None),
             }))
         });
-        // SAFETY: a handle at rest is ours alone.
+        // SAFETY: an unused handle belongs to this thread alone.
         unsafe { *handle.queue.get() = Some(queue) };
         let before = State(handle.state.load(Ordering::Relaxed));
-        debug_assert!(before.is_dead(), "a handle at rest has no queue");
+        debug_assert!(before.is_dead(), "an unused handle has no queue");
         handle.state.store(before.with_next_queue().0, Ordering::Release);
         handle
     }
 }
 
-/// A queue that the calling thread, and no other, destroys.
-struct ShutdownState {
+/// A queue that the calling thread, and no other, is destroying.
+struct Destruction {
     handle: &'static UwQueue,
     state: State,
 }
 
-impl ShutdownState {
+impl Destruction {
     /// # Errors
-    /// Another thread destroys it, or has done so; the code for the caller.
-    fn begin(handle: *mut UwQueue) -> Result<ShutdownState, c_int> {
+    /// The code for the caller, if another thread is destroying the queue or has destroyed it.
+    fn begin(handle: *mut UwQueue) -> Result<Destruction, c_int> {
         if handle.is_null() {
             return Err(misuse(libc::EINVAL, "the queue is NULL"));
         }
@@ -149,28 +155,29 @@ impl ShutdownState {
         let seen = State(word.load(Ordering::Acquire));
         if !seen.is_live() {
             unusual_queue(handle)?;
-            return Err(misuse(libc::EPERM, "a system queue is for everybody and stays"));
+            return Err(misuse(libc::EPERM, "a system queue cannot be destroyed"));
         }
         let next = seen.ending();
-        // Acquire: its partner is the release of who has made the queue. Fails if the handle has another queue by now.
+        // Acquire pairs with the release store in `adopt`, so that this thread sees the queue. The
+        // exchange fails if the handle has another queue by now.
         let claims =
             || word.compare_exchange(seen.0, next.0, Ordering::Acquire, Ordering::Acquire).is_ok();
         if seen.is_ending() || !claims() {
             let text = format!("the queue at {handle:p} is being destroyed by another call");
             return Err(misuse(libc::EALREADY, text));
         }
-        // SAFETY: live, so it is a handle, whose memory is never given back.
-        Ok(ShutdownState { handle: unsafe { &*handle }, state: next })
+        // SAFETY: live, so it is a handle, whose memory is never freed.
+        Ok(Destruction { handle: unsafe { &*handle }, state: next })
     }
 
     /// # Errors
-    /// As [`Queue::destroy`]; the queue stays.
+    /// As [`Queue::destroy`]; the queue then stays usable.
     fn finish(self) -> Result<(), uwork::Error> {
-        // SAFETY: live, and ours to end: nobody else takes the queue away.
+        // SAFETY: live, and only the marking thread takes the queue away.
         let queue = unsafe { (*self.handle.queue.get()).as_ref() };
         queue.map_or(Ok(()), Queue::destroy)?;
         self.handle.state.store(self.state.dead().0, Ordering::Release);
-        // SAFETY: as above. Nobody else uses it any more (uwork.h).
+        // SAFETY: as above. No other thread uses the queue any more (uwork.h).
         let gone = unsafe { (*self.handle.queue.get()).take() };
         drop(gone);
         rested::keep(self.handle);
@@ -178,11 +185,11 @@ impl ShutdownState {
     }
 }
 
-impl Drop for ShutdownState {
-    /// Where the queue stays, another call may destroy it.
+impl Drop for Destruction {
+    /// If the queue was not destroyed, clears the mark, so that a later call can destroy it.
     fn drop(&mut self) {
         let stays = State(self.state.0 & !ENDING);
-        // Not where it is dead, or has another queue already.
+        // Fails on purpose if the handle is dead, or already has another queue.
         let _ = self.handle.state.compare_exchange(
             self.state.0,
             stays.0,
@@ -192,23 +199,24 @@ impl Drop for ShutdownState {
     }
 }
 
-/// What the first word of a handle says.
+/// The first word of a handle.
 ///
 /// # Safety
-/// `handle` is a handle or a token (uwork.h), not null.
+/// `handle` is a handle or a token (uwork.h), and not null.
 #[inline]
 unsafe fn state<'a>(handle: *const UwQueue) -> &'a AtomicU64 {
-    // SAFETY: by this function's contract; the first word is the state, of a token as well.
+    // SAFETY: by this function's contract. The first word is the state, also in a token.
     unsafe { AtomicU64::from_ptr(handle.cast::<u64>().cast_mut()) }
 }
 
-/// The queue of a handle, or what is wrong with it.
+/// The queue of a handle, or the error code.
 #[inline]
 pub(crate) fn queue<'a>(handle: *const UwQueue) -> Result<&'a Queue, c_int> {
     if !handle.is_null()
         // SAFETY: a handle or a token (uwork.h).
         && State(unsafe { state(handle) }.load(Ordering::Acquire)).is_live()
-        // SAFETY: live, so it is a handle; nobody destroys the queue while others use it (uwork.h).
+        // SAFETY: live, so it is a handle. No thread destroys a queue while others use it
+        // (uwork.h).
         && let Some(queue) = unsafe { &*(*handle).queue.get() }
     {
         return Ok(queue);
@@ -225,14 +233,14 @@ fn unusual_queue<'a>(handle: *const UwQueue) -> Result<&'a Queue, c_int> {
     match unsafe { state(handle) }.load(Ordering::Acquire) {
         token if token & !0xff == SYSTEM => crate::system::queue_of((token & 0xff) as usize),
         word if State(word).is_dead() => {
-            let what = "was destroyed, and takes and does nothing any more";
+            let what = "was destroyed and cannot be used any more";
             Err(misuse(libc::ESHUTDOWN, format!("the queue at {handle:p} {what}")))
         }
-        _ => Err(misuse(libc::EINVAL, format!("{handle:p} is no queue"))),
+        _ => Err(misuse(libc::EINVAL, format!("{handle:p} is not a queue"))),
     }
 }
 
-/// What `body` makes of the queue, or what is wrong with the handle.
+/// Calls `body` with the queue and returns its code, or the error code of the handle.
 pub(crate) fn with_queue(handle: *const UwQueue, body: impl FnOnce(&Queue) -> c_int) -> c_int {
     match queue(handle) {
         Ok(queue) => guard(|| body(queue)),
@@ -241,7 +249,7 @@ pub(crate) fn with_queue(handle: *const UwQueue, body: impl FnOnce(&Queue) -> c_
 }
 
 /// # Safety
-/// `name` is null or a text that ends with a zero byte.
+/// `name` is null, or a text that ends with a zero byte.
 pub(crate) unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<&'a str, c_int> {
     if name.is_null() {
         return Err(misuse(libc::EINVAL, format!("{what} is NULL")));
@@ -275,23 +283,23 @@ fn describe(mut builder: Builder, attrs: &UwQueueAttrs) -> Result<Builder, c_int
     if attrs.strict {
         builder = builder.affinity_strict(true);
     }
-    // SAFETY: null, or so many bytes (uwork.h).
+    // SAFETY: null, or that many bytes (uwork.h).
     if let Some(cpus) = unsafe { cpus_of(attrs.cpumask, attrs.cpumask_bytes) }? {
         builder = builder.cpumask(cpus);
     }
     Ok(builder)
 }
 
-/// A queue with a thread to itself is ordered, whatever of that was said.
+/// A queue with a thread of its own is always ordered, whatever the flags say about placement.
 fn dedicated(builder: Builder, flags: Flags, places: Flags) -> Result<Builder, c_int> {
     if flags.intersects(Flags::PERCPU | Flags::BH) {
-        let text = "a dedicated queue has one thread: UW_PERCPU and UW_BH do not go with it";
+        let text = "a dedicated queue has one thread: UW_PERCPU and UW_BH are not allowed";
         return Err(fail(libc::EINVAL, text));
     }
     Ok(builder.flags((flags - places) | Flags::ORDERED).dedicated())
 }
 
-/// A queue.
+/// Creates a queue.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_create(
     name: *const c_char,
@@ -313,7 +321,7 @@ pub unsafe extern "C" fn uw_queue_create(
     unsafe { uw_queue_create_attrs(name, &attrs) }
 }
 
-/// A queue with attributes.
+/// Creates a queue with attributes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_create_attrs(
     name: *const c_char,
@@ -323,7 +331,7 @@ pub unsafe extern "C" fn uw_queue_create_attrs(
     let code = guard(|| {
         // SAFETY: by uwork.h.
         let outcome = unsafe { text(name, "the queue's name") }.and_then(|name| {
-            // SAFETY: null or attributes (uwork.h).
+            // SAFETY: null, or valid attributes (uwork.h).
             let Some(attrs) = (unsafe { attrs.as_ref() }) else {
                 return Err(misuse(libc::EINVAL, "the attributes are NULL"));
             };
@@ -348,33 +356,35 @@ pub unsafe extern "C" fn uw_queue_create_attrs(
     made
 }
 
-/// For functions that answer with a pointer.
+/// Sets `errno`, for functions that return a pointer.
 pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: the thread's own errno.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Drains the queue and ends it.
+/// Drains the queue and destroys it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_queue_destroy(handle: *mut UwQueue) -> c_int {
-    match ShutdownState::begin(handle) {
+    match Destruction::begin(handle) {
         Ok(ending) => guard(|| done(ending.finish())),
         Err(code) => code,
     }
 }
 
-/// Waits until everything that was queued before has run.
+/// Waits until everything that was queued before the call has run.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_flush(handle: *mut UwQueue) -> c_int {
     with_queue(handle, |queue| done(queue.flush()))
 }
 
-/// The same, for `timeout_ns` at most.
+/// The same, with a limit of `timeout_ns`.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_queue_flush_timeout(handle: *mut UwQueue, timeout_ns: u64) -> c_int {
     with_queue(handle, |queue| match queue.flush_timeout(Duration::from_nanos(timeout_ns)) {
         Ok(true) => 0,
-        Ok(false) => fail(libc::ETIMEDOUT, "not everything that was queued before has run by now"),
+        Ok(false) => {
+            fail(libc::ETIMEDOUT, "some items queued before the call have not run in time")
+        }
         Err(error) => failed(&error),
     })
 }
@@ -404,7 +414,7 @@ mod tests {
         stat.is_ok_and(|stat| stat.rsplit(") ").next().unwrap().starts_with('S'))
     }
 
-    /// A call of `uw_queue_destroy` that is under way on a thread of its own.
+    /// A call of `uw_queue_destroy` on a thread of its own.
     struct Destroys {
         thread: libc::pid_t,
         outcome: std::thread::JoinHandle<c_int>,
@@ -414,7 +424,7 @@ mod tests {
         fn begin(handle: usize) -> Destroys {
             let (tell, told) = std::sync::mpsc::channel();
             let outcome = std::thread::spawn(move || {
-                // SAFETY: asks for a number.
+                // SAFETY: the call only returns a number.
                 tell.send(unsafe { libc::gettid() }).unwrap();
                 // SAFETY: a handle.
                 unsafe { uw_queue_destroy(std::ptr::with_exposed_provenance_mut(handle)) }
@@ -422,7 +432,7 @@ mod tests {
             Destroys { thread: told.recv().unwrap(), outcome }
         }
 
-        /// Waits until it waits, or has returned.
+        /// Returns when the call sleeps or has returned.
         fn settle(&self) {
             while !self.outcome.is_finished() && !sleeps(self.thread) {
                 std::thread::yield_now();
@@ -430,9 +440,9 @@ mod tests {
         }
     }
 
-    // Catches: two successes for one queue, after which its handle rests twice and serves two queues.
+    // Catches: both calls succeed, so that the handle is in quarantine twice and serves two queues.
     #[test]
-    fn of_two_calls_that_destroy_a_queue_one_fails() {
+    fn the_second_of_two_concurrent_destroys_fails() {
         let handle = UwQueue::adopt(Queue::builder("destroyed-twice").build().unwrap());
         let may_end = Arc::new(AtomicBool::new(false));
         let ends = may_end.clone();
@@ -452,15 +462,16 @@ mod tests {
         codes.sort_unstable();
         assert_eq!(codes, [-libc::EALREADY, 0]);
         runs.join().unwrap();
-        assert_eq!(rested::count_of(handle), 1, "the handle rests once");
+        assert_eq!(rested::count_of(handle), 1, "the handle is in quarantine once");
         // SAFETY: a handle.
         let again = unsafe { uw_queue_destroy(handle.cast_mut()) };
         assert_eq!(again, -libc::ESHUTDOWN);
     }
 
-    // Catches: a call that has looked at a handle, and then destroys the queue that the handle has had since.
+    // Catches: a call that has read the state destroys the queue that the handle has received
+    // since.
     #[test]
-    fn a_state_names_the_queue_that_the_handle_has() {
+    fn a_state_distinguishes_the_queues_of_a_handle() {
         let first = State::NEW.with_next_queue();
         assert!(first.is_live() && !first.is_ending() && first.ending().is_live());
         let second = first.ending().dead().with_next_queue();
@@ -470,9 +481,9 @@ mod tests {
         assert!(last.with_next_queue().is_live() && !last.with_next_queue().is_ending());
     }
 
-    // Catches: a queue that can be destroyed no more, as a call that has failed is taken for one that goes on.
+    // Catches: a failed call leaves the mark set, so that the queue can never be destroyed.
     #[test]
-    fn a_call_that_fails_leaves_the_queue_to_the_next() {
+    fn a_failed_destroy_can_be_repeated() {
         let handle = UwQueue::adopt(Queue::builder("destroyed-from-inside").build().unwrap());
         let address = handle.expose_provenance();
         let inside = queue(handle).unwrap().spawn(move || {

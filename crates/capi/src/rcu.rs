@@ -1,4 +1,4 @@
-//! Items that are queued after a grace period, and the readers that hold it back.
+//! Items that are queued after a grace period, and the read sides that delay it.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -11,20 +11,21 @@ use crate::item::{Found, Item, ItemPointer, Kind, UwRcuWork, UwWorkFn, answer, g
 use crate::queue::{UwQueue, with_queue};
 use crate::work::init;
 
-/// An idle item that can wait for a grace period.
+/// Initialises an idle item that can wait for a grace period.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_rcu_work_init(item: *mut UwRcuWork, func: UwWorkFn) {
     // SAFETY: by uwork.h.
     unsafe { init(item.cast(), func, Kind::Rcu, 0) };
 }
 
-/// `$body` with what was [`Found`] for an rcu item.
+/// Evaluates `$body` with the [`Found`] of an RCU item.
 macro_rules! with_graced {
     ($item:expr, |$found:ident| $body:expr) => {
-        // SAFETY: null or an rcu item that stays for the call (uwork.h).
+        // SAFETY: the pointer is null, or an RCU item that stays valid for the call (uwork.h).
         match unsafe { crate::item::item($item.cast(), Kind::Rcu) } {
             Ok(Item::Plain(known)) => {
-                // SAFETY: found to be a made item; that it is an rcu one says its type.
+                // SAFETY: `item` has found an initialised item; its C type says that it is an RCU
+                // one.
                 let work = unsafe { graced(known) };
                 let $found = Found { work, pointer: ItemPointer(known) };
                 $body
@@ -34,7 +35,7 @@ macro_rules! with_graced {
                 $body
             }
             Ok(Item::Timed(_)) => {
-                misuse(libc::EINVAL, "this item was not made by uw_rcu_work_init")
+                misuse(libc::EINVAL, "this item was not initialised by uw_rcu_work_init")
             }
             Err(code) => code,
         }
@@ -53,16 +54,16 @@ pub unsafe extern "C" fn uw_queue_rcu_work(handle: *mut UwQueue, item: *mut UwRc
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_rcu_work_flush(item: *mut UwRcuWork) -> c_int {
     guard(|| {
-        end_those_left_before();
+        end_leftover_sides();
         with_graced!(item, |found| c_int::from(found.work.flush()))
     })
 }
 
-/// Where a read side began.
+/// The item run in which a read side began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Begun {
     stretch: usize,
-    /// The item's address, as the engine sees it.
+    /// The address of the item that the engine runs: the shadow's, in the debug mode.
     item: usize,
     function: usize,
 }
@@ -75,10 +76,10 @@ impl Begun {
     }
 }
 
-/// Read sides of a thread, innermost last.
+/// The read sides of a thread. The innermost one is the last.
 struct Sides {
     guards: Vec<ReadGuard>,
-    /// Where the first of them began.
+    /// The item run in which the first of them began.
     begun: Option<Begun>,
 }
 
@@ -86,24 +87,25 @@ thread_local! {
     static SIDES: RefCell<Sides> = const { RefCell::new(Sides { guards: Vec::new(), begun: None }) };
 }
 
-fn tell(sides: &Sides) {
-    foreign::set_read_sides(sides.guards.len() as u32, end_left);
+fn publish(sides: &Sides) {
+    foreign::set_read_sides(sides.guards.len() as u32, end_sides_beyond);
 }
 
-/// Ends the read sides but for the first `keep`, which an item has left. The name of its function.
-fn end_left(keep: u32) -> Option<String> {
+/// Ends all read sides except the first `keep`, because an item has returned without ending them.
+/// Returns the name of the item's function.
+fn end_sides_beyond(keep: u32) -> Option<String> {
     let begun = SIDES.with_borrow_mut(|sides| {
         sides.guards.truncate(keep as usize);
-        tell(sides);
+        publish(sides);
         sides.begun.filter(|_| keep == 0)
     })?;
     let function = crate::debug::function_of(begun.item).unwrap_or(begun.function);
     Some(crate::debug::named_function(function))
 }
 
-/// Before the thread waits for a grace period: what an item before this one has left would keep it waiting
-/// for good.
-fn end_those_left_before() {
+/// Called before the thread waits for a grace period. A read side that an earlier item on this
+/// thread has left open would block the grace period, and so this wait, forever.
+fn end_leftover_sides() {
     let begun = SIDES.with_borrow(|sides| sides.begun.filter(|_| !sides.guards.is_empty()));
     let left = begun
         .zip(Begun::here())
@@ -122,19 +124,19 @@ pub extern "C" fn uw_rcu_read_lock() -> c_int {
                 sides.begun = Begun::here();
             }
             sides.guards.push(read_lock());
-            tell(sides);
+            publish(sides);
         });
         0
     })
 }
 
-/// Ends the read side that began last.
+/// Ends the most recent read side.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_rcu_read_unlock() -> c_int {
     guard(|| {
         let ended = SIDES.with_borrow_mut(|sides| {
             let ended = sides.guards.pop();
-            tell(sides);
+            publish(sides);
             ended
         });
         match ended {

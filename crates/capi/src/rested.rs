@@ -1,8 +1,9 @@
-//! Handles of queues that were destroyed, until they are used for others.
+//! The quarantine: handles of destroyed queues, until they are reused.
 //!
-//! Their lock is one of those that are held over a fork (`kernel/fork.c`): a child would find it held for ever by a
-//! thread that it does not have. Who holds it asks the allocator for memory, which in the debug mode takes the lock of
-//! the registry, and takes no other one.
+//! The quarantine's lock is one of those that are held over a fork (`kernel/fork.c`). Otherwise a
+//! child could inherit it locked by a thread that does not exist in the child. A thread that holds
+//! it allocates memory, which in the debug mode takes the lock of the registry. It takes no other
+//! lock.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -13,38 +14,39 @@ use crate::queue::UwQueue;
 
 type Handles = VecDeque<&'static UwQueue>;
 
-/// How many are kept as they are before the oldest is used again.
-const RESTING: usize = 4_096;
+/// How many handles stay in quarantine before the oldest is reused.
+const QUARANTINE_MIN: usize = 4_096;
 
-/// Oldest first.
-static RESTED: Mutex<Handles> = Mutex::new(VecDeque::new());
+/// The handles, oldest first.
+static QUARANTINE: Mutex<Handles> = Mutex::new(VecDeque::new());
 
 fn rested() -> MutexGuard<'static, Handles> {
-    RESTED.lock().unwrap_or_else(PoisonError::into_inner)
+    QUARANTINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The oldest one, if there are enough.
+/// The oldest handle, if the quarantine is full. The debug mode never reuses a handle.
 pub(crate) fn oldest() -> Option<&'static UwQueue> {
     let mut rested = rested();
-    let reuse = rested.len() > RESTING && !crate::debug::is_on();
+    let reuse = rested.len() > QUARANTINE_MIN && !crate::debug::is_on();
     reuse.then(|| rested.pop_front()).flatten()
 }
 
-/// Keeps the handle of a queue that was destroyed.
+/// Puts the handle of a destroyed queue into quarantine.
 pub(crate) fn keep(handle: &'static UwQueue) {
     rested().push_back(handle);
 }
 
-/// How often a handle rests.
+/// How often a handle is in quarantine.
 #[cfg(test)]
 pub(crate) fn count_of(handle: *const UwQueue) -> usize {
     rested().iter().filter(|&&one| std::ptr::eq(one, handle)).count()
 }
 
-/// What is held from before a fork until after it. Not the thread's own, as one may fork when what is its own is gone.
+/// The guard that is held from before a fork until after it. It is not a thread-local, because a
+/// thread may fork after its thread-locals were destroyed.
 struct Forking(UnsafeCell<Option<MutexGuard<'static, Handles>>>);
 
-// SAFETY: reached by the thread that forks only, while it has the lock.
+// SAFETY: only the forking thread reaches it, and only while it holds the lock.
 unsafe impl Sync for Forking {}
 
 static FORKING: Forking = Forking(UnsafeCell::new(None));
@@ -52,11 +54,13 @@ static FORKING: Forking = Forking(UnsafeCell::new(None));
 /// `enum uw_fork` of `kernel/fork.h`.
 const PREPARE: c_uint = 0;
 
-/// For `kernel/fork.c`: holds the lock over a fork, or lets it go again, in the parent and in the child.
+/// For `kernel/fork.c`: takes the lock before a fork, and releases it afterwards, in the parent and
+/// in the child.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn uw_rested_fork(at: c_uint) {
     let held = (at == PREPARE).then(rested);
-    // SAFETY: the caller has the lock, from here on or since before the fork (see `Sync`); nobody keeps a reference.
+    // SAFETY: the caller holds the lock, from here on or since before the fork (see `Sync`). No
+    // reference is kept.
     let before = unsafe { std::mem::replace(&mut *FORKING.0.get(), held) };
     drop(before);
 }
@@ -73,16 +77,16 @@ mod tests {
         stat.rsplit(") ").next().unwrap().starts_with('S')
     }
 
-    // Catches: a fork that does not wait for whoever has the lock. Then its child waits for ever.
+    // Catches: a fork that does not wait for the holder of the lock. The child then waits forever.
     #[test]
-    fn a_child_finds_the_lock_free() {
+    fn the_lock_is_free_in_a_forked_child() {
         let held = rested();
         let (tell, told) = mpsc::channel();
         let forker = std::thread::spawn(move || {
             // SAFETY: asks for a number.
             tell.send(unsafe { libc::gettid() }).unwrap();
             let mut status = 0;
-            // SAFETY: the child takes a lock, which its one thread may, and ends; the parent waits for it.
+            // SAFETY: the child has one thread. It takes a lock and exits; the parent waits for it.
             unsafe {
                 let child = libc::fork();
                 if child == 0 {
@@ -95,7 +99,8 @@ mod tests {
             status
         });
         let thread = told.recv().unwrap();
-        // For the lock; or for a child that waits for it.
+        // Either the forking thread waits for the lock, or the child does and the parent waits for
+        // the child.
         while !sleeps(thread) {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! What a program chooses before the library starts, and the watchdog.
+//! Choices that a program makes before the library starts, and the watchdog.
 
 use std::ffi::{c_int, c_uint};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use uwork::{BlockingTier, Setup, SetupError, watchdog};
 
 use crate::error::{fail, guard, misuse};
 
-/// `enum uw_blocking_tier`, without the best one, which is 0.
+/// `enum uw_blocking_tier` without `UW_TIER_BEST`, which is 0.
 const TIERS: [BlockingTier; 3] =
     [BlockingTier::Events, BlockingTier::Sampling, BlockingTier::Declared];
 
 /// `struct uw_setup`.
 #[repr(C)]
 pub struct UwSetup {
-    /// The size of the structure that the caller knows.
+    /// The size of the structure as the caller was compiled with it.
     pub size: usize,
     /// `enum uw_blocking_tier`.
     pub blocking_tier: c_uint,
@@ -23,22 +23,22 @@ pub struct UwSetup {
     pub percpu_mode: c_uint,
 }
 
-/// What `number` stands for in an enumeration whose 0 leaves the choice to the library.
+/// The choice with this number, in an enumeration whose 0 leaves the choice to the library.
 fn chosen<T: Copy>(what: &str, number: c_uint, choices: &[T]) -> Result<Option<T>, c_int> {
     match number.checked_sub(1) {
         None => Ok(None),
         Some(index) => choices.get(index as usize).copied().map(Some).ok_or_else(|| {
-            let text = format!("{number} is no {what}; they are 0 to {}", choices.len());
+            let text = format!("{number} is not a {what}; allowed are 0 to {}", choices.len());
             fail(libc::EINVAL, text)
         }),
     }
 }
 
-/// Lets the library start like this.
+/// Records the choices with which the library will start.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_setup(setup: *const UwSetup) -> c_int {
     guard(|| {
-        // SAFETY: null or a setup (uwork.h).
+        // SAFETY: the pointer is null, or points to a setup (uwork.h).
         let Some(given) = (unsafe { setup.as_ref() }) else {
             return misuse(libc::EINVAL, "the setup is NULL");
         };
@@ -74,19 +74,19 @@ fn errno_of(error: SetupError) -> c_int {
     }
 }
 
-/// The running item takes long, and is fine.
+/// Tells the watchdog that the running item takes long on purpose.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_watchdog_touch() {
     watchdog::touch();
 }
 
-/// For how long work may wait with nothing moving before that is reported, in nanoseconds.
+/// How long work may wait with no progress before the watchdog reports it, in nanoseconds.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_watchdog_thresh() -> u64 {
     u64::try_from(watchdog::thresh().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Changes that.
+/// Changes that threshold.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_watchdog_set_thresh(thresh_ns: u64) {
     watchdog::set_thresh(Duration::from_nanos(thresh_ns));

@@ -56,7 +56,7 @@ pub unsafe extern "C" fn uw_sysfs_set(path: *const c_char, value: *const c_char)
     })
 }
 
-/// Lists a folder: a line for each entry, a folder's with a `/` at its end.
+/// Lists a directory: a line for each entry. The line of a directory ends with `/`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_sysfs_list(path: *const c_char, list: *mut *mut c_char) -> c_int {
     // SAFETY: by uwork.h.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn uw_sysfs_list(path: *const c_char, list: *mut *mut c_ch
                 lines.push_str(&entry.name);
                 lines.push_str(if entry.kind == EntryKind::Directory { "/\n" } else { "\n" });
             }
-            // SAFETY: null or a place for it (uwork.h).
+            // SAFETY: null, or a valid place for the list (uwork.h).
             if let Some(list) = unsafe { list.as_mut() } {
                 *list = give(lines);
             }

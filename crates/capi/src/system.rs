@@ -21,7 +21,7 @@ const QUEUES: [fn() -> &'static Queue; 10] = [
     system::bh_highpri,
 ];
 
-/// What stands for the system queues: uwork.h and the kernel headers have the same.
+/// The tokens of the system queues. uwork.h and the kernel headers have the same values.
 static TOKENS: [u64; QUEUES.len()] = {
     let mut tokens = [SYSTEM; QUEUES.len()];
     let mut number = 0;
@@ -32,16 +32,16 @@ static TOKENS: [u64; QUEUES.len()] = {
     tokens
 };
 
-/// A system queue; made at first use.
+/// A system queue. The first use creates it.
 pub(crate) fn queue_of(number: usize) -> Result<&'static Queue, c_int> {
     let Some(queue) = QUEUES.get(number) else {
-        return Err(fail(libc::EINVAL, format!("{number} is no system queue; see uwork.h")));
+        return Err(fail(libc::EINVAL, format!("{number} is not a system queue; see uwork.h")));
     };
-    // A panic says that there is no thread.
+    // A panic here means that no thread could be created.
     guarded(queue).map_err(|_| -libc::EAGAIN)
 }
 
-/// A system queue; made at first use.
+/// The token of a system queue. The first use creates the queue.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_system_queue(which: c_uint) -> *mut UwQueue {
     match queue_of(which as usize) {

@@ -1,4 +1,4 @@
-//! Task work: items that a certain thread runs itself.
+//! Task work: items that one particular thread runs itself.
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::io;
@@ -13,10 +13,10 @@ use crate::cpu::given;
 use crate::error::{fail, guard, guarded, misuse};
 use crate::queue::set_errno;
 
-/// A thread for which task work can be added.
+/// A thread to which task work can be added.
 pub struct UwTask(TaskHandle);
 
-/// What an item does. It gets the item.
+/// The function of an item. Its argument is the item.
 pub type UwTaskWorkFn = Option<unsafe extern "C-unwind" fn(*mut UwTaskWork)>;
 
 /// `struct uw_task_work`.
@@ -26,11 +26,11 @@ pub struct UwTaskWork {
     func: UwTaskWorkFn,
 }
 
-// uwork.h has the same sizes and places, and so have programs that were built with it.
+// uwork.h defines the same sizes and offsets, and compiled programs depend on them.
 const _: () = assert!(size_of::<UwTaskWork>() == 32 && align_of::<UwTaskWork>() == 8);
 const _: () = assert!(std::mem::offset_of!(UwTaskWork, func) == 24);
 
-// SAFETY: at its beginning (`repr(C)`).
+// SAFETY: the work is the first field (`repr(C)`).
 unsafe impl HasTaskWork for UwTaskWork {
     const OFFSET: usize = 0;
 }
@@ -39,18 +39,20 @@ impl TaskItem for UwTaskWork {
     type Pointer = ItemPointer;
 
     fn run(this: ItemPointer) {
-        // SAFETY: the item is live until its function was called; no reference to it is left then.
+        // SAFETY: the item is live until its function is called; no reference to it remains by
+        // then.
         let func = unsafe { (*this.0.as_ptr()).func };
-        // SAFETY: the function is for this item (uwork.h). `add` has seen that there is one.
+        // SAFETY: the function belongs to this item (uwork.h). `item_of` has checked that it is not
+        // null.
         unsafe { func.expect("an item has a function")(this.0.as_ptr()) };
     }
 }
 
-/// The user's item. Nobody counts such pointers: it is the user who sees to it that the item stays.
+/// A pointer to the program's item. It holds no reference count: the program keeps the item alive.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ItemPointer(NonNull<UwTaskWork>);
 
-// SAFETY: an item that was added stays where it is until it has run or was taken back (uwork.h).
+// SAFETY: an added item stays in place until it has run or was cancelled (uwork.h).
 unsafe impl WorkPointer for ItemPointer {
     type Target = UwTaskWork;
 
@@ -63,10 +65,10 @@ unsafe impl WorkPointer for ItemPointer {
     }
 }
 
-/// A thread, from what C has.
+/// Converts C's pointer to a thread.
 ///
 /// # Safety
-/// Null, or from this library and not given back (uwork.h).
+/// `task` is null, or comes from this library and was not released (uwork.h).
 unsafe fn task_of<'a>(task: *const UwTask) -> Result<&'a TaskHandle, c_int> {
     // SAFETY: by this function's contract.
     match unsafe { task.as_ref() } {
@@ -75,27 +77,27 @@ unsafe fn task_of<'a>(task: *const UwTask) -> Result<&'a TaskHandle, c_int> {
     }
 }
 
-/// An item, from what C has.
+/// Converts C's pointer to an item.
 ///
 /// # Safety
-/// Null, or an item's memory, of zeros if it was never made (uwork.h).
+/// `item` is null, or points to an item's memory. Memory that was never initialised is zero (uwork.h).
 unsafe fn item_of(item: *const UwTaskWork) -> Result<NonNull<UwTaskWork>, c_int> {
     let Some(item) = NonNull::new(item.cast_mut()) else {
         return Err(misuse(libc::EINVAL, "the item is NULL"));
     };
-    // SAFETY: by this function's contract; the place is not written once the item was made.
+    // SAFETY: by this function's contract. The field is not written after the initialisation.
     if unsafe { (&raw const (*item.as_ptr()).func).read() }.is_none() {
         return Err(misuse(libc::EINVAL, "the item has no function: uw_task_work_init makes it"));
     }
     Ok(item)
 }
 
-/// A number of items as C has it.
+/// A number of items as a result for C.
 fn count(items: usize) -> c_int {
     c_int::try_from(items).unwrap_or(c_int::MAX)
 }
 
-/// An error of the system's.
+/// Converts an error of the system to a code.
 #[cold]
 fn refused(error: &io::Error) -> c_int {
     let other = match error.kind() {
@@ -105,7 +107,7 @@ fn refused(error: &io::Error) -> c_int {
     fail(error.raw_os_error().unwrap_or(other), error.to_string())
 }
 
-/// The calling thread.
+/// A reference to the calling thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_current() -> *mut UwTask {
     match guarded(TaskHandle::current) {
@@ -117,7 +119,7 @@ pub extern "C" fn uw_task_current() -> *mut UwTask {
     }
 }
 
-/// One more reference to a thread.
+/// A further reference to a thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_get(task: *const UwTask) -> *mut UwTask {
     // SAFETY: by uwork.h.
@@ -130,16 +132,16 @@ pub unsafe extern "C" fn uw_task_get(task: *const UwTask) -> *mut UwTask {
     }
 }
 
-/// Gives a reference back.
+/// Releases a reference.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_put(task: *mut UwTask) {
     if !task.is_null() {
-        // SAFETY: from this library, and given back once (uwork.h).
+        // SAFETY: from this library, and released once (uwork.h).
         drop(unsafe { Box::from_raw(task) });
     }
 }
 
-/// Makes an item.
+/// Initialises an item.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_work_init(item: *mut UwTaskWork, func: UwTaskWorkFn) {
     if item.is_null() {
@@ -149,11 +151,11 @@ pub unsafe extern "C" fn uw_task_work_init(item: *mut UwTaskWork, func: UwTaskWo
     if func.is_none() {
         misuse(libc::EINVAL, "an item's function is NULL");
     }
-    // SAFETY: memory of an item that nobody uses (uwork.h).
+    // SAFETY: memory for an item, which no other thread uses (uwork.h).
     unsafe { item.write(UwTaskWork { work: TaskWork::new(), func }) };
 }
 
-/// Adds an item for a thread.
+/// Adds an item to a thread's list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_work_add(
     task: *const UwTask,
@@ -180,7 +182,7 @@ pub unsafe extern "C" fn uw_task_work_add(
     }
 }
 
-/// Takes an item back.
+/// Cancels an item.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_work_cancel(task: *const UwTask, item: *mut UwTaskWork) -> c_int {
     // SAFETY: by uwork.h; the item is live.
@@ -190,10 +192,10 @@ pub unsafe extern "C" fn uw_task_work_cancel(task: *const UwTask, item: *mut UwT
     outcome.map_or_else(|code| code, c_int::from)
 }
 
-/// What says which item is meant.
+/// A predicate that selects an item.
 pub type UwTaskMatchFn = Option<unsafe extern "C" fn(*mut UwTaskWork, *mut c_void) -> bool>;
 
-/// Takes the oldest item back that is meant.
+/// Cancels the oldest item that the predicate selects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_work_cancel_match(
     task: *const UwTask,
@@ -204,7 +206,7 @@ pub unsafe extern "C" fn uw_task_work_cancel_match(
     let both = unsafe { task_of(task) }.and_then(|task| Ok((task, given(matches)?)));
     let found = both.map(|(task, matches)| {
         task.cancel_match::<ItemPointer, 0>(|item| {
-            // SAFETY: an item in a list is live; the function is for items (uwork.h).
+            // SAFETY: an item in a list is live; the predicate is for items (uwork.h).
             unsafe { matches(std::ptr::from_ref(item).cast_mut(), arg) }
         })
     });
@@ -229,25 +231,25 @@ pub unsafe extern "C" fn uw_task_work_is_pending(item: *const UwTaskWork) -> c_i
     pending.map_or_else(|code| code, c_int::from)
 }
 
-/// Runs until nothing is left.
+/// Runs items until the list stays empty.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_run() -> c_int {
     guard(|| count(task::run()))
 }
 
-/// Runs what is there.
+/// Runs the items that are in the list now.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_run_once() -> c_int {
     guard(|| count(task::run_once()))
 }
 
-/// Runs what is there, if the thread was told to.
+/// Runs the items that are in the list now, if the thread was notified.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_safe_point() -> c_int {
     guard(|| count(task::safe_point()))
 }
 
-/// Whether it was.
+/// Whether the thread was notified and has not run its items since.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_is_notified() -> bool {
     task::is_notified()
@@ -262,7 +264,7 @@ pub extern "C" fn uw_task_exit() -> c_int {
     })
 }
 
-/// Sleeps until there is something to run, and runs it.
+/// Sleeps until there are items to run, and runs them.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_park(timeout_ns: i64) -> c_int {
     guard(|| {
@@ -273,7 +275,7 @@ pub extern "C" fn uw_task_park(timeout_ns: i64) -> c_int {
     })
 }
 
-/// Chooses how the calling thread is told.
+/// Chooses how the calling thread is notified.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_set_delivery(delivery: c_uint) -> c_int {
     let delivery = match delivery {
@@ -292,7 +294,7 @@ pub extern "C" fn uw_task_set_delivery(delivery: c_uint) -> c_int {
     })
 }
 
-/// Chooses the process's signal.
+/// Chooses the process's notification signal.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_set_signal(number: c_int, restarts: bool) -> c_int {
     match task::set_signal(number, restarts) {
@@ -302,7 +304,7 @@ pub extern "C" fn uw_task_set_signal(number: c_int, restarts: bool) -> c_int {
     }
 }
 
-/// The descriptor that becomes readable when the calling thread has something to run.
+/// The descriptor that becomes readable when the calling thread has items to run.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_task_fd() -> c_int {
     guard(|| match task::notifier() {
@@ -311,10 +313,10 @@ pub extern "C" fn uw_task_fd() -> c_int {
     })
 }
 
-/// What waits for that descriptor.
+/// A function that waits for that descriptor.
 pub type UwTaskWaitFn = Option<unsafe extern "C-unwind" fn(*mut c_void) -> c_int>;
 
-/// Waits for it, in the user's own way.
+/// Waits for that descriptor with the program's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_wait(wait: UwTaskWaitFn, arg: *mut c_void) -> c_int {
     let wait = match given(wait) {
@@ -322,16 +324,16 @@ pub unsafe extern "C" fn uw_task_wait(wait: UwTaskWaitFn, arg: *mut c_void) -> c
         Err(code) => return code,
     };
     guard(|| match task::notifier() {
-        // SAFETY: the function is for this argument (uwork.h).
+        // SAFETY: the function accepts this argument (uwork.h).
         Ok(notifier) => match notifier.wait(|| unsafe { wait(arg) }) {
             Some(answer) => answer,
-            None => fail(libc::EINTR, "the thread has something to run: it did not wait"),
+            None => fail(libc::EINTR, "the thread has items to run: it did not wait"),
         },
         Err(error) => refused(&error),
     })
 }
 
-/// `read(2)`, during which task work runs.
+/// `read(2)`, during which the thread runs its task work.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_read(fd: c_int, buffer: *mut c_void, size: usize) -> isize {
     if fd < 0 {
@@ -340,11 +342,11 @@ pub unsafe extern "C" fn uw_task_read(fd: c_int, buffer: *mut c_void, size: usiz
     if buffer.is_null() && size > 0 {
         return misuse(libc::EINVAL, "the buffer is NULL") as isize;
     }
-    // No system call reads more at once.
+    // A single system call never reads more.
     let size = size.min(c_int::MAX as usize);
     let buffer = NonNull::new(buffer.cast::<u8>()).unwrap_or(NonNull::dangling());
-    // SAFETY: a buffer of that size, which is the caller's (uwork.h); it is written before it is read. A descriptor
-    // that is not open is the system call's to refuse.
+    // SAFETY: a buffer of that size that belongs to the caller (uwork.h); it is written before it
+    // is read. The system call itself refuses a descriptor that is not open.
     let (fd, buffer) = unsafe {
         (BorrowedFd::borrow_raw(fd), std::slice::from_raw_parts_mut(buffer.as_ptr(), size))
     };
@@ -355,16 +357,16 @@ pub unsafe extern "C" fn uw_task_read(fd: c_int, buffer: *mut c_void, size: usiz
     }
 }
 
-/// A system call that task work ends.
+/// A system call that a notification ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_task_syscall(number: c_long, arguments: *const c_long) -> c_long {
     if arguments.is_null() {
         return c_long::from(misuse(libc::EINVAL, "the arguments are NULL"));
     }
-    // SAFETY: six numbers (uwork.h).
+    // SAFETY: the pointer refers to six numbers (uwork.h).
     let arguments = unsafe { arguments.cast::<[c_long; 6]>().read() };
     let arguments = arguments.map(|argument| argument as usize);
-    // SAFETY: as the system call (uwork.h).
+    // SAFETY: as for the system call itself (uwork.h).
     match guarded(|| unsafe { task::syscall(number, arguments) }) {
         Ok(Ok(answer)) => answer as c_long,
         Ok(Err(error)) => c_long::from(refused(&error)),

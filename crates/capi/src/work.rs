@@ -1,4 +1,4 @@
-//! Items: making, queueing, waiting, taking back.
+//! Items: initialise, queue, wait, cancel, disable.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::ptr::NonNull;
@@ -12,10 +12,10 @@ use crate::item::{Kind, answer, answer_in_place, make, with_item};
 pub use crate::item::{UwDelayedWork, UwRcuWork, UwWork, UwWorkFn};
 use crate::queue::{UwQueue, queue};
 
-/// Makes an item of a kind.
+/// Initialises an item of a kind.
 ///
 /// # Safety
-/// `item` is null, or has the memory of an item of that kind, which nobody uses.
+/// `item` is null, or points to memory for an item of that kind, which no other thread uses.
 pub(crate) unsafe fn init(item: *mut UwWork, func: UwWorkFn, kind: Kind, slack_ns: u64) {
     let Some(item) = NonNull::new(item) else {
         misuse(libc::EINVAL, "the item is NULL");
@@ -36,7 +36,7 @@ pub(crate) unsafe fn init(item: *mut UwWork, func: UwWorkFn, kind: Kind, slack_n
     }
 }
 
-/// An idle item.
+/// Initialises an idle item.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_init(item: *mut UwWork, func: UwWorkFn) {
     // SAFETY: by uwork.h.
@@ -77,12 +77,12 @@ pub unsafe extern "C" fn uw_queue_work_node(
         Ok(queue) => queue,
         Err(code) => return code,
     };
-    // There is no such node, as the library says of any other that does not exist.
+    // A negative node is treated like any node that does not exist: as by `uw_queue_work`.
     let node = u32::try_from(node).unwrap_or(u32::MAX);
     with_item!(item, |found| answer_in_place(queue.enqueue_node::<_, 0>(node, found.pointer)))
 }
 
-/// Enables an item once, and queues it if that was the last disable.
+/// Undoes one disable, and queues the item if that was the last one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_enable_and_queue_work(
     handle: *mut UwQueue,
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn uw_enable_and_queue_work(
     };
     with_item!(item, |found| match queue.enable_and_enqueue::<_, 0>(found.pointer) {
         Ok(Enqueued::Queued) => 1,
-        // Disabled still, or pending, or refused: it was not queued by this.
+        // Still disabled, already pending, or refused: this call did not queue it.
         Ok(outcome @ Enqueued::Refused(_)) => answer(outcome),
         Ok(_) => 0,
         Err((error, _)) => unbalanced(error),
@@ -115,31 +115,31 @@ fn was_pending<P>(outcome: Result<Option<P>, DisableDepthError>) -> c_int {
     outcome.map_or_else(too_deep, |back| c_int::from(back.is_some()))
 }
 
-/// Takes an item off its queue or timer.
+/// Removes an item from its queue or timer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_cancel(item: *mut UwWork) -> c_int {
     guard(|| with_item!(item, |found| c_int::from(found.work.cancel().is_some())))
 }
 
-/// The same, and waits for a run that is going on.
+/// The same, and waits for a run in progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_cancel_sync(item: *mut UwWork) -> c_int {
     guard(|| with_item!(item, |found| was_pending(found.work.cancel_sync())))
 }
 
-/// Keeps an item from being queued, and takes it off.
+/// Disables an item once, and removes it from its queue or timer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_disable(item: *mut UwWork) -> c_int {
     guard(|| with_item!(item, |found| was_pending(found.work.disable())))
 }
 
-/// The same, and waits for a run that is going on.
+/// The same, and waits for a run in progress.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_disable_sync(item: *mut UwWork) -> c_int {
     guard(|| with_item!(item, |found| was_pending(found.work.disable_sync())))
 }
 
-/// Takes one disable back.
+/// Undoes one disable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_enable(item: *mut UwWork) -> c_int {
     guard(|| with_item!(item, |found| found.work.enable().map_or_else(unbalanced, c_int::from)))
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn uw_work_flush(item: *mut UwWork) -> c_int {
     guard(|| with_item!(item, |found| c_int::from(found.work.flush())))
 }
 
-/// The same, and runs the item here if it has not started and its queue allows it.
+/// The same; runs the item on the caller's stack if it has not started and its queue allows it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_flush_helping(item: *mut UwWork) -> c_int {
     guard(|| with_item!(item, |found| c_int::from(found.work.flush_helping())))
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn uw_work_busy(item: *const UwWork) -> c_int {
     })
 }
 
-/// What an item says of its run.
+/// The description that an item's run has set with `uw_set_worker_desc`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_work_description(
     item: *const UwWork,

@@ -1,14 +1,14 @@
-//! What `uwork.h` declares is what Rust defines.
+//! The declarations of `uwork.h` match the definitions in Rust.
 //!
-//! The header is written by hand. Here cbindgen writes prototypes of what the Rust side exports, and a C compiler
-//! reads both: a function that is declared twice, in two ways, is an error.
+//! The header is written by hand. Here cbindgen generates prototypes of the functions that Rust
+//! exports, and a C compiler reads both: two different declarations of a function are an error.
 
 use std::path::Path;
 use std::process::Command;
 
 use cbindgen::{Config, EnumConfig, ExportConfig, ItemType, Language, Style};
 
-/// Names of types that are other names in C.
+/// Types that have another name in C.
 const NAMES: [(&str, &str); 15] = [
     ("UwSetup", "uw_setup"),
     ("UwQueue", "uw_queue"),
@@ -27,7 +27,7 @@ const NAMES: [(&str, &str); 15] = [
     ("UwTaskWork", "uw_task_work"),
 ];
 
-/// Types of functions, which the header writes out where they are used.
+/// Function types, which the header spells out at each use.
 const FUNCTIONS: &str = "
 typedef uw_work_fn UwWorkFn;
 typedef long (*UwCpuFn)(void *arg);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The C tests against a built library. Arguments: the folder of the library, and what to run: plain, debug, address,
-# thread, bad-input, headers, own, modules.
+# The C tests against a built library. Arguments: the folder of the library, and the parts to run:
+# plain, debug, address, thread, bad-input, headers, own, modules.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -13,7 +13,7 @@ trap 'rm -rf "$out"' EXIT
 
 cpus=$(nproc)
 compilers=(gcc)
-# The C++ compiler of the same make.
+# The C++ compiler that belongs to a C compiler.
 plus_of() {
     local plus=${1/gcc/g++}
     echo "${plus/clang/clang++}"
@@ -22,7 +22,7 @@ plus_of() {
 
 say() { printf '  %-12s %s\n' "$1" "$2"; }
 
-# run NAME COMMAND...: quiet, unless it fails.
+# run NAME COMMAND...: runs a command, and shows its output if it fails.
 run() {
     local name=$1
     shift
@@ -33,14 +33,15 @@ run() {
     fi
 }
 
-# link NAME SOURCE FLAGS...: a test with the library; with the static one where the library is instrumented.
+# link NAME SOURCE FLAGS...: builds a test with the library; with the static one where the library
+# is instrumented.
 link() {
     local name=$1 source=$2
     shift 2
     "$cc" -O1 -g "${strict[@]}" -I$include -I$include/uwork/kernel "$@" -o "$out/$name" "$source" "${libs[@]}"
 }
 
-# start_link NAME SOURCE FLAGS...: the same beside others, one for each CPU.
+# start_link NAME SOURCE FLAGS...: the same in the background, one job for each CPU.
 start_link() {
     while [ "$(jobs -rp | wc -l)" -ge "$cpus" ]; do
         wait -n || exit 1
@@ -48,7 +49,7 @@ start_link() {
     link "$@" &
 }
 
-# Waits for those that were started.
+# Waits for the background jobs.
 finish_links() {
     while [ -n "$(jobs -p)" ]; do
         wait -n || exit 1
@@ -65,7 +66,7 @@ contracts() {
     for test in kernel/*.c; do
         name=$(basename "$test" .c)
         case "$name" in pwlocks | pwforks) continue ;; esac
-        # The sanitizer for threads does not see fences.
+        # The thread sanitizer does not model fences.
         [ "$how $name" = "thread waiting" ] || kernel+=("$name")
     done
     for test in contract/*.c; do
@@ -97,12 +98,13 @@ contracts() {
         run "$how" "$out/kernel-$test" "${arguments[@]}"
     done
     for mode in $modes; do
-        # What a lock of Rust's own library orders, as that of a cache's depot, the thread sanitizer does not see.
+        # The thread sanitizer does not see the order that locks of Rust's standard library create,
+        # for example a cache's depot.
         [ "$how" = thread ] ||
             run "$how" env ASAN_OPTIONS=allocator_may_return_null=1 UWORK_PWLOCKS="$mode" "$out/percpu"
         run "$how" env UWORK_PWLOCKS="$mode" "$out/raii_percpu"
         run "$how" env UWORK_PWLOCKS="$mode" "$out/kernel-pwlocks" rounds="$rounds"
-        # As for kernel/forks.c.
+        # For the same reason as kernel/forks.c.
         case "$how" in plain) run "$how" env UWORK_PWLOCKS="$mode" "$out/kernel-pwforks" ;; esac
     done
     say "$how" "$(ls contract/*.c | wc -l) contracts, the API, task work, the environment and per-CPU data (modes $modes) with $cc: ok ($((SECONDS - started)) s)"
@@ -121,7 +123,7 @@ headers() {
             "$plus" -std=c++17 "${strict[@]}" -I$include -I$include/uwork/kernel -fsyntax-only "$out/alone.cpp"
             [ "$header" != uwork.h ] ||
                 "$plus" -std=c++17 "${strict[@]}" -Wshadow -I$include -fsyntax-only "$out/alone.cpp"
-            # Of the manual page's lists.
+            # The manual page must list it.
             local name=${header##*/}
             [ "$header" = uwork.h ] || grep -q "\b${name%.h}\b" ../man/uwork-kernel.7 || { say headers "$header is in no manual page"; exit 1; }
             count=$((count + 1))
@@ -129,7 +131,7 @@ headers() {
         echo '#include <uwork.hpp>' >"$out/alone.cpp"
         "$plus" -std=c++17 "${strict[@]}" -Wshadow -I$include -fsyntax-only "$out/alone.cpp"
     done
-    # Formats are checked, and the kernel's are none that is wrong.
+    # The compiler checks formats, and accepts the kernel's own.
     local call
     for call in 'pr_info("%s\n", 3)' 'pr_warn("%d\n")' 'printk("%d\n", "x")' 'alloc_workqueue("%s", 0, 0, 3)' \
         'kthread_run(f, NULL, "%s", 4)' 'WARN(1, "%s", 5)'; do
@@ -146,8 +148,8 @@ headers() {
     say headers "$count, alone, as C11 and C++17, with ${compilers[*]}: ok"
 }
 
-# Programs that have kernel headers of their own take workqueue.h and timer.h: from our folder behind theirs, by the
-# path, and as copies.
+# Programs that have kernel headers of their own include workqueue.h and timer.h: from the library's
+# folder behind theirs, by path, and as copies.
 own() {
     local how program count=0
     mkdir -p "$out/copy/linux"
@@ -165,7 +167,7 @@ own() {
     say own "$count programs with kernel headers of their own: ok"
 }
 
-# Modules in the kernel's idiom, by which headers they take: they compile as they are, and run.
+# Modules in the kernel's style, by the headers that they include: they compile unchanged, and run.
 modules() {
     local module standard plus count=0
     for cc in "${compilers[@]}"; do
@@ -185,7 +187,7 @@ modules() {
     say modules "$count: ok"
 }
 
-# Each case is an error, and in the debug mode an end with the words that it lists.
+# Each case returns an error; in the debug mode it ends the process with the listed message.
 bad_input() {
     link bad_input c/bad_input.c -std=gnu11
     local name only_debug words status count=0
@@ -194,7 +196,7 @@ bad_input() {
             run bad-input "$out/bad_input" "$name"
         fi
         status=0
-        # The shell would tell of each signal.
+        # Redirected, because the shell reports the signal.
         { UWORK_DEBUG=objects timeout 30 "$out/bad_input" "$name" >"$out/log" 2>&1; } 2>/dev/null || status=$?
         # 134: ended by SIGABRT.
         if [ "$status" != 134 ] || ! grep -qF -e "$words" "$out/log"; then
@@ -204,9 +206,9 @@ bad_input() {
         fi
         count=$((count + 1))
     done < <("$out/bad_input")
-    # Words that the library does not know are no mode.
+    # An unknown word in the variable does not enable the mode.
     UWORK_DEBUG=object run bad-input "$out/bad_input" null_queue
-    grep -qF 'UWORK_DEBUG: "object" is ignored; what it may have is objects' "$out/log" || {
+    grep -qF 'UWORK_DEBUG: "object" is ignored; the only allowed value is objects' "$out/log" || {
         say bad-input "FAILED: UWORK_DEBUG=object is ignored without a word"
         exit 1
     }
@@ -235,13 +237,13 @@ for what in "$@"; do
             ;;
         thread)
             gcc -O1 -ffreestanding -fno-tree-loop-distribute-patterns -c -o "$out/names.o" tsan_names.c
-            # What is locked in a restartable sequence, the sanitizer cannot see.
+            # The sanitizer does not see locks that are taken in a restartable sequence.
             modes=1
             libs=("$out/names.o" "${static[@]}")
             export TSAN_OPTIONS="halt_on_error=1 die_after_fork=0 history_size=7 ${TSAN_OPTIONS:-}"
             link race c/race.c -std=gnu11 -fsanitize=thread
             if timeout 300 "$out/race" >"$out/log" 2>&1 || ! grep -q 'data race .*write_on_worker\|data race .*race.c' "$out/log"; then
-                # Without this report the others would say nothing.
+                # Without this report the sanitizer's silence about the other tests means nothing.
                 say thread "FAILED: a race on purpose is not reported"
                 tail -n 20 "$out/log"
                 exit 1

@@ -43,8 +43,9 @@ __attribute__((weak)) void *__tsan_memset(void *to, int value, size_t size)
 }
 
 /*
- * Rust's own library is not instrumented, so what its locks order is not seen inside ours. What happens there is
- * left to the models (ci/loom.sh); races in the callers' C, on the library's threads too, are reported.
+ * Rust's standard library is not instrumented, so the sanitizer does not see the order that its
+ * locks create inside this library. Those parts are checked by the models (ci/loom.sh). Races in
+ * the callers' C code are reported, also on the library's threads.
  */
 const char *__tsan_default_suppressions(void);
 

@@ -1,9 +1,9 @@
-//! Every `free` of the process is looked at first.
+//! Checks every `free` of the process before it happens.
 //!
-//! An allocator's `free` cannot be told to report, and a `free` of our own beside it would be there for every
-//! program, in the debug mode or not. So in this mode the places are changed through which the program and its
-//! libraries call `free`: an entry in the global offset table of each of them. Libraries that are loaded
-//! later call it directly.
+//! An allocator's `free` has no hook. A `free` of this library would replace the allocator's in
+//! every program, with or without the debug mode. So the debug mode instead patches the entries of
+//! the global offset tables through which the program and its libraries call `free`. Libraries that
+//! are loaded later call the allocator's `free` directly.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -14,11 +14,12 @@ type Free = unsafe extern "C" fn(*mut c_void);
 static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
-    /// Whether the thread is in here, or holds the registry: what it frees then is the library's own.
+    /// Whether the thread is inside `checked_free`, or holds the registry. Memory that it frees
+    /// then is the library's own.
     static WITHIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the thread for as long as it lives.
+/// Marks the thread while the value lives.
 pub(super) struct Within(bool);
 
 impl Within {
@@ -37,35 +38,35 @@ impl Drop for Within {
     }
 }
 
-/// What is called instead of `free`.
+/// Replaces `free`.
 unsafe extern "C" fn checked_free(memory: *mut c_void) {
     let within = Within::new();
     if within.is_first() && !memory.is_null() {
-        // SAFETY: it is being freed, so it is the allocator's.
+        // SAFETY: the memory is being freed, so it belongs to the allocator.
         let size = unsafe { libc::malloc_usable_size(memory) };
         super::check_freed(memory.addr(), size);
     }
     drop(within);
     let real = REAL.load(Ordering::Relaxed);
-    // SAFETY: what `watch` has found under this name.
+    // SAFETY: `watch` has found a function with this name and type.
     let real = unsafe { std::mem::transmute::<*mut c_void, Free>(real) };
     // SAFETY: by the caller.
     unsafe { real(memory) };
 }
 
-/// From here on frees are looked at. Once.
+/// Checks all frees from here on. Called once.
 pub(super) fn watch() {
-    // SAFETY: a name; it is looked up as the program's own calls are.
+    // SAFETY: the name is a text. It is resolved as the program's own calls are.
     let real = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"free".as_ptr()) };
     if real.is_null() {
         return;
     }
     REAL.store(real, Ordering::Relaxed);
-    // SAFETY: the function takes what it is given.
-    unsafe { libc::dl_iterate_phdr(Some(change_object), std::ptr::null_mut()) };
+    // SAFETY: `patch_object` accepts the argument that it gets.
+    unsafe { libc::dl_iterate_phdr(Some(patch_object), std::ptr::null_mut()) };
 }
 
-/// The types of a relocation that is a function's address.
+/// The types of relocations that hold a function's address.
 #[cfg(target_arch = "x86_64")]
 const FUNCTION_ADDRESSES: [u64; 2] = [6, 7];
 #[cfg(target_arch = "aarch64")]
@@ -96,19 +97,19 @@ const DT_RELA: i64 = 7;
 const DT_RELASZ: i64 = 8;
 const DT_JMPREL: i64 = 23;
 
-unsafe extern "C" fn change_object(
+unsafe extern "C" fn patch_object(
     info: *mut libc::dl_phdr_info,
     _: usize,
     _: *mut c_void,
 ) -> c_int {
-    // SAFETY: the dynamic linker's, for the time of the call.
+    // SAFETY: the dynamic linker's structure is valid for the duration of the call.
     let info = unsafe { &*info };
     // SAFETY: as above.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base = info.dlpi_addr;
     if let Some(dynamic) = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC) {
         // SAFETY: a loaded object's dynamic section.
-        unsafe { change_dynamic(base, at((base + dynamic.p_vaddr) as usize)) };
+        unsafe { patch_dynamic(base, at((base + dynamic.p_vaddr) as usize)) };
     }
     0
 }
@@ -119,14 +120,14 @@ fn at<T>(address: usize) -> *const T {
 
 /// # Safety
 /// `dynamic` is the dynamic section of the object that was loaded at `base`.
-unsafe fn change_dynamic(base: u64, mut dynamic: *const Dyn) {
+unsafe fn patch_dynamic(base: u64, mut dynamic: *const Dyn) {
     let (mut strings, mut symbols) = (0, 0);
     let (mut tables, mut sizes) = ([0; 2], [0; 2]);
     // SAFETY: the section ends with DT_NULL.
     while let Dyn { tag, value } = unsafe { &*dynamic }
         && *tag != DT_NULL
     {
-        // Not every object's addresses were relocated by whoever loaded it.
+        // Not every object's addresses are relocated by its loader.
         let address = if *value < base { base + value } else { *value };
         match *tag {
             DT_STRTAB => strings = address,
@@ -158,24 +159,24 @@ unsafe fn change_dynamic(base: u64, mut dynamic: *const Dyn) {
                 CStr::from_ptr(at::<c_char>(strings as usize).add((*symbol).st_name as usize))
             };
             if name == c"free" {
-                // SAFETY: the place of a function's address.
-                unsafe { change((base + relocation.offset) as usize) };
+                // SAFETY: the location of a function's address.
+                unsafe { patch((base + relocation.offset) as usize) };
             }
         }
     }
 }
 
 /// # Safety
-/// At `address` is where `free` is called through.
-unsafe fn change(address: usize) {
-    // SAFETY: asks for a number.
+/// At `address` is a function pointer through which `free` is called.
+unsafe fn patch(address: usize) {
+    // SAFETY: the call only returns a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let start = std::ptr::with_exposed_provenance_mut::<c_void>(address & !(page - 1));
-    // The linker has made it read only.
-    // SAFETY: the page of that place, which stays readable.
+    // The linker has made the page read-only (RELRO).
+    // SAFETY: the page of that location, which stays readable.
     if unsafe { libc::mprotect(start, page, libc::PROT_READ | libc::PROT_WRITE) } == 0 {
         let place = std::ptr::with_exposed_provenance_mut::<usize>(address);
-        // SAFETY: a word that the program reads when it calls; it is written at once.
+        // SAFETY: a word that the program reads at each call. The write is a single store.
         unsafe { std::ptr::write_volatile(place, checked_free as *const () as usize) };
     }
 }

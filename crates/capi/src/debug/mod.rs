@@ -1,17 +1,21 @@
-//! `UWORK_DEBUG=objects`: what is wrong with items and handles ends the process, by name.
+//! `UWORK_DEBUG=objects`: misuse of items and handles ends the process with a message.
 //!
-//! An item that is freed while it is queued takes the lists with it in which it is. So in this mode the
-//! engine never sees the user's memory: it queues a *shadow*, of the library's own, and the user's item gets a
-//! pattern that depends on its address. Before a run the pattern is looked at, and on every other use of
-//! the item. Every `free` is looked at ([`frees`]), and told to overwrite what it gets (`M_PERTURB`), so that
-//! the pattern goes with it.
+//! An item that is freed while it is queued corrupts the lists that it is in. So in this mode the
+//! engine never uses the program's memory. It queues a *shadow* that the library owns, and the
+//! program's item gets a pattern that depends on its address. The pattern is checked before each
+//! run and at every other use of the item. Every `free` is checked (`frees`), and the allocator
+//! overwrites the freed memory (`M_PERTURB`), so that the pattern is lost with it.
 //!
-//! What it finds: items that are freed while they are queued; those that were overwritten, or whose memory went some
-//! other way, at their run, at their next use, or at the end of the process; items that were initialised
-//! again while queued, never, or copied; and every call with an argument that is an error otherwise.
+//! The mode finds:
 //!
-//! It costs a lock and a system call for each use of an item, and some 300 bytes for each item that
-//! ever was, which are used again for an item at the same address.
+//! - items that are freed while they are queued;
+//! - items that were overwritten, or whose memory was lost in some other way, at their run, at
+//! their next use, or at the end of the process;
+//! - items that were initialised again while queued, never initialised, or copied;
+//! - every call whose argument is an error anyway.
+//!
+//! The cost is a lock and a system call for each use of an item, and some 300 bytes for each item
+//! that ever existed. That memory is reused for a later item at the same address.
 
 mod frees;
 mod memory;
@@ -31,7 +35,7 @@ pub use registry::uw_debug_fork;
 pub(crate) use registry::{function_of, user_of};
 pub(crate) use shadow::{GracedShadow, TimedShadow};
 
-/// What freed memory is filled with.
+/// The byte that fills freed memory.
 const FREED: c_int = 0x5a;
 
 const UNKNOWN: u8 = 0;
@@ -39,11 +43,11 @@ const OFF: u8 = 1;
 const ON: u8 = 2;
 static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Whether the mode is on. Asked of the environment once.
+/// Whether the mode is on. The first call reads the environment.
 #[inline]
 pub(crate) fn is_on() -> bool {
     match MODE.load(Ordering::Relaxed) {
-        UNKNOWN => ask(),
+        UNKNOWN => read_environment(),
         mode => mode == ON,
     }
 }
@@ -55,7 +59,7 @@ pub(crate) fn is_off() -> bool {
 }
 
 #[cold]
-fn ask() -> bool {
+fn read_environment() -> bool {
     let value = std::env::var_os("UWORK_DEBUG").unwrap_or_default();
     let value = value.to_string_lossy();
     let words = || value.split(',').filter(|word| !word.is_empty());
@@ -63,20 +67,22 @@ fn ask() -> bool {
     let mode = if wanted { ON } else { OFF };
     let first = MODE.compare_exchange(UNKNOWN, mode, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if first && let Some(other) = words().find(|&word| word != "objects") {
-        let text = "is ignored; what it may have is objects, or nothing";
-        // Nobody can be told if this fails.
+        let text = "is ignored; the only allowed value is objects";
+        // If this write fails, no other channel for the message is left.
         let _ = writeln!(std::io::stderr(), "uwork: UWORK_DEBUG: {other:?} {text}");
     }
     if wanted && first {
-        // SAFETY: all may be called at any time.
+        // SAFETY: each of these may be called at any time.
         unsafe {
-            // The registry is held over forks. To name it links what sees to that, at the program's start.
+            // The registry is held over forks. The reference to this function makes the linker
+            // include `kernel/fork.c`, which then installs its handlers at the start of the
+            // program.
             uw_watch_forks();
             libc::mallopt(libc::M_PERTURB, FREED);
             libc::atexit(at_exit);
         }
         frees::watch();
-        // Who looks in is to see the program's items.
+        // Dumps then show the program's items instead of the shadows.
         foreign::set_representative(registry::item_and_function);
     }
     wanted
@@ -93,15 +99,15 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Ends the process, and says why.
+/// Ends the process with a message.
 #[cold]
 pub(crate) fn abort(text: &str) -> ! {
-    // Nobody can be told if this fails.
+    // If this write fails, no other channel for the message is left.
     let _ = writeln!(std::io::stderr(), "uwork: UWORK_DEBUG=objects: {text}");
     std::process::abort();
 }
 
-/// How a function is called in a message.
+/// A function's name for a message.
 pub(crate) fn named_function(func: usize) -> String {
     match foreign::function_name(func) {
         Some(name) => format!("function {name}"),
@@ -109,17 +115,17 @@ pub(crate) fn named_function(func: usize) -> String {
     }
 }
 
-/// How an item is called in a message.
+/// An item's name for a message.
 fn named(item: usize, func: usize) -> String {
     format!("the item at {item:#x} ({})", named_function(func))
 }
 
-/// Puts a shadow beside an item that was just initialised.
+/// Creates a shadow for an item that was just initialised.
 pub(crate) fn attach(item: NonNull<UwWork>, kind: Kind, slack_ns: u64) {
     registry::attach(item, kind, slack_ns);
 }
 
-/// An item that is about to be initialised must not be queued.
+/// Ends the process if the item, which is about to be initialised, is queued.
 pub(crate) fn check_before_init(item: NonNull<UwWork>) {
     if let Some(func) = registry::pending_at(item.as_ptr().addr()) {
         let item = named(item.as_ptr().addr(), func);
@@ -127,8 +133,8 @@ pub(crate) fn check_before_init(item: NonNull<UwWork>) {
     }
 }
 
-/// The shadow of an item. One that an initialiser of uwork.h has made gets it at its first use, as of the
-/// kind that it is used as.
+/// The shadow of an item. A statically initialised item gets its shadow at its first use, of the
+/// kind that this use expects.
 pub(crate) fn shadow_of(item: NonNull<UwWork>, kind: Kind) -> Result<Item, c_int> {
     registry::shadow_at(item, kind).ok_or_else(|| no_shadow(item))
 }
@@ -141,14 +147,14 @@ fn no_shadow(item: NonNull<UwWork>) -> c_int {
             if registry::pending_at(address).is_none() && registry::is_known(from) =>
         {
             let text = "is a copy of another one";
-            let why = "an item stays where it was initialised";
+            let why = "an item must stay in place";
             misuse(libc::EINVAL, format!("the item at {address:#x} {text}, at {from:#x}: {why}"))
         }
         _ => unknown_item(item),
     }
 }
 
-/// What is wrong with an item that is none.
+/// Reports an invalid item.
 #[cold]
 pub(crate) fn unknown_item(item: NonNull<UwWork>) -> c_int {
     let address = item.as_ptr().addr();
@@ -158,12 +164,12 @@ pub(crate) fn unknown_item(item: NonNull<UwWork>) -> c_int {
         let item = named(address, func);
         abort(&format!("{item} was freed or overwritten while it was queued"));
     }
-    let how = "was never initialised, or without a function, or was overwritten since";
+    let how = "was never initialised, has no function, or was overwritten";
     misuse(libc::EINVAL, format!("the item at {address:#x} {how}"))
 }
 
-/// For allocators: this memory is being freed. With `UWORK_DEBUG=objects` the process ends if an item
-/// in it is queued.
+/// For allocators: announces that this memory is being freed. With `UWORK_DEBUG=objects` the
+/// process ends if an item in it is queued.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_debug_check_freed(memory: *const c_void, size: usize) {
     if is_on() {

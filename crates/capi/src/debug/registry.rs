@@ -1,9 +1,10 @@
-//! Which item has which shadow.
+//! The registry of items and their shadows.
 //!
-//! The registry's lock is the last of all: who holds it asks the allocator for memory, reads an item's word and the
-//! user's memory, and takes no other lock. Every `free` takes it, also one under a lock of the engine's. So before a
-//! fork it is taken when all other locks of the library's are held (`kernel/fork.c`), and nobody who has it waits
-//! for one of those.
+//! The registry's lock is the innermost of all locks. Its holder allocates memory, reads an item's
+//! word and the program's memory, and takes no other lock. Every `free` takes it, also a `free`
+//! under a lock of the engine. So a fork takes it after all other locks of the library
+//! (`kernel/fork.c`). That cannot deadlock, because no holder of the registry waits for one of
+//! those locks.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,7 +28,8 @@ enum Shadow {
 }
 
 impl Shadow {
-    /// Shadows stay: whoever looks at one may do so while its item is initialised again.
+    /// Shadows are never freed, because a thread may still read one while its item is initialised
+    /// again.
     fn make(owner: Owner, kind: Kind) -> Shadow {
         match kind {
             Kind::Rcu => Shadow::Graced(Box::leak(Box::new(GracedShadow::new(owner)))),
@@ -50,7 +52,7 @@ impl Shadow {
     }
 
     fn is_enabled(self) -> bool {
-        // Nothing else says so: the text is that of the depth.
+        // The depth has no accessor, so the debug text is searched for it.
         let text = match self {
             Shadow::Timed(shadow) => format!("{:?}", shadow.plain()),
             Shadow::Graced(shadow) => format!("{:?}", shadow.plain()),
@@ -69,15 +71,16 @@ impl Shadow {
         }
     }
 
-    /// What is wrong with the memory of the item, if it is queued.
+    /// Describes the damage of the item's memory, if the item is queued.
     fn damage(self) -> Option<String> {
         let inits = self.owner().inits();
         let text = self.owner().damage().filter(|_| self.busy().pending)?;
-        // It may have run meanwhile, been freed by its function, and have become another item by now.
+        // Meanwhile the item may have run and been freed by its function, and a new item may be at
+        // its address. Then the damage that was seen is not an error.
         (self.owner().inits() == inits).then_some(text)
     }
 
-    /// The address of what the engine runs.
+    /// The address of the object that the engine runs.
     fn queued(self) -> usize {
         match self {
             Shadow::Timed(shadow) => std::ptr::from_ref(shadow.plain()).addr(),
@@ -86,17 +89,17 @@ impl Shadow {
     }
 }
 
-/// By the item's address, and by that of what is queued for it.
+/// The shadows, by the item's address, and by the address of the object that the engine queues.
 struct Registry {
     items: BTreeMap<usize, Shadow>,
     queued: BTreeMap<usize, Shadow>,
 }
 
 impl Registry {
-    /// The item there, which its maker has just written, gets a shadow and the pattern.
+    /// Gives a shadow and the pattern to an item that was just initialised.
     fn attach(&mut self, item: NonNull<UwWork>, kind: Kind, slack_ns: u64) -> Shadow {
         let address = item.as_ptr().expose_provenance();
-        // SAFETY: the item's maker has written it.
+        // SAFETY: the initialising thread has written it.
         let func = unsafe { crate::item::func(item).read() }.map_or(0, |func| func as usize);
         let known = self.items.get(&address).copied().filter(|shadow| {
             shadow.is_idle() && shadow.is_enabled() && shadow.owner().is_for(kind, slack_ns)
@@ -113,7 +116,7 @@ impl Registry {
     }
 }
 
-/// The registry, held. What is freed meanwhile is its own.
+/// The registry, locked. Memory that the thread frees meanwhile is the registry's own.
 struct Held {
     registry: MutexGuard<'static, Registry>,
     _within: Within,
@@ -142,27 +145,30 @@ fn registry() -> Held {
 }
 
 thread_local! {
-    /// From before a fork until after it, on the thread that forks.
+    /// The guard that the forking thread holds from before a fork until after it.
     static FORKING: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 /// `enum uw_fork` of `kernel/fork.h`.
 const PREPARE: c_uint = 0;
 
-/// For `kernel/fork.c`: holds the registry over a fork, or lets it go again, in the parent and in the child.
+/// For `kernel/fork.c`: locks the registry before a fork, and unlocks it afterwards, in the parent
+/// and in the child.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_debug_fork(at: c_uint) {
     let held = (at == PREPARE).then(registry);
-    // A thread whose variables are gone forks no more; the registry is free again, then.
+    // If the thread's variables are destroyed already, this unlocks the registry again immediately:
+    // there is no place to keep the guard.
     let _ = FORKING.try_with(|place| *place.borrow_mut() = held);
 }
 
-/// As slack: the item was made by an initialiser, and its kind is what its first use has said.
-const FOUND: u64 = u64::MAX;
+/// Marks, as a slack, an item that was initialised statically. The kind of its shadow is the kind
+/// that its first use expected.
+const STATICALLY_INITIALISED: u64 = u64::MAX;
 
 impl Owner {
     pub(super) fn was_found(&self) -> bool {
-        self.is_for_slack(FOUND)
+        self.is_for_slack(STATICALLY_INITIALISED)
     }
 }
 
@@ -170,8 +176,9 @@ pub(super) fn attach(item: NonNull<UwWork>, kind: Kind, slack_ns: u64) {
     registry().attach(item, kind, slack_ns);
 }
 
-/// The shadow of the item there, if it has one and is whole, or is as an initialiser of uwork.h has left it: then
-/// it gets one as of the kind that it is used as. In one step, as several threads may be the first to use it.
+/// The shadow of an intact item. A statically initialised item without a shadow gets one, of the
+/// kind that this use expects. This is one step under the lock, because several threads may be the
+/// first to use an item.
 pub(super) fn shadow_at(item: NonNull<UwWork>, kind: Kind) -> Option<Item> {
     let address = item.as_ptr().addr();
     let mut registry = registry();
@@ -187,25 +194,30 @@ pub(super) fn shadow_at(item: NonNull<UwWork>, kind: Kind) -> Option<Item> {
         Some(shadow) if shadow.busy().pending => return None,
         _ if memory::look(item) == memory::Look::Fresh => {
             let deferrable = kind == Kind::Delayed && memory::is_deferrable(item);
-            registry.attach(item, if deferrable { Kind::Deferrable } else { kind }, FOUND)
+            registry.attach(
+                item,
+                if deferrable { Kind::Deferrable } else { kind },
+                STATICALLY_INITIALISED,
+            )
         }
         _ => return None,
     };
     Some(shadow.item())
 }
 
-/// Whether an item is there, or was.
+/// Whether an item is or was at this address.
 pub(super) fn is_known(address: usize) -> bool {
     registry().items.contains_key(&address)
 }
 
-/// The function of the item there, if it is queued.
+/// The function of the item at this address, if it is queued.
 pub(super) fn pending_at(address: usize) -> Option<usize> {
     let shadow = registry().items.get(&address).copied()?;
     shadow.busy().pending.then(|| shadow.owner().func())
 }
 
-/// What is wrong with the first queued item of those in `range`; with `gone`, that it is there at all.
+/// Describes the first damaged queued item in `range`. With `gone`, each queued item in it counts
+/// as damaged.
 pub(super) fn first_damaged(range: Range<usize>, gone: bool) -> Option<String> {
     let shadows: Vec<Shadow> = registry().items.range(range).map(|(_, &shadow)| shadow).collect();
     shadows.into_iter().filter(|shadow| shadow.busy().pending).find_map(|shadow| {

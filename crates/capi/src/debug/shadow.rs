@@ -1,4 +1,4 @@
-//! What the engine queues instead of the user's item.
+//! Shadows: the objects that the engine queues instead of the program's items.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ use uwork::{DelayedWork, Work, WorkItem};
 use super::{abort, memory, named};
 use crate::item::{Kind, UwWork, UwWorkFn};
 
-/// Whose shadow it is.
+/// The item that a shadow belongs to.
 pub(crate) struct Owner {
     /// The item's address. Constant after creation.
     item: usize,
-    /// Its function. Changed when the item is initialised, while the shadow is idle.
+    /// Its function. Changed when the item is initialised again, while the shadow is idle.
     func: AtomicUsize,
-    /// How often the item was initialised, changed with the function.
+    /// How often the item was initialised. Changed after the function.
     inits: AtomicU32,
     kind: Kind,
     slack_ns: u64,
@@ -44,7 +44,7 @@ impl Owner {
         self.kind == kind && self.slack_ns == slack_ns
     }
 
-    /// Whether it was made with this slack.
+    /// Whether it was created with this slack.
     pub(super) fn is_for_slack(&self, slack_ns: u64) -> bool {
         self.slack_ns == slack_ns
     }
@@ -53,12 +53,12 @@ impl Owner {
         std::ptr::with_exposed_provenance_mut(self.item)
     }
 
-    /// How the item is called in a message.
+    /// The item's name for a message.
     pub(super) fn named(&self) -> String {
         named(self.item, self.func())
     }
 
-    /// Why the process must end, if the item is damaged.
+    /// The message with which the process must end, if the item is damaged.
     pub(super) fn damage(&self) -> Option<String> {
         let what = memory::damage(self.item, self.func())?;
         Some(format!("{} is queued, and {what}", self.named()))
@@ -69,11 +69,11 @@ impl Owner {
             abort(&text);
         }
         let item = self.user();
-        // SAFETY: its memory is as it was when it was initialised.
+        // SAFETY: its memory is as it was after the initialisation.
         let func: UwWorkFn =
             NonNull::new(item).and_then(|item| unsafe { crate::item::func(item).read() });
         let func = func.expect("an item has a function");
-        // SAFETY: the function is for this item (uwork.h).
+        // SAFETY: the function belongs to this item (uwork.h).
         unsafe { func(item) };
     }
 }
@@ -119,7 +119,7 @@ impl TimedShadow {
     }
 
     pub(crate) fn plain(&'static self) -> &'static Work<TimedShadow> {
-        // SAFETY: a delayed work begins with a work; both are transparent.
+        // SAFETY: a delayed work begins with a work; both types are transparent.
         unsafe { NonNull::from(&self.work).cast().as_ref() }
     }
 
@@ -138,7 +138,7 @@ impl GracedShadow {
     }
 
     pub(crate) fn plain(&'static self) -> &'static Work<GracedShadow> {
-        // SAFETY: an RCU work begins with a work; both are transparent.
+        // SAFETY: an RCU work begins with a work; both types are transparent.
         unsafe { NonNull::from(&self.work).cast().as_ref() }
     }
 

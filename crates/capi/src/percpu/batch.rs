@@ -1,4 +1,4 @@
-//! Items collected for each CPU and handed on in bulk.
+//! Batches: items that are collected per CPU and handed on in bulk.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -12,34 +12,34 @@ use super::{count, made, there};
 use crate::cpu::given;
 use crate::error::{fail, guard, guarded};
 
-/// An item: the user's, whatever it is.
+/// An item: an arbitrary pointer of the program.
 #[repr(transparent)]
 struct Item(*mut c_void);
 
-// SAFETY: uwork.h says that the sink gets it on any thread.
+// SAFETY: by uwork.h the sink accepts it on any thread.
 unsafe impl Send for Item {}
 
-/// See the module.
+/// The collection of items, with one part per CPU.
 pub struct UwPercpuBatch {
     batch: Batch<Item>,
-    /// Which one it is, for its sink.
+    /// Identifies the batch to calls from its own sink.
     id: u64,
 }
 
-/// A call of a sink that the calling thread is in.
+/// A call of a sink, on the calling thread's stack.
 struct Call {
     id: u64,
     outer: *const Call,
 }
 
 thread_local! {
-    /// The innermost one.
+    /// The innermost call of a sink on this thread.
     static CALLS: Cell<*const Call> = const { Cell::new(ptr::null()) };
 }
 
-/// Calls a sink of this batch, which is known as such meanwhile.
+/// Calls the sink of this batch, and records the call in `CALLS` for its duration.
 fn inside<R>(id: u64, sink: impl FnOnce() -> R) -> R {
-    /// Also where the sink unwinds.
+    /// Ends the record also if the sink unwinds.
     struct Leave(*const Call);
     impl Drop for Leave {
         fn drop(&mut self) {
@@ -52,10 +52,10 @@ fn inside<R>(id: u64, sink: impl FnOnce() -> R) -> R {
     sink()
 }
 
-/// Whether the calling thread is in a sink of this batch.
+/// Whether the calling thread is in the sink of this batch.
 fn is_inside(id: u64) -> bool {
     let mut call = CALLS.get();
-    // SAFETY: the calls are on this thread's stack for as long as they are in the list.
+    // SAFETY: the calls stay on this thread's stack for as long as they are in the list.
     while let Some(Call { id: other, outer }) = unsafe { call.as_ref() } {
         if *other == id {
             return true;
@@ -65,23 +65,23 @@ fn is_inside(id: u64) -> bool {
     false
 }
 
-/// What takes the items of a batch.
+/// The function that takes the items of a batch.
 pub type UwPercpuSink = Option<unsafe extern "C-unwind" fn(*const *mut c_void, usize, *mut c_void)>;
 
 const CAPACITY_MAX: c_uint = 1 << 20;
 
-/// Makes batches.
+/// Creates a batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_batch_create(
     capacity: c_uint,
     sink: UwPercpuSink,
     arg: *mut c_void,
 ) -> *mut UwPercpuBatch {
-    /// What the sink gets.
+    /// The argument of the sink.
     struct Arg(*mut c_void);
-    // SAFETY: uwork.h says that the sink is called on any thread, with that argument.
+    // SAFETY: by uwork.h the sink is called on any thread, with that argument.
     unsafe impl Send for Arg {}
-    // SAFETY: as above, on several at once.
+    // SAFETY: as above, by several threads at the same time.
     unsafe impl Sync for Arg {}
     impl Arg {
         fn get(&self) -> *mut c_void {
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn uw_percpu_batch_create(
         let (arg, id) = (Arg(arg), BATCHES.fetch_add(1, Ordering::Relaxed));
         let batch = Batch::new(capacity as usize, move |items: Drain<'_, Item>| {
             let items: &[Item] = items.as_slice();
-            // SAFETY: by uwork.h; an `Item` is a pointer.
+            // SAFETY: by uwork.h. An `Item` has the layout of a pointer.
             inside(id, || unsafe { sink(items.as_ptr().cast(), items.len(), arg.get()) });
         });
         Ok(UwPercpuBatch { batch, id })
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn uw_percpu_batch_add(
     }
 }
 
-/// Hands on what is in all batches.
+/// Hands on the items of every CPU's part.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_batch_drain_all(batch: *mut UwPercpuBatch) -> i64 {
     // SAFETY: by uwork.h.
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn uw_percpu_batch_drain_all(batch: *mut UwPercpuBatch) ->
     drained.map_or_else(i64::from, count)
 }
 
-/// Hands on what is left, and gives the batches back.
+/// Hands on the remaining items, and frees the batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_batch_destroy(batch: *mut UwPercpuBatch) -> c_int {
     // SAFETY: by uwork.h.
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn uw_percpu_batch_destroy(batch: *mut UwPercpuBatch) -> c
         Err(code) => return code,
     }
     guard(|| {
-        // SAFETY: from `uw_percpu_batch_create`, and given back once (uwork.h).
+        // SAFETY: from `uw_percpu_batch_create`, and freed once (uwork.h).
         drop(unsafe { Box::from_raw(batch) });
         0
     })

@@ -9,7 +9,7 @@ use uwork::foreign::{Capacity, RawCache, capacity};
 use super::{count, made, nothing, there};
 use crate::error::{fail, guarded, misuse};
 
-/// See the module.
+/// The cache.
 pub struct UwPercpuCache {
     raw: RawCache,
     capacity: Capacity,
@@ -22,18 +22,18 @@ pub struct UwPercpuCache {
 pub struct UwPercpuCacheStats {
     /// Objects in all of its memory.
     pub objects: usize,
-    /// Of these, how many are allocated.
+    /// How many of these objects are allocated.
     pub out: usize,
-    /// Free ones in the magazines of CPUs.
+    /// How many free objects are in the magazines of CPUs.
     pub in_magazines: usize,
     /// Memory taken from the system.
     pub bytes: usize,
 }
 
-/// As `malloc` aligns.
+/// The alignment of `malloc`.
 const ALIGN: usize = 16;
 
-/// Makes a cache without memory.
+/// Creates a cache, without memory for objects yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_cache_create(
     name: *const c_char,
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn uw_percpu_cache_create(
             let text = format!("objects aligned to {align}: a power of 2, or 0 as malloc does");
             return Err(fail(libc::EINVAL, text));
         }
-        // A chunk has several of them.
+        // A chunk must have room for several objects.
         let most = (isize::MAX as usize / 2).saturating_sub(align);
         let layout = Layout::from_size_align(size, align).ok().filter(|_| size <= most);
         let layout = layout.ok_or_else(|| {
@@ -82,17 +82,17 @@ pub unsafe extern "C" fn uw_percpu_cache_alloc(cache: *mut UwPercpuCache) -> *mu
     }
 }
 
-/// Gives an object back.
+/// Frees an object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_cache_free(cache: *mut UwPercpuCache, object: *mut c_void) {
     // SAFETY: by uwork.h.
     if let (Some(object), Ok(cache)) = (NonNull::new(object), unsafe { there(cache) }) {
-        // SAFETY: from this cache, and given back once (uwork.h).
+        // SAFETY: from this cache, and freed once (uwork.h).
         unsafe { cache.raw.free(object.cast(), cache.capacity) };
     }
 }
 
-/// Moves what is in all magazines to the depot.
+/// Moves the free objects of all magazines to the depot.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_cache_flush_all(cache: *mut UwPercpuCache) -> i64 {
     // SAFETY: by uwork.h.
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn uw_percpu_cache_flush_all(cache: *mut UwPercpuCache) ->
     flushed.map_or_else(i64::from, count)
 }
 
-/// The same, and gives memory back to the system.
+/// The same, and returns memory to the system.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_cache_shrink(cache: *mut UwPercpuCache) -> i64 {
     // SAFETY: by uwork.h.
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn uw_percpu_cache_shrink(cache: *mut UwPercpuCache) -> i6
     shrunk.map_or_else(i64::from, count)
 }
 
-/// How much it has.
+/// The cache's statistics.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_cache_stats(
     cache: *const UwPercpuCache,
@@ -124,19 +124,19 @@ pub unsafe extern "C" fn uw_percpu_cache_stats(
                 in_magazines: now.in_magazines,
                 bytes: now.bytes,
             };
-            // SAFETY: not null, and a place for it (uwork.h).
+            // SAFETY: not null, and a valid place for the statistics (uwork.h).
             unsafe { stats.write(now) };
             0
         }
-        (Ok(_), true) => misuse(libc::EINVAL, "the place for the figures is NULL"),
+        (Ok(_), true) => misuse(libc::EINVAL, "the pointer for the statistics is NULL"),
         (Err(code), _) => code,
     }
 }
 
-/// Gives all memory back, unless objects are allocated.
+/// Returns all memory to the system and frees the cache, unless objects are allocated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_cache_destroy(cache: *mut UwPercpuCache) -> c_int {
-    // SAFETY: from `uw_percpu_cache_create`; nobody else uses it any more (uwork.h).
+    // SAFETY: from `uw_percpu_cache_create`; no other thread uses it any more (uwork.h).
     let Some(known) = (unsafe { cache.as_mut() }) else {
         return misuse(libc::EINVAL, "the handle is NULL");
     };
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn uw_percpu_cache_destroy(cache: *mut UwPercpuCache) -> c
             format!("{out} object(s) of cache {:?} are allocated: free them first", known.name);
         return fail(libc::EBUSY, text);
     }
-    // SAFETY: as above, given back once.
+    // SAFETY: as above; freed once.
     drop(unsafe { Box::from_raw(cache) });
     0
 }

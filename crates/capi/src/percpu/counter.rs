@@ -1,4 +1,4 @@
-//! A number that everybody adds to.
+//! A counter that every CPU adds to.
 
 use std::ffi::c_int;
 
@@ -7,10 +7,10 @@ use uwork::percpu::Counter;
 use super::{made, there};
 use crate::error::misuse;
 
-/// See the module.
+/// The counter.
 pub struct UwPercpuCounter(Counter);
 
-/// Makes a counter at zero.
+/// Creates a counter with the value 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_percpu_counter_create() -> *mut UwPercpuCounter {
     made(|| Ok(UwPercpuCounter(Counter::new())))
@@ -32,13 +32,13 @@ pub unsafe extern "C" fn uw_percpu_counter_sum(counter: *const UwPercpuCounter) 
     unsafe { there(counter) }.map_or(0, |counter| counter.0.sum())
 }
 
-/// Gives the counter back.
+/// Frees the counter.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_counter_destroy(counter: *mut UwPercpuCounter) -> c_int {
     if counter.is_null() {
         return misuse(libc::EINVAL, "the handle is NULL");
     }
-    // SAFETY: from `uw_percpu_counter_create`, and given back once (uwork.h).
+    // SAFETY: from `uw_percpu_counter_create`, and freed once (uwork.h).
     drop(unsafe { Box::from_raw(counter) });
     0
 }

@@ -1,4 +1,4 @@
-//! A block of memory for each CPU, under a lock of its own.
+//! A block of memory for each CPU, each with its own lock.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_int, c_void};
@@ -11,26 +11,26 @@ use crate::attrs::cpu_of;
 use crate::cpu::given;
 use crate::error::{fail, failed, guard, guarded, misuse};
 
-/// Blocks, each behind its lock.
+/// The blocks. Each lies behind its lock.
 pub struct UwPercpu {
-    /// For forks. Nothing while it is dropped.
+    /// Tells forks about the locks. `None` only while the value is dropped.
     registration: Option<Registration>,
     locks: Locks,
     memory: NonNull<u8>,
     layout: Layout,
-    /// From one CPU's lock to the next one's.
+    /// The distance from one CPU's lock to the next CPU's.
     stride: usize,
 }
 
-// SAFETY: the memory is reached by holders of its locks.
+// SAFETY: only the holders of its locks access the memory.
 unsafe impl Sync for UwPercpu {}
 
-/// What is called with a block.
+/// The function that is called with a block.
 pub type UwPercpuFn = Option<unsafe extern "C-unwind" fn(c_int, *mut c_void, *mut c_void)>;
 
-/// From a lock to its block: aligned as `malloc` does, and on the same cache line.
+/// The distance from a lock to its block: aligned like `malloc`, and on the same cache line.
 const BLOCK: usize = 16;
-/// Two cache lines, as processors fetch lines in pairs.
+/// Two cache lines, because processors fetch lines in pairs.
 const STRIDE_UNIT: usize = 128;
 
 impl UwPercpu {
@@ -42,27 +42,28 @@ impl UwPercpu {
         let whole =
             stride.and_then(|stride| stride.checked_mul(len as usize)).ok_or_else(too_large)?;
         let layout = Layout::from_size_align(whole, STRIDE_UNIT).map_err(|_| too_large())?;
-        // SAFETY: not of size 0: there is a CPU, and room for its lock.
+        // SAFETY: the size is not 0: at least one CPU exists, with room for its lock.
         let memory = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(too_large)?;
         let stride = whole / len as usize;
         let place = Place { first: memory.cast(), stride, len };
-        // SAFETY: zero bytes are locks that are free. They stay until `drop`.
+        // SAFETY: zero bytes are unlocked locks. They stay until `drop`.
         let locks = unsafe { Locks::new(place) };
-        // SAFETY: as above; to give up a lock is all that can be done for data of which nothing is known.
+        // SAFETY: as above. Releasing the lock is all that a child can do for data of unknown
+        // content.
         let registration = Some(unsafe { Registration::locks(place, give_up) });
         Ok(UwPercpu { registration, locks, memory, layout, stride })
     }
 
     fn block_of(&self, cpu: u32) -> *mut c_void {
-        // SAFETY: there is such a CPU: its lock was taken.
+        // SAFETY: the CPU exists: its lock was taken.
         unsafe { block(self.memory.byte_add(self.stride * cpu as usize).cast()) }
     }
 
-    /// The lock of a block; nothing for what is none.
+    /// The lock of a block; `None` if the pointer is not a block of these.
     #[inline(always)]
     fn lock_of(&self, block: *mut c_void) -> Option<NonNull<CpuLock>> {
         let offset = block.addr().wrapping_sub(self.memory.addr().get() + BLOCK);
-        // With blocks of one unit, the usual case, no division.
+        // Blocks of one unit are the usual case; they need no division.
         let is_one = offset < self.layout.size()
             && offset.is_multiple_of(STRIDE_UNIT)
             && (self.stride == STRIDE_UNIT || offset.is_multiple_of(self.stride));
@@ -83,7 +84,7 @@ impl Drop for UwPercpu {
 /// The lock is one of a [`UwPercpu`].
 #[inline(always)]
 unsafe fn block(lock: NonNull<CpuLock>) -> *mut c_void {
-    // SAFETY: the block is behind its lock, in the same memory.
+    // SAFETY: the block lies behind its lock, in the same memory.
     unsafe { lock.byte_add(BLOCK).as_ptr().cast() }
 }
 
@@ -92,17 +93,17 @@ unsafe fn block(lock: NonNull<CpuLock>) -> *mut c_void {
 fn recursion<T>() -> *mut T {
     nothing(fail(
         libc::EDEADLK,
-        "the caller holds the lock of this CPU's block already, or of another one's",
+        "the caller already holds the lock of this CPU's block, or of another CPU's",
     ))
 }
 
 #[cold]
 #[inline(never)]
 fn busy<T>() -> *mut T {
-    nothing(fail(libc::EBUSY, "the lock of this CPU's block is held by somebody else"))
+    nothing(fail(libc::EBUSY, "the lock of this CPU's block is held"))
 }
 
-/// Makes blocks of zero bytes.
+/// Creates blocks of zero bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn uw_percpu_create(size: usize) -> *mut UwPercpu {
     made(|| {
@@ -113,7 +114,7 @@ pub extern "C" fn uw_percpu_create(size: usize) -> *mut UwPercpu {
     })
 }
 
-/// Gives the blocks back.
+/// Frees the blocks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_destroy(percpu: *mut UwPercpu) -> c_int {
     // SAFETY: by uwork.h.
@@ -124,36 +125,36 @@ pub unsafe extern "C" fn uw_percpu_destroy(percpu: *mut UwPercpu) -> c_int {
     if let Some(cpu) = (0..locks.cpus()).find(|&cpu| locks.is_held_on(cpu)) {
         return fail(libc::EDEADLK, format!("the caller holds the lock of CPU {cpu}'s block"));
     }
-    // SAFETY: from `uw_percpu_create`, and given back once (uwork.h).
+    // SAFETY: from `uw_percpu_create`, and freed once (uwork.h).
     drop(unsafe { Box::from_raw(percpu) });
     0
 }
 
-/// How many CPUs have a block.
+/// The number of CPUs that have a block.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_cpus(percpu: *const UwPercpu) -> c_int {
     // SAFETY: by uwork.h.
     unsafe { there(percpu) }.map_or_else(|code| code, |percpu| percpu.locks.cpus() as c_int)
 }
 
-/// Locks the block of the CPU that the caller is on.
+/// Locks the block of the caller's CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_lock_local(percpu: *mut UwPercpu) -> *mut c_void {
     // SAFETY: by uwork.h.
     match unsafe { there(percpu) }.map(|percpu| lock_here(&percpu.locks)) {
-        // SAFETY: a lock of these.
+        // SAFETY: the lock is one of these.
         Ok(Ok(lock)) => unsafe { block(lock) },
         Ok(Err(Recursion)) => recursion(),
         Err(code) => nothing(code),
     }
 }
 
-/// The same, if it is free.
+/// The same, unless the lock is held.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_trylock_local(percpu: *mut UwPercpu) -> *mut c_void {
     // SAFETY: by uwork.h.
     match unsafe { there(percpu) }.map(|percpu| percpu.locks.try_here()) {
-        // SAFETY: a lock of these.
+        // SAFETY: the lock is one of these.
         Ok(Some(lock)) => unsafe { block(lock) },
         Ok(None) => busy(),
         Err(code) => nothing(code),
@@ -172,7 +173,7 @@ pub unsafe extern "C" fn uw_percpu_lock(percpu: *mut UwPercpu, cpu: c_int) -> *m
     locked().unwrap_or_else(nothing)
 }
 
-/// The same, if it is free.
+/// The same, unless the lock is held.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_trylock(percpu: *mut UwPercpu, cpu: c_int) -> *mut c_void {
     let locked = || {
@@ -193,40 +194,40 @@ pub unsafe extern "C" fn uw_percpu_unlock(percpu: *mut UwPercpu, block: *mut c_v
         Err(code) => return code,
     };
     match percpu.lock_of(block) {
-        // SAFETY: a lock of these (uwork.h).
+        // SAFETY: the lock is one of these (uwork.h).
         Some(lock) if unsafe { percpu.locks.release_own(lock) } => 0,
         Some(_) => misuse(libc::EPERM, "the caller does not hold the lock of this block"),
-        None => misuse(libc::EINVAL, "this is no block of these"),
+        None => misuse(libc::EINVAL, "this is not one of these blocks"),
     }
 }
 
-/// The CPU of a block.
+/// The CPU that a block belongs to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_cpu_of(percpu: *const UwPercpu, block: *const c_void) -> c_int {
     // SAFETY: by uwork.h.
     match unsafe { there(percpu) }.map(|percpu| (percpu, percpu.lock_of(block.cast_mut()))) {
         Ok((percpu, Some(lock))) => percpu.locks.cpu_of(lock) as c_int,
-        Ok((_, None)) => misuse(libc::EINVAL, "this is no block of these"),
+        Ok((_, None)) => misuse(libc::EINVAL, "this is not one of these blocks"),
         Err(code) => code,
     }
 }
 
-/// A function of the user's, and what it gets.
+/// A function of the program, with its argument.
 struct Call {
     func: unsafe extern "C-unwind" fn(c_int, *mut c_void, *mut c_void),
     arg: *mut c_void,
 }
 
-// SAFETY: uwork.h says that the function runs on other threads, with that argument.
+// SAFETY: by uwork.h the function runs on other threads, with that argument.
 unsafe impl Sync for Call {}
 
 impl Call {
-    /// Calls it, and gives up the lock.
+    /// Calls the function, then releases the lock.
     ///
     /// # Safety
-    /// The caller has the lock of `cpu`.
+    /// The caller holds the lock of `cpu`.
     unsafe fn call(&self, percpu: &UwPercpu, cpu: u32) {
-        /// Also where the function unwinds: others wait for the lock.
+        /// Releases the lock also if the function unwinds, because other threads wait for it.
         struct Release<'a>(&'a Locks, u32);
         impl Drop for Release<'_> {
             fn drop(&mut self) {
@@ -252,7 +253,7 @@ pub unsafe extern "C" fn uw_percpu_with(
         // SAFETY: by uwork.h.
         let percpu = unsafe { there(percpu) }?;
         let (cpu, call) = (cpu_of(cpu)?, &Call { func: given(func)?, arg });
-        // SAFETY: called with the lock.
+        // SAFETY: `visit` calls it with the lock held.
         let visit = || percpu.locks.visit(cpu, || unsafe { call.call(percpu, cpu) });
         guarded(visit)?.map_err(|error| failed(&error))
     };
@@ -274,7 +275,7 @@ pub unsafe extern "C" fn uw_percpu_for_each(
                 Err(code) => return code,
             };
         let call = &Call { func, arg };
-        // SAFETY: called with the lock.
+        // SAFETY: `visit_all` calls it with the lock held.
         crate::error::done(
             percpu.locks.visit_all(0..percpu.locks.cpus(), |cpu| unsafe { call.call(percpu, cpu) }),
         )

@@ -1,7 +1,9 @@
-//! Which locks in per-CPU data a thread holds, for forks: of such locks nothing else is known, as zero bytes are one.
+//! Records which locks in per-CPU data a thread holds, for forks. A fork cannot find such locks in
+//! any other way, because zero bytes are already a valid lock.
 //!
-//! A thread notes the row before it takes a lock of it, and strikes that out after it has given the lock up. So in a
-//! child of a fork every lock that a lost thread held is one of a row that the thread had noted, and has its token.
+//! A thread records the row of locks before it takes a lock of that row, and removes the record
+//! after it has released the lock. So every lock that a thread held at a fork belongs to a row that
+//! the thread had recorded, and contains the thread's token.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
@@ -9,143 +11,152 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
 
 use uwork::foreign::{CpuLock, Locks, Place, Registration, Token, give_up};
 
-/// Locks of a thread that are noted, at a time: those beyond stay held in a child.
-const NOTED: usize = 8;
+/// How many locks of a thread can be recorded at a time. Those beyond the limit stay locked in a
+/// child.
+const RECORDS_MAX: usize = 8;
 
-/// A thread's notes. Written by it alone; read by a child that does not have it.
-struct Notes {
+/// The records of a thread. The thread alone writes them; a child reads those of the threads that
+/// do not exist in it.
+struct Records {
     thread: Token,
-    /// Of all rows the same but for the first lock.
+    /// The same for all rows, except for the first lock.
     place: Place,
-    /// So many of these are of rows in which a lock is held, or about to be.
+    /// How many entries of `rows` are in use: each is a row in which the thread holds a lock, or is
+    /// about to take one.
     used: AtomicUsize,
-    /// Each row's first lock.
-    rows: [AtomicPtr<CpuLock>; NOTED],
-    /// Locks for which there was no room. The thread's own.
-    beyond: Cell<usize>,
+    /// The first lock of each row.
+    rows: [AtomicPtr<CpuLock>; RECORDS_MAX],
+    /// The number of locks for which there was no room. Only the thread itself uses it.
+    unrecorded: Cell<usize>,
 }
 
-/// Notes on the heap, where forks find them.
-struct Boxed(NonNull<Notes>);
+/// Records on the heap, where a forked child finds them.
+struct Boxed(NonNull<Records>);
 
 impl Drop for Boxed {
     fn drop(&mut self) {
-        // SAFETY: from a box, and nobody's any more.
+        // SAFETY: from a box, and used by no thread any more.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }
 
-/// A thread's notes and forks' knowledge of them, until the thread ends.
-struct Known {
-    /// Dropped before the notes.
+/// A thread's records and their registration for forks. Both last until the thread ends.
+struct Registered {
+    /// Dropped before the records.
     _registration: Registration,
-    _notes: Boxed,
+    _records: Boxed,
 }
 
-impl Drop for Known {
+impl Drop for Registered {
     fn drop(&mut self) {
-        NOTES.set(ptr::null());
+        RECORDS.set(ptr::null());
     }
 }
 
 thread_local! {
-    /// Null before the first note, and when the thread ends.
-    static NOTES: Cell<*const Notes> = const { Cell::new(ptr::null()) };
-    static KNOWN: RefCell<Option<Known>> = const { RefCell::new(None) };
+    /// Null before the first record, and again when the thread ends.
+    static RECORDS: Cell<*const Records> = const { Cell::new(ptr::null()) };
+    static REGISTERED: RefCell<Option<Registered>> = const { RefCell::new(None) };
 }
 
-/// Nothing where the thread ends.
+/// `None` while the thread ends.
 #[inline(always)]
-fn notes(locks: &Locks, place: Place) -> Option<&'static Notes> {
-    let notes = NOTES.get();
-    let notes = if notes.is_null() { make(locks, place) } else { notes };
-    // SAFETY: null, or live until the thread ends; its last destructors find null.
-    unsafe { notes.as_ref() }
+fn records(locks: &Locks, place: Place) -> Option<&'static Records> {
+    let records = RECORDS.get();
+    let records = if records.is_null() { make(locks, place) } else { records };
+    // SAFETY: null, or live until the thread ends; the destructors that run after that find null.
+    unsafe { records.as_ref() }
 }
 
 #[cold]
-fn make(locks: &Locks, place: Place) -> *const Notes {
-    let make = |known: &RefCell<Option<Known>>| {
-        let rows = [const { AtomicPtr::new(ptr::null_mut()) }; NOTED];
-        let notes = Notes {
+fn make(locks: &Locks, place: Place) -> *const Records {
+    let make = |known: &RefCell<Option<Registered>>| {
+        let rows = [const { AtomicPtr::new(ptr::null_mut()) }; RECORDS_MAX];
+        let records = Records {
             thread: locks.token(),
             place,
             used: AtomicUsize::new(0),
             rows,
-            beyond: Cell::new(0),
+            unrecorded: Cell::new(0),
         };
-        let notes = Boxed(NonNull::from(Box::leak(Box::new(notes))));
-        let pointer = notes.0;
-        // SAFETY: on the heap until the registration is dropped; `child` is for notes.
+        let records = Boxed(NonNull::from(Box::leak(Box::new(records))));
+        let pointer = records.0;
+        // SAFETY: on the heap until the registration is dropped. `child` accepts these records.
         let registration = unsafe { Registration::other(pointer, child) };
-        *known.borrow_mut() = Some(Known { _registration: registration, _notes: notes });
-        NOTES.set(pointer.as_ptr());
+        *known.borrow_mut() = Some(Registered { _registration: registration, _records: records });
+        RECORDS.set(pointer.as_ptr());
         pointer.as_ptr().cast_const()
     };
-    KNOWN.try_with(make).unwrap_or(ptr::null())
+    REGISTERED.try_with(make).unwrap_or(ptr::null())
 }
 
-/// The calling thread is about to take a lock of this row.
+/// Records that the calling thread is about to take a lock of this row.
 #[inline(always)]
 pub(super) fn note(locks: &Locks, place: Place) {
-    let Some(notes) = notes(locks, place) else { return };
-    let used = notes.used.load(Ordering::Relaxed);
-    if let Some(row) = notes.rows.get(used) {
+    let Some(records) = records(locks, place) else { return };
+    let used = records.used.load(Ordering::Relaxed);
+    if let Some(row) = records.rows.get(used) {
         row.store(place.first.as_ptr(), Ordering::Relaxed);
-        // Release: who sees the count, sees the row. A child sees a thread's stores in their order.
-        notes.used.store(used + 1, Ordering::Release);
+        // Release: a reader that sees the count also sees the row. A child sees another thread's
+        // stores in order.
+        records.used.store(used + 1, Ordering::Release);
     } else {
-        notes.beyond.set(notes.beyond.get() + 1);
+        records.unrecorded.set(records.unrecorded.get() + 1);
     }
-    // The lock is taken after that.
+    // Compiler fence: the lock is taken after the record is written. A child sees another thread's
+    // stores in program order, so no fence of the processor is needed.
     compiler_fence(Ordering::SeqCst);
 }
 
-/// The calling thread has given up a lock of this row, or not got it.
+/// Removes the record of a lock of this row, which the calling thread has released or failed to
+/// take.
 #[inline(always)]
 pub(super) fn strike(locks: &Locks, place: Place) {
-    // The lock was given up before that.
+    // Compiler fence: the lock was released before the record is removed.
     compiler_fence(Ordering::SeqCst);
-    // SAFETY: as in `notes`.
-    let Some(notes) = (unsafe { NOTES.get().as_ref() }) else { return };
-    let used = notes.used.load(Ordering::Relaxed);
+    // SAFETY: as in `records`.
+    let Some(records) = (unsafe { RECORDS.get().as_ref() }) else { return };
+    let used = records.used.load(Ordering::Relaxed);
     let is_it = |row: &AtomicPtr<CpuLock>| row.load(Ordering::Relaxed) == place.first.as_ptr();
-    if notes.beyond.get() > 0 {
-        // Locks of one row cannot be told apart here: one that is held still has first claim to a note.
+    if records.unrecorded.get() > 0 {
+        // Records of one row are interchangeable. If the row has no more records than locks that
+        // are still held, all of its records are needed, so the lock counts as an unrecorded one.
         let held = (0..locks.cpus()).filter(|&cpu| locks.is_held_on(cpu)).count();
-        if notes.rows[..used].iter().filter(|row| is_it(row)).count() <= held {
-            notes.beyond.set(notes.beyond.get() - 1);
+        if records.rows[..used].iter().filter(|row| is_it(row)).count() <= held {
+            records.unrecorded.set(records.unrecorded.get() - 1);
             return;
         }
     }
-    if let Some(it) = notes.rows[..used].iter().rposition(is_it) {
-        let last = notes.rows[used - 1].load(Ordering::Relaxed);
-        notes.rows[it].store(last, Ordering::Relaxed);
-        // Release: the last one is noted twice before it is noted once.
-        notes.used.store(used - 1, Ordering::Release);
+    if let Some(it) = records.rows[..used].iter().rposition(is_it) {
+        let last = records.rows[used - 1].load(Ordering::Relaxed);
+        records.rows[it].store(last, Ordering::Relaxed);
+        // Release: the last row is recorded twice before the count drops, so it never lacks a
+        // record.
+        records.used.store(used - 1, Ordering::Release);
     }
 }
 
-/// In a child: gives up what the thread held, if it is not there.
+/// In a child: releases the locks of a thread that does not exist in the child. Returns whether the
+/// records stay registered.
 ///
 /// # Safety
-/// `it` is a thread's notes, and the caller the only thread of a child.
+/// `it` points to a thread's records, and the caller is the only thread of a child.
 unsafe fn child(it: NonNull<()>) -> bool {
-    let it = it.cast::<Notes>();
+    let it = it.cast::<Records>();
     // SAFETY: by this function's contract.
-    let notes = unsafe { it.as_ref() };
-    // SAFETY: of per-CPU data, which is there; nothing is taken.
-    if unsafe { Locks::new(notes.place) }.token() == notes.thread {
+    let records = unsafe { it.as_ref() };
+    // SAFETY: the records describe existing per-CPU data, and no lock is taken.
+    if unsafe { Locks::new(records.place) }.token() == records.thread {
         return true;
     }
-    for row in &notes.rows[..notes.used.load(Ordering::Relaxed)] {
+    for row in &records.rows[..records.used.load(Ordering::Relaxed)] {
         let Some(first) = NonNull::new(row.load(Ordering::Relaxed)) else { continue };
-        for cpu in 0..notes.place.len as usize {
+        for cpu in 0..records.place.len as usize {
             // SAFETY: a lock of per-CPU data that the thread was using.
-            let lock = unsafe { first.byte_add(notes.place.stride * cpu) };
-            // SAFETY: as above; its holder is not there.
+            let lock = unsafe { first.byte_add(records.place.stride * cpu) };
+            // SAFETY: as above; the lock's holder does not exist in the child.
             unsafe {
-                if lock.as_ref().is_held_by(notes.thread) {
+                if lock.as_ref().is_held_by(records.thread) {
                     give_up(lock);
                 }
             }

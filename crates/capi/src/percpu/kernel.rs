@@ -1,4 +1,5 @@
-//! Locks that lie in the kernel-compatible headers' per-CPU data: called by kernel/pwlocks.c, and not exported.
+//! The locks in the kernel-compatible headers' per-CPU data. kernel/pwlocks.c calls these
+//! functions; they are not exported.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
@@ -8,7 +9,8 @@ use uwork::foreign::{Locks, Place};
 use super::{held, lock_here};
 use crate::error::{fail, failed, guarded};
 
-/// `struct uw_locks` of kernel/pwlocks.c: where the first CPU's lock is, from one to the next, and how many.
+/// `struct uw_locks` of kernel/pwlocks.c, a row of locks: the first CPU's lock, the distance from
+/// one lock to the next, and their number.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct UwLocks {
@@ -24,14 +26,15 @@ impl UwLocks {
     }
 
     /// # Safety
-    /// There are `len` zeroed or used locks, and they stay.
+    /// There are `len` locks, zeroed or in use, and they stay.
     #[inline(always)]
     unsafe fn get(self) -> Locks {
         // SAFETY: by this function's contract.
         unsafe { Locks::new(self.place()) }
     }
 
-    /// Has `take` take one of the locks, which forks know of then. `take` says whether it has.
+    /// Lets `take` take one of the locks, and records it for forks. `take` returns an error if it
+    /// took none.
     ///
     /// # Safety
     /// As [`UwLocks::get`].
@@ -52,7 +55,7 @@ fn code(taken: Result<c_int, c_int>) -> c_int {
     taken.unwrap_or_else(|code| code)
 }
 
-/// Takes the lock of the CPU that the caller is on, which is the answer.
+/// Takes the lock of the caller's CPU. Returns the CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_locks_lock_here(locks: UwLocks) -> c_int {
     // SAFETY: by pwlocks.c.
@@ -64,7 +67,7 @@ pub unsafe extern "C" fn uw_locks_lock_here(locks: UwLocks) -> c_int {
     })
 }
 
-/// The same, if it is free.
+/// The same, unless the lock is held.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_locks_try_here(locks: UwLocks) -> c_int {
     // SAFETY: by pwlocks.c.
@@ -87,7 +90,7 @@ pub unsafe extern "C" fn uw_locks_lock(locks: UwLocks, cpu: c_uint) -> c_int {
     })
 }
 
-/// The same, if it is free.
+/// The same, unless the lock is held.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_locks_try(locks: UwLocks, cpu: c_uint) -> c_int {
     // SAFETY: by pwlocks.c.
@@ -100,7 +103,7 @@ pub unsafe extern "C" fn uw_locks_try(locks: UwLocks, cpu: c_uint) -> c_int {
     })
 }
 
-/// Gives up the lock of a CPU, if the caller holds it.
+/// Releases the lock of a CPU, if the caller holds it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_locks_unlock(row: UwLocks, cpu: c_uint) -> c_int {
     // SAFETY: by pwlocks.c.
@@ -108,13 +111,13 @@ pub unsafe extern "C" fn uw_locks_unlock(row: UwLocks, cpu: c_uint) -> c_int {
     if cpu >= locks.cpus() || !locks.is_held_on(cpu) {
         return fail(libc::EPERM, format!("the caller does not hold the lock of CPU {cpu}"));
     }
-    // SAFETY: just seen.
+    // SAFETY: the check above has found that the caller holds it.
     unsafe { locks.release(cpu) };
     held::strike(&locks, row.place());
     0
 }
 
-/// Whether the caller holds the lock of some CPU.
+/// Whether the caller holds the lock of any CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_locks_is_held(locks: UwLocks) -> bool {
     // SAFETY: by pwlocks.c.

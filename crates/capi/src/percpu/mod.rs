@@ -1,7 +1,7 @@
-//! Per-CPU data: `uw_percpu_*`, and what linux/pwlocks.h has in the library.
+//! Per-CPU data: `uw_percpu_*`, and the library's part of linux/pwlocks.h.
 //!
-//! Locking one's own CPU is a call, as a system call wrapper is: how a lock is taken is no part of the ABI. What that
-//! costs is in the project's docs/percpu.md.
+//! Locking the own CPU's block is a function call, as a system call wrapper is, because the lock's
+//! algorithm is not part of the ABI. The project's docs/percpu.md gives the cost.
 
 mod batch;
 mod cache;
@@ -34,15 +34,16 @@ pub extern "C" fn uw_percpu_mode() -> c_int {
     guard(|| mode().number() as c_int)
 }
 
-/// Why it is this mode.
+/// The reason for this mode, as text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uw_percpu_reason(buffer: *mut c_char, size: usize) -> c_int {
     // SAFETY: by uwork.h.
     guard(|| unsafe { write_text(reason(), buffer, size) })
 }
 
-/// Takes the lock of the CPU that the caller is on. In the debug mode not if the caller has a lock of these: if he was
-/// moved meanwhile, it would be a second one's, and two such threads can wait for each other.
+/// Takes the lock of the caller's CPU. In the debug mode it fails if the caller holds any of these
+/// locks. The caller could have migrated since it took that lock, and would now take a second one;
+/// two such threads can deadlock.
 #[inline(always)]
 fn lock_here(locks: &Locks) -> Result<NonNull<CpuLock>, Recursion> {
     if crate::debug::is_on() && locks.is_any_held() {
@@ -51,7 +52,7 @@ fn lock_here(locks: &Locks) -> Result<NonNull<CpuLock>, Recursion> {
     locks.lock_here()
 }
 
-/// What was made, for C, or null and errno.
+/// Creates an object and passes it to C, or returns null and sets errno.
 fn made<T>(body: impl FnOnce() -> Result<T, c_int>) -> *mut T {
     match guarded(body).and_then(|made| made) {
         Ok(value) => Box::into_raw(Box::new(value)),
@@ -59,24 +60,24 @@ fn made<T>(body: impl FnOnce() -> Result<T, c_int>) -> *mut T {
     }
 }
 
-/// Null and errno.
+/// Sets errno and returns null.
 #[cold]
 fn nothing<T>(code: c_int) -> *mut T {
     set_errno(-code);
     std::ptr::null_mut()
 }
 
-/// A handle of C's, if it is one.
+/// The object of C's handle, unless the handle is null.
 ///
 /// # Safety
-/// Null, or from [`made`] and not given back.
+/// `handle` is null, or comes from [`made`] and was not freed.
 unsafe fn there<'a, T>(handle: *const T) -> Result<&'a T, c_int> {
     // SAFETY: by this function's contract.
     unsafe { handle.as_ref() }
         .ok_or_else(|| crate::error::misuse(libc::EINVAL, "the handle is NULL"))
 }
 
-/// A number of things as an answer.
+/// A number of objects as a result for C.
 fn count(outcome: Result<usize, uwork::Error>) -> i64 {
     match outcome {
         Ok(count) => i64::try_from(count).unwrap_or(i64::MAX),

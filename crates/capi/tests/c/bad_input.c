@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Calls that no program makes on purpose: an error, or, with UWORK_DEBUG=objects, an end that says why. The first
- * argument names the case; what is expected is in the table, which tests/run.sh reads with the argument --list.
+ * Misuse: each call returns an error or, with UWORK_DEBUG=objects, ends the process with a message.
+ * The first argument selects the case. Without an argument the program prints the table of cases
+ * and expected messages, which tests/run.sh reads.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -52,7 +53,7 @@ static void uninitialised(void)
 	CHECK(uw_queue_work(queue, &item.work) == -EINVAL);
 }
 
-/* With what might be a function, and with a pattern that might be a copy's. */
+/* An item with a plausible function address, and one with a plausible pattern of a copy. */
 static void plausible(void)
 {
 	struct uw_work item;
@@ -142,7 +143,7 @@ static struct big *armed(uint64_t delay_ns)
 	return big;
 }
 
-/* Without the debug mode these are what must not happen, so they are not tried. */
+/* Without the debug mode these are undefined behaviour, so they run in that mode only. */
 static void freed_while_armed(void)
 {
 	free(armed(1000 * 1000));
@@ -218,9 +219,9 @@ static void percpu_bad_item(void)
 static const struct {
 	const char *name;
 	void (*function)(void);
-	/* Only with the debug mode. */
+	/* Runs with the debug mode only. */
 	bool only_debug;
-	/* What the end says. */
+	/* The expected message. */
 	const char *words;
 } cases[] = {
 	{ "null_queue", null_queue, false, "the queue is NULL" },

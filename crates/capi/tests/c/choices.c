@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* What is chosen before the library starts; what the watchdog says of C functions. */
+/* Choices before the library starts; the watchdog's reports about C functions. */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -15,10 +15,10 @@
 static sem_t reported, reported_deaf;
 static int held[2];
 
-/* Stalls are reported once each; what else is said is of no interest here. */
+/* Each stall is reported once. The test ignores all other reports. */
 static void reporter(const char *text)
 {
-	/* Who is in the way, with the function's name. */
+	/* The report names the function of the item that is in the way. */
 	if (strstr(text, "stuck_on_a_pipe"))
 		sem_post(&reported);
 	if (strstr(text, "in stuck_and_deaf"))
@@ -33,7 +33,10 @@ static void stuck_on_a_pipe(struct uw_work *work)
 	CHECK(read(held[0], &byte, 1) == 1);
 }
 
-/* Nor does it say in which calls it is, as any thread that does not get to run for a while. */
+/*
+ * Blocks all signals as well, so its stack cannot be read: like a thread that is preempted for a
+ * while.
+ */
 static void stuck_and_deaf(struct uw_work *work)
 {
 	sigset_t all, before;
@@ -54,7 +57,7 @@ static void setup(void)
 	struct uw_setup setup = UW_SETUP_INIT;
 	char *dump;
 
-	/* In the debug mode this ends the process. */
+	/* In the debug mode this call ends the process. */
 	CHECK(getenv("UWORK_DEBUG") || uw_setup(NULL) == -EINVAL);
 	setup.size = 4;
 	CHECK(uw_setup(&setup) == -EINVAL && strstr(uw_error_text(), "UW_SETUP_INIT"));
@@ -73,7 +76,7 @@ static void setup(void)
 	uw_string_free(dump);
 }
 
-/* An item that others wait behind is in the way until a report has named it. */
+/* Keeps an item in the way of others until a report has named it. */
 static void in_the_way(uw_work_fn func, sem_t *named)
 {
 	struct uw_queue *queue = uw_queue_create("in-order", UW_ORDERED, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Forks, reports, the end. */
+/* Forks, reports and shutdown. */
 #include <errno.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,14 +8,17 @@
 
 static const uint64_t MS = 1000 * 1000;
 
-/* A child's new threads have the addresses of its parent's, which the thread sanitizer takes for the same threads. */
+/*
+ * A child's new threads have the addresses of the parent's threads. The thread sanitizer takes them
+ * for the same threads.
+ */
 #ifdef __SANITIZE_THREAD__
 #define CHILD_HAS_THREADS 0
 #else
 #define CHILD_HAS_THREADS 1
 #endif
 
-/* A child may use everything at once; the parent does not notice. */
+/* A child may use everything immediately, without an effect on the parent. */
 static void forked(void)
 {
 	struct uw_queue *queue = make("forked");
@@ -53,7 +56,7 @@ static void ending(void)
 	char *report;
 
 	CHECK(uw_set_reporter(reporter) == 0 && uw_set_reporter(reporter) == -EEXIST);
-	/* By the kernel's rules that becomes a per-CPU queue, which is reported. */
+	/* By the kernel's rules this is a per-CPU queue, with a report. */
 	queue = uw_queue_create("unplaced", UW_KERNEL_RULES, 0);
 	CHECK(queue && (uw_queue_flags(queue) & (int)UW_PERCPU));
 	CHECK(atomic_load(&reports) == 1);

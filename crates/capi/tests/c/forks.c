@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* A child of fork() can make and destroy queues, whatever other threads of its parent were at. */
+/*
+ * A child of fork() can create and destroy queues, whatever the parent's other threads were doing.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -42,14 +44,14 @@ static void *keep_at_it(void *name)
 
 static void child(void)
 {
-	/* Ends the process if it waits in vain. */
+	/* Ends the process if a wait does not end. */
 	alarm(60);
 	atomic_store(&runs, 0);
 	make_and_destroy("of-the-child");
 	_exit(atomic_load(&runs) == 1 ? 0 : 2);
 }
 
-/* The runtimes of the compilers' sanitizers have locks that they do not hold over a fork (kernel/forks.c). */
+/* The sanitizers' runtimes have locks that they do not hold over a fork (kernel/forks.c). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CAN_FORK_WITH_THREADS 0
 #else

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Functions that are queued without an item, or run on a CPU; what else can be called. */
+/* Jobs, functions on CPUs, and the remaining calls. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -63,7 +63,7 @@ static void functions(void)
 	CHECK(uw_queue_destroy(queue) == 0);
 }
 
-/* A job that has not started can be taken back. */
+/* Keeps the queue busy, so that a job behind it has not started and can be cancelled. */
 static void *hold(void *arg)
 {
 	while (!atomic_load((atomic_int *)arg))

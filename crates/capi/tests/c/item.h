@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* An item of each kind that counts its runs, queues, CPUs: what the tests of uwork.h have in common. */
+/* Shared by the tests of uwork.h: an item of each kind that counts its runs, queues, CPUs. */
 #ifndef ITEM_H
 #define ITEM_H
 
@@ -57,7 +57,7 @@ static inline struct uw_queue *make(const char *name)
 	return queue;
 }
 
-/* One that the process may use. */
+/* A CPU that the process may use. */
 static inline int first_cpu(void)
 {
 	unsigned long mask[16] = { 0 };

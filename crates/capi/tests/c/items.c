@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Items: queueing, waiting, taking back, initialisers. */
+/* Items: queueing, waiting, cancelling, static initialisers. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -40,7 +40,7 @@ static void items(void)
 	CHECK(uw_mod_delayed_work(queue, &item.delayed, HOUR) == 0);
 	CHECK(uw_mod_delayed_work_on(queue, cpu, &item.delayed, HOUR) == 0);
 	CHECK(uw_work_is_pending(&item.delayed.work) == 1);
-	/* In the debug mode, too, what is shown is this item. */
+	/* In the debug mode, too, the dump shows this item and not its shadow. */
 	text = uw_dump();
 	snprintf(address, sizeof(address), "%#" PRIxPTR, (uintptr_t)&item.delayed);
 	CHECK(text && strstr(text, "run_delayed") && strstr(text, address));
@@ -122,7 +122,7 @@ static void *use_shared(void *queue)
 	return NULL;
 }
 
-/* Several threads may be the first to use an item that an initialiser has made. */
+/* Several threads may be the first to use a statically initialised item. */
 static void used_first_by_several(void)
 {
 	struct uw_queue *queue = make("shared");

@@ -16,7 +16,7 @@
 
 static int mode;
 
-/* The CPUs that the process may use; others have blocks too. */
+/* The CPUs that the process may use. The other CPUs have blocks too. */
 static cpu_set_t allowed;
 
 static bool is_allowed(int cpu)
@@ -53,7 +53,7 @@ static void choosing(void)
 	const char *asked = getenv("UWORK_PWLOCKS");
 	struct uw_setup setup = UW_SETUP_INIT;
 
-	/* What the environment says comes before what the program does. */
+	/* The environment overrides the program's choice. */
 	setup.percpu_mode = UW_PERCPU_REMOTE;
 	CHECK(uw_setup(&setup) == 0);
 	mode = uw_percpu_mode();
@@ -69,7 +69,7 @@ struct numbers {
 	struct uw_percpu_counter *counter;
 };
 
-/* Adds on whatever CPU it is on, and now and then on another one. */
+/* Adds on its current CPU, and sometimes on another one. */
 static void *adder(void *arg)
 {
 	const struct numbers *numbers = arg;
@@ -121,7 +121,7 @@ static void exact_counts(void)
 static void add_ten(int cpu, void *block, void *arg)
 {
 	(void)arg;
-	/* In mode 0 it is brought to that CPU. */
+	/* In mode 0 the function runs on that CPU. */
 	CHECK(mode != 0 || sched_getcpu() == cpu);
 	*(int *)block += 10;
 }
@@ -135,8 +135,7 @@ static void recursion(void)
 	stay_on(cpu);
 	block = uw_percpu_lock_local(percpu);
 	CHECK(block && *block == 0 && uw_percpu_cpu_of(percpu, block) == cpu);
-	/* Aligned as a block is, and inside of one. */
-	/* In the debug mode this ends the process. */
+	/* Aligned like a block, but inside of one. In the debug mode this call ends the process. */
 	if (!getenv("UWORK_DEBUG")) {
 		CHECK(uw_percpu_cpu_of(percpu, (char *)block + 128) == -EINVAL);
 		CHECK(uw_percpu_unlock(percpu, (char *)block + 128) == -EINVAL);
@@ -201,7 +200,7 @@ static void work(void)
 	int cpu = 0, runs = 0;
 
 	CHECK(queue && unbound && variable.cpu == 1);
-	/* So that the question which CPU this is has one answer. */
+	/* Bound to one CPU, so that the current CPU is known. */
 	stay_on(first_cpu());
 	atomic_init(&item.runs, 0);
 	for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -222,7 +221,7 @@ static void work(void)
 		CHECK(atomic_load(&item.runs) == ++runs);
 	}
 	uw_percpu_work_init(&item.work, drain, first_cpu());
-	/* Its function would run anywhere in mode 0. */
+	/* In mode 0 its function could run on any CPU, so it is refused. */
 	CHECK(uw_percpu_queue_on(unbound, first_cpu(), &item.work) == (mode == 0 ? -EINVAL : 1));
 	runs += mode != 0;
 	CHECK(atomic_load(&item.runs) == runs);
@@ -265,7 +264,7 @@ static void cache(void)
 	CHECK(cache);
 	for (i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, allocator, cache) == 0);
-	/* Meanwhile others take from the magazines what is free. */
+	/* Meanwhile other threads take free objects from the magazines. */
 	for (i = 0; i < 50; i++)
 		CHECK(uw_percpu_cache_flush_all(cache) >= 0);
 	for (i = 0; i < THREADS; i++)
@@ -341,7 +340,7 @@ static void end_itself(void *const *items, size_t count, void *arg)
 	*(bool *)arg = true;
 }
 
-/* In its own sink a batch cannot end. */
+/* A batch cannot be destroyed in its own sink. */
 static void batch_in_its_sink(void)
 {
 	bool was_called = false;
@@ -373,7 +372,10 @@ int main(void)
 	pthread_t thread;
 
 	CHECK(sched_getaffinity(0, sizeof(allowed), &allowed) == 0);
-	/* A thread of its own: where the process's first thread may run, the whole process may. */
+	/*
+	 * On a thread of its own, because the affinity of the process's first thread limits the
+	 * whole process.
+	 */
 	CHECK(pthread_create(&thread, NULL, everything, NULL) == 0);
 	pthread_join(thread, NULL);
 	puts("ok");

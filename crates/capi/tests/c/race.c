@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A race on purpose: an item's and the main thread's writes, which nothing orders. The thread sanitizer must report it,
- * or what it does not report of the other tests would say nothing.
+ * A deliberate race: writes of an item and of the main thread without an order between them. The
+ * thread sanitizer must report it; otherwise its silence about the other tests would mean nothing.
  */
 #include <stdatomic.h>
 #include <stddef.h>
@@ -15,11 +15,14 @@ static atomic_int has_written;
 static void write_on_worker(struct uw_work *work)
 {
 	(void)work;
-	/* Else what uw_queue_work() does last could order this write before what the main thread does next. */
+	/*
+	 * Without this wait, the last stores of uw_queue_work() could order this write before the
+	 * main thread's next one.
+	 */
 	while (atomic_load_explicit(&is_queued, memory_order_relaxed) == 0)
 		;
 	written++;
-	/* Seen by the main thread, and orders nothing. */
+	/* The main thread reads it. Relaxed: it must not order the writes. */
 	atomic_store_explicit(&has_written, 1, memory_order_relaxed);
 }
 

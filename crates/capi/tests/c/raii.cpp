@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// uwork.hpp: what ends with its scope, what a job gives back, what it throws.
+// uwork.hpp: cleanup in destructors, results of jobs, exceptions.
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -29,7 +29,7 @@ static void items()
 		CHECK(later.enqueue(queue, 1h) && !later.enqueue(queue, 1h) && later.is_pending());
 		CHECK(later.flush() && runs == 11);
 		CHECK(later.enqueue(queue, 1h) && later.cancel_sync() && runs == 11);
-		/* Its end takes it back. */
+		/* The destructor cancels it. */
 		CHECK(later.enqueue(queue, 1h));
 	}
 	CHECK(runs == 11 && queue.flush_for(1min));
@@ -59,7 +59,7 @@ static void jobs()
 	}
 	CHECK(thrown);
 
-	/* What nobody joins runs all the same, and is freed. */
+	/* A job that is never joined runs nevertheless, and is freed. */
 	std::atomic<int> runs{ 0 };
 	for (int i = 0; i < 100; i++)
 		queue.spawn([&runs, kept = std::make_unique<int>(i)] { runs += *kept < 100; });
@@ -101,7 +101,7 @@ static void grace_periods()
 			uwork::rcu_read_side outer, inner;
 
 			CHECK(work.enqueue(queue) && !work.enqueue(queue) && work.is_pending());
-			/* It would wait for itself. */
+			/* The item would wait for itself. */
 			CHECK(!work.flush() && runs == 0);
 		}
 		work.flush();
@@ -109,7 +109,7 @@ static void grace_periods()
 		CHECK(!work.disable_sync() && work.enable());
 		uwork::rcu_read_side side;
 		CHECK(work.enqueue(queue) && work.cancel_sync() && work.enqueue(queue));
-		/* Its end takes it back. */
+		/* The destructor cancels it. */
 	}
 	queue.flush();
 	CHECK(runs == 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// uwork.hpp: per-CPU data, caches and batches of a type, functions for one CPU's data.
+// uwork.hpp: per-CPU data, caches and batches of a type, work for one CPU's data.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -70,7 +70,7 @@ static void percpu_data()
 	CHECK(counter.sum() == 42);
 }
 
-// The errno that `function` throws; 0: it throws nothing.
+// The errno value that `function` throws; 0 if it throws nothing.
 template <typename F>
 static int thrown_by(F function)
 {
@@ -120,7 +120,7 @@ static void caches()
 	}
 	CHECK(counted::alive == 1 && first.stats().out == 1);
 
-	/* What could not be made gives its memory back. */
+	/* If a constructor throws, the object's memory is freed. */
 	bool thrown = false;
 	try {
 		first.make(-1);
@@ -129,7 +129,7 @@ static void caches()
 	}
 	CHECK(thrown && counted::alive == 1 && first.stats().out == 1);
 
-	/* Objects do not mind that their cache is moved. */
+	/* Objects stay valid when their cache is moved. */
 	uwork::percpu_cache<counted> second = std::move(first);
 	CHECK(*kept->owned == 22 && second.stats().out == 1);
 	kept.reset();
@@ -141,11 +141,14 @@ static void caches()
 	second.deallocate(nullptr);
 	CHECK(second.flush_all() > 0 && second.flush_all() == 0 && second.stats().in_magazines == 0);
 	CHECK(second.shrink() > 0 && second.stats().bytes == 0);
-	/* In the debug mode this ends the process. */
+	/* In the debug mode this call ends the process. */
 	CHECK(getenv("UWORK_DEBUG") || thrown_by([] { uwork::percpu_cache<int>(nullptr); }) == EINVAL);
 }
 
-/* What outlives its cache is good all the same; the cache stays, which is a leak. */
+/*
+ * An object that outlives its cache stays valid. The cache is then never destroyed, which is a
+ * leak.
+ */
 static void outlived_cache()
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -162,7 +165,7 @@ static void outlived_cache()
 	CHECK(counted::alive == 0);
 }
 
-/* Objects that are freed by another thread than the one that made them. */
+/* Objects that are freed by another thread than the one that allocated them. */
 static void shared_cache()
 {
 	uwork::percpu_cache<counted> cache("shared");
@@ -212,7 +215,7 @@ static void batches()
 	CHECK(batch.drain_all() >= 0 && seen.size() == 10 && seen == std::multiset<int>(numbers, numbers + 10));
 	CHECK(most > 0 && most <= 4 && batch.drain_all() == 0);
 
-	/* Its end hands on what is left, wherever it was moved to. */
+	/* The destructor passes on the remaining items, also after a move. */
 	{
 		uwork::percpu_batch<const int> other = std::move(batch);
 
@@ -254,7 +257,7 @@ static void percpu_items()
 		CHECK(!work.disable() && thrown_by([&] { work.enqueue(queue); }) == EPERM && work.enable());
 		CHECK(work.enqueue(queue));
 	}
-	/* Its end waits, or takes it back. */
+	/* The destructor waits for the function, or cancels it. */
 	const int then = runs;
 	queue.flush();
 	CHECK(runs == then && (uw_percpu_mode() == 0 || runs == 2));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* An item that returns in a read side: it is reported, once, and grace periods go on. */
+/* An item that returns within a read side: one report, and grace periods continue. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static void wait_for_readers(void)
 
 static _Atomic int is_locked;
 
-/* Behind one that has forgotten, on the same thread. */
+/* Runs on the same thread behind an item that has left its read side open. */
 static void waits(struct uw_work *work)
 {
 	(void)work;
@@ -57,7 +57,7 @@ static void helps(struct uw_work *work)
 	CHECK(uw_rcu_read_lock() == 0);
 	CHECK(uw_queue_work(queue, other) == 1);
 	uw_work_flush_helping(other);
-	/* Its own one is left to it. */
+	/* Its own read side stays open. */
 	CHECK(uw_rcu_is_read_locked());
 	CHECK(uw_rcu_read_unlock() == 0);
 }
@@ -84,7 +84,7 @@ int main(void)
 	CHECK(uw_queue_drain(queue) == 0 && uw_queue_destroy(queue) == 0);
 	wait_for_readers();
 	CHECK(reports == 1);
-	/* Outside of items it is the thread's own. */
+	/* Outside of items the read side belongs to the thread. */
 	CHECK(uw_rcu_read_lock() == 0 && uw_rcu_is_read_locked() && uw_rcu_read_unlock() == 0);
 	CHECK(uw_queue_destroy(ordered) == 0);
 	return 0;

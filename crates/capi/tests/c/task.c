@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Task work: every function of that part of uwork.h does what it says. */
+/* Task work: every function of that part of uwork.h. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -76,7 +76,7 @@ static void own_thread(void)
 	uw_task_put(NULL);
 }
 
-/* A thread that sleeps in one way or another, until it is told to end. */
+/* A thread that sleeps in one of several ways, until it is told to end. */
 struct sleeper {
 	void (*sleep)(struct sleeper *sleeper);
 	unsigned delivery;
@@ -113,7 +113,7 @@ static void sleep_in_read(struct sleeper *sleeper)
 	char byte;
 	ptrdiff_t bytes = uw_task_read(sleeper->pipe[0], &byte, 1);
 
-	/* By the item that ends the thread, or by a signal that came late. */
+	/* Ended by the item that ends the thread, or by a signal that arrived late. */
 	CHECK((bytes == 1 && byte == 'x') || bytes == -EINTR);
 }
 
@@ -224,7 +224,7 @@ static void ending(void)
 	CHECK(atomic_load(&item.runs) == 1);
 }
 
-static void what_is_wrong_is_said(void)
+static void errors_have_texts(void)
 {
 	struct uw_task *task = uw_task_current();
 	struct item item;
@@ -243,8 +243,8 @@ static void what_is_wrong_is_said(void)
 	uw_task_put(task);
 }
 
-/* Not in the debug mode, in which they end the process. */
-static void what_no_program_does(void)
+/* Not in the debug mode, in which these calls end the process. */
+static void misuse(void)
 {
 	struct uw_task *task = uw_task_current();
 	struct uw_task_work none;
@@ -266,9 +266,9 @@ int main(void)
 	own_thread();
 	sleepers();
 	ending();
-	what_is_wrong_is_said();
+	errors_have_texts();
 	if (!getenv("UWORK_DEBUG"))
-		what_no_program_does();
+		misuse();
 	puts("task: ok");
 	return 0;
 }

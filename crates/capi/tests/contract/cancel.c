@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* cancel_*_sync and disable end an item that queues itself; nothing runs afterwards, and nothing is counted twice. */
+/*
+ * cancel_*_sync and disable end an item that queues itself. No run follows, and no queueing is
+ * counted twice.
+ */
 #include "contract.h"
 
 struct item {
@@ -47,7 +50,7 @@ static bool cancel_sync(void)
 	return item.is_delayed ? cancel_delayed_work_sync(&item.dwork) : cancel_work_sync(&item.work);
 }
 
-/* It queues itself for ever until it is cancelled. */
+/* The item queues itself until it is cancelled. */
 static void against_requeue(void)
 {
 	int i;
@@ -86,7 +89,7 @@ static int canceller(void *data)
 	return contract_end();
 }
 
-/* Of several who cancel, one at most gets each queueing. */
+/* Of several cancelling threads, at most one cancels a given queueing. */
 static void against_each_other(void)
 {
 	struct contract_threads threads;

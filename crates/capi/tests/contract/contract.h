@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What every contract test has. The tests say what linux/workqueue.h promises and nothing of how it is kept: they use
- * the kernel's interface only, and run on the kernel or on anything that offers the same headers.
+ * Shared by the contract tests. They test the promises of linux/workqueue.h and not the
+ * implementation: they use the kernel's interface only, and run on the kernel or on any library
+ * with the same headers.
  */
 #ifndef CONTRACT_H
 #define CONTRACT_H
@@ -32,7 +33,7 @@ static atomic_t failures = ATOMIC_INIT(0);
 		} \
 	} while (0)
 
-/* Far longer than anything here takes: who waits that long has been forgotten. */
+/* Far longer than any wait here takes: a wait that takes this long was forgotten. */
 #define FOR_EVER (120 * HZ)
 
 #define CONTRACT_THREADS 4
@@ -54,7 +55,7 @@ static inline void contract_start(struct contract_threads *threads, int (*functi
 	}
 }
 
-/* What a thread does at its end, so that kthread_stop() finds it. */
+/* The end of each thread: it waits until kthread_stop() ends it. */
 static inline int contract_end(void)
 {
 	complete(&contract_ended);
@@ -71,14 +72,14 @@ static inline void contract_stop(struct contract_threads *threads)
 {
 	int i;
 
-	/* One that is stopped before it has begun would not begin at all. */
+	/* A thread that is stopped before it has started never runs its function. */
 	for (i = 0; i < CONTRACT_THREADS; i++)
 		CHECK(wait_for_completion_timeout(&contract_ended, FOR_EVER) != 0);
 	for (i = 0; i < CONTRACT_THREADS; i++)
 		kthread_stop(threads->task[i]);
 }
 
-/* A few different, cheap numbers for each thread. */
+/* A cheap random number generator, with a state for each thread. */
 static inline unsigned int contract_random(unsigned int *state)
 {
 	*state = *state * 1103515245u + 12345u;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* An item that is pending is not queued again, and each queueing that was one is one run. */
+/* A pending item is not queued again, and each successful queueing is one run. */
 #include "contract.h"
 
 struct counted {
@@ -49,7 +49,7 @@ static void look(struct work_struct *work)
 	atomic_inc(&counted->runs);
 }
 
-/* Behind an item that holds the queue up, so that it stays pending. */
+/* Behind an item that keeps the queue busy, so that it stays pending. */
 static void pending_is_seen(void)
 {
 	struct workqueue_struct *one = alloc_ordered_workqueue("contract-one", 0);

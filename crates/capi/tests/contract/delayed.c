@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Delayed items: never early; whatever races with whatever, each queueing is one run or one cancel. */
+/* Delayed items: never early. Whatever operations race, each queueing is one run or one cancel. */
 #include "contract.h"
 
 #define ITEMS 4
@@ -32,7 +32,7 @@ static void step(struct item *item, unsigned int what, unsigned long delay)
 			atomic_inc(&item->queued);
 		break;
 	case 2:
-		/* False: it was idle, and is queued by this. */
+		/* False: the item was idle, and this call queued it. */
 		if (!mod_delayed_work(wq, &item->dwork, delay))
 			atomic_inc(&item->queued);
 		break;
@@ -112,7 +112,7 @@ static void never_early(void)
 	CHECK(wait_for_completion_timeout(&timed.done, FOR_EVER) != 0);
 	CHECK(ktime_ms_delta(timed.at, begin) >= 20 - 1000 / HZ);
 
-	/* Later than it was armed for. */
+	/* Later than the time for which it was armed. */
 	reinit_completion(&timed.done);
 	begin = ktime_get();
 	CHECK(queue_delayed_work(wq, &timed.dwork, 1000 * HZ));

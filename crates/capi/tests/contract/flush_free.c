@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* What was flushed or cancelled may be freed at once, and a function may free its own item. */
+/*
+ * An item may be freed immediately after a flush or cancel, and a function may free its own item.
+ */
 #include "contract.h"
 
 struct item {
@@ -87,7 +89,10 @@ static int flush_and_free(void *data)
 				atomic_inc(&runs);
 			break;
 		case 3:
-			/* Who was let go on may free what the item is in, though it has not returned yet. */
+			/*
+			 * A thread that was woken by the completion may free the item, although its
+			 * function has not returned yet.
+			 */
 			INIT_WORK(&item->work, run_and_complete);
 			init_completion(&item->done);
 			queue_work(wq, &item->work);
@@ -108,7 +113,7 @@ static int flush_and_free(void *data)
 	return contract_end();
 }
 
-/* A flush of the queue, and all of it is over. */
+/* After a flush of the queue all of its items have ended. */
 static void flush_all(void)
 {
 	struct item *all[32];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* max_active: as many run at once as may, and no more. */
+/* max_active: that many items run at the same time, and no more. */
 #include "contract.h"
 
 #define LIMIT 3
@@ -22,7 +22,7 @@ static void run(struct work_struct *work)
 
 	while (now > before && !atomic_try_cmpxchg(&most, &before, now))
 		;
-	/* The first ones wait for each other: together they are as many as may run. */
+	/* The first items wait for each other: together they are as many as may run at once. */
 	if (item->meets) {
 		if (atomic_inc_return(&arrived) == LIMIT)
 			complete_all(&all_there);
@@ -44,7 +44,7 @@ static void limit_of(struct workqueue_struct *limited)
 	for (i = 0; i < ITEMS; i++) {
 		INIT_WORK(&items[i].work, run);
 		items[i].meets = i < LIMIT;
-		/* One CPU's limit, if it is one of each CPU. */
+		/* On one CPU, because the limit of a per-CPU queue is per CPU. */
 		CHECK(queue_work_on((int)cpumask_first(cpu_online_mask), wq, &items[i].work));
 	}
 	flush_workqueue(wq);
@@ -60,7 +60,7 @@ static void nothing(struct work_struct *work)
 	(void)work;
 }
 
-/* Over the limit an item waits, and gets its turn when the limit is raised. */
+/* Above the limit an item waits, and runs when the limit is raised. */
 static DECLARE_COMPLETION(go_on);
 static DECLARE_COMPLETION(ran);
 

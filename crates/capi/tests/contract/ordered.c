@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* An ordered queue runs one item at a time, in the order of queueing, also while its attributes change. */
+/*
+ * An ordered queue runs one item at a time, in the order of queueing, also during changes of its
+ * attributes.
+ */
 #include "contract.h"
 
 #define ITEMS 64
@@ -12,7 +15,7 @@ struct item {
 
 static struct workqueue_struct *wq;
 static atomic_t inside, wrong, producers;
-/* Not atomic: the queue runs one at a time. */
+/* Not atomic, because the queue runs one item at a time. */
 static unsigned int next_of[CONTRACT_THREADS];
 
 static void run(struct work_struct *work)
@@ -93,7 +96,7 @@ static void run_on_worker(struct kthread_work *work)
 	next_of_worker++;
 }
 
-/* A kthread_worker is one thread, in order. */
+/* A kthread_worker has one thread, and runs its items in order. */
 static void worker(void)
 {
 	static struct thread_item items[ITEMS];

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* An item never runs twice at once, however often and from wherever it is queued; and none of it is lost. */
+/*
+ * An item is never run by two threads at once, wherever and however often it is queued, and no
+ * queueing is lost.
+ */
 #include "contract.h"
 
 #define ITEMS 8
@@ -7,7 +10,10 @@
 struct item {
 	struct work_struct work;
 	atomic_t inside;
-	/* Not atomic on purpose: only one run at a time touches it, and each sees what the one before did. */
+	/*
+	 * Not atomic on purpose: one run at a time accesses it, and each run sees the previous
+	 * one's writes.
+	 */
 	unsigned long runs;
 	atomic_long_t queued;
 	atomic_t again;
@@ -23,7 +29,7 @@ static void run(struct work_struct *work)
 	CHECK(atomic_inc_return(&item->inside) == 1);
 	CHECK(current_work() == work);
 	item->runs++;
-	/* Every other run queues itself, which makes it pending while it runs. */
+	/* Every other run queues the item again, so that it is pending while it runs. */
 	if (atomic_dec_if_positive(&item->again) >= 0 && queue_work(wq, work))
 		atomic_long_inc(&item->queued);
 	CHECK(atomic_dec_return(&item->inside) == 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* What the other contracts do not call: it is there, and answers. */
+/* The functions that the other contract tests do not call: they exist, and return. */
 #include <linux/cpumask.h>
 #include <linux/rcupdate.h>
 #include <linux/smp.h>
@@ -18,7 +18,7 @@ static DECLARE_WORK(declared, count);
 static DECLARE_DELAYED_WORK(declared_delayed, count);
 static DECLARE_DEFERRABLE_WORK(declared_deferrable, count);
 
-/* Queued on each of them it runs. */
+/* An item runs on each of the system queues. */
 static void system_queues(void)
 {
 	struct workqueue_struct *all[] = {
@@ -113,7 +113,7 @@ static void old_names(void)
 					   create_freezable_workqueue("contract-freezable"),
 					   alloc_workqueue("contract-bh", WQ_BH, 0),
 					   alloc_workqueue("contract-saving", WQ_POWER_EFFICIENT | WQ_PERCPU, 0),
-					   /* The same name twice. */
+					   /* a second queue of the same name */
 					   alloc_workqueue("contract-old", WQ_UNBOUND | WQ_CPU_INTENSIVE, 0) };
 	struct work_struct work;
 	size_t i;
@@ -129,7 +129,7 @@ static void old_names(void)
 	CHECK(atomic_read(&runs) == (int)ARRAY_SIZE(all));
 }
 
-/* What is queued while frozen waits for the thaw. */
+/* An item that is queued during a freeze waits for the thaw. */
 static void freezing(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("contract-frozen", WQ_UNBOUND | WQ_FREEZABLE, 0);

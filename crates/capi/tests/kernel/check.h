@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the tests of the environment have in common. */
+/* Shared by the tests of the environment. */
 #ifndef CHECK_H
 #define CHECK_H
 

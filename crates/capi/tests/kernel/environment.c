@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* The environment beside the workqueues: lists, bits, CPUs, per-CPU data, locks, waiting, time, texts, files. */
+/*
+ * The environment besides workqueues: lists, bits, CPUs, per-CPU data, locks, waiting, time,
+ * strings, files.
+ */
 #include <linux/bitmap.h>
 #include <linux/cleanup.h>
 #include <linux/completion.h>
@@ -233,7 +236,7 @@ static void locks_and_waiting(void)
 	CHECK(atomic_read(&beats) == i);
 	kthread_unpark(parking);
 	CHECK(kthread_stop(parking) == 0);
-	/* One that never began. */
+	/* A thread that never started. */
 	parking = kthread_create(park, &beats, "never");
 	CHECK(kthread_stop(parking) == -EINTR);
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* A child of fork() can use everything, whatever the parent's other threads had in hand. And rcu_barrier(). */
+/*
+ * A child of fork() can use everything, whatever the parent's other threads were doing. Also
+ * rcu_barrier().
+ */
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -42,7 +45,7 @@ static int make_threads(void *data)
 	return 0;
 }
 
-/* In the debug mode, each of these takes the lock of the items' shadows. */
+/* In the debug mode, each of these calls takes the lock of the registry. */
 static int use_items(void *data)
 {
 	(void)data;
@@ -62,9 +65,9 @@ static void use_everything(void)
 	struct work_struct work;
 	int *ptr, result;
 
-	/* The parent has said already what was wrong with other children. */
+	/* The parent has already reported the failures of other children. */
 	failed = 0;
-	/* Ends the process if something is waited for in vain. */
+	/* Ends the process if a wait does not end. */
 	alarm(60);
 	pr_info("a line of the child\n");
 	CHECK(current->pid == (pid_t)syscall(SYS_gettid) && current->tgid == getpid());
@@ -75,7 +78,7 @@ static void use_everything(void)
 	CHECK(ptr);
 	free_percpu(ptr);
 	result = kthread_stop(kthread_run(allocate, NULL, "child"));
-	/* It may have been told to stop before it began. */
+	/* It may have been stopped before it started. */
 	CHECK(result == 0 || result == -EINTR);
 	synchronize_rcu();
 	rcu_barrier();
@@ -129,7 +132,7 @@ static void count(struct rcu_head *head)
 	atomic_inc(counted->count);
 }
 
-/* A callback that waits in the parent when it forks is not waited for in the child. */
+/* The child does not wait for a callback that was waiting in the parent at the fork. */
 static void fork_with_callback(void)
 {
 	atomic_t ran = ATOMIC_INIT(0);
@@ -151,14 +154,14 @@ static void fork_with_callback(void)
 
 static int stop_repeating;
 
-/* Always one more behind it. */
+/* Each callback queues another one behind it. */
 static void repeat(struct rcu_head *head)
 {
 	if (!READ_ONCE(stop_repeating))
 		call_rcu(head, repeat);
 }
 
-/* It waits for all that came before it, and for nothing that comes later. */
+/* rcu_barrier() waits for all earlier callbacks, and for none of the later ones. */
 static void barriers(void)
 {
 	static struct counted counted[100];
@@ -179,8 +182,9 @@ static void barriers(void)
 }
 
 /*
- * The runtimes of the compilers' sanitizers have locks of their own, of their allocator first of all, which they do not
- * hold over a fork: a child finds one locked that another thread had, and its next malloc() waits for ever.
+ * The sanitizers' runtimes have locks of their own, for example in their allocator, which they do
+ * not hold over a fork. A child may inherit one that another thread held; its next malloc() then
+ * waits forever.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CAN_FORK_WITH_THREADS 0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* The kernel's formats, where they are printed and where they are put into memory; and the prefix of messages. */
+/* The kernel's formats, in output and in memory; and the prefix of messages. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 #include <stdio.h>
 #include <unistd.h>
@@ -67,7 +67,7 @@ static void others(void)
 	CHECK(vformat(text, sizeof(text), "%pe", ERR_PTR(-EIO)) == 4 && strcmp(text, "-EIO") == 0);
 }
 
-/* A module's name is its file's without ".c", and only there. */
+/* A module's name is its file's name without ".c"; the suffix is removed there and nowhere else. */
 static void prefix(void)
 {
 	int out = dup(STDOUT_FILENO), file;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* The kernel's names beside the standard library's, whose headers come later. */
+/* The kernel's names together with the standard library, whose headers follow. */
 #include <linux/wait.h>
 #include <linux/module.h>
 #include <linux/fs.h>

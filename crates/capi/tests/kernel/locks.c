@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Locks: one at a time, nobody for ever at the door, and nothing said of a spin lock in a timer or a BH item. */
+/*
+ * Locks: mutual exclusion, no starvation, and no report about a spin lock in a timer or a BH item.
+ */
 #include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/kthread.h>
@@ -30,17 +32,20 @@ static DEFINE_SPINLOCK(spinlock);
 static DEFINE_RWLOCK(rwlock);
 static DECLARE_RWSEM(rwsem);
 
-/* Each guarded by its lock, and by nothing else. */
+/* Each counter is guarded by its lock alone. */
 static struct {
 	unsigned long by_mutex, by_spinlock, by_rwlock, by_rwsem;
 } counts;
 
 static atomic_t reads_torn, reports;
 
-/* A thread that is stopped before it has started does not run at all. */
+/* A thread that is stopped before it has started never runs its function. */
 static DECLARE_COMPLETION(started);
 
-/* Now and then a holder is off its CPU for so long that who waits is not passed by any more. */
+/*
+ * Sometimes a holder sleeps for so long that the waiters become starved, and newcomers may no
+ * longer overtake them.
+ */
 static void hold(int round)
 {
 	if (round % 1000 == 999)
@@ -131,7 +136,10 @@ static void exclusion(void)
 	up_read(&rwsem);
 }
 
-/* Several threads of which at any time at least one has the lock, until somebody else had it often enough. */
+/*
+ * Several threads that hold the lock in turn, so that it is never free, until the other thread has
+ * had it often enough.
+ */
 static atomic_t turns_left;
 
 static int read_always(void *arg)
@@ -190,7 +198,7 @@ static int lock_sometimes(void *arg)
 	return 0;
 }
 
-/* Ends only if everybody gets a turn. */
+/* Ends only if every thread gets the lock. */
 static void turns(int (*always)(void *arg), int (*sometimes)(void *arg))
 {
 	struct task_struct *other;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Data of each CPU: parts of what was allocated, alignment, giving back, what cannot be had. */
+/* Per-CPU data: parts of an allocation, alignment, freeing, impossible requests. */
 #include <linux/kthread.h>
 #include <linux/percpu.h>
 
@@ -87,7 +87,7 @@ static void sizes(void)
 	}
 	for_each_possible_cpu(cpu)
 		CHECK((uintptr_t)per_cpu_ptr(&aligned, cpu) % 64 == 0);
-	/* More than there is room for, if it were not given back; and it is zero again. */
+	/* More than the room would allow without freeing. Each allocation is zeroed again. */
 	for (i = 0; i < 64; i++) {
 		char *ptr = __alloc_percpu(1 << 20, 8);
 
@@ -95,7 +95,7 @@ static void sizes(void)
 		*per_cpu_ptr(ptr + 4096, 0) = 1;
 		free_percpu(ptr);
 	}
-	/* Blocks of all sizes are joined again: with everything given back, half of the room is one block. */
+	/* Blocks of all sizes are joined: with everything freed, half of the room is one block. */
 	for (i = 0; i < ARRAY_SIZE(kept); i++) {
 		kept[i] = __alloc_percpu(1 + i * 7 % 900, 8);
 		CHECK(kept[i]);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* A child of fork() can take every per-CPU lock, whoever held it in the parent; what the forking thread holds it keeps. */
+/*
+ * A child of fork() can take every per-CPU lock that another thread of the parent held. The forking
+ * thread keeps its own.
+ */
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -70,7 +73,7 @@ static void lock_everything(void)
 	for_each_possible_cpu(cpu) {
 		pw_lock(&data.lock, cpu);
 		CHECK(pw_trylock(&data.inner, cpu));
-		/* As a lost thread may have left it. */
+		/* A thread that was lost at the fork may have left it in any state. */
 		per_cpu_ptr(&data, cpu)->count = per_cpu_ptr(&data, cpu)->same = 0;
 		pw_unlock(&data.inner, cpu);
 		pw_unlock(&data.lock, cpu);
@@ -91,13 +94,13 @@ static int in_child(void *arg)
 	return 0;
 }
 
-/* Also with threads of its own, which get the stacks of those that are lost. */
+/* Also starts threads, which reuse the stacks of the lost threads. */
 static void use_everything(void)
 {
 	struct task_struct *thread;
 	struct pw_struct pw;
 
-	/* Ends the process if something is waited for in vain. */
+	/* Ends the process if a wait does not end. */
 	alarm(60);
 	lock_everything();
 	thread = kthread_run(in_child, NULL, "child");
@@ -108,7 +111,7 @@ static void use_everything(void)
 	pw_flush(&pw);
 }
 
-/* A child, and one of its own. */
+/* A child, and a child of that child. */
 static void fork_twice(void)
 {
 	pid_t child = fork();
@@ -182,14 +185,17 @@ static void a_holder(void)
 	kthread_stop(thread);
 }
 
-/* What no lock is for is no lock that somebody else has: who tries until it is free would do so for ever. */
-static void a_cpu_that_is_not_there(void)
+/*
+ * A lock of a CPU that does not exist is an error and not "busy": a caller that retries until it is
+ * free would retry forever.
+ */
+static void a_missing_cpu_is_an_error(void)
 {
 	pid_t child = fork();
 	int status;
 
 	if (child == 0) {
-		/* Its words are of no interest. */
+		/* The test ignores its message. */
 		close(STDERR_FILENO);
 		pw_trylock(&own, (int)nr_cpu_ids + 1000);
 		_exit(0);
@@ -197,7 +203,7 @@ static void a_cpu_that_is_not_there(void)
 	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
 }
 
-/* As many as are noted for a child, and one more. */
+/* As many locks as are recorded for a child, and one more. */
 #define NOTED 8
 static DEFINE_PER_CPU(pw_lock_t, first_row);
 static DEFINE_PER_CPU(struct { pw_lock_t lock[NOTED - 1]; }, rows);
@@ -212,7 +218,10 @@ static int hold_many(void *arg)
 	pw_lock(&first_row, 0);
 	for (i = 0; i < NOTED - 1; i++)
 		pw_lock(&rows.lock[i], 0);
-	/* Not noted. Nothing is struck out for it, as the first CPU's is held. */
+	/*
+	 * These are not recorded. Their unlock removes no record, because the first CPU's lock of
+	 * the row is still held.
+	 */
 	for (i = 0; i < 3; i++) {
 		pw_lock(&first_row, 1);
 		pw_unlock(&first_row, 1);
@@ -252,7 +261,7 @@ static void a_holder_of_many(void)
 
 static int __init pwforks_init(void)
 {
-	a_cpu_that_is_not_there();
+	a_missing_cpu_is_an_error();
 	a_holder_of_many();
 	a_holder();
 	a_storm();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /*
- * Per-CPU batches in the shape of the kernel's folio batches: each CPU collects pages under its own lock; whoever needs
- * all of them drains every CPU's batch, by a work item there or right here. Nothing may be lost or counted twice.
+ * Per-CPU batches in the style of the kernel's folio batches. Each CPU collects pages under its own
+ * lock. A thread that needs all pages drains every CPU's batch, by a work item on that CPU or
+ * itself. No page may be lost or counted twice.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ struct batches {
 	pw_lock_t lock;
 	unsigned int nr;
 	unsigned long pages[BATCH];
-	/* Whose data this is, to see that nobody takes another's for it. */
+	/* The CPU of this copy, to detect an access to another CPU's data. */
 	int cpu;
 };
 
@@ -35,12 +36,12 @@ static struct workqueue_struct *drain_wq;
 static atomic64_t added = ATOMIC64_INIT(0);
 static atomic64_t drained = ATOMIC64_INIT(0);
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void drain_batch(struct batches *batch)
 {
 	pw_lockdep_assert_held(&batches.lock);
 	while (batch->nr > 0) {
-		/* Others read it without the lock. */
+		/* Other threads read it without the lock. */
 		WRITE_ONCE(batch->nr, batch->nr - 1);
 		atomic64_add((long)batch->pages[batch->nr], &drained);
 	}
@@ -74,12 +75,12 @@ static void drain_function(struct work_struct *work)
 {
 	int cpu = pw_get_cpu(work);
 
-	/* With pwlocks=0 it is brought there. */
+	/* With pwlocks=0 the function runs on that CPU. */
 	CHECK(uw_percpu_mode() != 0 || (cpu == smp_processor_id() && !pw_is_cpu_remote(cpu)));
 	drain_cpu(cpu);
 }
 
-/* The shape of lru_add_drain_all(). */
+/* In the style of lru_add_drain_all(). */
 static void drain_all(void)
 {
 	static DEFINE_MUTEX(lock);
@@ -120,7 +121,10 @@ static int adder(void *data)
 
 	for (i = 0; i < (unsigned int)rounds * 100; i++) {
 		add_page(contract_random(&state));
-		/* Wherever it is allowed: a thread that moves still has the batch of the CPU where it began. */
+		/*
+		 * On any allowed CPU: a thread that migrates keeps the batch of the CPU where it
+		 * began.
+		 */
 		if (i % 64 == 0)
 			set_cpus_allowed_ptr(current, one_of_the_cpus(i / 64));
 		if (i % 64 == 32)
@@ -162,7 +166,7 @@ static void one_page_is_reached_on_every_cpu(void)
 	}
 }
 
-/* Between a lock and its unlock, other locks of "this" CPU are those of the same CPU. */
+/* Between a lock and its unlock, other locks of "this" CPU belong to the same CPU. */
 static DEFINE_PER_CPU(struct { pw_trylock_t lock; int count; }, inner);
 
 static void locks_nest_on_one_cpu(void)
@@ -172,13 +176,13 @@ static void locks_nest_on_one_cpu(void)
 
 	pw_lock_local_irqsave(&batches.lock, flags);
 	cpu = smp_processor_id();
-	/* Moved away. */
+	/* The thread has migrated. */
 	for_each_online_cpu(other) {
 		set_cpus_allowed_ptr(current, cpumask_of(other));
 		CHECK(smp_processor_id() == cpu);
 		CHECK(this_cpu_ptr(&batches) == per_cpu_ptr(&batches, cpu));
 		CHECK(pw_trylock_local(&inner.lock));
-		/* It is held, also by us. */
+		/* The lock is held; the caller's own hold counts too. */
 		CHECK(!pw_trylock(&inner.lock, cpu));
 		this_cpu_ptr(&inner)->count++;
 		pw_unlock_local(&inner.lock);
@@ -194,7 +198,10 @@ static void locks_nest_on_one_cpu(void)
 	}
 }
 
-/* Each of the two says where the caller is; with pwlocks=0 the kernel makes no difference. */
+/*
+ * Either unlock ends the hold of the CPU. The kernel with pwlocks=0 makes no difference between
+ * them.
+ */
 static void a_local_lock_may_be_given_up_by_its_cpu(void)
 {
 	int own, other;
@@ -207,7 +214,10 @@ static void a_local_lock_may_be_given_up_by_its_cpu(void)
 		for_each_online_cpu(other) {
 			set_cpus_allowed_ptr(current, cpumask_of(other));
 			CHECK(smp_processor_id() == own);
-			/* Of another CPU, or taken for it: says nothing about this one. */
+			/*
+			 * A lock of another CPU, or one taken by CPU number, does not fix the
+			 * caller's CPU.
+			 */
 			pw_lock(&inner.lock, other);
 			pw_unlock(&inner.lock, other);
 			CHECK(smp_processor_id() == own);
@@ -221,7 +231,7 @@ static void a_local_lock_may_be_given_up_by_its_cpu(void)
 	set_cpus_allowed_ptr(current, cpu_online_mask);
 }
 
-/* What ends the process, in a child. */
+/* Runs in a child, because it ends the process. */
 static void try_no_cpu(void)
 {
 	pw_trylock(&inner.lock, (int)uw_kernel_nr_cpus());
@@ -234,7 +244,7 @@ static void unlock_what_is_not_local(void)
 	pw_unlock_local(&inner.lock);
 }
 
-/* The runtimes of the compilers' sanitizers have locks that they do not hold over a fork (forks.c). */
+/* The sanitizers' runtimes have locks that they do not hold over a fork (forks.c). */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CAN_FORK_WITH_THREADS 0
 #else
@@ -265,7 +275,7 @@ static void note_run(struct work_struct *work)
 	pw_unlock(&inner.lock, cpu);
 }
 
-/* It is not lost, whoever calls its function. */
+/* The item is not lost, and is for its CPU's data whichever CPU runs it. */
 static void work_on_an_unbound_queue_is_for_its_cpu(void)
 {
 	struct pw_struct pw;
@@ -348,7 +358,7 @@ static void a_function_may_free_its_item(void)
 	CHECK(atomic_read(&runs) == 100);
 }
 
-/* Its function is entered, and held up. */
+/* An item whose function has been entered and then waits. */
 static struct pw_struct slow;
 static DECLARE_COMPLETION(slow_entered);
 static DECLARE_COMPLETION(slow_go);
@@ -415,7 +425,7 @@ static void a_flush_waits_for_another_thread_s_call(void)
 	wait_for_completion(&slow_entered);
 	flusher = kthread_run(flush_slow, NULL, "flusher");
 	wait_for_completion(&flusher_began);
-	/* It comes to rest, or returns in error. */
+	/* The flush sleeps, or has returned with an error. */
 	while (looks < 20 && !READ_ONCE(flushed)) {
 		looks = sleeps(flusher->pid) ? looks + 1 : 0;
 		cond_resched();
@@ -428,7 +438,10 @@ static void a_flush_waits_for_another_thread_s_call(void)
 	kthread_stop(queuer);
 }
 
-/* A thread of its own: where the process's first thread may run, the whole process may. */
+/*
+ * On a thread of its own, because the affinity of the process's first thread limits the whole
+ * process.
+ */
 static int pinned(void *data)
 {
 	(void)data;

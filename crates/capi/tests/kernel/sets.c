@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Sets and lists: CPU masks, topology, bitmaps, bits, lists, hash tables. Only a few headers: the rest comes with them. */
+/*
+ * Sets and lists: CPU masks, topology, bitmaps, bits, lists, hash tables. Includes few headers;
+ * these include the others.
+ */
 #include <linux/module.h>
 #include <linux/bitfield.h>
 #include <linux/hashtable.h>
@@ -14,7 +17,7 @@ static void cpumasks(void)
 	unsigned int cpu, seen = 0;
 	char buf[64];
 
-	/* The masks have two CPUs. */
+	/* The masks need two CPUs. */
 	if (nr_cpu_ids < 2)
 		return;
 	CHECK(zalloc_cpumask_var(&a, GFP_KERNEL));
@@ -119,7 +122,7 @@ static void bitmaps(void)
 	bitmap_fill(c, 130);
 	CHECK(bitmap_full(c, 130));
 	bitmap_copy(c, a, 130);
-	/* What is behind the end does not count. */
+	/* Bits beyond the end do not count. */
 	__set_bit(131, c);
 	CHECK(bitmap_equal(a, c, 130));
 	bitmap_clear(c, 60, 9);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Functions that a certain task runs itself: in order, once, where it asks for them, at its end; taken back. */
+/*
+ * Task work: it runs in order, once, where the task asks for it and at its end; and it can be
+ * cancelled.
+ */
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,7 +63,7 @@ static void in_this_task(void)
 
 static DECLARE_COMPLETION(begun);
 
-/* Sleeps until there is something for it, and runs that. */
+/* Sleeps until there is task work, and runs it. */
 static int serve(void *data)
 {
 	complete(&begun);
@@ -91,7 +94,7 @@ static void storm(void)
 	CHECK(task_work_add(task, &late.head, TWA_NMI_CURRENT) == -EINVAL);
 	get_task_struct(task);
 	CHECK(kthread_stop(task) == 7);
-	/* What it has not run by then it runs at its end. */
+	/* The task runs at its end what it has not run before. */
 	while (task_work_add(task, &late.head, TWA_NONE) != -ESRCH || atomic_read(&next_number) < WORKS)
 		schedule_timeout_uninterruptible(1);
 	put_task_struct(task);
@@ -100,7 +103,7 @@ static void storm(void)
 	CHECK(done == WORKS && in_order && atomic_read(&next_number) == WORKS);
 }
 
-/* A child's task has nothing of its parent's, and takes its own. */
+/* A child's task has none of the parent's task work, and accepts its own. */
 static void forked(void)
 {
 	struct counted of_parent = { .number = 0 }, of_child = { .number = 0 };

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Tasks: what a thread is given before it runs, the thread of a worker, threads that nobody stops, contexts. */
+/*
+ * Tasks: attributes set before a thread runs, the thread of a worker, threads that are never
+ * stopped, contexts.
+ */
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
@@ -19,7 +22,7 @@ static int nice_of(const struct task_struct *task)
 	return getpriority(PRIO_PROCESS, (id_t)task->pid);
 }
 
-/* Of the program: threads begin with it. */
+/* The program's niceness, with which threads start. */
 static int base;
 
 static int give_nice(void *data)
@@ -54,12 +57,12 @@ static int began, saw_park, may_park, is_held, is_over;
 static int parks_once(void *data)
 {
 	(void)data;
-	/* Before this it would park by itself. */
+	/* Before this store the thread would park by itself. */
 	WRITE_ONCE(began, 1);
 	while (!kthread_should_park())
 		schedule_timeout_uninterruptible(1);
 	WRITE_ONCE(saw_park, 1);
-	/* In another state than when it has parked. */
+	/* Sleeps in another state than a parked thread. */
 	while (!READ_ONCE(may_park))
 		schedule_timeout_interruptible(1);
 	kthread_parkme();
@@ -71,7 +74,7 @@ static int park_it(void *data)
 	sigset_t held;
 
 	(void)data;
-	/* A thread of the kernel's kind takes no signal that it has not asked for. */
+	/* A kernel thread receives no signal that it has not unblocked. */
 	sigemptyset(&held);
 	sigaddset(&held, SIGUSR1);
 	pthread_sigmask(SIG_UNBLOCK, &held, NULL);
@@ -92,7 +95,7 @@ static void hold(int number)
 		sched_yield();
 }
 
-/* What the system says of a thread; 0 if there is none. */
+/* The system's state letter for a thread; 0 if the thread does not exist. */
 static char system_state(pid_t pid)
 {
 	char path[64], line[128], *name_end;
@@ -110,7 +113,10 @@ static char system_state(pid_t pid)
 	return name_end ? name_end[2] : 0;
 }
 
-/* Who waits for a thread to park is told that it did, though it has ended when that is heard. */
+/*
+ * kthread_park() returns 0 if the thread has parked, even if it has ended before the caller wakes
+ * up.
+ */
 static void parked_and_ended(void)
 {
 	struct sigaction action = { .sa_handler = hold, .sa_flags = SA_RESTART };
@@ -125,7 +131,7 @@ static void parked_and_ended(void)
 	while (!READ_ONCE(began))
 		schedule_timeout_uninterruptible(1);
 	wake_up_process(parker);
-	/* It waits; then it is kept from what it waits for. */
+	/* Waits until the parker sleeps; then a signal handler keeps it from continuing. */
 	while (!READ_ONCE(saw_park) || system_state(parker->pid) != 'S')
 		schedule_timeout_uninterruptible(1);
 	CHECK(syscall(SYS_tgkill, getpid(), parker->pid, SIGUSR1) == 0);
@@ -172,7 +178,7 @@ static void workers(void)
 	CHECK(ran_in == worker->task && (flags & PF_KTHREAD) && !(flags & PF_WQ_WORKER));
 	kthread_destroy_worker(worker);
 
-	/* Its thread may be the one of above, and is as new. */
+	/* Its thread may be the one from above, with its original attributes. */
 	worker = kthread_create_worker(0, "again");
 	CHECK(!IS_ERR(worker) && nice_of(worker->task) == base_of_workers);
 	CHECK(strcmp(worker->task->comm, "again") == 0);
@@ -212,7 +218,7 @@ static void run_many(int count)
 	}
 }
 
-/* What is kept for a kthread_stop() that never comes has a bound. */
+/* The number of tasks kept for a kthread_stop() that never comes is bounded. */
 static void never_stopped(void)
 {
 	size_t before, after;
@@ -291,7 +297,7 @@ static int __init tasks_init(void)
 
 	base = nice_of(current);
 	before_it_runs();
-	/* The sanitizer for threads keeps signals back while a thread is in a system call. */
+	/* The thread sanitizer delays signals while a thread is in a system call. */
 	if (!UNDER_THREAD_SANITIZER)
 		parked_and_ended();
 	workers();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Values: numbers, texts, parameters, times, memory, atomics, data of each CPU, files. */
+/* Values: numbers, strings, parameters, times, memory, atomics, per-CPU data, files. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <unistd.h>
@@ -198,7 +198,7 @@ static void atomics(void)
 	atomic_set(&a, 2);
 	CHECK(!atomic_dec_and_mutex_lock(&a, &lock) && atomic_dec_and_mutex_lock(&a, &lock) && mutex_is_locked(&lock));
 	mutex_unlock(&lock);
-	/* Bound to a CPU, what is added there stays there. */
+	/* While the thread is bound to a CPU, its additions stay in that CPU's copy. */
 	CHECK(set_cpus_allowed_ptr(current, cpumask_of(raw_smp_processor_id())) == 0);
 	CHECK(this_cpu_add_return(counter, 5) == 5 && this_cpu_sub_return(counter, 2) == 3 && this_cpu_dec_return(counter) == 2);
 	CHECK(this_cpu_cmpxchg(counter, 2, 12) == 2 && this_cpu_cmpxchg(counter, 2, 1) == 12);

@@ -23,7 +23,7 @@ static atomic_t turn;
 static unsigned long word;
 static int guarded;
 
-/* Each turn is asked for in another way; the other side answers by adding one to it. */
+/* Each round makes its request in another way. The other thread responds by an increment. */
 static int answer(void *unused)
 {
 	DEFINE_WAIT_FUNC(entry, woken_wake_function);
@@ -129,7 +129,7 @@ static void hrtimers(void)
 	hrtimer_start(&ticker.timer, us_to_ktime(100), HRTIMER_MODE_REL);
 	wait_for_completion(&ticker.done);
 	CHECK(atomic_read(&ticker.runs) == 5 && ticker.forwarded >= 4);
-	/* Never too early: after 100 us and four intervals. */
+	/* Never too early: 100 us and four intervals have passed. */
 	CHECK(ktime_us_delta(ktime_get(), begin) >= 180);
 	CHECK(hrtimer_cancel(&ticker.timer) == 0 && !hrtimer_is_queued(&ticker.timer));
 	hrtimer_start(&ticker.timer, ktime_set(3600, 0), HRTIMER_MODE_REL_PINNED);
@@ -138,7 +138,10 @@ static void hrtimers(void)
 	hrtimer_set_expires(&ticker.timer, 1000);
 	CHECK(hrtimer_forward(&ticker.timer, 3500, 1000) == 3 && hrtimer_get_expires(&ticker.timer) == 4000);
 	CHECK(hrtimer_forward(&ticker.timer, 3500, 1000) == 0);
-	/* Armed again for a time that is over, with the function that ends at the fifth run: the sixth goes on. */
+	/*
+	 * Armed again for a time in the past. The function ends at the fifth run, so it continues
+	 * from the sixth.
+	 */
 	hrtimer_start(&ticker.timer, 1, HRTIMER_MODE_ABS);
 	while (atomic_read(&ticker.runs) < 8)
 		cond_resched();
@@ -253,7 +256,7 @@ static void domains(void)
 		WRITE_ONCE(objects[old == &objects[0]], 1);
 		rcu_assign_pointer(shared, &objects[old == &objects[0]]);
 		synchronize_srcu(&domain);
-		/* Nobody reads it any more. */
+		/* No reader uses it any more. */
 		WRITE_ONCE(*old, 0);
 		write_seqlock_irqsave(&pair_lock, flags);
 		WRITE_ONCE(left_half, (u64)round);

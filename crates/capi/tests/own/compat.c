@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* With everything in one "compat.h": types, lists, atomics, bits, and the RCU of another library. */
+/*
+ * A program with everything in one "compat.h": types, lists, atomics, bits, and another library's
+ * RCU.
+ */
 #include <stddef.h>
 #include <stdint.h>
 
-/* Types that are not those of the kernel-compatible headers. */
+/* Types that differ from those of the kernel-compatible headers. */
 typedef uint8_t u8;
 typedef uint32_t u32;
 typedef uint64_t u64;

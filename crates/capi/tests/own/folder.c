@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* With a folder of kernel headers of its own. What it has not is not taken from elsewhere. */
+/*
+ * A program with its own folder of kernel headers. Missing definitions are not taken from
+ * elsewhere.
+ */
 #include <linux/kernel.h>
 #include <linux/types.h>
 #include <linux/list.h>
@@ -13,7 +16,7 @@
 #include <linux/timer.h>
 #endif
 
-/* Names that the program may still give to others. */
+/* Names that the program may still define itself. */
 static int cpumask_weight, rcu_read_lock, kmalloc, cpu_relax, msecs_to_jiffies, complete, mutex_lock;
 
 #define EXPECTED_HZ (100 + cpumask_weight + rcu_read_lock + kmalloc + cpu_relax + msecs_to_jiffies + complete + mutex_lock)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* The two headers first, and what the program has of its own behind them. */
+/* Includes the two headers first, and the program's own definitions after them. */
 #ifdef BY_PATH
 #include <uwork/kernel/linux/timer.h>
 #include <uwork/kernel/linux/workqueue.h>

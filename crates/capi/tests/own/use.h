@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What each program does with the two headers. */
+/* Shared by the programs: their use of the two headers. */
 
 struct object {
 	struct list_head list;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What a file of the kernel has without asking: there, module.h, slab.h and workqueue.h have most of this with them.
- * Only for programs that take these headers' compiler.h, and so their types; others have an environment of their own.
+ * Headers that a kernel source gets implicitly, because the kernel's module.h, slab.h and
+ * workqueue.h include most of them. Only for programs that include these headers' compiler.h, and
+ * so use their types. Other programs have definitions of their own.
  */
 #ifndef UWORK_KERNEL_UW_KERNEL_ENVIRONMENT_H
 #ifdef UWORK_KERNEL_ENVIRONMENT

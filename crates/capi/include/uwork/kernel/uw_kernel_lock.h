@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Locks of one word each. They spin a little, then sleep: a thread may lose its CPU with one held. Unlocking
- * touches nothing after the lock is free, so whoever gets it may free the memory that it is in; a wake for an
- * address where nobody sleeps any more does nothing.
+ * Locks of one word each. They spin briefly and then sleep, because the holder may be preempted.
+ * Unlocking does not access the lock after it is free, so the next holder may free the memory that
+ * contains it. A wake-up for an address without sleepers does nothing.
  */
 #ifndef UWORK_KERNEL_UW_KERNEL_LOCK_H
 #define UWORK_KERNEL_UW_KERNEL_LOCK_H
@@ -10,23 +10,26 @@
 #include <linux/compiler.h>
 #include "uw_kernel.h"
 
-/* How a wait for a lock is seen by the pool that the caller works for. */
+/* How the caller's pool treats a wait for a lock. */
 enum uw_kernel_patience {
-	/* As any other thread that loses its CPU: for spin locks, which BH items and timers may take. */
+	/*
+	 * Not as a wait: the thread counts as preempted. For spin locks, which BH items and timers
+	 * may take.
+	 */
 	UW_KERNEL_SPINS,
-	/* After a short while, as a wait: another worker takes what is queued. */
+	/* After UW_KERNEL_PATIENCE_NS as a declared wait: another worker takes the queued items. */
 	UW_KERNEL_SLEEPS
 };
 
 #define UW_KERNEL_LOCK_SPINS 100
-/* Shorter waits are not worth another worker. */
+/* A shorter wait is not worth waking another worker. */
 #define UW_KERNEL_PATIENCE_NS 200000
-/* Who has waited for longer than this gets the lock next. */
+/* A waiter becomes starved after this time, and then gets the lock before newcomers. */
 #define UW_KERNEL_STARVED_NS 1000000
 
 #define UW_KERNEL_EVERYBODY 0x7fffffff
 
-/* Sleeps while the word has this value, at first no longer than until the next step of the wait. */
+/* Sleeps while the word has this value, at first at most until the next of the two limits above. */
 static inline void uw_kernel_lock_sleep(const uint32_t *word, uint32_t value, enum uw_kernel_patience patience,
 					uint64_t began_ns)
 {
@@ -42,11 +45,12 @@ static inline void uw_kernel_lock_sleep(const uint32_t *word, uint32_t value, en
 		uw_kernel_wait(word, value, left_ns);
 }
 
-/* ------------------------------------------------------------------------------- one at a time */
+/* ----------------------------------------------------------------------------- exclusive locks */
 
 /*
- * Free: 0. Whoever comes takes it, before those who sleep: a running thread is there first. So that nobody waits
- * for ever, who has waited for long sets STARVED, which keeps newcomers out until one such thread has it.
+ * Free: 0. A thread that arrives takes a free lock before the sleepers do, because it is running
+ * already. To bound the sleepers' wait, a waiter that has waited for long sets STARVED. That mark
+ * keeps newcomers out until one such waiter has the lock.
  */
 struct uw_kernel_lock {
 	uint32_t word;
@@ -72,7 +76,10 @@ static inline void uw_kernel_lock_wait(struct uw_kernel_lock *lock, enum uw_kern
 
 	for (;;) {
 		bool starved = uw_kernel_now_ns() - began_ns >= UW_KERNEL_STARVED_NS;
-		/* Others may sleep as well, so the mark stays when the lock is taken from here. */
+		/*
+		 * Other threads may sleep as well, so a waiter that takes the lock keeps the
+		 * SLEEPERS mark set.
+		 */
 		uint32_t next = UW_KERNEL_HELD | UW_KERNEL_SLEEPERS;
 		bool take = !(word & UW_KERNEL_HELD) && (starved || !(word & UW_KERNEL_STARVED));
 
@@ -102,7 +109,10 @@ static inline void uw_kernel_lock_acquire(struct uw_kernel_lock *lock, enum uw_k
 
 static inline void uw_kernel_lock_release(struct uw_kernel_lock *lock)
 {
-	/* Who sleeps beside a starved one must not take the wake from it. */
+	/*
+	 * If a waiter is starved, all sleepers are woken. A single wake-up could go to a sleeper
+	 * that STARVED keeps out.
+	 */
 	uint32_t word = UW_KERNEL_HELD;
 	uint32_t left;
 
@@ -119,20 +129,22 @@ static inline bool uw_kernel_is_locked(const struct uw_kernel_lock *lock)
 	return __atomic_load_n(&lock->word, __ATOMIC_RELAXED) & UW_KERNEL_HELD;
 }
 
-/* ----------------------------------------------------------------- several readers or one writer */
+/* --------------------------------------------------------------------------- reader-writer locks */
 
 /*
- * How many readers, and marks. A writer that waits keeps new readers out; when a writer has ended, readers and
- * writers are woken alike.
+ * The number of readers, and marks. A waiting writer keeps new readers out. When a writer unlocks,
+ * all waiting readers and writers are woken and compete.
  */
 struct uw_kernel_rwlock {
 	uint32_t word;
 };
 
 #define UW_KERNEL_RW_WRITER 0x80000000u
-/* Somebody may sleep. */
+/* Threads may sleep. */
 #define UW_KERNEL_RW_SLEEPERS 0x40000000u
-/* A writer waits. Taken away by a writer that gets the lock; others that wait set it again. */
+/*
+ * A writer waits. A writer that takes the lock clears the mark; other waiting writers set it again.
+ */
 #define UW_KERNEL_RW_WRITER_WAITS 0x20000000u
 #define UW_KERNEL_RW_READERS 0x1fffffffu
 
@@ -161,7 +173,7 @@ static inline bool uw_kernel_write_trylock(struct uw_kernel_rwlock *lock)
 	return false;
 }
 
-/* Sleeps with these marks set, unless the lock can be had. */
+/* Sets these marks and sleeps, unless the lock has become available. */
 static inline void uw_kernel_rw_sleep(struct uw_kernel_rwlock *lock, uint32_t in_the_way, uint32_t marks,
 				      enum uw_kernel_patience patience, uint64_t began_ns)
 {
@@ -203,12 +215,12 @@ static inline void uw_kernel_read_unlock(struct uw_kernel_rwlock *lock)
 {
 	uint32_t before = __atomic_fetch_sub(&lock->word, 1, __ATOMIC_RELEASE);
 
-	/* The last reader. The marks stay for the writer that gets it. */
+	/* The last reader wakes all sleepers. The marks stay for the writer that takes the lock. */
 	if ((before & UW_KERNEL_RW_SLEEPERS) && (before & UW_KERNEL_RW_READERS) == 1)
 		uw_kernel_wake(&lock->word, UW_KERNEL_EVERYBODY);
 }
 
-/* What is left: nothing, or a reader, which the caller becomes. */
+/* `readers` is the new state: 0, or 1 if the caller becomes a reader. */
 static inline void uw_kernel_write_unlock_to(struct uw_kernel_rwlock *lock, uint32_t readers)
 {
 	if (__atomic_exchange_n(&lock->word, readers, __ATOMIC_RELEASE) & UW_KERNEL_RW_SLEEPERS)

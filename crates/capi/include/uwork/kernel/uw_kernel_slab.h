@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Memory. Apart from linux/slab.h, which has much else with it. */
+/* Memory allocation, separate from linux/slab.h, which includes many other headers. */
 #ifndef UWORK_KERNEL_UW_KERNEL_SLAB_H
 #define UWORK_KERNEL_UW_KERNEL_SLAB_H
 
@@ -85,7 +85,7 @@ static inline void kfree(const void *ptr)
 #define kvfree_sensitive(ptr, size) kfree(ptr)
 #define ksize(ptr) uw_kernel_size(ptr)
 
-/* By type or variable; the flags may be left out. */
+/* Allocates by type or variable. The flags may be omitted. */
 #define UW_OBJ(what, ...) ((__typeof__(what) *)kmalloc(sizeof(what), GFP_KERNEL))
 #define UW_ZERO_OBJ(what, ...) ((__typeof__(what) *)kzalloc(sizeof(what), GFP_KERNEL))
 #define UW_OBJS(what, n, ...) ((__typeof__(what) *)kmalloc_array((n), sizeof(what), GFP_KERNEL))

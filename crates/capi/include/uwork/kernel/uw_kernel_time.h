@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* HZ and jiffies, for headers that stand on their own. */
+/* HZ and jiffies, for headers that are independent of the others. */
 #ifndef UWORK_KERNEL_UW_KERNEL_TIME_H
 #define UWORK_KERNEL_UW_KERNEL_TIME_H
 
 #include "uw_kernel.h"
 
-/* What the program's own header says, if it has one. Ours is empty when it is asked, and says the same as is said here. */
+/*
+ * Uses the definitions of the program's own header, if there is one. The library's header stays
+ * empty when UW_KERNEL_ASKS is defined, and defines the same as this one.
+ */
 #if defined(__has_include)
 #if __has_include(<linux/jiffies.h>)
 #define UW_KERNEL_ASKS
@@ -21,7 +24,7 @@
 #define jiffies ((unsigned long)(uw_kernel_now_ns() / (1000000000ULL / HZ)))
 #endif
 
-/* As far as the clock goes. */
+/* Saturates at the end of the clock's range. */
 static inline uint64_t uw_kernel_ticks_to_ns(unsigned long ticks)
 {
 	return ticks > UINT64_MAX / (1000000000ULL / HZ) ? UINT64_MAX : ticks * (1000000000ULL / HZ);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Takes the headers of what it calls, and relies on them for the types. */
+/* Includes only the headers of the functions that it calls, and relies on them for the types. */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/module.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* As drivers of some years ago: asm headers, typeof and asm, old queues, a wait loop that is written out, a hash. */
+/*
+ * In the style of older drivers: asm headers, typeof and asm, old queues, an open-coded wait loop,
+ * a hash.
+ */
 #include <linux/kernel.h>
 #include <linux/init.h>
 #include <linux/module.h>

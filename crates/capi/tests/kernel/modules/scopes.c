@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-/* Threads on each CPU that queue and wait, for each affinity scope, by the attribute file. */
+/*
+ * Threads on each CPU that queue and wait, for each affinity scope, set through the attribute file.
+ */
 #define pr_fmt(fmt) "scopes: " fmt
 
 #include <linux/completion.h>
@@ -53,7 +55,7 @@ static int thread_fn(void *data)
 		wait_for_completion(&item.done);
 		thread->latency[i] = ktime_get_ns() - begin;
 	}
-	/* The completion is not the end of the item. */
+	/* The completion comes before the end of the item. */
 	flush_work(&item.work);
 	destroy_work_on_stack(&item.work);
 	complete(&thread->ended);

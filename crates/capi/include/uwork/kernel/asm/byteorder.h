@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Orders of bytes. Beside what the system has under this name. */
+/* Byte orders. Includes the system's header of the same name. */
 #ifndef UWORK_KERNEL_ASM_BYTEORDER_H
 #define UWORK_KERNEL_ASM_BYTEORDER_H
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <asm/byteorder.h>
 

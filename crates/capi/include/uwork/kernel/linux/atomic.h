@@ -7,7 +7,10 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
-/* What is said to have the order of a full barrier has it; _relaxed, _acquire and _release have theirs. */
+/*
+ * Operations that the kernel documents as fully ordered are fully ordered. The _relaxed, _acquire
+ * and _release variants have the order of their name.
+ */
 
 static inline int atomic_read(const atomic_t *v)
 {
@@ -828,7 +831,7 @@ static inline long atomic_long_dec_if_positive(atomic_long_t *v)
 
 #include "../uw_kernel_atomic_orders.h"
 
-/* 1, and the lock is held, if the counter has become 0. */
+/* Returns 1 with the lock held if the counter has become 0. */
 static inline int atomic_dec_and_mutex_lock(atomic_t *v, struct mutex *lock)
 {
 	if (atomic_add_unless(v, -1, 1))

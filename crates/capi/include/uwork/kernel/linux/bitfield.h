@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Parts of words. The mask is a constant. */
+/* Fields of words. The mask must be a constant. */
 #ifndef UWORK_KERNEL_LINUX_BITFIELD_H
 #define UWORK_KERNEL_LINUX_BITFIELD_H
 

@@ -55,7 +55,7 @@ static inline void bitmap_clear(unsigned long *map, unsigned int start, unsigned
 		__clear_bit(start++, map);
 }
 
-/* Those of the last word that count. */
+/* The mask of the valid bits of the last word. */
 static inline unsigned long uw_bitmap_last(unsigned int bits)
 {
 	return bits % (8 * sizeof(long)) ? ~(~0UL << bits % (8 * sizeof(long))) : ~0UL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Single bits, atomically or not. */
+/* Single bits, with atomic and non-atomic operations. */
 #ifndef UWORK_KERNEL_LINUX_BITOPS_H
 #define UWORK_KERNEL_LINUX_BITOPS_H
 
@@ -113,7 +113,10 @@ static inline unsigned long hweight_long(unsigned long x)
 	return (unsigned long)__builtin_popcountl(x);
 }
 
-/* The first bit from `start` on that is set (or not, with `inverted` all ones); `size` if none is. */
+/*
+ * The first set bit from `start` on (the first clear one if `inverted` is all ones); `size` if
+ * there is none.
+ */
 static inline unsigned long uw_next_bit(const unsigned long *addr, unsigned long size, unsigned long start,
 					unsigned long inverted)
 {
@@ -189,7 +192,7 @@ static inline unsigned long __ffs64(u64 x)
 	return (unsigned long)__builtin_ctzll(x);
 }
 
-/* The last bit that is set; `size` if none is. */
+/* The last set bit; `size` if there is none. */
 static inline unsigned long find_last_bit(const unsigned long *addr, unsigned long size)
 {
 	unsigned long bit = size;
@@ -202,7 +205,7 @@ static inline unsigned long find_last_bit(const unsigned long *addr, unsigned lo
 	return size;
 }
 
-/* The bit before which `n` bits are set; `size` if there are not so many. */
+/* The index of the set bit that has `n` set bits before it; `size` if there is none. */
 static inline unsigned long find_nth_bit(const unsigned long *addr, unsigned long size, unsigned long n)
 {
 	unsigned long bit = find_first_bit(addr, size);

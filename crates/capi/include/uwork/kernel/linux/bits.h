@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Masks of bits. */
+/* Bit masks. */
 #ifndef UWORK_KERNEL_LINUX_BITS_H
 #define UWORK_KERNEL_LINUX_BITS_H
 

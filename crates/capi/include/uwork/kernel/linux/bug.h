@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What must not be. */
+/* Assertions and warnings. */
 #ifndef UWORK_KERNEL_LINUX_BUG_H
 #define UWORK_KERNEL_LINUX_BUG_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What is undone at the end of its scope. */
+/* Cleanup at the end of a scope. */
 #ifndef UWORK_KERNEL_LINUX_CLEANUP_H
 #define UWORK_KERNEL_LINUX_CLEANUP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Words for the compiler. */
+/* Compiler attributes and access macros. */
 #ifndef UWORK_KERNEL_LINUX_COMPILER_H
 #define UWORK_KERNEL_LINUX_COMPILER_H
 
@@ -7,10 +7,10 @@
 
 #include <linux/stringify.h>
 
-/* The program's types and macros are these headers'. */
+/* Tells the other headers that the program uses these headers' types and macros. */
 #define UWORK_KERNEL_ENVIRONMENT 1
 
-/* Under -std=c11 the compiler has them by these names only. */
+/* With -std=c11 the compiler knows these keywords only by these names. */
 #if defined(__STRICT_ANSI__) && !defined(__cplusplus)
 #ifndef typeof
 #define typeof __typeof__
@@ -29,7 +29,7 @@
 #define barrier() __asm__ __volatile__("" : : : "memory")
 #endif
 
-/* As atomics, which is what a race detector knows. For scalars, as the kernel's. */
+/* Atomic accesses, so that a race detector accepts them. For scalars only, like the kernel's. */
 #ifndef READ_ONCE
 #define READ_ONCE(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
 #define WRITE_ONCE(x, val) __atomic_store_n(&(x), (__typeof__(x))(val), __ATOMIC_RELAXED)
@@ -116,7 +116,7 @@
 #endif
 #endif
 
-/* What has no meaning here, or is an attribute. */
+/* Annotations without a meaning here, and attributes. */
 #define notrace
 #define asmlinkage
 #define __visible
@@ -152,7 +152,7 @@
 #define typeof_member(type, member) __typeof__(((type *)0)->member)
 #define __cacheline_aligned_in_smp __attribute__((__aligned__(64)))
 
-/* A warning if the types differ; 1. */
+/* Warns if the types differ. The value is 1. */
 #define typecheck(type, x) \
 	__extension__({ \
 		type uw_of_type; \
@@ -161,7 +161,7 @@
 		1; \
 	})
 
-/* The last value that was read, which fulfils the condition on VAL. */
+/* Reads until the condition on VAL holds. The value is the last VAL. */
 #define UW_LOAD_UNTIL(ptr, condition, order) \
 	__extension__({ \
 		__typeof__(*(ptr)) VAL; \
@@ -173,7 +173,7 @@
 #define smp_cond_load_acquire(ptr, condition) UW_LOAD_UNTIL(ptr, condition, __ATOMIC_ACQUIRE)
 #define smp_acquire__after_ctrl_dep() smp_rmb()
 
-/* 1 if the option is defined as 1, on the command line for one; 0 if it is not. */
+/* 1 if the option is defined as 1, for example on the command line; 0 if it is not. */
 #define UW_ARGUMENT_1 0,
 #define UW_SECOND(first, second, ...) second
 #define UW_IS_1(placeholder) UW_SECOND(placeholder 1, 0, 0)

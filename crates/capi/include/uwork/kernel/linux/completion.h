@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Completions. Who is let go on may free one at once, as on the stack. */
+/*
+ * Completions. A waiter may free the completion as soon as its wait returns, for example from its
+ * stack.
+ */
 #ifndef UWORK_KERNEL_LINUX_COMPLETION_H
 #define UWORK_KERNEL_LINUX_COMPLETION_H
 
@@ -9,8 +12,9 @@
 #include <linux/jiffies.h>
 
 /*
- * One word: how many may go on (all ones: everybody), and how many wait. complete() touches nothing after it
- * has changed the word; waking up goes by the address alone.
+ * One word. The low half counts how many waiters may return (all ones: every waiter); the high half
+ * counts the waiters. complete() does not access the completion after it has changed the word: the
+ * wake-up uses only the address.
  */
 struct completion {
 	uint64_t uw_word;
@@ -29,13 +33,13 @@ static inline void init_completion(struct completion *x)
 	__atomic_store_n(&x->uw_word, 0, __ATOMIC_RELEASE);
 }
 
-/* Not while somebody waits. */
+/* Not allowed while a thread waits. */
 static inline void reinit_completion(struct completion *x)
 {
 	init_completion(x);
 }
 
-/* The half of the word that counts who may go on. */
+/* The half of the word that counts how many waiters may return. */
 static inline const uint32_t *uw_kernel_done(const struct completion *x)
 {
 	const void *word = &x->uw_word;
@@ -68,7 +72,7 @@ static inline void complete_all(struct completion *x)
 		uw_kernel_wake(uw_kernel_done(x), 0x7fffffff);
 }
 
-/* Takes one, for somebody who counts as `waiting` (one waiter or none). */
+/* Takes one completion for a caller that the word counts as `waiting` (one waiter, or none). */
 static inline bool uw_kernel_take_completion(struct completion *x, uint64_t waiting)
 {
 	uint64_t word = __atomic_load_n(&x->uw_word, __ATOMIC_ACQUIRE);
@@ -95,7 +99,7 @@ static inline bool completion_done(struct completion *x)
 	return (__atomic_load_n(&x->uw_word, __ATOMIC_ACQUIRE) & UW_KERNEL_COMPLETE_ALL) != 0;
 }
 
-/* Whether it was completed by `deadline_ns`. */
+/* Waits until `deadline_ns`. Returns whether the completion was taken. */
 static inline bool uw_kernel_wait_completion(struct completion *x, uint64_t deadline_ns)
 {
 	if (uw_kernel_take_completion(x, 0))
@@ -123,7 +127,7 @@ static inline void wait_for_completion(struct completion *x)
 	uw_kernel_wait_completion(x, UW_KERNEL_FOREVER);
 }
 
-/* The ticks that are left, 1 at least; 0 if it took too long. */
+/* Returns the remaining ticks, at least 1; 0 after a timeout. */
 static inline unsigned long wait_for_completion_timeout(struct completion *x, unsigned long timeout)
 {
 	uint64_t wait_ns = uw_kernel_jiffies_to_ns(timeout);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* From a member to what it is a part of. */
+/* From a member to the structure that contains it. */
 #ifndef UWORK_KERNEL_LINUX_CONTAINER_OF_H
 #define UWORK_KERNEL_LINUX_CONTAINER_OF_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* CPUs that come and go: the system does not ask a process, so nothing is locked. */
+/*
+ * CPU hotplug. The system does not wait for a process when a CPU goes offline, so these locks do
+ * nothing.
+ */
 #ifndef UWORK_KERNEL_LINUX_CPU_H
 #define UWORK_KERNEL_LINUX_CPU_H
 

@@ -6,7 +6,7 @@
 #include "../uw_kernel.h"
 #include <linux/bitmap.h>
 
-/* Room in a mask; more CPUs are not seen. A multiple of the bits of a long. */
+/* The number of bits of a mask, a multiple of the bits of a long. CPUs beyond it are ignored. */
 #ifndef NR_CPUS
 #define NR_CPUS 1024
 #endif
@@ -15,13 +15,16 @@ typedef struct cpumask {
 	unsigned long bits[NR_CPUS / (8 * sizeof(long))];
 } cpumask_t;
 
-/* Allocated apart, as the kernel's with CONFIG_CPUMASK_OFFSTACK. */
+/* Allocated separately, as in a kernel with CONFIG_CPUMASK_OFFSTACK. */
 typedef struct cpumask *cpumask_var_t;
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* As of the first call in the process: of the CPUs that it may use, and that the machine may have. */
+/*
+ * Fixed at the first call in the process: the CPUs that the process may use, and those that the
+ * machine may have.
+ */
 const struct cpumask *uw_kernel_cpus_online(void);
 const struct cpumask *uw_kernel_cpus_possible(void);
 const struct cpumask *uw_kernel_cpu_mask(unsigned int cpu);
@@ -30,7 +33,7 @@ unsigned int uw_kernel_nr_cpus(void);
 int uw_kernel_this_cpu(void);
 bool uw_kernel_alloc_mask(cpumask_var_t *mask);
 void uw_kernel_free_mask(cpumask_var_t mask);
-/* The number in the line of a list ("0-3,8") or of hexadecimal words; 0, or an errno with its sign turned. */
+/* Parses a CPU list ("0-3,8") or hexadecimal words. Returns 0 or a negative errno value. */
 int uw_kernel_parse_list(const char *text, struct cpumask *mask);
 #ifdef __cplusplus
 }
@@ -215,7 +218,7 @@ static inline unsigned int cpumask_next_andnot(int cpu, const struct cpumask *a,
 	return next;
 }
 
-/* One that is not `cpu`. */
+/* Any CPU of the mask except `cpu`. */
 static inline unsigned int cpumask_any_but(const struct cpumask *mask, unsigned int cpu)
 {
 	unsigned int any = cpumask_first(mask);
@@ -243,7 +246,7 @@ static inline unsigned int cpumask_weight_andnot(const struct cpumask *a, const 
 	return cpumask_weight(a) - cpumask_weight_and(a, b);
 }
 
-/* Whether the two together are the third. */
+/* Whether the union of the first two is the third. */
 static inline bool cpumask_or_equal(const struct cpumask *a, const struct cpumask *b, const struct cpumask *c)
 {
 	struct cpumask both;
@@ -281,7 +284,7 @@ static inline bool alloc_cpumask_var_node(cpumask_var_t *mask, gfp_t flags, int 
 #define cpumask_first_andnot(a, b) cpumask_next_andnot(-1, (a), (b))
 #define cpumask_any_distribute(mask) cpumask_first(mask)
 #define cpumask_any_and_distribute(a, b) cpumask_first_and((a), (b))
-/* For the formats %*pb and %*pbl. */
+/* Arguments for the formats %*pb and %*pbl. */
 #define cpumask_pr_args(mask) (int)nr_cpu_ids, (const void *)cpumask_bits(mask)
 #define cpumap_print_to_pagebuf(list, buf, mask) \
 	scnprintf((buf), 4096, (list) ? "%*pbl\n" : "%*pb\n", cpumask_pr_args(mask))
@@ -316,7 +319,7 @@ static inline unsigned int cpumask_local_spread(unsigned int i, int node)
 #define for_each_cpu(cpu, mask) \
 	for ((cpu) = (__typeof__(cpu))cpumask_first(mask); (unsigned int)(cpu) < nr_cpu_ids; \
 	     (cpu) = (__typeof__(cpu))cpumask_next((int)(cpu), (mask)))
-/* Only those of `mask` for which the condition holds. */
+/* The CPUs of `mask` for which the condition holds. */
 #define UW_FOR_EACH_CPU_IF(cpu, mask, condition) \
 	for_each_cpu(cpu, mask) \
 		if (!(condition)) { \
@@ -334,7 +337,7 @@ static inline unsigned int cpumask_local_spread(unsigned int i, int node)
 #define for_each_cpu_from(cpu, mask) \
 	for ((cpu) = (__typeof__(cpu))cpumask_next((int)(cpu) - 1, (mask)); (unsigned int)(cpu) < nr_cpu_ids; \
 	     (cpu) = (__typeof__(cpu))cpumask_next((int)(cpu), (mask)))
-/* Each one once, from `start` on and then from the first. */
+/* Each CPU once, starting at `start` and wrapping around. */
 #define for_each_cpu_wrap(cpu, mask, start) \
 	for (unsigned int uw_left = ((cpu) = (__typeof__(cpu))cpumask_next_wrap((int)(start) - 1, (mask)), cpumask_weight(mask)); \
 	     uw_left > 0; \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Kinds of characters. */
+/* Character classes. */
 #ifndef UWORK_KERNEL_LINUX_CTYPE_H
 #define UWORK_KERNEL_LINUX_CTYPE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Waiting for a time. */
+/* Delays. */
 #ifndef UWORK_KERNEL_LINUX_DELAY_H
 #define UWORK_KERNEL_LINUX_DELAY_H
 
@@ -9,7 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* Sleeps for so long at least; declared to the pool. */
+/* Sleeps at least this long, as a wait that is declared to the pool. */
 void uw_kernel_sleep_ns(uint64_t ns);
 #ifdef __cplusplus
 }

@@ -3,7 +3,7 @@
 #ifndef UWORK_KERNEL_LINUX_ERRNO_H
 #define UWORK_KERNEL_LINUX_ERRNO_H
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/errno.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Everything is visible that is not static. */
+/* Exported symbols: every function that is not static is visible anyway. */
 #ifndef UWORK_KERNEL_LINUX_EXPORT_H
 #define UWORK_KERNEL_LINUX_EXPORT_H
 
@@ -7,7 +7,7 @@
 #define EXPORT_SYMBOL_GPL(name) extern int uw_unused_declaration
 #define EXPORT_SYMBOL_NS(name, ns) extern int uw_unused_declaration
 #define EXPORT_SYMBOL_NS_GPL(name, ns) extern int uw_unused_declaration
-/* Its name is that of the program. */
+/* The module's name is the program's. */
 #define THIS_MODULE (&uw_kernel_this_module)
 
 #ifdef __cplusplus

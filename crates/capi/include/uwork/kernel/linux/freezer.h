@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Freezing of tasks: kthreads of a program are not frozen. */
+/* Freezing of tasks: a program's kthreads are never frozen. */
 #ifndef UWORK_KERNEL_LINUX_FREEZER_H
 #define UWORK_KERNEL_LINUX_FREEZER_H
 

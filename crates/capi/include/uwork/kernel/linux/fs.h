@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Files: the workqueue attributes by their sysfs paths, and what else there is by open(). Beside what the system has under this name. */
+/*
+ * Files: the workqueue attributes under their sysfs paths, and all other files by open(). Includes
+ * the system's header of the same name.
+ */
 #ifndef UWORK_KERNEL_LINUX_FS_H
 #define UWORK_KERNEL_LINUX_FS_H
 
-/* Before what follows: in a system header, its formats would not be checked. */
+/* Included before the pragma below: the compiler does not check formats in a system header. */
 #include <linux/printk.h>
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/fs.h>
 
@@ -32,18 +35,19 @@ struct file {
 typedef void *fl_owner_t;
 
 /*
- * Paths below /sys/bus/workqueue/devices, /sys/devices/virtual/workqueue and /sys/module/workqueue/parameters are
- * those of this process's queues (those with WQ_SYSFS). An errno in the pointer if there is no such file.
+ * Paths below /sys/bus/workqueue/devices, /sys/devices/virtual/workqueue and
+ * /sys/module/workqueue/parameters name the attributes of this process's queues with WQ_SYSFS. If
+ * there is no such file, the pointer is an ERR_PTR().
  */
 struct file *filp_open(const char *path, int flags, umode_t mode) UW_KERNEL_NAME(filp_open);
 int filp_close(struct file *file, fl_owner_t id) UW_KERNEL_NAME(filp_close);
 ssize_t kernel_write(struct file *file, const void *buf, size_t count, loff_t *pos) UW_KERNEL_NAME(kernel_write);
 ssize_t kernel_read(struct file *file, void *buf, size_t count, loff_t *pos) UW_KERNEL_NAME(kernel_read);
 
-/* User memory is the program's memory. */
+/* User memory is the program's own memory. */
 #define vfs_write(file, buf, count, pos) kernel_write((file), (buf), (count), (pos))
 #define vfs_read(file, buf, count, pos) kernel_read((file), (buf), (count), (pos))
-/* The new position; -ESPIPE where there is none. Attributes have one. */
+/* The new position; -ESPIPE if the file has none. Attributes have one. */
 loff_t vfs_llseek(struct file *file, loff_t offset, int whence) UW_KERNEL_NAME(vfs_llseek);
 int vfs_fsync(struct file *file, int datasync) UW_KERNEL_NAME(vfs_fsync);
 #define fput(file) ((void)filp_close((file), NULL))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* How memory is asked for: nothing of that matters here, but for the zeroing. */
+/* Allocation flags: only __GFP_ZERO has an effect here. */
 #ifndef UWORK_KERNEL_LINUX_GFP_H
 #define UWORK_KERNEL_LINUX_GFP_H
 

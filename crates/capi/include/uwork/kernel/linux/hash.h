@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Spreading of numbers: by multiplication with a large odd constant, of which the upper bits are taken. */
+/* Hashes of numbers: the upper bits of the product with a large odd constant. */
 #ifndef UWORK_KERNEL_LINUX_HASH_H
 #define UWORK_KERNEL_LINUX_HASH_H
 

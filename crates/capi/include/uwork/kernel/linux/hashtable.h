@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Tables of lists, whose length is a power of two that the compiler knows. */
+/* Hash tables of lists. The length is a power of two that is known at compile time. */
 #ifndef UWORK_KERNEL_LINUX_HASHTABLE_H
 #define UWORK_KERNEL_LINUX_HASHTABLE_H
 
@@ -9,7 +9,7 @@
 #include <linux/log2.h>
 #include <linux/rculist.h>
 
-/* Empty lists are all zero. */
+/* Empty lists are all zero bytes. */
 #define DECLARE_HASHTABLE(name, bits) struct hlist_head name[1 << (bits)]
 #define DEFINE_HASHTABLE(name, bits) struct hlist_head name[1 << (bits)] = { HLIST_HEAD_INIT }
 #define HASH_SIZE(table) ARRAY_SIZE(table)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Timers in nanoseconds, on the same queue as linux/timer.h's: a function runs in the BH context of the CPU where it
- * expires, so it must not wait.
+ * Timers with nanosecond resolution, on the same queue as those of linux/timer.h. A function runs
+ * in the BH context of the CPU on which the timer expires, so it must not wait.
  */
 #ifndef UWORK_KERNEL_LINUX_HRTIMER_H
 #define UWORK_KERNEL_LINUX_HRTIMER_H
@@ -35,7 +35,7 @@ enum hrtimer_mode {
 struct hrtimer {
 	struct uw_delayed_work uw_item;
 	enum hrtimer_restart (*function)(struct hrtimer *timer);
-	/* Of its clock. */
+	/* In the time of the timer's clock. */
 	ktime_t uw_expires;
 	int uw_clock;
 };
@@ -44,13 +44,13 @@ struct hrtimer {
 extern "C" {
 #endif
 void uw_kernel_hrtimer_run(struct uw_work *item);
-/* For uw_expires; with `pinned` on this CPU. */
+/* Arms the timer for uw_expires; with `pinned`, on this CPU. */
 void uw_kernel_hrtimer_arm(struct hrtimer *timer, bool pinned);
 #ifdef __cplusplus
 }
 #endif
 
-/* CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME or CLOCK_TAI. */
+/* The clock is CLOCK_MONOTONIC, CLOCK_REALTIME, CLOCK_BOOTTIME or CLOCK_TAI. */
 static inline void hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*function)(struct hrtimer *),
 				 clockid_t clock, enum hrtimer_mode mode)
 {
@@ -61,7 +61,7 @@ static inline void hrtimer_setup(struct hrtimer *timer, enum hrtimer_restart (*f
 	timer->uw_clock = clock;
 }
 
-/* Of older kernels: the caller sets the function. */
+/* The interface of older kernels: the caller sets the function. */
 static inline void hrtimer_init(struct hrtimer *timer, clockid_t clock, enum hrtimer_mode mode)
 {
 	hrtimer_setup(timer, NULL, clock, mode);
@@ -81,7 +81,7 @@ static inline ktime_t hrtimer_cb_get_time(const struct hrtimer *timer)
 	return (ktime_t)uw_kernel_clock_ns(timer->uw_clock);
 }
 
-/* An armed one is for the new time afterwards. */
+/* If the timer is armed, changes its expiry time. */
 static inline void hrtimer_start(struct hrtimer *timer, ktime_t time, enum hrtimer_mode mode)
 {
 	bool is_relative = ((unsigned int)mode & HRTIMER_MODE_REL) != 0;
@@ -95,13 +95,19 @@ static inline void hrtimer_start(struct hrtimer *timer, ktime_t time, enum hrtim
 #define hrtimer_start_expires(timer, mode) \
 	uw_kernel_hrtimer_arm((timer), ((unsigned int)(mode) & HRTIMER_MODE_PINNED) != 0)
 
-/* 1 if it was armed; waits for a run that is going on. Not from the timer's own function. */
+/*
+ * Returns 1 if the timer was armed. Waits for a run in progress, so the timer's own function must
+ * not call it.
+ */
 static inline int hrtimer_cancel(struct hrtimer *timer)
 {
 	return uw_work_cancel_sync(&timer->uw_item.work) > 0;
 }
 
-/* -1 if it runs now and so cannot be, otherwise 1 if it was armed. */
+/*
+ * Returns -1 if the function is running, so that the timer cannot be cancelled; otherwise 1 if it
+ * was armed and 0 if not.
+ */
 static inline int hrtimer_try_to_cancel(struct hrtimer *timer)
 {
 	if (uw_work_cancel(&timer->uw_item.work) > 0)
@@ -142,7 +148,7 @@ static inline void hrtimer_add_expires_ns(struct hrtimer *timer, u64 ns)
 	timer->uw_expires = ktime_add_ns(timer->uw_expires, ns);
 }
 
-/* Negative when it is over. */
+/* Negative if the timer has expired. */
 static inline ktime_t hrtimer_expires_remaining(const struct hrtimer *timer)
 {
 	return timer->uw_expires - hrtimer_cb_get_time(timer);
@@ -150,7 +156,10 @@ static inline ktime_t hrtimer_expires_remaining(const struct hrtimer *timer)
 
 #define hrtimer_get_remaining(timer) hrtimer_expires_remaining(timer)
 
-/* By as many intervals as it takes to be after `now`: how many; 0 if it is already. Not of an armed one. */
+/*
+ * Moves the expiry by whole intervals to after `now`. Returns how many; 0 if it is after `now`
+ * already. Not allowed for an armed timer.
+ */
 static inline u64 hrtimer_forward(struct hrtimer *timer, ktime_t now, ktime_t interval)
 {
 	ktime_t late = now - timer->uw_expires;
@@ -170,7 +179,10 @@ static inline u64 hrtimer_forward_now(struct hrtimer *timer, ktime_t interval)
 	return hrtimer_forward(timer, hrtimer_cb_get_time(timer), interval);
 }
 
-/* 0 if the time is over (NULL: never); -EINTR if somebody woke the task. The caller has set its state. */
+/*
+ * Returns 0 if the time has passed (NULL: no limit), and -EINTR if the task was woken. The caller
+ * sets the task's state before.
+ */
 static inline int schedule_hrtimeout(ktime_t *expires, enum hrtimer_mode mode)
 {
 	struct task_struct *task = uw_kernel_current();
@@ -193,7 +205,7 @@ static inline int schedule_hrtimeout(ktime_t *expires, enum hrtimer_mode mode)
 
 #define schedule_hrtimeout_range(expires, slack, mode) ((void)(slack), schedule_hrtimeout((expires), (mode)))
 
-/* 0 if the condition holds, -ETIME if it does not after so long. */
+/* 0 if the condition holds, -ETIME after the timeout. */
 #define wait_event_hrtimeout(wq_head, condition, timeout) \
 	__extension__({ \
 		ktime_t uw_end = ktime_add_safe(ktime_get(), (timeout)); \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Marks of what runs once. */
+/* Annotations for functions that run once. */
 #ifndef UWORK_KERNEL_LINUX_INIT_H
 #define UWORK_KERNEL_LINUX_INIT_H
 
-/* It has a member of the name __init. */
+/* stdlib.h has a member named __init, so it must be included before the macro is defined. */
 #include <stdlib.h>
 
 #include <linux/compiler.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Tasklets: items on the BH queues. There are no interrupts to be asked for. */
+/* Tasklets: items on the BH queues. A program cannot request interrupts. */
 #ifndef UWORK_KERNEL_LINUX_INTERRUPT_H
 #define UWORK_KERNEL_LINUX_INTERRUPT_H
 
@@ -11,7 +11,7 @@
 struct tasklet_struct {
 	struct uw_work uw_item;
 	void (*callback)(struct tasklet_struct *tasklet);
-	/* Of the old kind. */
+	/* The function of the older interface. */
 	void (*func)(unsigned long data);
 	unsigned long data;
 };
@@ -56,7 +56,7 @@ static inline void tasklet_hi_schedule(struct tasklet_struct *tasklet)
 	uw_kernel_queued(uw_queue_work(uw_system_queue(UW_SYSTEM_BH_HIGHPRI), &tasklet->uw_item));
 }
 
-/* Waits until it has run, if it is scheduled. */
+/* If it is scheduled, waits until it has run. */
 static inline void tasklet_kill(struct tasklet_struct *tasklet)
 {
 	while (uw_work_flush(&tasklet->uw_item) > 0)

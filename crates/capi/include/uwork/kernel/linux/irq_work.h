@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Functions that must not wait, called soon: items on the BH queue. */
+/* Short functions that must not wait, called soon: items on the BH queue. */
 #ifndef UWORK_KERNEL_LINUX_IRQ_WORK_H
 #define UWORK_KERNEL_LINUX_IRQ_WORK_H
 
@@ -50,7 +50,7 @@ static inline bool irq_work_is_busy(struct irq_work *work)
 	return uw_work_busy(&work->uw_item) > 0;
 }
 
-/* Waits until it has run, if it is pending. */
+/* If it is pending, waits until it has run. */
 static inline void irq_work_sync(struct irq_work *work)
 {
 	uw_kernel_queued(uw_work_flush(&work->uw_item));

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* There are no interrupts: a thread is all there is to lock out. Timers and BH items are softirqs by name. */
+/*
+ * Interrupts do not exist here, so these macros exclude no other thread. Timers and BH items count
+ * as softirqs.
+ */
 #ifndef UWORK_KERNEL_LINUX_IRQFLAGS_H
 #define UWORK_KERNEL_LINUX_IRQFLAGS_H
 

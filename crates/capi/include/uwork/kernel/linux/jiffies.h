@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Time in ticks. */
-/* uw_kernel_time.h asks whether the program has a file of this name, and does not want this one. */
+/*
+ * Time in ticks. uw_kernel_time.h defines UW_KERNEL_ASKS to find out whether the program has a
+ * header of this name; then this header stays empty.
+ */
 #if !defined(UWORK_KERNEL_LINUX_JIFFIES_H) && !defined(UW_KERNEL_ASKS)
 #define UWORK_KERNEL_LINUX_JIFFIES_H
 
@@ -26,7 +28,7 @@ static inline unsigned long uw_kernel_jiffies(void)
 	return (unsigned long)(uw_kernel_now_ns() / UW_KERNEL_NS_PER_JIFFY);
 }
 
-/* As far as the clock goes. */
+/* Saturates at the end of the clock's range. */
 static inline uint64_t uw_kernel_jiffies_to_ns(unsigned long ticks)
 {
 	return ticks > UINT64_MAX / UW_KERNEL_NS_PER_JIFFY ? UINT64_MAX : ticks * UW_KERNEL_NS_PER_JIFFY;
@@ -39,7 +41,7 @@ static inline u64 get_jiffies_64(void)
 
 #define jiffies_64 get_jiffies_64()
 
-/* Rounded up, as a timeout must not be too short. What is negative as an int is for ever. */
+/* Rounded up, because a timeout must not be too short. A negative int means no limit. */
 static inline unsigned long msecs_to_jiffies(unsigned int ms)
 {
 	if ((int)ms < 0)
@@ -87,7 +89,7 @@ static inline u64 jiffies_to_nsecs(unsigned long ticks)
 #define time_is_before_eq_jiffies(a) time_after_eq(jiffies, a)
 #define time_is_after_eq_jiffies(a) time_before_eq(jiffies, a)
 
-/* To full seconds, so that timers of several fall together. */
+/* Rounds to full seconds, so that several timers expire together. */
 static inline unsigned long round_jiffies_up(unsigned long j)
 {
 	return (j + HZ - 1) / HZ * HZ;
@@ -133,7 +135,7 @@ static inline unsigned int jiffies_delta_to_msecs(long delta)
 	return jiffies_to_msecs(delta > 0 ? (unsigned long)delta : 0);
 }
 
-/* What the system's interfaces count in: a hundredth of a second. */
+/* The unit of the system's interfaces: a hundredth of a second. */
 #ifndef USER_HZ
 #define USER_HZ 100
 #endif

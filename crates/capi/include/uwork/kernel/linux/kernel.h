@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What everybody includes. Beside what the system has under this name. */
+/*
+ * The general definitions that most sources include. Includes the system's header of the same name.
+ */
 #ifndef UWORK_KERNEL_LINUX_KERNEL_H
 #define UWORK_KERNEL_LINUX_KERNEL_H
 
-/* Before what follows: in a system header, its formats would not be checked. */
+/* Included before the pragma below: the compiler does not check formats in a system header. */
 #include <linux/printk.h>
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/kernel.h>
 
@@ -63,14 +65,14 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* As snprintf(), but the number of bytes that were written; and with the kernel's formats. */
+/* Like snprintf() with the kernel's formats, but returns the number of bytes written. */
 int scnprintf(char *buf, size_t size, const char *fmt, ...) UW_KERNEL_NAME(scnprintf) UW_KERNEL_FORMAT(3, 4);
 int uw_kernel_snprintf(char *buf, size_t size, const char *fmt, ...) UW_KERNEL_FORMAT(3, 4);
 int uw_kernel_sprintf(char *buf, const char *fmt, ...) UW_KERNEL_FORMAT(2, 3);
 int uw_kernel_vsnprintf(char *buf, size_t size, const char *fmt, va_list args) UW_KERNEL_FORMAT(3, 0);
 int uw_kernel_vscnprintf(char *buf, size_t size, const char *fmt, va_list args) UW_KERNEL_FORMAT(3, 0);
 #define vscnprintf(buf, size, fmt, args) uw_kernel_vscnprintf((buf), (size), (fmt), (args))
-/* A whole number, with a newline or without; 0, -EINVAL or -ERANGE. */
+/* Parses an integer, with or without a trailing newline. Returns 0, -EINVAL or -ERANGE. */
 int kstrtoll(const char *text, unsigned int base, long long *value) UW_KERNEL_NAME(kstrtoll);
 int kstrtoull(const char *text, unsigned int base, unsigned long long *value) UW_KERNEL_NAME(kstrtoull);
 int kstrtol(const char *text, unsigned int base, long *value) UW_KERNEL_NAME(kstrtol);
@@ -83,8 +85,9 @@ int kstrtobool(const char *text, bool *value) UW_KERNEL_NAME(kstrtobool);
 #endif
 
 /*
- * With the kernel's formats, as printk(). stdio.h was included above, so that its declarations are what they are.
- * Not in C++, where they are names of a namespace too.
+ * sprintf() and its relatives use the kernel's formats, like printk(). stdio.h was included above,
+ * so that the macros do not change its declarations. Not in C++, where these names are also members
+ * of a namespace.
  */
 #if !defined(__cplusplus) && !defined(UW_KERNEL_LIBRARY)
 #undef snprintf
@@ -95,7 +98,7 @@ int kstrtobool(const char *text, bool *value) UW_KERNEL_NAME(kstrtobool);
 #define vsnprintf(...) uw_kernel_vsnprintf(__VA_ARGS__)
 #endif
 
-/* Numbers of a given width: 0, -EINVAL or -ERANGE. */
+/* Integers of a given width. Return 0, -EINVAL or -ERANGE. */
 #define UW_KSTRTOU(bits) \
 	static inline int kstrtou##bits(const char *text, unsigned int base, u##bits *value) \
 	{ \
@@ -129,7 +132,7 @@ UW_KSTRTOS(16)
 UW_KSTRTOS(32)
 UW_KSTRTOS(64)
 
-/* A number at the beginning of a text; 0 and the text itself if there is none. */
+/* Parses the number at the beginning of a text. Returns 0 and the text itself if there is none. */
 static inline unsigned long long simple_strtoull(const char *text, char **end, unsigned int base)
 {
 	bool is_number = (*text >= '0' && *text <= '9') || (*text >= 'a' && *text <= 'z') || (*text >= 'A' && *text <= 'Z');
@@ -159,7 +162,7 @@ static inline long simple_strtol(const char *text, char **end, unsigned int base
 	return (long)simple_strtoll(text, end, base);
 }
 
-/* The value of a digit; -1 if it is none. */
+/* The value of a hexadecimal digit; -1 for any other character. */
 static inline int hex_to_bin(unsigned char digit)
 {
 	if (digit >= '0' && digit <= '9')
@@ -168,7 +171,7 @@ static inline int hex_to_bin(unsigned char digit)
 	return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
 }
 
-/* A number with K, M, G, T, P or E behind it. */
+/* Parses a number with an optional suffix K, M, G, T, P or E. */
 static inline unsigned long long memparse(const char *text, char **end)
 {
 	static const char units[] = "KMGTPE";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Counts of references with a function for the end. */
+/* Reference counts with a release function. */
 #ifndef UWORK_KERNEL_LINUX_KREF_H
 #define UWORK_KERNEL_LINUX_KREF_H
 
@@ -39,7 +39,7 @@ static inline int kref_put(struct kref *kref, void (*release)(struct kref *kref)
 
 #define KREF_INIT(n) { REFCOUNT_INIT(n) }
 
-/* The function is called with the lock held, and unlocks it. */
+/* The release function is called with the lock held, and unlocks it. */
 static inline int kref_put_mutex(struct kref *kref, void (*release)(struct kref *kref), struct mutex *mutex)
 {
 	if (!refcount_dec_and_mutex_lock(&kref->refcount, mutex))

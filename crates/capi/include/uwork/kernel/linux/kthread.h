@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Threads of the kernel's kind, and workers that are one thread each. */
+/* Kernel threads, and workers with one thread each. */
 #ifndef UWORK_KERNEL_LINUX_KTHREAD_H
 #define UWORK_KERNEL_LINUX_KTHREAD_H
 
@@ -11,7 +11,9 @@
 extern "C" {
 #endif
 
-/* The thread sleeps until wake_up_process(). An errno in the pointer if it cannot be made. */
+/*
+ * The thread sleeps until wake_up_process(). If it cannot be created, the pointer is an ERR_PTR().
+ */
 struct task_struct *kthread_create_on_node(int (*threadfn)(void *data), void *data, int node, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_on_node) UW_KERNEL_FORMAT(4, 5);
 struct task_struct *kthread_create_on_cpu(int (*threadfn)(void *data), void *data, unsigned int cpu,
 					  const char *fmt) UW_KERNEL_NAME(kthread_create_on_cpu);
@@ -31,7 +33,10 @@ void kthread_bind(struct task_struct *task, unsigned int cpu) UW_KERNEL_NAME(kth
 void kthread_bind_mask(struct task_struct *task, const struct cpumask *mask) UW_KERNEL_NAME(kthread_bind_mask);
 #define kthread_affine_preferred(task, mask) (kthread_bind_mask((task), (mask)), 0)
 
-/* Wakes the thread, waits for its end and returns what its function did; -EINTR if that was never called. */
+/*
+ * Wakes the thread, waits until it ends, and returns its function's result; -EINTR if the function
+ * was never called.
+ */
 int kthread_stop(struct task_struct *task) UW_KERNEL_NAME(kthread_stop);
 int kthread_stop_put(struct task_struct *task) UW_KERNEL_NAME(kthread_stop_put);
 bool kthread_should_stop(void) UW_KERNEL_NAME(kthread_should_stop);
@@ -44,7 +49,7 @@ void kthread_exit(long result) UW_KERNEL_NAME(kthread_exit) __attribute__((noret
 struct completion;
 void kthread_complete_and_exit(struct completion *done, long result) UW_KERNEL_NAME(kthread_complete_and_exit) __attribute__((noreturn));
 void *kthread_func(struct task_struct *task) UW_KERNEL_NAME(kthread_func);
-/* As kthread_should_stop(): a program's threads are not frozen. */
+/* Like kthread_should_stop(): a program's threads are never frozen. */
 #define kthread_freezable_should_stop(was_frozen) \
 	__extension__({ \
 		bool *uw_was = (was_frozen); \
@@ -59,23 +64,25 @@ void *kthread_func(struct task_struct *task) UW_KERNEL_NAME(kthread_func);
 struct kthread_work;
 typedef void (*kthread_work_func_t)(struct kthread_work *work);
 
-/* The same as struct uw_work. */
+/* The same layout as struct uw_work. */
 struct kthread_work {
 	uint64_t uw_private[3];
 	kthread_work_func_t func;
 	uint64_t uw_place;
 };
 
-/* The same as struct uw_delayed_work. */
+/* The same layout as struct uw_delayed_work. */
 struct kthread_delayed_work {
 	struct kthread_work work;
 	uint64_t uw_private[11];
 };
 
-/* A queue with a thread to itself. */
+/* A queue with a thread of its own. */
 struct kthread_worker {
 	struct uw_queue *uw_queue;
-	/* The thread; of kthread_init_worker() from when its kthread_worker_fn() runs. */
+	/*
+	 * The worker's thread. After kthread_init_worker() it is set once kthread_worker_fn() runs.
+	 */
 	struct task_struct *task;
 	unsigned int flags;
 };
@@ -86,17 +93,22 @@ struct kthread_worker {
 #define DEFINE_KTHREAD_WORKER(worker) struct kthread_worker worker = KTHREAD_WORKER_INIT(worker)
 #define DEFINE_KTHREAD_WORKER_ONSTACK(worker) DEFINE_KTHREAD_WORKER(worker)
 
-/* The worker's queue, which one that was defined so gets when it is first asked for. */
+/* The worker's queue. A statically defined worker gets it at the first use. */
 struct uw_queue *uw_kernel_worker_queue(struct kthread_worker *worker);
 
-/* For a worker of the caller's memory, whose thread is kthread_run(kthread_worker_fn, worker, ...). */
+/*
+ * For a worker in the caller's memory, whose thread is kthread_run(kthread_worker_fn, worker, ...).
+ */
 void uw_kernel_init_worker(struct kthread_worker *worker);
 #define kthread_init_worker(worker) uw_kernel_init_worker(worker)
 int kthread_worker_fn(void *worker) UW_KERNEL_NAME(kthread_worker_fn);
 
 struct kthread_worker *kthread_create_worker_on_node(unsigned int flags, int node, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_worker_on_node) UW_KERNEL_FORMAT(3, 4);
 struct kthread_worker *kthread_create_worker_on_cpu(int cpu, unsigned int flags, const char *fmt, ...) UW_KERNEL_NAME(kthread_create_worker_on_cpu);
-/* The CPU is there for a name that has one %u more than arguments, so compilers cannot check it. */
+/*
+ * The format may contain one more %u than there are arguments, for the CPU. So compilers cannot
+ * check it.
+ */
 #define kthread_create_worker_on_cpu(cpu, flags, ...) (kthread_create_worker_on_cpu)((cpu), (flags), __VA_ARGS__, (cpu))
 #define kthread_create_worker(flags, ...) kthread_create_worker_on_node((flags), -1, __VA_ARGS__)
 #define kthread_run_worker(flags, ...) kthread_create_worker_on_node((flags), -1, __VA_ARGS__)
@@ -150,7 +162,7 @@ static inline void kthread_flush_work(struct kthread_work *work)
 
 static inline void kthread_flush_worker(struct kthread_worker *worker)
 {
-	/* One that was defined may not have been used yet. */
+	/* A statically defined worker that was never used has no queue yet. */
 	if (worker->uw_queue)
 		uw_kernel_queued(uw_queue_flush(worker->uw_queue));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Times and clocks, in nanoseconds. */
+/* Times and clocks, with nanosecond resolution. */
 #ifndef UWORK_KERNEL_LINUX_KTIME_H
 #define UWORK_KERNEL_LINUX_KTIME_H
 
@@ -178,7 +178,7 @@ static inline struct timespec64 ns_to_timespec64(s64 ns)
 
 	ts.tv_sec = ns / NSEC_PER_SEC;
 	ts.tv_nsec = (long)(ns % NSEC_PER_SEC);
-	/* The nanoseconds are never negative. */
+	/* tv_nsec is never negative. */
 	if (ts.tv_nsec < 0) {
 		ts.tv_sec--;
 		ts.tv_nsec += NSEC_PER_SEC;
@@ -221,7 +221,7 @@ static inline ktime_t ktime_sub_ms(ktime_t kt, u64 ms)
 	return kt - (s64)ms * NSEC_PER_MSEC;
 }
 
-/* The greatest time there is instead of one that is beyond it. */
+/* Saturates at the greatest time. */
 static inline ktime_t ktime_add_safe(ktime_t a, ktime_t b)
 {
 	ktime_t sum;
@@ -256,7 +256,7 @@ static inline ktime_t ktime_get_clocktai(void)
 	return (ktime_t)uw_kernel_clock_ns(11);
 }
 
-/* The clock of the last tick: cheaper, and as far back. */
+/* The time of the last tick: cheaper, and at most a tick old. */
 static inline ktime_t ktime_get_coarse(void)
 {
 	return (ktime_t)uw_kernel_clock_ns(6);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Doubly linked lists, and those of hash tables. */
+/* Doubly linked lists, and the lists of hash tables. */
 #ifndef UWORK_KERNEL_LINUX_LIST_H
 #define UWORK_KERNEL_LINUX_LIST_H
 
@@ -44,7 +44,7 @@ static inline void list_del_init(struct list_head *entry)
 	INIT_LIST_HEAD(entry);
 }
 
-/* Values that nobody can use by mistake. */
+/* Addresses that fault when they are used by mistake. */
 #define LIST_POISON1 ((struct list_head *)0x100)
 #define LIST_POISON2 ((struct list_head *)0x122)
 
@@ -249,7 +249,7 @@ static inline void hlist_del(struct hlist_node *node)
 	(list_is_last(&(pos)->member, head) ? list_first_entry(head, __typeof__(*(pos)), member) : list_next_entry(pos, member))
 #define list_prev_entry_circular(pos, head, member) \
 	(list_is_first(&(pos)->member, head) ? list_last_entry(head, __typeof__(*(pos)), member) : list_prev_entry(pos, member))
-/* Where list_for_each_entry_continue() goes on; the head if it is NULL. */
+/* The position for list_for_each_entry_continue(); the head if `pos` is NULL. */
 #define list_prepare_entry(pos, head, member) ((pos) ? (pos) : list_entry(head, __typeof__(*(pos)), member))
 #define list_safe_reset_next(pos, n, member) ((n) = list_next_entry(pos, member))
 #define list_for_each_reverse(pos, head) list_for_each_prev(pos, head)
@@ -273,7 +273,10 @@ static inline void __list_del_entry(struct list_head *entry)
 	uw_list_link(entry->prev, entry->next);
 }
 
-/* Seen as deleted by list_empty_careful(), after what was done before. */
+/*
+ * Pairs with list_empty_careful(): a thread that sees the entry deleted also sees everything
+ * written before.
+ */
 static inline void list_del_init_careful(struct list_head *entry)
 {
 	uw_list_link(entry->prev, entry->next);
@@ -292,7 +295,7 @@ static inline void list_swap(struct list_head *a, struct list_head *b)
 	list_add(a, before_b);
 }
 
-/* The entries from `first` to `last` to the end of another list. */
+/* Moves the entries from `first` to `last` to the end of another list. */
 static inline void list_bulk_move_tail(struct list_head *head, struct list_head *first, struct list_head *last)
 {
 	uw_list_link(first->prev, last->next);
@@ -300,13 +303,13 @@ static inline void list_bulk_move_tail(struct list_head *head, struct list_head 
 	uw_list_link(last, head);
 }
 
-/* `entry` becomes the first. */
+/* Makes `entry` the first one. */
 static inline void list_rotate_to_front(struct list_head *entry, struct list_head *head)
 {
 	list_move_tail(head, entry);
 }
 
-/* What is up to `entry` and with it goes to `list`, which is written anew. */
+/* Moves all entries up to and including `entry` to `list`, whose old content is overwritten. */
 static inline void list_cut_position(struct list_head *list, struct list_head *head, struct list_head *entry)
 {
 	INIT_LIST_HEAD(list);
@@ -314,7 +317,7 @@ static inline void list_cut_position(struct list_head *list, struct list_head *h
 		list_bulk_move_tail(list, head->next, entry);
 }
 
-/* What is before `entry`. */
+/* The same for the entries before `entry`. */
 static inline void list_cut_before(struct list_head *list, struct list_head *head, struct list_head *entry)
 {
 	INIT_LIST_HEAD(list);

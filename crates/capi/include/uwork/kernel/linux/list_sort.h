@@ -7,7 +7,10 @@
 
 typedef int (*list_cmp_func_t)(void *priv, const struct list_head *a, const struct list_head *b);
 
-/* Merges two chains that end with NULL; of equal ones, those of `a` come first. Only `next` is written. */
+/*
+ * Merges two chains that end with NULL. Of equal entries, those of `a` come first. Only `next` is
+ * written.
+ */
 static inline struct list_head *uw_list_merge(void *priv, list_cmp_func_t compare, struct list_head *a,
 					      struct list_head *b)
 {
@@ -24,10 +27,13 @@ static inline struct list_head *uw_list_merge(void *priv, list_cmp_func_t compar
 	return first;
 }
 
-/* Equal ones stay as they were; `compare` says more than 0 if `a` belongs behind `b`. */
+/* A stable sort. `compare` returns more than 0 if `a` belongs after `b`. */
 static inline void list_sort(void *priv, struct list_head *head, list_cmp_func_t compare)
 {
-	/* Sorted runs, of 2^n entries in place n; what is in a later place came earlier. */
+	/*
+	 * Sorted runs: place n has a run of 2^n entries. The runs in higher places contain earlier
+	 * entries.
+	 */
 	struct list_head *runs[8 * sizeof(size_t)] = { NULL };
 	struct list_head *entry = head->next, *sorted = NULL, *previous = head;
 	size_t place;

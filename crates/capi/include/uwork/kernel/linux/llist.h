@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Lists to which anybody adds, without a lock. */
+/* Lock-free lists with any number of producers. */
 #ifndef UWORK_KERNEL_LINUX_LLIST_H
 #define UWORK_KERNEL_LINUX_LLIST_H
 
@@ -22,7 +22,7 @@ static inline void init_llist_head(struct llist_head *list)
 	list->first = NULL;
 }
 
-/* Such that llist_on_list() is false. */
+/* Makes llist_on_list() return false. */
 static inline void init_llist_node(struct llist_node *node)
 {
 	WRITE_ONCE(node->next, node);
@@ -38,7 +38,7 @@ static inline bool llist_empty(const struct llist_head *list)
 	return !READ_ONCE(list->first);
 }
 
-/* True if the list was empty. */
+/* Returns true if the list was empty. */
 static inline bool llist_add(struct llist_node *node, struct llist_head *list)
 {
 	struct llist_node *first = READ_ONCE(list->first);
@@ -89,7 +89,7 @@ static inline struct llist_node *llist_next(struct llist_node *node)
 	return node->next;
 }
 
-/* A chain that is linked already. True if the list was empty. */
+/* Adds entries that are already linked. Returns true if the list was empty. */
 static inline bool llist_add_batch(struct llist_node *first, struct llist_node *last, struct llist_head *list)
 {
 	struct llist_node *next = READ_ONCE(list->first);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Lock checking: what can be asserted here. */
+/* Lock checking: the assertions that are possible here. */
 #ifndef UWORK_KERNEL_LINUX_LOCKDEP_H
 #define UWORK_KERNEL_LINUX_LOCKDEP_H
 

@@ -48,7 +48,7 @@ static inline u64 div64_u64_rem(u64 dividend, u64 divisor, u64 *remainder)
 #define div64_ul(x, y) div64_u64((x), (y))
 #define DIV64_U64_ROUND_UP(n, d) DIV_ROUND_UP((u64)(n), (u64)(d))
 
-/* Through 128 bits, which __extension__ lets be used under any standard. */
+/* Uses 128 bits. __extension__ permits the type under every standard. */
 __extension__ typedef unsigned __int128 uw_u128;
 
 static inline u64 mul_u64_u64_div_u64(u64 a, u64 b, u64 c)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The lesser and the greater. */
+/* Minimum and maximum. */
 #ifndef UWORK_KERNEL_LINUX_MINMAX_H
 #define UWORK_KERNEL_LINUX_MINMAX_H
 
 #include <linux/types.h>
 
-/* C++ has functions of these names. */
+/* C++ has functions with these names. */
 #ifndef __cplusplus
 #define UW_CHOOSE(x, op, y, a, b) \
 	__extension__({ \

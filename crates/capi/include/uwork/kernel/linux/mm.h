@@ -19,7 +19,7 @@
 #define PAGE_ALIGN_DOWN(addr) ALIGN_DOWN(addr, PAGE_SIZE)
 #define offset_in_page(ptr) ((unsigned long)(ptr) & ~PAGE_MASK)
 
-/* The least order of pages, 2^order of them, that has so many bytes. */
+/* The lowest order such that 2^order pages have `size` bytes. */
 static inline int get_order(unsigned long size)
 {
 	int order = 0;
@@ -29,7 +29,7 @@ static inline int get_order(unsigned long size)
 	return order;
 }
 
-/* A page is known by its memory. */
+/* A page is identified by the address of its memory. */
 struct page;
 
 static inline void *page_address(const struct page *page)
@@ -42,7 +42,7 @@ static inline struct page *virt_to_page(const void *addr)
 	return (struct page *)((uintptr_t)addr & PAGE_MASK);
 }
 
-/* 0 without memory. */
+/* 0 if there is no memory. */
 static inline unsigned long __get_free_pages(gfp_t flags, unsigned int order)
 {
 	void *pages = aligned_alloc(PAGE_SIZE, PAGE_SIZE << order);

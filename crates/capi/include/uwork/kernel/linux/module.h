@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A module is a program: its init function is what main() calls. Beside what the system has under this name. */
+/*
+ * A module is a program: main() calls its init function. Includes the system's header of the same
+ * name.
+ */
 #ifndef UWORK_KERNEL_LINUX_MODULE_H
 #define UWORK_KERNEL_LINUX_MODULE_H
 
-/* Before what follows: in a system header, its formats would not be checked. */
+/* Included before the pragma below: the compiler does not check formats in a system header. */
 #include <linux/printk.h>
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/module.h>
 
@@ -27,13 +30,13 @@ struct module {
 	char name[MODULE_NAME_LEN];
 };
 
-/* What module_exit() names; absent in a module that stays. */
+/* The function that module_exit() names; missing in a module that cannot be unloaded. */
 extern void uw_module_exit(void) __attribute__((weak));
 
 /*
- * Reads the arguments, calls `init`, then `exit`, and gives the program's exit status: 0, or the errno that init
- * returned, or 2 if an argument is wrong. uw.seconds=N keeps the module loaded for so long; uw.seconds=inf until
- * SIGINT or SIGTERM. --help lists the parameters.
+ * Parses the arguments, calls `init`, then `exit`. Returns the program's exit status: 0, or the
+ * errno value that init returned, or 2 if an argument is wrong. uw.seconds=N keeps the module
+ * loaded for that long; uw.seconds=inf until SIGINT or SIGTERM. --help lists the parameters.
  */
 int uw_kernel_main(int argc, char **argv, int (*init)(void), void (*exit_function)(void),
 		   const struct kernel_param *const *params, const struct kernel_param *const *params_end);

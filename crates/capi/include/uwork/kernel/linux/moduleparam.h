@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Parameters of a module: arguments name=value of the program. */
+/* Module parameters: arguments of the form name=value. */
 #ifndef UWORK_KERNEL_LINUX_MODULEPARAM_H
 #define UWORK_KERNEL_LINUX_MODULEPARAM_H
 
@@ -34,7 +34,7 @@ enum uw_kernel_param_type {
 	UW_PARAM_ullong,
 	UW_PARAM_hexint,
 	UW_PARAM_bool,
-	/* What bool is, if it is a macro. */
+	/* The expansion of bool, where bool is a macro. */
 	UW_PARAM__Bool = UW_PARAM_bool,
 	UW_PARAM_bint,
 	UW_PARAM_invbool,
@@ -47,9 +47,9 @@ enum uw_kernel_param_type {
 struct kernel_param {
 	const char *name;
 	enum uw_kernel_param_type type;
-	/* What it sets; the description's text. */
+	/* The variable that the parameter sets; for a description, its text. */
 	void *arg;
-	/* How many there may be at `arg`, in a list with commas; of a string, its bytes. */
+	/* For a comma-separated list, the most values; for a string, its size in bytes. */
 	unsigned int max;
 	unsigned int *num;
 	const struct kernel_param_ops *ops;
@@ -84,7 +84,7 @@ struct kernel_param {
 	UW_KERNEL_PARAM(UW_PASTE(description_, name), #name, UW_PARAM_description, \
 			(void *)(uintptr_t)(text), 0, NULL, NULL)
 
-/* Of the program that includes this; absent without parameters. */
+/* The parameters of the program that includes this header. NULL if it has none. */
 extern const struct kernel_param *const __start_uw_params[] __attribute__((weak, visibility("hidden")));
 extern const struct kernel_param *const __stop_uw_params[] __attribute__((weak, visibility("hidden")));
 
@@ -112,7 +112,7 @@ int param_set_invbool(const char *val, const struct kernel_param *kp) UW_KERNEL_
 int param_get_invbool(char *buffer, const struct kernel_param *kp) UW_KERNEL_NAME(param_get_invbool);
 int param_set_charp(const char *val, const struct kernel_param *kp) UW_KERNEL_NAME(param_set_charp);
 int param_get_charp(char *buffer, const struct kernel_param *kp) UW_KERNEL_NAME(param_get_charp);
-/* -EINVAL if it is not between the two. */
+/* -EINVAL if the value is not between the two. */
 int param_set_uint_minmax(const char *val, const struct kernel_param *kp, unsigned int min, unsigned int max) UW_KERNEL_NAME(param_set_uint_minmax);
 
 #define UW_PARAM_OPS(type) \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The watchdog of queues is the one there is. */
+/* The watchdogs: only the one for workqueues exists here. */
 #ifndef UWORK_KERNEL_LINUX_NMI_H
 #define UWORK_KERNEL_LINUX_NMI_H
 

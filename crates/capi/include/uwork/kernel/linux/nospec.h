@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Indices of arrays. */
+/* Array indices under speculation. */
 #ifndef UWORK_KERNEL_LINUX_NOSPEC_H
 #define UWORK_KERNEL_LINUX_NOSPEC_H
 
 #include <linux/compiler.h>
 
-/* 0 for one that is too large. */
+/* 0 for an index that is too large. */
 #define array_index_nospec(index, size) \
 	__extension__({ \
 		__typeof__(index) uw_index = (index); \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Arithmetic that says when it overflows. */
+/* Arithmetic that reports overflow. */
 #ifndef UWORK_KERNEL_LINUX_OVERFLOW_H
 #define UWORK_KERNEL_LINUX_OVERFLOW_H
 

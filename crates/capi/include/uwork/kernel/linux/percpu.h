@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Data of each CPU. */
+/* Per-CPU data. */
 #ifndef UWORK_KERNEL_LINUX_PERCPU_H
 #define UWORK_KERNEL_LINUX_PERCPU_H
 
@@ -9,22 +9,34 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* From the data of one CPU to that of the next, and the most that can be allocated for each. */
+/*
+ * The distance between the data of neighbouring CPUs, and the most that can be allocated for each
+ * CPU.
+ */
 #define UW_KERNEL_PERCPU_UNIT (1ul << 25)
 
-/* Zeroed; NULL, with a warning, without memory or if the size or the alignment cannot be had. */
+/*
+ * Zeroed memory. NULL, with a warning, if there is no memory or the size or alignment is not
+ * supported.
+ */
 void *uw_kernel_alloc_percpu(size_t size, size_t align);
 void uw_kernel_free_percpu(void *ptr);
-/* How far the data of the CPUs is from the section; kept in *place. */
+/* The distance from the section to the CPUs' copies. The result is cached in *place. */
 intptr_t uw_kernel_percpu_section(const char *start, const char *stop, intptr_t *place);
 
-/* Of the program or library that includes this. Empty, and so not there, without such variables. */
+/*
+ * The section of the program or library that includes this header. Without per-CPU variables it
+ * does not exist, and the address is NULL.
+ */
 extern char __start_uw_percpu[] __attribute__((weak, visibility("hidden")));
 extern char __stop_uw_percpu[] __attribute__((weak, visibility("hidden")));
 extern intptr_t uw_kernel_percpu_place __attribute__((weak, visibility("hidden")));
 __attribute__((weak, visibility("hidden"))) intptr_t uw_kernel_percpu_place = 0;
 
-/* The copy of `cpu`, which is below nr_cpu_ids, of what is at `ptr`: a variable, allocated data, or a part of them. */
+/*
+ * The copy for `cpu`, which is below nr_cpu_ids, of the object at `ptr`: a variable, allocated
+ * data, or a part of either.
+ */
 static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 {
 	uintptr_t at = (uintptr_t)ptr, start = (uintptr_t)__start_uw_percpu;
@@ -42,7 +54,10 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 }
 #endif
 
-/* A variable has the initial value that each CPU's copy gets when one is used first; it is no copy itself. */
+/*
+ * The variable itself holds the initial value, which each CPU's copy gets at the first use. It is
+ * not a copy.
+ */
 #define UW_PERCPU_SECTION __attribute__((section("uw_percpu"), used))
 #define DEFINE_PER_CPU(type, name) UW_PERCPU_SECTION __typeof__(type) name
 #define DECLARE_PER_CPU(type, name) extern __typeof__(type) name
@@ -59,7 +74,7 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 #define get_cpu_var(var) (*this_cpu_ptr(&(var)))
 #define put_cpu_var(var) ((void)&(var))
 
-/* Atomic, since the thread may lose its CPU in between. */
+/* Atomic, because the thread may migrate in between. */
 #define this_cpu_read(var) __atomic_load_n(this_cpu_ptr(&(var)), __ATOMIC_RELAXED)
 #define this_cpu_write(var, val) \
 	__atomic_store_n(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED)
@@ -95,7 +110,7 @@ static inline void *uw_kernel_percpu(const volatile void *ptr, unsigned int cpu)
 	((void)__atomic_fetch_and(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED))
 #define this_cpu_or(var, val) \
 	((void)__atomic_fetch_or(this_cpu_ptr(&(var)), (__typeof__(var))(val), __ATOMIC_RELAXED))
-/* What it was. */
+/* Returns the old value. */
 #define this_cpu_cmpxchg(var, old, new_value) \
 	__extension__({ \
 		__typeof__(var) uw_old = (old); \

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A thread may be preempted at any time. What this locks out in the kernel needs a lock here. */
+/*
+ * A thread may be preempted at any time. Code that disables preemption in the kernel to exclude
+ * other code needs a lock here.
+ */
 #ifndef UWORK_KERNEL_LINUX_PREEMPT_H
 #define UWORK_KERNEL_LINUX_PREEMPT_H
 

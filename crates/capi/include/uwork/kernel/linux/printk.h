@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Messages: what is an error or a warning goes to standard error, the rest to standard output. */
+/* Messages: errors and warnings go to standard error, all others to standard output. */
 #ifndef UWORK_KERNEL_LINUX_PRINTK_H
 #define UWORK_KERNEL_LINUX_PRINTK_H
 
@@ -22,14 +22,16 @@ extern "C" {
 #define KERN_DEFAULT ""
 #define KERN_CONT KERN_SOH "c"
 
-/* The kernel's formats, %pe, %ps, %*pb[l] and %pV among them. Returns the number of bytes. */
+/*
+ * Accepts the kernel's formats, for example %pe, %ps, %*pb[l] and %pV. Returns the number of bytes.
+ */
 int uw_kernel_printk(const char *fmt, ...) UW_KERNEL_FORMAT(1, 2);
-/* The same. If the format begins with the name of a file of C and a colon, that is a module's name: without ".c". */
+/* The same. A leading "name.c:" in the format is a module's name, and is printed without ".c". */
 int uw_kernel_printk_of_file(const char *fmt, ...) UW_KERNEL_FORMAT(1, 2);
 
 void uw_kernel_dump_stack(void);
 
-/* True the first time that it is asked for this word. */
+/* True for the first caller with this word. */
 static inline bool uw_kernel_once(uint32_t *word)
 {
 	return __atomic_exchange_n(word, 1, __ATOMIC_RELAXED) == 0;
@@ -43,7 +45,10 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define pr_fmt(fmt) fmt
 #endif
 
-/* What the kernel's makefiles define. A preprocessor cannot take ".c" off the file's name: printk() does. */
+/*
+ * The kernel's makefiles define this. A preprocessor cannot remove ".c" from the file's name;
+ * printk() does.
+ */
 #ifdef KBUILD_MODNAME
 #define UW_PRINTK_FUNCTION uw_kernel_printk
 #else
@@ -58,8 +63,8 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define printk(...) UW_PRINTK_FUNCTION(__VA_ARGS__)
 #define _printk(...) UW_PRINTK_FUNCTION(__VA_ARGS__)
 /*
- * The prefix and the format are one literal, so the format is taken from the arguments; with others behind it
- * or without, which ISO C tells apart by counting them.
+ * pr_fmt() makes the prefix and the format one literal, so the format must be separated from the
+ * arguments, of which there may be none. ISO C requires counting them.
  */
 #define UW_PRINTK(level, ...) UW_PRINTK_COUNTED(__VA_ARGS__, UW_PRINTK_MANY_31, 0)(level, __VA_ARGS__)
 #define UW_PRINTK_MANY_31 \
@@ -78,7 +83,7 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define pr_warning(...) pr_warn(__VA_ARGS__)
 #define pr_notice(...) UW_PRINTK(KERN_NOTICE, __VA_ARGS__)
 #define pr_info(...) UW_PRINTK(KERN_INFO, __VA_ARGS__)
-/* Goes on with a line, so without what pr_fmt() puts in front of one. */
+/* Continues a line, so pr_fmt() is not applied. */
 #define pr_cont(...) printk(KERN_CONT __VA_ARGS__)
 #ifdef DEBUG
 #define pr_debug(...) UW_PRINTK(KERN_DEBUG, __VA_ARGS__)
@@ -112,7 +117,7 @@ static inline bool uw_kernel_once(uint32_t *word)
 #define pr_info_ratelimited(...) pr_info(__VA_ARGS__)
 #define printk_ratelimited(...) printk(__VA_ARGS__)
 #define printk_deferred(...) printk(__VA_ARGS__)
-/* The calling thread, and its calls, as warnings. */
+/* Prints the calling thread and its call trace, as warnings. */
 #define dump_stack() uw_kernel_dump_stack()
 
 enum {
@@ -124,7 +129,10 @@ enum {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* One line of 16 or 32 bytes, in groups of 1, 2, 4 or 8; how long it is, or would be with room enough. */
+/*
+ * One line of 16 or 32 bytes, in groups of 1, 2, 4 or 8. Returns the length of the full line, also
+ * if the buffer is too small.
+ */
 int hex_dump_to_buffer(const void *buf, size_t len, int rowsize, int groupsize, char *line, size_t size, bool ascii) UW_KERNEL_NAME(hex_dump_to_buffer);
 void print_hex_dump(const char *level, const char *prefix, int prefix_type, int rowsize, int groupsize, const void *buf,
 		    size_t len, bool ascii) UW_KERNEL_NAME(print_hex_dump);

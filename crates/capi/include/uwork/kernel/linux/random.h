@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Random numbers. Beside what the system has under this name. */
+/* Random numbers. Includes the system's header of the same name. */
 #ifndef UWORK_KERNEL_LINUX_RANDOM_H
 #define UWORK_KERNEL_LINUX_RANDOM_H
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/random.h>
 

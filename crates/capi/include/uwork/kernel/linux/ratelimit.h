@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* So many in an interval. Messages by pr_*_ratelimited() are all printed. */
+/* Rate limits: at most `burst` events in an interval. pr_*_ratelimited() print every message. */
 #ifndef UWORK_KERNEL_LINUX_RATELIMIT_H
 #define UWORK_KERNEL_LINUX_RATELIMIT_H
 
@@ -12,7 +12,7 @@
 
 struct ratelimit_state {
 	raw_spinlock_t lock;
-	/* In jiffies; 0: everything goes. */
+	/* In jiffies; 0 disables the limit. */
 	int interval;
 	int burst;
 	int printed;
@@ -34,7 +34,7 @@ static inline void ratelimit_state_init(struct ratelimit_state *rs, int interval
 	rs->begin = 0;
 }
 
-/* 1 if it may be done. */
+/* 1 if the event is within the limit. */
 static inline int __ratelimit(struct ratelimit_state *rs)
 {
 	int may;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Lists that are read within read sides. */
+/* Lists that readers traverse within read sides. */
 #ifndef UWORK_KERNEL_LINUX_RCULIST_H
 #define UWORK_KERNEL_LINUX_RCULIST_H
 
@@ -26,7 +26,7 @@ static inline void list_add_tail_rcu(struct list_head *entry, struct list_head *
 	uw_list_insert_rcu(entry, head->prev, head);
 }
 
-/* Who is at the entry still finds the next one. */
+/* A reader at the entry still finds the next entry. */
 static inline void list_del_rcu(struct list_head *entry)
 {
 	entry->next->prev = entry->prev;
@@ -46,7 +46,7 @@ static inline void list_replace_rcu(struct list_head *old, struct list_head *ent
 		struct list_head *uw_first = rcu_dereference((head)->next); \
 		uw_first != (head) ? list_entry(uw_first, type, member) : (type *)NULL; \
 	})
-/* What else holds the list is a fourth argument, which nobody checks. */
+/* An optional fourth argument is the kernel's lockdep condition. It is not checked. */
 #define list_for_each_entry_rcu(pos, head, ...) UW_LIST_FOR_EACH_RCU(pos, head, __VA_ARGS__, true)
 #define UW_LIST_FOR_EACH_RCU(pos, head, member, ...) \
 	for ((pos) = list_entry_rcu((head)->next, __typeof__(*(pos)), member); !list_entry_is_head(pos, head, member); \

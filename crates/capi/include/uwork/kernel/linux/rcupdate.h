@@ -12,7 +12,10 @@
 extern "C" {
 #endif
 
-/* Larger than the kernel's: it is an item of its own; for a grace period, or task work (task_work.h). */
+/*
+ * Larger than the kernel's, because it contains an item: either for a grace period, or for task
+ * work (task_work.h).
+ */
 struct rcu_head {
 	union {
 		struct uw_rcu_work uw_item;
@@ -25,7 +28,10 @@ struct rcu_head {
 void uw_kernel_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head));
 void uw_kernel_kfree_rcu(struct rcu_head *head, void *ptr);
 void synchronize_rcu(void) UW_KERNEL_NAME(synchronize_rcu);
-/* Waits until what call_rcu() was given has run, and what queue_rcu_work() was given is queued. */
+/*
+ * Waits until the callbacks of all earlier call_rcu() have run, and the items of all earlier
+ * queue_rcu_work() are queued.
+ */
 void rcu_barrier(void) UW_KERNEL_NAME(rcu_barrier);
 
 #define call_rcu(head, func) uw_kernel_call_rcu((head), (func))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Counts of references. */
+/* Reference counts. */
 #ifndef UWORK_KERNEL_LINUX_REFCOUNT_H
 #define UWORK_KERNEL_LINUX_REFCOUNT_H
 
@@ -74,7 +74,7 @@ static inline bool refcount_add_not_zero(int i, refcount_t *r)
 	return atomic_add_unless(&r->refs, i, 0);
 }
 
-/* True, and the lock is held, if that was the last one. */
+/* Returns true with the lock held if that was the last reference. */
 static inline bool refcount_dec_and_lock(refcount_t *r, spinlock_t *lock)
 {
 	if (refcount_dec_not_one(r))

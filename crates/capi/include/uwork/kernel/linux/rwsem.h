@@ -28,7 +28,7 @@ static inline int down_read_trylock(struct rw_semaphore *sem)
 	return uw_kernel_read_trylock(&sem->uw_lock);
 }
 
-/* There are no signals to end the wait. */
+/* Signals do not end the wait here. */
 static inline int down_read_interruptible(struct rw_semaphore *sem)
 {
 	down_read(sem);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Tasks: every thread has one. Beside what the system has under this name. */
+/* Tasks: every thread has one. Includes the system's header of the same name. */
 #ifndef UWORK_KERNEL_LINUX_SCHED_H
 #define UWORK_KERNEL_LINUX_SCHED_H
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/sched.h>
 
@@ -29,9 +29,9 @@ struct task_struct {
 	pid_t pid;
 	pid_t tgid;
 	unsigned int flags;
-	/* What it is waiting for; the word that it sleeps on. */
+	/* The task's state; also the word that it sleeps on. */
 	uint32_t __state;
-	/* The library's. */
+	/* For the library. */
 	void *uw_private;
 };
 
@@ -52,21 +52,24 @@ struct task_struct {
 #define SCHED_NORMAL 0
 #endif
 
-/* The calling thread's task. It stays for as long as the thread, and its memory longer. */
+/* The calling thread's task. It exists for as long as the thread; its memory stays valid longer. */
 struct task_struct *uw_kernel_current(void);
 #ifndef __cplusplus
 #define current uw_kernel_current()
 #endif
 
-/* 1 if the task was asleep in one of these states. */
+/* Returns 1 if the task was asleep in one of these states. */
 int uw_kernel_wake_task(struct task_struct *task, unsigned int states);
-/* Sleeps until the state is TASK_RUNNING, or until the time is over; yields if it is already. */
+/*
+ * Sleeps until the state is TASK_RUNNING or the time has passed; only yields if the state is
+ * TASK_RUNNING already.
+ */
 long uw_kernel_schedule(long timeout);
 
 void uw_kernel_put_task(struct task_struct *task);
 void uw_kernel_get_task(struct task_struct *task);
 int uw_kernel_set_cpus(struct task_struct *task, const struct cpumask *mask);
-/* 0, or an errno with its sign turned: -EPERM as a rule, for what is real time. */
+/* 0 or a negative errno value: usually -EPERM for a real-time policy. */
 int uw_kernel_set_scheduler(struct task_struct *task, int policy, const struct sched_param *param);
 int uw_kernel_get_nice(const struct task_struct *task);
 void uw_kernel_set_nice(struct task_struct *task, long nice);
@@ -164,7 +167,10 @@ static inline void set_user_nice(struct task_struct *task, long nice)
 	uw_kernel_set_nice(task, nice);
 }
 
-/* Real time needs a privilege that a program does not have as a rule: the highest niceness is what there is. */
+/*
+ * Real-time policies need a privilege that programs usually lack. So this raises the niceness to
+ * the maximum instead.
+ */
 static inline void sched_set_fifo(struct task_struct *task)
 {
 	uw_kernel_set_nice(task, MIN_NICE);
@@ -180,7 +186,10 @@ static inline void sched_set_normal(struct task_struct *task, int nice)
 	uw_kernel_set_nice(task, nice);
 }
 
-/* The system has another function of this name, for which <sched.h> was read before. */
+/*
+ * The system has another function of this name. <sched.h> was included above, so that the macro
+ * does not change its declaration.
+ */
 #define sched_setscheduler(task, policy, param) uw_kernel_set_scheduler((task), (policy), (param))
 #define sched_setscheduler_nocheck(task, policy, param) uw_kernel_set_scheduler((task), (policy), (param))
 #define task_nice(task) uw_kernel_get_nice(task)
@@ -205,7 +214,7 @@ static inline pid_t task_tgid_nr(const struct task_struct *task)
 #endif
 
 #ifdef __cplusplus
-/* An object, since the standard library has members of this name, which a macro would break. */
+/* An object in C++: the standard library has members of this name, which a macro would break. */
 struct uw_kernel_current_task {
 	operator struct task_struct *() const { return uw_kernel_current(); }
 	struct task_struct *operator->() const { return uw_kernel_current(); }

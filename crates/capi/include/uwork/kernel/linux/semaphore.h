@@ -22,7 +22,7 @@ static inline void sema_init(struct semaphore *sem, int count)
 	init_waitqueue_head(&sem->waiters);
 }
 
-/* 0 if one could be had. */
+/* Returns 0 if the semaphore was taken. */
 static inline int down_trylock(struct semaphore *sem)
 {
 	int had;
@@ -55,7 +55,7 @@ static inline void up(struct semaphore *sem)
 
 #define down_killable(sem) down_interruptible(sem)
 
-/* 0, or -ETIME. */
+/* 0 or -ETIME. */
 static inline int down_timeout(struct semaphore *sem, long timeout)
 {
 	return wait_event_timeout(sem->waiters, !down_trylock(sem), timeout) > 0 ? 0 : -ETIME;

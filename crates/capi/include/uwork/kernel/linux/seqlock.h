@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Counters by which a reader sees that a writer was there, and reads again. What is read meanwhile may be torn:
- * READ_ONCE() and WRITE_ONCE() are for it.
+ * Sequence counters: a reader detects that a writer has interfered, and reads again. The values
+ * that it read meanwhile may be torn, so the data needs READ_ONCE() and WRITE_ONCE().
  */
 #ifndef UWORK_KERNEL_LINUX_SEQLOCK_H
 #define UWORK_KERNEL_LINUX_SEQLOCK_H
@@ -20,7 +20,7 @@ static inline void seqcount_init(seqcount_t *s)
 	s->sequence = 0;
 }
 
-/* Odd: somebody writes. */
+/* Odd while a writer is active. */
 static inline unsigned int raw_read_seqcount(const seqcount_t *s)
 {
 	return smp_load_acquire(&s->sequence);
@@ -37,18 +37,21 @@ static inline unsigned int read_seqcount_begin(const seqcount_t *s)
 
 #define raw_read_seqcount_begin(s) read_seqcount_begin(s)
 
-/* Whether it has to be read again. The fence keeps the reads before the one of the counter. */
+/*
+ * Whether the reader must read again. The fence keeps the data's loads before the load of the
+ * counter.
+ */
 static inline int read_seqcount_retry(const seqcount_t *s, unsigned int start)
 {
 	smp_rmb();
 	return READ_ONCE(s->sequence) != start;
 }
 
-/* One writer at a time: the caller sees to that. */
+/* The caller ensures that there is one writer at a time. */
 static inline void write_seqcount_begin(seqcount_t *s)
 {
 	WRITE_ONCE(s->sequence, s->sequence + 1);
-	/* The counter is odd before anything is written. */
+	/* The counter is odd before any data is written. */
 	smp_wmb();
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* This CPU. */
+/* The current CPU, and calls on other CPUs. */
 #ifndef UWORK_KERNEL_LINUX_SMP_H
 #define UWORK_KERNEL_LINUX_SMP_H
 
 #include <linux/cpumask.h>
 #include <linux/preempt.h>
 
-/* Out of date as soon as it is known, unless the thread is bound to one. */
+/* Outdated immediately, unless the thread is bound to one CPU. */
 #define raw_smp_processor_id() uw_kernel_this_cpu()
 #define smp_processor_id() uw_kernel_this_cpu()
 #define get_cpu() uw_kernel_this_cpu()
@@ -18,11 +18,11 @@ typedef void (*smp_call_func_t)(void *info);
 extern "C" {
 #endif
 /*
- * Calls the function on that CPU, in a thread: there are no interrupts to do it in. It has run when this returns,
- * whatever `wait` is. 0, or an errno with its sign turned.
+ * Calls the function on that CPU, in a thread instead of an interrupt. It has returned when this
+ * returns, whatever `wait` is. Returns 0 or a negative errno value.
  */
 int smp_call_function_single(int cpu, smp_call_func_t function, void *info, int wait) UW_KERNEL_NAME(smp_call_function_single);
-/* On each CPU of the mask that is online; this one as well if `self`. */
+/* On each online CPU of the mask; on the caller's CPU as well if `self` is set. */
 void uw_kernel_call_on(const struct cpumask *mask, smp_call_func_t function, void *info, bool self);
 #ifdef __cplusplus
 }
@@ -61,7 +61,7 @@ static inline void uw_kernel_run_cpu_call(void *info)
 	call->result = call->function(call->arg);
 }
 
-/* What the function returns; it may sleep. */
+/* Returns the function's result. The function may sleep. */
 static inline int smp_call_on_cpu(unsigned int cpu, int (*function)(void *arg), void *arg, bool phys)
 {
 	struct uw_kernel_cpu_call call = { function, arg, 0 };

@@ -20,7 +20,7 @@ void uw_kernel_sort_r(void *base, size_t num, size_t size, cmp_r_func_t compare,
 }
 #endif
 
-/* Elements are moved as bytes, so a function for that is not called. */
+/* Elements are moved as bytes, so `swap_elements` is not called. */
 static inline void sort(void *base, size_t num, size_t size, cmp_func_t compare, swap_func_t swap_elements)
 {
 	(void)swap_elements;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Spin locks and rw locks. They spin a little, then sleep: a thread may lose its CPU with one held. */
+/*
+ * Spin locks and rw locks. They spin briefly and then sleep, because the holder may be preempted.
+ */
 #ifndef UWORK_KERNEL_LINUX_SPINLOCK_H
 #define UWORK_KERNEL_LINUX_SPINLOCK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Read sides of a domain of their own, which may sleep. */
+/* Sleepable read sides, in domains of their own. */
 #ifndef UWORK_KERNEL_LINUX_SRCU_H
 #define UWORK_KERNEL_LINUX_SRCU_H
 
@@ -9,10 +9,12 @@
 #include <linux/rcupdate.h>
 
 /*
- * Readers count themselves in one of two words. A grace period waits until each of the two was seen empty once: first
- * the one that is not in use, which has at most readers that began long ago, then, with new readers sent to the
- * other, the one that was. A reader that counts itself later has begun after the grace period did. The upper bit says
- * that somebody waits for the word to be empty; whoever leaves touches nothing after the word.
+ * Readers count themselves in one of two words. A grace period waits until it has seen each word
+ * empty once. It first waits for the word that is not in use: it can count only readers that began
+ * long ago. Then it directs new readers to that word and waits for the other one. A reader that
+ * counts itself after that began after the grace period did. The highest bit says that a thread
+ * waits for the word to become empty. A leaving reader does not access the word after its
+ * decrement.
  */
 struct srcu_struct {
 	struct mutex uw_lock;
@@ -34,18 +36,18 @@ static inline int init_srcu_struct(struct srcu_struct *ssp)
 	return 0;
 }
 
-/* Not with readers. */
+/* Not allowed while there are readers. */
 static inline void cleanup_srcu_struct(struct srcu_struct *ssp)
 {
 	mutex_destroy(&ssp->uw_lock);
 }
 
-/* The number is for the unlock. */
+/* The result is the argument of the unlock. */
 static inline int srcu_read_lock(struct srcu_struct *ssp)
 {
 	uint32_t index = __atomic_load_n(&ssp->uw_index, __ATOMIC_RELAXED);
 
-	/* Full order: what is read afterwards is not from before the count. */
+	/* Full order: the reader's later loads do not return values from before the count. */
 	__atomic_fetch_add(&ssp->uw_readers[index], 1, __ATOMIC_SEQ_CST);
 	smp_mb();
 	return (int)index;
@@ -70,7 +72,7 @@ static inline void uw_srcu_wait(uint32_t *word)
 	__atomic_fetch_and(word, ~UW_SRCU_WAITED, __ATOMIC_SEQ_CST);
 }
 
-/* Waits for the readers of this domain that there are. Not from one of them. */
+/* Waits for the current readers of this domain. Not allowed within a read side of it. */
 static inline void synchronize_srcu(struct srcu_struct *ssp)
 {
 	uint32_t index;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Modes of files. */
+/* File modes. */
 #ifndef UWORK_KERNEL_LINUX_STAT_H
 #define UWORK_KERNEL_LINUX_STAT_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the system has under this name, and struct members. */
+/* Includes the system's header of the same name; adds helpers for struct members. */
 #ifndef UWORK_KERNEL_LINUX_STDDEF_H
 #define UWORK_KERNEL_LINUX_STDDEF_H
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/stddef.h>
 

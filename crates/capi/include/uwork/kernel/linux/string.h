@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Texts and memory, beside what the system has under this name. */
+/* Strings and memory. Includes the system's header of the same name. */
 #ifndef UWORK_KERNEL_LINUX_STRING_H
 #define UWORK_KERNEL_LINUX_STRING_H
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/string.h>
 
@@ -50,7 +50,7 @@ static inline void *kmemdup(const void *from, size_t size, gfp_t gfp)
 	return to;
 }
 
-/* Equal, but for a newline at the end of one of them. */
+/* Equality, except for a trailing newline of one of them. */
 static inline bool sysfs_streq(const char *a, const char *b)
 {
 	while (*a && *a == *b) {
@@ -117,7 +117,7 @@ static inline char *skip_spaces(const char *text)
 	return (char *)(uintptr_t)text + strspn(text, " \t\n\v\f\r");
 }
 
-/* The text itself. */
+/* Returns the text itself. */
 static inline char *strreplace(char *text, char old, char with)
 {
 	char *at;
@@ -129,7 +129,7 @@ static inline char *strreplace(char *text, char old, char with)
 	return text;
 }
 
-/* The first byte that is not `value`; NULL if all are. */
+/* The first byte that differs from `value`; NULL if there is none. */
 static inline void *memchr_inv(const void *from, int value, size_t size)
 {
 	const unsigned char *at = (const unsigned char *)from;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A macro's value as text. */
+/* The expansion of a macro as text. */
 #ifndef UWORK_KERNEL_LINUX_STRINGIFY_H
 #define UWORK_KERNEL_LINUX_STRINGIFY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Simple wait queues: the same as the others, under names of their own. */
+/* Simple wait queues: aliases of the other wait queues. */
 #ifndef UWORK_KERNEL_LINUX_SWAIT_H
 #define UWORK_KERNEL_LINUX_SWAIT_H
 

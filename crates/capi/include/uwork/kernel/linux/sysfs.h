@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Printing attributes. */
+/* Output of attributes. */
 #ifndef UWORK_KERNEL_LINUX_SYSFS_H
 #define UWORK_KERNEL_LINUX_SYSFS_H
 

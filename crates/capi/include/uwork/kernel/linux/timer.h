@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Timers. Stands on its own: with uwork.h and the uw_kernel headers. */
+/* Timers. Independent of the other headers, except for uwork.h and the uw_kernel headers. */
 #ifndef UWORK_KERNEL_LINUX_TIMER_H
 #define UWORK_KERNEL_LINUX_TIMER_H
 
 #include <time.h>
 
-/* Also for a copy of this file in a program's own folder. */
+/* Also true for a copy of this file in a folder of the program. */
 #if defined(__has_include)
 #if !__has_include("../uw_kernel_time.h")
 #define UW_KERNEL_IS_COPY
@@ -22,8 +22,9 @@ extern "C" {
 #endif
 
 /*
- * An item with a timer, on a queue of the library's: a function runs in the BH context of the CPU where it
- * expires, so it must not wait. expires may be read, and set before add_timer().
+ * An item with a timer, on a queue of the library. Its function runs in the BH context of the CPU
+ * on which the timer expires, so it must not wait. The program may read `expires`, and may set it
+ * before add_timer().
  */
 struct timer_list {
 	struct uw_delayed_work uw_item;
@@ -39,7 +40,7 @@ struct timer_list {
 #define TIMER_IRQSAFE 0x00200000u
 
 void uw_kernel_timer_run(struct uw_work *item);
-/* 1 if the timer was armed. The deadline is in ticks of which a second has `hz`. */
+/* Returns 1 if the timer was armed. `hz` is the number of ticks per second. */
 int uw_kernel_timer_arm(struct timer_list *timer, unsigned long hz, int cpu);
 
 #define __TIMER_INITIALIZER(function, flags) \
@@ -69,7 +70,7 @@ static inline int mod_timer(struct timer_list *timer, unsigned long expires)
 	return uw_kernel_timer_arm(timer, HZ, -1);
 }
 
-/* Only if it is armed. */
+/* Changes the expiry only if the timer is armed. */
 static inline int mod_timer_pending(struct timer_list *timer, unsigned long expires)
 {
 	if (!timer_pending(timer))
@@ -78,7 +79,7 @@ static inline int mod_timer_pending(struct timer_list *timer, unsigned long expi
 	return uw_kernel_timer_arm(timer, HZ, -1);
 }
 
-/* Only to an earlier time. */
+/* Changes the expiry only to an earlier time. */
 static inline int timer_reduce(struct timer_list *timer, unsigned long expires)
 {
 	if (timer_pending(timer) && (long)(expires - timer->expires) >= 0)
@@ -87,7 +88,7 @@ static inline int timer_reduce(struct timer_list *timer, unsigned long expires)
 	return uw_kernel_timer_arm(timer, HZ, -1);
 }
 
-/* Where its expires says. */
+/* Arms the timer for the time in `expires`. */
 static inline void add_timer(struct timer_list *timer)
 {
 	uw_kernel_timer_arm(timer, HZ, -1);
@@ -106,20 +107,23 @@ static inline int del_timer(struct timer_list *timer)
 	return uw_work_cancel(&timer->uw_item.work) > 0;
 }
 
-/* POSIX has another function of this name, for its timers: which one is meant, the argument says. */
+/*
+ * POSIX has another function of this name for its timers. The type of the argument selects one of
+ * the two.
+ */
 #ifndef __cplusplus
 int uw_kernel_posix_timer_delete(void *timerid) __asm__("timer_delete");
 #define timer_delete(timer) \
 	_Generic((timer), struct timer_list *: del_timer, default: uw_kernel_posix_timer_delete)(timer)
 #endif
 
-/* Waits for a run that is going on. Not from the timer's own function. */
+/* Waits for a run in progress, so the timer's own function must not call it. */
 static inline int timer_delete_sync(struct timer_list *timer)
 {
 	return uw_work_cancel_sync(&timer->uw_item.work) > 0;
 }
 
-/* Afterwards it cannot be armed any more. */
+/* The timer cannot be armed afterwards. */
 static inline int timer_shutdown(struct timer_list *timer)
 {
 	return uw_work_disable(&timer->uw_item.work) > 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Where CPUs are. */
+/* CPU topology. */
 #ifndef UWORK_KERNEL_LINUX_TOPOLOGY_H
 #define UWORK_KERNEL_LINUX_TOPOLOGY_H
 
@@ -30,9 +30,12 @@ enum uw_kernel_sharing {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* The CPUs that have this in common with `cpu`, as the system says; that one alone if it does not. Read once. */
+/*
+ * The CPUs that share this with `cpu`, as reported by the system; `cpu` alone if the system does
+ * not report it. Read once.
+ */
 const struct cpumask *uw_kernel_sharing_mask(enum uw_kernel_sharing kind, unsigned int cpu);
-/* The system's number; -1 if it has none. Not of caches. */
+/* The system's number; -1 if there is none. Caches have no number. */
 int uw_kernel_sharing_id(enum uw_kernel_sharing kind, unsigned int cpu);
 #ifdef __cplusplus
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The kernel's types, beside those that the system has under this name. */
+/* The kernel's types. Includes the system's header of the same name. */
 #ifndef UWORK_KERNEL_LINUX_TYPES_H
 #define UWORK_KERNEL_LINUX_TYPES_H
 
-/* #include_next is no ISO C, which the compiler would say. */
+/* #include_next is a GNU extension. This pragma suppresses the warning about it. */
 #pragma GCC system_header
 #include_next <linux/types.h>
 
@@ -23,7 +23,7 @@ typedef __s16 s16;
 typedef __s32 s32;
 typedef __s64 s64;
 
-/* The system has these too, but not for every standard. */
+/* The system defines these too, but not under every standard. */
 typedef __loff_t loff_t;
 typedef unsigned int uint;
 typedef unsigned short ushort;

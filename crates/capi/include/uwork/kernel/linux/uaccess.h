@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* User memory is the program's own memory: what is not there ends it. */
+/* User memory is the program's own memory: an access to an unmapped address ends the program. */
 #ifndef UWORK_KERNEL_LINUX_UACCESS_H
 #define UWORK_KERNEL_LINUX_UACCESS_H
 
@@ -11,7 +11,7 @@
 
 #define access_ok(addr, size) ((void)(addr), (void)(size), true)
 
-/* How many bytes were not copied. */
+/* Returns how many bytes were not copied: always 0. */
 static inline unsigned long copy_from_user(void *to, const void __user *from, unsigned long size)
 {
 	memcpy(to, from, size);
@@ -30,7 +30,7 @@ static inline unsigned long clear_user(void __user *to, unsigned long size)
 	return 0;
 }
 
-/* The length without the zero; `count` if there was no room for that. */
+/* Returns the length without the terminator; `count` if there was no room for it. */
 static inline long strncpy_from_user(char *to, const char __user *from, long count)
 {
 	const char *end = (const char *)memchr(from, '\0', (size_t)count);

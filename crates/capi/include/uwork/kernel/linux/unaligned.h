@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Numbers at any address. */
+/* Integers at unaligned addresses. */
 #ifndef UWORK_KERNEL_LINUX_UNALIGNED_H
 #define UWORK_KERNEL_LINUX_UNALIGNED_H
 

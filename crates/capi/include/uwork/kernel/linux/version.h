@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The kernel whose names these headers have. */
+/* The version of the kernel whose interface these headers follow. */
 #ifndef UWORK_KERNEL_LINUX_VERSION_H
 #define UWORK_KERNEL_LINUX_VERSION_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Memory in large pieces. */
+/* Allocation of large memory. */
 #ifndef UWORK_KERNEL_LINUX_VMALLOC_H
 #define UWORK_KERNEL_LINUX_VMALLOC_H
 

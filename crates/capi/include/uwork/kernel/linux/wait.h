@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Wait queues. What the system has under this name, for wait(), is in <sys/wait.h> too, and the two do not agree
- * about their order: it is left out.
+ * Wait queues. The system's header of this name has the constants for wait(). It is not included:
+ * <sys/wait.h> has them too, and the two conflict depending on the order of their inclusion.
  */
 #ifndef UWORK_KERNEL_LINUX_WAIT_H
 #define UWORK_KERNEL_LINUX_WAIT_H
@@ -19,7 +19,7 @@ typedef int (*wait_queue_func_t)(struct wait_queue_entry *entry, unsigned mode, 
 #define WQ_FLAG_EXCLUSIVE 0x01
 #define WQ_FLAG_WOKEN 0x02
 
-/* The name is a word of C++. */
+/* The name is a keyword of C++. */
 #ifdef __cplusplus
 #define UW_WAIT_PRIVATE private_data
 #else
@@ -120,7 +120,7 @@ static inline void add_wait_queue_exclusive(struct wait_queue_head *wq_head, str
 	spin_unlock(&wq_head->lock);
 }
 
-/* With the queue's lock held. */
+/* The caller holds the queue's lock. */
 static inline void __add_wait_queue(struct wait_queue_head *wq_head, struct wait_queue_entry *entry)
 {
 	list_add(&entry->entry, &wq_head->head);
@@ -167,7 +167,10 @@ static inline void finish_wait(struct wait_queue_head *wq_head, struct wait_queu
 	spin_unlock(&wq_head->lock);
 }
 
-/* Those that wait together are all woken, of the others `exclusive`; 0: all. With the queue's lock held. */
+/*
+ * Wakes all non-exclusive waiters, and `exclusive` of the others (0: all). The caller holds the
+ * queue's lock.
+ */
 static inline void uw_kernel_wake_locked(struct wait_queue_head *wq_head, unsigned int mode, int exclusive)
 {
 	struct wait_queue_entry *entry, *next;
@@ -194,7 +197,10 @@ static inline void uw_kernel_wake_queue(struct wait_queue_head *wq_head, unsigne
 #define wake_up_interruptible(wq_head) uw_kernel_wake_queue((wq_head), TASK_INTERRUPTIBLE, 1)
 #define wake_up_interruptible_all(wq_head) uw_kernel_wake_queue((wq_head), TASK_INTERRUPTIBLE, 0)
 
-/* Waits until the condition holds, or for so many ticks; what is left of them, 1 at least if it holds. */
+/*
+ * Waits until the condition holds, or for that many ticks. Returns the remaining ticks; at least 1
+ * if the condition holds.
+ */
 #define uw_kernel_wait_event(wq_head, condition, timeout, exclusive) \
 	__extension__({ \
 		struct wait_queue_entry uw_entry; \
@@ -242,7 +248,7 @@ static inline bool wq_has_single_sleeper(struct wait_queue_head *wq_head)
 	return list_is_singular(&wq_head->head);
 }
 
-/* 0, and the caller may sleep: there are no signals. */
+/* 0: the caller may sleep, because signals do not end waits here. */
 static inline long prepare_to_wait_event(struct wait_queue_head *wq_head, struct wait_queue_entry *entry,
 					 unsigned int state)
 {
@@ -251,7 +257,8 @@ static inline long prepare_to_wait_event(struct wait_queue_head *wq_head, struct
 }
 
 /*
- * The loop of them all, for waits that are written out: `cmd` sleeps, by schedule() for one, and __ret is the value.
+ * The loop behind all wait macros, for waits with a sleep of their own: `cmd` sleeps, for example
+ * by schedule(), and __ret is the value.
  */
 #define ___wait_event(wq_head, condition, state, exclusive, ret, cmd) \
 	__extension__({ \
@@ -267,7 +274,10 @@ static inline long prepare_to_wait_event(struct wait_queue_head *wq_head, struct
 		finish_wait(&(wq_head), &__wq_entry); \
 		__ret; \
 	})
-/* For such a wait with a time: whether it is over; the value is 1 at least if the condition holds. */
+/*
+ * For such a wait with a timeout: whether it has ended. The value is at least 1 if the condition
+ * holds.
+ */
 #define ___wait_cond_timeout(condition) \
 	__extension__({ \
 		bool uw_holds = (condition); \
@@ -280,7 +290,10 @@ static inline long prepare_to_wait_event(struct wait_queue_head *wq_head, struct
 #define UW_WAIT_UNLOCKED(wq_head, condition, before, after) \
 	((void)((condition) ? 0 : ___wait_event(wq_head, condition, TASK_UNINTERRUPTIBLE, 0, 0, before; schedule(); after)))
 #define wait_event_cmd(wq_head, condition, before, after) UW_WAIT_UNLOCKED(wq_head, condition, before, after)
-/* The lock is held when the condition is asked for, and at the end; not while it sleeps. */
+/*
+ * The lock is held when the condition is evaluated and at the end, and released while the caller
+ * sleeps.
+ */
 #define wait_event_lock_irq(wq_head, condition, lock) \
 	UW_WAIT_UNLOCKED(wq_head, condition, spin_unlock_irq(&(lock)), spin_lock_irq(&(lock)))
 #define wait_event_lock_irq_cmd(wq_head, condition, lock, cmd) \
@@ -301,15 +314,17 @@ extern "C" {
 #endif
 bool kthread_should_stop(void) UW_KERNEL_NAME(kthread_should_stop);
 bool kthread_should_park(void) UW_KERNEL_NAME(kthread_should_park);
-/* One of a few wait queues, by the address: others wait there too. */
+/* One of a few wait queues, selected by the address. Waiters for other addresses share it. */
 struct wait_queue_head *uw_kernel_var_queue(const volatile void *address);
 #ifdef __cplusplus
 }
 #endif
 
 /*
- * Remembers the wake-up, so that none is lost between two waits. Both sides write their word first and then read the
- * other's: the sleeper its state and then the flag, the waker the flag and then the state.
+ * Records the wake-up in the entry, so that none is lost between two waits. Each side writes its
+ * own word and then reads the other's: the sleeper writes its state and reads the flag, the waker
+ * writes the flag and reads the state. Both are sequentially consistent, so at least one sees the
+ * other's write.
  */
 static inline int woken_wake_function(struct wait_queue_entry *entry, unsigned mode, int flags, void *key)
 {
@@ -317,7 +332,10 @@ static inline int woken_wake_function(struct wait_queue_entry *entry, unsigned m
 	return default_wake_function(entry, mode, flags, key);
 }
 
-/* What is left of the time. The entry's function is woken_wake_function(), and it is on a queue. */
+/*
+ * Returns the remaining time. The entry's function is woken_wake_function(), and the entry is on a
+ * queue.
+ */
 static inline long wait_woken(struct wait_queue_entry *entry, unsigned int mode, long timeout)
 {
 	set_current_state(mode);
@@ -329,7 +347,10 @@ static inline long wait_woken(struct wait_queue_entry *entry, unsigned int mode,
 	return timeout;
 }
 
-/* By the address of a variable, or of a bit's word. Who wakes has written it, with a full barrier. */
+/*
+ * Wait queues by the address of a variable, or of a bit's word. The waker writes the variable
+ * first, followed by a full barrier.
+ */
 #define wait_var_event(var, condition) wait_event(*uw_kernel_var_queue(var), condition)
 #define wait_var_event_timeout(var, condition, timeout) wait_event_timeout(*uw_kernel_var_queue(var), condition, timeout)
 #define wait_var_event_killable(var, condition) (wait_var_event(var, condition), 0)
@@ -340,7 +361,7 @@ static inline void wake_up_var(const volatile void *var)
 	wake_up_all(uw_kernel_var_queue(var));
 }
 
-/* Until the bit is clear; 0. */
+/* Waits until the bit is clear. Returns 0. */
 #define wait_on_bit(word, bit, mode) (wait_event(*uw_kernel_var_queue(word), !test_bit_acquire((bit), (word))), 0)
 #define wait_on_bit_timeout(word, bit, mode, timeout) \
 	(wait_event_timeout(*uw_kernel_var_queue(word), !test_bit_acquire((bit), (word)), (timeout)) ? 0 : -EAGAIN)

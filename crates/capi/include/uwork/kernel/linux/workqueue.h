@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Workqueues. Stands on its own, with uwork.h, timer.h and uw_kernel_time.h: it needs nothing of what the kernel's
- * workqueue.h has with it, and brings nothing of it to a program that has list_head, atomic_t and the like of its own.
+ * Workqueues. Independent of the other headers, except for uwork.h, timer.h and uw_kernel_time.h.
+ * It includes nothing else that the kernel's workqueue.h includes, so a program may have its own
+ * list_head, atomic_t and the like.
  */
 #ifndef UWORK_KERNEL_LINUX_WORKQUEUE_H
 #define UWORK_KERNEL_LINUX_WORKQUEUE_H
@@ -19,7 +20,7 @@ struct workqueue_struct;
 
 typedef void (*work_func_t)(struct work_struct *work);
 
-/* The same as struct uw_work. */
+/* The same layout as struct uw_work. */
 struct work_struct {
 	uint64_t uw_private[3];
 	work_func_t func;
@@ -27,8 +28,9 @@ struct work_struct {
 };
 
 /*
- * Begins as struct uw_delayed_work, which the timer has. Of the timer, the deadline that was asked for last can be
- * read, and whether it is pending, as the item is then; wq and cpu are what was asked for last.
+ * Begins like struct uw_delayed_work, which the timer contains. Of the timer, the program can read
+ * the most recently requested deadline, and whether it is pending, which is whether the item is
+ * pending. wq and cpu are those most recently requested.
  */
 struct delayed_work {
 	union {
@@ -39,7 +41,7 @@ struct delayed_work {
 	int cpu;
 };
 
-/* Begins as struct uw_rcu_work. */
+/* Begins like struct uw_rcu_work. */
 struct rcu_work {
 	struct work_struct work;
 	uint64_t uw_private[2];
@@ -74,7 +76,7 @@ enum wq_consts {
 	WQ_DFL_MIN_ACTIVE = 8
 };
 
-/* The CPU that asks. */
+/* The caller's CPU. */
 #define WORK_CPU_UNBOUND 0x7fffffff
 
 enum {
@@ -100,7 +102,7 @@ enum wq_affn_scope {
 
 struct workqueue_attrs {
 	int nice;
-	/* A bit for each CPU, with room for UW_KERNEL_MASK_BYTES. Empty: all. */
+	/* One bit for each CPU, with room for UW_KERNEL_MASK_BYTES. Empty selects all CPUs. */
 	struct cpumask *cpumask;
 	bool affn_strict;
 	enum wq_affn_scope affn_scope;
@@ -194,7 +196,7 @@ static inline struct rcu_work *to_rcu_work(struct work_struct *work)
 
 /* ------------------------------------------------------------------------------------------ queues */
 
-/* NULL if it cannot be made. A name that is taken gets a number; one that is too long is cut. */
+/* NULL on failure. A name that is in use gets a number appended; a name that is too long is cut. */
 struct workqueue_struct *alloc_workqueue(const char *fmt, unsigned int flags, int max_active, ...) UW_KERNEL_NAME(alloc_workqueue) UW_KERNEL_FORMAT(1, 4);
 struct workqueue_struct *alloc_ordered_workqueue(const char *fmt, unsigned int flags, ...) UW_KERNEL_NAME(alloc_ordered_workqueue) UW_KERNEL_FORMAT(1, 3);
 void destroy_workqueue(struct workqueue_struct *wq) UW_KERNEL_NAME(destroy_workqueue);
@@ -206,18 +208,24 @@ void destroy_workqueue(struct workqueue_struct *wq) UW_KERNEL_NAME(destroy_workq
 
 struct workqueue_attrs *alloc_workqueue_attrs(void) UW_KERNEL_NAME(alloc_workqueue_attrs);
 void free_workqueue_attrs(struct workqueue_attrs *attrs) UW_KERNEL_NAME(free_workqueue_attrs);
-/* For unbound queues. One attribute after the other; an errno, with its sign turned, of the first that fails. */
+/*
+ * For unbound queues. Applies one attribute after the other. Returns the negative errno value of
+ * the first that fails.
+ */
 int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs) UW_KERNEL_NAME(apply_workqueue_attrs);
 void workqueue_set_max_active(struct workqueue_struct *wq, int max_active) UW_KERNEL_NAME(workqueue_set_max_active);
 void workqueue_set_min_active(struct workqueue_struct *wq, int min_active) UW_KERNEL_NAME(workqueue_set_min_active);
-/* Only for queues that were made with WQ_SYSFS. */
+/* Only for queues that were created with WQ_SYSFS. */
 int workqueue_sysfs_register(struct workqueue_struct *wq) UW_KERNEL_NAME(workqueue_sysfs_register);
-/* -EOPNOTSUPP: isolated CPUs are read from the system. */
+/* -EOPNOTSUPP: the library reads the isolated CPUs from the system. */
 int workqueue_unbound_housekeeping_update(const struct cpumask *hk) UW_KERNEL_NAME(workqueue_unbound_housekeeping_update);
 
 /* ----------------------------------------------------------------------------------- system queues */
 
-/* Tokens of the library's, by number: enum uw_system_queue. The queues are made at first use. */
+/*
+ * Tokens of the library's system queues, numbered by enum uw_system_queue. The first use creates
+ * the queue.
+ */
 #define UW_KERNEL_SYSTEM_QUEUE(name, number) \
 	extern const uint64_t uw_kernel_token_##name __attribute__((weak)); \
 	const uint64_t uw_kernel_token_##name = 0x75776f726b535900ull | (number); \
@@ -234,13 +242,13 @@ UW_KERNEL_SYSTEM_QUEUE(system_power_efficient_wq, UW_SYSTEM_POWER_EFFICIENT);
 UW_KERNEL_SYSTEM_QUEUE(system_freezable_power_efficient_wq, UW_SYSTEM_FREEZABLE_POWER_EFFICIENT);
 UW_KERNEL_SYSTEM_QUEUE(system_bh_wq, UW_SYSTEM_BH);
 UW_KERNEL_SYSTEM_QUEUE(system_bh_highpri_wq, UW_SYSTEM_BH_HIGHPRI);
-/* Old names. */
+/* Older names. */
 UW_KERNEL_SYSTEM_QUEUE(system_wq, UW_SYSTEM_PERCPU);
 UW_KERNEL_SYSTEM_QUEUE(system_unbound_wq, UW_SYSTEM_DFL);
 
 /* ---------------------------------------------------------------------------------------- queueing */
 
-/* In its caller, so that a complaint names the place. */
+/* Inlined into its caller, so that a report names the caller's location. */
 static inline __attribute__((always_inline)) bool uw_kernel_queued(int answer)
 {
 	if (answer < 0)
@@ -266,8 +274,8 @@ static inline bool queue_work_node(int node, struct workqueue_struct *wq, struct
 }
 
 /*
- * Notes what is asked for, for whoever reads it: several may ask at once. Before it is queued, as it may be gone
- * afterwards.
+ * Records the requested delay for readers. The stores are atomic because several threads may
+ * request one at the same time. They precede the queueing because the item may be freed afterwards.
  */
 static inline void uw_kernel_note_delay(struct delayed_work *dwork, struct workqueue_struct *wq, int cpu,
 					unsigned long delay)
@@ -295,7 +303,7 @@ static inline bool queue_delayed_work(struct workqueue_struct *wq, struct delaye
 	return queue_delayed_work_on(WORK_CPU_UNBOUND, wq, dwork, delay);
 }
 
-/* True if it was pending and is for the new time; false if it was idle. */
+/* Returns true if the item was pending and has the new deadline, and false if it was idle. */
 static inline bool mod_delayed_work_on(int cpu, struct workqueue_struct *wq, struct delayed_work *dwork,
 				       unsigned long delay)
 {
@@ -347,15 +355,18 @@ static inline bool enable_and_queue_work(struct workqueue_struct *wq, struct wor
 	return uw_kernel_queued(uw_enable_and_queue_work(uw_kernel_queue(wq), uw_kernel_work(work)));
 }
 
-/* One item on each CPU that the process may use; waits for all. */
+/* Queues one item on each CPU that the process may use, and waits for all. */
 int schedule_on_each_cpu(work_func_t function) UW_KERNEL_NAME(schedule_on_each_cpu);
-/* Calls it here, and answers 0; in a timer or a BH item queues it, and answers 1. */
+/*
+ * Calls the function and returns 0. In a timer or a BH item it queues the function instead and
+ * returns 1.
+ */
 int execute_in_process_context(work_func_t function, struct execute_work *ew) UW_KERNEL_NAME(execute_in_process_context);
-/* What the function returns, or an errno with its sign turned. */
+/* Returns the function's result, or a negative errno value. */
 long work_on_cpu(int cpu, long (*function)(void *arg), void *arg) UW_KERNEL_NAME(work_on_cpu);
 #define work_on_cpu_safe(cpu, function, arg) work_on_cpu((cpu), (function), (arg))
 
-/* --------------------------------------------------------------------------- waiting, taking back */
+/* ---------------------------------------------------------------------------- waiting, cancelling */
 
 static inline bool flush_work(struct work_struct *work)
 {
@@ -384,7 +395,7 @@ static inline void drain_workqueue(struct workqueue_struct *wq)
 	uw_kernel_queued(uw_queue_drain(uw_kernel_queue(wq)));
 }
 
-/* Says that it should not be called: others use that queue too. */
+/* Warns that it should not be called, because other code uses that queue too. */
 void flush_scheduled_work(void) UW_KERNEL_NAME(flush_scheduled_work);
 
 static inline bool cancel_work(struct work_struct *work)
@@ -437,7 +448,7 @@ static inline bool enable_delayed_work(struct delayed_work *dwork)
 	return enable_work(&dwork->work);
 }
 
-/* ------------------------------------------------------------------------------------------ asking */
+/* -------------------------------------------------------------------------------------- inspection */
 
 static inline bool work_pending(struct work_struct *work)
 {
@@ -476,12 +487,12 @@ static inline bool current_is_workqueue_rescuer(void)
 }
 
 void set_worker_desc(const char *fmt, ...) UW_KERNEL_NAME(set_worker_desc) UW_KERNEL_FORMAT(1, 2);
-/* With printk() at this level: what the task's worker runs. */
+/* Prints, at this level, the item that the task's worker runs. */
 void print_worker_info(const char *log_lvl, struct task_struct *task) UW_KERNEL_NAME(print_worker_info);
 void show_all_workqueues(void) UW_KERNEL_NAME(show_all_workqueues);
 void show_one_workqueue(struct workqueue_struct *wq) UW_KERNEL_NAME(show_one_workqueue);
 void show_freezable_workqueues(void) UW_KERNEL_NAME(show_freezable_workqueues);
-/* The item that calls takes long, and is fine; outside of items, everything is. */
+/* Tells the watchdog that the calling item takes long on purpose. Does nothing outside of items. */
 void wq_watchdog_touch(int cpu) UW_KERNEL_NAME(wq_watchdog_touch);
 
 /* ---------------------------------------------------------------------------------- freezing, CPUs */
@@ -490,7 +501,7 @@ void freeze_workqueues_begin(void) UW_KERNEL_NAME(freeze_workqueues_begin);
 bool freeze_workqueues_busy(void) UW_KERNEL_NAME(freeze_workqueues_busy);
 void thaw_workqueues(void) UW_KERNEL_NAME(thaw_workqueues);
 
-/* The library looks by itself which CPUs there are. 0. */
+/* The library detects changes of the CPUs by itself. Returns 0. */
 int workqueue_prepare_cpu(unsigned int cpu) UW_KERNEL_NAME(workqueue_prepare_cpu);
 int workqueue_online_cpu(unsigned int cpu) UW_KERNEL_NAME(workqueue_online_cpu);
 int workqueue_offline_cpu(unsigned int cpu) UW_KERNEL_NAME(workqueue_offline_cpu);
@@ -499,7 +510,10 @@ int workqueue_offline_cpu(unsigned int cpu) UW_KERNEL_NAME(workqueue_offline_cpu
 }
 #endif
 
-/* In code that has these headers' types, what the kernel's has with it. */
+/*
+ * In code that uses these headers' types, includes the headers that the kernel's workqueue.h
+ * includes.
+ */
 #if defined(UWORK_KERNEL_ENVIRONMENT) && !defined(UW_KERNEL_IS_COPY)
 #include "../uw_kernel_environment.h"
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A program's own headers, as tools that share code with the kernel have them. */
+/* A program's own headers, as in tools that share code with the kernel. */
 #ifndef OWN_TYPES_H
 #define OWN_TYPES_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Not what these are elsewhere: a program may choose. */
+/* Deliberately different from the usual definitions: the program may choose them. */
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int64_t s64;

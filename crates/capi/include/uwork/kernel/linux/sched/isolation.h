@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* CPUs that are isolated are not used anyway. */
+/* CPU isolation: the library never uses isolated CPUs anyway. */
 #ifndef UWORK_KERNEL_LINUX_SCHED_ISOLATION_H
 #define UWORK_KERNEL_LINUX_SCHED_ISOLATION_H
 

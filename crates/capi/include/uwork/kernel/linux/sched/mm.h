@@ -5,7 +5,10 @@
 
 #include <linux/sched.h>
 
-/* Nothing here writes pages to get memory, so there is nothing to keep it from. */
+/*
+ * The library's allocator never writes pages back to reclaim memory, so these scopes have nothing
+ * to forbid.
+ */
 #define UW_MEMALLOC_SCOPE(kind) \
 	static inline unsigned int memalloc_##kind##_save(void) \
 	{ \
