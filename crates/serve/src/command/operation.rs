@@ -44,7 +44,7 @@ pub(crate) enum Outcome {
     /// Its reply is written.
     Replied,
     /// Whether it counts towards the command's reply.
-    WasRunning(bool),
+    Counted(bool),
     /// There was no memory for it, and nothing was written.
     OutOfMemory,
 }
@@ -74,7 +74,7 @@ impl Place<'_> {
     ) -> Outcome {
         if operation == Operation::Clear {
             drop_on_own_thread(self.keys.clear());
-            return Outcome::WasRunning(true);
+            return Outcome::Counted(true);
         }
         let (key, now, version) = (args.at(0), self.now, self.version);
         let out = &mut reply.bytes;
@@ -95,18 +95,18 @@ impl Place<'_> {
                 let expiry = Expiry::Never;
                 let set = self.keys.set((hash, key), args.at(1), expiry, Condition::Always, now);
                 return match set {
-                    Ok(_) => Outcome::WasRunning(true),
+                    Ok(_) => Outcome::Counted(true),
                     Err(OutOfMemory) => Outcome::OutOfMemory,
                 };
             }
-            Operation::Remove => return Outcome::WasRunning(self.keys.remove(hash, key, now)),
+            Operation::Remove => return Outcome::Counted(self.keys.remove(hash, key, now)),
             Operation::Contains => {
-                return Outcome::WasRunning(self.keys.get(hash, key, now).is_some());
+                return Outcome::Counted(self.keys.get(hash, key, now).is_some());
             }
             Operation::Fetch => match self.keys.get(hash, key, now) {
                 Some(value) if reply.append(value).is_err() => return Outcome::OutOfMemory,
                 Some(_) => {}
-                None => return Outcome::WasRunning(false),
+                None => return Outcome::Counted(false),
             },
             Operation::Clear => {}
         }

@@ -50,19 +50,19 @@ impl Failure {
 }
 
 /// Runs when a server thread ends, in whatever way.
-pub(crate) struct ShutdownState {
+pub(crate) struct ThreadGuard {
     shared: Arc<Shared>,
     /// The thread ends on request.
     pub(crate) is_in_order: bool,
 }
 
-impl ShutdownState {
+impl ThreadGuard {
     pub(crate) fn of(shared: &Arc<Shared>) -> Self {
         Self { shared: Arc::clone(shared), is_in_order: false }
     }
 }
 
-impl Drop for ShutdownState {
+impl Drop for ThreadGuard {
     fn drop(&mut self) {
         post::close();
         if !self.is_in_order {

@@ -167,7 +167,7 @@ impl Body {
                 match outcome {
                     Outcome::Replied => continue,
                     Outcome::OutOfMemory => reply::error(&mut self.replies.bytes, OUT_OF_MEMORY),
-                    Outcome::WasRunning(_) => reply::null(&mut self.replies.bytes, self.version),
+                    Outcome::Counted(_) => reply::null(&mut self.replies.bytes, self.version),
                 }
                 outcome = Outcome::Replied;
             }

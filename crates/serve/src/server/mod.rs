@@ -36,7 +36,7 @@ pub use config::{Config, Io, Notify, Receiver};
 use driver::Driver;
 use driver::epoll::Epoll;
 use driver::ring::Ring;
-use failure::ShutdownState;
+use failure::ThreadGuard;
 use post::Post;
 use reactor::Reactor;
 use shared::Shared;
@@ -291,7 +291,7 @@ fn serve<D: Driver>(
     let _ = ready.send(Ok(Ready { post: Post::current(), driver: D::NAME, refused }));
     // The sender no longer exists: the start of the server has failed.
     let Ok(shared) = outlet.recv() else { return Ok(()) };
-    let mut ending = ShutdownState::of(&shared);
+    let mut ending = ThreadGuard::of(&shared);
     let outcome = Reactor::new(driver, shared, index, listener).run();
     ending.is_in_order = outcome.is_ok();
     outcome

@@ -64,7 +64,7 @@ impl Gather {
 
     pub(crate) fn add(&mut self, outcome: Outcome) {
         match outcome {
-            Outcome::WasRunning(counts) => self.count += i64::from(counts),
+            Outcome::Counted(counts) => self.count += i64::from(counts),
             Outcome::OutOfMemory => self.failed = true,
             Outcome::Replied => {}
         }
