@@ -95,7 +95,7 @@ mod tests {
         let [first, second, third] = CALLS.copies else { unreachable!("three copies") };
         assert_eq!(
             lines_found_in(&RULE, &[(first, &guide), (second, RUST), (third, &manual)]),
-            [6]
+            [7]
         );
     }
 
