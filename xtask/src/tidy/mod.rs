@@ -18,9 +18,11 @@ mod links;
 mod loom_cfg;
 mod machine_paths;
 mod make_targets;
+mod markdown_width;
 mod parse;
 mod pure_policy;
 mod safety;
+mod subjects;
 mod test_sleep;
 mod white_space;
 
@@ -53,6 +55,8 @@ pub(crate) const RULES: &[Rule] = &[
     make_targets::RULE,
     doc_commands::RULE,
     call_table::RULE,
+    subjects::RULE,
+    markdown_width::RULE,
 ];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
