@@ -2,9 +2,10 @@
 //! on them.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use uwork_engine::{Queued, Rearmed, Shutdown};
+use uwork_engine::{Cpus, Queued, Rearmed, Shutdown};
+use uwork_policy::cpuset::CpuSet;
 
 use crate::host::VirtualHost;
 use crate::item::Item;
@@ -36,6 +37,10 @@ pub(crate) struct History {
     long_left: AtomicU32,
     /// The time that destructors have taken.
     in_destructors: AtomicU64,
+    /// Whether CPUs are taken away.
+    takes_cpus: AtomicBool,
+    /// Items that were armed, except deferrable ones: all must run.
+    armed: Mutex<Vec<Job>>,
 }
 
 /// An item, with its number in the oracle and its queue.
@@ -96,6 +101,8 @@ impl History {
             items_left: AtomicU32::new(items),
             long_left: AtomicU32::new(long_phases),
             in_destructors: AtomicU64::new(0),
+            takes_cpus: AtomicBool::new(false),
+            armed: Mutex::default(),
         })
     }
 
@@ -245,7 +252,9 @@ impl History {
 
     fn any_cpu(&self) -> Option<u32> {
         let cpus = self.engine.config().allowed.len() as u64;
-        (self.below(2) == 0).then(|| self.below(cpus) as u32)
+        // The engine refuses a CPU that has just been taken away.
+        (!self.takes_cpus.load(Ordering::Relaxed) && self.below(2) == 0)
+            .then(|| self.below(cpus) as u32)
     }
 
     /// Queues a new item, if any are left.
@@ -266,8 +275,10 @@ impl History {
             Some(cpu) => job.item.queue_on(to, cpu),
             None => job.item.queue(to),
         };
-        if queued == Queued::Yes {
-            self.accept(job, cpu, None);
+        match queued {
+            Queued::Yes => self.accept(job, cpu, None),
+            Queued::Refused => self.not_queued(job),
+            Queued::AlreadyPending | Queued::Disabled => {}
         }
     }
 
@@ -303,8 +314,10 @@ impl History {
         let delay = if self.below(2) == 0 { self.brief() } else { self.long() };
         self.offer(&job, cpu);
         // The clock advances only by preemption, which the oracle allows for.
-        if job.item.queue_delayed(&self.queues[queue].queue, cpu, delay) == Queued::Yes {
-            self.armed(&job, cpu, delay);
+        match job.item.queue_delayed(&self.queues[queue].queue, cpu, delay) {
+            Queued::Yes => self.armed(&job, cpu, delay),
+            Queued::Refused => self.not_queued(&job),
+            Queued::AlreadyPending | Queued::Disabled => {}
         }
         Some(job)
     }
@@ -314,6 +327,7 @@ impl History {
         if job.deferrable {
             with_oracle(self.host(), |oracle, _| oracle.forget(job.no));
         } else {
+            self.armed.lock().expect("no panic under this lock").push(job.clone());
             self.accept(job, cpu, Some(self.host().time() + delay + job.slack_ns));
         }
     }
@@ -329,6 +343,12 @@ impl History {
 
     fn forget(&self, job: &Job) {
         with_oracle(self.host(), |oracle, _| oracle.forget(job.no));
+    }
+
+    /// The queue has refused the item, because it drains.
+    fn not_queued(&self, job: &Job) {
+        self.forget(job);
+        self.taken_back(job);
     }
 
     fn taken_back(&self, job: &Job) {
@@ -448,6 +468,53 @@ impl History {
         }
     }
 
+    /// CPUs will be taken away.
+    pub(crate) fn expect_changes_of_cpus(&self) {
+        self.takes_cpus.store(true, Ordering::Relaxed);
+    }
+
+    /// An administrator: takes CPUs away and gives them back, changes the scopes of queues, drains queues.
+    pub(crate) fn administrate(&self) {
+        for _ in 0..1 + self.below(3) {
+            let pause = if self.below(2) == 0 { self.brief() * 4 } else { self.long() };
+            self.host().doze(pause);
+            let queue = &self.queues[self.below(self.queues.len() as u64) as usize];
+            match self.below(3) {
+                0 if self.takes_cpus.load(Ordering::Relaxed) => self.take_cpus(),
+                1 => {
+                    self.note("drains queue", queue.no, 0);
+                    with_oracle(self.host(), |oracle, _| oracle.begin_drain(queue.no));
+                    queue.queue.drain().expect("not inside of an item");
+                    with_oracle(self.host(), |oracle, _| oracle.end_drain(queue.no));
+                }
+                _ => {
+                    self.note("changes the scope of queue", queue.no, 0);
+                    queue.change_scope(&self.engine);
+                }
+            }
+        }
+    }
+
+    /// Takes some CPUs away for a time.
+    fn take_cpus(&self) {
+        let all = self.engine.config().allowed.clone();
+        let left: CpuSet = all.iter().filter(|_| self.below(2) == 0).collect();
+        let set = |allowed: CpuSet| {
+            let cpus = Cpus { unbound_cpumask: allowed.clone(), allowed, cpu_limit: None };
+            self.host().unpreempted(|| self.engine.set_cpus(cpus))
+        };
+        self.note("takes CPUs away; left", left.len(), 0);
+        with_oracle(self.host(), |oracle, _| oracle.begin_change());
+        // Without any CPU left the engine refuses the change.
+        let changed = set(left);
+        self.host().doze(if self.below(2) == 0 { self.brief() * 4 } else { self.long() });
+        if changed {
+            let _ = set(all);
+        }
+        with_oracle(self.host(), |oracle, _| oracle.end_change());
+        self.note("gives the CPUs back", 0, 0);
+    }
+
     /// Ends the engine while others use it. It returns in time, whatever destructors do.
     pub(crate) fn shut_down(&self) {
         self.host().doze(self.long() / 4);
@@ -477,7 +544,10 @@ impl History {
         let (begin, mut step) = (self.host().time(), MS);
         let is_over = || {
             let is_empty = with_oracle(self.host(), |oracle, _| oracle.is_empty());
-            is_empty && self.queues.iter().all(|known| known.queue.is_idle())
+            let armed = self.armed.lock().expect("no panic under this lock");
+            is_empty
+                && armed.iter().all(|job| !job.item.is_pending())
+                && self.queues.iter().all(|known| known.queue.is_idle())
         };
         while !is_over() {
             assert!(self.host().time() - begin < OVER_NS, "not over: {}", self.engine.dump());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uwork_engine::{Kind, MAX_ACTIVE_DEFAULT, QueueSpec};
 use uwork_policy::flags::Flags;
-use uwork_policy::scope::{Pods, Scope};
+use uwork_policy::scope::{Pods, Scope, ScopeChoice};
 
 use crate::histories::with_oracle;
 use crate::oracle::{Oracle, PoolNo, PoolRules, QueueNo, QueueRules};
@@ -17,6 +17,32 @@ pub(crate) struct Known {
     pub(crate) is_bh: bool,
     /// Whether its limit can be changed.
     pub(crate) tunable: bool,
+    name: String,
+    flags: Flags,
+    is_unbound: bool,
+}
+
+impl Known {
+    /// Gives an unbound queue another affinity scope. Does nothing to a queue of another kind.
+    pub(crate) fn change_scope(&self, engine: &VirtualEngine) {
+        if !self.is_unbound {
+            return;
+        }
+        let host = engine.host();
+        let scope = *host.machine().chance.pick(&Scope::ALL);
+        with_oracle(host, |oracle, _| oracle.begin_change());
+        let changed = host.unpreempted(|| {
+            self.queue.change_attrs(|attrs| attrs.scope = ScopeChoice::Explicit(scope))
+        });
+        let kind = self.queue.kind();
+        with_oracle(host, |oracle, _| {
+            if changed.is_ok() {
+                let pools = pools_of(engine, oracle, &self.name, &kind, self.flags);
+                oracle.set_pools(self.no, pools);
+            }
+            oracle.end_change();
+        });
+    }
 }
 
 /// A random kind for the engine, and flags.
@@ -65,7 +91,7 @@ pub(crate) fn make_queue(engine: &Arc<VirtualEngine>, at: usize) -> Known {
             intensive: flags.contains(Flags::CPU_INTENSIVE),
         })
     });
-    Known { queue, no, is_bh, tunable }
+    Known { queue, no, is_bh, tunable, name, flags, is_unbound: unbound }
 }
 
 /// The pool of each CPU. Queues with the same attributes have the same pools.
@@ -101,8 +127,8 @@ fn pools_of(
         }
         Kind::Unbound(attrs) | Kind::Ordered(attrs) => {
             let scope = match attrs.scope {
-                uwork_policy::scope::ScopeChoice::Explicit(scope) => scope,
-                uwork_policy::scope::ScopeChoice::Default => unreachable!("a scope was drawn"),
+                ScopeChoice::Explicit(scope) => scope,
+                ScopeChoice::Default => unreachable!("a scope was drawn"),
             };
             let pods = Pods::of(&config.topology, scope, config.cache_shard_size);
             let all: Vec<_> = pods.restricted(&config.allowed).map(|(_, pod)| pod).collect();

@@ -37,6 +37,7 @@ fn run(seed: u64, reverted: Option<Cure>) {
     let shuts_down = chance.below(6) == 0;
     let watchdog_ns = *chance.pick(&[30 * SEC, 30 * SEC, 5 * MS]);
     let submitters = 1 + chance.below(2);
+    let is_administrated = !shuts_down && chance.below(4) == 0;
     with_engine(Setup { machine, chaos, seed }, move |engine| {
         let host = engine.host();
         host.detecting().tier = tier;
@@ -46,6 +47,10 @@ fn run(seed: u64, reverted: Option<Cure>) {
         let oracle = Oracle::new(Rules { tier, threshold_ns });
         host.machine().oracle = Some(Box::new(oracle));
         let history = History::new(engine, queues);
+        // Where threads cannot be created, a queue may keep its old pools.
+        if is_administrated && chaos.spawn_fails_one_in == 0 {
+            history.expect_changes_of_cpus();
+        }
         let cpus = engine.config().allowed.len() as u64;
         let threads: Vec<_> = (0..submitters)
             .map(|_| {
@@ -56,6 +61,9 @@ fn run(seed: u64, reverted: Option<Cure>) {
             .collect();
         if shuts_down {
             history.shut_down();
+        }
+        if is_administrated {
+            history.administrate();
         }
         threads.into_iter().for_each(|thread| thread.join(host));
         if shuts_down {

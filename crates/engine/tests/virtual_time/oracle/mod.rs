@@ -27,6 +27,7 @@
 //! **The bounds** follow from the documented intervals of the watcher. See [`Rules::bound`].
 
 mod pool;
+mod reconfigure;
 mod rules;
 mod trace;
 
@@ -34,6 +35,7 @@ use uwork_policy::blocking::Tier;
 
 use crate::machine::ThreadId;
 use pool::Pool;
+use reconfigure::Changes;
 use rules::{COOL_DOWN_NS, EXPOSED_NS, MARGIN_NS, SCAN_NS};
 pub(crate) use rules::{PoolRules, QueueRules, Rules};
 use trace::Trace;
@@ -133,6 +135,7 @@ pub(crate) struct Oracle {
     /// Nothing is checked any more: the engine is shutting down.
     pub(crate) over: bool,
     starved_until: u64,
+    changes: Changes,
     pub(crate) trace: Trace,
 }
 
@@ -150,6 +153,7 @@ impl Oracle {
             frozen: false,
             over: false,
             starved_until: 0,
+            changes: Changes::default(),
             trace: Trace::default(),
         }
     }
@@ -219,6 +223,10 @@ impl Oracle {
     /// if the item was started meanwhile.
     pub(crate) fn accept(&mut self, now: u64, item: ItemNo, cpu: u32, due: Option<u64>) {
         if self.items[item].state != State::Offered {
+            return;
+        }
+        if self.changes() || (due.is_some() && self.is_draining(self.items[item].queue)) {
+            self.set_state(item, State::Unknown);
             return;
         }
         let group = self.group_of(self.items[item].queue, cpu);
@@ -311,6 +319,7 @@ impl Oracle {
             let _ = self.threads.swap_remove(at);
         }
         self.items[item].runs = false;
+        self.end_old_run(item);
         self.groups[run.group].running -= 1;
         // An item that was queued again during the run is runnable from here on.
         for group in &mut self.groups {
@@ -513,10 +522,11 @@ impl Oracle {
     }
 
     fn check(&mut self, from: u64, to: u64, disturbed: bool) {
+        let blind = self.is_blind();
         for at in 0..self.pools.len() {
             let pool = &mut self.pools[at];
             let starves = pool.waits && pool.is_below_target();
-            if !starves || from < self.starved_until {
+            if blind || !starves || from < self.starved_until {
                 (pool.since, pool.exposed_since) = (None, None);
                 continue;
             }

@@ -1,0 +1,86 @@
+//! Changes of the pools: CPUs that go and come back, attributes of queues. And drains.
+//!
+//! While the pools change, the oracle does not know which pool has an item, and checks nothing. It
+//! forgets where every item is. After the change it waits until the runs that began before have
+//! ended, because their pools may exist no longer. Items that are queued from then on are checked
+//! again. Items that are never found again fail the test at its end, which waits for all of them.
+
+use super::{ItemNo, Oracle, PoolNo, QueueNo, State};
+
+/// What the oracle knows of the present changes.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    in_progress: u32,
+    /// Queues that drain, once for each drain.
+    draining: Vec<QueueNo>,
+    /// Items whose present runs began before the end of the last change.
+    old_runs: Vec<ItemNo>,
+}
+
+impl Oracle {
+    /// A change of the pools begins.
+    pub(crate) fn begin_change(&mut self) {
+        self.changes.in_progress += 1;
+        self.forget_all();
+    }
+
+    fn forget_all(&mut self) {
+        for item in 0..self.items.len() {
+            if self.items[item].state != State::Idle {
+                self.forget(item);
+            }
+        }
+    }
+
+    /// A change of the pools ends.
+    pub(crate) fn end_change(&mut self) {
+        self.changes.in_progress -= 1;
+        // Also those that a call offered during the change.
+        self.forget_all();
+        let runs = self.threads.iter().flat_map(|thread| &thread.runs);
+        self.changes.old_runs = runs.map(|run| run.item).collect();
+    }
+
+    /// A drain begins: the queue refuses items whose timers expire before its end.
+    pub(crate) fn begin_drain(&mut self, queue: QueueNo) {
+        self.changes.draining.push(queue);
+        let of_queue = self.groups.iter().filter(|group| group.queue == queue);
+        let overdue = of_queue.flat_map(|group| &group.pending).filter(|pending| pending.is_timer);
+        let armed = self.armed.iter().filter(|&&item| self.items[item].queue == queue);
+        let refused = overdue.map(|pending| pending.item).chain(armed.copied());
+        for item in refused.collect::<Vec<_>>() {
+            self.forget(item);
+        }
+    }
+
+    /// A drain ends.
+    pub(crate) fn end_drain(&mut self, queue: QueueNo) {
+        let at = self.changes.draining.iter().position(|&known| known == queue);
+        let _ = self.changes.draining.swap_remove(at.expect("a drain that has begun"));
+    }
+
+    /// Whether the queue refuses items whose timers expire.
+    pub(super) fn is_draining(&self, queue: QueueNo) -> bool {
+        self.changes.draining.contains(&queue)
+    }
+
+    /// The queue's items run in these pools, one for each CPU.
+    pub(crate) fn set_pools(&mut self, queue: QueueNo, pools: Vec<PoolNo>) {
+        self.queues[queue].pools = pools;
+    }
+
+    /// Whether pools change, so that it is unknown which pool has an item.
+    pub(super) fn changes(&self) -> bool {
+        self.changes.in_progress > 0
+    }
+
+    /// Whether nothing can be checked, because pools change or have just changed.
+    pub(super) fn is_blind(&self) -> bool {
+        self.changes() || !self.changes.old_runs.is_empty()
+    }
+
+    /// A run of this item ends.
+    pub(super) fn end_old_run(&mut self, item: ItemNo) {
+        self.changes.old_runs.retain(|&old| old != item);
+    }
+}
