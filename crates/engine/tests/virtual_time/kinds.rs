@@ -89,6 +89,7 @@ pub(crate) fn make_queue(engine: &Arc<VirtualEngine>, at: usize) -> Known {
             limit_in_all: unbound || matches!(kind, Kind::Ordered(_)),
             freezable: flags.contains(Flags::FREEZABLE),
             intensive: flags.contains(Flags::CPU_INTENSIVE),
+            has_old_pools: false,
         })
     });
     Known { queue, no, is_bh, tunable, name, flags, is_unbound: unbound }

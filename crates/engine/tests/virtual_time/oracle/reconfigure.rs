@@ -35,6 +35,7 @@ impl Oracle {
     /// A change of the pools ends.
     pub(crate) fn end_change(&mut self) {
         self.changes.in_progress -= 1;
+        self.queues.iter_mut().for_each(|rules| rules.has_old_pools = true);
         // Also those that a call offered during the change.
         self.forget_all();
         let runs = self.threads.iter().flat_map(|thread| &thread.runs);
@@ -46,8 +47,13 @@ impl Oracle {
         self.changes.draining.push(queue);
         let of_queue = self.groups.iter().filter(|group| group.queue == queue);
         let overdue = of_queue.flat_map(|group| &group.pending).filter(|pending| pending.is_timer);
-        let armed = self.armed.iter().filter(|&&item| self.items[item].queue == queue);
-        let refused = overdue.map(|pending| pending.item).chain(armed.copied());
+        let refused = overdue.map(|pending| pending.item);
+        // A call that has armed an item and not told the oracle counts as one that has.
+        let armed = (0..self.items.len()).filter(|&item| {
+            let book = &self.items[item];
+            book.queue == queue && matches!(book.state, State::Armed(_) | State::Offered)
+        });
+        let refused = refused.chain(armed);
         for item in refused.collect::<Vec<_>>() {
             self.forget(item);
         }

@@ -89,12 +89,14 @@ pub(crate) struct QueueRules {
     pub(crate) limit_in_all: bool,
     pub(crate) freezable: bool,
     pub(crate) intensive: bool,
+    /// Whether the queue had other pools before, in which items may still be queued.
+    pub(crate) has_old_pools: bool,
 }
 
 impl QueueRules {
     /// Whether its pods are checked one by one.
     pub(super) fn has_several_pools(&self) -> bool {
-        self.pools.iter().any(|pool| *pool != self.pools[0])
+        self.has_old_pools || self.pools.iter().any(|pool| *pool != self.pools[0])
     }
 
     /// Whether its permits are shared by several pods that are checked one by one.
