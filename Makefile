@@ -37,7 +37,7 @@ doc: ## build the documentation, warnings denied
 	ci/doc.sh
 
 loom: ## check the engine's protocols over all interleavings
-	ci/loom.sh
+	LOOM_DEEP=1 ci/loom.sh
 
 stress: ## every operation on real threads, optimized, for STRESS_ROUNDS (20) rounds, after HISTORIES (1000000) in virtual time
 	HISTORIES=$${HISTORIES:-1000000} ci/stress.sh $${STRESS_ROUNDS:-20}

@@ -78,7 +78,7 @@ fn retiring_ends_every_worker() {
 
 #[test]
 fn a_pool_that_is_left_and_used_again() {
-    explore("exit: a pool that is left and used again", Preemptions::AtMost(3), || {
+    explore("exit: a pool that is left and used again", Preemptions::Deep(3), || {
         let world = World::new(1, 3);
         let queue = world.per_cpu(2);
         let item = Item::new();

@@ -24,7 +24,7 @@ use crate::submit::Queued;
 
 #[test]
 fn two_submitters_and_a_worker() {
-    explore("kick: two submitters and a worker", Preemptions::AtMost(3), || {
+    explore("kick: two submitters and a worker", Preemptions::Deep(3), || {
         let world = World::new(1, 2);
         let queue = world.per_cpu(2);
         // The worker has been spawned and may be anywhere on its way to its first park.

@@ -62,6 +62,20 @@ pub(crate) use host::LoomHost;
 enum Preemptions {
     Any,
     AtMost(usize),
+    /// For models that take minutes: one fewer, unless `LOOM_DEEP` is set, as `make loom` does.
+    Deep(usize),
+}
+
+impl Preemptions {
+    fn bound(self) -> Option<usize> {
+        match self {
+            Preemptions::Any => None,
+            Preemptions::AtMost(most) => Some(most),
+            Preemptions::Deep(most) => {
+                Some(most - usize::from(std::env::var_os("LOOM_DEEP").is_none()))
+            }
+        }
+    }
 }
 
 /// Explores `model`, and prints how many executions that took. `LOOM_MAX_PREEMPTIONS` overrides
@@ -71,9 +85,7 @@ fn explore(name: &str, preemptions: Preemptions, model: impl Fn() + Send + Sync 
     let count = executions.clone();
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;
-    if let (None, Preemptions::AtMost(most)) = (builder.preemption_bound, preemptions) {
-        builder.preemption_bound = Some(most);
-    }
+    builder.preemption_bound = builder.preemption_bound.or(preemptions.bound());
     let bound =
         builder.preemption_bound.map_or("any number of".to_owned(), |n| format!("up to {n}"));
     let began = std::time::Instant::now();

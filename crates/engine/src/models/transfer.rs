@@ -66,7 +66,7 @@ fn waiting_for(world: &World, behind: &Arc<Item>) -> Arc<Item> {
 
 #[test]
 fn a_worker_that_moves_arrives() {
-    explore("transfer: a worker that moves arrives", Preemptions::AtMost(2), || {
+    explore("transfer: a worker that moves arrives", Preemptions::Deep(2), || {
         let (world, queue) = world(1);
         let behind = Item::new();
         let waits = waiting_for(&world, &behind);

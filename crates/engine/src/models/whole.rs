@@ -44,7 +44,7 @@ fn queue_flush_drop_retire() {
 
 #[test]
 fn a_queue_dropped_while_items_are_queued() {
-    explore("whole: dropped while items are queued", Preemptions::AtMost(3), || {
+    explore("whole: dropped while items are queued", Preemptions::Deep(3), || {
         let world = World::new(1, 1);
         let queue = world.per_cpu(1);
         let items = [Item::new(), Item::new()];
@@ -107,7 +107,7 @@ fn an_item_is_run_by_a_helper_or_a_worker() {
 #[test]
 fn items_given_back_while_a_helper_holds_the_last_permit() {
     let name = "whole: given back while a helper holds the last permit";
-    explore(name, Preemptions::AtMost(2), || {
+    explore(name, Preemptions::Deep(2), || {
         let world = World::new(2, 3);
         let queue = world.unbound("u", 1);
         // Items are short: a worker takes two at once.
