@@ -482,13 +482,13 @@ impl History {
             match self.below(3) {
                 0 if self.takes_cpus.load(Ordering::Relaxed) => self.take_cpus(),
                 1 => {
-                    self.note("drains queue", queue.no, 0);
+                    self.note("drains queue", usize::MAX, queue.no as u64);
                     with_oracle(self.host(), |oracle, _| oracle.begin_drain(queue.no));
                     queue.queue.drain().expect("not inside of an item");
                     with_oracle(self.host(), |oracle, _| oracle.end_drain(queue.no));
                 }
                 _ => {
-                    self.note("changes the scope of queue", queue.no, 0);
+                    self.note("changes the scope of queue", usize::MAX, queue.no as u64);
                     queue.change_scope(&self.engine);
                 }
             }
@@ -503,7 +503,7 @@ impl History {
             let cpus = Cpus { unbound_cpumask: allowed.clone(), allowed, cpu_limit: None };
             self.host().unpreempted(|| self.engine.set_cpus(cpus))
         };
-        self.note("takes CPUs away; left", left.len(), 0);
+        self.note("takes CPUs away; left", usize::MAX, left.len() as u64);
         with_oracle(self.host(), |oracle, _| oracle.begin_change());
         // Without any CPU left the engine refuses the change.
         let changed = set(left);
@@ -512,7 +512,7 @@ impl History {
             let _ = set(all);
         }
         with_oracle(self.host(), |oracle, _| oracle.end_change());
-        self.note("gives the CPUs back", 0, 0);
+        self.note("gives the CPUs back", usize::MAX, 0);
     }
 
     /// Ends the engine while others use it. It returns in time, whatever destructors do.

@@ -214,6 +214,7 @@ impl Oracle {
     /// A call begins that may queue or arm the item.
     pub(crate) fn offer(&mut self, item: ItemNo, thread: ThreadId, cpu: Option<u32>) {
         self.forget(item);
+        self.offer_anew(item);
         let book = &mut self.items[item];
         (book.offer, book.group) = (Some((thread, cpu)), None);
         self.set_state(item, State::Offered);
@@ -294,6 +295,7 @@ impl Oracle {
             (None, None, None) => unreachable!("it was queued"),
         };
         self.items[item].runs = true;
+        self.start_old_run(item);
         self.items[item].group = Some(group);
         self.groups[group].running += 1;
         let pool = &mut self.pools[self.groups[group].pool];

@@ -1,11 +1,11 @@
 //! Changes of the pools: CPUs that go and come back, attributes of queues. And drains.
 //!
 //! While the pools change, the oracle does not know which pool has an item, and checks nothing. It
-//! forgets where every item is. After the change it waits until the runs that began before have
-//! ended, because their pools may exist no longer. Items that are queued from then on are checked
+//! forgets where every item is. After the change it checks nothing while an item runs that began or
+//! was queued before, because that run is in a pool of before. Items that are queued from then on are checked
 //! again. Items that are never found again fail the test at its end, which waits for all of them.
 
-use super::{ItemNo, Oracle, PoolNo, QueueNo, State};
+use super::{ItemNo, NEVER, Oracle, PoolNo, QueueNo, State};
 
 /// What the oracle knows of the present changes.
 #[derive(Debug, Default)]
@@ -13,7 +13,9 @@ pub(super) struct Changes {
     in_progress: u32,
     /// Queues that drain, once for each drain.
     draining: Vec<QueueNo>,
-    /// Items whose present runs began before the end of the last change.
+    /// Items that may have been queued before the end of the last change, in pools of before.
+    old_items: Vec<ItemNo>,
+    /// Items whose present runs began before the end of the last change, or were queued before it.
     old_runs: Vec<ItemNo>,
 }
 
@@ -38,6 +40,8 @@ impl Oracle {
         self.queues.iter_mut().for_each(|rules| rules.has_old_pools = true);
         // Also those that a call offered during the change.
         self.forget_all();
+        let is_old = |&item: &ItemNo| self.items[item].state != State::Idle;
+        self.changes.old_items = (0..self.items.len()).filter(is_old).collect();
         let runs = self.threads.iter().flat_map(|thread| &thread.runs);
         self.changes.old_runs = runs.map(|run| run.item).collect();
     }
@@ -63,6 +67,13 @@ impl Oracle {
     pub(crate) fn end_drain(&mut self, queue: QueueNo) {
         let at = self.changes.draining.iter().position(|&known| known == queue);
         let _ = self.changes.draining.swap_remove(at.expect("a drain that has begun"));
+        // Items whose timers a call has armed during the drain, and which may have expired in it.
+        for item in 0..self.items.len() {
+            let book = &self.items[item];
+            if book.queue == queue && book.state == State::Offered {
+                self.forget(item);
+            }
+        }
     }
 
     /// Whether the queue refuses items whose timers expire.
@@ -85,8 +96,29 @@ impl Oracle {
         self.changes() || !self.changes.old_runs.is_empty()
     }
 
+    /// A call queues this item anew.
+    pub(super) fn offer_anew(&mut self, item: ItemNo) {
+        self.changes.old_items.retain(|&old| old != item);
+    }
+
+    /// A run of this item starts.
+    pub(super) fn start_old_run(&mut self, item: ItemNo) {
+        if let Some(at) = self.changes.old_items.iter().position(|&old| old == item) {
+            let _ = self.changes.old_items.swap_remove(at);
+            self.changes.old_runs.push(item);
+        }
+    }
+
     /// A run of this item ends.
     pub(super) fn end_old_run(&mut self, item: ItemNo) {
+        let was_blind = self.is_blind();
         self.changes.old_runs.retain(|&old| old != item);
+        if !was_blind || self.is_blind() {
+            return;
+        }
+        // What waited, and so what the watcher has seen, was not known while an old run held a permit.
+        for run in self.threads.iter_mut().flat_map(|thread| &mut thread.runs) {
+            (run.met_at, run.hog_ns) = (NEVER, 0);
+        }
     }
 }
