@@ -46,6 +46,7 @@ programs() {
 # Each header alone, with each compiler and language.
 headers_part() {
     local compiler plus header name count=0
+    "$kernel/atomics/generate.sh" --check || exit 1
     for compiler in "${compilers[@]}"; do
         plus=$(plus_of "$compiler")
         for header in $(cd "$kernel/include/uwork/kernel" && find linux asm -name '*.h'); do
