@@ -32,3 +32,10 @@ pub(crate) unsafe extern "C" fn uw_kernel_symbol_name(
         None => 0,
     })
 }
+
+/// For the headers' own waits: ends the process with a message, because the system refuses futex(2)
+/// with this errno.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn uw_futex_refused(errno: c_int) -> ! {
+    foreign::futex_refused(errno)
+}
