@@ -10,7 +10,7 @@
 //!
 //! - items that are freed while they are queued;
 //! - items that were overwritten, or whose memory was lost in some other way, at their run, at
-//! their next use, or at the end of the process;
+//!   their next use, or at the end of the process;
 //! - items that were initialised again while queued, never initialised, or copied;
 //! - every call whose argument is an error anyway.
 //!
